@@ -1,0 +1,5 @@
+#![no_std]
+#![forbid(unsafe_code)]
+//! placeholder
+extern crate alloc;
+pub mod units;
