@@ -1,5 +1,37 @@
 #![no_std]
 #![forbid(unsafe_code)]
-//! placeholder
+//! The control law of parda: how many IOs a host may keep outstanding at a shared array, and whose
+//! IO goes next.
+//!
+//! Nothing here does IO, reads a clock, starts a thread or draws a random number. Every call is
+//! handed the time and answers with a value, so the same code runs in production, in the
+//! laboratory and in simulated time, and the same calls always give the same answers.
+//!
+//! | module | subject | source |
+//! | --- | --- | --- |
+//! | [`latency`] | what the device's latency is | eq. 1; SPEED'08 §3 |
+//! | [`size`] | latency of an IO against its size | SPEED'08 §3.1 |
+//! | [`law`] | the window that follows from it | eq. 2 |
+//! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
+//! | [`gate`] | holding outstanding IOs to a window that may be a fraction | |
+//! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
+//! | [`host`] | the state machine that ties these together | |
+//!
+//! [`host::Host`] is where to start reading.
+
 extern crate alloc;
+
+pub mod cluster;
+pub mod gate;
+pub mod host;
+pub mod latency;
+pub mod law;
+pub mod queue;
+pub mod size;
 pub mod units;
+
+pub use cluster::{Report, Source, View};
+pub use host::{
+    Completed, Config, ConfigError, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId,
+};
+pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -1,0 +1,82 @@
+//! What hosts tell each other, and what follows from it.
+
+use crate::latency::{Interval, Sample, Signal};
+use crate::units::{Shares, Span, Window};
+
+/// What a host says of itself once per period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// How long the interval was that this speaks of.
+    pub elapsed: Span,
+    /// What completed in it.
+    pub interval: Interval,
+    /// Mean outstanding IOs at the array, in slots, over the interval.
+    pub outstanding: f64,
+    /// The window from now on.
+    pub window: Window,
+    /// β as used for it, in slots.
+    pub beta: f64,
+    /// Sum of the shares of the host's VMs.
+    pub shares: Shares,
+    /// The same, scaled down for VMs that use less than their slice (PARDA §3: s' = n · s / w).
+    pub active: f64,
+    /// Whether a law governs the window. A host without control is heard, but the others do not
+    /// count its IOs as theirs to share.
+    pub governed: bool,
+    /// Where the latency came from that the window rests on.
+    pub source: Source,
+}
+
+/// Where the latency comes from that a window rests on, in the order of falling back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// The mean over all hosts that are heard now.
+    #[default]
+    Cluster,
+    /// The exchange is silent: one's own latency now, with the peers' as last heard.
+    LastGood,
+    /// One's own only: chosen so, or the exchange has been silent for too long.
+    Local,
+}
+
+/// What the exchange shows at a tick.
+#[derive(Clone, Copy, Debug)]
+pub enum View<'a> {
+    /// The exchange works; these are the last reports of the other hosts that are alive. None of
+    /// them means that this host is alone.
+    Peers(&'a [Report]),
+    /// The exchange does not work.
+    Silent,
+}
+
+/// The sum over hosts of what the law needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// IOs that the law listens to.
+    pub heard: Sample,
+    /// Mean outstanding IOs of governed hosts, in slots.
+    pub outstanding: f64,
+    /// Σ of their active shares.
+    pub active: f64,
+}
+
+impl Totals {
+    /// Over all `reports`.
+    pub fn of<'a>(reports: impl IntoIterator<Item = &'a Report>, signal: Signal) -> Totals {
+        reports.into_iter().fold(Totals::default(), |sum, r| Totals {
+            heard: sum.heard.plus(r.interval.heard(signal)),
+            outstanding: sum.outstanding + if r.governed { r.outstanding } else { 0.0 },
+            active: sum.active + if r.governed { r.active } else { 0.0 },
+        })
+    }
+
+    /// λ, the window per share at which the cluster would meet its threshold: what is outstanding
+    /// now, times how much larger the latency may be, over the shares that use it. Where VMs
+    /// use less than λ · shares, their active shares say so, and λ is the level of
+    /// water-filling: Σ min(demand, λ · shares) = outstanding · headroom.
+    #[must_use]
+    pub fn level(&self, headroom: f64) -> Option<f64> {
+        let level = headroom * self.outstanding / self.active;
+        (self.active > 1e-6 && level.is_finite() && level > 0.0).then_some(level)
+    }
+}

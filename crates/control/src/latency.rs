@@ -1,0 +1,237 @@
+//! What the device's latency is: from one interval, and over intervals by eq. 1.
+//!
+//! Latency runs from dispatch to completion; time held in the host's own queue is no part of it.
+//! Reads and writes are kept apart, because writes may be acknowledged from the array's cache and
+//! RAID writes may cost several times a read.
+
+use crate::size::{Fit, SizeModel};
+use crate::units::{Bytes, Span};
+
+/// Which IOs the law listens to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signal {
+    /// Reads and writes together, as the papers do.
+    #[default]
+    All,
+    /// Reads only: for arrays whose write cache hides how busy the disks are.
+    Reads,
+    /// Writes only.
+    Writes,
+}
+
+/// What one direction did in one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// IOs completed.
+    pub ios: u64,
+    /// Bytes they moved.
+    pub bytes: Bytes,
+    /// Sum of their device latencies.
+    pub latency: Span,
+    /// The same sum, each latency scaled to the reference size.
+    pub scaled: Span,
+}
+
+impl Sample {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Sample) -> Sample {
+        Sample {
+            ios: self.ios + other.ios,
+            bytes: Bytes(self.bytes.0 + other.bytes.0),
+            latency: self.latency + other.latency,
+            scaled: self.scaled + other.scaled,
+        }
+    }
+
+    /// Mean device latency as measured, in seconds. `None` without IOs.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.ios > 0).then(|| self.latency.secs() / self.ios as f64)
+    }
+}
+
+/// Reads and writes of one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// Reads.
+    pub reads: Sample,
+    /// Writes.
+    pub writes: Sample,
+}
+
+impl Interval {
+    /// What the law listens to.
+    #[must_use]
+    pub fn heard(&self, signal: Signal) -> Sample {
+        match signal {
+            Signal::All => self.reads.plus(self.writes),
+            Signal::Reads => self.reads,
+            Signal::Writes => self.writes,
+        }
+    }
+}
+
+/// Gathers one interval of one host.
+#[derive(Debug)]
+pub struct Meter {
+    model: SizeModel,
+    reference: Bytes,
+    interval: Interval,
+    fits: [Fit; 2],
+}
+
+/// Which way an IO goes, as far as the meter cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the array.
+    Read,
+    /// To the array.
+    Write,
+}
+
+impl Meter {
+    /// A meter that scales latencies to IOs of `reference` bytes by `model`.
+    #[must_use]
+    pub fn new(model: SizeModel, reference: Bytes) -> Meter {
+        Meter { model, reference, interval: Interval::default(), fits: Default::default() }
+    }
+
+    /// Records one completed IO.
+    pub fn add(&mut self, direction: Direction, size: Bytes, latency: Span) {
+        let fit = &mut self.fits[direction as usize];
+        let factor = match self.model {
+            SizeModel::Off => 1.0,
+            SizeModel::Fixed(line) => line.factor(size, self.reference),
+            SizeModel::Learned => {
+                fit.add(size, latency);
+                fit.line().map_or(1.0, |line| line.factor(size, self.reference))
+            }
+        };
+        let sample = match direction {
+            Direction::Read => &mut self.interval.reads,
+            Direction::Write => &mut self.interval.writes,
+        };
+        sample.ios += 1;
+        sample.bytes.0 += size.0;
+        sample.latency += latency;
+        sample.scaled += Span::from_secs(latency.secs() * factor);
+    }
+
+    /// Ends the interval and starts the next.
+    pub fn roll(&mut self) -> Interval {
+        self.fits.iter_mut().for_each(Fit::age);
+        core::mem::take(&mut self.interval)
+    }
+}
+
+/// CAL, the current average latency: eq. 1 over intervals, weighted by their IO counts.
+///
+/// The numerator and the denominator of the mean are smoothed each by eq. 1, so that with equal
+/// counts this is CAL(t) = (1 − α) · l + α · CAL(t − 1) to the letter, and an interval with few
+/// IOs moves it little. Note that α weighs the past.
+#[derive(Clone, Debug, Default)]
+pub struct Average {
+    alpha: f64,
+    /// Samples that were too few to count so far.
+    pending: (f64, f64),
+    sum: f64,
+    ios: f64,
+}
+
+impl Average {
+    /// An average that has seen nothing. `alpha` in [0, 1].
+    #[must_use]
+    pub fn new(alpha: f64) -> Average {
+        Average { alpha, ..Average::default() }
+    }
+
+    /// Takes in an interval. Fewer than `min_ios` do not move the average: they wait for the next.
+    pub fn add(&mut self, heard: &Sample, min_ios: u32) {
+        self.pending.0 += heard.scaled.secs();
+        self.pending.1 += heard.ios as f64;
+        if self.pending.1 < f64::from(min_ios.max(1)) {
+            return;
+        }
+        // The first interval is the average: there is no past to weigh.
+        let past = if self.ios > 0.0 { self.alpha } else { 0.0 };
+        self.sum = (1.0 - past) * self.pending.0 + past * self.sum;
+        self.ios = (1.0 - past) * self.pending.1 + past * self.ios;
+        self.pending = (0.0, 0.0);
+    }
+
+    /// CAL in seconds, once there is one.
+    #[must_use]
+    pub fn secs(&self) -> Option<f64> {
+        (self.ios > 0.0 && self.sum > 0.0).then(|| self.sum / self.ios)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(ios: u64, each: Span) -> Sample {
+        let sum = Span(each.0 * ios);
+        Sample { ios, bytes: Bytes(ios * 4096), latency: sum, scaled: sum }
+    }
+
+    #[test]
+    fn equal_counts_give_equation_one() {
+        let mut cal = Average::new(0.3);
+        let mut want: Option<f64> = None;
+        for ms in [10, 30, 20, 50, 5] {
+            cal.add(&sample(100, Span::from_millis(ms)), 1);
+            let l = ms as f64 / 1e3;
+            want = Some(want.map_or(l, |past| 0.7 * l + 0.3 * past));
+            assert!((cal.secs().unwrap() - want.unwrap()).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn few_ios_wait_for_more() {
+        let mut cal = Average::new(0.0);
+        cal.add(&sample(100, Span::from_millis(10)), 8);
+        cal.add(&sample(3, Span::from_millis(90)), 8);
+        assert!((cal.secs().unwrap() - 0.010).abs() < 1e-12);
+        cal.add(&sample(5, Span::from_millis(90)), 8);
+        assert!((cal.secs().unwrap() - 0.090).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_thin_interval_moves_the_average_little() {
+        let mut cal = Average::new(0.5);
+        cal.add(&sample(1000, Span::from_millis(10)), 1);
+        cal.add(&sample(10, Span::from_millis(100)), 1);
+        assert!(cal.secs().unwrap() < 0.011);
+    }
+
+    #[test]
+    fn reads_and_writes_are_kept_apart() {
+        let mut meter = Meter::new(SizeModel::Off, Bytes::kib(8));
+        meter.add(Direction::Read, Bytes::kib(4), Span::from_millis(10));
+        meter.add(Direction::Write, Bytes::kib(8), Span::from_millis(2));
+        let interval = meter.roll();
+        assert_eq!(interval.heard(Signal::Reads).mean(), Some(0.010));
+        assert_eq!(interval.heard(Signal::Writes).mean(), Some(0.002));
+        assert_eq!(interval.heard(Signal::All).mean(), Some(0.006));
+        assert_eq!(meter.roll(), Interval::default());
+    }
+
+    #[test]
+    fn a_learned_model_takes_the_size_out_of_the_latency() {
+        let mut meter = Meter::new(SizeModel::Learned, Bytes::kib(8));
+        let at = |kib: u64| Span(4_000_000 + kib * 1024 * 50);
+        for i in 0..500u64 {
+            let kib = 4 << (i % 6);
+            meter.add(Direction::Read, Bytes::kib(kib), at(kib));
+        }
+        meter.roll();
+        for _ in 0..100 {
+            meter.add(Direction::Read, Bytes::kib(128), at(128));
+        }
+        let heard = meter.roll().heard(Signal::All);
+        let scaled = heard.scaled.secs() / heard.ios as f64;
+        assert!((scaled - at(8).secs()).abs() < 0.02 * at(8).secs(), "{scaled}");
+    }
+}

@@ -1,0 +1,301 @@
+//! The window that follows from latency: eq. 2, as published and normalised.
+//!
+//! ```text
+//! w(t+1) = (1 − γ) · w(t) + γ · ( L_threshold / CAL(t) · w(t) + β ),   w ≤ w_max
+//! ```
+//!
+//! As published, the latency settles at L_threshold + Σβ / throughput: how far above the threshold
+//! depends on the number of hosts and on the array. The normalised law is the same equation
+//! with the free constant filled in from what the exchange knows. With λ the window per share
+//! that would put the array at its threshold ([`crate::cluster`]), it takes
+//!
+//! ```text
+//! β = ε · λ · shares,   and (1 − ε) · L_threshold in place of L_threshold,
+//! ```
+//!
+//! whose fixed point is latency = L_threshold and w = λ · shares for any number of hosts. ε sets
+//! how fast the ratios between hosts settle: with τ = T / (γ · ε), whatever the load.
+//!
+//! The normalised law keeps the window *per share* as its state. A host whose VMs fall idle or
+//! wake thus moves to its new window at once, in place of drifting there over many periods.
+
+use crate::latency::Signal;
+use crate::units::{Span, Window};
+
+/// How the window is found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// No window: every IO goes at once, in the order in which it came.
+    Off,
+    /// The window is [`LawConfig::window_max`] and stays there.
+    Static,
+    /// Eq. 2 to the letter, β = `beta_per_share` · shares (the papers leave this K open).
+    Published {
+        /// K, in slots per share.
+        beta_per_share: f64,
+    },
+    /// Eq. 2 normalised by what the exchange knows.
+    Normalised {
+        /// ε in (0, 1].
+        epsilon: f64,
+    },
+}
+
+/// Whose latency drives the window (PARDA §4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Estimation {
+    /// The mean over all hosts, weighted by IO count.
+    #[default]
+    Global,
+    /// One's own only. Diverges where the array treats hosts differently, as PARDA §4 shows.
+    Local,
+}
+
+/// The law's parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LawConfig {
+    /// How the window is found.
+    pub mode: Mode,
+    /// Whose latency drives it.
+    pub estimation: Estimation,
+    /// Which IOs' latency drives it.
+    pub signal: Signal,
+    /// L_threshold: the device latency to hold the array at.
+    pub threshold: Span,
+    /// α of eq. 1 in [0, 1): the weight of the past.
+    pub alpha: f64,
+    /// γ of eq. 2 in (0, 1]: how far to move in one period.
+    pub gamma: f64,
+    /// The window never falls below this; above 0, and below 1 for large clusters.
+    pub window_min: Window,
+    /// The window never rises above this.
+    pub window_max: Window,
+    /// The window before anything is known.
+    pub window_start: Window,
+    /// Fewer IOs than this in an interval do not move the latency estimate.
+    pub min_ios: u32,
+    /// For how many periods the peers' last reports are used when the exchange falls silent.
+    pub hold_periods: u32,
+}
+
+impl Default for LawConfig {
+    fn default() -> LawConfig {
+        LawConfig {
+            mode: Mode::Normalised { epsilon: 0.4 },
+            estimation: Estimation::Global,
+            signal: Signal::All,
+            threshold: Span::from_millis(30),
+            alpha: 0.002,
+            gamma: 0.8,
+            window_min: Window(0.02),
+            window_max: Window(64.0),
+            window_start: Window(4.0),
+            min_ios: 4,
+            hold_periods: 5,
+        }
+    }
+}
+
+/// The window at most doubles its target in one period. An interval with hardly any load shows a
+/// latency far below the threshold and says nothing about how far the window could rise.
+const MAX_RISE: f64 = 2.0;
+
+/// What one step of the law takes into account.
+#[derive(Clone, Copy, Debug)]
+pub struct Input {
+    /// CAL(t) in seconds, if there is one.
+    pub latency: Option<f64>,
+    /// λ: the window per share at which the cluster would meet its threshold, if known.
+    pub level: Option<f64>,
+    /// The host's shares: scaled down for VMs that are idle.
+    pub shares: f64,
+}
+
+/// The law's state for one host and one volume.
+#[derive(Clone, Debug)]
+pub struct Law {
+    config: LawConfig,
+    window: f64,
+    beta: f64,
+    /// λ as last known, and whether it ever was.
+    level: Option<f64>,
+}
+
+impl Law {
+    /// A law that has seen nothing.
+    #[must_use]
+    pub fn new(config: LawConfig) -> Law {
+        let window = start(&config);
+        Law { config, window, beta: 0.0, level: None }
+    }
+
+    /// The parameters in force.
+    #[must_use]
+    pub fn config(&self) -> &LawConfig {
+        &self.config
+    }
+
+    /// Changes the parameters. The window is kept as far as they allow.
+    pub fn set_config(&mut self, config: LawConfig) {
+        let same_mode =
+            core::mem::discriminant(&self.config.mode) == core::mem::discriminant(&config.mode);
+        let kept = self.window.clamp(config.window_min.0, config.window_max.0);
+        self.window =
+            if same_mode && !matches!(config.mode, Mode::Off) { kept } else { start(&config) };
+        if matches!(config.mode, Mode::Static) {
+            self.window = config.window_max.0;
+        }
+        self.level = self.level.filter(|_| same_mode);
+        self.config = config;
+    }
+
+    /// w(t).
+    #[must_use]
+    pub fn window(&self) -> Window {
+        Window(self.window)
+    }
+
+    /// β as last used, in slots.
+    #[must_use]
+    pub fn beta(&self) -> f64 {
+        self.beta
+    }
+
+    /// λ: the window per share to judge a VM's demand by. `all` is the sum of the host's shares.
+    #[must_use]
+    pub fn window_per_share(&self, all: f64) -> f64 {
+        match (self.config.mode, self.level) {
+            (Mode::Normalised { .. }, Some(level)) => level,
+            _ => self.window / all,
+        }
+    }
+
+    /// L_threshold over a latency: how much larger the window could be.
+    #[must_use]
+    pub fn headroom(&self, latency: f64) -> f64 {
+        (self.config.threshold.secs() / latency).min(MAX_RISE)
+    }
+
+    /// One period: w(t) becomes w(t + 1). `before` is [`Input::shares`] of the previous period.
+    pub fn step(&mut self, before: f64, input: Input) -> Window {
+        let LawConfig { gamma, window_min, window_max, threshold, .. } = self.config;
+        match self.config.mode {
+            Mode::Off | Mode::Static => return Window(self.window),
+            Mode::Published { beta_per_share } => {
+                self.beta = beta_per_share * input.shares;
+                if let Some(latency) = input.latency {
+                    let grown = threshold.secs() / latency * self.window;
+                    self.window = (1.0 - gamma) * self.window + gamma * (grown + self.beta);
+                }
+            }
+            Mode::Normalised { epsilon } => {
+                let joins = self.level.is_none() && input.level.is_some();
+                self.level = input.level.or(self.level);
+                let mut per_share = self.window / if before > 0.0 { before } else { input.shares };
+                if let (true, Some(level)) = (joins, self.level) {
+                    // A host that joins starts at the window that its peers have per share.
+                    per_share = level;
+                } else if let Some(latency) = input.latency {
+                    let level = self.level.unwrap_or(per_share);
+                    let grown = (1.0 - epsilon) * self.headroom(latency) * per_share;
+                    per_share = (1.0 - gamma) * per_share + gamma * (grown + epsilon * level);
+                }
+                self.beta = epsilon * self.level.unwrap_or(per_share) * input.shares;
+                self.window = per_share * input.shares;
+            }
+        }
+        self.window = self.window.clamp(window_min.0, window_max.0);
+        Window(self.window)
+    }
+}
+
+fn start(config: &LawConfig) -> f64 {
+    match config.mode {
+        Mode::Off => f64::INFINITY,
+        Mode::Static => config.window_max.0,
+        _ => config.window_start.0.clamp(config.window_min.0, config.window_max.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn config(mode: Mode) -> LawConfig {
+        LawConfig { mode, window_max: Window(1e4), ..LawConfig::default() }
+    }
+
+    /// Hosts at an array that completes `rate` IO/s as soon as enough are outstanding.
+    fn settle(mode: Mode, shares: &[f64], rate: f64, periods: usize) -> (Vec<f64>, f64) {
+        let mut laws: Vec<Law> = shares.iter().map(|_| Law::new(config(mode))).collect();
+        let mut latency = 0.0;
+        for _ in 0..periods {
+            let total: f64 = laws.iter().map(|l| l.window().0).sum();
+            latency = (total / rate).max(0.005);
+            let level = laws[0].headroom(latency) * total / shares.iter().sum::<f64>();
+            for (law, &s) in laws.iter_mut().zip(shares) {
+                law.step(s, Input { latency: Some(latency), level: Some(level), shares: s });
+            }
+        }
+        (laws.iter().map(|l| l.window().0).collect(), latency)
+    }
+
+    #[test]
+    fn the_published_law_settles_above_the_threshold_by_sum_beta_over_rate() {
+        let k = 0.004;
+        let shares = [1000.0, 500.0, 500.0];
+        let (windows, latency) =
+            settle(Mode::Published { beta_per_share: k }, &shares, 1000.0, 2000);
+        let want = 0.030 + k * 2000.0 / 1000.0;
+        assert!((latency - want).abs() < 1e-4, "{latency} {want}");
+        assert!((windows[0] / windows[1] - 2.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn the_normalised_law_lands_on_the_threshold_for_any_number_of_hosts() {
+        for n in [1, 2, 4, 16, 64, 256] {
+            let shares: Vec<f64> = (0..n).map(|i| 500.0 * (1 + i % 3) as f64).collect();
+            let (windows, latency) = settle(Mode::Normalised { epsilon: 0.4 }, &shares, 1500.0, 60);
+            assert!((latency - 0.030).abs() < 1e-5, "{n} hosts: {latency}");
+            for (w, s) in windows.iter().zip(&shares) {
+                let want = 45.0 * s / shares.iter().sum::<f64>();
+                assert!((w - want).abs() < 0.01 * want, "{n} hosts: {w} {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_latency_the_window_stays() {
+        let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
+        let w = law.window();
+        assert_eq!(law.step(1.0, Input { latency: None, level: None, shares: 1.0 }), w);
+    }
+
+    #[test]
+    fn a_host_that_joins_takes_its_peers_window_per_share() {
+        let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
+        let input = Input { latency: Some(0.03), level: Some(0.02), shares: 1000.0 };
+        assert_eq!(law.step(1000.0, input), Window(20.0));
+    }
+
+    #[test]
+    fn shares_that_change_move_the_window_at_once() {
+        let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
+        let mut input = Input { latency: Some(0.030), level: Some(0.02), shares: 1000.0 };
+        law.step(1000.0, input);
+        input.shares = 500.0;
+        assert!((law.step(1000.0, input).0 - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn bounds_hold() {
+        let mut law = Law::new(LawConfig::default());
+        for latency in [1e-9, 1e-6, 1.0, 1e6] {
+            for _ in 0..100 {
+                let w = law.step(1.0, Input { latency: Some(latency), level: None, shares: 1.0 });
+                assert!((0.02..=64.0).contains(&w.0));
+            }
+        }
+    }
+}
