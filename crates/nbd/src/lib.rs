@@ -1,0 +1,26 @@
+//! The NBD protocol, both sides, as a state machine without sockets.
+//!
+//! Whoever owns a socket feeds received bytes in and sends the bytes that come out; nothing here
+//! reads, writes, waits or keeps a payload. `docs/nbd-protocol.md` says what is supported and what
+//! is refused and how. "Spec" in this crate is `doc/proto.md` of the NetworkBlockDevice project.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | [`wire`] | magics, constants and byte layouts, all of them |
+//! | [`export`] | what a server exports: name, size, abilities, block sizes |
+//! | [`validate`] | the one validator of a request against an export |
+//! | [`server`] | handshake and transmission, the server's side |
+//! | [`client`] | handshake and transmission, the client's side |
+//! | [`uri`] | `nbd://` and `nbd+unix://` URIs |
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod export;
+pub mod server;
+pub mod uri;
+pub mod validate;
+pub mod wire;
+
+pub use export::{BlockSizes, Export, ExportName};
+pub use validate::{Op, Refusal};
+pub use wire::{Cookie, Errno, Extent, TransmissionFlags};

@@ -1,0 +1,336 @@
+//! The server's side: a handshake that ends in a [`Session`], and the session's requests and
+//! replies.
+
+use crate::export::Export;
+use crate::validate::{self, Op, Refusal};
+use crate::wire::{
+    self, ChunkHeader, Cookie, Errno, Extent, OptionReply, Reader, RequestHeader, chunk, command,
+    info, option, reply,
+};
+
+/// Why a handshake cannot go on. The connection is to be closed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// The client sent flags that were not offered; the spec demands to disconnect.
+    #[error("the client set unknown handshake flags {0:#x}")]
+    UnknownClientFlags(u32),
+    /// What should be an option does not begin like one.
+    #[error("an option begins with {0:#018x} in place of the magic IHAVEOPT")]
+    WrongOptionMagic(u64),
+    /// The data of an option is longer than any we know.
+    #[error("option {option} announces {len} bytes of data, at most {max} are accepted",
+            max = wire::MAX_OPTION_DATA)]
+    OptionTooLong {
+        /// The option.
+        option: u32,
+        /// Its announced length in bytes.
+        len: u32,
+    },
+    /// `NBD_OPT_EXPORT_NAME` asked for what is not there, and has no way to be told so.
+    #[error("the client asked for export {0:?}, which does not exist")]
+    UnknownExport(String),
+}
+
+/// A step of the handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// More bytes are needed.
+    Incomplete,
+    /// A message of this many bytes was taken off the front; there may be more.
+    Taken(usize),
+    /// As [`Step::Taken`], and what follows is transmission.
+    Transmission {
+        /// Bytes taken.
+        taken: usize,
+        /// Index of the chosen export.
+        export: usize,
+        /// What was agreed.
+        session: Session,
+    },
+    /// The client ended the session; close after sending what is to be sent.
+    Closed,
+}
+
+/// The server's handshake: fixed newstyle.
+#[derive(Clone, Debug, Default)]
+pub struct Handshake {
+    greeted: bool,
+    no_zeroes: bool,
+    structured: bool,
+}
+
+impl Handshake {
+    /// Starts a handshake and appends the greeting to `out`.
+    pub fn start(out: &mut Vec<u8>) -> Self {
+        out.extend_from_slice(&wire::GREETING_MAGIC.to_be_bytes());
+        out.extend_from_slice(&wire::OPTION_MAGIC.to_be_bytes());
+        let flags = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
+        out.extend_from_slice(&flags.to_be_bytes());
+        Self::default()
+    }
+
+    /// Takes at most one message off the front of `input` and appends the answer to `out`.
+    ///
+    /// One at a time, so that a caller who sends `out` before it goes on bounds its length.
+    ///
+    /// # Errors
+    /// When the client broke the protocol; see [`HandshakeError`].
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        exports: &[Export],
+        out: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeError> {
+        if self.greeted { self.option(input, exports, out) } else { self.client_flags(input) }
+    }
+
+    fn client_flags(&mut self, input: &[u8]) -> Result<Step, HandshakeError> {
+        if input.len() < wire::CLIENT_FLAGS_LEN {
+            return Ok(Step::Incomplete);
+        }
+        let flags = Reader(input).u32();
+        // A client that does not set FIXED_NEWSTYLE only sends EXPORT_NAME; no need to insist.
+        if flags & !u32::from(wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES) != 0 {
+            return Err(HandshakeError::UnknownClientFlags(flags));
+        }
+        self.no_zeroes = flags & u32::from(wire::FLAG_NO_ZEROES) != 0;
+        self.greeted = true;
+        Ok(Step::Taken(wire::CLIENT_FLAGS_LEN))
+    }
+
+    fn option(
+        &mut self,
+        input: &[u8],
+        exports: &[Export],
+        out: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeError> {
+        let mut reader = Reader(input);
+        let Some(header) = reader.take(wire::OPTION_HEADER_LEN) else {
+            return Ok(Step::Incomplete);
+        };
+        let mut header = Reader(header);
+        let magic = header.u64();
+        if magic != wire::OPTION_MAGIC {
+            return Err(HandshakeError::WrongOptionMagic(magic));
+        }
+        let (option, len) = (header.u32(), header.u32());
+        if len as usize > wire::MAX_OPTION_DATA {
+            return Err(HandshakeError::OptionTooLong { option, len });
+        }
+        let Some(data) = reader.take(len as usize) else { return Ok(Step::Incomplete) };
+        let taken = wire::OPTION_HEADER_LEN + data.len();
+
+        let mut answer = |kind, text: &[u8]| {
+            wire::put_option_reply(out, option, OptionReply(kind), text);
+        };
+        match option {
+            option::EXPORT_NAME => {
+                let export = find(exports, data).ok_or_else(|| {
+                    HandshakeError::UnknownExport(String::from_utf8_lossy(data).into_owned())
+                })?;
+                let chosen = &exports[export];
+                out.extend_from_slice(&chosen.size.to_be_bytes());
+                out.extend_from_slice(&chosen.flags(self.structured).0.to_be_bytes());
+                if !self.no_zeroes {
+                    out.extend_from_slice(&[0; wire::EXPORT_NAME_ZEROES]);
+                }
+                return Ok(self.transmission(taken, export));
+            }
+            option::ABORT => {
+                answer(reply::ACK, b"");
+                return Ok(Step::Closed);
+            }
+            option::LIST if data.is_empty() => {
+                for export in exports {
+                    let name = export.name.as_str().as_bytes();
+                    let mut entry = (name.len() as u32).to_be_bytes().to_vec();
+                    entry.extend_from_slice(name);
+                    answer(reply::SERVER, &entry);
+                }
+                answer(reply::ACK, b"");
+            }
+            option::STRUCTURED_REPLY if data.is_empty() => {
+                self.structured = true;
+                answer(reply::ACK, b"");
+            }
+            option::LIST | option::STRUCTURED_REPLY => {
+                answer(reply::ERR_INVALID, b"this option takes no data");
+            }
+            option::INFO | option::GO => match InfoRequest::parse(data) {
+                None => answer(reply::ERR_INVALID, b"malformed export name or information list"),
+                Some(request) => match find(exports, request.name) {
+                    None => answer(reply::ERR_UNKNOWN, b"no such export"),
+                    Some(export) => {
+                        self.describe(&exports[export], &request, &mut answer);
+                        answer(reply::ACK, b"");
+                        if option == option::GO {
+                            return Ok(self.transmission(taken, export));
+                        }
+                    }
+                },
+            },
+            _ => answer(reply::ERR_UNSUP, b"option not supported by this server"),
+        }
+        Ok(Step::Taken(taken))
+    }
+
+    fn transmission(&self, taken: usize, export: usize) -> Step {
+        Step::Transmission { taken, export, session: Session { structured: self.structured } }
+    }
+
+    fn describe(
+        &self,
+        export: &Export,
+        request: &InfoRequest<'_>,
+        answer: &mut impl FnMut(u32, &[u8]),
+    ) {
+        let mut send = |kind: u16, parts: &[&[u8]]| {
+            let mut data = kind.to_be_bytes().to_vec();
+            parts.iter().for_each(|part| data.extend_from_slice(part));
+            answer(reply::INFO, &data);
+        };
+        let flags = export.flags(self.structured);
+        send(info::EXPORT, &[&export.size.to_be_bytes(), &flags.0.to_be_bytes()]);
+        // Sent unasked as well: a client that knows the sizes will not send what is refused.
+        let blocks = export.blocks;
+        let sizes = [blocks.min(), blocks.preferred(), blocks.max()].map(u32::to_be_bytes);
+        send(info::BLOCK_SIZE, &[&sizes.concat()]);
+        if request.asks(info::NAME) {
+            send(info::NAME, &[export.name.as_str().as_bytes()]);
+        }
+        if request.asks(info::DESCRIPTION) && !export.description.is_empty() {
+            send(info::DESCRIPTION, &[export.description.as_bytes()]);
+        }
+    }
+}
+
+/// The export of that name. The empty name means the only export, if there is just one.
+fn find(exports: &[Export], name: &[u8]) -> Option<usize> {
+    let named = exports.iter().position(|e| e.name.as_str().as_bytes() == name);
+    named.or_else(|| (name.is_empty() && exports.len() == 1).then_some(0))
+}
+
+/// The data of INFO and GO.
+struct InfoRequest<'a> {
+    name: &'a [u8],
+    kinds: &'a [u8],
+}
+
+impl<'a> InfoRequest<'a> {
+    fn parse(data: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(data);
+        let name_len = Reader(reader.take(4)?).u32();
+        let name = reader.take(name_len as usize)?;
+        let count = Reader(reader.take(2)?).u16();
+        let kinds = reader.take(2 * usize::from(count))?;
+        reader.0.is_empty().then_some(Self { name, kinds })
+    }
+
+    fn asks(&self, kind: u16) -> bool {
+        self.kinds.chunks_exact(2).any(|k| k == kind.to_be_bytes())
+    }
+}
+
+/// Why transmission cannot go on. The connection is to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a request begins with {0:#010x} in place of the magic {magic:#010x}",
+        magic = wire::REQUEST_MAGIC)]
+pub struct WrongRequestMagic(pub u32);
+
+/// What the front of the received bytes holds. Its header takes [`wire::REQUEST_LEN`] bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A valid request. The payload of a write follows its header.
+    Request {
+        /// The client's name for it.
+        cookie: Cookie,
+        /// What to do.
+        op: Op,
+    },
+    /// A request to answer with an error.
+    Refused {
+        /// The client's name for it.
+        cookie: Cookie,
+        /// What to answer.
+        refusal: Refusal,
+        /// Bytes of payload after the header, to be thrown away.
+        discard: u32,
+    },
+    /// The client is done: answer what is in flight, then close.
+    Disconnect,
+}
+
+/// Transmission as agreed in the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    structured: bool,
+}
+
+impl Session {
+    /// Reads the request at the front of `input`, or `None` if it is not complete yet.
+    ///
+    /// # Errors
+    /// When no request begins there; the stream cannot be followed any more.
+    pub fn request(
+        self,
+        input: &[u8],
+        export: &Export,
+    ) -> Result<Option<Event>, WrongRequestMagic> {
+        let Some(bytes) = input.first_chunk() else { return Ok(None) };
+        let header = RequestHeader::decode(bytes).map_err(WrongRequestMagic)?;
+        if header.command == command::DISC {
+            return Ok(Some(Event::Disconnect));
+        }
+        let cookie = header.cookie;
+        Ok(Some(match validate::check(&header, export, self.structured) {
+            Ok(op) => Event::Request { cookie, op },
+            Err(refusal) => {
+                let discard = if header.command == command::WRITE { header.extent.len } else { 0 };
+                Event::Refused { cookie, refusal, discard }
+            }
+        }))
+    }
+
+    /// Appends the reply to a request that succeeded, other than a read.
+    pub fn put_done(self, out: &mut Vec<u8>, cookie: Cookie) {
+        wire::put_simple_reply(out, cookie, None);
+    }
+
+    /// Appends the head of the reply to a read that succeeded; its data must follow.
+    pub fn put_read(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
+        if self.structured {
+            // The data is at hand, so nothing can fail after this chunk: it may be the last.
+            let (flags, kind) = (chunk::FLAG_DONE, chunk::OFFSET_DATA);
+            // A read is at most the maximum block size, far from overflowing here.
+            let len = extent.len.saturating_add(8);
+            wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len });
+            out.extend_from_slice(&extent.offset.to_be_bytes());
+        } else {
+            wire::put_simple_reply(out, cookie, None);
+        }
+    }
+
+    /// Appends the reply to a request that failed; `message` is for people and may be cut.
+    pub fn put_error(self, out: &mut Vec<u8>, cookie: Cookie, errno: Errno, message: &str) {
+        if self.structured {
+            let message = cut(message);
+            let (flags, kind) = (chunk::FLAG_DONE, chunk::ERROR);
+            let len = 6 + message.len() as u32;
+            wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len });
+            out.extend_from_slice(&errno.code().to_be_bytes());
+            out.extend_from_slice(&(message.len() as u16).to_be_bytes());
+            out.extend_from_slice(message.as_bytes());
+        } else {
+            wire::put_simple_reply(out, cookie, Some(errno));
+        }
+    }
+}
+
+/// `message`, or as much of it as the spec lets a string have.
+fn cut(message: &str) -> &str {
+    let mut end = message.len().min(wire::MAX_STRING);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}

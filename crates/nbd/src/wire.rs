@@ -1,0 +1,407 @@
+//! Magics, constants and byte layouts of NBD. Every number on the wire is big-endian (spec,
+//! "Conventions"); no other file of this crate knows a number of the protocol.
+
+use std::fmt;
+
+/// First magic of a server's greeting (`NBDMAGIC`).
+pub const GREETING_MAGIC: u64 = 0x4e42_444d_4147_4943;
+/// Second magic of a newstyle greeting, and the magic of every option (`IHAVEOPT`).
+pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// Second magic of an oldstyle greeting, which the client refuses.
+pub const OLDSTYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
+/// Magic of an option reply.
+pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// Magic of a request.
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// Magic of a simple reply.
+pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+/// Magic of a structured reply chunk.
+pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+
+/// Bytes of the server's greeting.
+pub const GREETING_LEN: usize = 18;
+/// Bytes of the client's flags.
+pub const CLIENT_FLAGS_LEN: usize = 4;
+/// Bytes before an option's data.
+pub const OPTION_HEADER_LEN: usize = 16;
+/// Bytes before an option reply's data.
+pub const OPTION_REPLY_HEADER_LEN: usize = 20;
+/// Bytes of the answer to `NBD_OPT_EXPORT_NAME`, without the reserved zeroes.
+pub const EXPORT_NAME_REPLY_LEN: usize = 10;
+/// Reserved zeroes after that answer, unless both sides agreed to leave them out.
+pub const EXPORT_NAME_ZEROES: usize = 124;
+/// Bytes of a request, without a write's payload.
+pub const REQUEST_LEN: usize = 28;
+/// Bytes of a simple reply, without a read's payload.
+pub const SIMPLE_REPLY_LEN: usize = 16;
+/// Bytes before a structured reply chunk's payload.
+pub const CHUNK_HEADER_LEN: usize = 20;
+
+/// Longest string the spec allows, in bytes.
+pub const MAX_STRING: usize = 4096;
+/// Longest option data we accept, in bytes: a name and a generous list of information requests.
+pub const MAX_OPTION_DATA: usize = MAX_STRING + 4096;
+/// Longest option reply data we accept, in bytes: a name and a description.
+pub const MAX_OPTION_REPLY_DATA: usize = 2 * MAX_STRING + 64;
+/// Largest payload in one request that every peer must expect when block sizes were not
+/// negotiated, in bytes (spec, "Block size constraints").
+pub const DEFAULT_MAX_PAYLOAD: u32 = 32 << 20;
+
+/// Handshake flag of the server and, with the same value, of the client: fixed newstyle.
+pub const FLAG_FIXED_NEWSTYLE: u16 = 1 << 0;
+/// Handshake flag, both sides: leave out the reserved zeroes after `NBD_OPT_EXPORT_NAME`.
+pub const FLAG_NO_ZEROES: u16 = 1 << 1;
+
+/// Options a client may send in the handshake.
+pub mod option {
+    /// Choose an export and start transmission; cannot report an error.
+    pub const EXPORT_NAME: u32 = 1;
+    /// End the session.
+    pub const ABORT: u32 = 2;
+    /// List the exports.
+    pub const LIST: u32 = 3;
+    /// Describe an export.
+    pub const INFO: u32 = 6;
+    /// Describe an export and start transmission.
+    pub const GO: u32 = 7;
+    /// Use structured replies.
+    pub const STRUCTURED_REPLY: u32 = 8;
+}
+
+/// Types of option replies.
+pub mod reply {
+    /// The option was accepted; last reply.
+    pub const ACK: u32 = 1;
+    /// One export of a list.
+    pub const SERVER: u32 = 2;
+    /// One piece of information about an export.
+    pub const INFO: u32 = 3;
+    /// Set in every error reply.
+    pub const ERROR_BIT: u32 = 1 << 31;
+    /// The option is not known.
+    pub const ERR_UNSUP: u32 = ERROR_BIT | 1;
+    /// The option is malformed.
+    pub const ERR_INVALID: u32 = ERROR_BIT | 3;
+    /// The server insists on TLS.
+    pub const ERR_TLS_REQD: u32 = ERROR_BIT | 5;
+    /// There is no such export.
+    pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
+}
+
+/// Types of information about an export.
+pub mod info {
+    /// Size and transmission flags.
+    pub const EXPORT: u16 = 0;
+    /// Canonical name.
+    pub const NAME: u16 = 1;
+    /// Description for people.
+    pub const DESCRIPTION: u16 = 2;
+    /// Minimum, preferred and maximum block size.
+    pub const BLOCK_SIZE: u16 = 3;
+}
+
+/// Commands of a request.
+pub mod command {
+    /// Read.
+    pub const READ: u16 = 0;
+    /// Write; the payload follows the request.
+    pub const WRITE: u16 = 1;
+    /// End the session; has no reply.
+    pub const DISC: u16 = 2;
+    /// Make all acknowledged writes durable.
+    pub const FLUSH: u16 = 3;
+    /// Give up the contents of a range.
+    pub const TRIM: u16 = 4;
+    /// Write zeroes.
+    pub const WRITE_ZEROES: u16 = 6;
+}
+
+/// Flags of a request.
+pub mod command_flag {
+    /// Reply only when the written data is durable.
+    pub const FUA: u16 = 1 << 0;
+    /// Write zeroes without making a hole.
+    pub const NO_HOLE: u16 = 1 << 1;
+    /// Answer a read in one chunk.
+    pub const DF: u16 = 1 << 2;
+}
+
+/// Structured reply chunks.
+pub mod chunk {
+    /// Flag: the last chunk of its reply.
+    pub const FLAG_DONE: u16 = 1 << 0;
+    /// No payload.
+    pub const NONE: u16 = 0;
+    /// Offset and data.
+    pub const OFFSET_DATA: u16 = 1;
+    /// Offset and length of a range that reads as zeroes.
+    pub const OFFSET_HOLE: u16 = 2;
+    /// Set in the type of every error chunk.
+    pub const ERROR_BIT: u16 = 1 << 15;
+    /// Error and message.
+    pub const ERROR: u16 = ERROR_BIT | 1;
+}
+
+/// What a server tells about an export when transmission starts (spec, "Transmission flags").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransmissionFlags(pub u16);
+
+impl TransmissionFlags {
+    /// The field is meaningful; always set.
+    pub const HAS_FLAGS: Self = Self(1 << 0);
+    /// Writes are refused.
+    pub const READ_ONLY: Self = Self(1 << 1);
+    /// FLUSH is supported.
+    pub const SEND_FLUSH: Self = Self(1 << 2);
+    /// The FUA flag is supported.
+    pub const SEND_FUA: Self = Self(1 << 3);
+    /// TRIM is supported.
+    pub const SEND_TRIM: Self = Self(1 << 5);
+    /// WRITE_ZEROES is supported.
+    pub const SEND_WRITE_ZEROES: Self = Self(1 << 6);
+    /// The DF flag is supported; only with structured replies.
+    pub const SEND_DF: Self = Self(1 << 7);
+    /// A flush on one connection covers what was acknowledged on all of them.
+    pub const CAN_MULTI_CONN: Self = Self(1 << 8);
+
+    /// Whether all bits of `other` are set.
+    #[must_use]
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These flags, and those of `other` if `on`.
+    #[must_use]
+    pub fn with(self, other: Self, on: bool) -> Self {
+        if on { Self(self.0 | other.0) } else { self }
+    }
+}
+
+/// An error as NBD sends it (spec, "Error values").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Errno {
+    /// Operation not permitted.
+    Perm = 1,
+    /// Input/output error.
+    Io = 5,
+    /// Cannot allocate memory.
+    NoMem = 12,
+    /// Invalid argument.
+    Inval = 22,
+    /// No space left on device.
+    NoSpc = 28,
+    /// Value too large.
+    Overflow = 75,
+    /// Operation not supported.
+    NotSup = 95,
+    /// Server is in the process of being shut down.
+    Shutdown = 108,
+}
+
+impl Errno {
+    /// The number on the wire.
+    #[must_use]
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The error a server sent. A number the spec does not list counts as EINVAL, as it says.
+    #[must_use]
+    pub fn from_code(code: u32) -> Self {
+        match code {
+            1 => Self::Perm,
+            5 => Self::Io,
+            12 => Self::NoMem,
+            28 => Self::NoSpc,
+            75 => Self::Overflow,
+            95 => Self::NotSup,
+            108 => Self::Shutdown,
+            _ => Self::Inval,
+        }
+    }
+
+    /// The error to send for a Linux `errno`. What NBD has no word for is EIO.
+    #[must_use]
+    pub fn from_os(errno: i32) -> Self {
+        match errno {
+            // EPERM, EACCES, EROFS
+            1 | 13 | 30 => Self::Perm,
+            // ENOMEM
+            12 => Self::NoMem,
+            // EINVAL
+            22 => Self::Inval,
+            // EFBIG, ENOSPC, EDQUOT
+            27 | 28 | 122 => Self::NoSpc,
+            // EOVERFLOW
+            75 => Self::Overflow,
+            // EOPNOTSUPP
+            95 => Self::NotSup,
+            // ESHUTDOWN
+            108 => Self::Shutdown,
+            _ => Self::Io,
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Perm => "EPERM",
+            Self::Io => "EIO",
+            Self::NoMem => "ENOMEM",
+            Self::Inval => "EINVAL",
+            Self::NoSpc => "ENOSPC",
+            Self::Overflow => "EOVERFLOW",
+            Self::NotSup => "ENOTSUP",
+            Self::Shutdown => "ESHUTDOWN",
+        })
+    }
+}
+
+/// A client's name for a request in flight; the reply carries it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cookie(pub u64);
+
+/// A range of bytes of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte, counted from the start of the export.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u32,
+}
+
+impl Extent {
+    /// The first byte after the range, or `None` if that is past 2⁶⁴.
+    #[must_use]
+    pub fn end(self) -> Option<u64> {
+        self.offset.checked_add(u64::from(self.len))
+    }
+}
+
+/// A request as it came off the wire, unjudged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestHeader {
+    /// Command flags, see [`command_flag`].
+    pub flags: u16,
+    /// Command, see [`command`].
+    pub command: u16,
+    /// The client's name for it.
+    pub cookie: Cookie,
+    /// What it is about.
+    pub extent: Extent,
+}
+
+impl RequestHeader {
+    /// Reads a request; `Err` holds the magic found in place of [`REQUEST_MAGIC`].
+    pub fn decode(bytes: &[u8; REQUEST_LEN]) -> Result<Self, u32> {
+        let mut r = Reader(bytes);
+        let magic = r.u32();
+        if magic != REQUEST_MAGIC {
+            return Err(magic);
+        }
+        Ok(Self {
+            flags: r.u16(),
+            command: r.u16(),
+            cookie: Cookie(r.u64()),
+            extent: Extent { offset: r.u64(), len: r.u32() },
+        })
+    }
+
+    /// The bytes of this request.
+    #[must_use]
+    pub fn encode(&self) -> [u8; REQUEST_LEN] {
+        let mut b = [0; REQUEST_LEN];
+        b[0..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        b[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        b[6..8].copy_from_slice(&self.command.to_be_bytes());
+        b[8..16].copy_from_slice(&self.cookie.0.to_be_bytes());
+        b[16..24].copy_from_slice(&self.extent.offset.to_be_bytes());
+        b[24..28].copy_from_slice(&self.extent.len.to_be_bytes());
+        b
+    }
+}
+
+/// Appends an option's header and data.
+pub fn put_option(out: &mut Vec<u8>, option: u32, data: &[u8]) {
+    out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
+    out.extend_from_slice(&option.to_be_bytes());
+    out.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    out.extend_from_slice(data);
+}
+
+/// Appends an option reply's header and data. `kind` is one of [`reply`].
+pub fn put_option_reply(out: &mut Vec<u8>, option: u32, kind: OptionReply, data: &[u8]) {
+    out.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
+    out.extend_from_slice(&option.to_be_bytes());
+    out.extend_from_slice(&kind.0.to_be_bytes());
+    out.extend_from_slice(&(data.len() as u32).to_be_bytes());
+    out.extend_from_slice(data);
+}
+
+/// The type of an option reply, one of [`reply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionReply(pub u32);
+
+/// Appends a simple reply; `error` is `None` for success.
+pub fn put_simple_reply(out: &mut Vec<u8>, cookie: Cookie, error: Option<Errno>) {
+    let mut b = [0; SIMPLE_REPLY_LEN];
+    b[0..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+    b[4..8].copy_from_slice(&error.map_or(0, Errno::code).to_be_bytes());
+    b[8..16].copy_from_slice(&cookie.0.to_be_bytes());
+    out.extend_from_slice(&b);
+}
+
+/// The header of a structured reply chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// See [`chunk::FLAG_DONE`].
+    pub flags: u16,
+    /// One of [`chunk`].
+    pub kind: u16,
+    /// The request it answers.
+    pub cookie: Cookie,
+    /// Bytes of payload after the header.
+    pub len: u32,
+}
+
+/// Appends a chunk's header.
+pub fn put_chunk_header(out: &mut Vec<u8>, header: ChunkHeader) {
+    let mut b = [0; CHUNK_HEADER_LEN];
+    b[0..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
+    b[4..6].copy_from_slice(&header.flags.to_be_bytes());
+    b[6..8].copy_from_slice(&header.kind.to_be_bytes());
+    b[8..16].copy_from_slice(&header.cookie.0.to_be_bytes());
+    b[16..20].copy_from_slice(&header.len.to_be_bytes());
+    out.extend_from_slice(&b);
+}
+
+/// Reads big-endian numbers off a slice whose length was checked before.
+///
+/// Past the end it reads zeroes rather than panic; [`Reader::take`] says so instead.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(n)?;
+        self.0 = tail;
+        Some(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        self.take(N).and_then(|b| b.try_into().ok()).unwrap_or([0; N])
+    }
+
+    pub(crate) fn u16(&mut self) -> u16 {
+        u16::from_be_bytes(self.array())
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_be_bytes(self.array())
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        u64::from_be_bytes(self.array())
+    }
+}

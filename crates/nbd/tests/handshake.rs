@@ -1,0 +1,205 @@
+//! The handshake, option by option and side by side.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod drive;
+
+use drive::exports;
+use parda_nbd::client::{self, HandshakeError as ClientError};
+use parda_nbd::server::{Handshake, HandshakeError, Step};
+use parda_nbd::wire::{self, OptionReply, info, option, reply};
+use parda_nbd::{ExportName, TransmissionFlags as Flags};
+
+/// A server that has taken the client's flags.
+fn greeted(client_flags: u32) -> Handshake {
+    let mut out = Vec::new();
+    let mut server = Handshake::start(&mut out);
+    assert_eq!(out.len(), wire::GREETING_LEN);
+    let step = server.advance(&client_flags.to_be_bytes(), &exports(), &mut out);
+    assert_eq!(step, Ok(Step::Taken(4)));
+    server
+}
+
+/// Sends one option, which must not break the handshake; returns the step and the replies.
+fn ask(server: &mut Handshake, option: u32, data: &[u8]) -> (Step, Vec<(u32, Vec<u8>)>) {
+    let (mut input, mut out) = (Vec::new(), Vec::new());
+    wire::put_option(&mut input, option, data);
+    let step = server.advance(&input, &exports(), &mut out).unwrap();
+    let mut replies = Vec::new();
+    let mut rest = out.as_slice();
+    while !rest.is_empty() {
+        let word = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap());
+        assert_eq!(rest[..8], wire::OPTION_REPLY_MAGIC.to_be_bytes());
+        assert_eq!(word(8), option);
+        let (kind, len) = (word(12), word(16) as usize);
+        replies.push((kind, rest[20..20 + len].to_vec()));
+        rest = &rest[20 + len..];
+    }
+    (step, replies)
+}
+
+fn info_request(name: &str, kinds: &[u16]) -> Vec<u8> {
+    let mut data = (name.len() as u32).to_be_bytes().to_vec();
+    data.extend_from_slice(name.as_bytes());
+    data.extend_from_slice(&(kinds.len() as u16).to_be_bytes());
+    kinds.iter().for_each(|k| data.extend_from_slice(&k.to_be_bytes()));
+    data
+}
+
+#[test]
+fn list_names_every_export() {
+    let (_, replies) = ask(&mut greeted(3), option::LIST, b"");
+    let entry = |name: &[u8]| [&(name.len() as u32).to_be_bytes(), name].concat();
+    assert_eq!(
+        replies,
+        [(reply::SERVER, entry(b"a")), (reply::SERVER, entry(b"b")), (reply::ACK, vec![])]
+    );
+    assert_eq!(ask(&mut greeted(3), option::LIST, b"x").1[0].0, reply::ERR_INVALID);
+}
+
+#[test]
+fn info_tells_what_was_asked_and_does_not_start_transmission() {
+    let data = info_request("b", &[info::NAME, info::DESCRIPTION, 999]);
+    let (step, replies) = ask(&mut greeted(3), option::INFO, &data);
+    assert!(matches!(step, Step::Taken(_)));
+    let kinds: Vec<u16> = replies
+        .iter()
+        .filter(|r| r.0 == reply::INFO)
+        .map(|r| u16::from_be_bytes([r.1[0], r.1[1]]))
+        .collect();
+    assert_eq!(kinds, [info::EXPORT, info::BLOCK_SIZE, info::NAME, info::DESCRIPTION]);
+    assert_eq!(replies.last().unwrap().0, reply::ACK);
+    assert_eq!(replies[3].1[2..], *b"the disk b");
+}
+
+#[test]
+fn unknown_exports_and_malformed_requests_are_told_apart() {
+    let mut server = greeted(3);
+    assert_eq!(ask(&mut server, option::GO, &info_request("c", &[])).1[0].0, reply::ERR_UNKNOWN);
+    // With two exports the empty name means neither.
+    assert_eq!(ask(&mut server, option::GO, &info_request("", &[])).1[0].0, reply::ERR_UNKNOWN);
+    for cut in 0..7 {
+        let data = &info_request("a", &[3])[..cut];
+        assert_eq!(ask(&mut server, option::GO, data).1[0].0, reply::ERR_INVALID, "{cut}");
+    }
+    // The handshake is none the worse for it.
+    let (step, _) = ask(&mut server, option::GO, &info_request("a", &[]));
+    assert!(matches!(step, Step::Transmission { export: 0, .. }));
+}
+
+#[test]
+fn what_is_not_supported_is_refused_politely() {
+    const STARTTLS: u32 = 5;
+    const LIST_META_CONTEXT: u32 = 10;
+    const SET_META_CONTEXT: u32 = 11;
+    let mut server = greeted(3);
+    for option in [STARTTLS, LIST_META_CONTEXT, SET_META_CONTEXT, 4, 77] {
+        let (step, replies) = ask(&mut server, option, b"data");
+        assert!(matches!(step, Step::Taken(20)));
+        assert_eq!(replies[0].0, reply::ERR_UNSUP);
+    }
+    let (step, replies) = ask(&mut server, option::ABORT, b"");
+    assert_eq!((step, replies[0].0), (Step::Closed, reply::ACK));
+}
+
+#[test]
+fn export_name_pads_with_zeroes_unless_agreed() {
+    for (flags, len) in [(1, 134), (3, 10)] {
+        let (mut input, mut out) = (Vec::new(), Vec::new());
+        wire::put_option(&mut input, option::EXPORT_NAME, b"a");
+        let step = greeted(flags).advance(&input, &exports(), &mut out);
+        assert!(matches!(step, Ok(Step::Transmission { export: 0, .. })));
+        assert_eq!(out.len(), len);
+    }
+}
+
+#[test]
+fn broken_clients_get_a_typed_end() {
+    let (exports, mut out) = (exports(), Vec::new());
+    let mut server = Handshake::start(&mut out);
+    let error = server.advance(&8u32.to_be_bytes(), &exports, &mut out).unwrap_err();
+    assert_eq!(error, HandshakeError::UnknownClientFlags(8));
+
+    let error = greeted(3).advance(&[b'G'; 16], &exports, &mut out).unwrap_err();
+    assert!(matches!(error, HandshakeError::WrongOptionMagic(_)));
+
+    let mut input = Vec::new();
+    wire::put_option(&mut input, option::EXPORT_NAME, b"c");
+    let error = greeted(3).advance(&input, &exports, &mut out).unwrap_err();
+    assert_eq!(error, HandshakeError::UnknownExport("c".into()));
+
+    // Refused by its header alone: no need to wait for, or keep, four gigabytes.
+    input.clear();
+    wire::put_option(&mut input, option::INFO, b"");
+    input[12..16].fill(0xff);
+    let error = greeted(3).advance(&input, &exports, &mut out).unwrap_err();
+    assert_eq!(error, HandshakeError::OptionTooLong { option: option::INFO, len: u32::MAX });
+}
+
+/// Answers a client from a script: what it sends is taken as read.
+fn client_against(answers: &[&[u8]]) -> Result<client::Agreed, ClientError> {
+    let mut client = client::Handshake::new(ExportName::new("a").unwrap());
+    let (mut input, mut out) = (answers.concat(), Vec::new());
+    loop {
+        match client.advance(&input, &mut out)? {
+            client::Step::Incomplete => panic!("the script is too short"),
+            client::Step::Taken(n) => drop(input.drain(..n)),
+            client::Step::Transmission { agreed, .. } => return Ok(agreed),
+        }
+    }
+}
+
+fn greeting(flags: u16) -> Vec<u8> {
+    [
+        &wire::GREETING_MAGIC.to_be_bytes()[..],
+        &wire::OPTION_MAGIC.to_be_bytes(),
+        &flags.to_be_bytes(),
+    ]
+    .concat()
+}
+
+fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    wire::put_option_reply(&mut out, option, OptionReply(kind), data);
+    out
+}
+
+#[test]
+fn client_falls_back_to_export_name() {
+    let answer = [&(1u64 << 30).to_be_bytes()[..], &5u16.to_be_bytes(), &[0; 124]].concat();
+    let unsup = |option| option_reply(option, reply::ERR_UNSUP, b"");
+    // A server without GO and structured replies, and one that is not even fixed newstyle.
+    for script in [
+        vec![greeting(1), unsup(option::STRUCTURED_REPLY), unsup(option::GO), answer.clone()],
+        vec![greeting(0), answer.clone()],
+    ] {
+        let script: Vec<&[u8]> = script.iter().map(Vec::as_slice).collect();
+        let agreed = client_against(&script).unwrap();
+        assert_eq!((agreed.size, agreed.structured), (1 << 30, false));
+        assert!(agreed.flags.contains(Flags::SEND_FLUSH));
+    }
+}
+
+#[test]
+fn client_names_what_is_wrong_with_a_server() {
+    let structured = option_reply(option::STRUCTURED_REPLY, reply::ACK, b"");
+    let go = |kind, data: &[u8]| option_reply(option::GO, kind, data);
+    let with_go = |kind, data: &[u8]| client_against(&[&greeting(3), &structured, &go(kind, data)]);
+    assert!(matches!(client_against(&[b"HTTP/1.1 400 Bad"]), Err(ClientError::NotNbd(_))));
+    let oldstyle =
+        [wire::GREETING_MAGIC.to_be_bytes(), wire::OLDSTYLE_MAGIC.to_be_bytes()].concat();
+    assert_eq!(client_against(&[&oldstyle]), Err(ClientError::Oldstyle));
+    assert!(matches!(
+        with_go(reply::ERR_UNKNOWN, b"gone"),
+        Err(ClientError::UnknownExport { message, .. }) if message == "gone"
+    ));
+    assert_eq!(with_go(reply::ERR_TLS_REQD, b""), Err(ClientError::TlsRequired));
+    assert_eq!(with_go(reply::ACK, b""), Err(ClientError::Malformed(option::GO)));
+    assert_eq!(with_go(reply::INFO, &[0, 0, 1]), Err(ClientError::Malformed(option::GO)));
+    let sizes = [&[0, 3][..], &[0; 12]].concat();
+    assert!(matches!(with_go(reply::INFO, &sizes), Err(ClientError::BlockSizes(_))));
+    assert_eq!(
+        client_against(&[&greeting(3), &go(reply::ACK, b"")]),
+        Err(ClientError::WrongOption { asked: option::STRUCTURED_REPLY, got: option::GO })
+    );
+}

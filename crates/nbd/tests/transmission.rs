@@ -1,0 +1,362 @@
+//! Properties of both sides: against each other over a stream that is cut anywhere, against an
+//! oracle, and against garbage.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod drive;
+
+use std::collections::HashMap;
+
+use parda_nbd::client::{self, Expected, Reply};
+use parda_nbd::server::{self, Event, Session, Step};
+use parda_nbd::wire::{self, RequestHeader, option};
+use parda_nbd::{BlockSizes, Cookie, Errno, Export, ExportName, Extent, Op, Refusal, validate};
+use proptest::prelude::*;
+
+const SIZE: usize = 4096;
+
+fn export() -> Export {
+    Export { size: SIZE as u64, ..drive::exports().remove(0) }
+}
+
+/// A pipe that delivers in pieces of the given lengths, over and over.
+struct Cutter<'a> {
+    cuts: &'a [usize],
+    next: usize,
+}
+
+impl Cutter<'_> {
+    fn deliver(&mut self, from: &mut Vec<u8>, to: &mut Vec<u8>) {
+        let n = self.cuts[self.next % self.cuts.len()].min(from.len());
+        self.next += 1;
+        to.extend(from.drain(..n));
+    }
+}
+
+/// A server over a byte array.
+struct Server {
+    handshake: server::Handshake,
+    session: Option<Session>,
+    disk: Vec<u8>,
+    input: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Server {
+    fn new() -> Self {
+        let mut out = Vec::new();
+        let handshake = server::Handshake::start(&mut out);
+        Self { handshake, session: None, disk: vec![0; SIZE], input: Vec::new(), out }
+    }
+
+    fn run(&mut self) {
+        let exports = [export()];
+        while self.session.is_none() {
+            match self.handshake.advance(&self.input, &exports, &mut self.out).unwrap() {
+                Step::Incomplete => return,
+                Step::Taken(n) => drop(self.input.drain(..n)),
+                Step::Transmission { taken, session, .. } => {
+                    self.input.drain(..taken);
+                    self.session = Some(session);
+                }
+                Step::Closed => panic!("nobody asked to close"),
+            }
+        }
+        let session = self.session.unwrap();
+        while let Some(event) = session.request(&self.input, &exports[0]).unwrap() {
+            let payload = match event {
+                Event::Request { op: Op::Write { extent, .. }, .. } => extent.len as usize,
+                Event::Refused { discard, .. } => discard as usize,
+                _ => 0,
+            };
+            if self.input.len() < wire::REQUEST_LEN + payload {
+                return;
+            }
+            let payload: Vec<u8> = self.input.drain(..wire::REQUEST_LEN + payload).collect();
+            self.answer(session, event, &payload[wire::REQUEST_LEN..]);
+        }
+    }
+
+    fn answer(&mut self, session: Session, event: Event, payload: &[u8]) {
+        match event {
+            Event::Refused { cookie, refusal, .. } => {
+                session.put_error(&mut self.out, cookie, refusal.errno, refusal.reason);
+            }
+            Event::Request { cookie, op: Op::Read(extent) } => {
+                session.put_read(&mut self.out, cookie, extent);
+                self.out.extend_from_slice(&self.disk[range(extent)]);
+            }
+            Event::Request { cookie, op } => {
+                match op {
+                    Op::Write { extent, .. } => self.disk[range(extent)].copy_from_slice(payload),
+                    Op::Trim { extent, .. } | Op::WriteZeroes { extent, .. } => {
+                        self.disk[range(extent)].fill(0);
+                    }
+                    Op::Flush | Op::Read(_) => {}
+                }
+                session.put_done(&mut self.out, cookie);
+            }
+            Event::Disconnect => panic!("nobody disconnected"),
+        }
+    }
+}
+
+fn range(extent: Extent) -> std::ops::Range<usize> {
+    extent.offset as usize..extent.end().unwrap() as usize
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let extent = (0..SIZE as u64 + 64, 0u32..256).prop_map(|(offset, len)| Extent { offset, len });
+    (0..5, extent, any::<bool>()).prop_map(|(kind, extent, fua)| match kind {
+        0 => Op::Read(extent),
+        1 => Op::Write { extent, fua },
+        2 => Op::Flush,
+        3 => Op::Trim { extent, fua },
+        _ => Op::WriteZeroes { extent, fua, no_hole: fua },
+    })
+}
+
+/// What the requests must be answered with: the data read, or the error.
+fn oracle(ops: &[Op]) -> Vec<Result<Vec<u8>, Errno>> {
+    let mut disk = vec![0; SIZE];
+    let fits = |e: Extent| e.len > 0 && e.offset + u64::from(e.len) <= SIZE as u64;
+    let too_far = |e: Extent| if e.len == 0 { Errno::Inval } else { Errno::NoSpc };
+    ops.iter()
+        .enumerate()
+        .map(|(i, op)| match *op {
+            Op::Read(e) if fits(e) => Ok(disk[range(e)].to_vec()),
+            Op::Read(_) => Err(Errno::Inval),
+            Op::Write { extent: e, .. } if fits(e) => {
+                disk[range(e)].fill(i as u8);
+                Ok(vec![])
+            }
+            Op::WriteZeroes { extent: e, .. } | Op::Trim { extent: e, .. } if fits(e) => {
+                disk[range(e)].fill(0);
+                Ok(vec![])
+            }
+            Op::Write { extent: e, .. } | Op::WriteZeroes { extent: e, .. } => Err(too_far(e)),
+            Op::Trim { .. } => Err(Errno::Inval),
+            Op::Flush => Ok(vec![]),
+        })
+        .collect()
+}
+
+/// A client that sends all of `ops` and gathers what comes back.
+fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errno>> {
+    let mut server = Server::new();
+    let mut cutter = Cutter { cuts, next: 0 };
+    let (mut input, mut out) = (Vec::new(), Vec::new());
+    if structured {
+        let mut handshake = client::Handshake::new(ExportName::default());
+        loop {
+            cutter.deliver(&mut server.out, &mut input);
+            match handshake.advance(&input, &mut out).unwrap() {
+                client::Step::Incomplete => {}
+                client::Step::Taken(n) => drop(input.drain(..n)),
+                client::Step::Transmission { taken, agreed } => {
+                    input.drain(..taken);
+                    assert!(agreed.structured);
+                    assert_eq!(agreed.size, SIZE as u64);
+                    assert_eq!(agreed.flags, export().flags(true));
+                    assert_eq!(agreed.blocks, export().blocks);
+                    break;
+                }
+            }
+            cutter.deliver(&mut out, &mut server.input);
+            server.run();
+        }
+    } else {
+        out.extend_from_slice(&3u32.to_be_bytes());
+        wire::put_option(&mut out, option::EXPORT_NAME, b"");
+        server.input.append(&mut out);
+        server.run();
+        assert_eq!(server.out.len(), wire::GREETING_LEN + wire::EXPORT_NAME_REPLY_LEN);
+        server.out.clear();
+    }
+
+    let mut pending = HashMap::new();
+    for (i, &op) in ops.iter().enumerate() {
+        let cookie = Cookie(i as u64);
+        client::put_request(&mut out, cookie, op);
+        if let Op::Write { extent, .. } = op {
+            out.resize(out.len() + extent.len as usize, i as u8);
+        }
+        let expected = if let Op::Read(e) = op { Expected::Data(e) } else { Expected::Outcome };
+        pending.insert(cookie, expected);
+    }
+    let mut results = vec![Ok(vec![]); ops.len()];
+    while !pending.is_empty() {
+        cutter.deliver(&mut out, &mut server.input);
+        server.run();
+        cutter.deliver(&mut server.out, &mut input);
+        while let Some(head) =
+            client::reply(&input, structured, |c| pending.get(&c).copied()).unwrap()
+        {
+            let data_len =
+                if let Reply::Data { extent, .. } = head.reply { extent.len as usize } else { 0 };
+            if input.len() < head.taken + data_len {
+                break;
+            }
+            let bytes: Vec<u8> = input.drain(..head.taken + data_len).collect();
+            let result = &mut results[head.cookie.0 as usize];
+            match head.reply {
+                Reply::Done => {}
+                Reply::Data { last, .. } => {
+                    assert!(last);
+                    *result = Ok(bytes[head.taken..].to_vec());
+                }
+                Reply::Error { errno, message, last } => {
+                    assert!(last);
+                    assert_eq!(message.is_empty(), !structured);
+                    *result = Err(errno);
+                }
+                Reply::Hole { .. } => panic!("our server sends no holes"),
+            }
+            pending.remove(&head.cookie);
+        }
+    }
+    results
+}
+
+/// The validator as the spec's sentences read, in arithmetic that cannot overflow.
+fn judge(h: &RequestHeader, e: &Export, structured: bool) -> Result<(), Errno> {
+    let (start, len) = (u128::from(h.extent.offset), u128::from(h.extent.len));
+    let (fua, no_hole, df) = (h.flags & 1 != 0, h.flags & 2 != 0, h.flags & 4 != 0);
+    let _ = fua;
+    let known = [0, 1, 3].contains(&h.command)
+        || (h.command == 4 && e.trim)
+        || (h.command == 6 && e.write_zeroes);
+    if !known
+        || h.flags >= 8
+        || (no_hole && h.command != 6)
+        || (df && !(h.command == 0 && structured))
+    {
+        return Err(Errno::Inval);
+    }
+    if [1, 4, 6].contains(&h.command) && e.read_only {
+        return Err(Errno::Perm);
+    }
+    if h.command == 3 {
+        return Ok(());
+    }
+    if len == 0 {
+        return Err(Errno::Inval);
+    }
+    if h.command <= 1 && len > u128::from(e.blocks.max()) {
+        return Err(if df { Errno::Overflow } else { Errno::Inval });
+    }
+    if start + len > u128::from(e.size) {
+        return Err(if h.command == 1 || h.command == 6 { Errno::NoSpc } else { Errno::Inval });
+    }
+    let min = u128::from(e.blocks.min());
+    if start % min != 0 || len % min != 0 { Err(Errno::Inval) } else { Ok(()) }
+}
+
+/// Numbers near everything that matters, and any other.
+fn edgy() -> impl Strategy<Value = u64> {
+    let edges = prop::sample::select(vec![0, 512, 4096, 1 << 20, 32 << 20, 1 << 32, u64::MAX]);
+    prop_oneof![(edges, -2i64..3).prop_map(|(e, d)| e.wrapping_add_signed(d)), any::<u64>()]
+}
+
+proptest! {
+    #[test]
+    fn client_and_server_agree(
+        ops in prop::collection::vec(any_op(), 1..24),
+        cuts in prop::collection::vec(1usize..700, 1..12),
+        structured: bool,
+    ) {
+        prop_assert_eq!(run(&ops, &cuts, structured), oracle(&ops));
+    }
+
+    #[test]
+    fn one_byte_at_a_time(ops in prop::collection::vec(any_op(), 1..4), structured: bool) {
+        prop_assert_eq!(run(&ops, &[1], structured), oracle(&ops));
+    }
+
+    #[test]
+    fn validator_agrees_with_the_spec(
+        (flags, command) in (0u16..10, 0u16..9),
+        (offset, len, size) in (edgy(), edgy(), edgy()),
+        (min, structured) in (0u32..13, any::<bool>()),
+        (read_only, trim, write_zeroes) in any::<(bool, bool, bool)>(),
+    ) {
+        prop_assume!(command != wire::command::DISC);
+        let blocks = BlockSizes::with_min(1 << min).unwrap();
+        let export = Export { size, blocks, read_only, trim, write_zeroes, ..export() };
+        let extent = Extent { offset, len: len as u32 };
+        let header = RequestHeader { flags, command, cookie: Cookie(1), extent };
+        let verdict = validate::check(&header, &export, structured);
+        let errno = verdict.map(drop).map_err(|Refusal { errno, .. }| errno);
+        prop_assert_eq!(errno, judge(&header, &export, structured));
+    }
+
+    #[test]
+    fn headers_survive_the_wire(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) {
+        let extent = Extent { offset, len };
+        let header = RequestHeader { flags, command, cookie: Cookie(cookie), extent };
+        prop_assert_eq!(RequestHeader::decode(&header.encode()), Ok(header));
+    }
+
+    #[test]
+    fn garbage_does_no_harm(garbage in prop::collection::vec(any::<u8>(), 0..2000)) {
+        drive::server(&garbage);
+        drive::client(&garbage);
+        // Past the handshake, where there is more to break.
+        let mut input = 3u32.to_be_bytes().to_vec();
+        wire::put_option(&mut input, option::STRUCTURED_REPLY, b"");
+        wire::put_option(&mut input, option::EXPORT_NAME, b"a");
+        for chunk in garbage.chunks(24) {
+            input.extend_from_slice(&wire::REQUEST_MAGIC.to_be_bytes());
+            input.extend_from_slice(chunk);
+        }
+        drive::server(&input);
+        let mut input = Vec::new();
+        server::Handshake::start(&mut input);
+        input.extend_from_slice(&garbage);
+        drive::client(&input);
+    }
+}
+
+#[test]
+fn a_wrong_magic_ends_the_session() {
+    let mut server = Server::new();
+    server.input.extend_from_slice(&3u32.to_be_bytes());
+    wire::put_option(&mut server.input, option::EXPORT_NAME, b"");
+    server.run();
+    let error = server.session.unwrap().request(&[0x47; 28], &export()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a request begins with 0x47474747 in place of the magic 0x25609513"
+    );
+}
+
+/// A structured chunk as a server may send it.
+fn chunk(flags: u16, kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let len = payload.len() as u32;
+    wire::put_chunk_header(&mut out, wire::ChunkHeader { flags, kind, cookie: Cookie(7), len });
+    out.extend_from_slice(payload);
+    out
+}
+
+#[test]
+fn chunks_of_a_read_are_held_to_its_range() {
+    let asked = Extent { offset: 100, len: 50 };
+    let parse = |bytes: &[u8]| client::reply(bytes, true, |_| Some(Expected::Data(asked)));
+    let hole = |offset: u64, len: u32| [&offset.to_be_bytes()[..], &len.to_be_bytes()].concat();
+    let head = parse(&chunk(0, wire::chunk::OFFSET_HOLE, &hole(100, 50))).unwrap().unwrap();
+    assert_eq!(head.reply, Reply::Hole { extent: asked, last: false });
+    for (offset, len) in [(99, 10), (140, 11), (u64::MAX, 2), (0, 50)] {
+        let error = parse(&chunk(1, wire::chunk::OFFSET_HOLE, &hole(offset, len)));
+        assert_eq!(error, Err(client::ReplyError::OutsideRequest));
+    }
+    for (flags, kind, payload) in [(0, 0, 0), (1, 0, 1), (1, 1, 8), (1, 2, 11), (1, 5, 12)] {
+        let error = parse(&chunk(flags, kind, &vec![0; payload]));
+        assert!(matches!(error, Err(client::ReplyError::BadChunk { .. })), "{kind}");
+    }
+    // An unknown kind of error is an error all the same.
+    let unknown_error = chunk(1, wire::chunk::ERROR_BIT | 99, &[0, 0, 0, 28, 0, 2, b'n', b'o', 9]);
+    let head = parse(&unknown_error).unwrap().unwrap();
+    let expected = Reply::Error { errno: Errno::NoSpc, message: "no".into(), last: true };
+    assert_eq!((head.taken, head.reply), (unknown_error.len(), expected));
+}
