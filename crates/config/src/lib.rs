@@ -1,1 +1,11 @@
-//! placeholder
+//! The text of parda's configuration: TOML documents whose errors point at file, line and value,
+//! and the settings of the control law, which the agent and the scenario language share.
+
+mod control;
+mod document;
+
+pub use control::{
+    ControlSettings, EstimationSetting, Fairness, LineSetting, ModeSetting, Resolved,
+    SignalSetting, SizeModelSetting, TUNABLES, Tunable,
+};
+pub use document::{Document, Error};

@@ -1,0 +1,482 @@
+//! The settings of the control law, as they are written in the agent's configuration and in
+//! scenarios. Each is optional: what is left out has the default that [`TUNABLES`] states.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use parda_control::latency::Signal;
+use parda_control::law::{Estimation, LawConfig, Mode};
+use parda_control::size::{Line, SizeModel};
+use parda_control::{Bytes, Config, ConfigError, Span, Window};
+use serde::{Deserialize, Serialize};
+
+/// How the window is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ModeSetting {
+    /// Eq. 2, normalised by what the exchange knows. The default.
+    Parda,
+    /// Eq. 2 to the letter, with `beta_per_share`.
+    Published,
+    /// The window is `window_max` and stays there.
+    Static,
+    /// No window and no queue.
+    Off,
+}
+
+/// Whose latency drives the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EstimationSetting {
+    /// The cluster's mean. The default.
+    Global,
+    /// The host's own.
+    Local,
+}
+
+/// Which IOs drive the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SignalSetting {
+    /// All. The default.
+    All,
+    /// Reads only.
+    Reads,
+    /// Writes only.
+    Writes,
+}
+
+/// What shares are shares of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fairness {
+    /// IO/s: every IO takes one slot of the window. The default.
+    Iops,
+    /// Bytes/s: an IO takes a slot for each `slot_size` of its bytes.
+    Bytes,
+}
+
+/// How latencies are scaled to one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SizeModelSetting {
+    /// `"off"` or `"learned"`.
+    Named(NamedSizeModel),
+    /// A line measured beforehand.
+    Line(LineSetting),
+}
+
+/// A size model by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NamedSizeModel {
+    /// No scaling. The default.
+    Off,
+    /// Fitted to what completes.
+    Learned,
+}
+
+/// latency = `per_kib` · size + `fixed`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LineSetting {
+    /// m, per KiB.
+    #[serde(with = "humantime_serde")]
+    pub per_kib: Duration,
+    /// C.
+    #[serde(with = "humantime_serde")]
+    pub fixed: Duration,
+}
+
+/// The settings of the law, each optional. [`TUNABLES`] explains them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)] // TUNABLES is the one place that says what each means.
+pub struct ControlSettings {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<ModeSetting>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub latency_threshold: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub period: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_min: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_max: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_start: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gamma: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beta_per_share: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimation: Option<EstimationSetting>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<SignalSetting>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_model: Option<SizeModelSetting>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_size: Option<ByteSize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot_size: Option<ByteSize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_ios: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_periods: Option<u32>,
+}
+
+/// Settings with every default filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resolved {
+    /// What the control law takes.
+    pub control: Config,
+    /// How often it does.
+    pub period: Duration,
+}
+
+const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
+const DEFAULT_EPSILON: f64 = 0.4;
+const DEFAULT_BETA_PER_SHARE: f64 = 0.002;
+const DEFAULT_SLOT: Bytes = Bytes::kib(8);
+
+/// The shortest period: below it an interval holds too few IOs of a disk array to mean anything.
+const MIN_PERIOD: Duration = Duration::from_millis(50);
+
+impl ControlSettings {
+    /// These settings, with those of `over` in place of theirs where it has any.
+    #[must_use]
+    pub fn overlaid(&self, over: &ControlSettings) -> ControlSettings {
+        ControlSettings {
+            mode: over.mode.or(self.mode),
+            latency_threshold: over.latency_threshold.or(self.latency_threshold),
+            period: over.period.or(self.period),
+            window_min: over.window_min.or(self.window_min),
+            window_max: over.window_max.or(self.window_max),
+            window_start: over.window_start.or(self.window_start),
+            alpha: over.alpha.or(self.alpha),
+            gamma: over.gamma.or(self.gamma),
+            epsilon: over.epsilon.or(self.epsilon),
+            beta_per_share: over.beta_per_share.or(self.beta_per_share),
+            estimation: over.estimation.or(self.estimation),
+            signal: over.signal.or(self.signal),
+            size_model: over.size_model.or(self.size_model),
+            reference_size: over.reference_size.or(self.reference_size),
+            fairness: over.fairness.or(self.fairness),
+            slot_size: over.slot_size.or(self.slot_size),
+            min_ios: over.min_ios.or(self.min_ios),
+            hold_periods: over.hold_periods.or(self.hold_periods),
+        }
+    }
+
+    /// Fills in the defaults and checks the whole.
+    ///
+    /// # Errors
+    /// The first parameter that cannot work; its name is the setting's.
+    pub fn resolve(&self) -> Result<Resolved, ConfigError> {
+        let default = Config::default();
+        let law = default.law;
+        let bytes = |size: ByteSize| Bytes(size.as_u64());
+        let mode = match self.mode.unwrap_or(ModeSetting::Parda) {
+            ModeSetting::Off => Mode::Off,
+            ModeSetting::Static => Mode::Static,
+            ModeSetting::Published => Mode::Published {
+                beta_per_share: self.beta_per_share.unwrap_or(DEFAULT_BETA_PER_SHARE),
+            },
+            ModeSetting::Parda => {
+                Mode::Normalised { epsilon: self.epsilon.unwrap_or(DEFAULT_EPSILON) }
+            }
+        };
+        let control = Config {
+            law: LawConfig {
+                mode,
+                estimation: match self.estimation {
+                    Some(EstimationSetting::Local) => Estimation::Local,
+                    Some(EstimationSetting::Global) | None => Estimation::Global,
+                },
+                signal: match self.signal {
+                    Some(SignalSetting::Reads) => Signal::Reads,
+                    Some(SignalSetting::Writes) => Signal::Writes,
+                    Some(SignalSetting::All) | None => Signal::All,
+                },
+                threshold: self.latency_threshold.map_or(law.threshold, Span::from),
+                alpha: self.alpha.unwrap_or(law.alpha),
+                gamma: self.gamma.unwrap_or(law.gamma),
+                window_min: self.window_min.map_or(law.window_min, Window),
+                window_max: self.window_max.map_or(law.window_max, Window),
+                window_start: self.window_start.map_or(law.window_start, Window),
+                min_ios: self.min_ios.unwrap_or(law.min_ios),
+                hold_periods: self.hold_periods.unwrap_or(law.hold_periods),
+            },
+            size_model: match self.size_model {
+                None | Some(SizeModelSetting::Named(NamedSizeModel::Off)) => SizeModel::Off,
+                Some(SizeModelSetting::Named(NamedSizeModel::Learned)) => SizeModel::Learned,
+                Some(SizeModelSetting::Line(line)) => SizeModel::Fixed(Line {
+                    per_byte: line.per_kib.as_secs_f64() / 1024.0,
+                    fixed: line.fixed.into(),
+                }),
+            },
+            reference_size: self.reference_size.map_or(default.reference_size, bytes),
+            slot_size: (self.fairness == Some(Fairness::Bytes))
+                .then(|| self.slot_size.map_or(DEFAULT_SLOT, bytes)),
+        };
+        control.validate()?;
+        let period = self.period.unwrap_or(DEFAULT_PERIOD);
+        if period < MIN_PERIOD {
+            return Err(ConfigError {
+                parameter: "period",
+                must_be: "at least 0.05 s",
+                value: period.as_secs_f64(),
+            });
+        }
+        Ok(Resolved { control, period })
+    }
+}
+
+/// What a person should know about one setting. `docs/tunables.md` is held to this table by a test.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunable {
+    /// Its key in the configuration.
+    pub key: &'static str,
+    /// What kind of value it takes.
+    pub unit: &'static str,
+    /// What it is when left out.
+    pub default: &'static str,
+    /// What it does, and why this default.
+    pub why: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+/// Every setting of the law.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        key: "mode",
+        unit: "\"parda\", \"published\", \"static\" or \"off\"",
+        default: "\"parda\"",
+        why: "How the window is found: eq. 2 normalised so that latency lands on the threshold; \
+              eq. 2 to the letter; always window_max; no window and no queue.",
+        source: "FAST '09 eq. 2; docs/control.md",
+    },
+    Tunable {
+        key: "latency_threshold",
+        unit: "duration",
+        default: "30ms",
+        why: "Device latency to hold the array at. The knee of the array's throughput: higher \
+              wastes latency, lower wastes throughput.",
+        source: "FAST '09 §5.4",
+    },
+    Tunable {
+        key: "period",
+        unit: "duration, at least 50ms",
+        default: "1s",
+        why: "How often a host publishes, reads and adjusts. Each period costs the array two IOs \
+              per host; convergence takes a number of periods, so shorter is faster. \
+              The same on every host.",
+        source: "FAST '09 used 2 s, SIOC 4 s",
+    },
+    Tunable {
+        key: "window_min",
+        unit: "outstanding IOs, may be below 1",
+        default: "0.02",
+        why: "Smallest window. Below 1 so that hundreds of hosts can share one array.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "window_max",
+        unit: "outstanding IOs",
+        default: "64",
+        why: "Largest window: bounds what a host can have at the array when it is alone.",
+        source: "eq. 2; typical LUN queue depths of 32 to 64",
+    },
+    Tunable {
+        key: "window_start",
+        unit: "outstanding IOs",
+        default: "4",
+        why: "Window before anything is known. A host that finds peers takes their window per \
+              share at its first period.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "alpha",
+        unit: "0 to below 1",
+        default: "0.002",
+        why: "Weight of the past in the latency average. The averaging over a period does most of \
+              the smoothing.",
+        source: "FAST '09 eq. 1 and §5",
+    },
+    Tunable {
+        key: "gamma",
+        unit: "above 0, at most 1",
+        default: "0.8",
+        why: "How far the window moves towards its target in one period. 0.8 tolerates \
+              latencies one period old.",
+        source: "FAST '09 eq. 2 and §5",
+    },
+    Tunable {
+        key: "epsilon",
+        unit: "above 0, at most 1",
+        default: "0.4",
+        why: "Mode parda: how strongly hosts are drawn to the cluster's window per share. \
+              Ratios settle with a time constant of period / (gamma · epsilon), \
+              about three periods.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "beta_per_share",
+        unit: "outstanding IOs per share",
+        default: "0.002",
+        why: "Mode published: K of β = K · shares. Latency settles above the threshold by \
+              Σβ / throughput.",
+        source: "FAST '09 §3; the papers leave K open",
+    },
+    Tunable {
+        key: "estimation",
+        unit: "\"global\" or \"local\"",
+        default: "\"global\"",
+        why: "Whose latency drives the window. Local needs no exchange and diverges where the \
+              array treats hosts differently.",
+        source: "FAST '09 §4",
+    },
+    Tunable {
+        key: "signal",
+        unit: "\"all\", \"reads\" or \"writes\"",
+        default: "\"all\"",
+        why: "Which IOs drive the window. Reads alone where a write cache hides the disks.",
+        source: "SPEED '08 §3.1",
+    },
+    Tunable {
+        key: "size_model",
+        unit: "\"off\", \"learned\" or { per_kib, fixed }",
+        default: "\"off\"",
+        why: "Scales latencies to reference_size by latency = m · size + C. Off, so that the \
+              threshold means the latency that is seen; learned where sizes are mixed widely.",
+        source: "SPEED '08 §3.1",
+    },
+    Tunable {
+        key: "reference_size",
+        unit: "size",
+        default: "8KiB",
+        why: "The size that size_model scales to.",
+        source: "FAST '09 used 8 KB, SPEED '08 4 KB",
+    },
+    Tunable {
+        key: "fairness",
+        unit: "\"iops\" or \"bytes\"",
+        default: "\"iops\"",
+        why: "What shares are shares of: IO/s, or bytes/s.",
+        source: "SPEED '08 §2",
+    },
+    Tunable {
+        key: "slot_size",
+        unit: "size",
+        default: "8KiB",
+        why: "With fairness = \"bytes\": the bytes that one slot of the window stands for.",
+        source: "SPEED '08 §2; FAST '09 used 8 KB",
+    },
+    Tunable {
+        key: "min_ios",
+        unit: "IOs",
+        default: "4",
+        why: "Fewer completed IOs do not move the latency estimate; they wait for more.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "hold_periods",
+        unit: "periods",
+        default: "5",
+        why: "For how long the peers' last reports count when the exchange is silent, before the \
+              host falls back to its own latency.",
+        source: "docs/control.md",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Document;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Wrapper {
+        control: ControlSettings,
+    }
+
+    fn parse(text: &str) -> ControlSettings {
+        let doc = Document::new("t.toml", format!("[control]\n{text}"));
+        doc.parse::<Wrapper>().unwrap().control
+    }
+
+    #[test]
+    fn every_setting_is_a_tunable_with_its_true_default() {
+        let written: String = TUNABLES
+            .iter()
+            .map(|t| {
+                let literal = match t.default.as_bytes()[0] {
+                    b'"' => t.default.to_owned(),
+                    _ if t.unit.starts_with("size") || t.unit.starts_with("duration") => {
+                        format!("\"{}\"", t.default)
+                    }
+                    _ => t.default.to_owned(),
+                };
+                format!("{} = {literal}\n", t.key)
+            })
+            .collect();
+        let explicit = parse(&written);
+        assert_eq!(explicit.resolve().unwrap(), ControlSettings::default().resolve().unwrap());
+        // Serialised, an explicit setting shows every key there is.
+        let shown = toml::to_string(&explicit).unwrap();
+        assert_eq!(shown.lines().filter(|l| l.contains(" = ")).count(), TUNABLES.len());
+    }
+
+    #[test]
+    fn defaults_of_the_other_modes_are_true_too() {
+        let published = parse("mode = \"published\"");
+        let explicit = parse("mode = \"published\"\nbeta_per_share = 0.002");
+        assert_eq!(published.resolve().unwrap(), explicit.resolve().unwrap());
+        let bytes = parse("fairness = \"bytes\"");
+        let explicit = parse("fairness = \"bytes\"\nslot_size = \"8KiB\"");
+        assert_eq!(bytes.resolve().unwrap(), explicit.resolve().unwrap());
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        for (text, name) in [
+            ("gamma = 1.5", "gamma"),
+            ("gamma = nan", "gamma"),
+            ("alpha = -0.1", "alpha"),
+            ("window_min = 0", "window_min"),
+            ("window_max = 0.001", "window_max"),
+            ("window_max = inf", "window_max"),
+            ("latency_threshold = \"0s\"", "latency_threshold"),
+            ("period = \"1ms\"", "period"),
+            ("epsilon = 0.0", "epsilon"),
+            ("mode = \"published\"\nbeta_per_share = 0.0", "beta_per_share"),
+            ("fairness = \"bytes\"\nslot_size = \"0B\"", "slot_size"),
+        ] {
+            assert_eq!(parse(text).resolve().unwrap_err().parameter, name, "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_survive_being_written_and_read() {
+        let text = "latency_threshold = \"12ms\"\nslot_size = \"16KiB\"\nmode = \"static\"\n\
+                    size_model = { per_kib = \"20us\", fixed = \"4ms\" }";
+        let written = Wrapper { control: parse(text) };
+        assert_eq!(
+            toml::from_str::<Wrapper>(&toml::to_string(&written).unwrap()).unwrap(),
+            written
+        );
+    }
+
+    #[test]
+    fn overlaying_replaces_only_what_is_given() {
+        let base = parse("window_max = 32\ngamma = 0.5");
+        let over = base.overlaid(&parse("gamma = 0.7"));
+        assert_eq!((over.window_max, over.gamma), (Some(32.0), Some(0.7)));
+    }
+}

@@ -1,0 +1,185 @@
+//! A TOML document that knows where each of its values stands.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A document: its name, as the user gave it, and its text.
+#[derive(Clone, Debug)]
+pub struct Document {
+    name: String,
+    text: String,
+}
+
+/// What is wrong with a document, and where. Prints as `file:line:column: key = value: message`.
+#[derive(Clone, Debug, thiserror::Error)]
+pub struct Error {
+    /// The document's name.
+    pub file: String,
+    /// Line and column, counted from 1, if the fault has a place.
+    pub place: Option<(usize, usize)>,
+    /// `key = value` as written, if the fault is with one value.
+    pub value: Option<String>,
+    /// What is wrong, and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file)?;
+        if let Some((line, column)) = self.place {
+            write!(f, ":{line}:{column}")?;
+        }
+        if let Some(value) = &self.value {
+            write!(f, ": {value}")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl Document {
+    /// A document that is already in memory.
+    #[must_use]
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Document {
+        Document { name: name.into(), text: text.into() }
+    }
+
+    /// Reads a document from a file.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not UTF-8.
+    pub fn read(path: &Path) -> Result<Document, Error> {
+        let name = path.display().to_string();
+        std::fs::read_to_string(path).map(|text| Document::new(name.clone(), text)).map_err(|e| {
+            Error { file: name, place: None, value: None, message: format!("cannot be read: {e}") }
+        })
+    }
+
+    /// The document's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The document as a `T`.
+    ///
+    /// # Errors
+    /// The text is not TOML or not a `T`; the error points at the offending place.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        toml::from_str(&self.text).map_err(|e| {
+            let message = e.message().trim().replace('\n', "; ");
+            match e.span() {
+                Some(span) => Error {
+                    value: Some(self.line_of(&span)),
+                    ..self.at_span(span.clone(), message)
+                },
+                None => Error { file: self.name.clone(), place: None, value: None, message },
+            }
+        })
+    }
+
+    /// An error about the value at a path of keys and indices, such as `volume.0.window_max`. If
+    /// the value is not in the document (a default), the error points at what contains it.
+    #[must_use]
+    pub fn error(&self, path: &str, message: impl Into<String>) -> Error {
+        let (file, message) = (self.name.clone(), message.into());
+        let Ok(root) = DeTable::parse(&self.text) else {
+            return Error { file, place: None, value: Some(path.to_owned()), message };
+        };
+        let mut span: Option<Range<usize>> = None;
+        let mut found = Some(DeValue::Table(root.into_inner()));
+        let mut last = path;
+        for key in path.split('.') {
+            last = key;
+            found = match found.take() {
+                Some(DeValue::Table(mut table)) => table.remove(key).map(|value| {
+                    span = Some(value.span());
+                    Spanned::into_inner(value)
+                }),
+                Some(DeValue::Array(array)) => {
+                    key.parse::<usize>().ok().and_then(|i| array.into_iter().nth(i)).map(|value| {
+                        span = Some(value.span());
+                        Spanned::into_inner(value)
+                    })
+                }
+                _ => None,
+            };
+            if found.is_none() {
+                break;
+            }
+        }
+        let value = match (&found, &span) {
+            (Some(DeValue::Table(_) | DeValue::Array(_)), _) | (_, None) => last.to_owned(),
+            (Some(_), Some(span)) => format!("{last} = {}", &self.text[span.clone()]),
+            (None, _) => path.rsplit('.').next().unwrap_or(path).to_owned(),
+        };
+        match span {
+            Some(span) => Error { value: Some(value), ..self.at_span(span, message) },
+            None => Error { file, place: None, value: Some(value), message },
+        }
+    }
+
+    fn at_span(&self, span: Range<usize>, message: String) -> Error {
+        let before = &self.text[..span.start.min(self.text.len())];
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+        Error { file: self.name.clone(), place: Some((line, column)), value: None, message }
+    }
+
+    fn line_of(&self, span: &Range<usize>) -> String {
+        let start = span.start.min(self.text.len());
+        let from = self.text[..start].rfind('\n').map_or(0, |i| i + 1);
+        self.text[from..].lines().next().unwrap_or_default().trim().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Conf {
+        #[allow(dead_code)]
+        volume: Vec<Volume>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Volume {
+        #[allow(dead_code)]
+        window: u32,
+    }
+
+    #[test]
+    fn an_unknown_key_is_pointed_at() {
+        let doc = Document::new("p.toml", "[[volume]]\nwindow = 3\nwinbow = 4\n");
+        let error = doc.parse::<Conf>().unwrap_err().to_string();
+        assert!(error.starts_with("p.toml:3:1: winbow = 4: unknown field `winbow`"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_type_is_pointed_at() {
+        let doc = Document::new("p.toml", "[[volume]]\nwindow = \"x\"\n");
+        let error = doc.parse::<Conf>().unwrap_err().to_string();
+        assert!(error.starts_with("p.toml:2:10: window = \"x\": invalid type"), "{error}");
+    }
+
+    #[test]
+    fn a_value_is_found_by_its_path() {
+        let doc = Document::new("p.toml", "[[volume]]\nwindow = 1\n[[volume]]\n\nwindow = 2\n");
+        let error = doc.error("volume.1.window", "too small").to_string();
+        assert_eq!(error, "p.toml:5:10: window = 2: too small");
+    }
+
+    #[test]
+    fn a_missing_value_points_at_what_should_hold_it() {
+        let doc = Document::new("p.toml", "[[volume]]\nwindow = 1\n");
+        let error = doc.error("volume.0.name", "is missing").to_string();
+        assert_eq!(error, "p.toml:1:1: name: is missing");
+    }
+}
