@@ -53,6 +53,7 @@ impl Gate {
     pub fn set_window(&mut self, now: Instant, window: Window, backlogged: bool) {
         self.account(now, backlogged);
         self.window = window;
+        self.bound_pause();
     }
 
     /// Whether an IO of this cost may go now. It must be the one that goes next.
@@ -77,10 +78,8 @@ impl Gate {
         self.account(now, backlogged);
         self.outstanding = (self.outstanding - cost.as_slots()).max(0.0);
         self.service += (device.secs() - self.service) / 8.0;
-        if self.outstanding < f64::EPSILON {
-            self.outstanding = 0.0;
-            self.credit = self.credit.max(-MAX_PAUSE.secs() * self.window.0);
-        }
+        // Costs are multiples of 1/1024, exact in binary: the sum comes back to zero.
+        self.bound_pause();
     }
 
     /// When the gate opens by itself. `None` while something is outstanding, as its completion
@@ -92,6 +91,12 @@ impl Gate {
         }
         // One nanosecond more than the quotient, so that rounding cannot wake us just too early.
         Some(self.updated + Span::from_secs(-self.credit / self.window.0) + Span(1))
+    }
+
+    fn bound_pause(&mut self) {
+        if self.outstanding <= 0.0 {
+            self.credit = self.credit.max(-MAX_PAUSE.secs() * self.window.0);
+        }
     }
 
     fn account(&mut self, now: Instant, backlogged: bool) {

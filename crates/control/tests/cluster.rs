@@ -1,0 +1,200 @@
+//! The whole law among hosts, in virtual time: it lands on the threshold with every host at its
+//! share, and survives what clusters do.
+
+mod common;
+
+use common::{Cluster, VmSpec};
+use parda_control::law::{LawConfig, Mode};
+use parda_control::{Config, Source, Span, Window};
+
+const PERIOD: Span = Span::from_millis(1000);
+
+fn config() -> Config {
+    Config {
+        law: LawConfig {
+            threshold: Span::from_millis(30),
+            window_max: Window(256.0),
+            ..LawConfig::default()
+        },
+        ..Config::default()
+    }
+}
+
+fn vm(shares: u32, outstanding: usize) -> VmSpec {
+    VmSpec { shares, outstanding }
+}
+
+fn secs(s: u64) -> Span {
+    Span::from_millis(1000 * s)
+}
+
+fn near(measured: f64, want: f64, tolerance: f64, what: &str) {
+    let off = (measured / want - 1.0).abs();
+    assert!(off <= tolerance, "{what}: {measured:.3}, not {want:.3} ({:.1} % off)", off * 100.0);
+}
+
+#[test]
+fn latency_lands_on_the_threshold_and_hosts_at_their_shares() {
+    for n in [1usize, 2, 4, 16, 64] {
+        let mut cluster = Cluster::new(7, 8, Span::from_millis(5), PERIOD);
+        let shares: Vec<u32> = (0..n).map(|i| [2000, 1000, 500, 500][i % 4]).collect();
+        for &s in &shares {
+            cluster.add_host(config(), &[vm(s, 128)]);
+        }
+        cluster.run(secs(30));
+        // The smallest host of 64 completes 11 IO/s: long enough that chance is 1 %.
+        let (iops, latency) = cluster.run(secs(900));
+        near(latency, 0.030, 0.02, &format!("latency of {n} hosts"));
+        let total: f64 = iops.iter().flatten().sum();
+        let all: u32 = shares.iter().sum();
+        for (host, &s) in iops.iter().zip(&shares) {
+            let want = total * f64::from(s) / f64::from(all);
+            near(host[0], want, 0.05, &format!("IOPS of one of {n} hosts"));
+        }
+        assert!(cluster.most_over_window() <= 1.0);
+    }
+}
+
+#[test]
+fn windows_below_one_stay_live_and_fair() {
+    let mut cluster = Cluster::new(3, 8, Span::from_millis(5), PERIOD);
+    for i in 0..200 {
+        cluster.add_host(config(), &[vm(if i % 2 == 0 { 1000 } else { 500 }, 8)]);
+    }
+    cluster.run(secs(60));
+    let (iops, latency) = cluster.run(secs(240));
+    assert!(cluster.window(1) < 0.5);
+    near(latency, 0.030, 0.05, "latency");
+    let mean =
+        |parity: usize| iops.iter().skip(parity).step_by(2).map(|h| h[0]).sum::<f64>() / 100.0;
+    near(mean(0) / mean(1), 2.0, 0.05, "ratio");
+    for host in &iops {
+        assert!(host[0] > 0.7 * mean(1), "a host starves: {}", host[0]);
+    }
+}
+
+#[test]
+fn an_idle_vm_does_not_enrich_its_neighbour() {
+    let mut cluster = Cluster::new(5, 8, Span::from_millis(5), PERIOD);
+    let shared = cluster.add_host(config(), &[vm(1000, 64), vm(1000, 0)]);
+    let other = cluster.add_host(config(), &[vm(1000, 64)]);
+    cluster.run(secs(30));
+    let (iops, latency) = cluster.run(secs(60));
+    near(iops[shared][0] / iops[other][0], 1.0, 0.04, "ratio beside an idle VM");
+    near(latency, 0.030, 0.03, "latency");
+    // It wakes and has its share within a few periods.
+    cluster.set_outstanding(shared, 1, 64);
+    cluster.run(secs(5));
+    let (iops, _) = cluster.run(secs(60));
+    near(iops[shared][1] / iops[other][0], 1.0, 0.04, "ratio after waking");
+    near(iops[shared][0] / iops[other][0], 1.0, 0.04, "ratio of the neighbour");
+}
+
+#[test]
+fn light_hosts_get_what_they_ask_and_the_rest_is_shared() {
+    let mut cluster = Cluster::new(11, 8, Span::from_millis(5), PERIOD);
+    let light = cluster.add_host(config(), &[vm(4000, 2)]);
+    let a = cluster.add_host(config(), &[vm(1000, 128)]);
+    let b = cluster.add_host(config(), &[vm(500, 128)]);
+    cluster.run(secs(30));
+    let (iops, latency) = cluster.run(secs(120));
+    near(latency, 0.030, 0.04, "latency");
+    near(iops[a][0] / iops[b][0], 2.0, 0.05, "ratio");
+    // Two outstanding at the threshold, whatever its shares allow.
+    near(iops[light][0], 2.0 / 0.030, 0.05, "light host");
+}
+
+#[test]
+fn an_idle_host_wakes_without_a_storm() {
+    let mut cluster = Cluster::new(13, 8, Span::from_millis(5), PERIOD);
+    let hosts: Vec<usize> = (0..4).map(|_| cluster.add_host(config(), &[vm(1000, 64)])).collect();
+    cluster.run(secs(20));
+    cluster.set_outstanding(hosts[0], 0, 0);
+    cluster.run(secs(60));
+    assert!(cluster.window(hosts[0]) < 25.0, "an idle host's window: {}", cluster.window(hosts[0]));
+    cluster.set_outstanding(hosts[0], 0, 64);
+    let (_, latency) = cluster.run(secs(3));
+    assert!(latency < 0.045, "latency while it wakes: {latency}");
+    cluster.run(secs(5));
+    let (iops, _) = cluster.run(secs(60));
+    near(iops[hosts[0]][0] / iops[hosts[1]][0], 1.0, 0.04, "ratio after waking");
+}
+
+#[test]
+fn survivors_take_up_a_dead_hosts_share_and_give_it_back() {
+    let mut cluster = Cluster::new(17, 8, Span::from_millis(5), PERIOD);
+    let dead = cluster.add_host(config(), &[vm(2000, 64)]);
+    let a = cluster.add_host(config(), &[vm(1000, 64)]);
+    let b = cluster.add_host(config(), &[vm(1000, 64)]);
+    cluster.run(secs(30));
+    cluster.kill(dead);
+    cluster.run(secs(10));
+    let (iops, latency) = cluster.run(secs(30));
+    near(latency, 0.030, 0.03, "latency of the survivors");
+    near(iops[a][0] / iops[b][0], 1.0, 0.04, "ratio of the survivors");
+    let back = cluster.add_host(config(), &[vm(2000, 64)]);
+    cluster.run(secs(10));
+    let (iops, latency) = cluster.run(secs(30));
+    near(latency, 0.030, 0.03, "latency after it came back");
+    near(iops[back][0] / iops[a][0], 2.0, 0.05, "its share");
+}
+
+#[test]
+fn a_silent_exchange_is_survived() {
+    let mut cluster = Cluster::new(19, 8, Span::from_millis(5), PERIOD);
+    let hosts: Vec<usize> =
+        [2000, 1000].iter().map(|&s| cluster.add_host(config(), &[vm(s, 64)])).collect();
+    cluster.run(secs(30));
+    hosts.iter().for_each(|&h| cluster.silence(h, true));
+    cluster.run(secs(3));
+    assert_eq!(cluster.report(hosts[0]).unwrap().source, Source::LastGood);
+    cluster.run(secs(27));
+    assert_eq!(cluster.report(hosts[0]).unwrap().source, Source::Local);
+    let (iops, latency) = cluster.run(secs(30));
+    near(latency, 0.030, 0.10, "latency in silence");
+    near(iops[0][0] / iops[1][0], 2.0, 0.15, "ratio in silence");
+    hosts.iter().for_each(|&h| cluster.silence(h, false));
+    cluster.run(secs(15));
+    assert_eq!(cluster.report(hosts[0]).unwrap().source, Source::Cluster);
+    let (iops, latency) = cluster.run(secs(60));
+    near(latency, 0.030, 0.02, "latency after healing");
+    near(iops[0][0] / iops[1][0], 2.0, 0.04, "ratio after healing");
+}
+
+#[test]
+fn vms_on_one_host_follow_their_shares() {
+    let mut cluster = Cluster::new(23, 8, Span::from_millis(5), PERIOD);
+    cluster.add_host(config(), &[vm(1500, 32), vm(500, 64)]);
+    cluster.add_host(config(), &[vm(1000, 64)]);
+    cluster.run(secs(30));
+    let (iops, _) = cluster.run(secs(60));
+    near(iops[0][0] / iops[0][1], 3.0, 0.03, "VMs on one host");
+    near(iops[0][0] / iops[1][0], 1.5, 0.05, "VMs across hosts");
+}
+
+#[test]
+fn the_published_law_settles_above_the_threshold_by_sum_beta_over_throughput() {
+    let mut cluster = Cluster::new(29, 8, Span::from_millis(5), PERIOD);
+    let mut config = config();
+    config.law.mode = Mode::Published { beta_per_share: 0.003 };
+    for _ in 0..4 {
+        cluster.add_host(config.clone(), &[vm(1000, 128)]);
+    }
+    cluster.run(secs(120));
+    let (iops, latency) = cluster.run(secs(120));
+    let total: f64 = iops.iter().flatten().sum();
+    near(latency, 0.030 + 4.0 * 3.0 / total, 0.02, "latency");
+}
+
+#[test]
+fn the_same_calls_give_the_same_answers() {
+    let run = || {
+        let mut cluster = Cluster::new(31, 4, Span::from_millis(5), PERIOD);
+        for s in [100, 200, 300] {
+            cluster.add_host(config(), &[vm(s, 16), vm(s, 1)]);
+        }
+        let result = cluster.run(secs(30));
+        (format!("{result:?}"), format!("{:?}", cluster.latency_trace))
+    };
+    assert_eq!(run(), run());
+}

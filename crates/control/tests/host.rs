@@ -1,0 +1,222 @@
+//! The host under arbitrary calls: its window, its books and its gate.
+
+use std::collections::BTreeMap;
+
+use parda_control::law::{LawConfig, Mode};
+use parda_control::{
+    Bytes, Config, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span, View, VmConfig,
+    VmId, Window,
+};
+use proptest::prelude::*;
+
+fn static_window(window: f64) -> Config {
+    Config {
+        law: LawConfig { mode: Mode::Static, window_max: Window(window), ..LawConfig::default() },
+        ..Config::default()
+    }
+}
+
+const READ: Io = Io { kind: IoKind::Read, bytes: Bytes::kib(4) };
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit { vm: usize, kib: u64, write: bool },
+    Complete { which: usize, ok: bool },
+    Pass { micros: u64 },
+    Tick { silent: bool, peers: usize },
+    Shares { vm: usize, shares: u32 },
+    WindowMax { slots: f64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..4usize, 1..512u64, any::<bool>())
+            .prop_map(|(vm, kib, write)| Step::Submit { vm, kib, write }),
+        5 => (0..64usize, any::<bool>()).prop_map(|(which, ok)| Step::Complete { which, ok }),
+        4 => (1..50_000u64).prop_map(|micros| Step::Pass { micros }),
+        1 => (any::<bool>(), 0..4usize).prop_map(|(silent, peers)| Step::Tick { silent, peers }),
+        1 => (0..4usize, 1..5000u32).prop_map(|(vm, shares)| Step::Shares { vm, shares }),
+        1 => (0.05..40.0f64).prop_map(|slots| Step::WindowMax { slots }),
+    ]
+}
+
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![
+        Just(Mode::Static),
+        (0.0001..0.1f64).prop_map(|beta_per_share| Mode::Published { beta_per_share }),
+        (0.05..1.0f64).prop_map(|epsilon| Mode::Normalised { epsilon }),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: no IO is dispatched beyond the window's last slot, none is lost or
+    /// dispatched twice, held and device time are what the caller saw, and windows keep their bounds.
+    #[test]
+    fn the_books_balance(
+        mode in mode(),
+        slot in prop::option::of(Just(Bytes::kib(8))),
+        script in prop::collection::vec(step(), 1..400),
+    ) {
+        let mut now = Instant(0);
+        let law = LawConfig { mode, window_max: Window(16.0), ..LawConfig::default() };
+        let config = Config { law, slot_size: slot, ..Config::default() };
+        let mut host = Host::new(now, config.clone()).unwrap();
+        for shares in [1000, 500, 10, 3] {
+            host.add_vm(now, VmConfig { shares: Shares(shares), burst: 2.0 });
+        }
+        let mut held: BTreeMap<u64, (Instant, Io)> = BTreeMap::new();
+        let mut out: Vec<(IoId, u64, Instant, Instant, Io)> = Vec::new();
+        let cost = |io: Io| match slot {
+            Some(Bytes(slot)) => (io.bytes.0 as f64 / slot as f64).max(1.0),
+            None => 1.0,
+        };
+        for (token, step) in script.into_iter().enumerate() {
+            let token = token as u64;
+            match step {
+                Step::Submit { vm, kib, write } => {
+                    let kind = if write { IoKind::Write } else { IoKind::Read };
+                    let io = Io { kind, bytes: Bytes::kib(kib) };
+                    host.submit(now, VmId(vm), io, token);
+                    held.insert(token, (now, io));
+                }
+                Step::Complete { which, ok } if !out.is_empty() => {
+                    let (id, token, submitted, dispatched, io) = out.swap_remove(which % out.len());
+                    let outcome = if ok { Outcome::Done } else { Outcome::Failed };
+                    let done = host.complete(now, id, outcome).unwrap();
+                    prop_assert_eq!(done.token, token);
+                    prop_assert_eq!(done.io, io);
+                    prop_assert_eq!(done.held, dispatched.since(submitted));
+                    prop_assert_eq!(done.device, now.since(dispatched));
+                    // A completion is taken once.
+                    if !out.iter().any(|o| o.0 == id) {
+                        prop_assert!(host.complete(now, id, outcome).is_none());
+                    }
+                }
+                Step::Complete { .. } => {}
+                Step::Pass { micros } => now = now + Span::from_micros(micros),
+                Step::Tick { silent, peers } => {
+                    let peer = Report {
+                        elapsed: Span::from_millis(1000),
+                        interval: Default::default(),
+                        outstanding: 3.0,
+                        window: Window(3.0),
+                        beta: 1.0,
+                        shares: Shares(500),
+                        active: 500.0,
+                        governed: true,
+                        source: Default::default(),
+                    };
+                    let peers = vec![peer; peers];
+                    let view = if silent { View::Silent } else { View::Peers(&peers) };
+                    let report = host.tick(now, view);
+                    prop_assert!(report.window.0 >= 0.02 && report.window.0.is_finite());
+                    prop_assert!(report.active >= 0.0 && report.active <= f64::from(report.shares.0));
+                }
+                Step::Shares { vm, shares } => {
+                    host.set_vm(VmId(vm), VmConfig { shares: Shares(shares), burst: 0.0 });
+                }
+                Step::WindowMax { slots } => {
+                    let mut config = config.clone();
+                    config.law.window_max = Window(slots);
+                    host.set_config(now, config).unwrap();
+                    prop_assert!(host.window().0 <= slots);
+                }
+            }
+            while let Some(d) = host.next_dispatch(now) {
+                let before: f64 = out.iter().map(|o| cost(o.4)).sum();
+                // The window is never exceeded: a slot was free, if only in part.
+                prop_assert!(before < host.window().0, "{} of {}", before, host.window());
+                let (submitted, io) = held.remove(&d.token).expect("held once");
+                out.push((d.id, d.token, submitted, now, io));
+            }
+            prop_assert_eq!(host.outstanding(), out.len());
+            prop_assert_eq!(host.held(), held.len());
+            // No deadlock: whatever waits has something that will let it go.
+            let waits = !held.is_empty() && out.is_empty();
+            prop_assert!(!waits || host.next_wakeup().is_some());
+            if let (true, Some(wake)) = (waits, host.next_wakeup()) {
+                prop_assert!(wake.since(now) <= parda_control::gate::MAX_PAUSE + Span(2));
+            }
+        }
+        // It drains: completing and waking gets everything out.
+        for _ in 0..10_000 {
+            if held.is_empty() && out.is_empty() {
+                break;
+            }
+            match out.pop() {
+                Some((id, ..)) => {
+                    now = now + Span::from_millis(1);
+                    host.complete(now, id, Outcome::Done).unwrap();
+                }
+                None => now = host.next_wakeup().expect("held IOs have a deadline").max(now),
+            }
+            while let Some(d) = host.next_dispatch(now) {
+                let (submitted, io) = held.remove(&d.token).unwrap();
+                out.push((d.id, d.token, submitted, now, io));
+            }
+        }
+        prop_assert_eq!((held.len(), out.len()), (0, 0));
+    }
+
+    /// A backlogged host's mean outstanding is its window, fractions and all.
+    #[test]
+    fn the_time_average_is_the_window(
+        window in prop_oneof![0.05..1.0f64, 1.0..4.0f64, 4.0..20.0f64],
+        seed in 1..u64::MAX,
+    ) {
+        let mut now = Instant(0);
+        let mut host = Host::new(now, static_window(window)).unwrap();
+        let vm = host.add_vm(now, VmConfig { shares: Shares(1), burst: 0.0 });
+        (0..40).for_each(|i| host.submit(now, vm, READ, i));
+        let mut random = seed;
+        let mut out: Vec<(Instant, IoId)> = Vec::new();
+        let mut busy = 0.0;
+        for _ in 0..20_000 {
+            while let Some(d) = host.next_dispatch(now) {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let latency = Span(5_000_000 + (random >> 40));
+                out.push((now + latency, d.id));
+            }
+            let next = out.iter().enumerate().min_by_key(|(_, o)| o.0).map(|(i, o)| (i, o.0));
+            let wake = host.next_wakeup();
+            let (i, when) = match (next, wake) {
+                (Some((i, done)), Some(wake)) if done <= wake => (Some(i), done),
+                (Some((i, done)), None) => (Some(i), done),
+                (_, Some(wake)) => (None, wake),
+                (None, None) => unreachable!("a backlogged host waits for nothing"),
+            };
+            busy += out.len() as f64 * when.since(now).secs();
+            now = now.max(when);
+            if let Some(i) = i {
+                let (_, id) = out.swap_remove(i);
+                host.complete(now, id, Outcome::Done).unwrap();
+                host.submit(now, vm, READ, 0);
+            }
+        }
+        let mean = busy / now.since(Instant(0)).secs();
+        prop_assert!((mean / window - 1.0).abs() < 0.03, "{} for {}", mean, window);
+    }
+}
+
+#[test]
+fn without_control_order_is_kept_and_nothing_is_held() {
+    let mut config = Config::default();
+    config.law.mode = Mode::Off;
+    let mut host = Host::new(Instant(0), config).unwrap();
+    let vms = [1, 1_000_000]
+        .map(|shares| host.add_vm(Instant(0), VmConfig { shares: Shares(shares), burst: 0.0 }));
+    for token in 0..1000 {
+        host.submit(Instant(token), vms[token as usize % 2], READ, token);
+        assert_eq!(host.next_dispatch(Instant(token)).unwrap().token, token);
+    }
+}
+
+#[test]
+fn parameters_that_cannot_work_are_refused_and_change_nothing() {
+    let mut host = Host::new(Instant(0), Config::default()).unwrap();
+    let mut bad = Config::default();
+    bad.law.gamma = 0.0;
+    assert_eq!(host.set_config(Instant(0), bad.clone()).unwrap_err().parameter, "gamma");
+    assert_eq!(host.config(), &Config::default());
+    assert!(Host::new(Instant(0), bad).is_err());
+}
