@@ -238,7 +238,8 @@ pub struct Host {
     law: Law,
     /// Shares that the window rests on.
     window_shares: f64,
-    last_peers: Vec<Report>,
+    /// What the exchange showed last, if it ever showed anything.
+    last_peers: Option<Vec<Report>>,
     silent_periods: u32,
     ticked: Instant,
 }
@@ -265,7 +266,7 @@ impl Host {
             average: Average::new(config.law.alpha),
             law,
             window_shares: 0.0,
-            last_peers: Vec::new(),
+            last_peers: None,
             silent_periods: 0,
             ticked: now,
             config,
@@ -409,9 +410,9 @@ impl Host {
             ),
             source,
         };
-        let peers: &[Report] = if source == Source::Local { &[] } else { &self.last_peers };
+        let peers = self.last_peers.as_deref().filter(|_| source != Source::Local);
         let signal = self.config.law.signal;
-        let totals = Totals::of(peers.iter().chain([&own]), signal);
+        let totals = Totals::of(peers.unwrap_or_default().iter().chain([&own]), signal);
         self.average.add(&totals.heard, self.config.law.min_ios);
         let latency = self.average.secs();
         let level = latency
@@ -438,17 +439,15 @@ impl Host {
         match view {
             View::Peers(peers) => {
                 self.silent_periods = 0;
-                self.last_peers.clear();
-                self.last_peers.extend_from_slice(peers);
+                let last = self.last_peers.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(peers);
                 Source::Cluster
             }
             View::Silent => {
                 self.silent_periods = self.silent_periods.saturating_add(1);
-                if self.silent_periods <= self.config.law.hold_periods {
-                    Source::LastGood
-                } else {
-                    Source::Local
-                }
+                let held = self.silent_periods <= self.config.law.hold_periods;
+                if held && self.last_peers.is_some() { Source::LastGood } else { Source::Local }
             }
         }
     }

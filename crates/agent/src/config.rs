@@ -1,0 +1,262 @@
+//! What the configuration file means, checked: everything that can be found wrong without opening
+//! a device is found here, and pointed at by file, line and value.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use parda_config::{Document, Error, Resolved};
+use parda_control::{Shares, VmConfig};
+use parda_exchange::region::{SlotCount, SlotIndex};
+use parda_exchange::{HostName, SlotChoice};
+use parda_nbd::export::ExportName;
+use parda_nbd::uri::{Address, Uri};
+
+use crate::file;
+
+/// A host's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its name in the cluster.
+    pub host: HostName,
+    /// Where `parda status` asks.
+    pub status: Option<PathBuf>,
+    /// Its volumes, at least one.
+    pub volumes: Vec<Volume>,
+}
+
+/// A volume shared with other hosts.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// Its name.
+    pub name: String,
+    /// The law's parameters and its period.
+    pub law: Resolved,
+    /// Where the hosts meet. Without one, this host is alone.
+    pub exchange: Option<Exchange>,
+    /// Its disks, at least one.
+    pub disks: Vec<Disk>,
+}
+
+/// Where the hosts of a volume meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Where the slots are.
+    pub place: Place,
+    /// Where they begin there, if it is a region of a larger device.
+    pub offset: Option<u64>,
+    /// How many there are.
+    pub slots: SlotCount,
+    /// Which is ours.
+    pub choice: SlotChoice,
+}
+
+/// A place where data is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file or a block device.
+    Path(PathBuf),
+    /// An export of an NBD server.
+    Nbd(Uri),
+}
+
+/// A virtual disk.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Disk {
+    /// The export's name.
+    pub name: ExportName,
+    /// Its data.
+    pub place: Place,
+    /// Where the disk begins in it, in bytes.
+    pub offset: u64,
+    /// Its size in bytes, if not all of the rest.
+    pub size: Option<u64>,
+    /// Where clients find it.
+    pub listen: Address,
+    /// Its shares and bursts.
+    pub vm: VmConfig,
+    /// Refuses writes.
+    pub read_only: bool,
+    /// Whether to bypass the page cache.
+    pub direct: file::Direct,
+}
+
+/// The granularity of regions: what O_DIRECT needs on every device.
+const REGION_ALIGNMENT: u64 = 4096;
+
+impl Config {
+    /// Reads and checks a configuration file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read(path: &Path) -> Result<Config, Error> {
+        Config::check(&Document::read(path)?)
+    }
+
+    /// Checks a configuration.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn check(doc: &Document) -> Result<Config, Error> {
+        let file: file::File = doc.parse()?;
+        let host = HostName::new(&file.host).map_err(|e| doc.error("host", e.to_string()))?;
+        let status = file.status.as_deref().map(|text| match address(text) {
+            Ok(Address::Unix(path)) => Ok(path),
+            _ => Err(doc.error("status", "must be unix:PATH")),
+        });
+        if file.volume.is_empty() {
+            return Err(doc.error("volume", "is missing: at least one [[volume]] is needed"));
+        }
+        let mut unique = Unique::default();
+        let volumes = file
+            .volume
+            .iter()
+            .enumerate()
+            .map(|(i, volume)| check_volume(doc, &format!("volume.{i}"), volume, &mut unique))
+            .collect::<Result<_, _>>()?;
+        Ok(Config { host, status: status.transpose()?, volumes })
+    }
+}
+
+/// What must not appear twice in a file.
+#[derive(Default)]
+struct Unique {
+    volumes: BTreeSet<String>,
+    exports: BTreeSet<(String, String)>,
+    listeners: Vec<(Address, usize)>,
+}
+
+fn check_volume(
+    doc: &Document,
+    at: &str,
+    volume: &file::Volume,
+    unique: &mut Unique,
+) -> Result<Volume, Error> {
+    let wrong = |key: &str, message: String| doc.error(&format!("{at}.{key}"), message);
+    if volume.name.is_empty() {
+        return Err(wrong("name", "must not be empty".into()));
+    }
+    if !unique.volumes.insert(volume.name.clone()) {
+        return Err(wrong("name", "is another volume's name already".into()));
+    }
+    let law = volume.control.resolve().map_err(|e| {
+        wrong(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
+    })?;
+    let exchange = volume.exchange.as_ref().map(|e| check_exchange(&wrong, e)).transpose()?;
+    if volume.disk.is_empty() {
+        return Err(wrong("disk", "is missing: at least one [[volume.disk]] is needed".into()));
+    }
+    let mut disks: Vec<Disk> = Vec::new();
+    for (i, disk) in volume.disk.iter().enumerate() {
+        let wrong =
+            |key: &str, message: String| doc.error(&format!("{at}.disk.{i}.{key}"), message);
+        let disk = check_disk(&wrong, disk)?;
+        let export = (disk.listen.to_string(), disk.name.to_string());
+        if !unique.exports.insert(export) {
+            return Err(wrong("name", format!("is served at {} already", disk.listen)));
+        }
+        let ours = unique.volumes.len();
+        match unique.listeners.iter().find(|(address, _)| *address == disk.listen) {
+            Some(&(_, volume)) if volume != ours => {
+                let message = "belongs to another volume: each volume needs listeners of its own";
+                return Err(wrong("listen", message.into()));
+            }
+            Some(_) => {}
+            None => unique.listeners.push((disk.listen.clone(), ours)),
+        }
+        if let Some(other) = disks.iter().find(|other| overlap(other, &disk)) {
+            let message = format!("overlaps the disk {}, and one of them is writable", other.name);
+            return Err(wrong("path", message));
+        }
+        disks.push(disk);
+    }
+    Ok(Volume { name: volume.name.clone(), law, exchange, disks })
+}
+
+fn check_exchange(
+    wrong: &dyn Fn(&str, String) -> Error,
+    exchange: &file::Exchange,
+) -> Result<Exchange, Error> {
+    let place = place(&exchange.file).map_err(|e| wrong("exchange.file", e))?;
+    let slots = SlotCount::new(exchange.slots)
+        .ok_or_else(|| wrong("exchange.slots", format!("must be from 1 to {}", SlotCount::MAX)))?;
+    let choice = match exchange.slot {
+        None => SlotChoice::Automatic,
+        Some(slot) if slots.contains(SlotIndex(slot)) => SlotChoice::Fixed(SlotIndex(slot)),
+        Some(_) => {
+            let last = slots.get() - 1;
+            return Err(wrong("exchange.slot", format!("must be from 0 to {last} (see slots)")));
+        }
+    };
+    let offset = exchange.offset.map(|b| b.as_u64());
+    if !offset.unwrap_or(0).is_multiple_of(REGION_ALIGNMENT) {
+        return Err(wrong("exchange.offset", "must be a multiple of 4KiB".into()));
+    }
+    Ok(Exchange { place, offset, slots, choice })
+}
+
+fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Result<Disk, Error> {
+    let name = ExportName::new(&disk.name).map_err(|e| wrong("name", e.to_string()))?;
+    if disk.name.is_empty() {
+        return Err(wrong("name", "must not be empty".into()));
+    }
+    let (offset, size) = (disk.offset.map_or(0, |b| b.as_u64()), disk.size.map(|b| b.as_u64()));
+    for (key, bytes) in [("offset", offset), ("size", size.unwrap_or(REGION_ALIGNMENT))] {
+        if !bytes.is_multiple_of(REGION_ALIGNMENT) {
+            return Err(wrong(key, "must be a multiple of 4KiB".into()));
+        }
+    }
+    if size == Some(0) || size.is_some_and(|size| offset.checked_add(size).is_none()) {
+        return Err(wrong("size", "must be above zero, and end within 2^64 bytes".into()));
+    }
+    if disk.shares == 0 || disk.shares > VmConfig::MAX_SHARES {
+        return Err(wrong("shares", format!("must be from 1 to {}", VmConfig::MAX_SHARES)));
+    }
+    if !(0.0..=1e6).contains(&disk.burst) {
+        return Err(wrong("burst", "must be from 0 to 1000000 IOs".into()));
+    }
+    Ok(Disk {
+        name,
+        place: place(&disk.path).map_err(|e| wrong("path", e))?,
+        offset,
+        size,
+        listen: address(&disk.listen).map_err(|e| wrong("listen", e))?,
+        vm: VmConfig { shares: Shares(disk.shares), burst: disk.burst },
+        read_only: disk.read_only,
+        direct: disk.direct,
+    })
+}
+
+fn overlap(a: &Disk, b: &Disk) -> bool {
+    let end = |d: &Disk| d.size.map_or(u64::MAX, |size| d.offset + size);
+    !(a.read_only && b.read_only) && a.place == b.place && a.offset < end(b) && b.offset < end(a)
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    if text.is_empty() {
+        return Err("must not be empty".into());
+    }
+    if text.contains("://") {
+        return text.parse().map(Place::Nbd).map_err(|e: parda_nbd::uri::UriError| e.to_string());
+    }
+    Ok(Place::Path(PathBuf::from(text)))
+}
+
+/// `unix:PATH` or `tcp:ADDRESS:PORT`.
+pub(crate) fn address(text: &str) -> Result<Address, String> {
+    const SHAPE: &str = "must be unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809";
+    if let Some(path) = text.strip_prefix("unix:") {
+        return match path {
+            "" => Err(SHAPE.into()),
+            // The kernel's limit on a socket's path, less its final NUL.
+            _ if path.len() > 107 => Err("is too long for a socket: at most 107 bytes".into()),
+            _ => Ok(Address::Unix(PathBuf::from(path))),
+        };
+    }
+    let (host, port) =
+        text.strip_prefix("tcp:").and_then(|rest| rest.rsplit_once(':')).ok_or(SHAPE)?;
+    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    match port.parse() {
+        Ok(port) if !host.is_empty() => Ok(Address::Tcp { host: host.to_owned(), port }),
+        _ => Err(SHAPE.into()),
+    }
+}

@@ -1,0 +1,105 @@
+//! The configuration file as it is written: `parda.toml`. What it means, and whether it can, is
+//! for [`crate::config`]; `docs/configuration.md` explains every key.
+
+use bytesize::ByteSize;
+use parda_config::ControlSettings;
+use serde::{Deserialize, Serialize};
+
+/// The whole file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// This host's name in the cluster.
+    pub host: String,
+    /// Where `parda status` asks: `unix:PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// The volumes that this host shares with others.
+    #[serde(default)]
+    pub volume: Vec<Volume>,
+}
+
+/// `[[volume]]`: storage shared with other hosts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// Its name, the same on every host.
+    pub name: String,
+    /// The law's settings.
+    #[serde(default)]
+    pub control: ControlSettings,
+    /// Where the hosts meet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Exchange>,
+    /// The virtual disks that live on it.
+    #[serde(default)]
+    pub disk: Vec<Disk>,
+}
+
+/// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exchange {
+    /// A file on the volume, a block device, or an NBD URI.
+    pub file: String,
+    /// How many slots it has: as many as there can ever be hosts. The same on every host.
+    #[serde(default = "default_slots")]
+    pub slots: u32,
+    /// This host's slot; chosen automatically if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u32>,
+    /// Where the slots begin, for a region of a larger device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<ByteSize>,
+}
+
+fn default_slots() -> u32 {
+    64
+}
+
+/// `[[volume.disk]]`: a virtual disk served over NBD.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// The export's name.
+    pub name: String,
+    /// Its data: a file, a block device, or an NBD URI.
+    pub path: String,
+    /// Where clients find it: `unix:PATH` or `tcp:ADDRESS:PORT`.
+    pub listen: String,
+    /// Its weight against all other disks of the volume, on any host.
+    #[serde(default = "default_shares")]
+    pub shares: u32,
+    /// IOs it may gather while idle and spend ahead of its neighbours.
+    #[serde(default)]
+    pub burst: f64,
+    /// Refuses writes.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Whether to bypass the page cache.
+    #[serde(default)]
+    pub direct: Direct,
+    /// Where the disk begins in `path`, for a region of a larger device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<ByteSize>,
+    /// The disk's size, if less than all of `path` from `offset` on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<ByteSize>,
+}
+
+fn default_shares() -> u32 {
+    1000
+}
+
+/// Whether to bypass the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direct {
+    /// Where the file system can and the size allows it.
+    #[default]
+    Auto,
+    /// Always; it is an error where it cannot be.
+    On,
+    /// Never.
+    Off,
+}

@@ -1,0 +1,129 @@
+//! What an agent says of itself: one JSON document per connection to its status socket, then the
+//! connection closes. Counters and histograms only ever grow, so two snapshots subtract to what
+//! happened between them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Latency;
+
+/// An agent's state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The host's name.
+    pub host: String,
+    /// The agent's version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// Its volumes.
+    pub volumes: Vec<VolumeStatus>,
+}
+
+/// The state of one volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// `parda`, `published`, `static` or `off`.
+    pub mode: String,
+    /// The latency to hold the array at, in milliseconds.
+    pub latency_threshold_ms: f64,
+    /// The latency that the window rests on, in milliseconds, once there is one.
+    pub cluster_latency_ms: Option<f64>,
+    /// Where it comes from: `cluster`, `last-good` or `local`.
+    pub source: String,
+    /// The window in force, in slots. None without control.
+    pub window: Option<f64>,
+    /// β, in slots.
+    pub beta: f64,
+    /// Sum of the shares of this host's disks.
+    pub shares: u32,
+    /// The same, scaled down for disks that use less than their slice.
+    pub active_shares: f64,
+    /// Mean outstanding IOs at the array in the last period, in slots.
+    pub outstanding: f64,
+    /// Time integral of the IOs outstanding at the array: slot-seconds since the start.
+    pub outstanding_s: f64,
+    /// Control periods since the start.
+    pub ticks: u64,
+    /// The exchange, if there is one.
+    pub exchange: Option<ExchangeStatus>,
+    /// Its disks.
+    pub disks: Vec<DiskStatus>,
+}
+
+/// The state of a volume's exchange.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ExchangeStatus {
+    /// Where it is.
+    pub place: String,
+    /// The slot in use, once one is.
+    pub slot: Option<u32>,
+    /// What is wrong with it now, if anything.
+    pub fault: Option<String>,
+    /// Periods in which it failed, since the start.
+    pub failures: u64,
+    /// Slots that were ignored, since the start: damaged, foreign or of another version.
+    pub ignored: u64,
+    /// Looks at which somebody else had written to our slot.
+    pub slot_conflicts: u64,
+    /// Looks at which another live host had our name.
+    pub duplicate_hosts: u64,
+    /// The other hosts.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// Another host of a volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub host: String,
+    /// `live`, `unproven`, `stale`, `left` or `gone`.
+    pub liveness: String,
+    /// Seconds since it was last seen to change.
+    pub age_s: f64,
+    /// Its window, in slots. None without control.
+    pub window: Option<f64>,
+    /// Its shares.
+    pub shares: u32,
+    /// Its mean device latency in its last interval, in milliseconds.
+    pub latency_ms: Option<f64>,
+}
+
+/// The state of one disk.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DiskStatus {
+    /// The export's name.
+    pub name: String,
+    /// Its shares.
+    pub shares: u32,
+    /// Clients connected now.
+    pub connections: u32,
+    /// Reads completed since the start.
+    pub reads: Counter,
+    /// Writes completed since the start.
+    pub writes: Counter,
+    /// Other requests completed since the start: flushes, trims, zeroes.
+    pub others: u64,
+    /// Requests answered with an error since the start.
+    pub errors: u64,
+    /// IOs held in the host's queue now.
+    pub held_now: u64,
+    /// Time held in the host's queue, of reads and writes.
+    pub held: Latency,
+    /// Time at the array.
+    pub device: Latency,
+    /// Both together: what the client sees, but for its own socket.
+    pub total: Latency,
+}
+
+/// IOs and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counter {
+    /// How many.
+    pub ios: u64,
+    /// How much.
+    pub bytes: u64,
+}

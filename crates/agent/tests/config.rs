@@ -1,0 +1,104 @@
+//! The configuration file: the README's example works, and everything wrong is pointed at.
+
+use parda_agent::config::{Config, Place};
+use parda_config::Document;
+
+const GOOD: &str = r#"host = "kvm-01"
+
+[[volume]]
+name = "array-a"
+
+[volume.control]
+latency_threshold = "30ms"
+window_max = 64
+
+[volume.exchange]
+file = "/mnt/array-a/parda.exchange"
+slots = 64
+slot = 3
+
+[[volume.disk]]
+name = "vm1"
+path = "/mnt/array-a/vm1.img"
+listen = "unix:/run/parda/array-a.sock"
+shares = 1000
+
+[[volume.disk]]
+name = "vm2"
+path = "nbd+unix:///vm2?socket=/run/array.sock"
+listen = "unix:/run/parda/array-a.sock"
+size = "8GiB"
+"#;
+
+fn check(text: &str) -> Result<Config, String> {
+    Config::check(&Document::new("parda.toml", text)).map_err(|e| e.to_string())
+}
+
+#[test]
+fn a_good_file_means_what_it_says() {
+    let config = check(GOOD).unwrap();
+    let volume = &config.volumes[0];
+    assert_eq!(volume.law.control.law.threshold.secs(), 0.030);
+    assert_eq!(volume.disks[0].vm.shares.0, 1000);
+    assert_eq!(volume.disks[1].size, Some(8 << 30));
+    assert!(matches!(volume.disks[1].place, Place::Nbd(_)));
+}
+
+/// Replaces one line of the good file, and expects the error to point at it.
+#[test]
+fn everything_wrong_is_pointed_at() {
+    for (from, to, error) in [
+        ("host = \"kvm-01\"", "host = \"\"", "parda.toml:1:8: host = \"\": "),
+        ("window_max = 64", "window_max = 0", "parda.toml:8:14: window_max = 0: must be at least"),
+        ("window_max = 64", "window_mx = 64", "parda.toml:8:1: window_mx = 64: unknown field"),
+        ("\"30ms\"", "\"30\"", "parda.toml:7:21: latency_threshold = \"30\": "),
+        ("\"30ms\"", "30", "parda.toml:7:21: latency_threshold = 30: invalid type"),
+        ("slot = 3", "slot = 64", "parda.toml:13:8: slot = 64: must be from 0 to 63"),
+        ("slots = 64", "slots = 0", "parda.toml:12:9: slots = 0: must be from 1 to"),
+        ("shares = 1000", "shares = 0", "parda.toml:19:10: shares = 0: must be from 1 to"),
+        ("shares = 1000", "shares = -1", "parda.toml:19:10: shares = -1: invalid value"),
+        ("name = \"vm1\"", "name = \"vm2\"", "parda.toml:22:8: name = \"vm2\": is served at"),
+        ("\"8GiB\"", "\"8GiBs\"", "parda.toml:25:8: size = \"8GiBs\": "),
+        ("\"8GiB\"", "\"1000B\"", "parda.toml:25:8: size = \"1000B\": must be a multiple of 4KiB"),
+        ("nbd+unix:///vm2?socket=/run/array.sock", "nbd+unix:///vm2", "parda.toml:23:8: path"),
+        ("nbd+unix:///vm2?socket=/run/array.sock", "nbds://x/y", "parda.toml:23:8: path"),
+        ("nbd+unix:///vm2?socket=/run/array.sock", "/mnt/array-a/vm1.img", "overlaps the disk vm1"),
+        ("name = \"array-a\"", "", "parda.toml:3:1: [[volume]]: missing field `name`"),
+        ("host = \"kvm-01\"", "host = \"kvm-01\"\nhosts = 1", "parda.toml:2:1: hosts = 1: unknown"),
+        ("host = \"kvm-01\"", "host = ", "parda.toml:1:"),
+    ] {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD);
+        let message = check(&text).expect_err(&text);
+        assert!(message.contains(error), "{to}: {message}");
+    }
+}
+
+#[test]
+fn listeners_are_checked() {
+    let unix = "listen = \"unix:/run/parda/array-a.sock\"";
+    for bad in ["unix:", "tcp:10809", "tcp:host:port", "/run/x.sock", "udp:1.2.3.4:5"] {
+        let message = check(&GOOD.replacen(unix, &format!("listen = \"{bad}\""), 1)).unwrap_err();
+        assert!(message.contains("parda.toml:18:10: listen"), "{message}");
+    }
+    for good in ["tcp:0.0.0.0:10809", "tcp:[::1]:10809", "unix:relative.sock"] {
+        check(&GOOD.replacen(unix, &format!("listen = \"{good}\""), 1)).unwrap();
+    }
+    let long = format!("listen = \"unix:/{}\"", "x".repeat(120));
+    assert!(check(&GOOD.replacen(unix, &long, 1)).unwrap_err().contains("at most 107 bytes"));
+}
+
+#[test]
+fn two_volumes_need_listeners_of_their_own() {
+    let second = GOOD.split_once("[[volume]]").unwrap().1.replace("array-a\"", "array-b\"");
+    let text = format!("{GOOD}\n[[volume]]{}", second.replace("\"vm", "\"other"));
+    let message = check(&text).unwrap_err();
+    assert!(message.contains("belongs to another volume"), "{message}");
+}
+
+#[test]
+fn nothing_to_serve_is_an_error() {
+    assert!(check("host = \"a\"").unwrap_err().contains("at least one [[volume]]"));
+    let message = check("host = \"a\"\n[[volume]]\nname = \"v\"\n").unwrap_err();
+    assert_eq!(message, "parda.toml:2:1: disk: is missing: at least one [[volume.disk]] is needed");
+}
