@@ -1,0 +1,47 @@
+# Two commands matter to someone new: `make demo` and `make test`. `make help` lists the rest.
+
+CARGO  ?= cargo
+PREFIX ?= /usr/local
+PARDA  := target/release/parda
+
+DEMO_DEPS := fio=fio
+TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit
+
+.PHONY: help build demo test lint unit fuzz bench install clean
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+build: ## The binary, target/release/parda
+	$(CARGO) build --release --locked --package parda
+
+demo: ## Shows it: no control, then control, side by side
+	@tools/deps.sh $(DEMO_DEPS)
+	@$(MAKE) --no-print-directory build
+	@$(PARDA) lab scenarios/demo.toml
+
+test: lint unit fuzz ## Everything that proves it; what CI runs
+
+lint: ## Format, clippy, documentation, licences, and that the core is free of the standard library
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
+	tools/deny.sh
+
+unit: ## Unit, property, cluster and conformance tests
+	@tools/deps.sh $(TEST_DEPS)
+	$(CARGO) test --workspace --locked --no-fail-fast
+
+fuzz: ## Every parser, a short while each
+	tools/fuzz.sh 15
+
+bench: build ## Measures against qemu-nbd and nbdkit; docs/performance.md has a run
+	@tools/deps.sh $(TEST_DEPS)
+	benches/nbd.sh
+
+install: build ## Installs the binary under PREFIX
+	install -D -m 755 $(PARDA) $(DESTDIR)$(PREFIX)/bin/parda
+
+clean: ## Removes what was built
+	$(CARGO) clean
