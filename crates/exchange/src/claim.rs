@@ -1,0 +1,184 @@
+//! Which slot is ours, and who else thinks so.
+
+use parda_control::Instant;
+
+use crate::exchange::{Counters, Event, Rival};
+use crate::freshness::Liveness;
+use crate::identity::{HostId, Identity, Incarnation, VolumeId};
+use crate::region::SlotIndex;
+use crate::slot::{Content, Record, SlotFault};
+use crate::slots::SlotSettings;
+use crate::table::Table;
+
+/// How a host comes to its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotChoice {
+    /// The operator said so. In a conflict both hosts go on and complain.
+    Fixed(SlotIndex),
+    /// The slot that holds our name, else the first free one, counted from the hash of our name.
+    /// In a conflict the later start moves on.
+    Automatic,
+}
+
+/// Which slot is ours.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    settings: SlotSettings,
+    slot: Option<SlotIndex>,
+    /// We gave up a slot: one that holds our name is not ours, then, but a twin's.
+    driven_out: bool,
+    /// Looks in a row at which the same rival was there.
+    patience: u32,
+    last_conflict: Option<(SlotIndex, Rival)>,
+    last_twin: Option<(SlotIndex, Identity)>,
+}
+
+impl Claim {
+    pub(crate) fn new(settings: SlotSettings) -> Claim {
+        let slot = match settings.choice {
+            SlotChoice::Fixed(slot) => Some(slot),
+            SlotChoice::Automatic => None,
+        };
+        Claim {
+            settings,
+            slot,
+            driven_out: false,
+            patience: 0,
+            last_conflict: None,
+            last_twin: None,
+        }
+    }
+
+    pub(crate) fn slot(&self) -> Option<SlotIndex> {
+        self.slot
+    }
+
+    /// Looks at all slots: is ours still ours, and does anybody else have our name?
+    pub(crate) fn observe(
+        &mut self,
+        now: Instant,
+        table: &Table,
+        counters: &mut Counters,
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        if let Some(slot) = self.slot {
+            events.extend(self.defend(slot, table, counters));
+        }
+        if self.slot.is_none() {
+            self.slot = self.choose(now, table);
+            events.extend(self.slot.map(Event::SlotChosen));
+        }
+        events.extend(self.find_twin(now, table, counters));
+        events
+    }
+
+    fn defend(&mut self, slot: SlotIndex, table: &Table, counters: &mut Counters) -> Option<Event> {
+        // What does not change may be older than our claim: a dead host's, or a late read's.
+        let Some(rival) = self.rival(table.content(slot)).filter(|_| table.changed(slot)) else {
+            self.patience = 0;
+            return None;
+        };
+        counters.slot_conflicts += 1;
+        self.patience += 1;
+        let moving = self.settings.choice == SlotChoice::Automatic && self.yields_to(&rival);
+        if moving {
+            self.slot = None;
+            self.driven_out = true;
+            self.patience = 0;
+        }
+        let conflict = (slot, rival);
+        if self.last_conflict.as_ref() == Some(&conflict) && !moving {
+            return None;
+        }
+        let rival = conflict.1.clone();
+        self.last_conflict = Some(conflict);
+        Some(Event::SlotConflict { slot, rival, moving })
+    }
+
+    /// Who else wrote this, if he means to stay.
+    fn rival(&self, content: &Content) -> Option<Rival> {
+        let record = match content {
+            Content::Empty => return None,
+            Content::Fault(SlotFault::Version(version)) => {
+                return Some(Rival::OtherVersion(*version));
+            }
+            Content::Fault(_) => return None,
+            Content::Record(record) => record,
+        };
+        let Record { volume, message, .. } = record.as_ref();
+        let host = message.from.clone();
+        if message.body.leaving || (*volume, &host) == (self.settings.volume, &self.settings.me) {
+            None
+        } else if *volume == self.settings.volume {
+            Some(Rival::Host(host))
+        } else {
+            Some(Rival::OtherVolume { host, volume: *volume })
+        }
+    }
+
+    /// Whether it is for us to go. The later start goes, so that a newcomer does not push out a
+    /// host that works, and both sides come to the same answer. But where both keep the same
+    /// beat, the later one may read just before and write just after us each time and never see
+    /// us; then we go, when it had its chances.
+    fn yields_to(&self, rival: &Rival) -> bool {
+        let seniority = |host: &Identity, volume: VolumeId| -> (Incarnation, HostId, VolumeId) {
+            (host.incarnation, host.host.id(), volume)
+        };
+        let theirs = match rival {
+            Rival::Host(host) => seniority(host, self.settings.volume),
+            Rival::OtherVolume { host, volume } => seniority(host, *volume),
+            Rival::OtherVersion(_) => return true,
+        };
+        let ours = seniority(&self.settings.me, self.settings.volume);
+        ours > theirs || self.patience > self.settings.freshness.stale_after
+    }
+
+    fn choose(&self, now: Instant, table: &Table) -> Option<SlotIndex> {
+        let predecessor = || {
+            self.records(table)
+                .filter(|(_, record)| record.message.from.host == self.settings.me.host)
+                .max_by_key(|(_, record)| record.message.from.incarnation)
+                .map(|(slot, _)| slot)
+        };
+        let free = || {
+            let SlotSettings { me, period, freshness, .. } = &self.settings;
+            let slots = table.len() as u64;
+            let start = me.host.id().0 % slots;
+            (0..slots)
+                .map(|i| SlotIndex(((start + i) % slots) as u32))
+                .find(|slot| table.is_free(now, *slot, *period, *freshness))
+        };
+        if self.driven_out { free() } else { predecessor().or_else(free) }
+    }
+
+    fn find_twin(&mut self, now: Instant, table: &Table, counters: &mut Counters) -> Option<Event> {
+        let SlotSettings { me, freshness, .. } = &self.settings;
+        let (slot, record) = self.records(table).find(|(slot, record)| {
+            let from = &record.message.from;
+            let body = &record.message.body;
+            Some(*slot) != self.slot
+                && from.host == me.host
+                && from.incarnation != me.incarnation
+                && !body.leaving
+                && table.liveness(now, *slot, body.period, *freshness) == Liveness::Live
+        })?;
+        counters.duplicate_hosts += 1;
+        let twin = (slot, record.message.from.clone());
+        if self.last_twin.as_ref() == Some(&twin) {
+            return None;
+        }
+        self.last_twin = Some(twin.clone());
+        Some(Event::DuplicateHost { slot, twin: twin.1 })
+    }
+
+    fn records<'a>(
+        &self,
+        table: &'a Table,
+    ) -> impl Iterator<Item = (SlotIndex, &'a Record)> + use<'a> {
+        let volume = self.settings.volume;
+        table.contents().filter_map(move |(slot, content)| match content {
+            Content::Record(record) if record.volume == volume => Some((slot, record.as_ref())),
+            _ => None,
+        })
+    }
+}

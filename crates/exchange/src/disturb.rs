@@ -1,0 +1,134 @@
+//! Loss, delay and partition around any transport, for tests and simulation. They count calls
+//! and draw from a seed; they keep no clock.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use parda_control::Instant;
+
+use crate::exchange::{
+    CollectError, Counters, Exchange, Heard, Message, Publication, PublishError,
+};
+use crate::identity::HostId;
+
+/// Loses publications and messages at random.
+pub struct Lossy<E> {
+    inner: E,
+    loss: f64,
+    rng: fastrand::Rng,
+}
+
+impl<E> Lossy<E> {
+    /// Loses each publication and each message with probability `loss`, in [0, 1].
+    pub fn new(inner: E, loss: f64, seed: u64) -> Lossy<E> {
+        Lossy { inner, loss, rng: fastrand::Rng::with_seed(seed) }
+    }
+
+    fn lost(&mut self) -> bool {
+        self.rng.f64() < self.loss
+    }
+}
+
+impl<E: Exchange> Exchange for Lossy<E> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+        if self.lost() { Ok(()) } else { self.inner.publish(publication) }
+    }
+
+    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+        let mut heard = self.inner.collect(now)?;
+        heard.messages.retain(|_| !self.lost());
+        Ok(heard)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+/// Delivers what was heard some calls late.
+pub struct Delayed<E> {
+    inner: E,
+    calls: usize,
+    under_way: VecDeque<Vec<Message>>,
+}
+
+impl<E> Delayed<E> {
+    /// Holds messages back for `calls` calls of [`Exchange::collect`].
+    pub fn new(inner: E, calls: usize) -> Delayed<E> {
+        Delayed { inner, calls, under_way: VecDeque::new() }
+    }
+}
+
+impl<E: Exchange> Exchange for Delayed<E> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+        self.inner.publish(publication)
+    }
+
+    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+        let Heard { messages, events } = self.inner.collect(now)?;
+        self.under_way.push_back(messages);
+        let due = self.under_way.len() > self.calls;
+        let messages = due.then(|| self.under_way.pop_front()).flatten().unwrap_or_default();
+        Ok(Heard { messages, events })
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+/// Which hosts are cut off from the others. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Partition {
+    cut_off: Arc<Mutex<BTreeSet<HostId>>>,
+}
+
+impl Partition {
+    /// Cuts `host` off from those that are not cut off.
+    pub fn cut(&self, host: HostId) {
+        self.with(|cut_off| cut_off.insert(host));
+    }
+
+    /// All hear each other again.
+    pub fn heal(&self) {
+        self.with(BTreeSet::clear);
+    }
+
+    fn parts(&self, one: HostId, other: HostId) -> bool {
+        self.with(|cut_off| cut_off.contains(&one) != cut_off.contains(&other))
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut BTreeSet<HostId>) -> T) -> T {
+        look(&mut self.cut_off.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Hears only the hosts on its own side of a [`Partition`].
+pub struct Partitioned<E> {
+    inner: E,
+    me: HostId,
+    partition: Partition,
+}
+
+impl<E> Partitioned<E> {
+    /// The host `me`, on whichever side it is.
+    pub fn new(inner: E, me: HostId, partition: Partition) -> Partitioned<E> {
+        Partitioned { inner, me, partition }
+    }
+}
+
+impl<E: Exchange> Exchange for Partitioned<E> {
+    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+        self.inner.publish(publication)
+    }
+
+    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+        let mut heard = self.inner.collect(now)?;
+        heard.messages.retain(|message| !self.partition.parts(self.me, message.from.host.id()));
+        Ok(heard)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}

@@ -1,0 +1,213 @@
+//! The trait every transport implements, what is heard over it and what is noticed on the way.
+
+use std::fmt;
+
+use parda_control::{Instant, Report, Span};
+
+use crate::identity::{Identity, Sequence, VolumeId};
+use crate::region::{RegionError, SlotCount, SlotIndex};
+use crate::slot::{InvalidReport, SlotFault};
+
+/// A way to tell the other hosts of a volume how loaded it looks.
+///
+/// Once per period, in this order: [`collect`](Self::collect), let the law tick,
+/// [`publish`](Self::publish). Reading comes first because only then does a transport see what
+/// others wrote over its last publication. A failure of either loses nothing but this period:
+/// say so and go on.
+pub trait Exchange: Send {
+    /// Says what this host found, to all others. Blocks.
+    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError>;
+
+    /// Reads what the others said last. Blocks. The same message may come many times;
+    /// [`Peers`](crate::Peers) tells who is alive.
+    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError>;
+
+    /// What was read, ignored and noticed so far.
+    fn counters(&self) -> Counters;
+}
+
+/// What a host says once per period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Publication {
+    /// How soon the next one follows, by the host's own clock: what its silence is measured by.
+    pub period: Span,
+    /// The host stops: the others need not wait until it looks stale.
+    pub leaving: bool,
+    /// What the law found.
+    pub report: Report,
+}
+
+/// A publication as the others get it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Who says it.
+    pub from: Identity,
+    /// Which of its publications this is.
+    pub sequence: Sequence,
+    /// What it says.
+    pub body: Publication,
+}
+
+/// What one look at the exchange brought.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heard {
+    /// The last message of everyone who ever spoke and was not written over, oneself included.
+    pub messages: Vec<Message>,
+    /// What an operator should know, each said once.
+    pub events: Vec<Event>,
+}
+
+/// Something an operator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Automatic choice has taken a slot.
+    SlotChosen(SlotIndex),
+    /// Somebody else writes to our slot.
+    SlotConflict {
+        /// The slot.
+        slot: SlotIndex,
+        /// Who it is.
+        rival: Rival,
+        /// We look for another slot; else both go on, and each is heard only until the other
+        /// writes.
+        moving: bool,
+    },
+    /// Another host that is alive has our name.
+    DuplicateHost {
+        /// Its slot.
+        slot: SlotIndex,
+        /// Its name, which is ours, and its run, which is not.
+        twin: Identity,
+    },
+}
+
+/// Who else writes to a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rival {
+    /// A host of this volume; one of our own name if two have the same.
+    Host(Identity),
+    /// A host that uses the same place for another volume.
+    OtherVolume {
+        /// The host.
+        host: Identity,
+        /// Its volume.
+        volume: VolumeId,
+    },
+    /// A program that writes another version of the format.
+    OtherVersion(u32),
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rival::Host(host) => host.fmt(f),
+            Rival::OtherVolume { host, volume } => write!(f, "{host} for volume {volume}"),
+            Rival::OtherVersion(version) => {
+                write!(f, "a program that writes format version {version}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::SlotChosen(slot) => write!(f, "using exchange slot {slot}"),
+            Event::SlotConflict { slot, rival, moving: true } => {
+                write!(f, "exchange slot {slot} is also written by {rival}: taking another slot")
+            }
+            Event::SlotConflict { slot, rival, moving: false } => write!(
+                f,
+                "exchange slot {slot} is also written by {rival}: \
+                 give every host a slot and a name of its own, and every volume a file of its own"
+            ),
+            Event::DuplicateHost { slot, twin } => write!(
+                f,
+                "exchange slot {slot} is written by another {twin}: \
+                 give every host a name of its own"
+            ),
+        }
+    }
+}
+
+/// Hearing the others failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// The slots could not be read.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+}
+
+/// Saying something failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The slot could not be written.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// The report holds what cannot be written down.
+    #[error(transparent)]
+    Report(#[from] InvalidReport),
+    /// Nothing could be read yet, so it is not known what a write would destroy.
+    #[error("exchange {place}: not written before it could be read once")]
+    NotRead {
+        /// Where.
+        place: String,
+    },
+    /// No slot is free for automatic choice.
+    #[error(
+        "exchange {place}: none of its {} slots is free: raise `slots` on all hosts, \
+         or wait until those of dead hosts expire", slots.get()
+    )]
+    NoFreeSlot {
+        /// Where.
+        place: String,
+        /// How many there are.
+        slots: SlotCount,
+    },
+    /// Our slot holds data that is not ours to destroy.
+    #[error(
+        "exchange {place}: slot {slot} {}; not written. If it may be erased, fill it with zeros",
+        SlotFault::NotARecord
+    )]
+    NotARecord {
+        /// Where.
+        place: String,
+        /// Which slot.
+        slot: SlotIndex,
+    },
+}
+
+/// What was read, ignored and noticed since the start. Each counts slots times looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Valid records of this volume.
+    pub records: u64,
+    /// Intact records of another volume.
+    pub other_volume: u64,
+    /// Records of another format version.
+    pub other_version: u64,
+    /// Torn or damaged records.
+    pub checksum: u64,
+    /// Records that belong to another slot.
+    pub wrong_slot: u64,
+    /// Intact records that say what no host may say.
+    pub malformed: u64,
+    /// Slots that hold neither zeros nor a record.
+    pub not_a_record: u64,
+    /// Looks at which somebody else had written to our slot.
+    pub slot_conflicts: u64,
+    /// Looks at which another live host had our name.
+    pub duplicate_hosts: u64,
+}
+
+impl Counters {
+    pub(crate) fn count_fault(&mut self, fault: &SlotFault) {
+        *match fault {
+            SlotFault::NotARecord => &mut self.not_a_record,
+            SlotFault::Version(_) => &mut self.other_version,
+            SlotFault::Checksum => &mut self.checksum,
+            SlotFault::WrongSlot(_) => &mut self.wrong_slot,
+            SlotFault::Malformed(_) => &mut self.malformed,
+        } += 1;
+    }
+}

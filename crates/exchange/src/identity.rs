@@ -1,0 +1,197 @@
+//! Who speaks: host names, incarnations, sequence numbers, volumes.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The name of a host, unique among the hosts of a volume: 1 to 64 bytes of UTF-8 without control
+/// characters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostName(String);
+
+/// Why a text is no host name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostNameError {
+    /// Nothing there.
+    #[error("a host name must not be empty")]
+    Empty,
+    /// More than [`HostName::MAX_BYTES`].
+    #[error("host name '{name}' has {} bytes; at most {} fit a slot", name.len(), HostName::MAX_BYTES)]
+    TooLong {
+        /// The text in question.
+        name: String,
+    },
+    /// A newline, an escape or the like, which would forge log lines.
+    #[error("host name {name:?} contains a control character")]
+    ControlCharacter {
+        /// The text in question.
+        name: String,
+    },
+}
+
+impl HostName {
+    /// The longest name that fits a slot, in bytes.
+    pub const MAX_BYTES: usize = 64;
+
+    /// Checks `name`.
+    pub fn new(name: &str) -> Result<HostName, HostNameError> {
+        let own = || name.to_owned();
+        if name.is_empty() {
+            Err(HostNameError::Empty)
+        } else if name.len() > Self::MAX_BYTES {
+            Err(HostNameError::TooLong { name: own() })
+        } else if name.chars().any(char::is_control) {
+            Err(HostNameError::ControlCharacter { name: own() })
+        } else {
+            Ok(HostName(own()))
+        }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The number that stands for this name.
+    #[must_use]
+    pub fn id(&self) -> HostId {
+        HostId(fnv1a(self.0.as_bytes()))
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A host as a number: the FNV-1a hash of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u64);
+
+/// A volume as a number: the FNV-1a hash of its name. A file of another volume is told by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub u64);
+
+impl VolumeId {
+    /// The number that stands for the volume called `name`.
+    #[must_use]
+    pub fn of(name: &str) -> VolumeId {
+        VolumeId(fnv1a(name.as_bytes()))
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// One run of a host's agent. A later start has a larger number, as far as the host's own clock
+/// does not go backwards between two starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u64);
+
+impl Incarnation {
+    /// The low bits that are random, so that two hosts that start at the same moment still
+    /// differ: 2²⁰ ns are about a millisecond, far less than any restart takes.
+    const RANDOM_BITS: u64 = (1 << 20) - 1;
+
+    /// A run that started `started_ns` nanoseconds after the Unix epoch.
+    #[must_use]
+    pub fn new(started_ns: u64, random: u64) -> Incarnation {
+        Incarnation((started_ns & !Self::RANDOM_BITS) | (random & Self::RANDOM_BITS))
+    }
+
+    /// A run that starts now.
+    #[must_use]
+    pub fn starting_now() -> Incarnation {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let started_ns = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
+        Incarnation::new(started_ns, RandomState::new().build_hasher().finish())
+    }
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The number of a publication within its incarnation. It may wrap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(pub u64);
+
+impl Sequence {
+    /// The one after this.
+    #[must_use]
+    pub fn next(self) -> Sequence {
+        Sequence(self.0.wrapping_add(1))
+    }
+
+    /// Whether this is the later of two, as long as they are not 2⁶³ apart.
+    #[must_use]
+    pub fn is_after(self, other: Sequence) -> bool {
+        (self.0.wrapping_sub(other.0) as i64) > 0
+    }
+}
+
+/// A host and the run of it that speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The host.
+    pub host: HostName,
+    /// Which run of its agent.
+    pub incarnation: Incarnation,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host '{}' (run {})", self.host, self.incarnation)
+    }
+}
+
+/// FNV-1a, 64 bits: part of the slot format, so it must never change (draft-eastlake-fnv).
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fnv_matches_its_published_vectors() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn names_are_checked() {
+        assert!(HostName::new("kvm-01").is_ok());
+        assert!(HostName::new(&"x".repeat(64)).is_ok());
+        assert_eq!(HostName::new(""), Err(HostNameError::Empty));
+        assert!(matches!(HostName::new(&"é".repeat(33)), Err(HostNameError::TooLong { .. })));
+        assert!(matches!(HostName::new("a\nb"), Err(HostNameError::ControlCharacter { .. })));
+    }
+
+    #[test]
+    fn a_later_start_is_a_larger_incarnation_whatever_the_random_bits() {
+        let second = 1_000_000_000;
+        assert!(Incarnation::new(7 * second, u64::MAX) < Incarnation::new(8 * second, 0));
+        assert_ne!(Incarnation::new(7 * second, 1), Incarnation::new(7 * second, 2));
+    }
+
+    #[test]
+    fn sequence_numbers_wrap() {
+        let last = Sequence(u64::MAX);
+        assert_eq!(last.next(), Sequence(0));
+        assert!(last.next().is_after(last) && !last.is_after(last.next()));
+        assert!(!last.is_after(last));
+    }
+}

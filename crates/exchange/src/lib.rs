@@ -1,0 +1,46 @@
+#![forbid(unsafe_code)]
+//! How hosts tell each other how loaded the array looks.
+//!
+//! The law needs the latency that *all* hosts see (PARDA §4: hosts that only look at their own
+//! diverge for good). An [`Exchange`] carries it: once per control period the host reads what the
+//! others said, lets the law tick, and publishes its own report. These calls block; they belong on
+//! a control thread, never on a path that carries IO.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | [`identity`] | who speaks: host names, incarnations, sequence numbers, volumes |
+//! | [`exchange`](mod@exchange) | the trait every transport implements, what is heard and what is noticed |
+//! | [`freshness`] | judging age without synchronised clocks |
+//! | [`peers`] | the other hosts, and which of them are alive |
+//! | [`slot`] | one slot of the exchange file, byte by byte |
+//! | [`region`] | where slots live: a file, a block device, an NBD export, memory |
+//! | `table` | all slots as they were last read |
+//! | [`claim`] | which slot is ours, and who else thinks so |
+//! | [`slots`] | the transport over slots: PARDA's shared file |
+//! | [`disturb`] | loss, delay and partition around any transport, for tests and simulation |
+//!
+//! `docs/exchange-format.md` has the format, the protocol, and what happens on each fault.
+
+pub mod claim;
+pub mod disturb;
+pub mod exchange;
+pub mod freshness;
+pub mod identity;
+pub mod peers;
+pub mod region;
+pub mod slot;
+pub mod slots;
+mod table;
+#[cfg(test)]
+mod testing;
+
+pub use claim::SlotChoice;
+pub use exchange::{
+    CollectError, Counters, Event, Exchange, Heard, Message, Publication, PublishError,
+};
+pub use freshness::{Freshness, Liveness};
+pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
+pub use peers::{Peer, Peers};
+pub use region::{Region, RegionError, RegionFault, SlotCount, SlotIndex};
+pub use slot::{Content, SlotFault, SlotState, inspect};
+pub use slots::{NoSuchSlot, SlotExchange, SlotSettings};

@@ -1,0 +1,183 @@
+//! Where slots live: any stretch of bytes that all hosts of a volume see.
+
+mod deadline;
+mod file;
+mod memory;
+mod nbd;
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use parda_control::Bytes;
+
+pub use deadline::Deadline;
+pub use file::FileRegion;
+pub use memory::MemoryRegion;
+pub use nbd::NbdRegion;
+
+/// A stretch of bytes that holds slots. Calls block; [`Deadline`] bounds how long.
+pub trait Region: Send {
+    /// Where this is, for a message: a path or a URI.
+    fn place(&self) -> &str;
+
+    /// How many slots it has.
+    fn slots(&self) -> SlotCount;
+
+    /// Reads all slots with one IO, as many blocks as [`slots`](Self::slots) says. What is not
+    /// there yet reads as zeros.
+    fn read(&mut self) -> Result<Vec<Block>, RegionError>;
+
+    /// Writes one slot, so that the other hosts see it.
+    fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError>;
+}
+
+/// The bytes of one slot, aligned so that they can be read and written past the page cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C, align(4096))]
+pub struct Block(pub [u8; Block::BYTES]);
+
+impl Block {
+    /// Its size.
+    pub const BYTES: usize = 4096;
+    /// All zeros.
+    pub const ZERO: Block = Block([0; Block::BYTES]);
+}
+
+/// The number of a slot, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotIndex(pub u32);
+
+impl SlotIndex {
+    /// Where the slot begins, from the start of the region.
+    pub(crate) fn offset(self) -> u64 {
+        u64::from(self.0) * Block::BYTES as u64
+    }
+}
+
+impl fmt::Display for SlotIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How many slots a region has: 1 to 1024. All hosts of a volume should agree, as nobody hears a
+/// host beyond the last slot that he reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotCount(u32);
+
+impl SlotCount {
+    /// As many blocks as one vectored read takes (`IOV_MAX`).
+    pub const MAX: u32 = 1024;
+
+    /// Checks `count`.
+    #[must_use]
+    pub fn new(count: u32) -> Option<SlotCount> {
+        (1..=Self::MAX).contains(&count).then_some(SlotCount(count))
+    }
+
+    /// As a number.
+    #[must_use]
+    pub fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Whether `slot` is one of them.
+    #[must_use]
+    pub fn contains(self, slot: SlotIndex) -> bool {
+        slot.0 < self.0
+    }
+
+    fn bytes(self) -> u64 {
+        SlotIndex(self.0).offset()
+    }
+
+    fn blank(self) -> Vec<Block> {
+        vec![Block::ZERO; self.0 as usize]
+    }
+}
+
+/// The start of a region would make slots share sectors with other data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an exchange cannot begin at {}: its offset must be a multiple of {}", .0.0, Block::BYTES)]
+pub struct Misaligned(pub Bytes);
+
+fn aligned(offset: Bytes) -> Result<Bytes, Misaligned> {
+    offset.0.is_multiple_of(Block::BYTES as u64).then_some(offset).ok_or(Misaligned(offset))
+}
+
+/// Reading or writing a region failed. The caller says so and goes on: the next period tries again.
+#[derive(Debug, thiserror::Error)]
+#[error("exchange {place}: {fault}")]
+pub struct RegionError {
+    /// Which region.
+    pub place: String,
+    /// What happened.
+    pub fault: RegionFault,
+}
+
+/// What can go wrong with a region.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionFault {
+    /// It could not be opened.
+    #[error("cannot open it: {0}")]
+    Open(io::Error),
+    /// It is not there and could not be created.
+    #[error("cannot create it: {0}; does its directory exist, and is the volume mounted?")]
+    Create(io::Error),
+    /// The file system or device takes no writes.
+    #[error("it is read-only: this host hears the others, but they do not hear it")]
+    ReadOnly,
+    /// The file system is full.
+    #[error("no space left: free some, the file needs {} bytes", needed.0)]
+    NoSpace {
+        /// What it needs in all.
+        needed: Bytes,
+    },
+    /// A device, region or export that does not grow is smaller than its slots.
+    #[error(
+        "it has {} bytes for slots, but they need {}: configure fewer slots or a larger region",
+        found.0, needed.0
+    )]
+    TooSmall {
+        /// What the slots need.
+        needed: Bytes,
+        /// What is there.
+        found: Bytes,
+    },
+    /// A directory, device or the like where a file should be.
+    #[error("it is not a regular file: a block device is configured as a device, not as a file")]
+    NotAFile,
+    /// A read failed.
+    #[error("reading it failed: {0}")]
+    Read(io::Error),
+    /// A write failed.
+    #[error("writing it failed: {0}")]
+    Write(io::Error),
+    /// It did not answer in time.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// The NBD server could not be reached.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    /// The NBD server and we did not come to terms.
+    #[error(transparent)]
+    Handshake(#[from] parda_nbd::client::HandshakeError),
+    /// The NBD server takes no IO of a slot's size.
+    #[error("the export takes IOs of {min} to {max} bytes, but a slot needs {}", Block::BYTES)]
+    BlockSize {
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+    /// The NBD server broke the protocol.
+    #[error(transparent)]
+    Reply(#[from] parda_nbd::client::ReplyError),
+}
+
+impl RegionFault {
+    fn at(self, place: &str) -> RegionError {
+        RegionError { place: place.to_owned(), fault: self }
+    }
+}

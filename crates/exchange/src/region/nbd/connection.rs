@@ -1,0 +1,295 @@
+//! A blocking NBD connection, one request at a time.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use parda_nbd::client::{Agreed, Expected, Handshake, Reply, Step, put_request, reply};
+use parda_nbd::uri::{Address, Uri};
+use parda_nbd::{Cookie, Errno, Extent, Op, TransmissionFlags};
+
+use crate::region::{Block, RegionFault};
+
+/// A connection to an export, with a clock for the call under way.
+#[derive(Debug)]
+pub(super) struct Connection {
+    link: Link,
+    agreed: Agreed,
+    next_cookie: u64,
+}
+
+/// Why a request failed.
+pub(super) enum Failure {
+    /// The server said no; the connection is good.
+    Refused(Errno),
+    /// The connection is of no more use.
+    Broken(RegionFault),
+}
+
+impl<T: Into<RegionFault>> From<T> for Failure {
+    fn from(fault: T) -> Failure {
+        Failure::Broken(fault.into())
+    }
+}
+
+impl Connection {
+    /// Connects and shakes hands, all within `limit`.
+    pub(super) fn open(uri: &Uri, limit: Duration) -> Result<Connection, RegionFault> {
+        let mut link = Link::open(&uri.address, limit)?;
+        let mut handshake = Handshake::new(uri.export.clone());
+        let mut answer = Vec::new();
+        loop {
+            answer.clear();
+            let step = handshake.advance(&link.received, &mut answer)?;
+            link.send(&answer)?;
+            match step {
+                Step::Incomplete => link.receive()?,
+                Step::Taken(taken) => link.drop_front(taken),
+                Step::Transmission { taken, agreed } => {
+                    link.drop_front(taken);
+                    return Ok(Connection { link, agreed, next_cookie: 0 });
+                }
+            }
+        }
+    }
+
+    pub(super) fn agreed(&self) -> &Agreed {
+        &self.agreed
+    }
+
+    /// A new call begins, which may take `limit`.
+    pub(super) fn restart_clock(&mut self, limit: Duration) {
+        self.link.limit = limit;
+        self.link.deadline = Instant::now() + limit;
+    }
+
+    /// Reads `len` bytes from `start` on, with one request unless the server takes only smaller ones.
+    pub(super) fn read(&mut self, start: u64, len: usize) -> Result<Vec<u8>, Failure> {
+        let max = self.agreed.blocks.max() as usize / Block::BYTES * Block::BYTES;
+        let mut bytes = vec![0; len];
+        let mut offset = start;
+        for piece in bytes.chunks_mut(max) {
+            let extent = Extent { offset, len: piece.len() as u32 };
+            let cookie = self.ask(Op::Read(extent), &[])?;
+            self.answer(cookie, Expected::Data(extent), piece)?;
+            offset += piece.len() as u64;
+        }
+        Ok(bytes)
+    }
+
+    /// Writes `bytes` at `start`.
+    pub(super) fn write(&mut self, start: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if self.agreed.flags.contains(TransmissionFlags::READ_ONLY) {
+            return Err(Failure::Refused(Errno::Perm));
+        }
+        let extent = Extent { offset: start, len: bytes.len() as u32 };
+        let cookie = self.ask(Op::Write { extent, fua: false }, bytes)?;
+        self.answer(cookie, Expected::Outcome, &mut [])
+    }
+
+    fn ask(&mut self, op: Op, payload: &[u8]) -> Result<Cookie, RegionFault> {
+        let cookie = Cookie(self.next_cookie);
+        self.next_cookie = self.next_cookie.wrapping_add(1);
+        let mut request = Vec::new();
+        put_request(&mut request, cookie, op);
+        request.extend_from_slice(payload);
+        self.link.send(&request)?;
+        Ok(cookie)
+    }
+
+    /// Takes in all pieces of the reply to `asked`; its data goes to `data`.
+    fn answer(
+        &mut self,
+        asked: Cookie,
+        expected: Expected,
+        data: &mut [u8],
+    ) -> Result<(), Failure> {
+        let start = match expected {
+            Expected::Data(extent) => extent.offset,
+            Expected::Outcome => 0,
+        };
+        let (mut covered, mut refused) = (0, None);
+        loop {
+            let waiting = |cookie| (cookie == asked).then_some(expected);
+            let Some(head) = reply(&self.link.received, self.agreed.structured, waiting)? else {
+                self.link.receive()?;
+                continue;
+            };
+            self.link.drop_front(head.taken);
+            let last = match head.reply {
+                Reply::Done => true,
+                Reply::Data { extent, last } => {
+                    let at = (extent.offset - start) as usize;
+                    self.link.take(&mut data[at..at + extent.len as usize])?;
+                    covered += u64::from(extent.len);
+                    last
+                }
+                Reply::Hole { extent, last } => {
+                    let at = (extent.offset - start) as usize;
+                    data[at..at + extent.len as usize].fill(0);
+                    covered += u64::from(extent.len);
+                    last
+                }
+                Reply::Error { errno, last, .. } => {
+                    refused = Some(errno);
+                    last
+                }
+            };
+            if last {
+                break;
+            }
+        }
+        match refused {
+            Some(errno) => Err(Failure::Refused(errno)),
+            None if covered == data.len() as u64 => Ok(()),
+            None => Err(RegionFault::Read(io::Error::new(
+                ErrorKind::InvalidData,
+                format!("the server sent {covered} bytes of {}", data.len()),
+            ))
+            .into()),
+        }
+    }
+}
+
+/// A socket, what came over it and is not used yet, and until when the call may last.
+#[derive(Debug)]
+struct Link {
+    socket: Socket,
+    received: Vec<u8>,
+    limit: Duration,
+    deadline: Instant,
+}
+
+impl Link {
+    fn open(address: &Address, limit: Duration) -> Result<Link, RegionFault> {
+        let deadline = Instant::now() + limit;
+        let socket = match address {
+            Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
+            Address::Tcp { host, port } => connect_tcp(host, *port, deadline).map(Socket::Tcp),
+        }
+        .map_err(|e| match e.kind() {
+            ErrorKind::TimedOut => RegionFault::Timeout(limit),
+            _ => RegionFault::Connect(e),
+        })?;
+        Ok(Link { socket, received: Vec::new(), limit, deadline })
+    }
+
+    fn send(&mut self, mut bytes: &[u8]) -> Result<(), RegionFault> {
+        while !bytes.is_empty() {
+            self.arm()?;
+            match self.socket.writer().write(bytes) {
+                Ok(0) => return Err(RegionFault::Write(ErrorKind::WriteZero.into())),
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(e) => self.survive(e, RegionFault::Write)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for more bytes.
+    fn receive(&mut self) -> Result<(), RegionFault> {
+        let mut buffer = [0; 64 * 1024];
+        loop {
+            self.arm()?;
+            match self.socket.reader().read(&mut buffer) {
+                Ok(0) => return Err(RegionFault::Read(ErrorKind::UnexpectedEof.into())),
+                Ok(read) => {
+                    self.received.extend_from_slice(&buffer[..read]);
+                    return Ok(());
+                }
+                Err(e) => self.survive(e, RegionFault::Read)?,
+            }
+        }
+    }
+
+    /// Fills `data` with the next bytes.
+    fn take(&mut self, data: &mut [u8]) -> Result<(), RegionFault> {
+        while self.received.len() < data.len() {
+            self.receive()?;
+        }
+        data.copy_from_slice(&self.received[..data.len()]);
+        self.drop_front(data.len());
+        Ok(())
+    }
+
+    fn drop_front(&mut self, bytes: usize) {
+        self.received.drain(..bytes);
+    }
+
+    /// Lets the next wait end with the call's time.
+    fn arm(&self) -> Result<(), RegionFault> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(RegionFault::Timeout(self.limit));
+        }
+        self.socket.set_timeouts(left).map_err(RegionFault::Connect)
+    }
+
+    fn survive(
+        &self,
+        error: io::Error,
+        fault: fn(io::Error) -> RegionFault,
+    ) -> Result<(), RegionFault> {
+        match error.kind() {
+            ErrorKind::Interrupted => Ok(()),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(RegionFault::Timeout(self.limit)),
+            _ => Err(fault(error)),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    fn reader(&mut self) -> &mut dyn Read {
+        match self {
+            Socket::Tcp(stream) => stream,
+            Socket::Unix(stream) => stream,
+        }
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Socket::Tcp(stream) => stream,
+            Socket::Unix(stream) => stream,
+        }
+    }
+
+    fn set_timeouts(&self, left: Duration) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => {
+                stream.set_read_timeout(Some(left))?;
+                stream.set_write_timeout(Some(left))
+            }
+            Socket::Unix(stream) => {
+                stream.set_read_timeout(Some(left))?;
+                stream.set_write_timeout(Some(left))
+            }
+        }
+    }
+}
+
+/// Tries every address of the host until one answers.
+fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+    let mut error = io::Error::new(ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => {
+                // A request goes out in one piece and its reply is waited for.
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(e) => error = e,
+        }
+    }
+    Err(error)
+}

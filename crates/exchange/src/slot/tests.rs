@@ -1,0 +1,343 @@
+//! The slot format against its rules and against its page in `docs/`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{example, identity};
+
+fn arb_count() -> impl Strategy<Value = u64> {
+    prop_oneof![0..=MOST, Just(0), Just(MOST)]
+}
+
+fn arb_measure() -> impl Strategy<Value = f64> {
+    prop_oneof![0.0..=MOST as f64, 0.0..100.0, Just(0.0)]
+}
+
+fn arb_sample() -> impl Strategy<Value = Sample> {
+    (arb_count(), arb_count(), arb_count(), arb_count()).prop_map(
+        |(ios, bytes, latency, scaled)| Sample {
+            ios,
+            bytes: Bytes(bytes),
+            latency: Span(latency),
+            scaled: Span(scaled),
+        },
+    )
+}
+
+prop_compose! {
+    fn arb_report()(
+        elapsed in arb_count(),
+        interval in (arb_sample(), arb_sample()),
+        measures in (arb_measure(), arb_measure(), arb_measure(), arb_measure()),
+        shares: u32,
+        governed: bool,
+        source in prop_oneof![Just(Source::Cluster), Just(Source::LastGood), Just(Source::Local)],
+    ) -> Report {
+        Report {
+            elapsed: Span(elapsed),
+            interval: Interval { reads: interval.0, writes: interval.1 },
+            outstanding: measures.0,
+            window: Window(measures.1),
+            beta: measures.2,
+            shares: Shares(shares),
+            active: measures.3,
+            governed,
+            source,
+        }
+    }
+}
+
+prop_compose! {
+    fn arb_record()(
+        volume: u64,
+        slot in 0..1024u32,
+        // At most 16 characters of up to 4 bytes each.
+        host in "\\PC{1,16}",
+        incarnation: u64,
+        sequence: u64,
+        period in arb_count(),
+        leaving: bool,
+        report in arb_report(),
+    ) -> Record {
+        let body = Publication { period: Span(period), leaving, report };
+        Record {
+            volume: VolumeId(volume),
+            slot: SlotIndex(slot),
+            message: Message { from: identity(&host, incarnation), sequence: Sequence(sequence), body },
+        }
+    }
+}
+
+/// Makes the checksum match again after an edit.
+fn reseal(block: &mut Block) {
+    let checksum = crc32c::crc32c(&block.0[..at::CHECKSUM]);
+    put(&mut block.0, at::CHECKSUM, checksum.to_le_bytes());
+}
+
+fn fault_after(edit: impl FnOnce(&mut [u8; SLOT_BYTES])) -> SlotFault {
+    let mut block = encode(&example()).unwrap();
+    edit(&mut block.0);
+    reseal(&mut block);
+    match decode(&block, example().slot) {
+        Content::Fault(fault) => fault,
+        other => panic!("taken as {other:?}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(record in arb_record()) {
+        let block = encode(&record).unwrap();
+        prop_assert_eq!(decode(&block, record.slot), Content::Record(Box::new(record)));
+    }
+
+    #[test]
+    fn a_torn_record_is_the_old_one_the_new_one_or_none(old in arb_record(), new in arb_record()) {
+        let new = Record { slot: old.slot, ..new };
+        let (before, after) = (encode(&old).unwrap(), encode(&new).unwrap());
+        for start in [&before, &Block::ZERO] {
+            for cut in 0..=RECORD_BYTES {
+                let mut torn = start.clone();
+                torn.0[..cut].copy_from_slice(&after.0[..cut]);
+                let expected = if torn == after {
+                    Content::Record(Box::new(new.clone()))
+                } else if torn == before {
+                    Content::Record(Box::new(old.clone()))
+                } else if torn == Block::ZERO {
+                    Content::Empty
+                } else {
+                    let found = decode(&torn, old.slot);
+                    prop_assert!(matches!(found, Content::Fault(_)), "cut at {}: {:?}", cut, found);
+                    continue;
+                };
+                prop_assert_eq!(decode(&torn, old.slot), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_noticed(record in arb_record(), bit in 0..RECORD_BYTES * 8) {
+        let mut block = encode(&record).unwrap();
+        block.0[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(matches!(decode(&block, record.slot), Content::Fault(_)));
+    }
+
+    #[test]
+    fn noise_is_no_record(noise in prop::collection::vec(1u8.., RECORD_BYTES), with_magic: bool) {
+        let mut block = Block::ZERO;
+        block.0[..RECORD_BYTES].copy_from_slice(&noise);
+        if with_magic {
+            block.0[at::MAGIC].copy_from_slice(MAGIC);
+            put(&mut block.0, at::VERSION, VERSION.to_le_bytes());
+        }
+        let fault = if with_magic { SlotFault::Checksum } else { SlotFault::NotARecord };
+        prop_assert_eq!(decode(&block, SlotIndex(0)), Content::Fault(fault));
+    }
+
+    #[test]
+    fn noise_with_a_matching_checksum_says_nothing_impossible(
+        noise in prop::collection::vec(any::<u8>(), at::CHECKSUM),
+        base in arb_record(),
+        edits in prop::collection::vec((at::PERIOD..at::NAME.end, any::<u8>()), 0..4),
+    ) {
+        let mut wild = Block::ZERO;
+        wild.0[..at::CHECKSUM].copy_from_slice(&noise);
+        wild.0[at::MAGIC].copy_from_slice(MAGIC);
+        put(&mut wild.0, at::VERSION, VERSION.to_le_bytes());
+        put(&mut wild.0, at::SLOT, base.slot.0.to_le_bytes());
+        let mut near = encode(&base).unwrap();
+        for (at, byte) in edits {
+            near.0[at] = byte;
+        }
+        for mut block in [wild, near] {
+            reseal(&mut block);
+            if let Content::Record(record) = decode(&block, base.slot) {
+                prop_assert!(encode(&record).is_ok(), "{:?}", record);
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_of_any_bytes_can_be_inspected(file in prop::collection::vec(any::<u8>(), 0..9000)) {
+        prop_assert_eq!(inspect(&file).len(), file.len().div_ceil(SLOT_BYTES));
+    }
+}
+
+#[test]
+fn zeros_are_an_empty_slot_whatever_follows_the_record() {
+    let mut block = Block::ZERO;
+    assert_eq!(decode(&block, SlotIndex(0)), Content::Empty);
+    block.0[RECORD_BYTES] = 1;
+    assert_eq!(decode(&block, SlotIndex(0)), Content::Empty);
+}
+
+#[test]
+fn what_readers_ignore_may_hold_anything() {
+    let mut block = encode(&example()).unwrap();
+    block.0[at::NAME.end..at::CHECKSUM].fill(0xaa);
+    block.0[RECORD_BYTES..].fill(0x55);
+    reseal(&mut block);
+    assert_eq!(decode(&block, SlotIndex(3)), Content::Record(Box::new(example())));
+}
+
+#[test]
+fn each_fault_is_told_apart() {
+    let malformed = SlotFault::Malformed;
+    assert_eq!(fault_after(|b| b[0] = b'x'), SlotFault::NotARecord);
+    assert_eq!(fault_after(|b| b[at::VERSION] = 2), SlotFault::Version(2));
+    assert_eq!(fault_after(|b| b[at::SLOT] = 4), SlotFault::WrongSlot(SlotIndex(4)));
+    assert_eq!(fault_after(|b| b[at::SOURCE] = 3), malformed("source"));
+    assert_eq!(fault_after(|b| b[at::LEAVING] = 2), malformed("leaving"));
+    assert_eq!(fault_after(|b| b[at::GOVERNED] = 255), malformed("governed"));
+    assert_eq!(fault_after(|b| b[at::HOST] ^= 1), malformed("host"));
+    assert_eq!(fault_after(|b| b[at::NAME_LEN] = 0), malformed("host name"));
+    assert_eq!(fault_after(|b| b[at::NAME_LEN] = 65), malformed("host name"));
+    assert_eq!(fault_after(|b| b[at::NAME.start] = 0xff), malformed("host name"));
+    assert_eq!(fault_after(|b| b[at::NAME.start] = b'\n'), malformed("host name"));
+    assert_eq!(fault_after(|b| put_most(b, at::READS)), malformed("IO count"));
+    assert_eq!(fault_after(|b| put_most(b, at::PERIOD)), malformed("period"));
+    for value in [f64::NAN, f64::INFINITY, -1.0] {
+        let fault = fault_after(|b| put(b, at::WINDOW, value.to_le_bytes()));
+        assert_eq!(fault, malformed("window"), "{value}");
+    }
+}
+
+fn put_most(block: &mut [u8; SLOT_BYTES], at: usize) {
+    put(block, at, u64::MAX.to_le_bytes());
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_by_name() {
+    let field = |edit: fn(&mut Report)| {
+        let mut record = example();
+        edit(&mut record.message.body.report);
+        encode(&record).unwrap_err().field
+    };
+    assert_eq!(field(|r| r.beta = f64::NAN), "beta");
+    assert_eq!(field(|r| r.window.0 = -1.0), "window");
+    assert_eq!(field(|r| r.outstanding = f64::INFINITY), "outstanding");
+    assert_eq!(field(|r| r.interval.writes.ios = MOST + 1), "IO count");
+}
+
+/// The page of the manual that this file is held to.
+fn page() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/exchange-format.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The rows of the page's byte table: field and where it lies.
+fn documented_fields() -> BTreeMap<String, Range<usize>> {
+    page()
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.split('|').skip(1).map(str::trim);
+            let offset: usize = cells.next()?.parse().ok()?;
+            let len: usize = cells.next()?.parse().ok()?;
+            Some((cells.next()?.to_owned(), offset..offset + len))
+        })
+        .collect()
+}
+
+#[test]
+fn the_documented_fields_fill_the_slot_without_gap_or_overlap() {
+    let mut fields: Vec<_> = documented_fields().into_values().collect();
+    fields.sort_by_key(|range| range.start);
+    let mut end = 0;
+    for range in fields {
+        assert_eq!(range.start, end);
+        end = range.end;
+    }
+    assert_eq!(end, SLOT_BYTES);
+}
+
+#[test]
+fn every_field_lies_where_the_page_says() {
+    type Edit = fn(&mut Record);
+    let edits: [(&str, Edit); 24] = [
+        ("slot", |r| r.slot.0 = 0x0101_0101),
+        ("volume", |r| r.volume.0 = !r.volume.0),
+        ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
+        ("sequence", |r| r.message.sequence.0 ^= u64::MAX),
+        ("period", |r| r.message.body.period.0 += 1),
+        ("leaving", |r| r.message.body.leaving = true),
+        ("elapsed", |r| r.message.body.report.elapsed.0 += 1),
+        ("reads: IO count", |r| r.message.body.report.interval.reads.ios += 1),
+        ("reads: bytes", |r| r.message.body.report.interval.reads.bytes.0 += 1),
+        ("reads: latency sum", |r| r.message.body.report.interval.reads.latency.0 += 1),
+        ("reads: scaled latency sum", |r| r.message.body.report.interval.reads.scaled.0 += 1),
+        ("writes: IO count", |r| r.message.body.report.interval.writes.ios += 1),
+        ("writes: bytes", |r| r.message.body.report.interval.writes.bytes.0 += 1),
+        ("writes: latency sum", |r| r.message.body.report.interval.writes.latency.0 += 1),
+        ("writes: scaled latency sum", |r| r.message.body.report.interval.writes.scaled.0 += 1),
+        ("outstanding", |r| r.message.body.report.outstanding += 0.1),
+        ("window", |r| r.message.body.report.window.0 += 0.1),
+        ("beta", |r| r.message.body.report.beta += 0.1),
+        ("active shares", |r| r.message.body.report.active += 0.1),
+        ("shares", |r| r.message.body.report.shares.0 ^= u32::MAX),
+        ("governed", |r| r.message.body.report.governed = false),
+        ("source", |r| r.message.body.report.source = Source::Local),
+        ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
+        ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),
+    ];
+    let documented = documented_fields();
+    let range = |field: &str| documented.get(field).expect(field).clone();
+    let before = encode(&example()).unwrap();
+    for (field, edit) in edits {
+        let mut record = example();
+        edit(&mut record);
+        let after = encode(&record).unwrap();
+        // The name also shows in its hash and its length.
+        let also = if field.starts_with("name") { ["host", "name"] } else { ["checksum"; 2] };
+        let allowed = [range(field), range("checksum"), range(also[0]), range(also[1])];
+        let changed: Vec<_> = (0..SLOT_BYTES).filter(|i| before.0[*i] != after.0[*i]).collect();
+        assert!(
+            changed.iter().any(|i| range(field).contains(i)),
+            "{field} is not where it should be"
+        );
+        for i in changed {
+            assert!(allowed.iter().any(|range| range.contains(&i)), "{field} changes byte {i}");
+        }
+    }
+}
+
+#[test]
+fn the_documented_dump_is_the_example() {
+    let page = page();
+    let mut block = Block::ZERO;
+    let mut lines = 0;
+    for line in page.lines() {
+        // xxd: eight digits of offset, a colon, eight groups of two bytes, two spaces, text.
+        let Some((offset, rest)) = line.trim().split_once(": ") else { continue };
+        if offset.len() != 8 {
+            continue;
+        }
+        let Ok(offset) = usize::from_str_radix(offset, 16) else { continue };
+        let hex: String = rest.split("  ").next().unwrap().split(' ').collect();
+        for i in 0..16 {
+            let byte = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
+            block.0[offset - example().slot.offset() as usize + i] = byte;
+        }
+        lines += 1;
+    }
+    let encoded = encode(&example()).unwrap();
+    assert!(lines > 16 && block == encoded, "the dump should be:\n{}", xxd(&encoded));
+}
+
+/// As `xxd -a` prints the slot, which leaves out repeated lines of zeros.
+fn xxd(block: &Block) -> String {
+    let printable = |b: &u8| if (0x20..0x7f).contains(b) { char::from(*b) } else { '.' };
+    block.0[..RECORD_BYTES]
+        .chunks(16)
+        .enumerate()
+        .filter(|(_, line)| line.iter().any(|b| *b != 0))
+        .map(|(i, line)| {
+            let hex: Vec<_> = line.chunks(2).map(|b| format!("{:02x}{:02x}", b[0], b[1])).collect();
+            let text: String = line.iter().map(printable).collect();
+            let offset = example().slot.offset() as usize + 16 * i;
+            format!("{offset:08x}: {}  {text}\n", hex.join(" "))
+        })
+        .collect()
+}

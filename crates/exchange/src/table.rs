@@ -1,0 +1,100 @@
+//! All slots as they were last read, and which of them move.
+
+use parda_control::{Instant, Span};
+
+use crate::freshness::{Freshness, Liveness, Watch};
+use crate::region::{Block, SlotIndex};
+use crate::slot::{self, Content, RECORD_BYTES, SlotFault};
+
+/// All slots as they were last read.
+#[derive(Debug)]
+pub(crate) struct Table {
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    content: Content,
+    /// It differs from what the look before showed.
+    changed: bool,
+    /// By the bytes, so that a host whose records cannot be read is seen to move, too.
+    watch: Watch<[u8; RECORD_BYTES]>,
+}
+
+impl Table {
+    /// The first look.
+    pub(crate) fn new(now: Instant, blocks: &[Block]) -> Table {
+        let slots = blocks.iter().zip(indices()).map(|(block, slot)| Slot {
+            content: slot::decode(block, slot),
+            changed: false,
+            watch: Watch::new(now, mark(block)),
+        });
+        Table { slots: slots.collect() }
+    }
+
+    /// Another look, at as many slots.
+    pub(crate) fn look(&mut self, now: Instant, blocks: &[Block]) {
+        for ((seen, block), slot) in self.slots.iter_mut().zip(blocks).zip(indices()) {
+            seen.changed = seen.watch.look(now, mark(block));
+            seen.content = slot::decode(block, slot);
+        }
+    }
+
+    /// Every slot and what is in it.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = (SlotIndex, &Content)> {
+        indices().zip(self.slots.iter().map(|slot| &slot.content))
+    }
+
+    pub(crate) fn content(&self, slot: SlotIndex) -> &Content {
+        &self.slots[slot.0 as usize].content
+    }
+
+    /// Whether the slot differs from what the look before showed.
+    pub(crate) fn changed(&self, slot: SlotIndex) -> bool {
+        self.slots[slot.0 as usize].changed
+    }
+
+    /// Whether nobody loses anything when the slot is taken. Whoever owns it is given at least
+    /// `period` for each period that `freshness` grants.
+    pub(crate) fn is_free(
+        &self,
+        now: Instant,
+        slot: SlotIndex,
+        period: Span,
+        freshness: Freshness,
+    ) -> bool {
+        let seen = &self.slots[slot.0 as usize];
+        let gone_by = |period| seen.watch.liveness(now, period, freshness) == Liveness::Gone;
+        match &seen.content {
+            Content::Empty => true,
+            Content::Record(record) if record.message.body.leaving => true,
+            Content::Record(record) => gone_by(record.message.body.period.max(period)),
+            // Not ours to destroy, however long it lies there.
+            Content::Fault(SlotFault::NotARecord) => false,
+            Content::Fault(_) => gone_by(period),
+        }
+    }
+
+    /// How alive the owner of a slot looks who promised to write every `period`.
+    pub(crate) fn liveness(
+        &self,
+        now: Instant,
+        slot: SlotIndex,
+        period: Span,
+        freshness: Freshness,
+    ) -> Liveness {
+        self.slots[slot.0 as usize].watch.liveness(now, period, freshness)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+fn indices() -> impl Iterator<Item = SlotIndex> {
+    (0..).map(SlotIndex)
+}
+
+fn mark(block: &Block) -> [u8; RECORD_BYTES] {
+    std::array::from_fn(|i| block.0[i])
+}

@@ -1,0 +1,88 @@
+//! What several tests need.
+
+use parda_control::latency::{Interval, Sample};
+use parda_control::{Bytes, Instant, Report, Shares, Source, Span, Window};
+
+use crate::claim::SlotChoice;
+use crate::exchange::{Message, Publication};
+use crate::freshness::Freshness;
+use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
+use crate::region::{Region, SlotIndex};
+use crate::slot::Record;
+use crate::slots::{SlotExchange, SlotSettings};
+
+pub(crate) const PERIOD: Span = Span::from_millis(1_000);
+
+/// `periods` periods after the start.
+pub(crate) fn at(periods: u64) -> Instant {
+    Instant(PERIOD.0 * periods)
+}
+
+pub(crate) fn identity(host: &str, incarnation: u64) -> Identity {
+    Identity { host: HostName::new(host).unwrap(), incarnation: Incarnation(incarnation) }
+}
+
+/// A publication that tells itself from others by its window.
+pub(crate) fn publication(window: f64) -> Publication {
+    Publication {
+        period: PERIOD,
+        leaving: false,
+        report: Report {
+            elapsed: Span::from_millis(1_003),
+            interval: Interval {
+                reads: Sample {
+                    ios: 500,
+                    bytes: Bytes::kib(8_000),
+                    latency: Span::from_millis(15_000),
+                    scaled: Span::from_millis(12_000),
+                },
+                writes: Sample {
+                    ios: 20,
+                    bytes: Bytes::kib(80),
+                    latency: Span::from_millis(100),
+                    scaled: Span::from_millis(110),
+                },
+            },
+            outstanding: 15.5,
+            window: Window(window),
+            beta: 4.25,
+            shares: Shares(3_000),
+            active: 2_750.5,
+            governed: true,
+            source: Source::LastGood,
+        },
+    }
+}
+
+pub(crate) fn leaving() -> Publication {
+    Publication { leaving: true, ..publication(0.0) }
+}
+
+pub(crate) fn message(from: Identity, sequence: u64) -> Message {
+    Message { from, sequence: Sequence(sequence), body: publication(16.0) }
+}
+
+/// The record that `docs/exchange-format.md` shows as a dump.
+pub(crate) fn example() -> Record {
+    Record {
+        volume: VolumeId::of("array-a"),
+        slot: SlotIndex(3),
+        message: message(identity("kvm-01", 0x18a9_6f2e_5c4d_3b2a), 42),
+    }
+}
+
+/// A host of volume `array-a`.
+pub(crate) fn exchange(
+    region: &(impl Region + Clone + 'static),
+    me: Identity,
+    choice: SlotChoice,
+) -> SlotExchange {
+    let settings = SlotSettings {
+        me,
+        volume: VolumeId::of("array-a"),
+        choice,
+        period: PERIOD,
+        freshness: Freshness::default(),
+    };
+    SlotExchange::new(region.clone(), settings).unwrap()
+}
