@@ -1,0 +1,159 @@
+//! The shape of what a run answers, the same from the laboratory and from the simulator.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::expectation::Verdict;
+use crate::scenario::{Phase, Scenario};
+use crate::shares::fairness;
+
+/// What a run answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What ran it.
+    pub engine: Engine,
+    /// The seed it ran with.
+    pub seed: u64,
+    /// What was measured.
+    pub phases: Vec<PhaseAnswer>,
+    /// What was expected of it, and whether it held.
+    pub expectations: Vec<Verdict>,
+}
+
+/// What runs scenarios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Real processes in real time.
+    Lab,
+    /// Virtual time.
+    Sim,
+}
+
+/// What was measured in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseAnswer {
+    /// The phase's name.
+    pub name: String,
+    /// Its beginning, in seconds from the beginning of the run.
+    pub from: f64,
+    /// Its end, in seconds.
+    pub to: f64,
+    /// All hosts together.
+    pub total: Total,
+    /// Each host.
+    pub hosts: Vec<HostAnswer>,
+}
+
+/// All hosts of a phase together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Total {
+    /// IOs completed per second.
+    pub iops: f64,
+    /// MiB moved per second.
+    pub mib_per_s: f64,
+    /// Mean device latency in ms, weighted by IOs. `None` without IO.
+    pub device_latency_ms: Option<f64>,
+    /// Jain's index over IOPS per share of the saturated hosts: 1 is perfect. `None` without any.
+    pub fairness: Option<f64>,
+}
+
+/// One host in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostAnswer {
+    /// Its name.
+    pub name: String,
+    /// Sum of its VMs' shares.
+    pub shares: u32,
+    /// Mean β of eq. 2, in slots.
+    pub beta: f64,
+    /// Mean window, in slots. `None` where there was none: control was off.
+    pub window: Option<f64>,
+    /// Mean number of IOs outstanding at the array.
+    pub outstanding: f64,
+    /// IOs completed per second.
+    pub iops: f64,
+    /// MiB moved per second.
+    pub mib_per_s: f64,
+    /// From dispatch to completion. `None` without IO.
+    pub device_latency_ms: Option<Distribution>,
+    /// Its VMs.
+    pub vms: Vec<VmAnswer>,
+}
+
+/// One VM in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VmAnswer {
+    /// Its name.
+    pub name: String,
+    /// Its shares.
+    pub shares: u32,
+    /// Whether it always had more to do than it got: see [`crate::shares::saturated`].
+    pub saturated: bool,
+    /// IOs completed per second.
+    pub iops: f64,
+    /// MiB moved per second.
+    pub mib_per_s: f64,
+    /// What the VM sees: held and device time together. `None` without IO.
+    pub latency_ms: Option<Distribution>,
+    /// Time held in the host's queue. `None` without IO.
+    pub held_ms: Option<Distribution>,
+}
+
+/// A distribution of times, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The names are the field's.
+pub struct Distribution {
+    pub mean: f64,
+    pub stddev: f64,
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+impl Answer {
+    /// An answer with the scenario's expectations judged by what was measured.
+    #[must_use]
+    pub fn new(scenario: &Scenario, engine: Engine, phases: Vec<PhaseAnswer>) -> Answer {
+        let expectations = scenario.expectations.iter().map(|e| e.judge(&phases)).collect();
+        Answer {
+            scenario: scenario.name.clone(),
+            engine,
+            seed: scenario.seed,
+            phases,
+            expectations,
+        }
+    }
+
+    /// Whether every expectation held.
+    #[must_use]
+    pub fn ok(&self) -> bool {
+        self.expectations.iter().all(|verdict| verdict.ok)
+    }
+}
+
+impl PhaseAnswer {
+    /// A phase, with its totals from its hosts.
+    #[must_use]
+    pub fn new(phase: &Phase, hosts: Vec<HostAnswer>) -> PhaseAnswer {
+        let iops: f64 = hosts.iter().map(|h| h.iops).sum();
+        let waited = |h: &HostAnswer| h.device_latency_ms.map_or(0.0, |d| d.mean * h.iops);
+        let total = Total {
+            iops,
+            mib_per_s: hosts.iter().map(|h| h.mib_per_s).sum(),
+            device_latency_ms: (iops > 0.0).then(|| hosts.iter().map(waited).sum::<f64>() / iops),
+            fairness: fairness(&hosts),
+        };
+        let secs = Duration::as_secs_f64;
+        PhaseAnswer {
+            name: phase.name.clone(),
+            from: secs(&phase.from),
+            to: secs(&phase.to),
+            total,
+            hosts,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! From the file as it is written to a scenario that makes sense, or an error with its place.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use humantime::format_duration;
+use parda_config::{ControlSettings, Document, Error};
+use parda_control::{Bytes, Shares, VmConfig};
+
+use crate::amount::Amount;
+use crate::expectation::{Bound, Expectation};
+use crate::file::{self, File, Verb};
+use crate::metric::{Metric, Names};
+use crate::scenario::{
+    Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId, Workload, array_luns,
+};
+
+/// NBD's smallest addressable unit here, and what sizes of disks and IOs must be multiples of.
+const SECTOR: u64 = 512;
+
+/// The longest name of a host: what a slot of the exchange file can hold.
+const MAX_NAME: usize = 63;
+
+impl Scenario {
+    /// The scenario that a document describes.
+    ///
+    /// # Errors
+    /// The document is not TOML, has keys or values that are not of the language, or says
+    /// something that makes no sense; the error points at the place.
+    pub fn parse(document: &Document) -> Result<Scenario, Error> {
+        let file: File = document.parse()?;
+        Checker { document, duration: file.duration, hosts: BTreeMap::new(), vms: BTreeMap::new() }
+            .scenario(file)
+    }
+}
+
+struct Checker<'a> {
+    document: &'a Document,
+    duration: Duration,
+    hosts: BTreeMap<String, HostId>,
+    vms: BTreeMap<String, VmId>,
+}
+
+/// An event, and the path of what describes it.
+type Placed = (Event, String);
+
+impl Checker<'_> {
+    fn scenario(mut self, file: File) -> Result<Scenario, Error> {
+        self.name("name", &file.name)?;
+        self.ensure(!file.duration.is_zero(), "duration", "must be above zero")?;
+        self.control("control", &file.control, &file.control)?;
+        self.ensure(!file.host.is_empty(), "host", "there must be at least one [[host]]")?;
+        let mut starts = Vec::new();
+        let mut hosts = Vec::new();
+        for (i, host) in file.host.iter().enumerate() {
+            hosts.push(self.host(i, host, &file.control, &mut starts)?);
+        }
+        let disks = array_luns(&hosts);
+        file.array.params(disks).map_err(|fault| {
+            let path = format!("array.{}", fault.path());
+            self.error(path.trim_end_matches('.'), fault.to_string())
+        })?;
+        let timeline = self.timeline(&hosts, starts, &file.event)?;
+        let phases = self.phases(&file.phase)?;
+        let names = Names {
+            phases: phases.iter().map(|p| p.name.as_str()).collect(),
+            hosts: self.hosts.keys().map(String::as_str).collect(),
+            vms: self.vms.keys().map(String::as_str).collect(),
+        };
+        let expectations = (file.expect.iter().enumerate())
+            .map(|(i, expect)| self.expectation(i, expect, &names))
+            .collect::<Result<_, _>>()?;
+        Ok(Scenario {
+            title: file.title.unwrap_or_else(|| file.name.clone()),
+            name: file.name,
+            description: file.description.unwrap_or_default(),
+            seed: file.seed,
+            duration: file.duration,
+            array: file.array,
+            hosts,
+            timeline,
+            phases,
+            expectations,
+        })
+    }
+
+    fn error(&self, path: &str, message: impl Into<String>) -> Error {
+        self.document.error(path, message)
+    }
+
+    fn ensure(&self, ok: bool, path: &str, message: &str) -> Result<(), Error> {
+        if ok { Ok(()) } else { Err(self.error(path, message)) }
+    }
+
+    /// A name ends up in paths of metrics, of sockets and of files.
+    fn name(&self, path: &str, name: &str) -> Result<(), Error> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let ok = !name.is_empty()
+            && name.len() <= MAX_NAME
+            && !name.starts_with('.')
+            && name.chars().all(plain);
+        self.ensure(
+            ok,
+            path,
+            "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`",
+        )
+    }
+
+    fn control(
+        &self,
+        path: &str,
+        written: &ControlSettings,
+        effective: &ControlSettings,
+    ) -> Result<(), Error> {
+        effective.resolve().map(drop).map_err(|e| {
+            let own = ControlSettings::resolve(written).is_err_and(|w| w.parameter == e.parameter);
+            let path = if own { format!("{path}.{}", e.parameter) } else { path.to_owned() };
+            self.error(&path, e.to_string())
+        })
+    }
+
+    fn host(
+        &mut self,
+        index: usize,
+        host: &file::Host,
+        base: &ControlSettings,
+        starts: &mut Vec<Placed>,
+    ) -> Result<Host, Error> {
+        let path = format!("host.{index}");
+        let id = HostId(index);
+        self.name(&format!("{path}.name"), &host.name)?;
+        if self.hosts.insert(host.name.clone(), id).is_some() {
+            return Err(self.error(&format!("{path}.name"), "there is another host of this name"));
+        }
+        let control = base.overlaid(&host.control);
+        self.control(&format!("{path}.control"), &host.control, &control)?;
+        self.ensure(
+            !host.vm.is_empty(),
+            &format!("{path}.name"),
+            "must have at least one [[host.vm]]",
+        )?;
+        let mut vms = Vec::new();
+        for (v, vm) in host.vm.iter().enumerate() {
+            let path = format!("{path}.vm.{v}");
+            vms.push(self.vm(&path, VmId { host: id, index: v }, vm, starts)?);
+        }
+        Ok(Host { name: host.name.clone(), control, vms })
+    }
+
+    fn vm(
+        &mut self,
+        path: &str,
+        id: VmId,
+        vm: &file::Vm,
+        starts: &mut Vec<Placed>,
+    ) -> Result<Vm, Error> {
+        let at = |key: &str| format!("{path}.{key}");
+        self.name(&at("name"), &vm.name)?;
+        if self.vms.insert(vm.name.clone(), id).is_some() {
+            let message = "there is another VM of this name, on this host or another";
+            return Err(self.error(&at("name"), message));
+        }
+        let shares = self.shares(&at("shares"), vm.shares)?;
+        let burst_ok = vm.burst.is_finite() && vm.burst >= 0.0;
+        self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
+        let workload = self.workload(&at("workload"), &vm.workload)?;
+        let disk = Bytes(vm.disk.as_u64());
+        let disk_ok = disk.0 % SECTOR == 0 && disk.0 >= workload.size.0;
+        self.ensure(disk_ok, &at("disk"), "must be a multiple of 512 bytes and hold one IO")?;
+
+        let start = vm.start.unwrap_or(Duration::ZERO);
+        starts.push((Event { at: start, action: Action::StartVm(id) }, at("start")));
+        if let Some(stop) = vm.stop {
+            self.ensure(stop > start, &at("stop"), "must be after start")?;
+            starts.push((Event { at: stop, action: Action::StopVm(id) }, at("stop")));
+        }
+        Ok(Vm { name: vm.name.clone(), shares, burst: vm.burst, disk, workload })
+    }
+
+    fn shares(&self, path: &str, shares: u32) -> Result<Shares, Error> {
+        let ok = (1..=VmConfig::MAX_SHARES).contains(&shares);
+        self.ensure(ok, path, &format!("must be 1 to {}", VmConfig::MAX_SHARES))?;
+        Ok(Shares(shares))
+    }
+
+    fn workload(&self, path: &str, w: &file::Workload) -> Result<Workload, Error> {
+        let at = |key: &str| format!("{path}.{key}");
+        let size = w.size.as_u64();
+        let size_ok = size > 0 && size % SECTOR == 0;
+        self.ensure(size_ok, &at("size"), "must be a multiple of 512 bytes, and not 0")?;
+        let percent = |key: &str, amount: Amount| {
+            let ok = (0.0..=100.0).contains(&amount.percent());
+            self.ensure(ok, &at(key), "must be 0% to 100%").map(|()| amount.percent())
+        };
+        self.ensure(w.outstanding > 0, &at("outstanding"), "must be at least 1")?;
+        Ok(Workload {
+            size: Bytes(size),
+            read_percent: percent("read", w.read)?,
+            random_percent: percent("random", w.random)?,
+            outstanding: w.outstanding,
+        })
+    }
+
+    /// All events in the order in which they happen, played through once.
+    fn timeline(
+        &self,
+        hosts: &[Host],
+        mut placed: Vec<Placed>,
+        events: &[file::Event],
+    ) -> Result<Vec<Event>, Error> {
+        for (i, event) in events.iter().enumerate() {
+            let path = format!("event.{i}");
+            let deeds = self.deeds(&path, event)?;
+            placed.extend(deeds.into_iter().map(|deed| (deed, format!("{path}.at"))));
+        }
+        // Stable: events of one time stay in the order of the file.
+        placed.sort_by_key(|(deed, _)| deed.at);
+        let mut state = State::new(hosts);
+        let mut timeline = Vec::new();
+        for (mut event, path) in placed {
+            if event.at >= self.duration {
+                let end = format_duration(self.duration);
+                return Err(self.error(&path, format!("is not before the end of the run, {end}")));
+            }
+            if let Action::SetControl(host, settings) = &mut event.action {
+                let effective = state.host(*host).control.overlaid(settings);
+                let path = path.replace(".at", ".control");
+                self.control(&path, settings, &effective)?;
+                **settings = effective;
+            }
+            state
+                .apply(&event.action)
+                .map_err(|e| self.error(&path, format!("makes no sense then: {e}")))?;
+            timeline.push(event);
+        }
+        Ok(timeline)
+    }
+
+    /// What one `[[event]]` does. Settings are as written: not yet laid over those in force.
+    fn deeds(&self, path: &str, event: &file::Event) -> Result<Vec<Event>, Error> {
+        let at = |key: &str| format!("{path}.{key}");
+        let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
+        let host = self.known(&at("host"), "host", event.host.as_ref(), &self.hosts)?;
+        let actions = match (vm, host, event.verb, event.shares, &event.control) {
+            (Some(vm), None, Some(Verb::Start), None, None) => vec![Action::StartVm(vm)],
+            (Some(vm), None, Some(Verb::Stop), None, None) => vec![Action::StopVm(vm)],
+            (Some(vm), None, None, Some(shares), None) => {
+                vec![Action::SetShares(vm, self.shares(&at("shares"), shares)?)]
+            }
+            (None, Some(host), Some(Verb::Start), None, None) => vec![Action::StartHost(host)],
+            (None, Some(host), Some(Verb::Kill), None, None) => vec![Action::KillHost(host)],
+            (None, one, None, None, Some(settings)) => (self.hosts.values())
+                .filter(|&&host| one.is_none_or(|one| one == host))
+                .map(|&host| Action::SetControl(host, Box::new(settings.clone())))
+                .collect(),
+            _ => {
+                return Err(self.error(
+                    &at("at"),
+                    "must say one thing: `vm` with `do = \"start\"`, `do = \"stop\"` or `shares`; \
+                     `host` with `do = \"kill\"` or `do = \"start\"`; or `control`, for all hosts \
+                     or with `host`",
+                ));
+            }
+        };
+        Ok(actions.into_iter().map(|action| Event { at: event.at, action }).collect())
+    }
+
+    fn known<T: Copy>(
+        &self,
+        path: &str,
+        kind: &str,
+        name: Option<&String>,
+        all: &BTreeMap<String, T>,
+    ) -> Result<Option<T>, Error> {
+        let Some(name) = name else { return Ok(None) };
+        let found = all.get(name).copied();
+        found.map(Some).ok_or_else(|| self.error(path, format!("there is no {kind} of this name")))
+    }
+
+    fn phases(&self, phases: &[file::Phase]) -> Result<Vec<Phase>, Error> {
+        let mut checked: Vec<Phase> = Vec::new();
+        for (i, phase) in phases.iter().enumerate() {
+            let at = |key: &str| format!("phase.{i}.{key}");
+            self.name(&at("name"), &phase.name)?;
+            let other = checked.iter().any(|p| p.name == phase.name);
+            self.ensure(!other, &at("name"), "there is another phase of this name")?;
+            self.ensure(phase.from < phase.to, &at("to"), "must be after from")?;
+            if phase.to > self.duration {
+                let end = format_duration(self.duration);
+                return Err(self.error(&at("to"), format!("is after the end of the run, {end}")));
+            }
+            checked.push(Phase { name: phase.name.clone(), from: phase.from, to: phase.to });
+        }
+        self.ensure(!checked.is_empty(), "phase", "there must be at least one [[phase]]")?;
+        Ok(checked)
+    }
+
+    fn expectation(
+        &self,
+        index: usize,
+        expect: &file::Expect,
+        names: &Names<'_>,
+    ) -> Result<Expectation, Error> {
+        let at = |key: &str| format!("expect.{index}.{key}");
+        let metric = |key: &str, text: &str| {
+            Metric::parse(text, names).map_err(|e| self.error(&at(key), e.to_string()))
+        };
+        let bound = match (expect.expected, expect.tolerance, expect.at_least, expect.at_most) {
+            (Some(expected), Some(tolerance), None, None) => {
+                let ok = tolerance.value() >= 0.0;
+                self.ensure(ok, &at("tolerance"), "must not be negative")?;
+                Bound::Near { expected: expected.value(), tolerance }
+            }
+            (None, None, Some(least), None) => Bound::AtLeast(least.value()),
+            (None, None, None, Some(most)) => Bound::AtMost(most.value()),
+            _ => {
+                return Err(self.error(
+                    &at("what"),
+                    "must have either `expected` and `tolerance`, or `at_least`, or `at_most`",
+                ));
+            }
+        };
+        self.ensure(!expect.source.is_empty(), &at("source"), "must say where it comes from")?;
+        Ok(Expectation {
+            what: metric("what", &expect.what)?,
+            of: expect.of.as_deref().map(|of| metric("of", of)).transpose()?,
+            source: expect.source.clone(),
+            bound,
+        })
+    }
+}

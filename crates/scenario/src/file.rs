@@ -1,0 +1,114 @@
+//! The file as it is written. What it means, and whether it can, is for [`crate::check`].
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use parda_config::ControlSettings;
+use serde::Deserialize;
+
+use crate::amount::Amount;
+use crate::array::ArraySettings;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    #[serde(with = "humantime_serde")]
+    pub duration: Duration,
+    pub array: ArraySettings,
+    #[serde(default)]
+    pub control: ControlSettings,
+    #[serde(default)]
+    pub host: Vec<Host>,
+    #[serde(default)]
+    pub event: Vec<Event>,
+    #[serde(default)]
+    pub phase: Vec<Phase>,
+    #[serde(default)]
+    pub expect: Vec<Expect>,
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Host {
+    pub name: String,
+    #[serde(default)]
+    pub control: ControlSettings,
+    #[serde(default)]
+    pub vm: Vec<Vm>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Vm {
+    pub name: String,
+    pub shares: u32,
+    #[serde(default)]
+    pub burst: f64,
+    pub disk: ByteSize,
+    pub workload: Workload,
+    #[serde(default, with = "humantime_serde")]
+    pub start: Option<Duration>,
+    #[serde(default, with = "humantime_serde")]
+    pub stop: Option<Duration>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Workload {
+    pub size: ByteSize,
+    pub read: Amount,
+    pub random: Amount,
+    pub outstanding: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Event {
+    #[serde(with = "humantime_serde")]
+    pub at: Duration,
+    pub vm: Option<String>,
+    pub host: Option<String>,
+    #[serde(rename = "do")]
+    pub verb: Option<Verb>,
+    pub shares: Option<u32>,
+    pub control: Option<ControlSettings>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verb {
+    Start,
+    Stop,
+    Kill,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Phase {
+    pub name: String,
+    #[serde(with = "humantime_serde")]
+    pub from: Duration,
+    #[serde(with = "humantime_serde")]
+    pub to: Duration,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Expect {
+    pub what: String,
+    pub of: Option<String>,
+    pub source: String,
+    pub expected: Option<Amount>,
+    pub tolerance: Option<Amount>,
+    pub at_least: Option<Amount>,
+    pub at_most: Option<Amount>,
+}

@@ -1,0 +1,31 @@
+#![forbid(unsafe_code)]
+//! The scenario language: a cluster, what happens to it, what is measured and what is expected, in
+//! one TOML file; and the shape of what a run answers. `parda lab` and `parda sim` share both.
+//! `docs/scenarios.md` is the manual.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`scenario`] | what a scenario is; [`Scenario::parse`] reads one |
+//! | [`array`](mod@array) | the shared array, as a scenario describes it |
+//! | [`amount`] | numbers and percentages |
+//! | [`answer`] | what a run answers |
+//! | [`metric`] | paths that name one number of an answer |
+//! | [`expectation`] | what is expected of such a number |
+//! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
+//! | [`table`](mod@table) | an answer for people |
+
+pub mod amount;
+pub mod answer;
+pub mod array;
+mod check;
+pub mod expectation;
+mod file;
+pub mod metric;
+pub mod scenario;
+pub mod shares;
+pub mod table;
+
+pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
+pub use expectation::Verdict;
+pub use scenario::{Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId, Workload};
+pub use table::table;

@@ -1,0 +1,305 @@
+//! What a scenario is, once it is known to make sense.
+
+use std::time::Duration;
+
+use parda_array::ArrayParams;
+use parda_config::ControlSettings;
+use parda_control::{Bytes, Shares};
+
+use crate::array::{ArrayFault, ArraySettings};
+use crate::expectation::Expectation;
+
+/// A cluster, what happens to it, what is measured and what is expected.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name: letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// One line for people; the name if the file gives none.
+    pub title: String,
+    /// What it shows and why; may be empty.
+    pub description: String,
+    /// All randomness of a run follows from it.
+    pub seed: u64,
+    /// How long a run takes.
+    pub duration: Duration,
+    /// The shared array.
+    pub array: ArraySettings,
+    /// The hosts, in the order of the file.
+    pub hosts: Vec<Host>,
+    /// What happens, by time; at one time, in the order of the file, the `start` and `stop` of VMs
+    /// first. VMs that run from the beginning are started by events at zero.
+    pub timeline: Vec<Event>,
+    /// What is measured.
+    pub phases: Vec<Phase>,
+    /// What is expected of it.
+    pub expectations: Vec<Expectation>,
+}
+
+/// A host: one agent.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Unique among hosts.
+    pub name: String,
+    /// Its settings at the beginning: the scenario's with its own on top.
+    pub control: ControlSettings,
+    /// Its VMs.
+    pub vms: Vec<Vm>,
+}
+
+/// A VM: one disk and one closed-loop client that uses all of it.
+#[derive(Clone, Debug)]
+pub struct Vm {
+    /// Unique among the VMs of all hosts.
+    pub name: String,
+    /// At the beginning.
+    pub shares: Shares,
+    /// Slots that it may gather while idle.
+    pub burst: f64,
+    /// Size of its disk.
+    pub disk: Bytes,
+    /// What its client does.
+    pub workload: Workload,
+}
+
+/// What a closed-loop client does: it keeps `outstanding` IOs under way, always.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Workload {
+    /// Size of each IO.
+    pub size: Bytes,
+    /// Reads in percent of IOs; the rest are writes.
+    pub read_percent: f64,
+    /// Random in percent of IOs; the rest follow the one before.
+    pub random_percent: f64,
+    /// IOs under way.
+    pub outstanding: u32,
+}
+
+/// A host by its place in [`Scenario::hosts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub usize);
+
+/// A VM by its host and its place in [`Host::vms`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VmId {
+    /// Its host.
+    pub host: HostId,
+    /// Its place there.
+    pub index: usize,
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// When, from the beginning of the run.
+    pub at: Duration,
+    /// What.
+    pub action: Action,
+}
+
+/// What can happen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// A VM's client starts.
+    StartVm(VmId),
+    /// A VM's client stops.
+    StopVm(VmId),
+    /// A VM's shares change.
+    SetShares(VmId, Shares),
+    /// A host dies without a word, and the clients of its VMs with it.
+    KillHost(HostId),
+    /// A host that died comes back, and its VMs with it.
+    StartHost(HostId),
+    /// A host's settings change: these are all its settings from now on.
+    SetControl(HostId, Box<ControlSettings>),
+}
+
+/// A stretch of time that is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Unique among phases.
+    pub name: String,
+    /// Its beginning, from the beginning of the run.
+    pub from: Duration,
+    /// Its end.
+    pub to: Duration,
+}
+
+/// What the exchange's LUN holds: a slot of 4 KiB for each of 64 hosts.
+pub const EXCHANGE_SIZE: Bytes = Bytes::kib(64 * 4);
+
+/// The sizes of the array's LUNs: the disks of all VMs, then the exchange's.
+pub(crate) fn array_luns(hosts: &[Host]) -> Vec<parda_array::Bytes> {
+    let disks = hosts.iter().flat_map(|host| &host.vms).map(|vm| vm.disk);
+    disks.chain([EXCHANGE_SIZE]).map(|size| parda_array::Bytes(size.0)).collect()
+}
+
+impl Scenario {
+    /// The array, with a LUN for each VM's disk in the order of [`Scenario::vm_ids`] and, after
+    /// them, one of [`EXCHANGE_SIZE`] for the exchange.
+    ///
+    /// # Errors
+    /// None for a scenario that was parsed: its array was checked.
+    pub fn array_params(&self) -> Result<ArrayParams, ArrayFault> {
+        self.array.params(array_luns(&self.hosts))
+    }
+
+    /// Every host and its id.
+    pub fn host_ids(&self) -> impl Iterator<Item = (HostId, &Host)> {
+        self.hosts.iter().enumerate().map(|(i, host)| (HostId(i), host))
+    }
+
+    /// Every VM and its id, host by host.
+    pub fn vm_ids(&self) -> impl Iterator<Item = (VmId, &Vm)> {
+        self.host_ids().flat_map(|(id, host)| {
+            host.vms.iter().enumerate().map(move |(index, vm)| (VmId { host: id, index }, vm))
+        })
+    }
+
+    /// A host by its id, which must be this scenario's.
+    #[must_use]
+    pub fn host(&self, id: HostId) -> &Host {
+        &self.hosts[id.0]
+    }
+
+    /// A VM by its id, which must be this scenario's.
+    #[must_use]
+    pub fn vm(&self, id: VmId) -> &Vm {
+        &self.hosts[id.host.0].vms[id.index]
+    }
+
+    /// How things stand after every event up to and including `at`.
+    #[must_use]
+    pub fn state_at(&self, at: Duration) -> State {
+        let mut state = State::new(&self.hosts);
+        for event in self.timeline.iter().take_while(|event| event.at <= at) {
+            // The timeline was checked by applying it.
+            let _ = state.apply(&event.action);
+        }
+        state
+    }
+
+    /// Whether a VM's client runs from the beginning of a phase to its end without a break.
+    #[must_use]
+    pub fn runs_throughout(&self, vm: VmId, phase: &Phase) -> bool {
+        let breaks = |action: &Action| match *action {
+            Action::StopVm(id) => id == vm,
+            Action::KillHost(id) => id == vm.host,
+            _ => false,
+        };
+        self.state_at(phase.from).runs(vm)
+            && !self
+                .timeline
+                .iter()
+                .any(|e| e.at > phase.from && e.at < phase.to && breaks(&e.action))
+    }
+}
+
+/// How hosts and VMs stand at one moment of the timeline.
+#[derive(Clone, Debug)]
+pub struct State {
+    hosts: Vec<HostState>,
+}
+
+/// How a host stands.
+#[derive(Clone, Debug)]
+pub struct HostState {
+    /// Whether its agent lives.
+    pub alive: bool,
+    /// Its settings.
+    pub control: ControlSettings,
+    /// Its VMs.
+    pub vms: Vec<VmState>,
+}
+
+/// How a VM stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VmState {
+    /// Whether its client was started, and not stopped since. It runs while its host lives.
+    pub started: bool,
+    /// Its shares.
+    pub shares: Shares,
+}
+
+/// An event that makes no sense when it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum Senseless {
+    #[error("this VM is running already")]
+    RunningAlready,
+    #[error("this VM is not running")]
+    NotRunning,
+    #[error("the host of this VM is dead")]
+    HostDead,
+    #[error("this host is alive already")]
+    AliveAlready,
+    #[error("this host is dead already")]
+    DeadAlready,
+}
+
+impl State {
+    /// Before anything happened: hosts live, no VM was started.
+    #[must_use]
+    pub fn new(hosts: &[Host]) -> State {
+        let vm = |vm: &Vm| VmState { started: false, shares: vm.shares };
+        let hosts = hosts.iter().map(|host| HostState {
+            alive: true,
+            control: host.control.clone(),
+            vms: host.vms.iter().map(vm).collect(),
+        });
+        State { hosts: hosts.collect() }
+    }
+
+    /// How a host stands.
+    #[must_use]
+    pub fn host(&self, id: HostId) -> &HostState {
+        &self.hosts[id.0]
+    }
+
+    /// How a VM stands.
+    #[must_use]
+    pub fn vm(&self, id: VmId) -> VmState {
+        self.hosts[id.host.0].vms[id.index]
+    }
+
+    /// Whether a VM's client runs.
+    #[must_use]
+    pub fn runs(&self, id: VmId) -> bool {
+        self.host(id.host).alive && self.vm(id).started
+    }
+
+    /// Lets something happen.
+    ///
+    /// # Errors
+    /// It makes no sense now; nothing happens then.
+    pub fn apply(&mut self, action: &Action) -> Result<(), Senseless> {
+        let sense = |ok: bool, otherwise| if ok { Ok(()) } else { Err(otherwise) };
+        match action {
+            Action::StartVm(id) => {
+                sense(self.host(id.host).alive, Senseless::HostDead)?;
+                sense(!self.vm(*id).started, Senseless::RunningAlready)?;
+                self.vm_mut(*id).started = true;
+            }
+            Action::StopVm(id) => {
+                sense(self.vm(*id).started, Senseless::NotRunning)?;
+                self.vm_mut(*id).started = false;
+            }
+            Action::SetShares(id, shares) => self.vm_mut(*id).shares = *shares,
+            Action::KillHost(id) => {
+                sense(self.host(*id).alive, Senseless::DeadAlready)?;
+                self.hosts[id.0].alive = false;
+            }
+            Action::StartHost(id) => {
+                sense(!self.host(*id).alive, Senseless::AliveAlready)?;
+                self.hosts[id.0].alive = true;
+            }
+            Action::SetControl(id, settings) => {
+                self.hosts[id.0].control = ControlSettings::clone(settings);
+            }
+        }
+        Ok(())
+    }
+
+    fn vm_mut(&mut self, id: VmId) -> &mut VmState {
+        &mut self.hosts[id.host.0].vms[id.index]
+    }
+}

@@ -1,0 +1,174 @@
+//! An answer for people: phases side by side, and a line for each expectation.
+
+use std::collections::BTreeMap;
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
+
+use crate::answer::{Answer, Distribution, HostAnswer, PhaseAnswer, VmAnswer};
+use crate::expectation::Verdict;
+use crate::shares::{host_parts, vm_parts};
+
+/// The answer as text. With `color`, for a terminal that understands ANSI colours.
+#[must_use]
+pub fn table(answer: &Answer, color: bool) -> String {
+    let mut text = format!("{}\n\n{}\n", heading(answer), measured(answer, color).trim_fmt());
+    text += "\nof share: IOPS over what the shares entitle to, among those that were saturated.\n\
+             latency: mean / 99th percentile; of hosts the device's, of VMs with the time held.\n";
+    if !answer.expectations.is_empty() {
+        text += &format!("\n{}\n", verdicts(&answer.expectations, color).trim_fmt());
+        let failed = answer.expectations.iter().filter(|v| !v.ok).count();
+        let all = answer.expectations.len();
+        text += &match failed {
+            0 => format!("\nall {all} expectations hold\n"),
+            _ => format!("\n{failed} of {all} expectations FAIL\n"),
+        };
+    }
+    text
+}
+
+fn heading(answer: &Answer) -> String {
+    let engine = match answer.engine {
+        crate::Engine::Lab => "real processes in real time",
+        crate::Engine::Sim => "virtual time",
+    };
+    format!("{}: {engine}, seed {}", answer.scenario, answer.seed)
+}
+
+/// What of an answer makes one line of the table.
+enum Line {
+    Total,
+    Host(usize),
+    Vm(usize, usize),
+    Fairness,
+}
+
+fn measured(answer: &Answer, color: bool) -> Table {
+    let mut table = plain(color);
+    let mut header = vec![Cell::new("\n"), right("\nshares")];
+    for phase in &answer.phases {
+        let strong = right(format!("{}\nIOPS", phase.name)).add_attribute(Attribute::Bold);
+        let time = format!("{}-{} s", phase.from, phase.to);
+        header.extend([strong, right(format!("{time}\nof share")), right("\nlatency, ms")]);
+    }
+    table.set_header(header);
+    let Some(first) = answer.phases.first() else { return table };
+    let parts: Vec<_> =
+        answer.phases.iter().map(|p| (host_parts(&p.hosts), vm_parts(&p.hosts))).collect();
+    for line in lines(&first.hosts) {
+        let (name, shares) = label(&line, &first.hosts);
+        let mut row = vec![Cell::new(name), right(shares)];
+        for (phase, (hosts, vms)) in answer.phases.iter().zip(&parts) {
+            row.extend(cells(&line, phase, hosts, vms).map(right));
+        }
+        table.add_row(row);
+    }
+    table
+}
+
+fn lines(hosts: &[HostAnswer]) -> Vec<Line> {
+    let of_host = |(h, host): (usize, &HostAnswer)| {
+        // A host with one VM is that VM: one line says it all.
+        let vms = if host.vms.len() > 1 { host.vms.len() } else { 0 };
+        std::iter::once(Line::Host(h)).chain((0..vms).map(move |v| Line::Vm(h, v)))
+    };
+    let hosts = hosts.iter().enumerate().flat_map(of_host);
+    hosts.chain([Line::Total, Line::Fairness]).collect()
+}
+
+fn label(line: &Line, hosts: &[HostAnswer]) -> (String, String) {
+    match *line {
+        Line::Total => ("all".to_owned(), String::new()),
+        Line::Fairness => ("fairness (1 is perfect)".to_owned(), String::new()),
+        Line::Host(h) => {
+            let HostAnswer { name, shares, vms, .. } = &hosts[h];
+            let only =
+                if let [vm] = vms.as_slice() { format!(" {}", vm.name) } else { String::new() };
+            (format!("{name}{only}"), shares.to_string())
+        }
+        Line::Vm(h, v) => {
+            let VmAnswer { name, shares, .. } = &hosts[h].vms[v];
+            (format!("  {name}"), shares.to_string())
+        }
+    }
+}
+
+fn cells(
+    line: &Line,
+    phase: &PhaseAnswer,
+    hosts: &BTreeMap<&str, f64>,
+    vms: &BTreeMap<&str, f64>,
+) -> [String; 3] {
+    let iops = |iops: f64| format!("{iops:.0}");
+    let part = |part: Option<&f64>| part.map_or("-".to_owned(), |p| format!("{:.0}%", p * 100.0));
+    let latency = |d: Option<&Distribution>| {
+        d.map_or("-".to_owned(), |d| format!("{:.1} / {:.0}", d.mean, d.p99))
+    };
+    match *line {
+        Line::Total => {
+            let mean = phase.total.device_latency_ms;
+            let mean = mean.map_or("-".to_owned(), |l| format!("mean {l:.1}"));
+            [iops(phase.total.iops), String::new(), mean]
+        }
+        Line::Fairness => {
+            let fairness = phase.total.fairness.map_or("-".to_owned(), |f| format!("{f:.3}"));
+            [String::new(), fairness, String::new()]
+        }
+        Line::Host(h) => {
+            let HostAnswer { name, iops: n, device_latency_ms, .. } = &phase.hosts[h];
+            [iops(*n), part(hosts.get(name.as_str())), latency(device_latency_ms.as_ref())]
+        }
+        Line::Vm(h, v) => {
+            let VmAnswer { name, iops: n, latency_ms, .. } = &phase.hosts[h].vms[v];
+            [iops(*n), part(vms.get(name.as_str())), latency(latency_ms.as_ref())]
+        }
+    }
+}
+
+fn verdicts(expectations: &[Verdict], color: bool) -> Table {
+    let mut table = plain(color);
+    for Verdict { what, source, expected, measured, tolerance, ok } in expectations {
+        let verdict = if *ok {
+            Cell::new("ok").fg(Color::Green)
+        } else {
+            Cell::new("FAIL").fg(Color::Red).add_attribute(Attribute::Bold)
+        };
+        let wanted = if tolerance.starts_with("at ") {
+            format!("{tolerance} {expected}")
+        } else {
+            format!("{expected} {}{tolerance}", if tolerance.ends_with('%') { "±" } else { "" })
+        };
+        let measured = measured.map_or("nothing".to_owned(), short);
+        table.add_row([
+            verdict,
+            Cell::new(what),
+            right(measured),
+            Cell::new(wanted),
+            Cell::new(source),
+        ]);
+    }
+    table
+}
+
+/// Four digits that matter.
+fn short(x: f64) -> String {
+    match x.abs() {
+        a if a >= 1000.0 => format!("{x:.0}"),
+        a if a >= 10.0 => format!("{x:.1}"),
+        _ => format!("{x:.3}"),
+    }
+}
+
+fn right(text: impl ToString) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+fn plain(color: bool) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    if color {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table
+}

@@ -1,0 +1,261 @@
+//! The answer: its numbers, its JSON, its table.
+
+use std::time::Duration;
+
+use parda_config::Document;
+use parda_scenario::shares::{host_errors, jain, saturated, vm_errors};
+use parda_scenario::{
+    Answer, Distribution, Engine, HostAnswer, Phase, PhaseAnswer, Scenario, VmAnswer, table,
+};
+
+fn times(mean: f64) -> Distribution {
+    Distribution { mean, stddev: 1.0, p50: mean, p99: 2.0 * mean, max: 3.0 * mean }
+}
+
+fn vm(name: &str, shares: u32, iops: f64) -> VmAnswer {
+    VmAnswer {
+        name: name.to_owned(),
+        shares,
+        saturated: true,
+        iops,
+        mib_per_s: iops / 64.0,
+        latency_ms: Some(times(40.0)),
+        held_ms: Some(times(10.0)),
+    }
+}
+
+fn host(name: &str, device_ms: f64, vms: Vec<VmAnswer>) -> HostAnswer {
+    let iops = vms.iter().map(|v| v.iops).sum();
+    HostAnswer {
+        name: name.to_owned(),
+        shares: vms.iter().map(|v| v.shares).sum(),
+        beta: 1.5,
+        window: Some(12.0),
+        outstanding: iops * device_ms / 1e3,
+        iops,
+        mib_per_s: iops / 64.0,
+        device_latency_ms: Some(times(device_ms)),
+        vms,
+    }
+}
+
+fn phase(name: &str, hosts: Vec<HostAnswer>) -> PhaseAnswer {
+    let phase = Phase {
+        name: name.to_owned(),
+        from: Duration::from_secs(1),
+        to: Duration::from_millis(2500),
+    };
+    PhaseAnswer::new(&phase, hosts)
+}
+
+/// Shares 3 : 1 on two hosts; the first host has two VMs at 2 : 1.
+fn phases() -> Vec<PhaseAnswer> {
+    let uneven = vec![
+        host("a", 50.0, vec![vm("db", 2000, 200.0), vm("web", 1000, 200.0)]),
+        host("b", 70.0, vec![vm("batch", 1000, 600.0)]),
+    ];
+    let even = vec![
+        host("a", 30.0, vec![vm("db", 2000, 480.0), vm("web", 1000, 240.0)]),
+        host("b", 31.0, vec![vm("batch", 1000, 240.0)]),
+    ];
+    vec![phase("before", uneven), phase("after", even)]
+}
+
+#[test]
+fn jains_index_is_one_for_equals_and_one_nth_for_a_monopoly() {
+    assert_eq!(jain(&[3.0, 3.0, 3.0]), Some(1.0));
+    assert_eq!(jain(&[4.0, 0.0, 0.0, 0.0]), Some(0.25));
+    assert!((jain(&[1.0, 2.0]).unwrap() - 0.9).abs() < 1e-12);
+    assert_eq!((jain(&[]), jain(&[0.0])), (None, None));
+}
+
+#[test]
+fn totals_follow_from_hosts() {
+    let [before, after] = phases().try_into().unwrap();
+    assert_eq!(after.total.iops, 960.0);
+    assert_eq!(after.total.mib_per_s, 15.0);
+    assert_eq!(after.total.device_latency_ms, Some((30.0 * 720.0 + 31.0 * 240.0) / 960.0));
+    assert_eq!(after.total.fairness, Some(1.0));
+    // x = 400 / 3000 and 600 / 1000.
+    let (x, y) = (400.0 / 3000.0, 0.6);
+    let jain: f64 = (x + y) * (x + y) / (2.0 * (x * x + y * y));
+    assert!((before.total.fairness.unwrap() - jain).abs() < 1e-12);
+}
+
+#[test]
+fn share_errors_are_relative_to_the_share() {
+    let [before, after] = phases().try_into().unwrap();
+    assert!(host_errors(&after.hosts).values().all(|e| e.abs() < 1e-12));
+    // 400 of 1000 IOPS for 3 of 4 shares; 600 for 1 of 4.
+    let errors = host_errors(&before.hosts);
+    assert!((errors["a"] - 7.0 / 15.0).abs() < 1e-12 && (errors["b"] - 1.4).abs() < 1e-12);
+    let errors = vm_errors(&before.hosts);
+    assert!((errors["db"] - 0.6).abs() < 1e-12 && (errors["web"] - 0.2).abs() < 1e-12);
+}
+
+#[test]
+fn only_saturated_vms_are_judged() {
+    let mut hosts = phases().remove(1).hosts;
+    hosts[0].vms[1].saturated = false;
+    hosts[0].vms[1].iops = 1.0;
+    assert_eq!(phase("p", hosts.clone()).total.fairness, Some(1.0));
+    assert!(!vm_errors(&hosts).contains_key("web"));
+    hosts.iter_mut().flat_map(|h| &mut h.vms).for_each(|vm| vm.saturated = false);
+    assert_eq!(phase("p", hosts).total.fairness, None);
+}
+
+#[test]
+fn who_is_hardly_ever_held_is_not_saturated() {
+    let (all, window) = (times(40.0), Some(8.0));
+    assert!(saturated(true, window, Some(&all), Some(&times(4.0))));
+    assert!(!saturated(true, window, Some(&all), Some(&times(3.9))));
+    assert!(!saturated(false, window, Some(&all), Some(&times(20.0))));
+    assert!(!saturated(true, window, None, None));
+    // Without a window nothing is held.
+    assert!(saturated(true, None, Some(&all), Some(&times(0.0))));
+}
+
+fn scenario(expectations: &str) -> Scenario {
+    let text = format!(
+        "name = \"small\"\nseed = 3\nduration = \"10s\"\n[array]\npreset = \"cx3-40-raid0\"\n{}{}{}{}",
+        "[[host]]\nname = \"a\"\n[[host.vm]]\nname = \"db\"\nshares = 2000\ndisk = \"1GiB\"\n\
+         workload = { size = \"16KiB\", read = 100, random = 100, outstanding = 32 }\n\
+         [[host.vm]]\nname = \"web\"\nshares = 1000\ndisk = \"1GiB\"\n\
+         workload = { size = \"16KiB\", read = 100, random = 100, outstanding = 32 }\n",
+        "[[host]]\nname = \"b\"\n[[host.vm]]\nname = \"batch\"\nshares = 1000\ndisk = \"1GiB\"\n\
+         workload = { size = \"16KiB\", read = 100, random = 100, outstanding = 32 }\n",
+        "[[phase]]\nname = \"before\"\nfrom = \"1s\"\nto = \"2s\"\n\
+         [[phase]]\nname = \"after\"\nfrom = \"3s\"\nto = \"4s\"\n",
+        expectations,
+    );
+    Scenario::parse(&Document::new("small.toml", text)).unwrap()
+}
+
+/// What an expectation measures, and whether it holds.
+fn judge(expectation: &str) -> (Option<f64>, bool) {
+    let text = format!("[[expect]]\nsource = \"here\"\n{expectation}\n");
+    let answer = Answer::new(&scenario(&text), Engine::Lab, phases());
+    assert_eq!(answer.ok(), answer.expectations[0].ok);
+    (answer.expectations[0].measured, answer.expectations[0].ok)
+}
+
+#[test]
+fn expectations_are_judged_by_what_was_measured() {
+    let near = |path: &str, expected: f64, tolerance: &str| {
+        judge(&format!("what = \"{path}\"\nexpected = {expected}\ntolerance = {tolerance}"))
+    };
+    assert_eq!(near("after/total/iops", 1000.0, "\"4%\""), (Some(960.0), true));
+    assert_eq!(near("after/total/iops", 1000.0, "\"3.9%\""), (Some(960.0), false));
+    assert_eq!(near("after/total/iops", 1000.0, "40"), (Some(960.0), true));
+    assert_eq!(near("after/total/iops", 1000.0, "39"), (Some(960.0), false));
+    let of = "what = \"after/total/iops\"\nof = \"before/total/iops\"\n";
+    assert_eq!(judge(&format!("{of}at_least = \"96%\"")), (Some(0.96), true));
+    assert_eq!(judge(&format!("{of}at_least = 0.97")), (Some(0.96), false));
+    assert_eq!(judge(&format!("{of}at_most = 0.95")), (Some(0.96), false));
+}
+
+#[test]
+fn every_kind_of_path_finds_its_number() {
+    for (path, value) in [
+        ("before/total/device_latency_ms", 62.0),
+        ("after/total/fairness", 1.0),
+        ("after/host/b/window", 12.0),
+        ("after/host/b/beta", 1.5),
+        ("after/host/b/device_latency_ms", 31.0),
+        ("after/host/b/device_latency_ms/p99", 62.0),
+        ("before/host/b/share_error", 1.4),
+        ("before/hosts/max_share_error", 1.4),
+        ("before/vms/max_share_error", 1.4),
+        ("before/vm/web/iops", 200.0),
+        ("before/vm/web/latency_ms/max", 120.0),
+        ("before/vm/web/held_ms", 10.0),
+    ] {
+        let near = format!("what = \"{path}\"\nexpected = {value}\ntolerance = 1e-9");
+        assert!(judge(&near).1, "{path}: {:?}", judge(&near));
+    }
+}
+
+#[test]
+fn what_was_not_measured_holds_no_expectation() {
+    let expectation =
+        "[[expect]]\nsource = \"here\"\nwhat = \"after/vm/db/latency_ms\"\nat_most = 99\n";
+    let mut phases = phases();
+    phases[1].hosts[0].vms[0].latency_ms = None;
+    let answer = Answer::new(&scenario(expectation), Engine::Lab, phases);
+    assert_eq!((answer.expectations[0].measured, answer.ok()), (None, false));
+}
+
+const EXPECTATIONS: &str = "[[expect]]\nwhat = \"after/total/fairness\"\nat_least = 0.98\n\
+    source = \"docs\"\n[[expect]]\nwhat = \"after/total/device_latency_ms\"\nexpected = 40\n\
+    tolerance = \"10%\"\nsource = \"FAST '09\"\n";
+
+#[test]
+fn the_json_has_the_documented_shape() {
+    let phase = phases().remove(1);
+    let answer = Answer::new(&scenario(EXPECTATIONS), Engine::Lab, vec![phase]);
+    let times = |mean: f64| serde_json::to_value(times(mean)).unwrap();
+    let vm = |name: &str, shares: u32, iops: f64| {
+        serde_json::json!({
+            "name": name, "shares": shares, "saturated": true, "iops": iops,
+            "mib_per_s": iops / 64.0, "latency_ms": times(40.0), "held_ms": times(10.0),
+        })
+    };
+    let want = serde_json::json!({
+        "scenario": "small", "engine": "lab", "seed": 3,
+        "phases": [{
+            "name": "after", "from": 1.0, "to": 2.5,
+            "total": {
+                "iops": 960.0, "mib_per_s": 15.0, "device_latency_ms": 30.25, "fairness": 1.0
+            },
+            "hosts": [
+                {
+                    "name": "a", "shares": 3000, "beta": 1.5, "window": 12.0, "outstanding": 21.6,
+                    "iops": 720.0, "mib_per_s": 11.25, "device_latency_ms": times(30.0),
+                    "vms": [vm("db", 2000, 480.0), vm("web", 1000, 240.0)],
+                },
+                {
+                    "name": "b", "shares": 1000, "beta": 1.5, "window": 12.0, "outstanding": 7.44,
+                    "iops": 240.0, "mib_per_s": 3.75, "device_latency_ms": times(31.0),
+                    "vms": [vm("batch", 1000, 240.0)],
+                },
+            ],
+        }],
+        "expectations": [
+            {
+                "what": "after/total/fairness", "source": "docs", "expected": 0.98,
+                "measured": 1.0, "tolerance": "at least", "ok": true,
+            },
+            {
+                "what": "after/total/device_latency_ms", "source": "FAST '09", "expected": 40.0,
+                "measured": 30.25, "tolerance": "10%", "ok": false,
+            },
+        ],
+    });
+    assert_eq!(serde_json::to_value(&answer).unwrap(), want);
+    assert_eq!(serde_json::from_value::<Answer>(want).unwrap(), answer);
+}
+
+#[test]
+fn the_table_shows_phases_side_by_side_and_a_verdict_for_each_expectation() {
+    let answer = Answer::new(&scenario(EXPECTATIONS), Engine::Lab, phases());
+    let text = table(&answer, false);
+    println!("{text}");
+    assert!(!text.contains('\x1b') && table(&answer, true).contains('\x1b'));
+    let row = |name: &str| -> Vec<&str> {
+        text.lines()
+            .find(|l| l.trim_start().starts_with(name))
+            .unwrap()
+            .split_whitespace()
+            .collect()
+    };
+    assert_eq!(
+        row("web"),
+        ["web", "1000", "200", "80%", "40.0", "/", "80", "240", "100%", "40.0", "/", "80"]
+    );
+    // A host with one VM takes one line.
+    assert_eq!(row("b batch")[..5], ["b", "batch", "1000", "600", "240%"]);
+    assert_eq!(row("all")[..2], ["all", "1000"]);
+    assert_eq!(row("ok")[..4], ["ok", "after/total/fairness", "1.000", "at"]);
+    assert_eq!(row("FAIL")[..5], ["FAIL", "after/total/device_latency_ms", "30.2", "40", "±10%"]);
+    assert!(text.trim_end().ends_with("1 of 2 expectations FAIL"));
+}

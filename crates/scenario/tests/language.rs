@@ -1,0 +1,197 @@
+//! The language: what the manual's example says, and where each error points.
+
+use std::time::Duration;
+
+use parda_array::Placement;
+use parda_config::{Document, ModeSetting};
+use parda_control::{Bytes, Shares};
+use parda_scenario::expectation::Bound;
+use parda_scenario::{Action, HostId, Scenario, VmId, Workload};
+
+/// The example in the manual.
+fn example() -> String {
+    let manual = include_str!("../../../docs/scenarios.md");
+    let (_, rest) = manual.split_once("```toml\n").unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+fn parse(text: &str) -> Result<Scenario, parda_config::Error> {
+    Scenario::parse(&Document::new("s.toml", text))
+}
+
+const fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+const fn vm(host: usize, index: usize) -> VmId {
+    VmId { host: HostId(host), index }
+}
+
+#[test]
+fn the_manuals_example_means_what_it_says() {
+    let scenario = parse(&example()).unwrap();
+    assert_eq!(scenario.name, "example");
+    assert_eq!((scenario.seed, scenario.duration), (7, secs(60)));
+
+    let [first, second] = scenario.hosts.as_slice() else { panic!("two hosts") };
+    assert_eq!((first.control.window_max, second.control.window_max), (Some(48.0), None));
+    assert_eq!(second.control.mode, Some(ModeSetting::Off));
+    let [db, web] = first.vms.as_slice() else { panic!("two VMs") };
+    assert_eq!((db.shares, db.burst, db.disk), (Shares(2000), 4.0, Bytes(20 << 30)));
+    let workload = Workload {
+        size: Bytes::kib(16),
+        read_percent: 70.0,
+        random_percent: 100.0,
+        outstanding: 32,
+    };
+    assert_eq!(db.workload, workload);
+    assert_eq!(web.workload, Workload { read_percent: 100.0, outstanding: 16, ..workload });
+
+    let happens: Vec<_> = scenario.timeline.iter().map(|e| (e.at, &e.action)).collect();
+    let mut controlled = first.control.clone();
+    controlled.mode = Some(ModeSetting::Parda);
+    assert_eq!(happens[0], (secs(0), &Action::StartVm(vm(0, 0))));
+    assert_eq!(happens[1], (secs(0), &Action::StartVm(vm(1, 0))));
+    assert_eq!(happens[2], (secs(5), &Action::StartVm(vm(0, 1))));
+    assert_eq!(happens[3], (secs(20), &Action::SetControl(HostId(0), Box::new(controlled))));
+    assert!(matches!(happens[4], (_, Action::SetControl(HostId(1), _))));
+    assert_eq!(happens[5], (secs(30), &Action::SetShares(vm(1, 0), Shares(1000))));
+    assert_eq!(happens[6], (secs(40), &Action::KillHost(HostId(1))));
+    assert_eq!(happens[7], (secs(45), &Action::StartHost(HostId(1))));
+    assert_eq!(happens[8], (secs(55), &Action::StopVm(vm(0, 1))));
+    assert_eq!(happens.len(), 9);
+
+    let bounds: Vec<_> =
+        scenario.expectations.iter().map(|e| (e.what.to_string(), e.bound)).collect();
+    assert!(matches!(bounds[0].1, Bound::Near { expected: 30.0, .. }));
+    assert_eq!(bounds[1], ("controlled/total/iops".to_owned(), Bound::AtLeast(0.92)));
+}
+
+#[test]
+fn the_array_has_a_lun_for_each_vm_and_one_for_the_exchange() {
+    let array = parse(&example()).unwrap().array_params().unwrap();
+    let luns: Vec<u64> = array.layout.luns.iter().map(|size| size.0).collect();
+    assert_eq!(luns, [20 << 30, 20 << 30, 20 << 30, 256 << 10]);
+    assert!(matches!(array.layout.placement, Placement::Interleaved { .. }));
+}
+
+#[test]
+fn state_follows_the_timeline() {
+    let scenario = parse(&example()).unwrap();
+    let (db, web, batch) = (vm(0, 0), vm(0, 1), vm(1, 0));
+    let runs = |at, id| scenario.state_at(secs(at)).runs(id);
+    assert!(runs(0, db) && !runs(4, web) && runs(5, web) && !runs(55, web));
+    assert!(runs(39, batch) && !runs(40, batch) && runs(45, batch));
+    assert_eq!(scenario.state_at(secs(30)).vm(batch).shares, Shares(1000));
+    let mode = |at| scenario.state_at(secs(at)).host(HostId(0)).control.mode;
+    assert_eq!((mode(19), mode(20)), (Some(ModeSetting::Off), Some(ModeSetting::Parda)));
+
+    let [_, controlled] = scenario.phases.as_slice() else { panic!("two phases") };
+    let across = parda_scenario::Phase { to: secs(50), ..controlled.clone() };
+    // A phase that ends as the host is killed is whole; one across the kill is not.
+    assert!(scenario.runs_throughout(batch, controlled));
+    assert!(!scenario.runs_throughout(batch, &across) && scenario.runs_throughout(db, &across));
+}
+
+/// Replaces the first `from` of the example, which must be there.
+fn with(from: &str, to: &str) -> String {
+    let text = example();
+    assert!(text.contains(from), "{from}");
+    text.replacen(from, to, 1)
+}
+
+/// The number of the example's first line that contains `text`.
+fn line_of(text: &str) -> usize {
+    example().lines().position(|l| l.contains(text)).unwrap() + 1
+}
+
+#[test]
+fn each_error_points_at_its_line_and_says_what_is_wrong() {
+    // In the example, this text becomes that; the error is at the line of the text, and says so.
+    let cases = [
+        ("name = \"example\"", "name = \"ex ample\"", "letters, digits"),
+        ("seed = 7", "sead = 7", "unknown field `sead`"),
+        ("duration = \"60s\"", "duration = \"60\"", "duration = \"60\""),
+        ("duration = \"60s\"", "duration = \"0s\"", "must be above zero"),
+        ("preset = \"cx3-40-raid0\"", "preset = \"cx5\"", "no array is called `cx5`"),
+        ("layout = \"interleaved\"", "layout = \"spread\"", "unknown variant `spread`"),
+        ("# gap = \"4GB\"", "gap = \"4GB\"", "means nothing with layout = \"interleaved\""),
+        ("# extent = \"1MiB\"", "extent = \"4KiB\"", "must be at least 1MiB"),
+        ("mode = \"off\"", "mode = \"of\"", "unknown variant `of`"),
+        ("latency_threshold = \"30ms\"", "latency_threshold = \"0ms\"", "above zero"),
+        ("window_max = 48", "window_max = 0.001", "at least window_min"),
+        ("name = \"kvm-02\"", "name = \"kvm-01\"", "another host of this name"),
+        ("name = \"web\"", "name = \"db\"", "another VM of this name"),
+        ("shares = 2000", "shares = 0", "must be 1 to 1000000"),
+        ("burst = 4", "burst = -1", "0 or more"),
+        ("disk = \"20GiB\"", "disk = \"8KiB\"", "hold one IO"),
+        ("read = \"70%\"", "read = \"170%\"", "0% to 100%"),
+        ("read = \"70%\"", "read = \"much\"", "a number or a percentage"),
+        ("size = \"16KiB\"", "size = \"100B\"", "multiple of 512 bytes"),
+        ("outstanding = 32", "outstanding = 0", "at least 1"),
+        ("stop = \"55s\"", "stop = \"4s\"", "after start"),
+        ("stop = \"55s\"", "stop = \"2min\"", "not before the end of the run, 1m"),
+        ("control = { mode = \"parda\" }", "control = { gamma = 2.0 }", "gamma must be"),
+        ("vm = \"batch\"", "vm = \"bitch\"", "no VM of this name"),
+        ("host = \"kvm-02\"", "host = \"kvm-03\"", "no host of this name"),
+        ("do = \"kill\"", "do = \"hug\"", "unknown variant `hug`"),
+        ("to = \"20s\"", "to = \"2s\"", "must be after from"),
+        ("to = \"40s\"", "to = \"61s\"", "after the end of the run, 1m"),
+        ("name = \"controlled\"", "name = \"uncontrolled\"", "another phase of this name"),
+        ("controlled/total/device", "calm/total/device", "no phase `calm`; there is uncontrolled"),
+        ("total/device_latency_ms", "host/kvm-9/iops", "no host `kvm-9`; there is kvm-01, kvm-02"),
+        ("total/device_latency_ms", "total/happiness", "no quantity `happiness`; there is iops"),
+        ("what = \"controlled/total/device_latency_ms\"", "what = \"iops\"", "is not a path"),
+        ("tolerance = \"10%\"", "tolerance = -1", "must not be negative"),
+    ];
+    for (from, to, says) in cases {
+        let error = parse(&with(from, to)).expect_err(to).to_string();
+        assert!(error.starts_with(&format!("s.toml:{}:", line_of(from))), "{to}: {error}");
+        assert!(error.contains(says), "{to}: {error}");
+    }
+}
+
+#[test]
+fn events_that_make_no_sense_are_refused_where_they_stand() {
+    let cases = [
+        ("vm = \"db\"\ndo = \"start\"", "this VM is running already"),
+        (
+            "vm = \"web\"\ndo = \"stop\"\n[[event]]\nat=\"41s\"\nvm=\"web\"\ndo=\"stop\"",
+            "not running",
+        ),
+        ("host = \"kvm-01\"\ndo = \"start\"", "alive already"),
+        (
+            "host = \"kvm-01\"\ndo = \"kill\"\n[[event]]\nat=\"41s\"\nhost=\"kvm-02\"\ndo=\"kill\"",
+            "dead",
+        ),
+        ("host = \"kvm-01\"\ndo = \"stop\"", "must say one thing"),
+        ("host = \"kvm-01\"\nshares = 3", "must say one thing"),
+        ("vm = \"db\"", "must say one thing"),
+        ("", "must say one thing"),
+    ];
+    for (event, says) in cases {
+        let text = format!("{}\n[[event]]\nat = \"41s\"\n{event}\n", example());
+        let error = parse(&text).expect_err(event).to_string();
+        let place = text.lines().collect::<Vec<_>>().iter().rposition(|l| l.starts_with("at"));
+        assert!(error.starts_with(&format!("s.toml:{}:", place.unwrap() + 1)), "{event}: {error}");
+        assert!(error.contains(says), "{event}: {error}");
+    }
+}
+
+#[test]
+fn an_expectation_has_one_bound() {
+    for (from, to) in [("tolerance = \"10%\"", ""), ("at_least = \"92%\"", "")] {
+        let error = parse(&with(from, to)).unwrap_err().to_string();
+        assert!(error.contains("`expected` and `tolerance`, or `at_least`"), "{error}");
+    }
+}
+
+#[test]
+fn a_scenario_needs_hosts_vms_and_phases() {
+    let head = "name = \"x\"\nduration = \"1s\"\n[array]\npreset = \"drive-7200\"\n";
+    assert!(parse(head).unwrap_err().to_string().contains("at least one [[host]]"));
+    let host = format!("{head}[[host]]\nname = \"h\"\n");
+    assert!(
+        parse(&host).unwrap_err().to_string().starts_with("s.toml:6:8: name = \"h\": must have at")
+    );
+}
