@@ -1,0 +1,224 @@
+//! Where the data is: a file, a block device, memory, or another NBD server.
+
+pub(crate) mod connect;
+pub(crate) mod file;
+pub(crate) mod upstream;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parda_control::{Bytes, IoId};
+use parda_nbd::uri::Uri;
+use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, client};
+
+use crate::buffer::Buffer;
+
+/// What a disk is backed by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendConfig {
+    /// A regular file or a block device that exists.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Whether to go around the page cache.
+        direct: Direct,
+    },
+    /// Memory, all zeroes at first and gone with the volume.
+    Memory {
+        /// How much.
+        size: Bytes,
+    },
+    /// An export of another NBD server.
+    Nbd {
+        /// Where it is.
+        uri: Uri,
+        /// How long IOs wait for a lost server to come back before they fail.
+        reconnect_for: Duration,
+    },
+}
+
+/// How long IOs wait for a lost NBD server unless configured otherwise: a restart takes a few
+/// seconds, and clients such as the Linux kernel give up after 30.
+pub const DEFAULT_RECONNECT_FOR: Duration = Duration::from_secs(10);
+
+/// Whether a file is read and written around the page cache (O_DIRECT).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// If the file system can and the size is a multiple of its logical block.
+    #[default]
+    Auto,
+    /// Yes, or refuse to start.
+    On,
+    /// No: reads may be answered from memory, where the law sees no array.
+    Off,
+}
+
+/// A part of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Where it begins.
+    pub offset: Bytes,
+    /// How long it is.
+    pub len: Bytes,
+}
+
+/// Why a backend cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be opened.
+    #[error("cannot open {path}: {source}", path = path.display())]
+    Open {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Neither a file nor a block device.
+    #[error("{path} is neither a regular file nor a block device", path = .0.display())]
+    NotAFile(PathBuf),
+    /// Direct IO was asked for and is not possible.
+    #[error(
+        "{path}: direct = \"on\" is not possible: {why}. Use direct = \"auto\" or change the file",
+        path = path.display()
+    )]
+    NotDirect {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// No memory.
+    #[error("cannot get {} bytes of memory: {source}", size.0)]
+    Memory {
+        /// How much was asked for.
+        size: Bytes,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The NBD server does not answer.
+    #[error("cannot connect to the NBD server at {address}: {source}")]
+    Connect {
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The NBD server does not agree.
+    #[error("the NBD server at {address}: {source}")]
+    Handshake {
+        /// Where.
+        address: String,
+        /// Why.
+        source: client::HandshakeError,
+    },
+    /// The NBD server cannot make writes durable.
+    #[error(
+        "the NBD server at {0} is writable but does not offer FLUSH, so no write could be \
+         promised to be durable: make the disk read_only, or use another server"
+    )]
+    NoFlush(String),
+    /// The backend cannot be written.
+    #[error("{0} can only be read: set read_only = true for this disk")]
+    ReadOnly(String),
+    /// The region is not within the backend, or not aligned.
+    #[error(
+        "the region of {len} bytes at {offset} does not fit: the backend has {size} bytes, and \
+         both must be multiples of {min}",
+        offset = region.offset.0, len = region.len.0
+    )]
+    Region {
+        /// The region.
+        region: Region,
+        /// The backend's size in bytes.
+        size: u64,
+        /// The backend's minimum block size in bytes.
+        min: u32,
+    },
+}
+
+/// What an open backend is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub(crate) size: u64,
+    pub(crate) blocks: BlockSizes,
+    pub(crate) trim: bool,
+    pub(crate) write_zeroes: bool,
+}
+
+impl Geometry {
+    /// Checks that `region` is a part of it.
+    pub(crate) fn check(&self, region: Region) -> Result<(), OpenError> {
+        let min = u64::from(self.blocks.min());
+        let Region { offset, len } = region;
+        let fits = offset.0.checked_add(len.0).is_some_and(|end| end <= self.size);
+        if fits && offset.0.is_multiple_of(min) && len.0.is_multiple_of(min) {
+            Ok(())
+        } else {
+            Err(OpenError::Region { region, size: self.size, min: self.blocks.min() })
+        }
+    }
+}
+
+/// Why a request failed, as its client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) errno: Errno,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(errno: Errno, message: impl Into<String>) -> Self {
+        Self { errno, message: message.into() }
+    }
+
+    pub(crate) fn from_os(errno: i32) -> Self {
+        let message = io::Error::from_raw_os_error(errno).to_string();
+        Self { errno: Errno::from_os(errno), message }
+    }
+}
+
+/// A client's request, from its arrival to its reply.
+pub(crate) struct Request {
+    pub(crate) conn: usize,
+    pub(crate) disk: usize,
+    pub(crate) cookie: Cookie,
+    pub(crate) op: Op,
+    /// The payload of a write; the data of a read. Absent while the kernel has it.
+    pub(crate) buffer: Option<Buffer>,
+    /// Set when it was dispatched.
+    pub(crate) id: Option<IoId>,
+    /// Where the backend is with it.
+    pub(crate) step: file::Step,
+    /// An error that came before the last piece of its reply.
+    pub(crate) error: Option<Failure>,
+    /// Set when the backend is done with it.
+    pub(crate) outcome: Option<Result<(), Failure>>,
+    /// The model of the array is not done with it.
+    pub(crate) modelled: bool,
+    /// Its latency is not the array's: it waited for a lost server.
+    pub(crate) delayed: bool,
+}
+
+impl Request {
+    pub(crate) fn extent(&self) -> Extent {
+        extent_of(self.op)
+    }
+}
+
+/// The range that a request is about; empty for FLUSH.
+pub(crate) fn extent_of(op: Op) -> Extent {
+    match op {
+        Op::Read(extent)
+        | Op::Write { extent, .. }
+        | Op::Trim { extent, .. }
+        | Op::WriteZeroes { extent, .. } => extent,
+        Op::Flush => Extent { offset: 0, len: 0 },
+    }
+}
+
+/// An open backend.
+pub(crate) enum Backend {
+    File(file::File),
+    Nbd(Box<upstream::Upstream>),
+}

@@ -1,0 +1,534 @@
+//! Another NBD server as a backend: many requests in flight on one connection, and a new
+//! connection when that is lost.
+//!
+//! What was in flight is sent again to the server that comes back, if it comes back in time.
+//! Writes that were acknowledged but not flushed may have died with it. The clients were promised
+//! that a FLUSH which succeeds covers them, so the first FLUSH after a loss fails with EIO.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use parda_control::{Instant, Span};
+use parda_nbd::client::{self, Agreed, Expected, Reply};
+use parda_nbd::uri::Uri;
+use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
+use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, TransmissionFlags};
+use slab::Slab;
+
+use super::connect::{connect, disconnect};
+use super::file::Step;
+use super::{Failure, Geometry, OpenError, Request};
+use crate::batch::{Batch, Inbox};
+use crate::buffer::{Buffer, Pool};
+use crate::ring::{Recv, Ring, Sending};
+
+/// A connection that is open and agreed, before its thread has it.
+pub(crate) struct Opened {
+    fd: OwnedFd,
+    agreed: Agreed,
+    uri: Uri,
+    pub(crate) geometry: Geometry,
+}
+
+/// Connects to the server.
+pub(crate) fn open(uri: &Uri, read_only: bool) -> Result<Opened, OpenError> {
+    let (fd, agreed) = connect(uri)?;
+    let has = |flag| agreed.flags.contains(flag);
+    if !read_only {
+        let address = uri.address.to_string();
+        if has(TransmissionFlags::READ_ONLY) {
+            return Err(OpenError::ReadOnly(format!("the NBD export {}", uri.export)));
+        }
+        if !has(TransmissionFlags::SEND_FLUSH) {
+            return Err(OpenError::NoFlush(address));
+        }
+    }
+    let [min, preferred, max] =
+        [agreed.blocks.min(), agreed.blocks.preferred(), agreed.blocks.max()];
+    let blocks = BlockSizes::from_wire([min, preferred, max.min(DEFAULT_MAX_PAYLOAD)])
+        .unwrap_or(agreed.blocks);
+    let geometry = Geometry {
+        size: agreed.size,
+        blocks,
+        trim: has(TransmissionFlags::SEND_TRIM),
+        write_zeroes: has(TransmissionFlags::SEND_WRITE_ZEROES),
+    };
+    Ok(Opened { fd, agreed, uri: uri.clone(), geometry })
+}
+
+/// An operation on the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Inbox,
+    Payload,
+    Sent,
+}
+
+/// Data that the kernel receives straight into a read's buffer.
+struct Payload {
+    cookie: u64,
+    from: usize,
+    to: usize,
+    last: bool,
+}
+
+struct Link {
+    fd: Rc<OwnedFd>,
+    inbox: Inbox,
+    outbox: Batch,
+    payload: Option<Payload>,
+    receiving: bool,
+    sending: bool,
+}
+
+/// What the volume lends for a call.
+pub(crate) struct Lent<'a> {
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) requests: &'a mut Slab<Request>,
+    /// Requests that are done, and how they ended.
+    pub(crate) finished: &'a mut Vec<(usize, Result<(), Failure>)>,
+}
+
+/// An NBD server that is a backend.
+pub(crate) struct Upstream {
+    pub(crate) uri: Uri,
+    agreed: Agreed,
+    base: u64,
+    patience: Span,
+    link: Option<Link>,
+    /// A new connection that waits until the old one's operations are done, because these still
+    /// have buffers of requests.
+    next: Option<OwnedFd>,
+    /// Operations under way.
+    busy: usize,
+    /// Requests by cookie, in the order of their arrival.
+    in_flight: BTreeMap<u64, usize>,
+    next_cookie: u64,
+    /// When those fail if the server is not back.
+    deadline: Option<Instant>,
+    /// Acknowledged writes that were not durable by themselves, and how many of them a flush
+    /// has covered since.
+    written: u64,
+    flushed: u64,
+    /// What `written` was when a FLUSH was sent.
+    flushes: BTreeMap<u64, u64>,
+    /// Acknowledged writes may have been lost, and no flush has said so yet.
+    owes_error: bool,
+}
+
+impl Upstream {
+    pub(crate) fn new(opened: Opened, base: u64, patience: Span, pool: &mut Pool) -> Self {
+        Self {
+            uri: opened.uri,
+            agreed: opened.agreed,
+            base,
+            patience,
+            link: Some(Link::new(opened.fd, pool)),
+            next: None,
+            busy: 0,
+            in_flight: BTreeMap::new(),
+            next_cookie: 0,
+            deadline: None,
+            written: 0,
+            flushed: 0,
+            flushes: BTreeMap::new(),
+            owes_error: false,
+        }
+    }
+
+    /// Starts a request.
+    pub(crate) fn begin(&mut self, now: Instant, lent: &mut Lent<'_>, key: usize) {
+        if self.link.is_none() && self.deadline.is_some_and(|d| now >= d) {
+            lent.finished.push((key, Err(gone())));
+        } else {
+            self.enqueue(lent, key);
+        }
+    }
+
+    fn enqueue(&mut self, lent: &mut Lent<'_>, key: usize) {
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        self.in_flight.insert(cookie, key);
+        let request = &mut lent.requests[key];
+        if request.step != Step::Sync {
+            request.step = Step::Transfer(0);
+        }
+        request.delayed |= self.link.is_none();
+        self.put(lent, cookie, key);
+    }
+
+    /// Puts a request into the outbox, if there is a connection.
+    fn put(&mut self, lent: &mut Lent<'_>, cookie: u64, key: usize) {
+        let request = &mut lent.requests[key];
+        let op = if request.step == Step::Sync { Op::Flush } else { self.translate(request.op) };
+        let Some(link) = &mut self.link else { return };
+        if op == Op::Flush {
+            if std::mem::take(&mut self.owes_error) {
+                self.in_flight.remove(&cookie);
+                lent.finished.push((key, Err(lost_writes())));
+                return;
+            }
+            self.flushes.insert(cookie, self.written);
+        }
+        link.outbox.head(|out| client::put_request(out, Cookie(cookie), op));
+        if let (Op::Write { extent, .. }, Some(buffer)) = (op, request.buffer.take()) {
+            link.outbox.data(buffer, extent.len as usize, cookie);
+        }
+    }
+
+    /// The request as this server takes it: moved to the disk's place, FUA only if offered.
+    fn translate(&self, op: Op) -> Op {
+        let there = |e: Extent| Extent { offset: e.offset + self.base, ..e };
+        let can = self.agreed.flags.contains(TransmissionFlags::SEND_FUA);
+        match op {
+            Op::Read(extent) => Op::Read(there(extent)),
+            Op::Write { extent, fua } => Op::Write { extent: there(extent), fua: fua && can },
+            Op::Flush => Op::Flush,
+            Op::Trim { extent, fua } => Op::Trim { extent: there(extent), fua: fua && can },
+            Op::WriteZeroes { extent, fua, no_hole } => {
+                Op::WriteZeroes { extent: there(extent), fua: fua && can, no_hole }
+            }
+        }
+    }
+
+    /// Starts what the connection has to do: sending what waits, receiving what comes.
+    pub(crate) fn pump<T>(
+        &mut self,
+        ring: &mut Ring<T>,
+        lent: &mut Lent<'_>,
+        tag: impl Fn(Wire) -> T,
+    ) {
+        let Some(link) = &mut self.link else { return };
+        if !link.sending && !link.outbox.is_empty() {
+            link.sending = true;
+            self.busy += 1;
+            ring.send(&link.fd, std::mem::take(&mut link.outbox), tag(Wire::Sent));
+        }
+        if link.receiving {
+            return;
+        }
+        link.receiving = true;
+        self.busy += 1;
+        if let Some(Payload { cookie, from, to, .. }) = link.payload {
+            let key = self.in_flight.get(&cookie).copied();
+            let request = key.and_then(|key| lent.requests.get_mut(key));
+            let buffer = request.and_then(|r| r.buffer.take());
+            let buffer = buffer.unwrap_or_else(|| lent.pool.take(to));
+            ring.recv(&link.fd, buffer, from..to, Recv::All, tag(Wire::Payload));
+        } else if let Some((buffer, free)) = link.inbox.lend() {
+            ring.recv(&link.fd, buffer, free, Recv::Later, tag(Wire::Inbox));
+        }
+    }
+
+    /// Takes the result of a receive into the inbox.
+    pub(crate) fn received(
+        &mut self,
+        now: Instant,
+        lent: &mut Lent<'_>,
+        buffer: Buffer,
+        result: Result<usize, i32>,
+    ) -> Result<(), String> {
+        self.busy -= 1;
+        let Some(link) = &mut self.link else {
+            lent.pool.put(buffer);
+            return Ok(());
+        };
+        link.receiving = false;
+        link.inbox.restore(buffer, result.unwrap_or(0));
+        let outcome = match result {
+            Ok(0) => Err("it closed the connection".to_owned()),
+            Err(libc::EINTR | libc::EAGAIN) => Ok(()),
+            Err(errno) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
+            Ok(_) => self.parse(lent),
+        };
+        self.lose_on_error(now, lent, outcome)
+    }
+
+    /// Takes the result of a receive into a read's buffer.
+    pub(crate) fn payload_received(
+        &mut self,
+        now: Instant,
+        lent: &mut Lent<'_>,
+        buffer: Buffer,
+        result: Result<usize, i32>,
+    ) -> Result<(), String> {
+        self.busy -= 1;
+        let payload = self.link.as_mut().and_then(|link| {
+            link.receiving = false;
+            link.payload.take()
+        });
+        let Some(mut payload) = payload else {
+            lent.pool.put(buffer);
+            return Ok(());
+        };
+        let outcome = match result {
+            Ok(0) => Err("it closed the connection".to_owned()),
+            Err(libc::EINTR | libc::EAGAIN) => Ok(0),
+            Err(errno) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
+            Ok(n) => Ok(n),
+        };
+        self.give_back(lent, payload.cookie, buffer);
+        let outcome = outcome.map(|n| {
+            payload.from += n;
+            if payload.from < payload.to {
+                if let Some(link) = &mut self.link {
+                    link.payload = Some(payload);
+                }
+            } else if payload.last {
+                self.conclude(lent, payload.cookie);
+            }
+        });
+        let outcome = outcome.and_then(|()| self.parse(lent));
+        self.lose_on_error(now, lent, outcome)
+    }
+
+    /// Takes the result of a send; `true` if it is to go on.
+    pub(crate) fn sent<T>(
+        &mut self,
+        now: Instant,
+        lent: &mut Lent<'_>,
+        ring: &mut Ring<T>,
+        mut sending: Box<Sending>,
+        result: Result<usize, i32>,
+        tag: T,
+    ) -> Result<(), String> {
+        let mut returned = Vec::new();
+        let outcome = match result {
+            Ok(n) => {
+                sending.batch.sent(n, |cookie, buffer| returned.push((cookie, buffer)));
+                Ok(())
+            }
+            Err(libc::EINTR | libc::EAGAIN) => Ok(()),
+            Err(errno) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
+        };
+        let link = self.link.as_mut().filter(|_| outcome.is_ok());
+        match link {
+            Some(link) if !sending.batch.is_empty() => {
+                ring.send_rest(&link.fd, sending, tag);
+            }
+            link => {
+                self.busy -= 1;
+                if let Some(link) = link {
+                    link.sending = false;
+                }
+                sending.batch.abandon(|cookie, buffer| returned.push((cookie, buffer)));
+            }
+        }
+        for (cookie, buffer) in returned {
+            self.give_back(lent, cookie, buffer);
+        }
+        self.lose_on_error(now, lent, outcome)
+    }
+
+    /// Gives a buffer back to its request, which may need it again, or to the pool.
+    fn give_back(&mut self, lent: &mut Lent<'_>, cookie: u64, buffer: Buffer) {
+        let key = self.in_flight.get(&cookie).copied();
+        match key.and_then(|key| lent.requests.get_mut(key)) {
+            Some(request) if request.buffer.is_none() => request.buffer = Some(buffer),
+            _ => lent.pool.put(buffer),
+        }
+    }
+
+    fn parse(&mut self, lent: &mut Lent<'_>) -> Result<(), String> {
+        loop {
+            let Some(link) = &mut self.link else { return Ok(()) };
+            if link.payload.is_some() || link.receiving {
+                return Ok(());
+            }
+            let (in_flight, requests, base) = (&self.in_flight, &*lent.requests, self.base);
+            let expected = |cookie: Cookie| {
+                let request = requests.get(*in_flight.get(&cookie.0)?)?;
+                Some(match request.op {
+                    Op::Read(e) => Expected::Data(Extent { offset: e.offset + base, ..e }),
+                    _ => Expected::Outcome,
+                })
+            };
+            let head = client::reply(link.inbox.bytes(), self.agreed.structured, expected)
+                .map_err(|e| e.to_string())?;
+            let Some(head) = head else { return Ok(()) };
+            link.inbox.take(head.taken);
+            let cookie = head.cookie.0;
+            let Some(request) = in_flight.get(&cookie).and_then(|k| lent.requests.get_mut(*k))
+            else {
+                continue;
+            };
+            // Where a piece of data belongs in the request's buffer.
+            let start = request.extent().offset + self.base;
+            let place = |e: Extent| {
+                let from = (e.offset - start) as usize;
+                (from, from + e.len as usize)
+            };
+            let last = match head.reply {
+                Reply::Done => true,
+                Reply::Error { errno, message, last } => {
+                    request.error = Some(Failure { errno, message });
+                    last
+                }
+                Reply::Hole { extent, last } => {
+                    let (from, to) = place(extent);
+                    fill(request, lent.pool, extent.len)[from..to].fill(0);
+                    last
+                }
+                Reply::Data { extent, last } => {
+                    let (from, to) = place(extent);
+                    let buffer = fill(request, lent.pool, extent.len);
+                    let n = link.inbox.take_into(&mut buffer[from..to]);
+                    if from + n < to {
+                        let from = from + n;
+                        link.payload = Some(Payload { cookie, from, to, last });
+                        return Ok(());
+                    }
+                    last
+                }
+            };
+            if last {
+                self.conclude(lent, cookie);
+            }
+        }
+    }
+
+    /// The last piece of a reply has come.
+    fn conclude(&mut self, lent: &mut Lent<'_>, cookie: u64) {
+        let Some(key) = self.in_flight.remove(&cookie) else { return };
+        let flush = self.flushes.remove(&cookie);
+        let request = &mut lent.requests[key];
+        let outcome = match (request.error.take(), request.op, request.step) {
+            (Some(failure), ..) => Err(failure),
+            (_, Op::Read(extent), step) if step != Step::Transfer(extent.len) => {
+                Err(Failure::new(Errno::Io, "the server sent less data than was asked for"))
+            }
+            _ => Ok(()),
+        };
+        if outcome.is_ok() {
+            let (Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. }) =
+                request.op
+            else {
+                self.flushed = self.flushed.max(flush.unwrap_or(0));
+                return lent.finished.push((key, outcome));
+            };
+            let durable = fua && self.agreed.flags.contains(TransmissionFlags::SEND_FUA);
+            if fua && !durable && request.step != Step::Sync {
+                // A server without FUA: flush before anything is acknowledged.
+                request.step = Step::Sync;
+                return self.enqueue(lent, key);
+            }
+            self.written += u64::from(!fua);
+            self.flushed = self.flushed.max(flush.unwrap_or(0));
+        }
+        lent.finished.push((key, outcome));
+    }
+
+    fn lose_on_error(
+        &mut self,
+        now: Instant,
+        lent: &mut Lent<'_>,
+        outcome: Result<(), String>,
+    ) -> Result<(), String> {
+        if outcome.is_err() {
+            self.lose(now, lent);
+        }
+        outcome
+    }
+
+    fn lose(&mut self, now: Instant, lent: &mut Lent<'_>) {
+        let Some(mut link) = self.link.take() else { return };
+        // Ends what the kernel still has of this connection. It may be closed already.
+        let _ = rustix::net::shutdown(&*link.fd, rustix::net::Shutdown::Both);
+        link.outbox.abandon(|cookie, buffer| self.give_back(lent, cookie, buffer));
+        if let Some(buffer) = link.inbox.buffer {
+            lent.pool.put(buffer);
+        }
+        self.deadline = Some(now + self.patience);
+        self.owes_error |= self.written > self.flushed;
+        self.flushed = self.written;
+        self.flushes.clear();
+        for key in self.in_flight.values() {
+            lent.requests[*key].delayed = true;
+        }
+    }
+
+    /// Takes a new connection; `Err` if it leads to something else than before.
+    pub(crate) fn reconnected(&mut self, fd: OwnedFd, agreed: Agreed) -> Result<(), OwnedFd> {
+        if agreed != self.agreed {
+            return Err(fd);
+        }
+        self.next = Some(fd);
+        Ok(())
+    }
+
+    /// Goes over to the new connection as soon as nothing of the old one is under way.
+    pub(crate) fn resume(&mut self, lent: &mut Lent<'_>) -> bool {
+        if self.busy > 0 || self.next.is_none() {
+            return false;
+        }
+        let Some(fd) = self.next.take() else { return false };
+        self.link = Some(Link::new(fd, lent.pool));
+        self.deadline = None;
+        let owed = self.owes_error;
+        for (cookie, key) in self.in_flight.clone() {
+            let request = &mut lent.requests[key];
+            request.error = None;
+            if request.op != Op::Flush {
+                request.step = Step::Transfer(0);
+            } else if owed {
+                // Every flush that was waiting covers the lost writes, not only the first.
+                self.owes_error = true;
+            }
+            self.put(lent, cookie, key);
+        }
+        true
+    }
+
+    /// When something is to be given up.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline.filter(|_| !self.in_flight.is_empty())
+    }
+
+    /// Fails what has waited for too long.
+    pub(crate) fn expire(&mut self, now: Instant, lent: &mut Lent<'_>) {
+        if self.link.is_none() && self.deadline.is_some_and(|d| now >= d) {
+            let waiting = std::mem::take(&mut self.in_flight).into_values();
+            lent.finished.extend(waiting.map(|key| (key, Err(gone()))));
+        }
+    }
+
+    /// Ends the connection.
+    pub(crate) fn close(&mut self) {
+        if let Some(link) = self.link.take() {
+            disconnect(&link.fd);
+            let _ = rustix::net::shutdown(&*link.fd, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
+impl Link {
+    fn new(fd: OwnedFd, pool: &mut Pool) -> Self {
+        Self {
+            fd: Rc::new(fd),
+            inbox: Inbox::new(pool),
+            outbox: Batch::default(),
+            payload: None,
+            receiving: false,
+            sending: false,
+        }
+    }
+}
+
+/// The buffer of a read, into which `len` more bytes come.
+fn fill<'a>(request: &'a mut Request, pool: &mut Pool, len: u32) -> &'a mut Buffer {
+    let total = request.extent().len;
+    if let Step::Transfer(done) = request.step {
+        request.step = Step::Transfer(done.saturating_add(len));
+    }
+    request.buffer.get_or_insert_with(|| pool.take(total as usize))
+}
+
+fn gone() -> Failure {
+    Failure::new(Errno::Io, "the NBD server behind this disk does not answer")
+}
+
+fn lost_writes() -> Failure {
+    let message = "the NBD server behind this disk was lost with writes that were not flushed";
+    Failure::new(Errno::Io, message)
+}

@@ -1,0 +1,113 @@
+//! What a volume is made of.
+
+use std::time::Duration;
+
+use parda_control::{ConfigError, VmConfig};
+use parda_nbd::ExportName;
+use parda_nbd::uri::Address;
+
+use crate::backend::{BackendConfig, OpenError, Region};
+use crate::listen::ListenError;
+use crate::timed::Timed;
+
+/// A volume: disks that share one array, and hence one window and one fair queue.
+pub struct VolumeConfig {
+    /// Its name, for the thread and the logs.
+    pub name: String,
+    /// The law and its parameters.
+    pub control: parda_control::Config,
+    /// Its disks.
+    pub disks: Vec<DiskConfig>,
+    /// A model that times every IO, if this is an emulated array.
+    pub model: Option<Box<dyn Timed>>,
+    /// What a client may take.
+    pub limits: Limits,
+}
+
+/// A disk: what one VM sees.
+#[derive(Clone, Debug)]
+pub struct DiskConfig {
+    /// The name of its export.
+    pub export: ExportName,
+    /// A description for people; may be empty.
+    pub description: String,
+    /// Where its data is.
+    pub backend: BackendConfig,
+    /// Which part of the backend it is; all of it if `None`.
+    pub region: Option<Region>,
+    /// Its part in the window.
+    pub vm: VmConfig,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Where clients find it. Disks with the same address share one listener.
+    pub listen: Vec<Address>,
+}
+
+/// What clients may take before they have to wait or are turned away, so that none of them can
+/// exhaust the host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections of the volume. More are closed at once.
+    pub connections: usize,
+    /// Requests in flight on one connection. The next is read when one was answered.
+    pub requests_per_connection: usize,
+    /// Bytes of payload in flight on one connection, beyond which no request is read.
+    pub bytes_per_connection: usize,
+    /// How long a handshake may take.
+    pub handshake: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            requests_per_connection: 512,
+            // Two of the largest requests, so that one can be received while one is answered.
+            bytes_per_connection: 64 << 20,
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a volume does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// A parameter of the law.
+    #[error("volume {volume}: {error}")]
+    Control {
+        /// The volume.
+        volume: String,
+        /// The parameter.
+        error: ConfigError,
+    },
+    /// A disk.
+    #[error("disk {disk:?}: {source}")]
+    Backend {
+        /// Its export.
+        disk: String,
+        /// Why not.
+        source: OpenError,
+    },
+    /// A listener.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Two disks of one name on one listener.
+    #[error("two disks are named {export:?} on {address}: give one of them another name")]
+    DuplicateExport {
+        /// The name.
+        export: String,
+        /// The listener.
+        address: Address,
+    },
+    /// No thread, or no io_uring.
+    #[error(
+        "volume {volume}: cannot set up its thread and io_uring: {source}. \
+         Is io_uring forbidden (sysctl kernel.io_uring_disabled, or a container's seccomp profile)?"
+    )]
+    System {
+        /// The volume.
+        volume: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,644 @@
+//! The volume's thread: one loop over one ring.
+//!
+//! Each turn takes all that the ring has done, lets every connection parse all that it received,
+//! dispatches what the window admits, and then starts all sends and receives at once: one system
+//! call per turn, however many IOs it moved.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parda_control::{
+    Bytes, Dispatch, Host, Instant, Io, IoKind, Outcome, Span, View, VmConfig, VmId,
+};
+use parda_nbd::{Extent, Op};
+use slab::Slab;
+
+use crate::backend::connect::connect;
+use crate::backend::file::{File, Step};
+use crate::backend::upstream::{self, Lent, Upstream};
+use crate::backend::{Backend, Failure, Request};
+use crate::buffer::Pool;
+use crate::config::Limits;
+use crate::conn::{self, Arrival, Conn, ConnError, Offer};
+use crate::listen::{Bound, SocketFile};
+use crate::mailbox::{Command, Mailbox, Mailer};
+use crate::ring::{Done, Kept, Ring};
+use crate::stats::{Stats, VmStats};
+use crate::timed::{Timed, TimedId};
+use crate::volume::{Drained, OpenDisk, Opened};
+
+/// What a thread is started with.
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) host: Host,
+    pub(crate) disks: Vec<OpenDisk>,
+    pub(crate) listeners: Vec<(Bound, Offer)>,
+    pub(crate) model: Option<Box<dyn Timed>>,
+    pub(crate) limits: Limits,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) mailer: Mailer,
+}
+
+/// Whose operation it was.
+#[derive(Clone, Copy, Debug)]
+enum Tag {
+    Accept(usize),
+    Conn(usize, conn::Wire),
+    File(usize),
+    Upstream(usize, upstream::Wire),
+    Mailbox,
+}
+
+struct Disk {
+    name: String,
+    backend: Backend,
+    /// Where the disk begins on its backend, in bytes.
+    base: u64,
+    vm: VmConfig,
+    stats: VmStats,
+}
+
+struct Listener {
+    fd: Rc<OwnedFd>,
+    offer: Offer,
+    file: Option<SocketFile>,
+    tcp: bool,
+    /// When to accept again after the system could not.
+    retry_at: Option<Instant>,
+}
+
+/// How long a listener rests when there are no descriptors or no memory for a connection.
+const ACCEPT_PAUSE: Span = Span::from_millis(100);
+
+/// How long the kernel gets to return what it has of killed connections.
+const LAST_WAIT: Span = Span::from_millis(1_000);
+
+pub(crate) struct Engine {
+    name: String,
+    started: std::time::Instant,
+    ring: Ring<Tag>,
+    pool: Pool,
+    host: Host,
+    model: Option<Box<dyn Timed>>,
+    disks: Vec<Disk>,
+    listeners: Vec<Listener>,
+    conns: Slab<Conn>,
+    requests: Slab<Request>,
+    limits: Limits,
+    mailbox: Mailbox,
+    mailer: Mailer,
+    bell: Rc<OwnedFd>,
+    /// Connections that have something to do this turn.
+    listed: Vec<usize>,
+    arrivals: Vec<Arrival>,
+    finished: Vec<(usize, Result<(), Failure>)>,
+    /// When a handshake may be overdue.
+    sweep_at: Option<Instant>,
+    /// When a shutdown must be over.
+    stop_by: Option<Instant>,
+    unanswered: usize,
+    /// Tells those who reconnect that nobody waits for them any more.
+    alive: Arc<AtomicBool>,
+}
+
+impl Engine {
+    pub(crate) fn new(parts: Parts) -> io::Result<Self> {
+        let mut pool = Pool::new();
+        let disks = parts.disks.into_iter().map(|disk| Disk {
+            name: disk.config.export.to_string(),
+            base: disk.base.0,
+            vm: disk.config.vm,
+            stats: VmStats::default(),
+            backend: match disk.opened {
+                Opened::File(opened) => Backend::File(File::new(opened, disk.base)),
+                Opened::Nbd(opened, patience) => {
+                    let up = Upstream::new(*opened, disk.base.0, patience, &mut pool);
+                    Backend::Nbd(Box::new(up))
+                }
+            },
+        });
+        let disks = disks.collect();
+        let listeners = parts.listeners.into_iter().map(|(bound, offer)| Listener {
+            tcp: bound.file.is_none(),
+            fd: Rc::new(bound.fd),
+            offer,
+            file: bound.file,
+            retry_at: None,
+        });
+        Ok(Self {
+            name: parts.name,
+            started: std::time::Instant::now(),
+            ring: Ring::new()?,
+            pool,
+            host: parts.host,
+            model: parts.model,
+            disks,
+            listeners: listeners.collect(),
+            conns: Slab::new(),
+            requests: Slab::new(),
+            limits: parts.limits,
+            bell: parts.mailbox.bell()?,
+            mailbox: parts.mailbox,
+            mailer: parts.mailer,
+            listed: Vec::new(),
+            arrivals: Vec::new(),
+            finished: Vec::new(),
+            sweep_at: None,
+            stop_by: None,
+            unanswered: 0,
+            alive: Arc::new(AtomicBool::new(true)),
+        })
+    }
+
+    fn now(&self) -> Instant {
+        Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn run(mut self) -> Drained {
+        for (i, listener) in self.listeners.iter().enumerate() {
+            self.ring.accept(&listener.fd, Tag::Accept(i));
+        }
+        self.ring.poll(&self.bell, Tag::Mailbox);
+        self.pump();
+        loop {
+            let timeout = self.timeout();
+            if let Err(error) = self.ring.wait(timeout) {
+                tracing::error!(volume = self.name, %error, "the ring failed; the volume ends");
+                break;
+            }
+            let now = self.now();
+            while let Some(done) = self.ring.next() {
+                self.completed(now, done);
+            }
+            self.timers(now);
+            self.settle(now);
+            self.pump();
+            if self.is_over(now) {
+                break;
+            }
+        }
+        self.end()
+    }
+
+    /// How long nothing needs to be done unless something happens.
+    fn timeout(&self) -> Option<Duration> {
+        let upstreams = self.disks.iter().filter_map(|disk| match &disk.backend {
+            Backend::Nbd(up) => up.deadline(),
+            Backend::File(_) => None,
+        });
+        let next = [
+            self.host.next_wakeup(),
+            self.model.as_ref().and_then(|m| m.next()),
+            self.sweep_at,
+            self.stop_by,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(self.listeners.iter().filter_map(|l| l.retry_at))
+        .chain(upstreams)
+        .min()?;
+        Some(next.since(self.now()).into())
+    }
+
+    fn completed(&mut self, now: Instant, done: Done<Tag>) {
+        let Done { tag, kept, result, more } = done;
+        match (tag, kept) {
+            (Tag::Accept(listener), kept) => self.accepted(now, listener, kept, result),
+            (Tag::Mailbox, _) => {
+                self.mailbox.silence();
+                while let Some(command) = self.mailbox.next() {
+                    self.command(now, command);
+                }
+                self.ring.poll(&self.bell, Tag::Mailbox);
+            }
+            (Tag::File(key), kept) => self.file_done(now, key, kept, result),
+            (Tag::Conn(key, wire), kept) => {
+                self.list(key);
+                let conn = &mut self.conns[key];
+                let outcome = match kept {
+                    Kept::Buffer(buffer) => conn.received(wire, buffer, result, more),
+                    Kept::Batch(sending) => {
+                        conn.sent(&mut self.ring, &mut self.pool, sending, result, tag)
+                    }
+                    Kept::Nothing | Kept::Accepted(_) => Ok(()),
+                };
+                if let Err(error) = outcome {
+                    self.fail(key, &error);
+                }
+            }
+            (Tag::Upstream(disk, wire), kept) => {
+                let Backend::Nbd(up) = &mut self.disks[disk].backend else { return };
+                let mut lent = Lent {
+                    pool: &mut self.pool,
+                    requests: &mut self.requests,
+                    finished: &mut self.finished,
+                };
+                let outcome = match (wire, kept) {
+                    (upstream::Wire::Inbox, Kept::Buffer(buffer)) => {
+                        up.received(now, &mut lent, buffer, result)
+                    }
+                    (upstream::Wire::Payload, Kept::Buffer(buffer)) => {
+                        up.payload_received(now, &mut lent, buffer, result)
+                    }
+                    (_, Kept::Batch(sending)) => {
+                        up.sent(now, &mut lent, &mut self.ring, sending, result, tag)
+                    }
+                    _ => Ok(()),
+                };
+                if let Err(error) = outcome {
+                    let disk_name = &self.disks[disk].name;
+                    tracing::warn!(
+                        volume = self.name,
+                        disk = disk_name,
+                        error,
+                        "lost the NBD server"
+                    );
+                    self.reconnect(disk);
+                }
+            }
+        }
+    }
+
+    fn accepted(&mut self, now: Instant, index: usize, kept: Kept, result: Result<usize, i32>) {
+        let listener = &mut self.listeners[index];
+        if self.stop_by.is_some() {
+            return;
+        }
+        match (kept, result) {
+            (_, Err(libc::EINTR | libc::ECONNABORTED | libc::EAGAIN)) => {}
+            (_, Err(errno)) => {
+                let error = io::Error::from_raw_os_error(errno);
+                tracing::warn!(volume = self.name, %error, "cannot accept a connection");
+                listener.retry_at = Some(now + ACCEPT_PAUSE);
+                return;
+            }
+            (Kept::Accepted(_), _) if self.conns.len() >= self.limits.connections => {
+                tracing::warn!(
+                    volume = self.name,
+                    limit = self.limits.connections,
+                    "turned a client away: too many connections"
+                );
+            }
+            (Kept::Accepted(fd), _) => {
+                if listener.tcp {
+                    // Replies are sent whole. A socket that cannot be told so works as well.
+                    let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
+                }
+                let until = now + Span::from(self.limits.handshake);
+                self.sweep_at = Some(self.sweep_at.map_or(until, |at| at.min(until)));
+                let conn = Conn::new(fd, index, until, &mut self.pool);
+                let key = self.conns.insert(conn);
+                self.list(key);
+            }
+            _ => {}
+        }
+        self.ring.accept(&self.listeners[index].fd, Tag::Accept(index));
+    }
+
+    fn file_done(&mut self, now: Instant, key: usize, kept: Kept, result: Result<usize, i32>) {
+        let request = &mut self.requests[key];
+        if let Kept::Buffer(buffer) = kept {
+            request.buffer = Some(buffer);
+        }
+        let Backend::File(file) = &mut self.disks[request.disk].backend else { return };
+        let (ring, pool) = (&mut self.ring, &mut self.pool);
+        if let Some(outcome) = file.advance(ring, pool, request, result, Tag::File(key)) {
+            self.data_done(now, key, outcome);
+        }
+    }
+
+    /// Puts a connection on the list of those that have something to do.
+    fn list(&mut self, key: usize) {
+        let conn = &mut self.conns[key];
+        if !conn.listed {
+            conn.listed = true;
+            self.listed.push(key);
+        }
+    }
+
+    fn fail(&mut self, key: usize, error: &ConnError) {
+        let conn = &mut self.conns[key];
+        if !conn.is_dead() {
+            tracing::info!(volume = self.name, connection = key, %error, "gave up a connection");
+            conn.kill(&mut self.pool);
+        }
+    }
+
+    /// Lets requests in and dispatches until nothing moves any more.
+    fn settle(&mut self, now: Instant) {
+        loop {
+            for (key, outcome) in std::mem::take(&mut self.finished) {
+                self.data_done(now, key, outcome);
+            }
+            for i in 0..self.listed.len() {
+                self.take_requests(now, self.listed[i]);
+            }
+            self.dispatch(now);
+            if self.finished.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn take_requests(&mut self, now: Instant, key: usize) {
+        let conn = &mut self.conns[key];
+        let offer = &self.listeners[conn.listener].offer;
+        let outcome = conn.take_requests(offer, &self.limits, &mut self.pool, &mut self.arrivals);
+        for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
+            let io = io_of(op);
+            let request = self.requests.insert(Request {
+                conn: key,
+                disk,
+                cookie,
+                op,
+                buffer: payload,
+                id: None,
+                step: Step::Transfer(0),
+                error: None,
+                outcome: None,
+                modelled: false,
+                delayed: false,
+            });
+            self.host.submit(now, VmId(disk), io, request as u64);
+        }
+        if let Err(error) = outcome {
+            self.fail(key, &error);
+        }
+    }
+
+    fn dispatch(&mut self, now: Instant) {
+        while let Some(Dispatch { id, token, .. }) = self.host.next_dispatch(now) {
+            let key = token as usize;
+            let request = &mut self.requests[key];
+            request.id = Some(id);
+            if self.conns[request.conn].is_dead() {
+                // Nobody will hear of it, and it was not promised to anybody.
+                let failure = Failure::new(parda_nbd::Errno::Shutdown, "the client is gone");
+                self.finished.push((key, Err(failure)));
+                continue;
+            }
+            let disk = &mut self.disks[request.disk];
+            if let Some(model) = &mut self.model {
+                let extent = request.extent();
+                let extent = Extent { offset: extent.offset + disk.base, ..extent };
+                request.modelled = true;
+                model.submit(now, TimedId(key), io_of(request.op).kind, extent);
+            }
+            match &mut disk.backend {
+                Backend::File(file) => {
+                    let (ring, pool) = (&mut self.ring, &mut self.pool);
+                    if file.begin(ring, pool, request, Tag::File(key)) {
+                        self.finished.push((key, Ok(())));
+                    }
+                }
+                Backend::Nbd(up) => {
+                    let mut lent = Lent {
+                        pool: &mut self.pool,
+                        requests: &mut self.requests,
+                        finished: &mut self.finished,
+                    };
+                    up.begin(now, &mut lent, key);
+                }
+            }
+        }
+    }
+
+    /// The backend is done with a request.
+    fn data_done(&mut self, now: Instant, key: usize, outcome: Result<(), Failure>) {
+        let request = &mut self.requests[key];
+        request.outcome = Some(outcome);
+        if !request.modelled {
+            self.complete(now, key);
+        }
+    }
+
+    /// Backend and model are done with a request.
+    fn complete(&mut self, now: Instant, key: usize) {
+        let request = self.requests.remove(key);
+        let Request { op, cookie, conn, delayed, .. } = request;
+        let outcome = request.outcome.unwrap_or(Ok(()));
+        if let Some(id) = request.id {
+            let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
+            let heard = if delayed { Outcome::Failed } else { ended };
+            let dropped = self.conns[conn].is_dead();
+            if let Some(done) = self.host.complete(now, id, heard)
+                && !(dropped && ended == Outcome::Failed)
+            {
+                self.disks[request.disk].stats.record(&done, ended);
+            }
+        }
+        let reply = match (op, outcome, request.buffer) {
+            (Op::Read(_), Ok(()), Some(buffer)) => Ok(Some(buffer)),
+            (_, outcome, buffer) => {
+                buffer.into_iter().for_each(|b| self.pool.put(b));
+                outcome.map(|()| None)
+            }
+        };
+        self.conns[conn].reply(&mut self.pool, cookie, op, reply);
+        self.list(conn);
+    }
+
+    /// Starts all that sockets have to do, and buries the dead.
+    fn pump(&mut self) {
+        for key in std::mem::take(&mut self.listed) {
+            let conn = &mut self.conns[key];
+            conn.listed = false;
+            conn.pump(&mut self.ring, |wire| Tag::Conn(key, wire));
+            if conn.is_finished() {
+                conn.kill(&mut self.pool);
+            }
+            if conn.is_idle() {
+                self.conns.remove(key).dismantle(&mut self.pool);
+            }
+        }
+        for (index, disk) in self.disks.iter_mut().enumerate() {
+            if let Backend::Nbd(up) = &mut disk.backend {
+                let mut lent = Lent {
+                    pool: &mut self.pool,
+                    requests: &mut self.requests,
+                    finished: &mut self.finished,
+                };
+                up.pump(&mut self.ring, &mut lent, |wire| Tag::Upstream(index, wire));
+            }
+        }
+    }
+
+    fn timers(&mut self, now: Instant) {
+        while let Some(TimedId(key)) = self.model.as_mut().and_then(|m| m.pop(now)) {
+            let Some(request) = self.requests.get_mut(key) else { continue };
+            request.modelled = false;
+            if request.outcome.is_some() {
+                self.complete(now, key);
+            }
+        }
+        if self.sweep_at.is_some_and(|at| now >= at) {
+            let late: Vec<usize> = self
+                .conns
+                .iter()
+                .filter(|(_, conn)| conn.deadline().is_some_and(|at| now >= at))
+                .map(|(key, _)| key)
+                .collect();
+            for key in late {
+                self.fail(key, &ConnError::Slow);
+                self.list(key);
+            }
+            self.sweep_at = self.conns.iter().filter_map(|(_, conn)| conn.deadline()).min();
+        }
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            if listener.retry_at.take_if(|at| now >= *at).is_some() {
+                self.ring.accept(&listener.fd, Tag::Accept(index));
+            }
+        }
+        for disk in &mut self.disks {
+            if let Backend::Nbd(up) = &mut disk.backend {
+                let mut lent = Lent {
+                    pool: &mut self.pool,
+                    requests: &mut self.requests,
+                    finished: &mut self.finished,
+                };
+                if up.resume(&mut lent) {
+                    tracing::info!(volume = self.name, disk = disk.name, "the NBD server is back");
+                }
+                up.expire(now, &mut lent);
+            }
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: Command) {
+        // An answer that nobody waits for any more is no error.
+        match command {
+            Command::Tick { peers, answer } => {
+                let view = peers.as_deref().map_or(View::Silent, View::Peers);
+                let _ = answer.send(self.host.tick(now, view));
+            }
+            Command::Stats { answer } => {
+                let _ = answer.send(self.stats(now));
+            }
+            Command::SetVm { disk, vm, answer } => {
+                let in_force = self.disks.get_mut(disk).map(|d| {
+                    self.host.set_vm(VmId(disk), vm);
+                    d.vm = vm;
+                    d.vm
+                });
+                let _ = answer.send(in_force);
+            }
+            Command::SetControl { config, answer } => {
+                let result = self.host.set_config(now, config);
+                let _ = answer.send(result.map(|()| self.host.config().clone()));
+            }
+            Command::Reconnected { disk, fd, agreed } => {
+                let Some(disk_state) = self.disks.get_mut(disk) else { return };
+                let Backend::Nbd(up) = &mut disk_state.backend else { return };
+                if up.reconnected(fd, agreed).is_err() {
+                    tracing::error!(
+                        volume = self.name,
+                        disk = disk_state.name,
+                        "the NBD server came back with another size or other abilities; \
+                         waiting for the one that was there before"
+                    );
+                    self.reconnect(disk);
+                }
+            }
+            Command::Shutdown { within } => self.stop(now, within),
+        }
+    }
+
+    fn stats(&self, now: Instant) -> Stats {
+        Stats {
+            at: now,
+            window: self.host.window(),
+            outstanding: self.host.outstanding(),
+            held: self.host.held(),
+            latency: self.host.latency().map(Span::from_secs),
+            connections: self.conns.len(),
+            vms: self.disks.iter().map(|disk| disk.stats.clone()).collect(),
+        }
+    }
+
+    /// Looks for a lost server on a thread of its own, because connecting blocks.
+    fn reconnect(&self, disk: usize) {
+        let Backend::Nbd(up) = &self.disks[disk].backend else { return };
+        let (uri, mailer) = (up.uri.clone(), self.mailer.clone());
+        let alive = Arc::clone(&self.alive);
+        let spawned = std::thread::Builder::new().name("parda-reconnect".into()).spawn(move || {
+            let mut pause = Duration::from_millis(50);
+            while alive.load(Ordering::Relaxed) {
+                std::thread::sleep(pause);
+                pause = (2 * pause).min(Duration::from_secs(1));
+                if let Ok((fd, agreed)) = connect(&uri) {
+                    mailer.send(Command::Reconnected { disk, fd, agreed });
+                    return;
+                }
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::error!(volume = self.name, %error, "cannot look for the lost NBD server");
+        }
+    }
+
+    fn stop(&mut self, now: Instant, within: Duration) {
+        self.stop_by = Some(now + Span::from(within));
+        for listener in &mut self.listeners {
+            // Ends the pending accept.
+            let _ = rustix::net::shutdown(&*listener.fd, rustix::net::Shutdown::Both);
+            listener.file = None;
+            listener.retry_at = None;
+        }
+        let keys: Vec<usize> = self.conns.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.conns[key].finish();
+            self.list(key);
+        }
+    }
+
+    /// Whether a shutdown is over.
+    fn is_over(&mut self, now: Instant) -> bool {
+        let Some(stop_by) = self.stop_by else { return false };
+        if self.conns.is_empty() {
+            return true;
+        }
+        if now < stop_by {
+            return false;
+        }
+        if self.unanswered == 0 {
+            self.unanswered = self.requests.len();
+            let (volume, unanswered) = (&self.name, self.unanswered);
+            tracing::warn!(volume, unanswered, "the shutdown's time is over");
+        }
+        true
+    }
+
+    fn end(mut self) -> Drained {
+        self.alive.store(false, Ordering::Relaxed);
+        self.conns.iter_mut().for_each(|(_, conn)| conn.kill(&mut self.pool));
+        for disk in &mut self.disks {
+            if let Backend::Nbd(up) = &mut disk.backend {
+                up.close();
+            }
+        }
+        // Let the kernel return what it still has, so that all descriptors are closed.
+        self.mailbox.wake();
+        let until = self.now() + LAST_WAIT;
+        while self.ring.in_flight() > 0 && self.now() < until {
+            if self.ring.wait(Some(until.since(self.now()).into())).is_err() {
+                break;
+            }
+            while self.ring.next().is_some() {}
+        }
+        Drained { unanswered: self.unanswered }
+    }
+}
+
+fn io_of(op: Op) -> Io {
+    let bytes = Bytes(u64::from(crate::backend::extent_of(op).len));
+    let kind = match op {
+        Op::Read(_) => IoKind::Read,
+        Op::Write { .. } => IoKind::Write,
+        Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => IoKind::Other,
+    };
+    Io { kind, bytes }
+}

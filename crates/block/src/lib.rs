@@ -1,0 +1,34 @@
+//! The data path: from NBD clients to the array and back.
+//!
+//! A [`Volume`] is one thread with one io_uring. It drives sockets and files alike and calls the
+//! law (`parda-control`) directly, so that an IO meets no lock and no other thread. What the
+//! control plane wants of it goes through a mailbox that the ring wakes up for.
+//!
+//! ```text
+//! sockets ─ conn ─► host (fair queue, window) ─► backend: file · memory · NBD server
+//!    ▲                                              │        and, for an emulated array, its model
+//!    └────────────── replies, one vectored send ◄───┘
+//! ```
+//!
+//! `unsafe` is found in `ring.rs` and `buffer.rs` alone. Every operation owns what the kernel
+//! touches until it is done, whatever becomes of the connection meanwhile.
+
+mod backend;
+mod batch;
+mod buffer;
+mod config;
+mod conn;
+mod engine;
+mod listen;
+mod mailbox;
+mod ring;
+mod stats;
+mod timed;
+mod volume;
+
+pub use backend::{BackendConfig, DEFAULT_RECONNECT_FOR, Direct, OpenError, Region};
+pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
+pub use listen::ListenError;
+pub use stats::{Count, Latencies, Stats, VmStats};
+pub use timed::{Timed, TimedId};
+pub use volume::{Drained, Handle, Stopped, Volume};

@@ -1,0 +1,85 @@
+//! How others speak to a volume's thread without it ever waiting for them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
+use std::time::Duration;
+
+use parda_control::{Config, ConfigError, Report, VmConfig};
+use parda_nbd::client::Agreed;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::stats::Stats;
+
+/// What a volume's thread can be asked.
+pub(crate) enum Command {
+    /// End a period; `None` if the exchange is silent.
+    Tick { peers: Option<Vec<Report>>, answer: SyncSender<Report> },
+    /// Tell what was counted.
+    Stats { answer: SyncSender<Stats> },
+    /// Change a disk's part; answers with what is in force, `None` if there is no such disk.
+    SetVm { disk: usize, vm: VmConfig, answer: SyncSender<Option<VmConfig>> },
+    /// Change the law; answers with what is in force.
+    SetControl { config: Config, answer: SyncSender<Result<Config, ConfigError>> },
+    /// A lost NBD server is back.
+    Reconnected { disk: usize, fd: OwnedFd, agreed: Agreed },
+    /// Answer what is in flight, then end, at the latest after this long.
+    Shutdown { within: Duration },
+}
+
+/// The side that asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Mailer {
+    commands: Sender<Command>,
+    bell: Arc<OwnedFd>,
+}
+
+/// The side that is asked.
+pub(crate) struct Mailbox {
+    commands: Receiver<Command>,
+    bell: Arc<OwnedFd>,
+}
+
+pub(crate) fn mailbox() -> io::Result<(Mailer, Mailbox)> {
+    let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let (sender, commands) = channel();
+    Ok((Mailer { commands: sender, bell: Arc::clone(&bell) }, Mailbox { commands, bell }))
+}
+
+impl Mailer {
+    /// Sends a command; `false` if nobody is there to take it.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok() && self.ring()
+    }
+
+    fn ring(&self) -> bool {
+        // It cannot be full: that would take 2⁶⁴ − 1 unanswered rings.
+        rustix::io::write(&*self.bell, &1u64.to_ne_bytes()).is_ok()
+    }
+}
+
+impl Mailbox {
+    /// A descriptor that is readable when there is mail.
+    pub(crate) fn bell(&self) -> io::Result<Rc<OwnedFd>> {
+        Ok(Rc::new(self.bell.try_clone()?))
+    }
+
+    /// The next command. After [`Mailbox::silence`], to be asked until it answers `None`.
+    pub(crate) fn next(&self) -> Option<Command> {
+        self.commands.try_recv().ok()
+    }
+
+    /// Makes the bell unreadable until the next command.
+    pub(crate) fn silence(&self) {
+        let mut count = [0; 8];
+        // Nothing to read means that it is silent already.
+        let _ = rustix::io::read(&*self.bell, &mut count);
+    }
+
+    /// Rings the bell, so that nobody waits for it any more.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
+    }
+}
