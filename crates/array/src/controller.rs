@@ -1,0 +1,74 @@
+//! The controller: what every IO costs before it reaches the drives, and the links to the hosts.
+
+use alloc::collections::VecDeque;
+
+use crate::params::{ParamError, check};
+use crate::units::{Nanos, Rate};
+
+/// A controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct ControllerParams {
+    /// What one IO costs the front end, which takes one after another.
+    pub io_cost: Nanos,
+    /// Rate of the link to the hosts, in each direction.
+    pub link: Rate,
+}
+
+impl ControllerParams {
+    pub(crate) fn validate(&self) -> Result<(), ParamError> {
+        let possible = self.io_cost <= Nanos::from_millis(10_000);
+        check(possible, "controller.io_cost", self.io_cost, "be at most 10s")?;
+        check(self.link > Rate(0), "controller.link", self.link, "be above 0B/s")
+    }
+}
+
+/// One server, first come, first served: the front end, or one direction of the link. It never
+/// reorders, so what is next is always at the front.
+#[derive(Clone, Debug)]
+pub(crate) struct Server<T> {
+    inside: VecDeque<(Nanos, T)>,
+    free_at: Nanos,
+}
+
+impl<T> Server<T> {
+    pub(crate) fn new() -> Server<T> {
+        Server { inside: VecDeque::new(), free_at: Nanos::ZERO }
+    }
+
+    /// Queues `what` at `now`. The server will work on it for `cost`.
+    pub(crate) fn enter(&mut self, now: Nanos, what: T, cost: Nanos) {
+        self.free_at = self.free_at.max(now) + cost;
+        self.inside.push_back((self.free_at, what));
+    }
+
+    /// When the next one leaves.
+    pub(crate) fn next(&self) -> Option<Nanos> {
+        self.inside.front().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn leave(&mut self) -> Option<T> {
+        self.inside.pop_front().map(|(_, what)| what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serves_one_after_another() {
+        let mut server = Server::new();
+        server.enter(Nanos(10), 'a', Nanos(5));
+        server.enter(Nanos(12), 'b', Nanos(5));
+        server.enter(Nanos(100), 'c', Nanos(5));
+        let mut left = [Nanos::ZERO; 3];
+        for (at, what) in left.iter_mut().zip('a'..) {
+            *at = server.next().unwrap();
+            assert_eq!(server.leave(), Some(what));
+        }
+        assert_eq!(left, [Nanos(15), Nanos(20), Nanos(105)]);
+        assert_eq!(server.next(), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! What is asked of the array.
+
+use crate::units::{Bytes, LunId, Nanos};
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoKind {
+    /// From the array to the host.
+    Read,
+    /// From the host to the array.
+    Write,
+}
+
+/// One IO on one LUN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ArrayIo {
+    /// The LUN.
+    pub lun: LunId,
+    /// Which way the data goes.
+    pub kind: IoKind,
+    /// The first byte, from the start of the LUN. Any alignment.
+    pub offset: Bytes,
+    /// How much; not nothing.
+    pub len: Bytes,
+}
+
+/// Why an IO was not taken. The array is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// There is no such LUN.
+    #[error("LUN {} does not exist: the array has {luns}", .lun.0)]
+    UnknownLun {
+        /// The LUN asked for.
+        lun: LunId,
+        /// How many there are, counted from zero.
+        luns: usize,
+    },
+    /// The IO has no length.
+    #[error("an IO of no length")]
+    Empty,
+    /// The IO reaches past the end of the LUN.
+    #[error("{len} at {offset} reaches past the end of LUN {}, which has {size}", .lun.0)]
+    OutOfRange {
+        /// The LUN asked for.
+        lun: LunId,
+        /// The first byte.
+        offset: Bytes,
+        /// The length.
+        len: Bytes,
+        /// The LUN's size.
+        size: Bytes,
+    },
+    /// The array has already been told of a later time.
+    #[error("time runs backwards: {now} after {clock}")]
+    TimeRanBack {
+        /// The time given.
+        now: Nanos,
+        /// The latest time given before.
+        clock: Nanos,
+    },
+}

@@ -1,0 +1,63 @@
+#![no_std]
+#![forbid(unsafe_code)]
+//! What a disk array does with IO, and when.
+//!
+//! Nothing here reads a clock, does IO, starts a thread or draws a random number. Every call is
+//! handed the time, so the same model runs in the simulator's virtual time and, as the emulated
+//! array, in real time; and the same calls always give the same answers.
+//!
+//! An IO's way through the array, and the module for each station:
+//!
+//! | station | module | what it costs |
+//! | --- | --- | --- |
+//! | front end | [`controller`] | a fixed time, one IO after another |
+//! | link in (writes) | [`controller`] | length over the link's rate |
+//! | placement | [`layout`] | nothing: where the LUN lies on the RAID group |
+//! | RAID group | [`raid`] | nothing: which drives do what, in which order |
+//! | drive | [`drive`] | FIFO, bounded queue, seek, rotation, transfer |
+//! | link out (reads) | [`controller`] | length over the link's rate |
+//!
+//! ```
+//! use parda_array::{Array, ArrayIo, Bytes, IoId, IoKind, LunId, Nanos, Preset};
+//!
+//! let mut array = Array::new(Preset::Drive7200.params())?;
+//! let io = ArrayIo {
+//!     lun: LunId(0),
+//!     kind: IoKind::Read,
+//!     offset: Bytes::gb(300),
+//!     len: Bytes::kib(4),
+//! };
+//! array.submit(Nanos::ZERO, IoId(1), io)?;
+//! while let Some(at) = array.next_event() {
+//!     array.advance(at);
+//!     while let Some((done, id)) = array.pop_completion() {
+//!         assert_eq!(id, IoId(1));
+//!         assert!(done > Nanos::from_millis(5));
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+extern crate alloc;
+
+mod array;
+pub mod controller;
+pub mod drive;
+mod io;
+pub mod layout;
+mod params;
+pub mod preset;
+pub mod raid;
+mod text;
+mod units;
+
+pub use array::Array;
+pub use controller::ControllerParams;
+pub use drive::{DriveParams, Scheduling, SeekParams};
+pub use io::{ArrayIo, IoKind, SubmitError};
+pub use layout::{LayoutParams, Placement};
+pub use params::{ArrayParams, ParamError};
+pub use preset::{Preset, UnknownPreset};
+pub use raid::{RaidLevel, RaidParams};
+pub use text::UnitError;
+pub use units::{Bytes, IoId, LunId, Nanos, Rate};

@@ -1,0 +1,157 @@
+//! The array's parameters as a whole, and how impossible ones are refused.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+
+use crate::controller::ControllerParams;
+use crate::drive::DriveParams;
+use crate::layout::LayoutParams;
+use crate::raid::RaidParams;
+
+/// An array: alike drives in one RAID group behind one controller, with LUNs laid out on it.
+///
+/// With the `serde` feature it is also text: sizes, times and rates as a number with a unit
+/// (`"64KiB"`, `"35.6us"`, `"81.2MB/s"`), names in snake case, all fields given, no others allowed.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct ArrayParams {
+    /// Each of the drives.
+    pub drive: DriveParams,
+    /// How they make up one address space.
+    pub raid: RaidParams,
+    /// What stands between them and the hosts.
+    pub controller: ControllerParams,
+    /// Where the LUNs lie in that address space.
+    pub layout: LayoutParams,
+}
+
+impl ArrayParams {
+    /// Checks that such an array is possible.
+    ///
+    /// # Errors
+    /// The first parameter that is not, by name and value.
+    pub fn validate(&self) -> Result<(), ParamError> {
+        self.drive.validate()?;
+        self.raid.validate(self.drive.capacity)?;
+        self.controller.validate()?;
+        self.layout.validate(self.raid.capacity(self.drive.capacity))
+    }
+}
+
+/// A parameter that describes no possible array.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("array parameter {name} = {value}: it must {must}")]
+pub struct ParamError {
+    /// The parameter's path, as in `drive.seek.base`.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What would be possible.
+    pub must: &'static str,
+}
+
+/// Refuses a parameter unless it is possible.
+pub(crate) fn check(
+    possible: bool,
+    name: &'static str,
+    value: impl fmt::Display,
+    must: &'static str,
+) -> Result<(), ParamError> {
+    if possible { Ok(()) } else { Err(ParamError { name, value: value.to_string(), must }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Placement;
+    use crate::preset::Preset;
+    use crate::raid::RaidLevel;
+    use crate::units::{Bytes, Nanos, Rate};
+    use alloc::vec;
+
+    #[test]
+    fn every_impossible_parameter_is_refused_by_name_and_value() {
+        type Spoil = fn(&mut ArrayParams);
+        let cases: &[(&str, &str, Spoil)] = &[
+            ("drive.capacity", "0B", |p| p.drive.capacity = Bytes(0)),
+            ("drive.capacity", "100KB", |p| p.drive.capacity = Bytes(100_000)),
+            ("drive.capacity", "2000TB", |p| p.drive.capacity = Bytes::gb(2_000_000)),
+            ("drive.rpm", "0", |p| p.drive.rpm = 0),
+            ("drive.rpm", "1000001", |p| p.drive.rpm = 1_000_001),
+            ("drive.outer_rate", "0B/s", |p| p.drive.outer_rate = Rate(0)),
+            ("drive.outer_rate", "1KB/s", |p| p.drive.outer_rate = Rate(1_000)),
+            ("drive.inner_to_outer", "0", |p| p.drive.inner_to_outer = 0.0),
+            ("drive.inner_to_outer", "1.5", |p| p.drive.inner_to_outer = 1.5),
+            ("drive.inner_to_outer", "NaN", |p| p.drive.inner_to_outer = f64::NAN),
+            ("drive.surfaces", "0", |p| p.drive.surfaces = 0),
+            ("drive.seek.base", "11s", |p| p.drive.seek.base = Nanos::from_millis(11_000)),
+            ("drive.seek.root", "11s", |p| p.drive.seek.root = Nanos::from_millis(11_000)),
+            ("drive.seek.linear", "11s", |p| p.drive.seek.linear = Nanos::from_millis(11_000)),
+            ("drive.command_overhead", "11s", |p| {
+                p.drive.command_overhead = Nanos::from_millis(11_000);
+            }),
+            ("drive.write_settle", "11s", |p| p.drive.write_settle = Nanos::from_millis(11_000)),
+            ("drive.read_ahead", "2GB", |p| p.drive.read_ahead = Bytes::gb(2)),
+            ("drive.queue_depth", "0", |p| p.drive.queue_depth = 0),
+            ("drive.queue_depth", "257", |p| p.drive.queue_depth = 257),
+            ("raid.drives", "0", |p| p.raid.drives = 0),
+            ("raid.drives", "1025", |p| p.raid.drives = 1_025),
+            ("raid.drives", "2", |p| {
+                p.raid.level = RaidLevel::Raid5;
+                p.raid.drives = 2;
+            }),
+            ("raid.drives", "5", |p| {
+                p.raid.level = RaidLevel::Raid10;
+                p.raid.drives = 5;
+            }),
+            ("raid.element", "0B", |p| p.raid.element = Bytes(0)),
+            ("raid.element", "1KB", |p| p.raid.element = Bytes(1_000)),
+            ("raid.element", "1TiB", |p| p.raid.element = Bytes(1 << 40)),
+            ("controller.io_cost", "11s", |p| {
+                p.controller.io_cost = Nanos::from_millis(11_000);
+            }),
+            ("controller.link", "0B/s", |p| p.controller.link = Rate(0)),
+            ("layout.luns", "[]", |p| p.layout.luns = vec![]),
+            ("layout.luns", "0B", |p| p.layout.luns.push(Bytes(0))),
+            ("layout.luns", "6TB", |p| p.layout.luns = vec![Bytes::gb(6_000)]),
+            ("layout.luns", "6000000000000B in all", |p| {
+                p.layout.luns = vec![Bytes::gb(3_000); 2];
+            }),
+            ("layout.start", "6TB", |p| p.layout.start = Bytes::gb(6_000)),
+            ("layout.placement.contiguous.gap", "6TB", |p| {
+                p.layout.placement = Placement::Contiguous { gap: Bytes::gb(6_000) };
+                p.layout.luns = vec![Bytes::gb(1); 2];
+            }),
+            ("layout.placement.interleaved.extent", "64KiB", |p| {
+                p.layout.placement = Placement::Interleaved { extent: Bytes::kib(64) };
+            }),
+            ("layout.placement.interleaved.extent", "1MiB", |p| {
+                p.raid.drives = 1_000;
+                p.layout.luns = vec![Bytes::gb(100_000)];
+                p.layout.placement = Placement::Interleaved { extent: Bytes::mib(1) };
+            }),
+        ];
+        for (name, value, spoil) in cases {
+            let mut params = Preset::Cx340Raid0.params();
+            spoil(&mut params);
+            let error = params.validate().expect_err(name);
+            assert_eq!((error.name, error.value.as_str()), (*name, *value));
+            let text = error.to_string();
+            assert!(text.contains(name) && text.contains(value), "{text}");
+            assert_eq!(crate::Array::new(params).err(), Some(error));
+        }
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn parameters_are_text_and_back() {
+        for preset in Preset::ALL {
+            let params = preset.params();
+            let text = serde_json::to_string(&params).unwrap();
+            assert_eq!(serde_json::from_str::<ArrayParams>(&text).unwrap(), params, "{text}");
+            let more = text.replacen('{', "{\"cache\":1,", 1);
+            assert!(serde_json::from_str::<ArrayParams>(&more).is_err());
+        }
+    }
+}

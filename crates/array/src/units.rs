@@ -1,0 +1,182 @@
+//! The units of the model, one type each, so that no two of them can be mistaken for one another.
+//!
+//! Those that parameters are made of are also text: a number and a unit, `"35.6us"`, `"64KiB"`,
+//! `"81.2MB/s"`. What is printed reads back as the same value.
+
+use core::fmt;
+use core::ops::{Add, Sub};
+use core::str::FromStr;
+
+use crate::text::{Scale, UnitError};
+
+/// A point in time since an epoch that the caller chooses and keeps, or a length of time; in
+/// nanoseconds. Sums stop at the largest value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+/// A number of bytes: a size, or a distance from the start of a LUN or a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+/// A transfer rate, in bytes per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(pub u64);
+
+/// The caller's name for one IO. The array hands it back with the completion and reads nothing
+/// into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
+
+/// A LUN of the array, counted from zero in the order of
+/// [`LayoutParams::luns`](crate::LayoutParams::luns).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LunId(pub u32);
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// `ms` milliseconds.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Nanos {
+        Nanos(ms.saturating_mul(1_000_000))
+    }
+
+    /// `us` microseconds.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Nanos {
+        Nanos(us.saturating_mul(1_000))
+    }
+
+    /// The time in seconds.
+    #[must_use]
+    pub fn secs(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The nearest nanosecond; negative and undefined values are zero.
+    pub(crate) fn round(ns: f64) -> Nanos {
+        Nanos((ns + 0.5) as u64)
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+    /// The time from `other` until `self`; zero if `other` is later.
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Bytes {
+    /// `k` binary kilobytes.
+    #[must_use]
+    pub const fn kib(k: u64) -> Bytes {
+        Bytes(k.saturating_mul(1 << 10))
+    }
+
+    /// `m` binary megabytes.
+    #[must_use]
+    pub const fn mib(m: u64) -> Bytes {
+        Bytes(m.saturating_mul(1 << 20))
+    }
+
+    /// `g` binary gigabytes.
+    #[must_use]
+    pub const fn gib(g: u64) -> Bytes {
+        Bytes(g.saturating_mul(1 << 30))
+    }
+
+    /// `g` decimal gigabytes, as drive makers count.
+    #[must_use]
+    pub const fn gb(g: u64) -> Bytes {
+        Bytes(g.saturating_mul(1_000_000_000))
+    }
+}
+
+impl Rate {
+    /// `m` decimal megabytes per second.
+    #[must_use]
+    pub const fn mb_per_s(m: u64) -> Rate {
+        Rate(m.saturating_mul(1_000_000))
+    }
+
+    /// How long `bytes` take.
+    pub(crate) fn time(self, bytes: Bytes) -> Nanos {
+        Nanos::round(bytes.0 as f64 * 1e9 / self.0 as f64)
+    }
+}
+
+const TIME: Scale = Scale {
+    units: &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)],
+    example: "35.6us",
+};
+
+const SIZE: Scale = Scale {
+    units: &[
+        ("TiB", 1 << 40),
+        ("TB", 1_000_000_000_000),
+        ("GiB", 1 << 30),
+        ("GB", 1_000_000_000),
+        ("MiB", 1 << 20),
+        ("MB", 1_000_000),
+        ("KiB", 1 << 10),
+        ("KB", 1_000),
+        ("B", 1),
+    ],
+    example: "64KiB",
+};
+
+const RATE: Scale = Scale {
+    units: &[
+        ("GB/s", 1_000_000_000),
+        ("MiB/s", 1 << 20),
+        ("MB/s", 1_000_000),
+        ("KB/s", 1_000),
+        ("B/s", 1),
+    ],
+    example: "81.2MB/s",
+};
+
+macro_rules! text {
+    ($unit:ident, $scale:ident) => {
+        impl fmt::Display for $unit {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                $scale.write(self.0, f)
+            }
+        }
+
+        impl FromStr for $unit {
+            type Err = UnitError;
+            fn from_str(text: &str) -> Result<Self, UnitError> {
+                $scale.read(text).map($unit)
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl serde::Serialize for $unit {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl<'de> serde::Deserialize<'de> for $unit {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = <alloc::borrow::Cow<'de, str>>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+text!(Nanos, TIME);
+text!(Bytes, SIZE);
+text!(Rate, RATE);

@@ -1,0 +1,169 @@
+//! What callers may rely on, whatever the array is made of and whatever is asked of it.
+
+use parda_array::{
+    Array, ArrayIo, ArrayParams, Bytes, IoId, IoKind, LunId, Nanos, Placement, Preset, RaidLevel,
+    Scheduling, SubmitError,
+};
+use proptest::prelude::*;
+
+/// An IO and how long after the one before it is submitted.
+type Script = Vec<(Nanos, ArrayIo)>;
+
+type Completions = Vec<(Nanos, IoId)>;
+
+const LUN: u64 = 1 << 30;
+
+fn arrays() -> impl Strategy<Value = ArrayParams> {
+    let levels =
+        prop_oneof![Just(RaidLevel::Raid0), Just(RaidLevel::Raid5), Just(RaidLevel::Raid10)];
+    let schedulings =
+        prop_oneof![Just(Scheduling::Sptf), Just(Scheduling::Fcfs), Just(Scheduling::Elevator)];
+    let placements = prop_oneof![
+        (0_u64..1 << 30).prop_map(|gap| Placement::Contiguous { gap: Bytes(gap) }),
+        (1_u64..64).prop_map(|m| Placement::Interleaved { extent: Bytes::mib(m) }),
+    ];
+    (levels, 2_u32..5, 1_u32..12, schedulings, placements).prop_map(
+        |(level, pairs, depth, scheduling, placement)| {
+            let mut params = Preset::Cx340Raid0.params();
+            params.raid.level = level;
+            params.raid.drives = 2 * pairs;
+            params.drive.queue_depth = depth;
+            params.drive.scheduling = scheduling;
+            params.layout.placement = placement;
+            params.layout.luns = vec![Bytes(LUN); 3];
+            params
+        },
+    )
+}
+
+fn scripts() -> impl Strategy<Value = Script> {
+    let ios = (0_u32..3, any::<bool>(), 0..LUN - (1 << 20), 1_u64..1 << 20).prop_map(
+        |(lun, read, offset, len)| ArrayIo {
+            lun: LunId(lun),
+            kind: if read { IoKind::Read } else { IoKind::Write },
+            offset: Bytes(offset),
+            len: Bytes(len),
+        },
+    );
+    prop::collection::vec(((0_u64..20_000_000).prop_map(Nanos), ios), 1..60)
+}
+
+fn fetch(array: &mut Array, into: &mut Completions) {
+    into.extend(std::iter::from_fn(|| array.pop_completion()));
+}
+
+/// Plays a script to a caller who comes on time.
+fn on_time(params: &ArrayParams, script: &Script) -> Completions {
+    let mut array = Array::new(params.clone()).unwrap();
+    let (mut now, mut completions) = (Nanos::ZERO, Vec::new());
+    for (i, (pause, io)) in script.iter().enumerate() {
+        now = now + *pause;
+        while let Some(next) = array.next_event().filter(|next| *next <= now) {
+            array.advance(next);
+            fetch(&mut array, &mut completions);
+        }
+        array.submit(now, IoId(i as u64), *io).unwrap();
+    }
+    while let Some(next) = array.next_event() {
+        array.advance(next);
+        fetch(&mut array, &mut completions);
+    }
+    assert_eq!(array.outstanding(), 0);
+    completions
+}
+
+/// Plays a script to a caller who only ever comes to submit, and then long after the end.
+fn late(params: &ArrayParams, script: &Script) -> Completions {
+    let mut array = Array::new(params.clone()).unwrap();
+    let (mut now, mut completions) = (Nanos::ZERO, Vec::new());
+    for (i, (pause, io)) in script.iter().enumerate() {
+        now = now + *pause;
+        array.submit(now, IoId(i as u64), *io).unwrap();
+    }
+    array.advance(now + Nanos::from_millis(3_600_000));
+    fetch(&mut array, &mut completions);
+    completions
+}
+
+/// No IO is faster than the front end, the link, and the drives' shortest command.
+fn least(params: &ArrayParams, io: &ArrayIo) -> Nanos {
+    let link = io.len.0 as f64 / params.controller.link.0 as f64;
+    let link = Nanos((link * 1e9) as u64);
+    params.controller.io_cost + link + params.drive.command_overhead
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_io_completes_once_in_order_and_not_too_soon(
+        params in arrays(), script in scripts(),
+    ) {
+        let completions = on_time(&params, &script);
+        prop_assert!(completions.windows(2).all(|w| w[0].0 <= w[1].0));
+        let mut ids: Vec<u64> = completions.iter().map(|(_, id)| id.0).collect();
+        ids.sort_unstable();
+        prop_assert_eq!(ids, (0..script.len() as u64).collect::<Vec<_>>());
+        let mut submitted = Vec::new();
+        let mut now = Nanos::ZERO;
+        for (pause, _) in &script {
+            now = now + *pause;
+            submitted.push(now);
+        }
+        for (at, id) in completions {
+            let i = id.0 as usize;
+            prop_assert!(at >= submitted[i] + least(&params, &script[i].1));
+        }
+    }
+
+    #[test]
+    fn lateness_changes_nothing(params in arrays(), script in scripts()) {
+        prop_assert_eq!(late(&params, &script), on_time(&params, &script));
+    }
+
+    #[test]
+    fn the_same_calls_give_the_same_answers(params in arrays(), script in scripts()) {
+        prop_assert_eq!(on_time(&params, &script), on_time(&params, &script));
+    }
+}
+
+fn read(offset: Bytes) -> ArrayIo {
+    ArrayIo { lun: LunId(0), kind: IoKind::Read, offset, len: Bytes::kib(4) }
+}
+
+#[test]
+fn a_refused_io_leaves_no_trace() {
+    let mut array = Array::new(Preset::Drive7200.params()).unwrap();
+    array.submit(Nanos(500), IoId(1), read(Bytes(0))).unwrap();
+    let next = array.next_event();
+    let back = array.submit(Nanos(499), IoId(2), read(Bytes(0)));
+    assert_eq!(back, Err(SubmitError::TimeRanBack { now: Nanos(499), clock: Nanos(500) }));
+    let outside = array.submit(Nanos::from_millis(900), IoId(3), read(Bytes::gib(478)));
+    assert!(matches!(outside, Err(SubmitError::OutOfRange { .. })));
+    assert_eq!((array.next_event(), array.outstanding()), (next, 1));
+    array.submit(Nanos(501), IoId(4), read(Bytes(0))).unwrap();
+}
+
+#[test]
+fn an_unfetched_completion_is_due_at_its_own_time() {
+    let mut array = Array::new(Preset::Drive7200.params()).unwrap();
+    assert_eq!(array.next_event(), None);
+    array.submit(Nanos::ZERO, IoId(1), read(Bytes::gib(100))).unwrap();
+    array.advance(Nanos::from_millis(1_000));
+    array.advance(Nanos::from_millis(10));
+    let due = array.next_event();
+    assert!(due.is_some_and(|due| due < Nanos::from_millis(40)));
+    assert_eq!(array.pop_completion(), due.map(|due| (due, IoId(1))));
+    assert_eq!((array.pop_completion(), array.next_event()), (None, None));
+}
+
+#[test]
+fn the_end_of_time_is_reached_without_fault() {
+    let mut array = Array::new(Preset::Cx340Raid5Vms.params()).unwrap();
+    let write = ArrayIo { kind: IoKind::Write, ..read(Bytes(0)) };
+    for i in 0..20 {
+        array.submit(Nanos(u64::MAX - 1), IoId(i), write).unwrap();
+    }
+    array.advance(Nanos(u64::MAX));
+    assert_eq!(std::iter::from_fn(|| array.pop_completion()).count(), 20);
+}
