@@ -132,3 +132,70 @@ impl<E: Exchange> Exchange for Partitioned<E> {
         self.inner.counters()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{identity, message, publication};
+
+    /// Hears a and b, one sequence number further with each look.
+    struct Steady(u64, u64);
+
+    impl Exchange for Steady {
+        fn publish(&mut self, _: &Publication) -> Result<(), PublishError> {
+            self.1 += 1;
+            Ok(())
+        }
+        fn collect(&mut self, _: Instant) -> Result<Heard, CollectError> {
+            self.0 += 1;
+            let messages = ["a", "b"].map(|host| message(identity(host, 1), self.0)).into();
+            Ok(Heard { messages, events: Vec::new() })
+        }
+        fn counters(&self) -> Counters {
+            Counters::default()
+        }
+    }
+
+    fn heard(exchange: &mut impl Exchange) -> Vec<(String, u64)> {
+        let messages = exchange.collect(Instant(0)).unwrap().messages;
+        messages.into_iter().map(|m| (m.from.host.to_string(), m.sequence.0)).collect()
+    }
+
+    #[test]
+    fn loss_is_as_frequent_as_asked_and_the_same_for_the_same_seed() {
+        let run = |seed| {
+            let mut lossy = Lossy::new(Steady(0, 0), 0.3, seed);
+            let heard: Vec<_> = (0..1000).flat_map(|_| heard(&mut lossy)).collect();
+            (0..1000).for_each(|_| lossy.publish(&publication(1.0)).unwrap());
+            (heard, lossy.inner.1)
+        };
+        let (heard, published) = run(7);
+        assert!((1300..1500).contains(&heard.len()), "{}", heard.len());
+        assert!((630..770).contains(&published), "{published}");
+        assert_eq!((&heard, published), (&run(7).0, run(7).1));
+        assert_ne!(heard, run(8).0);
+    }
+
+    #[test]
+    fn delay_keeps_the_order_and_loses_nothing() {
+        let mut delayed = Delayed::new(Steady(0, 0), 2);
+        let sequences: Vec<_> = (0..5).map(|_| heard(&mut delayed).first().map(|m| m.1)).collect();
+        assert_eq!(sequences, [None, None, Some(1), Some(2), Some(3)]);
+    }
+
+    #[test]
+    fn a_partition_parts_both_sides_until_it_heals() {
+        let partition = Partition::default();
+        let host = |name| identity(name, 1).host.id();
+        let on = |name| Partitioned::new(Steady(0, 0), host(name), partition.clone());
+        let (mut a, mut c) = (on("a"), on("c"));
+        let names = |exchange: &mut Partitioned<Steady>| -> Vec<_> {
+            heard(exchange).into_iter().map(|m| m.0).collect()
+        };
+        partition.cut(host("a"));
+        assert_eq!(names(&mut a), ["a"]);
+        assert_eq!(names(&mut c), ["b"]);
+        partition.heal();
+        assert_eq!(names(&mut a), ["a", "b"]);
+    }
+}

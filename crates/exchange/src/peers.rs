@@ -122,3 +122,136 @@ impl Run {
         Peer { message: &self.message, age: self.watch.age(now), liveness }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{PERIOD, at, identity, leaving, message};
+
+    fn peers() -> Peers {
+        Peers::new(identity("me", 1).host.id(), Freshness::default())
+    }
+
+    /// Name, run and liveness of everyone known.
+    fn seen(peers: &Peers, now: Instant) -> Vec<(String, u64, Liveness)> {
+        let mut all: Vec<_> = peers
+            .all(now)
+            .map(|p| {
+                let from = &p.message.from;
+                (from.host.to_string(), from.incarnation.0, p.liveness)
+            })
+            .collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    fn one(name: &str, run: u64, liveness: Liveness) -> Vec<(String, u64, Liveness)> {
+        vec![(name.to_owned(), run, liveness)]
+    }
+
+    #[test]
+    fn a_host_counts_from_its_first_change_until_it_falls_silent() {
+        let mut peers = peers();
+        peers.observe(at(0), vec![message(identity("a", 5), 8)]);
+        assert_eq!(seen(&peers, at(0)), one("a", 5, Liveness::Unproven));
+        assert!(peers.live(at(0)).is_empty());
+        let last = vec![message(identity("a", 5), 9)];
+        for period in 1..=4 {
+            peers.observe(at(period), last.clone());
+            assert_eq!(peers.live(at(period)), [last[0].body.report], "period {period}");
+        }
+        peers.observe(at(5), last.clone());
+        assert_eq!(seen(&peers, at(5)), one("a", 5, Liveness::Stale));
+        assert_eq!(peers.all(at(5)).next().unwrap().age, Span(4 * PERIOD.0));
+        peers.observe(at(32), last.clone());
+        assert_eq!(seen(&peers, at(32)), one("a", 5, Liveness::Gone));
+        // As long as the record lies around, it must not look new again.
+        peers.observe(at(33), last);
+        assert_eq!(seen(&peers, at(33)), one("a", 5, Liveness::Gone));
+        peers.observe(at(34), Vec::new());
+        assert!(seen(&peers, at(34)).is_empty());
+    }
+
+    #[test]
+    fn silence_is_measured_by_the_hosts_own_period() {
+        let mut peers = peers();
+        let quick = |sequence| {
+            let mut quick = message(identity("quick", 1), sequence);
+            quick.body.period = Span(PERIOD.0 / 4);
+            quick
+        };
+        peers.observe(at(0), vec![quick(1), message(identity("slow", 1), 1)]);
+        peers.observe(at(1), vec![quick(5), message(identity("slow", 1), 2)]);
+        assert_eq!(peers.live(at(1)).len(), 2);
+        let expected = [one("quick", 1, Liveness::Stale), one("slow", 1, Liveness::Live)].concat();
+        assert_eq!(seen(&peers, at(2)), expected);
+    }
+
+    #[test]
+    fn one_does_not_hear_oneself() {
+        let mut peers = peers();
+        for sequence in 0..3 {
+            peers.observe(at(sequence), vec![message(identity("me", 1), sequence)]);
+        }
+        assert!(seen(&peers, at(2)).is_empty());
+    }
+
+    #[test]
+    fn a_farewell_ends_it_at_once() {
+        let mut peers = peers();
+        peers.observe(at(0), vec![message(identity("a", 1), 1)]);
+        peers.observe(at(1), vec![message(identity("a", 1), 2)]);
+        assert_eq!(peers.live(at(1)).len(), 1);
+        let mut farewell = message(identity("a", 1), 3);
+        farewell.body = leaving();
+        peers.observe(at(2), vec![farewell]);
+        assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Left));
+        assert!(peers.live(at(2)).is_empty());
+    }
+
+    #[test]
+    fn a_restarted_host_is_counted_once_throughout() {
+        let mut peers = peers();
+        peers.observe(at(0), vec![message(identity("a", 1), 1)]);
+        peers.observe(at(1), vec![message(identity("a", 1), 2)]);
+        peers.observe(at(2), vec![message(identity("a", 9), 1)]);
+        assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Live));
+        peers.observe(at(3), vec![message(identity("a", 9), 2)]);
+        assert_eq!(seen(&peers, at(3)), one("a", 9, Liveness::Live));
+    }
+
+    #[test]
+    fn a_dead_run_does_not_hide_a_living_one_though_its_clock_was_ahead() {
+        let mut peers = peers();
+        for sequence in 0..9 {
+            let dead = message(identity("a", 99), 7);
+            peers.observe(at(sequence), vec![dead, message(identity("a", 1), sequence)]);
+        }
+        assert_eq!(seen(&peers, at(8)), one("a", 1, Liveness::Live));
+    }
+
+    #[test]
+    fn the_last_word_in_a_slot_given_up_does_not_keep_a_host_alive() {
+        let mut peers = peers();
+        let left_behind = || message(identity("a", 1), 3);
+        for sequence in 4..6 {
+            let current = message(identity("a", 1), sequence);
+            peers.observe(at(sequence), vec![current, left_behind()]);
+        }
+        for period in 6..20 {
+            peers.observe(at(period), vec![left_behind(), message(identity("a", 1), 5)]);
+        }
+        assert_eq!(seen(&peers, at(19)), one("a", 1, Liveness::Stale));
+    }
+
+    #[test]
+    fn a_sequence_that_wraps_goes_on() {
+        let mut peers = peers();
+        for (period, sequence) in [(0, u64::MAX - 1), (1, u64::MAX), (2, 0), (3, 1)] {
+            let kept = message(identity("a", 1), u64::MAX - 1);
+            peers.observe(at(period), vec![kept, message(identity("a", 1), sequence)]);
+        }
+        assert_eq!(peers.all(at(3)).next().unwrap().message.sequence, Sequence(1));
+        assert_eq!(seen(&peers, at(3)), one("a", 1, Liveness::Live));
+    }
+}

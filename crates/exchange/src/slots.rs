@@ -150,3 +150,6 @@ impl Exchange for SlotExchange {
         self.counters
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,402 @@
+//! Hosts on one medium in memory: what they hear of each other, and what they notice.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::exchange::{Event, Rival};
+use crate::freshness::Liveness;
+use crate::peers::Peers;
+use crate::region::{Block, MemoryRegion, RegionFault};
+use crate::testing::{PERIOD, at, exchange, identity, leaving, publication};
+
+const AUTOMATIC: SlotChoice = SlotChoice::Automatic;
+
+fn fixed(slot: u32) -> SlotChoice {
+    SlotChoice::Fixed(SlotIndex(slot))
+}
+
+fn medium(slots: u32) -> MemoryRegion {
+    MemoryRegion::new(SlotCount::new(slots).unwrap())
+}
+
+/// One period of a host: what it noticed, and whether it could speak.
+fn period(host: &mut SlotExchange, now: Instant) -> (Vec<Event>, Result<(), PublishError>) {
+    let events = host.collect(now).unwrap().events;
+    (events, host.publish(&publication(16.0)))
+}
+
+/// Periods of hosts one after the other, all of which must work. What each noticed.
+fn periods(hosts: &mut [&mut SlotExchange], range: std::ops::Range<u64>) -> Vec<Vec<Event>> {
+    let mut noticed = vec![Vec::new(); hosts.len()];
+    for now in range {
+        for (host, noticed) in hosts.iter_mut().zip(&mut noticed) {
+            let (events, published) = period(host, at(now));
+            published.unwrap();
+            noticed.extend(events);
+        }
+    }
+    noticed
+}
+
+fn conflict(slot: u32, rival: Rival, moving: bool) -> Event {
+    Event::SlotConflict { slot: SlotIndex(slot), rival, moving }
+}
+
+#[test]
+fn hosts_hear_each_other() {
+    let medium = medium(8);
+    let mut a = exchange(&medium, identity("a", 1), fixed(0));
+    let mut b = exchange(&medium, identity("b", 1), fixed(7));
+    let mut peers = Peers::new(identity("a", 1).host.id(), Freshness::default());
+    for now in 0..3 {
+        let heard = a.collect(at(now)).unwrap();
+        assert!(heard.events.is_empty());
+        peers.observe(at(now), heard.messages);
+        a.publish(&publication(1.0)).unwrap();
+        b.collect(at(now)).unwrap();
+        b.publish(&publication(now as f64)).unwrap();
+    }
+    assert_eq!(peers.live(at(2)), [publication(1.0).report]);
+    b.publish(&leaving()).unwrap();
+    peers.observe(at(3), a.collect(at(3)).unwrap().messages);
+    assert_eq!(peers.all(at(3)).next().unwrap().liveness, Liveness::Left);
+    // a: 0 + 2 + 2 + 2 slots with a record.
+    assert_eq!(a.counters(), Counters { records: 6, ..Counters::default() });
+}
+
+#[test]
+fn a_slot_that_does_not_exist_is_refused() {
+    let settings = SlotSettings {
+        me: identity("a", 1),
+        volume: VolumeId::of("array-a"),
+        choice: fixed(8),
+        period: PERIOD,
+        freshness: Freshness::default(),
+    };
+    let error = SlotExchange::new(medium(8), settings).err().unwrap();
+    assert_eq!(error.to_string(), "slot 8 does not exist: there are 8 slots, from 0 to 7");
+}
+
+#[test]
+fn what_is_not_of_this_volume_and_intact_is_ignored_and_counted() {
+    let medium = medium(8);
+    let mut a = exchange(&medium, identity("a", 1), fixed(0));
+    let mut other = exchange(&medium, identity("b", 1), fixed(1));
+    other.volume = VolumeId::of("array-b");
+    period(&mut other, at(0)).1.unwrap();
+    medium.edit(|blocks| {
+        blocks[2] = blocks[1].clone();
+        blocks[3] = blocks[1].clone();
+        blocks[3].0[100] ^= 1;
+        blocks[4] = blocks[1].clone();
+        blocks[4].0[8] = 9;
+        blocks[5] = Block([7; Block::BYTES]);
+    });
+    let heard = a.collect(at(0)).unwrap();
+    assert_eq!(heard.messages, []);
+    let expected = Counters {
+        other_volume: 1,
+        wrong_slot: 1,
+        checksum: 1,
+        other_version: 1,
+        not_a_record: 1,
+        ..Counters::default()
+    };
+    assert_eq!(a.counters(), expected);
+}
+
+#[test]
+fn two_hosts_with_one_fixed_slot_both_say_so_once() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(2));
+    let mut b = exchange(&medium, identity("b", 2), fixed(2));
+    let noticed = periods(&mut [&mut a, &mut b], 0..5);
+    assert_eq!(noticed[0], [conflict(2, Rival::Host(identity("b", 2)), false)]);
+    assert_eq!(noticed[1], [conflict(2, Rival::Host(identity("a", 1)), false)]);
+    assert_eq!(a.counters().slot_conflicts, 4);
+    // b's first look cannot tell a's record from a dead host's.
+    assert_eq!(b.counters().slot_conflicts, 4);
+}
+
+#[test]
+fn another_rival_is_said_again() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(2));
+    for run in [5, 6] {
+        let mut b = exchange(&medium, identity("b", run), fixed(2));
+        let noticed = periods(&mut [&mut a, &mut b], 0..3);
+        let rival = Rival::Host(identity("b", run));
+        assert_eq!(noticed[0].last(), Some(&conflict(2, rival, false)), "run {run}");
+    }
+}
+
+#[test]
+fn a_host_of_another_volume_or_version_is_a_rival_too() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(2));
+    let mut b = exchange(&medium, identity("b", 2), fixed(2));
+    b.volume = VolumeId::of("array-b");
+    let noticed = periods(&mut [&mut a, &mut b], 0..3);
+    let rival = Rival::OtherVolume { host: identity("b", 2), volume: b.volume };
+    assert_eq!(noticed[0], [conflict(2, rival, false)]);
+    for sequence in 0..3 {
+        medium.edit(|blocks| {
+            blocks[2].0[8] = 2;
+            blocks[2].0[40] = sequence;
+        });
+        let events = period(&mut a, at(3)).0;
+        let expected = [conflict(2, Rival::OtherVersion(2), false)];
+        assert_eq!(events, if sequence == 0 { &expected[..] } else { &[] });
+    }
+}
+
+#[test]
+fn a_dead_hosts_record_in_our_slot_is_no_rival() {
+    let medium = medium(4);
+    let mut dead = exchange(&medium, identity("dead", 9), fixed(2));
+    periods(&mut [&mut dead], 0..3);
+    let mut a = exchange(&medium, identity("a", 1), fixed(2));
+    assert_eq!(periods(&mut [&mut a], 3..6), [[]]);
+}
+
+#[test]
+fn a_restarted_host_takes_over_from_its_predecessor_without_a_word() {
+    for choice in [fixed(2), AUTOMATIC] {
+        let medium = medium(64);
+        let mut before = exchange(&medium, identity("a", 1), choice);
+        periods(&mut [&mut before], 0..3);
+        let mut after = exchange(&medium, identity("a", 2), choice);
+        let noticed = periods(&mut [&mut after], 3..9);
+        assert_eq!(after.slot(), before.slot());
+        let chosen = Event::SlotChosen(after.slot().unwrap());
+        assert_eq!(noticed, [if choice == AUTOMATIC { vec![chosen] } else { vec![] }]);
+        assert_eq!(after.counters().duplicate_hosts, 0);
+    }
+}
+
+#[test]
+fn a_predecessor_in_another_slot_is_no_twin() {
+    let medium = medium(4);
+    let mut before = exchange(&medium, identity("a", 1), fixed(0));
+    periods(&mut [&mut before], 0..3);
+    let mut after = exchange(&medium, identity("a", 2), fixed(1));
+    assert_eq!(periods(&mut [&mut after], 3..9), [[]]);
+}
+
+#[test]
+fn two_hosts_of_one_name_notice_each_other() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(0));
+    let mut twin = exchange(&medium, identity("a", 2), fixed(3));
+    let noticed = periods(&mut [&mut a, &mut twin], 0..5);
+    let duplicate =
+        |slot, run| Event::DuplicateHost { slot: SlotIndex(slot), twin: identity("a", run) };
+    assert_eq!(noticed, [[duplicate(3, 2)], [duplicate(0, 1)]]);
+    assert_eq!(a.counters().duplicate_hosts, 4);
+}
+
+#[test]
+fn automatic_hosts_of_one_name_part() {
+    let medium = medium(8);
+    let mut a = exchange(&medium, identity("a", 1), AUTOMATIC);
+    let mut twin = exchange(&medium, identity("a", 2), AUTOMATIC);
+    let noticed = periods(&mut [&mut a, &mut twin], 0..9);
+    assert_ne!(a.slot(), twin.slot());
+    assert!(noticed.iter().all(|n| matches!(n.last(), Some(Event::DuplicateHost { .. }))));
+}
+
+#[test]
+fn automatic_hosts_all_find_a_slot_of_their_own_even_in_a_full_file() {
+    let medium = medium(16);
+    let mut hosts: Vec<_> = (0..16)
+        .map(|i| exchange(&medium, identity(&format!("kvm-{i:02}"), i), AUTOMATIC))
+        .collect();
+    let mut hosts: Vec<_> = hosts.iter_mut().collect();
+    // All look before anyone writes: the worst start.
+    for host in &mut hosts {
+        host.collect(at(0)).unwrap();
+    }
+    for now in 1..20 {
+        for host in &mut hosts {
+            // While two fight for the last slots, one may find none free for a period.
+            let _ = host.publish(&publication(1.0));
+        }
+        for host in &mut hosts {
+            host.collect(at(now)).unwrap();
+        }
+    }
+    let mut slots: Vec<_> = hosts.iter().map(|h| h.slot().unwrap().0).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, (0..16).collect::<Vec<_>>());
+}
+
+/// Two automatic hosts, the earlier first, that have both chosen the same slot.
+fn contenders(medium: &MemoryRegion) -> (SlotExchange, SlotExchange, SlotIndex) {
+    let slots = u64::from(medium.slots().get());
+    let mut names = (0..).map(|i| format!("kvm-{i}"));
+    let first = names.next().unwrap();
+    let start = |name: &str| identity(name, 0).host.id().0 % slots;
+    let second = names.find(|name| start(name) == start(&first)).unwrap();
+    let mut early = exchange(medium, identity(&first, 1), AUTOMATIC);
+    let mut late = exchange(medium, identity(&second, 2), AUTOMATIC);
+    early.collect(at(0)).unwrap();
+    late.collect(at(0)).unwrap();
+    let slot = early.slot().unwrap();
+    assert_eq!(late.slot(), Some(slot));
+    (early, late, slot)
+}
+
+#[test]
+fn of_two_automatic_hosts_the_later_one_moves() {
+    let medium = medium(8);
+    let (mut early, mut late, slot) = contenders(&medium);
+    early.publish(&publication(1.0)).unwrap();
+    late.publish(&publication(1.0)).unwrap();
+    let noticed = periods(&mut [&mut early, &mut late], 1..6);
+    assert_eq!(early.slot(), Some(slot));
+    let next = SlotIndex((slot.0 + 1) % 8);
+    assert_eq!(late.slot(), Some(next));
+    assert_eq!(noticed[0], [conflict(slot.0, Rival::Host(late.me.clone()), false)]);
+    let rival = Rival::Host(early.me.clone());
+    assert_eq!(noticed[1], [conflict(slot.0, rival, true), Event::SlotChosen(next)]);
+}
+
+#[test]
+fn the_earlier_one_moves_if_the_beat_blinds_the_later_one() {
+    let medium = medium(8);
+    let (mut early, mut late, slot) = contenders(&medium);
+    let mut moved_at = None;
+    for now in 1..10 {
+        early.publish(&publication(1.0)).unwrap();
+        late.publish(&publication(1.0)).unwrap();
+        early.collect(at(now)).unwrap();
+        late.collect(at(now)).unwrap();
+        if moved_at.is_none() && early.slot() != Some(slot) {
+            moved_at = Some(now);
+        }
+    }
+    assert_eq!(late.slot(), Some(slot));
+    assert_eq!(moved_at, Some(4), "not before the later one had its three chances");
+}
+
+#[test]
+fn automatic_choice_takes_what_is_left_or_gone_but_no_living_slot() {
+    let medium = medium(3);
+    let mut lives = exchange(&medium, identity("lives", 1), fixed(0));
+    let mut dead = exchange(&medium, identity("dead", 1), fixed(1));
+    let mut left = exchange(&medium, identity("left", 1), fixed(2));
+    periods(&mut [&mut lives, &mut dead, &mut left], 0..1);
+    let mut a = exchange(&medium, identity("a", 2), AUTOMATIC);
+    let (events, published) = period(&mut a, at(1));
+    assert!(events.is_empty());
+    assert!(matches!(published, Err(PublishError::NoFreeSlot { .. })));
+    left.publish(&leaving()).unwrap();
+    periods(&mut [&mut lives, &mut a], 2..3);
+    assert_eq!(a.slot(), Some(SlotIndex(2)));
+    let mut b = exchange(&medium, identity("b", 3), AUTOMATIC);
+    for now in 3..34 {
+        periods(&mut [&mut lives, &mut a], now..now + 1);
+        let published = period(&mut b, at(now)).1;
+        assert!(matches!(published, Err(PublishError::NoFreeSlot { .. })), "period {now}");
+    }
+    periods(&mut [&mut lives, &mut a, &mut b], 34..35);
+    assert_eq!(b.slot(), Some(SlotIndex(1)));
+}
+
+#[test]
+fn data_that_is_no_record_is_never_written_over() {
+    let medium = medium(4);
+    let noise = Block([0x5a; Block::BYTES]);
+    medium.edit(|blocks| blocks.fill(noise.clone()));
+    let mut a = exchange(&medium, identity("a", 1), fixed(1));
+    let mut b = exchange(&medium, identity("b", 1), AUTOMATIC);
+    for now in 0..100 {
+        let refused = period(&mut a, at(now)).1.unwrap_err();
+        assert!(matches!(refused, PublishError::NotARecord { slot: SlotIndex(1), .. }));
+        let refused = period(&mut b, at(now)).1.unwrap_err();
+        assert!(matches!(refused, PublishError::NoFreeSlot { .. }));
+    }
+    medium.edit(|blocks| assert!(blocks.iter().all(|block| *block == noise)));
+    medium.edit(|blocks| blocks.fill(Block::ZERO));
+    periods(&mut [&mut a, &mut b], 100..102);
+}
+
+#[test]
+fn nothing_is_written_before_the_first_read_worked() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(1));
+    medium.fail_reads(Some(|| RegionFault::ReadOnly));
+    assert!(a.collect(at(0)).is_err());
+    let refused = a.publish(&publication(1.0)).unwrap_err();
+    assert!(matches!(refused, PublishError::NotRead { .. }));
+    medium.edit(|blocks| assert_eq!(blocks[1], Block::ZERO));
+}
+
+#[test]
+fn every_fault_passes() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(0));
+    let mut b = exchange(&medium, identity("b", 1), fixed(1));
+    let mut peers = Peers::new(b.me.host.id(), Freshness::default());
+    periods(&mut [&mut a, &mut b], 0..3);
+    let limit = || RegionFault::Timeout(std::time::Duration::from_secs(1));
+    medium.fail_writes(Some(|| RegionFault::ReadOnly));
+    assert!(matches!(a.publish(&publication(1.0)), Err(PublishError::Region(_))));
+    assert!(a.collect(at(3)).is_ok(), "reading goes on where writing fails");
+    medium.fail_writes(None);
+    medium.fail_reads(Some(limit));
+    assert!(a.collect(at(4)).is_err());
+    a.publish(&publication(1.0)).unwrap();
+    medium.fail_reads(None);
+    medium.edit(|blocks| blocks.fill(Block::ZERO));
+    for now in 5..9 {
+        assert_eq!(periods(&mut [&mut a], now..now + 1), [[]]);
+        peers.observe(at(now), b.collect(at(now)).unwrap().messages);
+    }
+    assert_eq!(peers.live(at(8)).len(), 1);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused() {
+    let mut a = exchange(&medium(4), identity("a", 1), fixed(0));
+    a.collect(at(0)).unwrap();
+    let error = a.publish(&publication(f64::NAN)).unwrap_err();
+    assert!(matches!(error, PublishError::Report(_)), "{error}");
+    a.publish(&publication(1.0)).unwrap();
+}
+
+proptest! {
+    /// Whatever is done to the medium in between, automatic hosts come to slots of their own and
+    /// hear each other again.
+    #[test]
+    fn the_exchange_heals(
+        hosts in 2..6u64,
+        harm in prop::collection::vec((0..8usize, 0..Block::BYTES, 1..=255u8), 0..20),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 20..60),
+    ) {
+        let medium = medium(8);
+        let mut hosts: Vec<_> =
+            (0..hosts).map(|i| exchange(&medium, identity(&format!("h{i}"), i), AUTOMATIC)).collect();
+        for (now, index) in order.iter().enumerate() {
+            let host = index.index(hosts.len());
+            let host = &mut hosts[host];
+            if now % 2 == 0 {
+                host.collect(at(now as u64)).unwrap();
+            } else {
+                let _ = host.publish(&publication(1.0));
+            }
+            if let Some((slot, byte, flip)) = harm.get(now) {
+                medium.edit(|blocks| blocks[*slot].0[*byte] ^= flip);
+            }
+        }
+        medium.edit(|blocks| blocks.fill(Block::ZERO));
+        let mut heard = Vec::new();
+        for now in 100..110 {
+            for host in &mut hosts {
+                heard = host.collect(at(now)).unwrap().messages;
+                host.publish(&publication(1.0)).unwrap();
+            }
+        }
+        prop_assert_eq!(heard.len(), hosts.len());
+    }
+}

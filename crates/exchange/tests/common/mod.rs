@@ -1,0 +1,36 @@
+//! What several tests need.
+
+use parda_control::latency::Interval;
+use parda_control::{Report, Shares, Source, Span, Window};
+use parda_exchange::{
+    Freshness, HostName, Identity, Incarnation, Publication, Region, SlotChoice, SlotExchange,
+    SlotIndex, SlotSettings, VolumeId,
+};
+
+/// Run 1 of `host`, in a slot of its own on volume `array-a`.
+pub(crate) fn exchange(region: impl Region + 'static, host: &str, slot: u32) -> SlotExchange {
+    let settings = SlotSettings {
+        me: Identity { host: HostName::new(host).unwrap(), incarnation: Incarnation(1) },
+        volume: VolumeId::of("array-a"),
+        choice: SlotChoice::Fixed(SlotIndex(slot)),
+        period: Span::from_millis(1_000),
+        freshness: Freshness::default(),
+    };
+    SlotExchange::new(region, settings).unwrap()
+}
+
+/// A publication that tells itself from others by its window.
+pub(crate) fn publication(window: f64) -> Publication {
+    let report = Report {
+        elapsed: Span::from_millis(1_000),
+        interval: Interval::default(),
+        outstanding: 1.0,
+        window: Window(window),
+        beta: 1.0,
+        shares: Shares(1_000),
+        active: 1_000.0,
+        governed: true,
+        source: Source::Cluster,
+    };
+    Publication { period: Span::from_millis(1_000), leaving: false, report }
+}
