@@ -2,6 +2,7 @@
 //! a device is found here, and pointed at by file, line and value.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use parda_config::{Document, Error, Resolved};
@@ -14,7 +15,7 @@ use parda_nbd::uri::{Address, Uri};
 use crate::file;
 
 /// A host's configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Its name in the cluster.
     pub host: HostName,
@@ -25,7 +26,7 @@ pub struct Config {
 }
 
 /// A volume shared with other hosts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
     /// Its name.
     pub name: String,
@@ -59,6 +60,15 @@ pub enum Place {
     Nbd(Uri),
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Path(path) => path.display().fmt(f),
+            Place::Nbd(uri) => write!(f, "NBD export {:?} of {}", uri.export.as_str(), uri.address),
+        }
+    }
+}
+
 /// A virtual disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disk {
@@ -66,10 +76,8 @@ pub struct Disk {
     pub name: ExportName,
     /// Its data.
     pub place: Place,
-    /// Where the disk begins in it, in bytes.
-    pub offset: u64,
-    /// Its size in bytes, if not all of the rest.
-    pub size: Option<u64>,
+    /// Which part of it, in bytes from and up to; `None` for all of it.
+    pub region: Option<std::ops::Range<u64>>,
     /// Where clients find it.
     pub listen: Address,
     /// Its shares and bursts.
@@ -199,15 +207,24 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     if disk.name.is_empty() {
         return Err(wrong("name", "must not be empty".into()));
     }
-    let (offset, size) = (disk.offset.map_or(0, |b| b.as_u64()), disk.size.map(|b| b.as_u64()));
-    for (key, bytes) in [("offset", offset), ("size", size.unwrap_or(REGION_ALIGNMENT))] {
-        if !bytes.is_multiple_of(REGION_ALIGNMENT) {
+    for (key, bytes) in [("offset", disk.offset), ("size", disk.size)] {
+        if bytes.is_some_and(|b| !b.as_u64().is_multiple_of(REGION_ALIGNMENT)) {
             return Err(wrong(key, "must be a multiple of 4KiB".into()));
         }
     }
-    if size == Some(0) || size.is_some_and(|size| offset.checked_add(size).is_none()) {
-        return Err(wrong("size", "must be above zero, and end within 2^64 bytes".into()));
-    }
+    let region = match (disk.offset, disk.size) {
+        (None, None) => None,
+        (Some(_), None) => {
+            return Err(wrong("size", "is missing: a disk with an offset needs one".into()));
+        }
+        (offset, Some(size)) => {
+            let from = offset.map_or(0, |b| b.as_u64());
+            match from.checked_add(size.as_u64()) {
+                Some(to) if to > from => Some(from..to),
+                _ => return Err(wrong("size", "must be above zero, and end within 2^64".into())),
+            }
+        }
+    };
     if disk.shares == 0 || disk.shares > VmConfig::MAX_SHARES {
         return Err(wrong("shares", format!("must be from 1 to {}", VmConfig::MAX_SHARES)));
     }
@@ -217,8 +234,7 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     Ok(Disk {
         name,
         place: place(&disk.path).map_err(|e| wrong("path", e))?,
-        offset,
-        size,
+        region,
         listen: address(&disk.listen).map_err(|e| wrong("listen", e))?,
         vm: VmConfig { shares: Shares(disk.shares), burst: disk.burst },
         read_only: disk.read_only,
@@ -227,8 +243,9 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
 }
 
 fn overlap(a: &Disk, b: &Disk) -> bool {
-    let end = |d: &Disk| d.size.map_or(u64::MAX, |size| d.offset + size);
-    !(a.read_only && b.read_only) && a.place == b.place && a.offset < end(b) && b.offset < end(a)
+    let extent = |d: &Disk| d.region.clone().unwrap_or(0..u64::MAX);
+    let (x, y) = (extent(a), extent(b));
+    !(a.read_only && b.read_only) && a.place == b.place && x.start < y.end && y.start < x.end
 }
 
 fn place(text: &str) -> Result<Place, String> {

@@ -2,6 +2,14 @@
 //! connection closes. Counters and histograms only ever grow, so two snapshots subtract to what
 //! happened between them.
 
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
@@ -44,8 +52,10 @@ pub struct VolumeStatus {
     pub active_shares: f64,
     /// Mean outstanding IOs at the array in the last period, in slots.
     pub outstanding: f64,
-    /// Time integral of the IOs outstanding at the array: slot-seconds since the start.
-    pub outstanding_s: f64,
+    /// IOs held in the host's queue now.
+    pub held: u64,
+    /// Clients connected now.
+    pub connections: u64,
     /// Control periods since the start.
     pub ticks: u64,
     /// The exchange, if there is one.
@@ -99,18 +109,14 @@ pub struct DiskStatus {
     pub name: String,
     /// Its shares.
     pub shares: u32,
-    /// Clients connected now.
-    pub connections: u32,
     /// Reads completed since the start.
     pub reads: Counter,
     /// Writes completed since the start.
     pub writes: Counter,
     /// Other requests completed since the start: flushes, trims, zeroes.
     pub others: u64,
-    /// Requests answered with an error since the start.
+    /// IOs that failed at the array since the start.
     pub errors: u64,
-    /// IOs held in the host's queue now.
-    pub held_now: u64,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,
     /// Time at the array.
@@ -126,4 +132,85 @@ pub struct Counter {
     pub ios: u64,
     /// How much.
     pub bytes: u64,
+}
+
+/// How long an agent and whoever asks it wait for each other.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why an agent could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody answers at the socket.
+    #[error("cannot ask: {0}")]
+    Connect(#[from] std::io::Error),
+    /// What answers is no agent of this version.
+    #[error("the answer is not a status: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// Asks the agent behind a status socket.
+///
+/// # Errors
+/// Nobody answers, or not with a status.
+pub fn ask(socket: &Path) -> Result<Status, AskError> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// A thread that answers at a status socket until it is dropped.
+pub(crate) struct Server {
+    socket: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Binds the socket; `status` gives what to answer.
+    pub(crate) fn start(
+        socket: &Path,
+        status: impl Fn() -> Status + Send + 'static,
+    ) -> std::io::Result<Server> {
+        let listener = match UnixListener::bind(socket) {
+            // A socket that nobody listens to any more is left over from an agent that was killed.
+            Err(e) if e.kind() == ErrorKind::AddrInUse && UnixStream::connect(socket).is_err() => {
+                std::fs::remove_file(socket)?;
+                UnixListener::bind(socket)?
+            }
+            bound => bound?,
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("status".to_owned()).spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                if let Err(error) = answer(stream, &status()) {
+                    tracing::debug!("status not delivered: {error}");
+                }
+            }
+        })?;
+        Ok(Server { socket: socket.to_owned(), stop, thread: Some(thread) })
+    }
+}
+
+fn answer(mut stream: UnixStream, status: &Status) -> Result<(), AskError> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&serde_json::to_vec(status)?)?;
+    Ok(())
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It waits for somebody to ask. If it cannot be woken it has ended.
+        let woken = UnixStream::connect(&self.socket);
+        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.socket);
+    }
 }

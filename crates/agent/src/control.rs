@@ -1,0 +1,308 @@
+//! The control thread of a volume: once per period it hears the other hosts, lets the law tick on
+//! the volume's ring, and says what came of it. Everything here may block and may fail without
+//! any IO noticing.
+
+use std::os::unix::fs::FileTypeExt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant as Clock};
+
+use parda_block::Handle;
+use parda_control::{Bytes, Instant, Report, Span};
+use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
+use parda_exchange::slots::SlotSettings;
+use parda_exchange::{
+    Counters, Exchange as _, Freshness, Identity, Liveness, Peers, Publication, SlotExchange,
+    VolumeId,
+};
+
+use crate::config::{Exchange, Place};
+use crate::status::{ExchangeStatus, PeerStatus};
+
+/// How long one exchange IO may take. Far above any latency at which the exchange is still of use,
+/// as an array that is not yet under control may be slow; but bounded, because the law ticks on.
+const EXCHANGE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What other threads ask of the control thread.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Tick at this period from now on.
+    Period(Duration),
+    /// Say goodbye and end.
+    Stop,
+}
+
+/// What the last tick brought, for the status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) ticks: u64,
+    pub(crate) report: Option<Report>,
+    pub(crate) exchange: Option<ExchangeStatus>,
+}
+
+/// The control thread's state.
+pub(crate) struct Control {
+    volume: String,
+    handle: Arc<Handle>,
+    link: Option<Link>,
+    period: Duration,
+    orders: Receiver<Order>,
+    shown: Arc<Mutex<Shown>>,
+    epoch: Clock,
+}
+
+/// The other hosts, and the way to them.
+struct Link {
+    exchange: SlotExchange,
+    place: String,
+    peers: Peers,
+    /// Where in the period this host ticks, from 0 to 1.
+    phase: f64,
+    fault: Option<String>,
+    failures: u64,
+}
+
+/// Why a volume's exchange cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[error("volume {volume}: {reason}")]
+pub struct ExchangeError {
+    volume: String,
+    reason: String,
+}
+
+impl Control {
+    pub(crate) fn new(
+        me: &Identity,
+        volume: &crate::config::Volume,
+        handle: Arc<Handle>,
+        orders: Receiver<Order>,
+    ) -> Result<Control, ExchangeError> {
+        let period = volume.law.period;
+        let link = volume.exchange.as_ref().map(|exchange| {
+            Link::new(me, &volume.name, exchange, period)
+                .map_err(|reason| ExchangeError { volume: volume.name.clone(), reason })
+        });
+        Ok(Control {
+            volume: volume.name.clone(),
+            handle,
+            link: link.transpose()?,
+            period,
+            orders,
+            shown: Arc::default(),
+            epoch: Clock::now(),
+        })
+    }
+
+    pub(crate) fn shown(&self) -> Arc<Mutex<Shown>> {
+        Arc::clone(&self.shown)
+    }
+
+    /// Ticks until it is told to stop. False if it ended because the ring is gone.
+    pub(crate) fn run(mut self) -> bool {
+        // Hosts that were started together should not all visit the exchange at once.
+        let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
+        let mut next = Clock::now() + self.period.mul_f64(phase);
+        loop {
+            match self.orders.recv_timeout(next.saturating_duration_since(Clock::now())) {
+                Ok(Order::Period(period)) => {
+                    self.period = period;
+                    next = next.min(Clock::now() + period);
+                }
+                Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    if !self.tick() {
+                        return false;
+                    }
+                    next += self.period;
+                    if next < Clock::now() {
+                        // The exchange was slow. Ticks that were missed are not made up for.
+                        next = Clock::now() + self.period;
+                    }
+                }
+            }
+        }
+        self.leave();
+        true
+    }
+
+    fn now(&self) -> Instant {
+        Instant(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// One period. False if the ring is gone.
+    fn tick(&mut self) -> bool {
+        let now = self.now();
+        let heard = match &mut self.link {
+            Some(link) => link.hear(&self.volume, now),
+            None => Some(Vec::new()),
+        };
+        let Ok(report) = self.handle.tick(heard) else {
+            return false;
+        };
+        tracing::debug!(
+            volume = self.volume, window = report.window.0, outstanding = report.outstanding,
+            active = report.active, source = ?report.source, "tick"
+        );
+        if let Some(link) = &mut self.link {
+            link.say(&self.volume, self.period, report, false);
+        }
+        self.show(report);
+        true
+    }
+
+    fn leave(&mut self) {
+        let last = self.shown.lock().unwrap_or_else(PoisonError::into_inner).report;
+        if let (Some(link), Some(report)) = (&mut self.link, last) {
+            link.say(&self.volume, self.period, report, true);
+        }
+    }
+
+    fn show(&self, report: Report) {
+        let now = self.now();
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.ticks += 1;
+        shown.report = Some(report);
+        shown.exchange = self.link.as_ref().map(|link| link.status(now));
+    }
+}
+
+impl Link {
+    fn new(
+        me: &Identity,
+        volume: &str,
+        exchange: &Exchange,
+        period: Duration,
+    ) -> Result<Link, String> {
+        let freshness = Freshness::default();
+        let settings = SlotSettings {
+            me: me.clone(),
+            volume: VolumeId::of(volume),
+            choice: exchange.choice,
+            period: Span::from(period),
+            freshness,
+        };
+        let place = exchange.place.to_string();
+        let exchange = open(exchange, settings)?;
+        let peers = Peers::new(me.host.id(), freshness);
+        let phase = (me.host.id().0 % 1000) as f64 / 1000.0;
+        Ok(Link { exchange, place, peers, phase, fault: None, failures: 0 })
+    }
+
+    /// What the other hosts said last. `None` while nothing can be said of them: the exchange
+    /// fails, or shows hosts of which none has yet been seen to live.
+    fn hear(&mut self, volume: &str, now: Instant) -> Option<Vec<Report>> {
+        match self.exchange.collect(now) {
+            Ok(heard) => {
+                for event in &heard.events {
+                    tracing::warn!(volume, "{event}");
+                }
+                self.peers.observe(now, heard.messages);
+                self.mend(volume);
+            }
+            Err(error) => {
+                self.fail(volume, &error);
+                return None;
+            }
+        }
+        let live = self.peers.live(now);
+        let newcomer =
+            live.is_empty() && self.peers.all(now).any(|peer| peer.liveness == Liveness::Unproven);
+        (!newcomer).then_some(live)
+    }
+
+    fn say(&mut self, volume: &str, period: Duration, report: Report, leaving: bool) {
+        let publication = Publication { period: Span::from(period), leaving, report };
+        if let Err(error) = self.exchange.publish(&publication) {
+            self.fail(volume, &error);
+        }
+    }
+
+    /// Says once what is wrong, not once per period.
+    fn fail(&mut self, volume: &str, error: &dyn std::error::Error) {
+        let fault = error.to_string();
+        self.failures += 1;
+        if self.fault.as_ref() != Some(&fault) {
+            tracing::error!(volume, "{fault}; IO goes on, control falls back");
+            self.fault = Some(fault);
+        }
+    }
+
+    fn mend(&mut self, volume: &str) {
+        if self.fault.take().is_some() {
+            tracing::info!(volume, "the exchange works again");
+        }
+    }
+
+    fn status(&self, now: Instant) -> ExchangeStatus {
+        let Counters {
+            other_volume,
+            other_version,
+            checksum,
+            wrong_slot,
+            malformed,
+            not_a_record,
+            slot_conflicts,
+            duplicate_hosts,
+            ..
+        } = self.exchange.counters();
+        ExchangeStatus {
+            place: self.place.clone(),
+            slot: self.exchange.slot().map(|slot| slot.0),
+            fault: self.fault.clone(),
+            failures: self.failures,
+            ignored: other_volume
+                + other_version
+                + checksum
+                + wrong_slot
+                + malformed
+                + not_a_record,
+            slot_conflicts,
+            duplicate_hosts,
+            peers: self.peers.all(now).map(|peer| peer_status(&peer)).collect(),
+        }
+    }
+}
+
+fn peer_status(peer: &parda_exchange::Peer<'_>) -> PeerStatus {
+    let report = &peer.message.body.report;
+    PeerStatus {
+        host: peer.message.from.host.to_string(),
+        liveness: match peer.liveness {
+            Liveness::Live => "live",
+            Liveness::Unproven => "unproven",
+            Liveness::Stale => "stale",
+            Liveness::Left => "left",
+            Liveness::Gone => "gone",
+        }
+        .to_owned(),
+        age_s: peer.age.secs(),
+        window: report.governed.then_some(report.window.0),
+        shares: report.shares.0,
+        latency_ms: report.interval.reads.plus(report.interval.writes).mean().map(|s| s * 1e3),
+    }
+}
+
+/// The exchange that a configuration names. Nothing is opened yet: a volume that comes up later
+/// than its agent is no reason not to start.
+fn open(exchange: &Exchange, settings: SlotSettings) -> Result<SlotExchange, String> {
+    let offset = Bytes(exchange.offset.unwrap_or(0));
+    let made = match &exchange.place {
+        Place::Nbd(uri) => {
+            let region = NbdRegion::new(uri.clone(), offset, exchange.slots, EXCHANGE_LIMIT)
+                .map_err(|e| e.to_string())?;
+            SlotExchange::new(region, settings)
+        }
+        Place::Path(path) => {
+            let device = path.metadata().is_ok_and(|m| m.file_type().is_block_device());
+            let region = if device || exchange.offset.is_some() {
+                FileRegion::fixed(path, offset, None, exchange.slots).map_err(|e| e.to_string())?
+            } else {
+                FileRegion::growing(path, exchange.slots)
+            };
+            let bounded = Deadline::new(region, EXCHANGE_LIMIT)
+                .map_err(|e| format!("cannot start the exchange's thread: {e}"))?;
+            SlotExchange::new(bounded, settings)
+        }
+    };
+    made.map_err(|e| e.to_string())
+}
