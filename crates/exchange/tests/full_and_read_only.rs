@@ -1,4 +1,5 @@
 //! A file system that is full, and one that is read-only. Needs root, to mount one.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
 

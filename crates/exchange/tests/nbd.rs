@@ -1,4 +1,5 @@
 //! Slots in an NBD export of a real server: nbdkit.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod common;
 

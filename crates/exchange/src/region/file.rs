@@ -208,7 +208,8 @@ impl FileRegion {
 
     fn write_fault(&self, errno: Errno) -> RegionFault {
         match errno {
-            Errno::ROFS => RegionFault::ReadOnly,
+            // EPERM is what a read-only block device says, which can be opened for writing.
+            Errno::ROFS | Errno::PERM => RegionFault::ReadOnly,
             Errno::NOSPC | Errno::DQUOT => {
                 RegionFault::NoSpace { needed: Bytes(self.slots.bytes()) }
             }
@@ -257,6 +258,23 @@ mod tests {
         region.write(SlotIndex(1), &filled(7)).unwrap();
         assert_eq!(path.metadata().unwrap().len(), 4 * 4096);
         assert_eq!(region.read().unwrap(), [Block::ZERO, filled(7), Block::ZERO, Block::ZERO]);
+    }
+
+    #[test]
+    fn a_file_system_that_refuses_direct_io_is_used_through_its_cache() {
+        let dir = tempfile::tempdir().unwrap();
+        let region = FileRegion::growing(&dir.path().join("exchange"), four());
+        let refused = |caching| match caching {
+            Caching::Direct => Err(RegionFault::Open(Errno::INVAL.into())),
+            Caching::Buffered => Ok(caching),
+        };
+        assert_eq!(region.past_the_cache(refused).unwrap(), Caching::Buffered);
+        region.write_with(SlotIndex(2), &filled(4), Caching::Buffered).unwrap();
+        for caching in [Caching::Buffered, Caching::Direct] {
+            assert_eq!(region.read_with(caching).unwrap()[2], filled(4));
+        }
+        let other = region.past_the_cache(|_| Err::<(), _>(RegionFault::NotAFile));
+        assert!(matches!(other.unwrap_err().fault, RegionFault::NotAFile));
     }
 
     #[test]
