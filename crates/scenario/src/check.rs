@@ -12,7 +12,8 @@ use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File, Verb};
 use crate::metric::{Metric, Names};
 use crate::scenario::{
-    Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId, Workload, array_luns,
+    Action, EXCHANGE, EXCHANGE_SLOTS, Event, Host, HostId, Phase, Scenario, State, Vm, VmId,
+    Workload, array_luns,
 };
 
 /// NBD's smallest addressable unit here, and what sizes of disks and IOs must be multiples of.
@@ -50,6 +51,11 @@ impl Checker<'_> {
         self.ensure(!file.duration.is_zero(), "duration", "must be above zero")?;
         self.control("control", &file.control, &file.control)?;
         self.ensure(!file.host.is_empty(), "host", "there must be at least one [[host]]")?;
+        let slots = EXCHANGE_SLOTS as usize;
+        if file.host.len() > slots {
+            let path = format!("host.{slots}.name");
+            return Err(self.error(&path, format!("is one too many: at most {slots} hosts")));
+        }
         let mut starts = Vec::new();
         let mut hosts = Vec::new();
         for (i, host) in file.host.iter().enumerate() {
@@ -156,6 +162,7 @@ impl Checker<'_> {
     ) -> Result<Vm, Error> {
         let at = |key: &str| format!("{path}.{key}");
         self.name(&at("name"), &vm.name)?;
+        self.ensure(vm.name != EXCHANGE, &at("name"), "is the name of the exchange's LUN")?;
         if self.vms.insert(vm.name.clone(), id).is_some() {
             let message = "there is another VM of this name, on this host or another";
             return Err(self.error(&at("name"), message));

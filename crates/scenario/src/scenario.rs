@@ -124,8 +124,14 @@ pub struct Phase {
     pub to: Duration,
 }
 
-/// What the exchange's LUN holds: a slot of 4 KiB for each of 64 hosts.
-pub const EXCHANGE_SIZE: Bytes = Bytes::kib(64 * 4);
+/// The name of the exchange's LUN, which therefore no VM can have.
+pub const EXCHANGE: &str = "exchange";
+
+/// How many hosts the exchange has slots for.
+pub const EXCHANGE_SLOTS: u32 = 64;
+
+/// The size of the exchange's LUN: slots of 4 KiB.
+pub const EXCHANGE_SIZE: Bytes = Bytes::kib(4 * EXCHANGE_SLOTS as u64);
 
 /// The sizes of the array's LUNs: the disks of all VMs, then the exchange's.
 pub(crate) fn array_luns(hosts: &[Host]) -> Vec<parda_array::Bytes> {

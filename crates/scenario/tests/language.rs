@@ -122,6 +122,7 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("window_max = 48", "window_max = 0.001", "at least window_min"),
         ("name = \"kvm-02\"", "name = \"kvm-01\"", "another host of this name"),
         ("name = \"web\"", "name = \"db\"", "another VM of this name"),
+        ("name = \"web\"", "name = \"exchange\"", "the name of the exchange's LUN"),
         ("shares = 2000", "shares = 0", "must be 1 to 1000000"),
         ("burst = 4", "burst = -1", "0 or more"),
         ("disk = \"20GiB\"", "disk = \"8KiB\"", "hold one IO"),

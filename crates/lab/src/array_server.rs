@@ -1,0 +1,314 @@
+//! The emulated array as a real NBD server: data in memory or in a sparse file, timing from the
+//! array model.
+//!
+//! One volume serves all LUNs as exports. They lie one behind the other on one store; where they
+//! lie on the drives is the model's affair.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parda_array::{Array, ArrayIo, ArrayParams, IoId, LunId, Nanos, ParamError, Preset, RaidLevel};
+use parda_block::{
+    BackendConfig, Direct, DiskConfig, Handle, Limits, Region, SpawnError, Timed, TimedId, Volume,
+    VolumeConfig,
+};
+use parda_control::law::{LawConfig, Mode};
+use parda_control::{Bytes, Config, Instant, IoKind, Shares, VmConfig};
+use parda_nbd::Extent;
+use parda_nbd::export::{ExportName, ExportNameError};
+use parda_nbd::uri::Address;
+use parda_scenario::Scenario;
+use parda_scenario::array::ArrayFault;
+use parda_scenario::scenario::{EXCHANGE, EXCHANGE_SIZE};
+
+/// LUNs begin at multiples of this on the store, so that any block size fits.
+const ALIGN: u64 = 1 << 20;
+
+/// IOs that are under way when the array is told to stop get this long.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Where the array keeps its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// In memory, gone with the process.
+    Memory,
+    /// In a sparse file, made if it is not there.
+    File(PathBuf),
+}
+
+/// An array to be served.
+#[derive(Clone, Debug)]
+pub struct ArrayOptions {
+    /// The array and its LUNs.
+    pub params: ArrayParams,
+    /// The name of each LUN's export, in the order of the LUNs.
+    pub exports: Vec<String>,
+    /// Where clients find them.
+    pub listen: Vec<Address>,
+    /// Where the data is.
+    pub data: Data,
+}
+
+/// Changes to a preset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PresetChanges {
+    /// The number of drives.
+    pub drives: Option<u32>,
+    /// The RAID level.
+    pub level: Option<RaidLevel>,
+    /// The depth of each drive's own queue.
+    pub queue_depth: Option<u32>,
+}
+
+impl ArrayOptions {
+    /// The array of a scenario: an export for each VM's disk by the VM's name, and [`EXCHANGE`].
+    ///
+    /// # Errors
+    /// None for a scenario that was parsed: its array was checked.
+    pub fn of_scenario(
+        scenario: &Scenario,
+        listen: Vec<Address>,
+        data: Data,
+    ) -> Result<ArrayOptions, ArrayFault> {
+        let disks = scenario.vm_ids().map(|(_, vm)| vm.name.clone());
+        let exports = disks.chain([EXCHANGE.to_owned()]).collect();
+        Ok(ArrayOptions { params: scenario.array_params()?, exports, listen, data })
+    }
+
+    /// A preset with changes: exports `lun0`, `lun1` and so on. The last LUN gives up room for one
+    /// more, [`EXCHANGE`].
+    #[must_use]
+    pub fn of_preset(
+        preset: Preset,
+        changes: PresetChanges,
+        listen: Vec<Address>,
+        data: Data,
+    ) -> ArrayOptions {
+        let mut params = preset.params();
+        let PresetChanges { drives, level, queue_depth } = changes;
+        params.raid.drives = drives.unwrap_or(params.raid.drives);
+        params.raid.level = level.unwrap_or(params.raid.level);
+        params.drive.queue_depth = queue_depth.unwrap_or(params.drive.queue_depth);
+        let luns = &mut params.layout.luns;
+        let mut exports: Vec<String> = (0..luns.len()).map(|i| format!("lun{i}")).collect();
+        if let Some(last) = luns.last_mut() {
+            last.0 = last.0.saturating_sub(EXCHANGE_SIZE.0);
+        }
+        luns.push(parda_array::Bytes(EXCHANGE_SIZE.0));
+        exports.push(EXCHANGE.to_owned());
+        ArrayOptions { params, exports, listen, data }
+    }
+}
+
+/// Why an array cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ArrayError {
+    /// No such array is possible.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// A LUN cannot have this name.
+    #[error(transparent)]
+    Name(#[from] ExportNameError),
+    /// The data's file cannot be made.
+    #[error("cannot make {path}, a sparse file of {size} bytes: {source}", path = path.display())]
+    Data {
+        /// Which.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The server does not start.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The server ended by itself.
+    #[error("the array's thread has ended")]
+    Stopped,
+}
+
+/// Serves an array until `wait` returns. `wait` is called once clients can connect, with the
+/// addresses at which they can.
+///
+/// # Errors
+/// The array cannot be served, or its thread ends by itself.
+pub fn run_array(options: ArrayOptions, wait: impl FnOnce(&Handle)) -> Result<(), ArrayError> {
+    let handle = serve(options)?;
+    wait(&handle);
+    handle.shutdown(DRAIN).map(drop).map_err(|_| ArrayError::Stopped)
+}
+
+fn serve(options: ArrayOptions) -> Result<Handle, ArrayError> {
+    let ArrayOptions { params, exports, listen, data } = options;
+    let luns = regions(&params);
+    let size = luns.last().map_or(0, |last| last.offset.0 + last.len.0);
+    let backend = match data {
+        Data::Memory => BackendConfig::Memory { size: Bytes(size) },
+        Data::File(path) => {
+            let file =
+                std::fs::File::options().write(true).create(true).truncate(false).open(&path);
+            if let Err(source) = file.and_then(|file| file.set_len(size)) {
+                return Err(ArrayError::Data { path, size, source });
+            }
+            // The model alone says how long an IO takes.
+            BackendConfig::File { path, direct: Direct::Off }
+        }
+    };
+    let disks = exports.iter().zip(&luns).map(|(export, &region)| {
+        Ok(DiskConfig {
+            export: ExportName::new(export)?,
+            description: "a LUN of an emulated array".to_owned(),
+            backend: backend.clone(),
+            region: Some(region),
+            vm: VmConfig { shares: Shares(1), burst: 0.0 },
+            read_only: false,
+            listen: listen.clone(),
+        })
+    });
+    let disks = disks.collect::<Result<_, ExportNameError>>()?;
+    // An array has no window: it takes what it is given.
+    let control =
+        Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() };
+    let model = Model::new(Array::new(params)?, luns);
+    Ok(Volume::spawn(VolumeConfig {
+        name: "array".to_owned(),
+        control,
+        disks,
+        model: Some(Box::new(model)),
+        limits: Limits::default(),
+    })?)
+}
+
+/// Where each LUN lies on the store.
+fn regions(params: &ArrayParams) -> Vec<Region> {
+    let mut next = 0;
+    let luns = params.layout.luns.iter().map(|size| {
+        let region = Region { offset: Bytes(next), len: Bytes(size.0) };
+        next = (next + size.0).next_multiple_of(ALIGN);
+        region
+    });
+    luns.collect()
+}
+
+/// The array model as the data path asks for it.
+#[derive(Debug)]
+struct Model {
+    array: Array,
+    luns: Vec<Region>,
+    /// What takes no time: a flush, as nothing is cached; a trim, as nothing is moved.
+    instant: VecDeque<TimedId>,
+}
+
+impl Model {
+    fn new(array: Array, luns: Vec<Region>) -> Model {
+        Model { array, luns, instant: VecDeque::new() }
+    }
+
+    /// The IO on its LUN; `None` for what moves no data.
+    fn locate(&self, kind: IoKind, extent: Extent) -> Option<ArrayIo> {
+        let kind = match kind {
+            IoKind::Read => parda_array::IoKind::Read,
+            IoKind::Write => parda_array::IoKind::Write,
+            IoKind::Other => return None,
+        };
+        let lun = self.luns.partition_point(|lun| lun.offset.0 <= extent.offset).checked_sub(1)?;
+        Some(ArrayIo {
+            lun: LunId(u32::try_from(lun).ok()?),
+            kind,
+            offset: parda_array::Bytes(extent.offset - self.luns[lun].offset.0),
+            len: parda_array::Bytes(u64::from(extent.len)),
+        })
+    }
+}
+
+impl Timed for Model {
+    fn submit(&mut self, now: Instant, id: TimedId, kind: IoKind, extent: Extent) {
+        let io = self.locate(kind, extent);
+        let taken =
+            io.is_some_and(|io| self.array.submit(Nanos(now.0), IoId(id.0 as u64), io).is_ok());
+        if !taken {
+            self.instant.push_back(id);
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        if !self.instant.is_empty() {
+            return Some(Instant(0));
+        }
+        self.array.next_event().map(|at| Instant(at.0))
+    }
+
+    fn pop(&mut self, now: Instant) -> Option<TimedId> {
+        self.instant.pop_front().or_else(|| {
+            self.array.advance(Nanos(now.0));
+            self.array.pop_completion().map(|(_, IoId(id))| TimedId(id as usize))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model() -> Model {
+        let options = ArrayOptions::of_preset(
+            Preset::Cx340Raid5Vms,
+            PresetChanges::default(),
+            Vec::new(),
+            Data::Memory,
+        );
+        let luns = regions(&options.params);
+        Model::new(Array::new(options.params).unwrap(), luns)
+    }
+
+    fn at(offset: u64) -> Extent {
+        Extent { offset, len: 4096 }
+    }
+
+    #[test]
+    fn exports_and_luns_pair_up_and_the_whole_is_possible() {
+        for preset in Preset::ALL {
+            let changes = PresetChanges { queue_depth: Some(4), ..PresetChanges::default() };
+            let ArrayOptions { params, exports, .. } =
+                ArrayOptions::of_preset(preset, changes, Vec::new(), Data::Memory);
+            assert_eq!(params.validate(), Ok(()), "{preset}");
+            assert_eq!(params.drive.queue_depth, 4);
+            assert_eq!(exports.len(), params.layout.luns.len());
+            assert_eq!(exports.last().map(String::as_str), Some(EXCHANGE));
+        }
+    }
+
+    #[test]
+    fn an_io_finds_its_lun() {
+        let model = model();
+        for (lun, region) in model.luns.iter().enumerate() {
+            let last = region.len.0 - 4096;
+            for within in [0, last] {
+                let io = model.locate(IoKind::Read, at(region.offset.0 + within)).unwrap();
+                assert_eq!((io.lun, io.offset.0), (LunId(lun as u32), within));
+            }
+        }
+        let overlaps = model.luns.windows(2).any(|w| w[0].offset.0 + w[0].len.0 > w[1].offset.0);
+        assert!(!overlaps && model.luns.iter().all(|lun| lun.offset.0 % ALIGN == 0));
+    }
+
+    #[test]
+    fn data_takes_the_arrays_time_and_the_rest_takes_none() {
+        let mut model = model();
+        model.submit(Instant(1000), TimedId(7), IoKind::Read, at(1 << 30));
+        model.submit(Instant(1000), TimedId(8), IoKind::Other, Extent { offset: 0, len: 0 });
+        assert!(model.next().is_some_and(|at| at <= Instant(1000)));
+        assert_eq!(model.pop(Instant(1000)), Some(TimedId(8)));
+        assert_eq!(model.pop(Instant(1000)), None);
+        let (now, done) = loop {
+            let now = model.next().unwrap();
+            if let Some(id) = model.pop(now) {
+                break (now, id);
+            }
+        };
+        assert_eq!((done, model.next()), (TimedId(7), None));
+        assert!((Instant(500_000)..Instant(40_000_000)).contains(&now), "{now:?}");
+    }
+}

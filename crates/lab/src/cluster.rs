@@ -1,0 +1,328 @@
+//! The processes of a scenario: the array, an agent for each host, a client for each VM; what
+//! happens to them; and that none of them is left when this is dropped.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parda_agent::status::VolumeStatus;
+use parda_scenario::{Action, HostId, Scenario, State, VmId};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::agent;
+use crate::error::LabError;
+use crate::fio;
+use crate::process::Process;
+use crate::run::LabOptions;
+
+/// A process that is not ready within this time never will be.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often something is looked at that is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Clients end with the run. If we were not there to end them, they would after this much longer.
+const CLIENT_SLACK: Duration = Duration::from_secs(60);
+
+/// Where everything of a run is.
+#[derive(Clone, Debug)]
+pub struct Place(PathBuf);
+
+impl Place {
+    /// The array's socket.
+    #[must_use]
+    pub fn array(&self) -> PathBuf {
+        self.0.join("array.sock")
+    }
+
+    /// The socket on which a host serves the disks of its VMs. Hosts go by number here: a
+    /// socket's path must be short.
+    #[must_use]
+    pub fn disks(&self, host: HostId) -> PathBuf {
+        self.0.join(format!("h{}.sock", host.0))
+    }
+
+    /// The socket on which a host says how it stands.
+    #[must_use]
+    pub fn status(&self, host: HostId) -> PathBuf {
+        self.0.join(format!("h{}.status", host.0))
+    }
+
+    fn configuration(&self, host: HostId) -> PathBuf {
+        self.0.join(format!("h{}.toml", host.0))
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.log"))
+    }
+}
+
+/// The processes of a scenario. They are killed when this is dropped: clients, agents, array.
+#[derive(Debug)]
+pub struct Cluster<'a> {
+    scenario: &'a Scenario,
+    options: &'a LabOptions,
+    state: State,
+    clients: BTreeMap<VmId, Process>,
+    /// Clients that were told to stop.
+    stopping: Vec<Process>,
+    agents: BTreeMap<HostId, Process>,
+    array: Process,
+    place: Place,
+    dir: Option<TempDir>,
+}
+
+impl<'a> Cluster<'a> {
+    /// Starts the array and an agent for each host. When it returns, all of them answer.
+    ///
+    /// # Errors
+    /// One of them cannot be started, dies, or does not answer in time.
+    pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
+        fio::check()?;
+        let root = std::env::temp_dir();
+        let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
+        let dir = dir.map_err(|source| LabError::Write { path: root, source })?;
+        let place = Place(dir.path().to_owned());
+        let array = start_array(options, &place)?;
+        let mut cluster = Cluster {
+            state: State::new(&scenario.hosts),
+            scenario,
+            options,
+            clients: BTreeMap::new(),
+            stopping: Vec::new(),
+            agents: BTreeMap::new(),
+            array,
+            place,
+            dir: Some(dir),
+        };
+        cluster.started().inspect_err(|_| cluster.keep_logs())?;
+        Ok(cluster)
+    }
+
+    fn started(&mut self) -> Result<(), LabError> {
+        let socket = self.place.array();
+        self.wait(Who::Array, "accept connections", |_| UnixStream::connect(&socket).is_ok())?;
+        let hosts: Vec<HostId> = self.scenario.host_ids().map(|(id, _)| id).collect();
+        hosts.iter().try_for_each(|&id| self.start_agent(id))?;
+        hosts.iter().try_for_each(|&id| self.agent_answers(id))
+    }
+
+    /// Lets things happen that happen at one time. When it returns, they are in force.
+    ///
+    /// # Errors
+    /// A process cannot be started, dies, or does not do in time what it should.
+    pub fn apply<'e>(
+        &mut self,
+        actions: impl IntoIterator<Item = &'e Action>,
+    ) -> Result<(), LabError> {
+        let mut changed = Vec::new();
+        for action in actions {
+            // The timeline was checked by applying it.
+            let _ = self.state.apply(action);
+            match *action {
+                Action::StartVm(id) => self.start_client(id)?,
+                Action::StopVm(id) => self.stop_client(id),
+                Action::KillHost(id) => self.kill_host(id),
+                Action::StartHost(id) => {
+                    self.start_agent(id)?;
+                    self.agent_answers(id)?;
+                    for (vm, _) in self.scenario.vm_ids().filter(|(vm, _)| vm.host == id) {
+                        if self.state.runs(vm) {
+                            self.start_client(vm)?;
+                        }
+                    }
+                }
+                Action::SetShares(VmId { host, .. }, _) | Action::SetControl(host, _) => {
+                    changed.push(host);
+                }
+            }
+        }
+        changed.dedup();
+        changed.retain(|&id| self.state.host(id).alive);
+        for &id in &changed {
+            self.configure(id)?;
+            if let Some(agent) = self.agents.get_mut(&id) {
+                agent.signal(Signal::HUP);
+            }
+        }
+        changed.into_iter().try_for_each(|id| {
+            let file =
+                agent::configuration(self.scenario.host(id), id, self.state.host(id), &self.place);
+            let socket = self.place.status(id);
+            let follows =
+                |_: &mut Self| agent::ask(&socket).is_ok_and(|s| agent::follows(&s, &file));
+            self.wait(Who::Agent(id), "take up its new configuration", follows)
+        })
+    }
+
+    /// What a host's agent says of its volume. `None` if the host is dead.
+    ///
+    /// # Errors
+    /// It is alive and does not answer.
+    pub fn status(&mut self, id: HostId) -> Result<Option<VolumeStatus>, LabError> {
+        if !self.state.host(id).alive {
+            return Ok(None);
+        }
+        match agent::ask(&self.place.status(id)) {
+            Ok(status) => Ok(status.volumes.into_iter().find(|v| v.name == agent::VOLUME)),
+            Err(_) => Err(self.late(Who::Agent(id), "say how it stands")),
+        }
+    }
+
+    /// Waits until a moment, and sees to it that everybody lives until then.
+    ///
+    /// # Errors
+    /// Somebody died, or the user has had enough.
+    pub fn live_until(&mut self, moment: Instant) -> Result<(), LabError> {
+        loop {
+            self.check()?;
+            let left = moment.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+
+    /// Keeps the directory with the logs, which is otherwise removed with the cluster.
+    pub fn keep_logs(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            let _ = dir.keep();
+        }
+    }
+
+    /// Where the logs are.
+    #[must_use]
+    pub fn logs(&self) -> &Path {
+        &self.place.0
+    }
+
+    fn check(&mut self) -> Result<(), LabError> {
+        if self.options.interrupt.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted);
+        }
+        self.stopping.retain_mut(|process| process.ended().is_none());
+        let everybody = std::iter::once(&mut self.array)
+            .chain(self.agents.values_mut())
+            .chain(self.clients.values_mut());
+        // In this order: when the array dies, agents may follow, and clients.
+        for process in everybody {
+            if let Some(status) = process.ended() {
+                return Err(LabError::Died {
+                    who: process.who().to_owned(),
+                    status,
+                    last: process.last_words(),
+                    logs: self.place.0.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(
+        &mut self,
+        who: Who,
+        what: &'static str,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), LabError> {
+        let deadline = Instant::now() + READY_WITHIN;
+        while !done(self) {
+            self.check()?;
+            if Instant::now() > deadline {
+                return Err(self.late(who, what));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn late(&mut self, who: Who, what: &'static str) -> LabError {
+        // If somebody died, that is why.
+        if let Err(died) = self.check() {
+            return died;
+        }
+        let process = match who {
+            Who::Array => Some(&self.array),
+            Who::Agent(id) => self.agents.get(&id),
+        };
+        LabError::Late {
+            who: process.map_or_else(String::new, |p| p.who().to_owned()),
+            what,
+            waited: READY_WITHIN,
+            last: process.map_or_else(String::new, Process::last_words),
+            logs: self.place.0.clone(),
+        }
+    }
+
+    fn configure(&self, id: HostId) -> Result<(), LabError> {
+        let host = self.scenario.host(id);
+        let file = agent::configuration(host, id, self.state.host(id), &self.place);
+        let path = self.place.configuration(id);
+        let text = toml::to_string(&file).map_err(std::io::Error::other);
+        text.and_then(|text| fs::write(&path, text))
+            .map_err(|source| LabError::Write { path, source })
+    }
+
+    fn start_agent(&mut self, id: HostId) -> Result<(), LabError> {
+        self.configure(id)?;
+        let name = &self.scenario.host(id).name;
+        let mut command = Command::new(&self.options.program);
+        command.arg("serve").arg("-c").arg(self.place.configuration(id));
+        let log = self.place.log(&format!("agent-{name}"));
+        self.agents.insert(id, start(format!("the agent of {name}"), log, command)?);
+        Ok(())
+    }
+
+    fn agent_answers(&mut self, id: HostId) -> Result<(), LabError> {
+        let socket = self.place.status(id);
+        self.wait(Who::Agent(id), "say how it stands", |_| agent::ask(&socket).is_ok())
+    }
+
+    fn kill_host(&mut self, id: HostId) {
+        if let Some(agent) = self.agents.remove(&id) {
+            agent.kill();
+        }
+        self.clients.retain(|vm, _| vm.host != id);
+    }
+
+    fn start_client(&mut self, id: VmId) -> Result<(), LabError> {
+        let Scenario { seed, duration, .. } = *self.scenario;
+        let vm = self.scenario.vm(id);
+        let socket = self.place.disks(id.host);
+        let command = fio::command(vm, id, &socket, seed, duration + CLIENT_SLACK);
+        let log = self.place.log(&format!("fio-{}", vm.name));
+        self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
+        Ok(())
+    }
+
+    fn stop_client(&mut self, id: VmId) {
+        if let Some(mut client) = self.clients.remove(&id) {
+            // It waits for what it has under way.
+            client.signal(Signal::INT);
+            self.stopping.push(client);
+        }
+    }
+}
+
+/// Who is waited for.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    Array,
+    Agent(HostId),
+}
+
+fn start_array(options: &LabOptions, place: &Place) -> Result<Process, LabError> {
+    let mut command = Command::new(&options.program);
+    command.arg("array").arg("--scenario").arg(&options.scenario);
+    command.arg("--listen").arg(format!("unix:{}", place.array().display()));
+    start("the array".to_owned(), place.log("array"), command)
+}
+
+fn start(who: String, log: PathBuf, command: Command) -> Result<Process, LabError> {
+    Process::start(who.clone(), log, command).map_err(|source| LabError::Start { who, source })
+}

@@ -1,0 +1,70 @@
+//! Why a run has no answer.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// Why a run has no answer. Where processes are involved, their logs are kept and named.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The scenario cannot be read, or makes no sense.
+    #[error(transparent)]
+    Scenario(#[from] parda_config::Error),
+    /// The clients' program is missing.
+    #[error(
+        "fio, which plays the VMs, cannot be run: {0}. Install it (Debian, Ubuntu: \
+         apt install fio)"
+    )]
+    NoFio(io::Error),
+    /// The clients' program speaks no NBD.
+    #[error("this fio was built without its nbd engine: install one with it (Debian's has it)")]
+    NoNbdEngine,
+    /// A file of the run cannot be written.
+    #[error("cannot write {path}: {source}", path = path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A process cannot be started.
+    #[error("cannot start {who}: {source}")]
+    Start {
+        /// Which.
+        who: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A process ended by itself.
+    #[error("{who} ended unexpectedly, {status}. It last said:\n{last}\nAll logs are in {logs}",
+            logs = logs.display())]
+    Died {
+        /// Which.
+        who: String,
+        /// How.
+        status: ExitStatus,
+        /// The last lines of its log.
+        last: String,
+        /// Where the logs are.
+        logs: PathBuf,
+    },
+    /// A process does not do what it should in time.
+    #[error("{who} did not {what} within {}. It last said:\n{last}\nAll logs are in {logs}",
+            humantime::format_duration(*.waited), logs = logs.display())]
+    Late {
+        /// Which.
+        who: String,
+        /// What it should have done.
+        what: &'static str,
+        /// How long we waited.
+        waited: Duration,
+        /// The last lines of its log.
+        last: String,
+        /// Where the logs are.
+        logs: PathBuf,
+    },
+    /// The user stopped the run.
+    #[error("interrupted")]
+    Interrupted,
+}

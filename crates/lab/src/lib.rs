@@ -1,0 +1,25 @@
+//! The laboratory: scenarios in real time, with real processes; and the emulated array that they
+//! share, as a server of its own.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`array_server`] | the emulated array as an NBD server |
+//! | [`run`](mod@run) | a scenario from its first process to its answer |
+//! | [`cluster`] | the processes of a scenario: array, agents, clients |
+//! | [`process`] | a child that never outlives us |
+//! | [`agent`] | a host's agent: its configuration and what it says of itself |
+//! | [`fio`] | a VM's client |
+//! | [`meter`] | from what agents count to what a phase answers |
+
+pub mod agent;
+pub mod array_server;
+pub mod cluster;
+pub mod error;
+pub mod fio;
+pub mod meter;
+pub mod process;
+pub mod run;
+
+pub use array_server::{ArrayOptions, Data, run_array};
+pub use error::LabError;
+pub use run::{LabOptions, Progress, run};

@@ -1,0 +1,341 @@
+//! From what agents count to what a phase answers.
+//!
+//! Agents count from their start. A host that was killed and came back counts from zero again, so
+//! a host's meter keeps what its earlier agents had counted when they were last asked.
+
+use std::time::Instant;
+
+use parda_agent::latency::{Latency, Summary};
+use parda_agent::status::{DiskStatus, VolumeStatus};
+use parda_scenario::shares::saturated;
+use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario, VmAnswer, VmId};
+
+/// What one disk has done.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Disk {
+    ios: u64,
+    bytes: u64,
+    held: Latency,
+    device: Latency,
+    total: Latency,
+}
+
+impl Disk {
+    fn of(status: &DiskStatus) -> Disk {
+        let DiskStatus { reads, writes, held, device, total, .. } = status.clone();
+        Disk { ios: reads.ios + writes.ios, bytes: reads.bytes + writes.bytes, held, device, total }
+    }
+
+    fn plus(&self, other: &Disk) -> Disk {
+        Disk {
+            ios: self.ios + other.ios,
+            bytes: self.bytes + other.bytes,
+            held: self.held.plus(&other.held),
+            device: self.device.plus(&other.device),
+            total: self.total.plus(&other.total),
+        }
+    }
+
+    fn since(&self, earlier: &Disk) -> Disk {
+        Disk {
+            ios: self.ios.saturating_sub(earlier.ios),
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            held: self.held.since(&earlier.held),
+            device: self.device.since(&earlier.device),
+            total: self.total.since(&earlier.total),
+        }
+    }
+}
+
+/// What a host has done since the run began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    at: Instant,
+    disks: Vec<Disk>,
+}
+
+impl Reading {
+    /// IOs completed per second after `earlier`.
+    #[must_use]
+    pub fn iops_since(&self, earlier: &Reading) -> f64 {
+        let ios = |reading: &Reading| reading.disks.iter().map(|d| d.ios).sum::<u64>();
+        (ios(self) - ios(earlier)) as f64 / self.seconds_since(earlier)
+    }
+
+    fn seconds_since(&self, earlier: &Reading) -> f64 {
+        self.at.duration_since(earlier.at).as_secs_f64()
+    }
+
+    /// Their device latency.
+    #[must_use]
+    pub fn device(&self) -> Latency {
+        self.disks.iter().fold(Latency::default(), |sum, disk| sum.plus(&disk.device))
+    }
+
+    /// What was done after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Reading) -> Reading {
+        Reading {
+            at: self.at,
+            disks: self.disks.iter().zip(&earlier.disks).map(|(a, b)| a.since(b)).collect(),
+        }
+    }
+
+    fn plus(&self, other: &Reading) -> Reading {
+        Reading {
+            at: other.at,
+            disks: self.disks.iter().zip(&other.disks).map(|(a, b)| a.plus(b)).collect(),
+        }
+    }
+}
+
+/// The window and β of a host at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    window: Option<f64>,
+    beta: f64,
+}
+
+/// Follows one host over its agents' lives.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    /// The names of its disks.
+    names: Vec<String>,
+    /// What its earlier agents had counted.
+    before: Reading,
+    /// What its agent counted when it was last asked.
+    now: Option<Reading>,
+    samples: Vec<Sample>,
+}
+
+impl Meter {
+    /// A host that has done nothing.
+    #[must_use]
+    pub fn new(host: &Host, at: Instant) -> Meter {
+        let disks = vec![Disk::default(); host.vms.len()];
+        Meter {
+            names: host.vms.iter().map(|vm| vm.name.clone()).collect(),
+            before: Reading { at, disks },
+            now: None,
+            samples: Vec::new(),
+        }
+    }
+
+    /// Takes in what the host's agent says of its volume.
+    pub fn take(&mut self, at: Instant, status: &VolumeStatus) {
+        let disk = |name: &String| {
+            status.disks.iter().find(|d| d.name == *name).map(Disk::of).unwrap_or_default()
+        };
+        self.now = Some(Reading { at, disks: self.names.iter().map(disk).collect() });
+        self.samples.push(Sample { at, window: status.window, beta: status.beta });
+    }
+
+    /// The agent is gone; the next one counts from zero.
+    pub fn end_of_agent(&mut self) {
+        if let Some(last) = self.now.take() {
+            self.before = self.before.plus(&last);
+        }
+    }
+
+    /// What the host has done until `at`, as far as is known.
+    #[must_use]
+    pub fn reading(&self, at: Instant) -> Reading {
+        match &self.now {
+            Some(now) => self.before.plus(now),
+            None => Reading { at, ..self.before.clone() },
+        }
+    }
+
+    /// What a phase answers of this host, from a reading at its beginning and one at its end.
+    #[must_use]
+    pub fn answer(
+        &self,
+        scenario: &Scenario,
+        id: HostId,
+        phase: &Phase,
+        (from, to): (&Reading, &Reading),
+    ) -> HostAnswer {
+        let host = scenario.host(id);
+        let done = to.since(from);
+        let seconds = to.seconds_since(from);
+        let samples: Vec<Sample> =
+            self.samples.iter().filter(|s| s.at >= from.at && s.at <= to.at).copied().collect();
+        let window = mean(samples.iter().filter_map(|s| s.window));
+        let state = scenario.state_at(phase.from);
+        let vms: Vec<VmAnswer> = (host.vms.iter().zip(&done.disks).enumerate())
+            .map(|(index, (vm, disk))| {
+                let vm_id = VmId { host: id, index };
+                let (latency, held) = (distribution(&disk.total), distribution(&disk.held));
+                let ran = scenario.runs_throughout(vm_id, phase);
+                VmAnswer {
+                    name: vm.name.clone(),
+                    shares: state.vm(vm_id).shares.0,
+                    saturated: saturated(ran, window, latency.as_ref(), held.as_ref()),
+                    iops: disk.ios as f64 / seconds,
+                    mib_per_s: mib(disk.bytes) / seconds,
+                    latency_ms: latency,
+                    held_ms: held,
+                }
+            })
+            .collect();
+        let iops = vms.iter().map(|vm| vm.iops).sum();
+        let device = distribution(&done.device());
+        HostAnswer {
+            name: host.name.clone(),
+            shares: vms.iter().map(|vm| vm.shares).sum(),
+            beta: mean(samples.iter().map(|s| s.beta)).unwrap_or(0.0),
+            window,
+            // Little's law.
+            outstanding: device.map_or(0.0, |d| iops * d.mean / 1e3),
+            iops,
+            mib_per_s: vms.iter().map(|vm| vm.mib_per_s).sum(),
+            device_latency_ms: device,
+            vms,
+        }
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / (1 << 20) as f64
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, n) = values.fold((0.0, 0.0), |(sum, n), x| (sum + x, n + 1.0));
+    (n > 0.0).then(|| sum / n)
+}
+
+fn distribution(latency: &Latency) -> Option<Distribution> {
+    let Summary { mean, stddev, p50, p99, max } = latency.summary();
+    (latency.count() > 0).then_some(Distribution { mean, stddev, p50, p99, max })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    use parda_agent::status::Counter;
+    use parda_config::Document;
+
+    fn scenario() -> Scenario {
+        let vm = |name: &str, shares: u32| {
+            format!(
+                "[[host.vm]]\nname = \"{name}\"\nshares = {shares}\ndisk = \"1GiB\"\n\
+                 workload = {{ size = \"16KiB\", read = 50, random = 100, outstanding = 8 }}\n"
+            )
+        };
+        let text = format!(
+            "name = \"t\"\nduration = \"60s\"\n[array]\npreset = \"cx3-40-raid0\"\n\
+             [[host]]\nname = \"a\"\n{}{}[[event]]\nat = \"30s\"\nvm = \"web\"\ndo = \"stop\"\n\
+             [[phase]]\nname = \"p\"\nfrom = \"10s\"\nto = \"20s\"\n\
+             [[phase]]\nname = \"q\"\nfrom = \"20s\"\nto = \"40s\"\n",
+            vm("db", 2000),
+            vm("web", 1000)
+        );
+        Scenario::parse(&Document::new("t.toml", text)).unwrap()
+    }
+
+    fn latency(ms: u64, count: u64) -> Latency {
+        Latency { buckets: if count > 0 { vec![(ms * 1_000_000, count)] } else { Vec::new() } }
+    }
+
+    /// `ios` of 16 KiB so far, half of them reads, each 10 ms held and 30 ms at the array.
+    fn disk(name: &str, ios: u64) -> DiskStatus {
+        let half = Counter { ios: ios / 2, bytes: ios / 2 * 16384 };
+        DiskStatus {
+            name: name.to_owned(),
+            shares: 1,
+            reads: half,
+            writes: half,
+            others: 0,
+            errors: 0,
+            held: latency(10, ios),
+            device: latency(30, ios),
+            total: latency(40, ios),
+        }
+    }
+
+    fn status(ios: [u64; 2], window: Option<f64>) -> VolumeStatus {
+        VolumeStatus {
+            name: "array".to_owned(),
+            mode: "parda".to_owned(),
+            latency_threshold_ms: 30.0,
+            cluster_latency_ms: None,
+            source: "cluster".to_owned(),
+            window,
+            beta: 2.0,
+            shares: 3000,
+            active_shares: 3000.0,
+            outstanding: 0.0,
+            held: 0,
+            connections: 2,
+            ticks: 0,
+            exchange: None,
+            // Not in the order of the scenario.
+            disks: vec![disk("web", ios[1]), disk("db", ios[0])],
+        }
+    }
+
+    #[test]
+    fn a_phase_is_the_difference_of_two_readings() {
+        let (scenario, t) = (scenario(), Instant::now());
+        let at = |s| t + Duration::from_secs(s);
+        let mut meter = Meter::new(&scenario.hosts[0], t);
+        meter.take(at(10), &status([1000, 100], Some(20.0)));
+        let from = meter.reading(at(10));
+        meter.take(at(15), &status([2000, 600], Some(40.0)));
+        meter.take(at(20), &status([5000, 2100], Some(30.0)));
+        let to = meter.reading(at(20));
+        meter.take(at(21), &status([5100, 2200], Some(900.0)));
+
+        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
+        assert_eq!((answer.name.as_str(), answer.shares), ("a", 3000));
+        assert_eq!((answer.iops, answer.outstanding), (600.0, 18.0));
+        assert_eq!((answer.window, answer.beta), (Some(30.0), 2.0));
+        assert_eq!(answer.mib_per_s, 600.0 / 64.0);
+        assert_eq!(answer.device_latency_ms.unwrap().mean, 30.0);
+        let [db, web] = answer.vms.as_slice() else { panic!("two VMs") };
+        assert_eq!((db.name.as_str(), db.shares, db.iops), ("db", 2000, 400.0));
+        assert_eq!((web.iops, web.latency_ms.unwrap().p99), (200.0, 40.0));
+        assert!(db.saturated && web.saturated);
+    }
+
+    #[test]
+    fn a_vm_that_stopped_within_the_phase_is_not_judged() {
+        let (scenario, t) = (scenario(), Instant::now());
+        let mut meter = Meter::new(&scenario.hosts[0], t);
+        let from = meter.reading(t);
+        meter.take(t + Duration::from_secs(20), &status([100, 100], Some(8.0)));
+        let to = meter.reading(t);
+        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[1], (&from, &to));
+        assert_eq!(answer.vms.iter().map(|v| v.saturated).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn a_host_that_comes_back_counts_on() {
+        let (scenario, t) = (scenario(), Instant::now());
+        let at = |s| t + Duration::from_secs(s);
+        let mut meter = Meter::new(&scenario.hosts[0], t);
+        meter.take(at(10), &status([1000, 100], None));
+        let from = meter.reading(at(10));
+        meter.take(at(12), &status([1200, 200], None));
+        meter.end_of_agent();
+        let dead = meter.reading(at(14));
+        assert_eq!(dead.iops_since(&from), 75.0);
+        meter.take(at(20), &status([60, 40], None));
+        let to = meter.reading(at(20));
+        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
+        assert_eq!((answer.iops, answer.outstanding, answer.window), (40.0, 1.2, None));
+        assert_eq!(answer.device_latency_ms.unwrap().p50, 30.0);
+    }
+
+    #[test]
+    fn nothing_done_has_no_latency() {
+        let (scenario, t) = (scenario(), Instant::now());
+        let meter = Meter::new(&scenario.hosts[0], t);
+        let (from, to) = (meter.reading(t), meter.reading(t + Duration::from_secs(10)));
+        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
+        assert_eq!((answer.iops, answer.device_latency_ms), (0.0, None));
+    }
+}

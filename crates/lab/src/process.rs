@@ -1,0 +1,153 @@
+//! A child process that never outlives us: not the end of the run, not an error, and not even
+//! our own death by SIGKILL.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
+};
+
+/// How many of its last lines are quoted when it dies.
+const LAST_LINES: usize = 8;
+
+/// A running child, killed when dropped.
+///
+/// The kernel kills it when the *thread* dies that started it. So it must be started from a
+/// thread that lives as long as it should.
+#[derive(Debug)]
+pub struct Process {
+    who: String,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Process {
+    /// Starts a program; what it says goes to the end of a log file.
+    ///
+    /// # Errors
+    /// The log cannot be written or the program cannot be run.
+    pub fn start(who: String, log: PathBuf, mut command: Command) -> io::Result<Process> {
+        let output = File::options().create(true).append(true).open(&log)?;
+        let parent = getpid();
+        // Its own process group: Ctrl-C is for us alone, who then end it in order.
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
+        // SAFETY: between fork and exec only system calls are made, which are safe there: no
+        // allocation, no lock.
+        unsafe {
+            command.pre_exec(move || {
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                // We may have died before the kernel knew that it matters.
+                if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+            });
+        }
+        Ok(Process { who, log, child: command.spawn()? })
+    }
+
+    /// What it is, for people.
+    #[must_use]
+    pub fn who(&self) -> &str {
+        &self.who
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        // An error would mean that it was waited for already, so that it is gone.
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Sends it a signal; one that is gone gets none.
+    pub fn signal(&mut self, signal: Signal) {
+        if self.ended().is_none()
+            && let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+        {
+            // It may have ended in between; it is our child, so its id is not another's yet.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Kills it and waits until it is gone.
+    pub fn kill(mut self) {
+        self.end();
+    }
+
+    /// The last lines that it said.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        last_lines(&self.log)
+    }
+
+    fn end(&mut self) {
+        // Errors would mean that it is gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    if lines.is_empty() {
+        return "  (nothing)".to_owned();
+    }
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    last.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, log: &Path) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::start("a shell".to_owned(), log.to_owned(), command).unwrap()
+    }
+
+    #[test]
+    fn what_it_said_last_is_known_after_it_died() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let mut process = shell("for i in 1 2 3 4 5 6 7 8 9; do echo line $i; done; exit 3", &log);
+        let status = process.child.wait().unwrap();
+        assert_eq!((status.code(), process.ended()), (Some(3), Some(status)));
+        let words = process.last_words();
+        assert!(!words.contains("line 1") && words.ends_with("line 9"), "{words}");
+    }
+
+    #[test]
+    fn dropped_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = shell("exec sleep 600", &dir.path().join("log"));
+        let pid = Pid::from_raw(process.child.id() as i32).unwrap();
+        assert!(rustix::process::test_kill_process(pid).is_ok());
+        drop(process);
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+
+    #[test]
+    fn the_end_of_its_thread_is_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let mut process = std::thread::spawn(move || shell("exec sleep 600", &log)).join().unwrap();
+        assert_eq!(process.child.wait().unwrap().code(), None);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let command = Command::new(dir.path().join("nothing"));
+        let started = Process::start("it".to_owned(), dir.path().join("log"), command);
+        assert_eq!(started.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,173 @@
+//! A scenario from its first process to its answer.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use parda_agent::latency::Latency;
+use parda_scenario::{Action, Answer, Engine, Event, HostId, Phase, PhaseAnswer, Scenario};
+
+use crate::cluster::Cluster;
+use crate::error::LabError;
+use crate::meter::{Meter, Reading};
+
+/// How a run is made.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// The `parda` program, which is started as `parda array` and `parda serve`.
+    pub program: PathBuf,
+    /// The file of the scenario, for the array to read.
+    pub scenario: PathBuf,
+    /// Keep the directory with configurations and logs though all went well.
+    pub keep_logs: bool,
+    /// Set this to stop the run: on Ctrl-C.
+    pub interrupt: Arc<AtomicBool>,
+}
+
+/// How a run goes: once per second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress<'a> {
+    /// Time since the beginning.
+    pub at: Duration,
+    /// The phase that is being measured, if any.
+    pub phase: Option<&'a str>,
+    /// IOs of all hosts in the last second.
+    pub iops: f64,
+    /// Their mean device latency. `None` without IO.
+    pub device_latency_ms: Option<f64>,
+}
+
+/// Something to be done at its time.
+#[derive(Clone, Copy, Debug)]
+enum Task<'a> {
+    /// Read all meters: a phase begins or ends.
+    Read,
+    /// Say how it goes.
+    Tell,
+    /// What happens to the cluster.
+    Events(&'a [Event]),
+}
+
+/// Runs a scenario with real processes and answers. All of them are gone when it returns.
+///
+/// It must be called on a thread that lives to the end of the run, as any thread does that waits
+/// for it: the processes die with the thread that called.
+///
+/// # Errors
+/// The run could not be made, or was interrupted. A failed expectation is no error.
+pub fn run(
+    scenario: &Scenario,
+    options: &LabOptions,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<Answer, LabError> {
+    let mut run = Run::start(scenario, options)?;
+    let result = run.play(&mut progress);
+    let keep =
+        options.keep_logs || result.as_ref().is_err_and(|e| !matches!(e, LabError::Interrupted));
+    if keep {
+        run.cluster.keep_logs();
+    }
+    result?;
+    Ok(Answer::new(scenario, Engine::Lab, run.phases()))
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    cluster: Cluster<'a>,
+    meters: Vec<Meter>,
+    began: Instant,
+    /// Readings of all hosts at the edges of phases.
+    edges: BTreeMap<Duration, Vec<Reading>>,
+    /// Readings of all hosts when it was last told how it goes.
+    told: Vec<Reading>,
+}
+
+impl<'a> Run<'a> {
+    fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Run<'a>, LabError> {
+        let cluster = Cluster::start(scenario, options)?;
+        let began = Instant::now();
+        let meters: Vec<Meter> = scenario.hosts.iter().map(|h| Meter::new(h, began)).collect();
+        let told = meters.iter().map(|meter| meter.reading(began)).collect();
+        Ok(Run { scenario, cluster, meters, began, edges: BTreeMap::new(), told })
+    }
+
+    fn play(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), LabError> {
+        for (at, task) in tasks(self.scenario) {
+            self.cluster.live_until(self.began + at)?;
+            match task {
+                Task::Read => {
+                    let readings = self.read()?;
+                    self.edges.insert(at, readings);
+                }
+                Task::Tell => progress(self.tell(at)?),
+                Task::Events(events) => self.happen(events)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, events: &[Event]) -> Result<(), LabError> {
+        let killed = |event: &Event| match event.action {
+            Action::KillHost(id) => Some(id),
+            _ => None,
+        };
+        for HostId(host) in events.iter().filter_map(killed) {
+            // What its agent counted until now would die with it.
+            self.read()?;
+            self.meters[host].end_of_agent();
+        }
+        self.cluster.apply(events.iter().map(|event| &event.action))
+    }
+
+    /// Reads all meters.
+    fn read(&mut self) -> Result<Vec<Reading>, LabError> {
+        for (i, meter) in self.meters.iter_mut().enumerate() {
+            if let Some(status) = self.cluster.status(HostId(i))? {
+                meter.take(Instant::now(), &status);
+            }
+        }
+        let now = Instant::now();
+        Ok(self.meters.iter().map(|meter| meter.reading(now)).collect())
+    }
+
+    fn tell(&mut self, at: Duration) -> Result<Progress<'a>, LabError> {
+        let now = self.read()?;
+        let (mut iops, mut device) = (0.0, Latency::default());
+        for (now, then) in now.iter().zip(&self.told) {
+            iops += now.iops_since(then);
+            device = device.plus(&now.since(then).device());
+        }
+        self.told = now;
+        let within = |p: &&Phase| p.from < at && at <= p.to;
+        let phase = self.scenario.phases.iter().find(within).map(|p| p.name.as_str());
+        let device_latency_ms = (device.count() > 0).then(|| device.summary().mean);
+        Ok(Progress { at, phase, iops, device_latency_ms })
+    }
+
+    fn phases(&self) -> Vec<PhaseAnswer> {
+        let answer = |phase: &Phase| {
+            let (from, to) = (self.edges.get(&phase.from)?, self.edges.get(&phase.to)?);
+            let hosts = self.scenario.host_ids().zip(&self.meters);
+            let hosts = hosts.map(|((id, _), meter)| {
+                meter.answer(self.scenario, id, phase, (&from[id.0], &to[id.0]))
+            });
+            Some(PhaseAnswer::new(phase, hosts.collect()))
+        };
+        self.scenario.phases.iter().filter_map(answer).collect()
+    }
+}
+
+/// All that is to be done, by time. At one time meters are read first: what happens then belongs
+/// to what comes after.
+fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
+    let edges = scenario.phases.iter().flat_map(|p| [p.from, p.to]).map(|at| (at, Task::Read));
+    let seconds = 1..=scenario.duration.as_secs();
+    let tells = seconds.map(|s| (Duration::from_secs(s), Task::Tell));
+    let events = scenario.timeline.chunk_by(|a, b| a.at == b.at);
+    let events = events.map(|events| (events[0].at, Task::Events(events)));
+    let mut tasks: Vec<_> = edges.chain(tells).chain(events).collect();
+    tasks.sort_by_key(|(at, _)| *at);
+    tasks
+}
