@@ -238,8 +238,9 @@ mod tests {
             let current = message(identity("a", 1), sequence);
             peers.observe(at(sequence), vec![current, left_behind()]);
         }
+        assert_eq!(seen(&peers, at(5)), one("a", 1, Liveness::Live));
         for period in 6..20 {
-            peers.observe(at(period), vec![left_behind(), message(identity("a", 1), 5)]);
+            peers.observe(at(period), vec![message(identity("a", 1), 5), left_behind()]);
         }
         assert_eq!(seen(&peers, at(19)), one("a", 1, Liveness::Stale));
     }
@@ -249,7 +250,7 @@ mod tests {
         let mut peers = peers();
         for (period, sequence) in [(0, u64::MAX - 1), (1, u64::MAX), (2, 0), (3, 1)] {
             let kept = message(identity("a", 1), u64::MAX - 1);
-            peers.observe(at(period), vec![kept, message(identity("a", 1), sequence)]);
+            peers.observe(at(period), vec![message(identity("a", 1), sequence), kept]);
         }
         assert_eq!(peers.all(at(3)).next().unwrap().message.sequence, Sequence(1));
         assert_eq!(seen(&peers, at(3)), one("a", 1, Liveness::Live));
