@@ -12,8 +12,8 @@ use parda_control::{Bytes, Instant, Report, Span};
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{
-    Counters, Exchange as _, Freshness, Identity, Liveness, Peers, Publication, SlotExchange,
-    VolumeId,
+    Counters, Event, Exchange as _, Freshness, Identity, Liveness, Peers, Publication,
+    SlotExchange, VolumeId,
 };
 
 use crate::config::{Exchange, Place};
@@ -194,7 +194,12 @@ impl Link {
         match self.exchange.collect(now) {
             Ok(heard) => {
                 for event in &heard.events {
-                    tracing::warn!(volume, "{event}");
+                    match event {
+                        Event::SlotChosen(_) => tracing::info!(volume, "{event}"),
+                        Event::SlotConflict { .. } | Event::DuplicateHost { .. } => {
+                            tracing::warn!(volume, "{event}");
+                        }
+                    }
                 }
                 self.peers.observe(now, heard.messages);
                 self.mend(volume);

@@ -1,1 +1,124 @@
-fn main() {}
+//! `parda`: fair sharing of storage among the hosts that share an array.
+
+#![forbid(unsafe_code)]
+
+mod exchange;
+mod output;
+mod serve;
+mod status;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+/// Fair sharing of storage among the hosts that share an array, with no help from the array.
+///
+/// Each host measures the latency of its IOs, tells the other hosts, and adjusts how many IOs it
+/// keeps outstanding, so that the array stays near a latency threshold and every host gets its
+/// share.
+#[derive(Parser)]
+#[command(name = "parda", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// What to log: a level (error, warn, info, debug) or a filter such as parda_block=debug
+    #[arg(long, global = true, env = "PARDA_LOG", default_value = "info", value_name = "FILTER")]
+    log: String,
+    /// How to log
+    #[arg(long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
+    log_format: LogFormat,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  parda lab scenarios/demo.toml         see it work, on an emulated array
+  parda check /etc/parda.toml           check a configuration without starting
+  parda serve -c /etc/parda.toml        serve this host's disks
+  parda status -c /etc/parda.toml       ask a running agent how it is
+
+Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve virtual disks over NBD, within this host's share of each volume
+    Serve(serve::Serve),
+    /// Check an agent's configuration without starting anything
+    Check(serve::Check),
+    /// Ask a running agent for its windows, latencies and peers
+    Status(status::Status),
+    /// Look into an exchange file
+    #[command(subcommand)]
+    Exchange(exchange::Exchange),
+}
+
+/// Why a command ends without success.
+pub(crate) struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    /// Something went wrong: exit status 1.
+    pub(crate) fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), code: 1 }
+    }
+
+    /// What was asked for cannot be: exit status 2, as for a wrong option.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), code: 2 }
+    }
+
+    /// Everything has been said already: exit status 1.
+    pub(crate) fn silent() -> Failure {
+        Failure { message: String::new(), code: 1 }
+    }
+}
+
+impl From<parda_config::Error> for Failure {
+    fn from(error: parda_config::Error) -> Failure {
+        Failure::usage(error.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = start_log(&cli).and_then(|()| match &cli.command {
+        Command::Serve(command) => command.run(),
+        Command::Check(command) => command.run(),
+        Command::Status(command) => command.run(),
+        Command::Exchange(command) => command.run(),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("parda: {}", failure.message);
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn start_log(cli: &Cli) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&cli.log)
+        .map_err(|e| Failure::usage(format!("--log {:?}: {e}", cli.log)))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match cli.log_format {
+        LogFormat::Text => builder.with_target(false).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    Ok(())
+}

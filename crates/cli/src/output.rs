@@ -1,0 +1,35 @@
+//! Answers go to standard output, everything else to standard error.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::Failure;
+
+/// Prints an answer. A reader that stops reading (`| head`) is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    match writeln!(std::io::stdout().lock(), "{}", text.trim_end()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("cannot write to standard output: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes an answer as JSON to a file, or to standard output for `-`.
+pub(crate) fn json(to: &Path, answer: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(answer)
+        .map_err(|e| Failure::new(format!("cannot write the answer as JSON: {e}")))?;
+    if to.as_os_str() == "-" {
+        return print(&text);
+    }
+    text.push('\n');
+    std::fs::write(to, text)
+        .map_err(|e| Failure::new(format!("cannot write {}: {e}", to.display())))
+}
+
+/// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
+pub(crate) fn colour() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}

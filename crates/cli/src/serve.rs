@@ -1,0 +1,65 @@
+//! `parda serve` and `parda check`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use parda_agent::config::Config;
+
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Signals:
+  SIGHUP            read the configuration again: shares, bursts and [volume.control] change at
+                    once and no connection is dropped; for anything else, restart
+  SIGTERM, SIGINT   stop accepting, answer what is in flight, say goodbye to the other hosts
+
+Example:
+  parda serve -c /etc/parda.toml")]
+pub(crate) struct Serve {
+    /// The configuration
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    config: PathBuf,
+}
+
+impl Serve {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let config = Config::read(&self.config)?;
+        parda_agent::serve(&self.config, config).map_err(|e| Failure::new(e.to_string()))
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda check parda.toml
+  parda check parda.toml && systemctl reload parda")]
+pub(crate) struct Check {
+    /// The configuration
+    #[arg(value_name = "FILE")]
+    config: PathBuf,
+}
+
+impl Check {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let config = Config::read(&self.config)?;
+        let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
+        for volume in &config.volumes {
+            let shares: u64 = volume.disks.iter().map(|d| u64::from(d.vm.shares.0)).sum();
+            text += &format!(
+                "\n  volume {}: {} disks with {} shares in all, {}",
+                volume.name,
+                volume.disks.len(),
+                shares,
+                match &volume.exchange {
+                    Some(exchange) => format!("exchange {}", exchange.place),
+                    None => "no exchange: it shares with no other host".to_owned(),
+                }
+            );
+            for disk in &volume.disks {
+                text += &format!("\n    {} = {} at {}", disk.name, disk.place, disk.listen);
+            }
+        }
+        output::print(&text)
+    }
+}

@@ -1,0 +1,155 @@
+//! `parda status`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use parda_agent::config::Config;
+use parda_agent::status::{Status as Answer, VolumeStatus};
+
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda status -c /etc/parda.toml
+  parda status /run/parda/status.sock --json - | jq '.volumes[0].window'")]
+pub(crate) struct Status {
+    /// The agent's status socket
+    #[arg(value_name = "SOCKET", required_unless_present = "config")]
+    socket: Option<PathBuf>,
+    /// The agent's configuration, which names the socket
+    #[arg(short, long, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
+    /// Write the answer as JSON to a file, - for standard output
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+}
+
+impl Status {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let socket = match (&self.socket, &self.config) {
+            (Some(socket), _) => socket.clone(),
+            (None, Some(file)) => Config::read(file)?.status.ok_or_else(|| {
+                Failure::usage(format!(
+                    "{}: status: is missing: set status = \"unix:PATH\" and restart the agent",
+                    file.display()
+                ))
+            })?,
+            (None, None) => return Err(Failure::usage("name a socket or a configuration")),
+        };
+        let answer = parda_agent::status::ask(&socket).map_err(|e| {
+            Failure::new(format!("{}: {e}. Is the agent running?", socket.display()))
+        })?;
+        match &self.json {
+            Some(out) => output::json(out, &answer),
+            None => output::print(&table(&answer)),
+        }
+    }
+}
+
+fn table(status: &Answer) -> String {
+    let mut text = format!(
+        "host {}, parda {}, up {:.0} s, process {}\n",
+        status.host, status.version, status.uptime_s, status.pid
+    );
+    for volume in &status.volumes {
+        text += &format!("\n{}\n{}\n", headline(volume), disks(volume));
+        if let Some(exchange) = &volume.exchange {
+            let slot = exchange.slot.map_or("none yet".to_owned(), |slot| slot.to_string());
+            text += &format!("exchange {}, slot {slot}", exchange.place);
+            if exchange.ignored + exchange.slot_conflicts + exchange.duplicate_hosts > 0 {
+                text += &format!(
+                    "; {} slots ignored, {} slot conflicts, {} duplicate hosts seen",
+                    exchange.ignored, exchange.slot_conflicts, exchange.duplicate_hosts
+                );
+            }
+            if let Some(fault) = &exchange.fault {
+                text += &format!("\n  FAULT: {fault}");
+            }
+            text.push('\n');
+            if !exchange.peers.is_empty() {
+                text += &format!("{}\n", peers(&exchange.peers));
+            }
+        }
+    }
+    text
+}
+
+fn headline(volume: &VolumeStatus) -> String {
+    let ms = |v: Option<f64>| v.map_or("unknown".to_owned(), |v| format!("{v:.1} ms"));
+    format!(
+        "volume {}: mode {}, window {}, {:.1} outstanding, {} held; latency {} ({}) for a \
+         threshold of {:.1} ms",
+        volume.name,
+        volume.mode,
+        slots(volume.window),
+        volume.outstanding,
+        volume.held,
+        ms(volume.cluster_latency_ms),
+        volume.source,
+        volume.latency_threshold_ms,
+    )
+}
+
+fn disks(volume: &VolumeStatus) -> Table {
+    let mut table = plain([
+        "disk",
+        "shares",
+        "reads",
+        "writes",
+        "errors",
+        "device ms",
+        "p99",
+        "held ms",
+        "p99",
+    ]);
+    for disk in &volume.disks {
+        let (device, held) = (disk.device.summary(), disk.held.summary());
+        table.add_row([
+            disk.name.clone(),
+            disk.shares.to_string(),
+            disk.reads.ios.to_string(),
+            disk.writes.ios.to_string(),
+            disk.errors.to_string(),
+            format!("{:.2}", device.mean),
+            format!("{:.2}", device.p99),
+            format!("{:.2}", held.mean),
+            format!("{:.2}", held.p99),
+        ]);
+    }
+    align(table)
+}
+
+fn peers(peers: &[parda_agent::status::PeerStatus]) -> Table {
+    let mut table = plain(["peer", "state", "seen s ago", "shares", "window", "latency ms"]);
+    for peer in peers {
+        table.add_row([
+            peer.host.clone(),
+            peer.liveness.clone(),
+            format!("{:.1}", peer.age_s),
+            peer.shares.to_string(),
+            slots(peer.window),
+            peer.latency_ms.map_or("-".to_owned(), |v| format!("{v:.2}")),
+        ]);
+    }
+    align(table)
+}
+
+fn slots(window: Option<f64>) -> String {
+    window.map_or("none".to_owned(), |w| format!("{w:.2}"))
+}
+
+fn plain<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table
+}
+
+/// Names to the left, numbers to the right.
+fn align(mut table: Table) -> Table {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
