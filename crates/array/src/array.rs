@@ -134,14 +134,16 @@ impl Array {
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
         let unfetched = self.completed.front().map(|(at, _)| *at);
-        unfetched.or_else(|| self.next_stage().map(|(at, _)| at))
+        Some(unfetched.unwrap_or_else(|| self.next_stage().0)).filter(|at| *at != Nanos::NEVER)
     }
 
     /// Lets everything happen that happens until `now`. A time that has passed changes nothing.
     pub fn advance(&mut self, now: Nanos) {
-        while let Some((at, stage)) = self.next_stage()
-            && at <= now
-        {
+        loop {
+            let (at, stage) = self.next_stage();
+            if at > now || at == Nanos::NEVER {
+                break;
+            }
             self.happen(at, stage);
         }
         self.clock = self.clock.max(now);
@@ -153,17 +155,13 @@ impl Array {
         self.completed.pop_front()
     }
 
-    fn next_stage(&self) -> Option<(Nanos, Stage)> {
-        let drive = self.busy.peek().map(|Reverse((at, _))| *at);
-        [
-            (self.front_end.next(), Stage::FrontEnd),
-            (self.link_in.next(), Stage::LinkIn),
-            (drive, Stage::Drive),
-            (self.link_out.next(), Stage::LinkOut),
-        ]
-        .into_iter()
-        .filter_map(|(at, stage)| Some((at?, stage)))
-        .min()
+    /// When and where the next event happens.
+    fn next_stage(&self) -> (Nanos, Stage) {
+        let drive = self.busy.peek().map_or(Nanos::NEVER, |Reverse((at, _))| *at);
+        let front_end = (self.front_end.next(), Stage::FrontEnd);
+        let link_in = (self.link_in.next(), Stage::LinkIn);
+        let link_out = (self.link_out.next(), Stage::LinkOut);
+        front_end.min(link_in).min((drive, Stage::Drive)).min(link_out)
     }
 
     fn happen(&mut self, at: Nanos, stage: Stage) {

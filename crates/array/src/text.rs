@@ -22,8 +22,11 @@ impl Scale {
     /// Writes `value` as a whole number of the largest unit that allows it.
     pub(crate) fn write(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let smallest = self.units[self.units.len() - 1];
-        let (name, size) =
-            *self.units.iter().find(|(_, u)| value != 0 && value % u == 0).unwrap_or(&smallest);
+        let (name, size) = *self
+            .units
+            .iter()
+            .find(|(_, u)| value != 0 && value.is_multiple_of(*u))
+            .unwrap_or(&smallest);
         write!(f, "{}{name}", value / size)
     }
 

@@ -10,7 +10,7 @@ use core::str::FromStr;
 use crate::text::{Scale, UnitError};
 
 /// A point in time since an epoch that the caller chooses and keeps, or a length of time; in
-/// nanoseconds. Sums stop at the largest value.
+/// nanoseconds. Sums stop at the largest value, which is [never](Nanos::NEVER).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -35,6 +35,9 @@ pub struct LunId(pub u32);
 impl Nanos {
     /// No time at all.
     pub const ZERO: Nanos = Nanos(0);
+
+    /// A time that does not come, 584 years after the epoch.
+    pub const NEVER: Nanos = Nanos(u64::MAX);
 
     /// `ms` milliseconds.
     #[must_use]

@@ -12,7 +12,7 @@ const MINUTES: Window =
     Window { warm: Nanos::from_millis(5_000), measure: Nanos::from_millis(300_000) };
 
 fn measure(params: ArrayParams, clients: &[Client]) -> (Seen, Vec<Seen>) {
-    run(&mut Array::new(params).unwrap(), clients, MINUTES, 1)
+    run(&mut Array::new(params).expect("a possible array"), clients, MINUTES, 1)
 }
 
 #[track_caller]

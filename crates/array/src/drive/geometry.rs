@@ -18,20 +18,21 @@ pub(super) struct Geometry {
     /// By what fraction the innermost turn is shorter than the outermost.
     shrink: f64,
     per_cylinder: f64,
-    period: u64,
+    period: Nanos,
+    /// The period as a number of nanoseconds, and its inverse.
+    turn: f64,
+    per_turn: f64,
     /// Where the spindle stands at time zero, as a fraction of a turn.
     spindle: f64,
 }
 
-/// Where an address range begins and ends.
+/// Where an address range lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
-    /// Turns before the first byte.
-    start: f64,
-    /// Turns before the byte after the last.
-    end: f64,
     /// The angle of the first byte, in nanoseconds of rotation after the index.
     pub(super) angle: f64,
+    /// How long it takes to pass under the head, in nanoseconds.
+    pub(super) transfer: f64,
     pub(super) first_cylinder: u32,
     pub(super) last_cylinder: u32,
 }
@@ -43,7 +44,9 @@ impl Geometry {
             turns: params.turns(),
             shrink: 1.0 - params.inner_to_outer,
             per_cylinder: 1.0 / f64::from(params.surfaces),
-            period: params.period().0,
+            period: params.period(),
+            turn: params.period().0 as f64,
+            per_turn: 1.0 / params.period().0 as f64,
             spindle,
         }
     }
@@ -52,31 +55,24 @@ impl Geometry {
         let (start, end) = (self.turns_before(offset), self.turns_before(Bytes(offset.0 + len.0)));
         let angle = start + self.spindle;
         Place {
-            start,
-            end,
-            angle: (angle - (angle as u64) as f64) * self.period as f64,
+            angle: (angle - f64::from(angle as u32)) * self.turn,
+            transfer: (end - start) * self.turn,
             first_cylinder: (start * self.per_cylinder) as u32,
             last_cylinder: (end * self.per_cylinder) as u32,
         }
     }
 
-    /// How long the place takes to pass under the head, in nanoseconds.
-    pub(super) fn transfer(&self, place: &Place) -> f64 {
-        (place.end - place.start) * self.period as f64
-    }
-
     /// The angle under the head at `now`, in nanoseconds of rotation after the index.
     pub(super) fn angle_at(&self, now: Nanos) -> f64 {
-        (now.0 % self.period) as f64
+        (now.0 % self.period.0) as f64
     }
 
     /// The wait until `target` comes round, for a head that arrives at `arrival`: both angles in
     /// nanoseconds of rotation.
     pub(super) fn wait(&self, arrival: f64, target: f64) -> f64 {
-        let period = self.period as f64;
-        let ahead = target - arrival;
-        let wait = ahead - (ahead / period) as i32 as f64 * period;
-        if wait < 0.0 { wait + period } else { wait }
+        let ahead = (target - arrival) * self.per_turn;
+        let fraction = ahead - f64::from(ahead as i32);
+        (if fraction < 0.0 { fraction + 1.0 } else { fraction }) * self.turn
     }
 
     /// Turns of the spiral before a byte.
@@ -86,5 +82,63 @@ impl Geometry {
     fn turns_before(&self, byte: Bytes) -> f64 {
         let filled = (2.0 - self.shrink) * (byte.0 as f64 / self.capacity);
         self.turns * filled / (1.0 + libm::sqrt(1.0 - self.shrink * filled))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preset::Preset;
+    use proptest::prelude::*;
+
+    fn geometry() -> (Geometry, DriveParams) {
+        let drive = Preset::Drive7200.params().drive;
+        (Geometry::new(&drive, 0.0), drive)
+    }
+
+    #[test]
+    fn the_spiral_holds_the_capacity_and_runs_slower_inward() {
+        let (geometry, drive) = geometry();
+        let end = geometry.turns_before(drive.capacity);
+        assert!((end / drive.turns() - 1.0).abs() < 1e-12);
+        let mib = Bytes::mib(1);
+        let rate = |offset: u64| mib.0 as f64 / geometry.place(Bytes(offset), mib).transfer * 1e3;
+        assert!((rate(0) / 81.2 - 1.0).abs() < 1e-4, "{}", rate(0));
+        let inner = rate(drive.capacity.0 - mib.0);
+        assert!((inner / (81.2 * 0.62) - 1.0).abs() < 1e-4, "{inner}");
+    }
+
+    #[test]
+    fn without_zones_all_turns_are_alike() {
+        let drive = DriveParams { inner_to_outer: 1.0, ..geometry().1 };
+        let geometry = Geometry::new(&drive, 0.0);
+        let half = geometry.turns_before(Bytes(drive.capacity.0 / 2));
+        assert!((half / drive.turns() - 0.5).abs() < 1e-12);
+    }
+
+    proptest! {
+        /// What follows on the medium follows in angle: a turn later than it began, less what passed.
+        #[test]
+        fn the_next_place_begins_where_the_last_ended(
+            offset in 0..513_000_000_000_u64, len in 1..1_000_000_u64,
+        ) {
+            let (geometry, _) = geometry();
+            let place = geometry.place(Bytes(offset), Bytes(len));
+            let next = geometry.place(Bytes(offset + len), Bytes(1));
+            let gap = geometry.wait(place.angle + place.transfer, next.angle);
+            prop_assert!(gap < 1.0 || gap > geometry.turn - 1.0, "{}", gap);
+            prop_assert_eq!(place.last_cylinder, next.first_cylinder);
+        }
+
+        #[test]
+        fn a_wait_ends_at_the_target_within_a_turn(
+            arrival in 0.0..1e9_f64, target in 0.0..8e6_f64,
+        ) {
+            let (geometry, _) = geometry();
+            let wait = geometry.wait(arrival, target);
+            prop_assert!((0.0..=geometry.turn).contains(&wait));
+            let turns = (arrival + wait - target) / geometry.turn;
+            prop_assert!((turns - libm::round(turns)).abs() < 1e-6);
+        }
     }
 }

@@ -64,8 +64,8 @@ impl DriveParams {
         check(self.surfaces > 0, "drive.surfaces", self.surfaces, "be at least 1")?;
         let (least, most) = (self.track() * f64::from(self.surfaces), 1e15);
         let possible = (least..=most).contains(&(self.capacity.0 as f64))
-            && self.turns() / f64::from(self.surfaces) < f64::from(u32::MAX);
-        let must = "be at least one cylinder, at most 1000000GB and 4294967294 cylinders";
+            && self.turns() < f64::from(u32::MAX);
+        let must = "be at least one cylinder, at most 1000TB and 4294967294 tracks";
         check(possible, "drive.capacity", self.capacity, must)?;
         self.seek.validate()?;
         let must = "be at most 10s";

@@ -67,3 +67,79 @@ impl Queue {
         indexed.min_by_key(|(_, q)| key(q)).map_or(0, |(i, _)| i)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::DriveParams;
+    use crate::io::IoKind;
+    use crate::preset::Preset;
+    use crate::units::Bytes;
+    use proptest::prelude::*;
+
+    fn drive() -> DriveParams {
+        Preset::Drive7200.params().drive
+    }
+
+    fn read(head: &Head, owner: usize, offset: Bytes) -> Queued {
+        head.locate(Request { owner, kind: IoKind::Read, offset, len: Bytes::kib(4) })
+    }
+
+    /// The order in which requests at these gigabytes are taken, the head moving with them.
+    fn order(scheduling: Scheduling, gigabytes: &[u64]) -> Vec<u64> {
+        let mut head = Head::new(&drive(), 0.0);
+        let mut queue = Queue::new(16, scheduling);
+        for (owner, gb) in gigabytes.iter().enumerate() {
+            queue.push(read(&head, owner, Bytes::gb(*gb)));
+        }
+        let mut now = Nanos::ZERO;
+        let mut taken = Vec::new();
+        while let Some(next) = queue.take(&head, now) {
+            now = head.serve(now, &next);
+            taken.push(gigabytes[next.request.owner]);
+        }
+        taken
+    }
+
+    #[test]
+    fn fcfs_keeps_the_order_and_the_elevator_sweeps_inward() {
+        let asked = [300, 20, 400, 100, 10];
+        assert_eq!(order(Scheduling::Fcfs, &asked), asked);
+        assert_eq!(order(Scheduling::Elevator, &asked), [10, 20, 100, 300, 400]);
+    }
+
+    #[test]
+    fn the_elevator_returns_to_the_outermost() {
+        let mut head = Head::new(&drive(), 0.0);
+        let inward = read(&head, 0, Bytes::gb(200));
+        head.serve(Nanos::ZERO, &inward);
+        let mut queue = Queue::new(16, Scheduling::Elevator);
+        for (owner, gb) in [100, 50, 300].into_iter().enumerate() {
+            queue.push(read(&head, owner, Bytes::gb(gb)));
+        }
+        let now = Nanos::from_millis(50);
+        let mut take = || queue.take(&head, now).map(|next| next.request.owner);
+        assert_eq!([take(), take(), take(), take()], [Some(2), Some(1), Some(0), None]);
+    }
+
+    proptest! {
+        /// Of all requests in the queue, SPTF takes one whose data comes first when it is served.
+        #[test]
+        fn sptf_is_soonest(
+            offsets in prop::collection::vec(0..500_000_000_000_u64, 1..12),
+            at in 0..10_000_000_000_u64,
+        ) {
+            let head = Head::new(&drive(), 0.3);
+            let mut queue = Queue::new(16, Scheduling::Sptf);
+            let now = Nanos(at);
+            let begins = |queued: &Queued| {
+                (head.clone().serve(now, queued) - Nanos::round(queued.place.transfer)).0
+            };
+            let all = offsets.iter().enumerate();
+            let all: Vec<_> = all.map(|(i, o)| read(&head, i, Bytes(*o))).collect();
+            all.iter().for_each(|queued| queue.push(*queued));
+            let taken = queue.take(&head, now).unwrap();
+            prop_assert_eq!(Some(begins(&taken)), all.iter().map(begins).min());
+        }
+    }
+}
