@@ -10,7 +10,7 @@ use parda_control::{Shares, VmConfig};
 use parda_exchange::region::{SlotCount, SlotIndex};
 use parda_exchange::{HostName, SlotChoice};
 use parda_nbd::export::ExportName;
-use parda_nbd::uri::{Address, Uri};
+use parda_nbd::uri::{Address, AddressError, Uri, UriError};
 
 use crate::file;
 
@@ -107,7 +107,7 @@ impl Config {
     pub fn check(doc: &Document) -> Result<Config, Error> {
         let file: file::File = doc.parse()?;
         let host = HostName::new(&file.host).map_err(|e| doc.error("host", e.to_string()))?;
-        let status = file.status.as_deref().map(|text| match address(text) {
+        let status = file.status.as_deref().map(|text| match text.parse() {
             Ok(Address::Unix(path)) => Ok(path),
             _ => Err(doc.error("status", "must be unix:PATH")),
         });
@@ -235,7 +235,7 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
         name,
         place: place(&disk.path).map_err(|e| wrong("path", e))?,
         region,
-        listen: address(&disk.listen).map_err(|e| wrong("listen", e))?,
+        listen: disk.listen.parse().map_err(|e: AddressError| wrong("listen", e.to_string()))?,
         vm: VmConfig { shares: Shares(disk.shares), burst: disk.burst },
         read_only: disk.read_only,
         direct: disk.direct,
@@ -253,27 +253,7 @@ fn place(text: &str) -> Result<Place, String> {
         return Err("must not be empty".into());
     }
     if text.contains("://") {
-        return text.parse().map(Place::Nbd).map_err(|e: parda_nbd::uri::UriError| e.to_string());
+        return text.parse().map(Place::Nbd).map_err(|e: UriError| e.to_string());
     }
     Ok(Place::Path(PathBuf::from(text)))
-}
-
-/// `unix:PATH` or `tcp:ADDRESS:PORT`.
-pub(crate) fn address(text: &str) -> Result<Address, String> {
-    const SHAPE: &str = "must be unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809";
-    if let Some(path) = text.strip_prefix("unix:") {
-        return match path {
-            "" => Err(SHAPE.into()),
-            // The kernel's limit on a socket's path, less its final NUL.
-            _ if path.len() > 107 => Err("is too long for a socket: at most 107 bytes".into()),
-            _ => Ok(Address::Unix(PathBuf::from(path))),
-        };
-    }
-    let (host, port) =
-        text.strip_prefix("tcp:").and_then(|rest| rest.rsplit_once(':')).ok_or(SHAPE)?;
-    let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-    match port.parse() {
-        Ok(port) if !host.is_empty() => Ok(Address::Tcp { host: host.to_owned(), port }),
-        _ => Err(SHAPE.into()),
-    }
 }

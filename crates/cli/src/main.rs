@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+mod array;
 mod exchange;
+mod lab;
 mod output;
 mod serve;
 mod status;
@@ -59,6 +61,10 @@ enum Command {
     /// Look into an exchange file
     #[command(subcommand)]
     Exchange(exchange::Exchange),
+    /// Serve an emulated disk array over NBD: real data, the timing of modelled drives
+    Array(array::Array),
+    /// Run a scenario in real time: an emulated array, real agents, fio as the VMs
+    Lab(lab::Lab),
 }
 
 /// Why a command ends without success.
@@ -97,6 +103,8 @@ fn main() -> ExitCode {
         Command::Check(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Exchange(command) => command.run(),
+        Command::Array(command) => command.run(),
+        Command::Lab(command) => command.run(),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

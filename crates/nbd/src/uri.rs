@@ -38,6 +38,44 @@ impl fmt::Display for Address {
     }
 }
 
+/// A string that is no address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Neither shape.
+    #[error("must be unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
+    Shape,
+    /// More than the kernel takes.
+    #[error("is too long for a socket: at most {max} bytes", max = Address::MAX_UNIX_PATH)]
+    TooLong,
+}
+
+impl Address {
+    /// The kernel's limit on the path of a socket, less its final NUL.
+    const MAX_UNIX_PATH: usize = 107;
+}
+
+/// The reverse of its [`Display`](fmt::Display).
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path.len() {
+                0 => Err(AddressError::Shape),
+                1..=Self::MAX_UNIX_PATH => Ok(Self::Unix(PathBuf::from(path))),
+                _ => Err(AddressError::TooLong),
+            };
+        }
+        let tcp = text.strip_prefix("tcp:").and_then(|rest| rest.rsplit_once(':'));
+        let (host, port) = tcp.ok_or(AddressError::Shape)?;
+        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        match port.parse() {
+            Ok(port) if !host.is_empty() => Ok(Self::Tcp { host: host.to_owned(), port }),
+            _ => Err(AddressError::Shape),
+        }
+    }
+}
+
 /// An NBD URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {

@@ -1,0 +1,110 @@
+//! `parda array`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use parda_array::{Preset, RaidLevel};
+use parda_config::Document;
+use parda_lab::array_server::PresetChanges;
+use parda_lab::{ArrayOptions, Data, run_array};
+use parda_nbd::uri::Address;
+use parda_scenario::Scenario;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+The data is real: what is written is read back, from memory or a sparse file. The timing is that of
+modelled drives (docs/array-model.md), so it congests as an array does. A preset exports its LUNs as
+lun0, lun1, ...; a scenario exports each VM's disk by the VM's name. Both export `exchange`, room
+for 64 hosts to exchange latencies on the same drives.
+
+Examples:
+  parda array --preset cx3-40-raid5-vms --listen unix:/tmp/array.sock
+  parda array --scenario scenarios/demo.toml --listen tcp:127.0.0.1:10809 --data file:/var/tmp/array
+  nbdinfo --list 'nbd+unix://?socket=/tmp/array.sock'")]
+pub(crate) struct Array {
+    /// A modelled array by name
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "scenario",
+        required_unless_present = "scenario"
+    )]
+    preset: Option<Preset>,
+    /// The array of a scenario
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Change the preset's number of drives
+    #[arg(long, value_name = "N", requires = "preset")]
+    drives: Option<u32>,
+    /// Change the preset's RAID level
+    #[arg(long, value_enum, value_name = "LEVEL", requires = "preset")]
+    raid: Option<Raid>,
+    /// Change the depth of each drive's own queue
+    #[arg(long, value_name = "IOS", requires = "preset")]
+    queue_depth: Option<u32>,
+    /// Where clients connect: unix:PATH or tcp:ADDRESS:PORT; may be given more than once
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    listen: Vec<Address>,
+    /// Where the data is: memory, or file:PATH for a sparse file
+    #[arg(long, value_name = "WHERE", default_value = "memory", value_parser = data)]
+    data: Data,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Raid {
+    Raid0,
+    Raid5,
+    Raid10,
+}
+
+fn data(text: &str) -> Result<Data, String> {
+    match text.strip_prefix("file:") {
+        Some(path) if !path.is_empty() => Ok(Data::File(PathBuf::from(path))),
+        None if text == "memory" => Ok(Data::Memory),
+        _ => Err("must be memory or file:PATH".to_owned()),
+    }
+}
+
+impl Array {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        // Caught from here on, so that a signal during the start is not lost.
+        let mut signals = Signals::new([SIGINT, SIGTERM])
+            .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
+        let options = self.options()?;
+        let names = options.exports.join(", ");
+        let mut said = Ok(());
+        run_array(options, |handle| {
+            let places: Vec<String> = handle.addresses().iter().map(Address::to_string).collect();
+            said = output::print(&format!("serving {names} at {}", places.join(", ")));
+            signals.forever().next();
+        })
+        .map_err(|e| Failure::new(e.to_string()))?;
+        said
+    }
+
+    fn options(&self) -> Result<ArrayOptions, Failure> {
+        let (listen, data) = (self.listen.clone(), self.data.clone());
+        match (&self.scenario, self.preset) {
+            (Some(file), _) => {
+                let scenario = Scenario::parse(&Document::read(file)?)?;
+                ArrayOptions::of_scenario(&scenario, listen, data)
+                    .map_err(|e| Failure::usage(format!("{}: {e}", file.display())))
+            }
+            (None, Some(preset)) => {
+                let level = self.raid.map(|raid| match raid {
+                    Raid::Raid0 => RaidLevel::Raid0,
+                    Raid::Raid5 => RaidLevel::Raid5,
+                    Raid::Raid10 => RaidLevel::Raid10,
+                });
+                let changes =
+                    PresetChanges { drives: self.drives, level, queue_depth: self.queue_depth };
+                Ok(ArrayOptions::of_preset(preset, changes, listen, data))
+            }
+            (None, None) => Err(Failure::usage("name a preset or a scenario")),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `parda lab`.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use parda_config::Document;
+use parda_lab::{LabOptions, Progress};
+use parda_scenario::{Scenario, table};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+A scenario names an array, hosts with their VMs, what happens to them, what is measured and what is
+expected: see docs/scenarios.md. It is run with real processes: an emulated array, one agent per
+host, one fio per VM. They are all gone when it ends, also on Ctrl-C.
+
+Exit status: 1 if an expectation was not met.
+
+Examples:
+  parda lab scenarios/demo.toml
+  parda lab scenarios/kill-agent.toml --json - | jq '.phases[].total'")]
+pub(crate) struct Lab {
+    /// The scenario
+    #[arg(value_name = "FILE")]
+    scenario: PathBuf,
+    /// Write the answer as JSON to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+    /// Keep the configurations and logs of all processes, and say where they are
+    #[arg(long)]
+    keep_logs: bool,
+    /// Check the scenario without running it
+    #[arg(long)]
+    check: bool,
+}
+
+impl Lab {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let scenario = Scenario::parse(&Document::read(&self.scenario)?)?;
+        if self.check {
+            return output::print(&format!("{}: good", self.scenario.display()));
+        }
+        let interrupt = Arc::new(AtomicBool::new(false));
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupt))
+                .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
+        }
+        let options = LabOptions {
+            program: std::env::current_exe()
+                .map_err(|e| Failure::new(format!("cannot find this program's own file: {e}")))?,
+            scenario: self.scenario.clone(),
+            keep_logs: self.keep_logs,
+            interrupt,
+        };
+        let bar = Bar::new(&scenario);
+        let answer = parda_lab::run(&scenario, &options, |progress| bar.show(&progress));
+        bar.clear();
+        let answer = answer.map_err(|e| Failure::new(e.to_string()))?;
+        match &self.json {
+            Some(out) => output::json(out, &answer)?,
+            None => output::print(&table(&answer, output::colour()))?,
+        }
+        if answer.expectations.iter().all(|e| e.ok) { Ok(()) } else { Err(Failure::silent()) }
+    }
+}
+
+/// How it goes: a bar on a terminal, a line per five seconds elsewhere.
+struct Bar {
+    bar: Option<ProgressBar>,
+    duration: Duration,
+}
+
+impl Bar {
+    fn new(scenario: &Scenario) -> Bar {
+        let duration = scenario.duration;
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
+            let bar = ProgressBar::new(duration.as_secs());
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Bar { bar, duration }
+    }
+
+    fn show(&self, progress: &Progress<'_>) {
+        let message = format!(
+            "{:7.0} IOPS  {:>6} ms  {}",
+            progress.iops,
+            progress.device_latency_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}")),
+            progress.phase.unwrap_or("settling"),
+        );
+        let at = progress.at.as_secs();
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(at);
+                bar.set_message(message);
+            }
+            None if at.is_multiple_of(5) => {
+                eprintln!("{at:4}/{} s {message}", self.duration.as_secs());
+            }
+            None => {}
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
