@@ -9,7 +9,7 @@ use parda_control::{Bytes, Config, ConfigError, Host, Instant, Report, Span, VmC
 use parda_nbd::Export;
 use parda_nbd::uri::Address;
 
-use crate::backend::{BackendConfig, Geometry, OpenError, Region, file, upstream};
+use crate::backend::{BackendConfig, Geometry, OpenError, Region, connect, file, memory};
 use crate::config::{DiskConfig, SpawnError, VolumeConfig};
 use crate::conn::Offer;
 use crate::engine::{Engine, Parts};
@@ -20,7 +20,8 @@ use crate::stats::Stats;
 /// A backend that is open, on its way to the volume's thread.
 pub(crate) enum Opened {
     File(file::Opened),
-    Nbd(Box<upstream::Opened>, Span),
+    Memory(memory::Memory),
+    Nbd(Box<connect::Opened>, Span),
 }
 
 /// A disk on its way to the volume's thread.
@@ -97,12 +98,12 @@ fn open(config: DiskConfig) -> Result<(OpenDisk, Export), SpawnError> {
             (Opened::File(opened), geometry)
         }
         BackendConfig::Memory { size } => {
-            let opened = file::memory(*size).map_err(fail)?;
-            let geometry = opened.geometry;
-            (Opened::File(opened), geometry)
+            let memory = memory::open(*size).map_err(fail)?;
+            let geometry = memory.geometry();
+            (Opened::Memory(memory), geometry)
         }
         BackendConfig::Nbd { uri, reconnect_for } => {
-            let opened = upstream::open(uri, config.read_only).map_err(fail)?;
+            let opened = connect::open(uri, config.read_only).map_err(fail)?;
             let geometry = opened.geometry;
             (Opened::Nbd(Box::new(opened), Span::from(*reconnect_for)), geometry)
         }

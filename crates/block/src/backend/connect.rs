@@ -8,20 +8,56 @@ use std::time::Duration;
 
 use parda_nbd::client::{Agreed, Handshake, Step, put_disconnect};
 use parda_nbd::uri::{Address, Uri};
+use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
+use parda_nbd::{BlockSizes, TransmissionFlags};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::OpenError;
+use super::{Geometry, OpenError};
 
 /// How long a server may take for each step of connecting, and for the acknowledgement of a
 /// packet later: one that vanished without a word must not hold IOs for ever.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A connection that is open and agreed, before its thread has it.
+pub(crate) struct Opened {
+    pub(crate) fd: OwnedFd,
+    pub(crate) agreed: Agreed,
+    pub(crate) uri: Uri,
+    pub(crate) geometry: Geometry,
+}
+
+/// Connects to the server.
+pub(crate) fn open(uri: &Uri, read_only: bool) -> Result<Opened, OpenError> {
+    let (fd, agreed) = connect(uri)?;
+    let has = |flag| agreed.flags.contains(flag);
+    if !read_only {
+        let address = uri.address.to_string();
+        if has(TransmissionFlags::READ_ONLY) {
+            return Err(OpenError::ReadOnly(format!("the NBD export {}", uri.export)));
+        }
+        if !has(TransmissionFlags::SEND_FLUSH) {
+            return Err(OpenError::NoFlush(address));
+        }
+    }
+    let [min, preferred, max] =
+        [agreed.blocks.min(), agreed.blocks.preferred(), agreed.blocks.max()];
+    let blocks = BlockSizes::from_wire([min, preferred, max.min(DEFAULT_MAX_PAYLOAD)])
+        .unwrap_or(agreed.blocks);
+    let geometry = Geometry {
+        size: agreed.size,
+        blocks,
+        trim: has(TransmissionFlags::SEND_TRIM),
+        write_zeroes: has(TransmissionFlags::SEND_WRITE_ZEROES),
+    };
+    Ok(Opened { fd, agreed, uri: uri.clone(), geometry })
+}
+
 /// Connects and agrees on an export.
 pub(crate) fn connect(uri: &Uri) -> Result<(OwnedFd, Agreed), OpenError> {
     let address = uri.address.to_string();
     let io_error = |source| OpenError::Connect { address: address.clone(), source };
-    let fd = open(&uri.address).map_err(io_error)?;
+    let fd = dial(&uri.address).map_err(io_error)?;
     set_timeout(&fd, Some(TIMEOUT)).map_err(io_error)?;
     let mut handshake = Handshake::new(uri.export.clone());
     let (mut input, mut out) = (Vec::new(), Vec::new());
@@ -42,7 +78,7 @@ pub(crate) fn connect(uri: &Uri) -> Result<(OwnedFd, Agreed), OpenError> {
     Ok((fd, agreed))
 }
 
-fn open(address: &Address) -> io::Result<OwnedFd> {
+fn dial(address: &Address) -> io::Result<OwnedFd> {
     match address {
         Address::Unix(path) => Ok(UnixStream::connect(path)?.into()),
         Address::Tcp { host, port } => {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use parda_control::Bytes;
 use parda_nbd::{BlockSizes, Errno, Op};
-use rustix::fs::{self, AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 
 use super::{Direct, Failure, Geometry, OpenError, Request};
 use crate::buffer::Pool;
@@ -64,15 +64,6 @@ fn logical_block(fd: &OwnedFd, kind: FileType) -> u32 {
         .map(|s| s.stx_dio_offset_align)
         .filter(|align| *align != 0)
         .unwrap_or(crate::buffer::ALIGN as u32)
-}
-
-/// Memory that behaves like a file.
-pub(crate) fn memory(size: Bytes) -> Result<Opened, OpenError> {
-    let fail = |e: rustix::io::Errno| OpenError::Memory { size, source: e.into() };
-    let fd = fs::memfd_create(c"parda-disk", MemfdFlags::CLOEXEC).map_err(fail)?;
-    fs::ftruncate(&fd, size.0).map_err(fail)?;
-    let blocks = BlockSizes::DEFAULT;
-    Ok(Opened { fd, geometry: Geometry { size: size.0, blocks, trim: true, write_zeroes: true } })
 }
 
 /// Where a request is on its way.
@@ -232,7 +223,8 @@ mod tests {
     use parda_nbd::{Cookie, Extent};
 
     fn file() -> File {
-        File::new(memory(Bytes(1 << 20)).unwrap(), Bytes(0))
+        let file = tempfile::NamedTempFile::new().unwrap();
+        File::new(open(file.path(), Direct::Off, false).unwrap(), Bytes(0))
     }
 
     fn request(op: Op, step: Step) -> Request {

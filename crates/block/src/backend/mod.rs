@@ -2,6 +2,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod file;
+pub(crate) mod memory;
 pub(crate) mod upstream;
 
 use std::io;
@@ -220,5 +221,6 @@ pub(crate) fn extent_of(op: Op) -> Extent {
 /// An open backend.
 pub(crate) enum Backend {
     File(file::File),
+    Memory(memory::Memory),
     Nbd(Box<upstream::Upstream>),
 }

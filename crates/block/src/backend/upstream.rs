@@ -12,50 +12,15 @@ use std::rc::Rc;
 use parda_control::{Instant, Span};
 use parda_nbd::client::{self, Agreed, Expected, Reply};
 use parda_nbd::uri::Uri;
-use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
-use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, TransmissionFlags};
+use parda_nbd::{Cookie, Errno, Extent, Op, TransmissionFlags};
 use slab::Slab;
 
-use super::connect::{connect, disconnect};
+use super::connect::{Opened, disconnect};
 use super::file::Step;
-use super::{Failure, Geometry, OpenError, Request};
+use super::{Failure, Request};
 use crate::batch::{Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::ring::{Recv, Ring, Sending};
-
-/// A connection that is open and agreed, before its thread has it.
-pub(crate) struct Opened {
-    fd: OwnedFd,
-    agreed: Agreed,
-    uri: Uri,
-    pub(crate) geometry: Geometry,
-}
-
-/// Connects to the server.
-pub(crate) fn open(uri: &Uri, read_only: bool) -> Result<Opened, OpenError> {
-    let (fd, agreed) = connect(uri)?;
-    let has = |flag| agreed.flags.contains(flag);
-    if !read_only {
-        let address = uri.address.to_string();
-        if has(TransmissionFlags::READ_ONLY) {
-            return Err(OpenError::ReadOnly(format!("the NBD export {}", uri.export)));
-        }
-        if !has(TransmissionFlags::SEND_FLUSH) {
-            return Err(OpenError::NoFlush(address));
-        }
-    }
-    let [min, preferred, max] =
-        [agreed.blocks.min(), agreed.blocks.preferred(), agreed.blocks.max()];
-    let blocks = BlockSizes::from_wire([min, preferred, max.min(DEFAULT_MAX_PAYLOAD)])
-        .unwrap_or(agreed.blocks);
-    let geometry = Geometry {
-        size: agreed.size,
-        blocks,
-        trim: has(TransmissionFlags::SEND_TRIM),
-        write_zeroes: has(TransmissionFlags::SEND_WRITE_ZEROES),
-    };
-    Ok(Opened { fd, agreed, uri: uri.clone(), geometry })
-}
 
 /// An operation on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,143 @@
+//! What others ask of a volume's thread, and how it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parda_control::{Instant, Span, View, VmId};
+
+use super::Engine;
+use crate::backend::Backend;
+use crate::backend::connect::connect;
+use crate::mailbox::Command;
+use crate::stats::Stats;
+use crate::volume::Drained;
+
+/// How long the kernel gets to return what it has of killed connections.
+const LAST_WAIT: Span = Span::from_millis(1_000);
+
+impl Engine {
+    pub(super) fn command(&mut self, now: Instant, command: Command) {
+        // An answer that nobody waits for any more is no error.
+        match command {
+            Command::Tick { peers, answer } => {
+                let view = peers.as_deref().map_or(View::Silent, View::Peers);
+                let _ = answer.send(self.host.tick(now, view));
+            }
+            Command::Stats { answer } => {
+                let _ = answer.send(self.stats(now));
+            }
+            Command::SetVm { disk, vm, answer } => {
+                let in_force = self.disks.get_mut(disk).map(|d| {
+                    self.host.set_vm(VmId(disk), vm);
+                    d.vm = vm;
+                    d.vm
+                });
+                let _ = answer.send(in_force);
+            }
+            Command::SetControl { config, answer } => {
+                let result = self.host.set_config(now, config);
+                let _ = answer.send(result.map(|()| self.host.config().clone()));
+            }
+            Command::Reconnected { disk, fd, agreed } => {
+                let Some(disk_state) = self.disks.get_mut(disk) else { return };
+                let Backend::Nbd(up) = &mut disk_state.backend else { return };
+                if up.reconnected(fd, agreed).is_err() {
+                    tracing::error!(
+                        volume = self.name,
+                        disk = disk_state.name,
+                        "the NBD server came back with another size or other abilities; \
+                         waiting for the one that was there before"
+                    );
+                    self.reconnect(disk);
+                }
+            }
+            Command::Shutdown { within } => self.stop(now, within),
+        }
+    }
+
+    pub(super) fn stats(&self, now: Instant) -> Stats {
+        Stats {
+            at: now,
+            window: self.host.window(),
+            outstanding: self.host.outstanding(),
+            held: self.host.held(),
+            latency: self.host.latency().map(Span::from_secs),
+            connections: self.conns.len(),
+            vms: self.disks.iter().map(|disk| disk.stats.clone()).collect(),
+        }
+    }
+
+    /// Looks for a lost server on a thread of its own, because connecting blocks.
+    pub(super) fn reconnect(&self, disk: usize) {
+        let Backend::Nbd(up) = &self.disks[disk].backend else { return };
+        let (uri, mailer) = (up.uri.clone(), self.mailer.clone());
+        let alive = Arc::clone(&self.alive);
+        let spawned = std::thread::Builder::new().name("parda-reconnect".into()).spawn(move || {
+            let mut pause = Duration::from_millis(50);
+            while alive.load(Ordering::Relaxed) {
+                std::thread::sleep(pause);
+                pause = (2 * pause).min(Duration::from_secs(1));
+                if let Ok((fd, agreed)) = connect(&uri) {
+                    mailer.send(Command::Reconnected { disk, fd, agreed });
+                    return;
+                }
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::error!(volume = self.name, %error, "cannot look for the lost NBD server");
+        }
+    }
+
+    pub(super) fn stop(&mut self, now: Instant, within: Duration) {
+        self.stop_by = Some(now + Span::from(within));
+        for listener in &mut self.listeners {
+            // Ends the pending accept.
+            let _ = rustix::net::shutdown(&*listener.fd, rustix::net::Shutdown::Both);
+            listener.file = None;
+            listener.retry_at = None;
+        }
+        let keys: Vec<usize> = self.conns.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.conns[key].finish();
+            self.list(key);
+        }
+    }
+
+    /// Whether a shutdown is over.
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        let Some(stop_by) = self.stop_by else { return false };
+        if self.conns.is_empty() {
+            return true;
+        }
+        if now < stop_by {
+            return false;
+        }
+        if self.unanswered == 0 {
+            self.unanswered = self.requests.len();
+            let (volume, unanswered) = (&self.name, self.unanswered);
+            tracing::warn!(volume, unanswered, "the shutdown's time is over");
+        }
+        true
+    }
+
+    pub(super) fn end(mut self) -> Drained {
+        self.alive.store(false, Ordering::Relaxed);
+        self.conns.iter_mut().for_each(|(_, conn)| conn.kill(&mut self.pool));
+        for disk in &mut self.disks {
+            if let Backend::Nbd(up) = &mut disk.backend {
+                up.close();
+            }
+        }
+        // Let the kernel return what it still has, so that all descriptors are closed.
+        self.mailbox.wake();
+        let until = self.now() + LAST_WAIT;
+        while self.ring.in_flight() > 0 && self.now() < until {
+            if self.ring.wait(Some(until.since(self.now()).into())).is_err() {
+                break;
+            }
+            while self.ring.next().is_some() {}
+        }
+        Drained { unanswered: self.unanswered }
+    }
+}
