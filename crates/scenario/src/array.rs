@@ -1,10 +1,9 @@
 //! The shared array, as a scenario describes it.
 
-use parda_array::{
-    ArrayParams, Bytes, ControllerParams, DriveParams, LayoutParams, ParamError, Placement, Preset,
-    RaidParams, UnknownPreset,
-};
-use serde::Deserialize;
+use parda_array::{ArrayParams, Bytes, LayoutParams, ParamError, Placement, Preset, UnknownPreset};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use toml::Table;
 
 /// How the disks of VMs lie on the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -23,12 +22,15 @@ pub enum Layout {
 pub struct ArraySettings {
     /// The array that the rest is a change to, by the name of one of [`Preset::ALL`].
     pub preset: String,
-    /// In place of the preset's drives.
-    pub drive: Option<DriveParams>,
-    /// In place of the preset's RAID group.
-    pub raid: Option<RaidParams>,
-    /// In place of the preset's controller.
-    pub controller: Option<ControllerParams>,
+    /// Parameters of [`parda_array::DriveParams`] in place of the preset's.
+    #[serde(default)]
+    pub drive: Table,
+    /// Parameters of [`parda_array::RaidParams`] in place of the preset's.
+    #[serde(default)]
+    pub raid: Table,
+    /// Parameters of [`parda_array::ControllerParams`] in place of the preset's.
+    #[serde(default)]
+    pub controller: Table,
     /// How the disks of VMs lie on it.
     #[serde(default)]
     pub layout: Layout,
@@ -57,6 +59,14 @@ pub enum ArrayFault {
         /// The layout.
         layout: &'static str,
     },
+    /// A parameter that there is not, or not with such a value.
+    #[error("{message}")]
+    Parameter {
+        /// Its path in the `[array]` table.
+        path: String,
+        /// What is wrong with it.
+        message: String,
+    },
     /// An impossible array.
     #[error(transparent)]
     Param(#[from] ParamError),
@@ -68,6 +78,7 @@ impl ArrayFault {
         match self {
             ArrayFault::Preset(_) => "preset",
             ArrayFault::Useless { key, .. } => key,
+            ArrayFault::Parameter { path, .. } => path,
             ArrayFault::Param(error) => match error.name {
                 "layout.start" => "start",
                 "layout.placement.contiguous.gap" => "gap",
@@ -101,12 +112,33 @@ impl ArraySettings {
             }
         };
         let params = ArrayParams {
-            drive: self.drive.clone().unwrap_or(base.drive),
-            raid: self.raid.clone().unwrap_or(base.raid),
-            controller: self.controller.clone().unwrap_or(base.controller),
+            drive: changed(base.drive, "drive", &self.drive)?,
+            raid: changed(base.raid, "raid", &self.raid)?,
+            controller: changed(base.controller, "controller", &self.controller)?,
             layout: LayoutParams { start: self.start.unwrap_or_default(), placement, luns },
         };
         params.validate()?;
         Ok(params)
     }
+}
+
+/// `base` with some of its parameters replaced.
+fn changed<T: Serialize + DeserializeOwned>(
+    base: T,
+    name: &str,
+    changes: &Table,
+) -> Result<T, ArrayFault> {
+    let fault = |key: &str, error: toml::de::Error| ArrayFault::Parameter {
+        path: format!("{name}.{key}"),
+        message: error.message().trim().to_owned(),
+    };
+    let mut result = base;
+    for (key, value) in changes {
+        // One after the other, so that the one at fault is known.
+        let mut table = Table::try_from(&result)
+            .map_err(|e| ArrayFault::Parameter { path: name.to_owned(), message: e.to_string() })?;
+        table.insert(key.clone(), value.clone());
+        result = table.try_into().map_err(|e| fault(key, e))?;
+    }
+    Ok(result)
 }

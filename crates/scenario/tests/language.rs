@@ -70,6 +70,8 @@ fn the_manuals_example_means_what_it_says() {
 #[test]
 fn the_array_has_a_lun_for_each_vm_and_one_for_the_exchange() {
     let array = parse(&example()).unwrap().array_params().unwrap();
+    let preset = parda_array::Preset::Cx340Raid0.params();
+    assert_eq!((array.raid.drives, array.raid.element), (6, preset.raid.element));
     let luns: Vec<u64> = array.layout.luns.iter().map(|size| size.0).collect();
     assert_eq!(luns, [20 << 30, 20 << 30, 20 << 30, 256 << 10]);
     assert!(matches!(array.layout.placement, Placement::Interleaved { .. }));
@@ -114,6 +116,9 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("duration = \"60s\"", "duration = \"60\"", "duration = \"60\""),
         ("duration = \"60s\"", "duration = \"0s\"", "must be above zero"),
         ("preset = \"cx3-40-raid0\"", "preset = \"cx5\"", "no array is called `cx5`"),
+        ("raid = { drives = 6 }", "raid = { drivers = 6 }", "unknown field `drivers`"),
+        ("raid = { drives = 6 }", "raid = { drives = 0 }", "drives = 0"),
+        ("raid = { drives = 6 }", "drive = { seek = { base = \"5\" } }", "the unit is missing"),
         ("layout = \"interleaved\"", "layout = \"spread\"", "unknown variant `spread`"),
         ("# gap = \"4GB\"", "gap = \"4GB\"", "means nothing with layout = \"interleaved\""),
         ("# extent = \"1MiB\"", "extent = \"4KiB\"", "must be at least 1MiB"),
@@ -195,4 +200,18 @@ fn a_scenario_needs_hosts_vms_and_phases() {
     assert!(
         parse(&host).unwrap_err().to_string().starts_with("s.toml:6:8: name = \"h\": must have at")
     );
+}
+
+#[test]
+fn the_scenarios_that_come_with_parda_make_sense() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let scenario = Scenario::parse(&Document::read(&path).unwrap()).unwrap();
+        assert_eq!(path.file_stem().unwrap().to_str(), Some(scenario.name.as_str()));
+        assert!(!scenario.expectations.is_empty(), "{}: expects nothing", scenario.name);
+        names.push(scenario.name);
+    }
+    assert!(names.iter().any(|name| name == "demo"), "{names:?}");
 }
