@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Client, at, disk, file, read, spawn, write};
 use parda_block::{BackendConfig, Direct, DiskConfig, Region, SpawnError, Volume};
 use parda_control::Bytes;
-use parda_nbd::uri::Uri;
+use parda_nbd::uri::{Address, Uri};
 use parda_nbd::{Errno, Op, TransmissionFlags as Flags};
 
 const SIZE: usize = 4 << 20;
@@ -136,6 +136,21 @@ fn regions_of_one_file_are_disks_of_their_own() {
     assert!(lun[..SIZE].iter().all(|b| *b == 0));
     assert!(lun[SIZE..2 * SIZE].iter().all(|b| *b == 0xee));
     assert!(lun[2 * SIZE..][..BLOCK] == [7; BLOCK]);
+}
+
+#[test]
+fn tcp_as_well_as_unix() {
+    let dir = tempfile::tempdir().unwrap();
+    let (far, near) = (dir.path().join("far"), dir.path().join("near"));
+    let memory = BackendConfig::Memory { size: Bytes(SIZE as u64) };
+    let mut array = disk("array", memory, &far);
+    array.listen = vec![Address::Tcp { host: "127.0.0.1".into(), port: 0 }];
+    let volume = spawn(vec![array]);
+    // The port that the system chose, reached by an NBD URI.
+    let uri = Uri { address: volume.addresses()[0].clone(), export: common::name("array") };
+    let backend = BackendConfig::Nbd { uri, reconnect_for: Duration::from_secs(5) };
+    let _near = spawn(vec![disk("vm1", backend, &near)]);
+    exercise(&near, "vm1", 4);
 }
 
 #[test]

@@ -9,11 +9,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parda_control::{Bytes, IoId};
+use parda_control::{Bytes, Io, IoId, IoKind};
 use parda_nbd::uri::Uri;
 use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, client};
+use slab::Slab;
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Pool};
 
 /// What a disk is backed by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,6 +208,14 @@ impl Request {
     }
 }
 
+/// What a volume and its backends have under their hands together.
+pub(crate) struct Work {
+    pub(crate) pool: Pool,
+    pub(crate) requests: Slab<Request>,
+    /// Requests that a backend is done with, and how they ended.
+    pub(crate) finished: Vec<(usize, Result<(), Failure>)>,
+}
+
 /// The range that a request is about; empty for FLUSH.
 pub(crate) fn extent_of(op: Op) -> Extent {
     match op {
@@ -216,6 +225,17 @@ pub(crate) fn extent_of(op: Op) -> Extent {
         | Op::WriteZeroes { extent, .. } => extent,
         Op::Flush => Extent { offset: 0, len: 0 },
     }
+}
+
+/// What the law is told of a request.
+pub(crate) fn io_of(op: Op) -> Io {
+    let bytes = Bytes(u64::from(extent_of(op).len));
+    let kind = match op {
+        Op::Read(_) => IoKind::Read,
+        Op::Write { .. } => IoKind::Write,
+        Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => IoKind::Other,
+    };
+    Io { kind, bytes }
 }
 
 /// An open backend.

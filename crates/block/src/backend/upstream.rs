@@ -13,11 +13,10 @@ use parda_control::{Instant, Span};
 use parda_nbd::client::{self, Agreed, Expected, Reply};
 use parda_nbd::uri::Uri;
 use parda_nbd::{Cookie, Errno, Extent, Op, TransmissionFlags};
-use slab::Slab;
 
 use super::connect::{Opened, disconnect};
 use super::file::Step;
-use super::{Failure, Request};
+use super::{Failure, Request, Work};
 use crate::batch::{Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::ring::{Recv, Ring, Sending};
@@ -45,14 +44,6 @@ struct Link {
     payload: Option<Payload>,
     receiving: bool,
     sending: bool,
-}
-
-/// What the volume lends for a call.
-pub(crate) struct Lent<'a> {
-    pub(crate) pool: &'a mut Pool,
-    pub(crate) requests: &'a mut Slab<Request>,
-    /// Requests that are done, and how they ended.
-    pub(crate) finished: &'a mut Vec<(usize, Result<(), Failure>)>,
 }
 
 /// An NBD server that is a backend.
@@ -103,35 +94,35 @@ impl Upstream {
     }
 
     /// Starts a request.
-    pub(crate) fn begin(&mut self, now: Instant, lent: &mut Lent<'_>, key: usize) {
+    pub(crate) fn begin(&mut self, now: Instant, work: &mut Work, key: usize) {
         if self.link.is_none() && self.deadline.is_some_and(|d| now >= d) {
-            lent.finished.push((key, Err(gone())));
+            work.finished.push((key, Err(gone())));
         } else {
-            self.enqueue(lent, key);
+            self.enqueue(work, key);
         }
     }
 
-    fn enqueue(&mut self, lent: &mut Lent<'_>, key: usize) {
+    fn enqueue(&mut self, work: &mut Work, key: usize) {
         let cookie = self.next_cookie;
         self.next_cookie += 1;
         self.in_flight.insert(cookie, key);
-        let request = &mut lent.requests[key];
+        let request = &mut work.requests[key];
         if request.step != Step::Sync {
             request.step = Step::Transfer(0);
         }
         request.delayed |= self.link.is_none();
-        self.put(lent, cookie, key);
+        self.put(work, cookie, key);
     }
 
     /// Puts a request into the outbox, if there is a connection.
-    fn put(&mut self, lent: &mut Lent<'_>, cookie: u64, key: usize) {
-        let request = &mut lent.requests[key];
+    fn put(&mut self, work: &mut Work, cookie: u64, key: usize) {
+        let request = &mut work.requests[key];
         let op = if request.step == Step::Sync { Op::Flush } else { self.translate(request.op) };
         let Some(link) = &mut self.link else { return };
         if op == Op::Flush {
             if std::mem::take(&mut self.owes_error) {
                 self.in_flight.remove(&cookie);
-                lent.finished.push((key, Err(lost_writes())));
+                work.finished.push((key, Err(lost_writes())));
                 return;
             }
             self.flushes.insert(cookie, self.written);
@@ -158,12 +149,7 @@ impl Upstream {
     }
 
     /// Starts what the connection has to do: sending what waits, receiving what comes.
-    pub(crate) fn pump<T>(
-        &mut self,
-        ring: &mut Ring<T>,
-        lent: &mut Lent<'_>,
-        tag: impl Fn(Wire) -> T,
-    ) {
+    pub(crate) fn pump<T>(&mut self, ring: &mut Ring<T>, work: &mut Work, tag: impl Fn(Wire) -> T) {
         let Some(link) = &mut self.link else { return };
         if !link.sending && !link.outbox.is_empty() {
             link.sending = true;
@@ -177,9 +163,9 @@ impl Upstream {
         self.busy += 1;
         if let Some(Payload { cookie, from, to, .. }) = link.payload {
             let key = self.in_flight.get(&cookie).copied();
-            let request = key.and_then(|key| lent.requests.get_mut(key));
+            let request = key.and_then(|key| work.requests.get_mut(key));
             let buffer = request.and_then(|r| r.buffer.take());
-            let buffer = buffer.unwrap_or_else(|| lent.pool.take(to));
+            let buffer = buffer.unwrap_or_else(|| work.pool.take(to));
             ring.recv(&link.fd, buffer, from..to, Recv::All, tag(Wire::Payload));
         } else if let Some((buffer, free)) = link.inbox.lend() {
             ring.recv(&link.fd, buffer, free, Recv::Later, tag(Wire::Inbox));
@@ -190,13 +176,13 @@ impl Upstream {
     pub(crate) fn received(
         &mut self,
         now: Instant,
-        lent: &mut Lent<'_>,
+        work: &mut Work,
         buffer: Buffer,
         result: Result<usize, i32>,
     ) -> Result<(), String> {
         self.busy -= 1;
         let Some(link) = &mut self.link else {
-            lent.pool.put(buffer);
+            work.pool.put(buffer);
             return Ok(());
         };
         link.receiving = false;
@@ -205,16 +191,16 @@ impl Upstream {
             Ok(0) => Err("it closed the connection".to_owned()),
             Err(libc::EINTR | libc::EAGAIN) => Ok(()),
             Err(errno) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
-            Ok(_) => self.parse(lent),
+            Ok(_) => self.parse(work),
         };
-        self.lose_on_error(now, lent, outcome)
+        self.lose_on_error(now, work, outcome)
     }
 
     /// Takes the result of a receive into a read's buffer.
     pub(crate) fn payload_received(
         &mut self,
         now: Instant,
-        lent: &mut Lent<'_>,
+        work: &mut Work,
         buffer: Buffer,
         result: Result<usize, i32>,
     ) -> Result<(), String> {
@@ -224,7 +210,7 @@ impl Upstream {
             link.payload.take()
         });
         let Some(mut payload) = payload else {
-            lent.pool.put(buffer);
+            work.pool.put(buffer);
             return Ok(());
         };
         let outcome = match result {
@@ -233,7 +219,7 @@ impl Upstream {
             Err(errno) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
             Ok(n) => Ok(n),
         };
-        self.give_back(lent, payload.cookie, buffer);
+        self.give_back(work, payload.cookie, buffer);
         let outcome = outcome.map(|n| {
             payload.from += n;
             if payload.from < payload.to {
@@ -241,18 +227,18 @@ impl Upstream {
                     link.payload = Some(payload);
                 }
             } else if payload.last {
-                self.conclude(lent, payload.cookie);
+                self.conclude(work, payload.cookie);
             }
         });
-        let outcome = outcome.and_then(|()| self.parse(lent));
-        self.lose_on_error(now, lent, outcome)
+        let outcome = outcome.and_then(|()| self.parse(work));
+        self.lose_on_error(now, work, outcome)
     }
 
     /// Takes the result of a send; `true` if it is to go on.
     pub(crate) fn sent<T>(
         &mut self,
         now: Instant,
-        lent: &mut Lent<'_>,
+        work: &mut Work,
         ring: &mut Ring<T>,
         mut sending: Box<Sending>,
         result: Result<usize, i32>,
@@ -281,27 +267,27 @@ impl Upstream {
             }
         }
         for (cookie, buffer) in returned {
-            self.give_back(lent, cookie, buffer);
+            self.give_back(work, cookie, buffer);
         }
-        self.lose_on_error(now, lent, outcome)
+        self.lose_on_error(now, work, outcome)
     }
 
     /// Gives a buffer back to its request, which may need it again, or to the pool.
-    fn give_back(&mut self, lent: &mut Lent<'_>, cookie: u64, buffer: Buffer) {
+    fn give_back(&mut self, work: &mut Work, cookie: u64, buffer: Buffer) {
         let key = self.in_flight.get(&cookie).copied();
-        match key.and_then(|key| lent.requests.get_mut(key)) {
+        match key.and_then(|key| work.requests.get_mut(key)) {
             Some(request) if request.buffer.is_none() => request.buffer = Some(buffer),
-            _ => lent.pool.put(buffer),
+            _ => work.pool.put(buffer),
         }
     }
 
-    fn parse(&mut self, lent: &mut Lent<'_>) -> Result<(), String> {
+    fn parse(&mut self, work: &mut Work) -> Result<(), String> {
         loop {
             let Some(link) = &mut self.link else { return Ok(()) };
             if link.payload.is_some() || link.receiving {
                 return Ok(());
             }
-            let (in_flight, requests, base) = (&self.in_flight, &*lent.requests, self.base);
+            let (in_flight, requests, base) = (&self.in_flight, &work.requests, self.base);
             let expected = |cookie: Cookie| {
                 let request = requests.get(*in_flight.get(&cookie.0)?)?;
                 Some(match request.op {
@@ -314,7 +300,7 @@ impl Upstream {
             let Some(head) = head else { return Ok(()) };
             link.inbox.take(head.taken);
             let cookie = head.cookie.0;
-            let Some(request) = in_flight.get(&cookie).and_then(|k| lent.requests.get_mut(*k))
+            let Some(request) = in_flight.get(&cookie).and_then(|k| work.requests.get_mut(*k))
             else {
                 continue;
             };
@@ -332,12 +318,12 @@ impl Upstream {
                 }
                 Reply::Hole { extent, last } => {
                     let (from, to) = place(extent);
-                    fill(request, lent.pool, extent.len)[from..to].fill(0);
+                    fill(request, &mut work.pool, extent.len)[from..to].fill(0);
                     last
                 }
                 Reply::Data { extent, last } => {
                     let (from, to) = place(extent);
-                    let buffer = fill(request, lent.pool, extent.len);
+                    let buffer = fill(request, &mut work.pool, extent.len);
                     let n = link.inbox.take_into(&mut buffer[from..to]);
                     if from + n < to {
                         let from = from + n;
@@ -348,16 +334,16 @@ impl Upstream {
                 }
             };
             if last {
-                self.conclude(lent, cookie);
+                self.conclude(work, cookie);
             }
         }
     }
 
     /// The last piece of a reply has come.
-    fn conclude(&mut self, lent: &mut Lent<'_>, cookie: u64) {
+    fn conclude(&mut self, work: &mut Work, cookie: u64) {
         let Some(key) = self.in_flight.remove(&cookie) else { return };
         let flush = self.flushes.remove(&cookie);
-        let request = &mut lent.requests[key];
+        let request = &mut work.requests[key];
         let outcome = match (request.error.take(), request.op, request.step) {
             (Some(failure), ..) => Err(failure),
             (_, Op::Read(extent), step) if step != Step::Transfer(extent.len) => {
@@ -370,46 +356,46 @@ impl Upstream {
                 request.op
             else {
                 self.flushed = self.flushed.max(flush.unwrap_or(0));
-                return lent.finished.push((key, outcome));
+                return work.finished.push((key, outcome));
             };
             let durable = fua && self.agreed.flags.contains(TransmissionFlags::SEND_FUA);
             if fua && !durable && request.step != Step::Sync {
                 // A server without FUA: flush before anything is acknowledged.
                 request.step = Step::Sync;
-                return self.enqueue(lent, key);
+                return self.enqueue(work, key);
             }
             self.written += u64::from(!fua);
             self.flushed = self.flushed.max(flush.unwrap_or(0));
         }
-        lent.finished.push((key, outcome));
+        work.finished.push((key, outcome));
     }
 
     fn lose_on_error(
         &mut self,
         now: Instant,
-        lent: &mut Lent<'_>,
+        work: &mut Work,
         outcome: Result<(), String>,
     ) -> Result<(), String> {
         if outcome.is_err() {
-            self.lose(now, lent);
+            self.lose(now, work);
         }
         outcome
     }
 
-    fn lose(&mut self, now: Instant, lent: &mut Lent<'_>) {
+    fn lose(&mut self, now: Instant, work: &mut Work) {
         let Some(mut link) = self.link.take() else { return };
         // Ends what the kernel still has of this connection. It may be closed already.
         let _ = rustix::net::shutdown(&*link.fd, rustix::net::Shutdown::Both);
-        link.outbox.abandon(|cookie, buffer| self.give_back(lent, cookie, buffer));
+        link.outbox.abandon(|cookie, buffer| self.give_back(work, cookie, buffer));
         if let Some(buffer) = link.inbox.buffer {
-            lent.pool.put(buffer);
+            work.pool.put(buffer);
         }
         self.deadline = Some(now + self.patience);
         self.owes_error |= self.written > self.flushed;
         self.flushed = self.written;
         self.flushes.clear();
         for key in self.in_flight.values() {
-            lent.requests[*key].delayed = true;
+            work.requests[*key].delayed = true;
         }
     }
 
@@ -423,16 +409,16 @@ impl Upstream {
     }
 
     /// Goes over to the new connection as soon as nothing of the old one is under way.
-    pub(crate) fn resume(&mut self, lent: &mut Lent<'_>) -> bool {
+    pub(crate) fn resume(&mut self, work: &mut Work) -> bool {
         if self.busy > 0 || self.next.is_none() {
             return false;
         }
         let Some(fd) = self.next.take() else { return false };
-        self.link = Some(Link::new(fd, lent.pool));
+        self.link = Some(Link::new(fd, &mut work.pool));
         self.deadline = None;
         let owed = self.owes_error;
         for (cookie, key) in self.in_flight.clone() {
-            let request = &mut lent.requests[key];
+            let request = &mut work.requests[key];
             request.error = None;
             if request.op != Op::Flush {
                 request.step = Step::Transfer(0);
@@ -440,7 +426,7 @@ impl Upstream {
                 // Every flush that was waiting covers the lost writes, not only the first.
                 self.owes_error = true;
             }
-            self.put(lent, cookie, key);
+            self.put(work, cookie, key);
         }
         true
     }
@@ -451,10 +437,10 @@ impl Upstream {
     }
 
     /// Fails what has waited for too long.
-    pub(crate) fn expire(&mut self, now: Instant, lent: &mut Lent<'_>) {
+    pub(crate) fn expire(&mut self, now: Instant, work: &mut Work) {
         if self.link.is_none() && self.deadline.is_some_and(|d| now >= d) {
             let waiting = std::mem::take(&mut self.in_flight).into_values();
-            lent.finished.extend(waiting.map(|key| (key, Err(gone()))));
+            work.finished.extend(waiting.map(|key| (key, Err(gone()))));
         }
     }
 

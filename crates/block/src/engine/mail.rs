@@ -114,7 +114,7 @@ impl Engine {
             return false;
         }
         if self.unanswered == 0 {
-            self.unanswered = self.requests.len();
+            self.unanswered = self.work.requests.len();
             let (volume, unanswered) = (&self.name, self.unanswered);
             tracing::warn!(volume, unanswered, "the shutdown's time is over");
         }
@@ -123,7 +123,7 @@ impl Engine {
 
     pub(super) fn end(mut self) -> Drained {
         self.alive.store(false, Ordering::Relaxed);
-        self.conns.iter_mut().for_each(|(_, conn)| conn.kill(&mut self.pool));
+        self.conns.iter_mut().for_each(|(_, conn)| conn.kill(&mut self.work.pool));
         for disk in &mut self.disks {
             if let Backend::Nbd(up) = &mut disk.backend {
                 up.close();

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use parda_control::{Bytes, Dispatch, Host, Instant, Io, IoKind, Outcome, Span, VmConfig, VmId};
+use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmConfig, VmId};
 use parda_nbd::{Extent, Op};
 use slab::Slab;
 
 use crate::backend::file::{File, Step};
-use crate::backend::upstream::{self, Lent, Upstream};
-use crate::backend::{Backend, Failure, Request};
+use crate::backend::upstream::{self, Upstream};
+use crate::backend::{Backend, Failure, Request, Work, io_of};
 use crate::buffer::Pool;
 use crate::config::Limits;
 use crate::conn::{self, Arrival, Conn, ConnError, Offer};
@@ -77,13 +77,12 @@ pub(crate) struct Engine {
     name: String,
     started: std::time::Instant,
     ring: Ring<Tag>,
-    pool: Pool,
+    work: Work,
     host: Host,
     model: Option<Box<dyn Timed>>,
     disks: Vec<Disk>,
     listeners: Vec<Listener>,
     conns: Slab<Conn>,
-    requests: Slab<Request>,
     limits: Limits,
     mailbox: Mailbox,
     mailer: Mailer,
@@ -91,7 +90,6 @@ pub(crate) struct Engine {
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
-    finished: Vec<(usize, Result<(), Failure>)>,
     /// When a handshake may be overdue.
     sweep_at: Option<Instant>,
     /// When a shutdown must be over.
@@ -130,20 +128,18 @@ impl Engine {
             name: parts.name,
             started: std::time::Instant::now(),
             ring: Ring::new()?,
-            pool,
+            work: Work { pool, requests: Slab::new(), finished: Vec::new() },
             host: parts.host,
             model: parts.model,
             disks,
             listeners: listeners.collect(),
             conns: Slab::new(),
-            requests: Slab::new(),
             limits: parts.limits,
             bell: parts.mailbox.bell()?,
             mailbox: parts.mailbox,
             mailer: parts.mailer,
             listed: Vec::new(),
             arrivals: Vec::new(),
-            finished: Vec::new(),
             sweep_at: None,
             stop_by: None,
             unanswered: 0,
@@ -219,7 +215,7 @@ impl Engine {
                 let outcome = match kept {
                     Kept::Buffer(buffer) => conn.received(wire, buffer, result, more),
                     Kept::Batch(sending) => {
-                        conn.sent(&mut self.ring, &mut self.pool, sending, result, tag)
+                        conn.sent(&mut self.ring, &mut self.work.pool, sending, result, tag)
                     }
                     Kept::Nothing | Kept::Accepted(_) => Ok(()),
                 };
@@ -229,20 +225,15 @@ impl Engine {
             }
             (Tag::Upstream(disk, wire), kept) => {
                 let Backend::Nbd(up) = &mut self.disks[disk].backend else { return };
-                let mut lent = Lent {
-                    pool: &mut self.pool,
-                    requests: &mut self.requests,
-                    finished: &mut self.finished,
-                };
                 let outcome = match (wire, kept) {
                     (upstream::Wire::Inbox, Kept::Buffer(buffer)) => {
-                        up.received(now, &mut lent, buffer, result)
+                        up.received(now, &mut self.work, buffer, result)
                     }
                     (upstream::Wire::Payload, Kept::Buffer(buffer)) => {
-                        up.payload_received(now, &mut lent, buffer, result)
+                        up.payload_received(now, &mut self.work, buffer, result)
                     }
                     (_, Kept::Batch(sending)) => {
-                        up.sent(now, &mut lent, &mut self.ring, sending, result, tag)
+                        up.sent(now, &mut self.work, &mut self.ring, sending, result, tag)
                     }
                     _ => Ok(()),
                 };
@@ -287,7 +278,7 @@ impl Engine {
                 }
                 let until = now + Span::from(self.limits.handshake);
                 self.sweep_at = Some(self.sweep_at.map_or(until, |at| at.min(until)));
-                let conn = Conn::new(fd, index, until, &mut self.pool);
+                let conn = Conn::new(fd, index, until, &mut self.work.pool);
                 let key = self.conns.insert(conn);
                 self.list(key);
             }
@@ -297,12 +288,12 @@ impl Engine {
     }
 
     fn file_done(&mut self, now: Instant, key: usize, kept: Kept, result: Result<usize, i32>) {
-        let request = &mut self.requests[key];
+        let request = &mut self.work.requests[key];
         if let Kept::Buffer(buffer) = kept {
             request.buffer = Some(buffer);
         }
         let Backend::File(file) = &mut self.disks[request.disk].backend else { return };
-        let (ring, pool) = (&mut self.ring, &mut self.pool);
+        let (ring, pool) = (&mut self.ring, &mut self.work.pool);
         if let Some(outcome) = file.advance(ring, pool, request, result, Tag::File(key)) {
             self.data_done(now, key, outcome);
         }
@@ -321,21 +312,21 @@ impl Engine {
         let conn = &mut self.conns[key];
         if !conn.is_dead() {
             tracing::info!(volume = self.name, connection = key, %error, "gave up a connection");
-            conn.kill(&mut self.pool);
+            conn.kill(&mut self.work.pool);
         }
     }
 
     /// Lets requests in and dispatches until nothing moves any more.
     fn settle(&mut self, now: Instant) {
         loop {
-            for (key, outcome) in std::mem::take(&mut self.finished) {
+            for (key, outcome) in std::mem::take(&mut self.work.finished) {
                 self.data_done(now, key, outcome);
             }
             for i in 0..self.listed.len() {
                 self.take_requests(now, self.listed[i]);
             }
             self.dispatch(now);
-            if self.finished.is_empty() {
+            if self.work.finished.is_empty() {
                 break;
             }
         }
@@ -344,10 +335,11 @@ impl Engine {
     fn take_requests(&mut self, now: Instant, key: usize) {
         let conn = &mut self.conns[key];
         let offer = &self.listeners[conn.listener].offer;
-        let outcome = conn.take_requests(offer, &self.limits, &mut self.pool, &mut self.arrivals);
+        let outcome =
+            conn.take_requests(offer, &self.limits, &mut self.work.pool, &mut self.arrivals);
         for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
             let io = io_of(op);
-            let request = self.requests.insert(Request {
+            let request = self.work.requests.insert(Request {
                 conn: key,
                 disk,
                 cookie,
@@ -370,12 +362,12 @@ impl Engine {
     fn dispatch(&mut self, now: Instant) {
         while let Some(Dispatch { id, token, .. }) = self.host.next_dispatch(now) {
             let key = token as usize;
-            let request = &mut self.requests[key];
+            let request = &mut self.work.requests[key];
             request.id = Some(id);
             if self.conns[request.conn].is_dead() {
                 // Nobody will hear of it, and it was not promised to anybody.
                 let failure = Failure::new(parda_nbd::Errno::Shutdown, "the client is gone");
-                self.finished.push((key, Err(failure)));
+                self.work.finished.push((key, Err(failure)));
                 continue;
             }
             let disk = &mut self.disks[request.disk];
@@ -387,22 +379,17 @@ impl Engine {
             }
             match &mut disk.backend {
                 Backend::File(file) => {
-                    let (ring, pool) = (&mut self.ring, &mut self.pool);
+                    let (ring, pool) = (&mut self.ring, &mut self.work.pool);
                     if file.begin(ring, pool, request, Tag::File(key)) {
-                        self.finished.push((key, Ok(())));
+                        self.work.finished.push((key, Ok(())));
                     }
                 }
                 Backend::Memory(memory) => {
-                    let outcome = memory.perform(&mut self.pool, request);
-                    self.finished.push((key, outcome));
+                    let outcome = memory.perform(&mut self.work.pool, request);
+                    self.work.finished.push((key, outcome));
                 }
                 Backend::Nbd(up) => {
-                    let mut lent = Lent {
-                        pool: &mut self.pool,
-                        requests: &mut self.requests,
-                        finished: &mut self.finished,
-                    };
-                    up.begin(now, &mut lent, key);
+                    up.begin(now, &mut self.work, key);
                 }
             }
         }
@@ -410,7 +397,7 @@ impl Engine {
 
     /// The backend is done with a request.
     fn data_done(&mut self, now: Instant, key: usize, outcome: Result<(), Failure>) {
-        let request = &mut self.requests[key];
+        let request = &mut self.work.requests[key];
         request.outcome = Some(outcome);
         if !request.modelled {
             self.complete(now, key);
@@ -419,7 +406,7 @@ impl Engine {
 
     /// Backend and model are done with a request.
     fn complete(&mut self, now: Instant, key: usize) {
-        let request = self.requests.remove(key);
+        let request = self.work.requests.remove(key);
         let Request { op, cookie, conn, delayed, .. } = request;
         let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
@@ -435,11 +422,11 @@ impl Engine {
         let reply = match (op, outcome, request.buffer) {
             (Op::Read(_), Ok(()), Some(buffer)) => Ok(Some(buffer)),
             (_, outcome, buffer) => {
-                buffer.into_iter().for_each(|b| self.pool.put(b));
+                buffer.into_iter().for_each(|b| self.work.pool.put(b));
                 outcome.map(|()| None)
             }
         };
-        self.conns[conn].reply(&mut self.pool, cookie, op, reply);
+        self.conns[conn].reply(&mut self.work.pool, cookie, op, reply);
         self.list(conn);
     }
 
@@ -450,27 +437,22 @@ impl Engine {
             conn.listed = false;
             conn.pump(&mut self.ring, |wire| Tag::Conn(key, wire));
             if conn.is_finished() {
-                conn.kill(&mut self.pool);
+                conn.kill(&mut self.work.pool);
             }
             if conn.is_idle() {
-                self.conns.remove(key).dismantle(&mut self.pool);
+                self.conns.remove(key).dismantle(&mut self.work.pool);
             }
         }
         for (index, disk) in self.disks.iter_mut().enumerate() {
             if let Backend::Nbd(up) = &mut disk.backend {
-                let mut lent = Lent {
-                    pool: &mut self.pool,
-                    requests: &mut self.requests,
-                    finished: &mut self.finished,
-                };
-                up.pump(&mut self.ring, &mut lent, |wire| Tag::Upstream(index, wire));
+                up.pump(&mut self.ring, &mut self.work, |wire| Tag::Upstream(index, wire));
             }
         }
     }
 
     fn timers(&mut self, now: Instant) {
         while let Some(TimedId(key)) = self.model.as_mut().and_then(|m| m.pop(now)) {
-            let Some(request) = self.requests.get_mut(key) else { continue };
+            let Some(request) = self.work.requests.get_mut(key) else { continue };
             request.modelled = false;
             if request.outcome.is_some() {
                 self.complete(now, key);
@@ -496,26 +478,11 @@ impl Engine {
         }
         for disk in &mut self.disks {
             if let Backend::Nbd(up) = &mut disk.backend {
-                let mut lent = Lent {
-                    pool: &mut self.pool,
-                    requests: &mut self.requests,
-                    finished: &mut self.finished,
-                };
-                if up.resume(&mut lent) {
+                if up.resume(&mut self.work) {
                     tracing::info!(volume = self.name, disk = disk.name, "the NBD server is back");
                 }
-                up.expire(now, &mut lent);
+                up.expire(now, &mut self.work);
             }
         }
     }
-}
-
-fn io_of(op: Op) -> Io {
-    let bytes = Bytes(u64::from(crate::backend::extent_of(op).len));
-    let kind = match op {
-        Op::Read(_) => IoKind::Read,
-        Op::Write { .. } => IoKind::Write,
-        Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => IoKind::Other,
-    };
-    Io { kind, bytes }
 }
