@@ -80,6 +80,20 @@ fn the_window_is_honoured_over_all_disks_and_connections() {
 }
 
 #[test]
+fn a_window_below_one_still_moves() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let (model, most) = Delay::new(Span::from_millis(1));
+    let volume = spawn_timed(vec![disk("vm1", memory(), &socket)], 0.25, model);
+    let mut client = send_reads(&socket, "vm1", 40);
+    (0..40).for_each(|_| assert!(client.receive().unwrap().1.is_ok()));
+    assert_eq!(most.load(Ordering::Relaxed), 1);
+    // One millisecond at the array, three of pause.
+    let held = volume.stats().unwrap().vms[0].held.max();
+    assert!(held > 39 * 3 * 900_000, "{held}");
+}
+
+#[test]
 fn a_flush_takes_its_turn_but_is_no_latency() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
