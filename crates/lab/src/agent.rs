@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use parda_agent::file::{Direct, Disk, Exchange, File, Volume};
-use parda_agent::status::Status;
+use parda_agent::status::{Status, VolumeStatus};
+use parda_config::ControlSettings;
 use parda_scenario::scenario::{EXCHANGE, EXCHANGE_SLOTS, HostState};
 use parda_scenario::{Host, HostId};
 
@@ -66,31 +67,85 @@ pub fn ask(socket: &Path) -> io::Result<Status> {
     Ok(serde_json::from_slice(&answer)?)
 }
 
-/// Whether an agent's status is what its configuration says: it has taken up a change.
+/// Whether an agent's status is what its configuration says: it has taken up a change. What the
+/// configuration leaves out is the agent's affair.
 #[must_use]
 pub fn follows(status: &Status, file: &File) -> bool {
-    let in_force = |volume: &Volume| {
-        let Some(status) = status.volumes.iter().find(|v| v.name == volume.name) else {
-            return false;
-        };
-        let shares = |disk: &Disk| {
-            status.disks.iter().any(|d| d.name == disk.name && d.shares == disk.shares)
-        };
-        let Ok(law) = volume.control.resolve() else { return false };
-        let threshold = law.control.law.threshold.secs() * 1e3;
-        (status.latency_threshold_ms - threshold).abs() < 1e-6
-            && status.mode == mode_name(&law)
-            && volume.disk.iter().all(shares)
-    };
-    file.volume.iter().all(in_force)
+    file.volume.iter().all(|volume| {
+        status.volumes.iter().any(|s| s.name == volume.name && volume_follows(s, volume))
+    })
 }
 
-fn mode_name(law: &parda_config::Resolved) -> &'static str {
-    use parda_control::law::Mode;
-    match law.control.law.mode {
-        Mode::Off => "off",
-        Mode::Static => "static",
-        Mode::Published { .. } => "published",
-        Mode::Normalised { .. } => "parda",
+fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
+    let ControlSettings { mode, latency_threshold, .. } = &volume.control;
+    let in_mode = |mode| serde_json::to_value(mode).is_ok_and(|name| name == status.mode.as_str());
+    let at_threshold =
+        |t: Duration| (t.as_secs_f64() * 1e3 - status.latency_threshold_ms).abs() < 1e-6;
+    mode.is_none_or(in_mode)
+        && latency_threshold.is_none_or(at_threshold)
+        && volume
+            .disk
+            .iter()
+            .all(|disk| status.disks.iter().any(|s| s.name == disk.name && s.shares == disk.shares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_agent::config::Config;
+    use parda_config::Document;
+    use parda_scenario::{Scenario, State};
+
+    fn scenario() -> Scenario {
+        let text = "name = \"t\"\nduration = \"9s\"\n[array]\npreset = \"cx3-40-raid0\"\n\
+            [control]\nmode = \"off\"\nlatency_threshold = \"20ms\"\n[[host]]\nname = \"a\"\n\
+            control = { window_max = 6.5 }\n[[host.vm]]\nname = \"db\"\nshares = 700\nburst = 2\n\
+            disk = \"1GiB\"\n\
+            workload = { size = \"4KiB\", read = 100, random = 100, outstanding = 8 }\n\
+            [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n";
+        Scenario::parse(&Document::new("t.toml", text)).unwrap()
+    }
+
+    fn file(scenario: &Scenario) -> File {
+        let (id, state) = (HostId(0), State::new(&scenario.hosts));
+        configuration(scenario.host(id), id, state.host(id), &Place::new("/run/lab"))
+    }
+
+    #[test]
+    fn an_agent_understands_its_configuration() {
+        let text = toml::to_string(&file(&scenario())).unwrap();
+        let config = Config::check(&Document::new("a.toml", text)).unwrap();
+        let [volume] = config.volumes.as_slice() else { panic!("one volume") };
+        assert_eq!((config.host.to_string().as_str(), volume.disks.len()), ("a", 1));
+        assert_eq!(volume.law.control.law.window_max.0, 6.5);
+        assert_eq!(volume.disks[0].vm.shares.0, 700);
+        assert_eq!(volume.disks[0].listen.to_string(), "unix:/run/lab/h0.sock");
+        assert!(volume.exchange.is_some());
+    }
+
+    #[test]
+    fn a_change_is_taken_up_when_the_agent_says_so() {
+        let file = file(&scenario());
+        let status = |mode: &str, threshold: f64, shares: u32| -> Status {
+            let disk = serde_json::json!({
+                "name": "db", "shares": shares, "others": 0, "errors": 0,
+                "reads": { "ios": 0, "bytes": 0 }, "writes": { "ios": 0, "bytes": 0 },
+                "held": { "buckets": [] }, "device": { "buckets": [] }, "total": { "buckets": [] },
+            });
+            let volume = serde_json::json!({
+                "name": VOLUME, "mode": mode, "latency_threshold_ms": threshold,
+                "source": "cluster", "window": null, "beta": 0.0, "shares": shares,
+                "active_shares": 0.0, "outstanding": 0.0, "held": 0, "connections": 0,
+                "ticks": 0, "disks": [disk],
+            });
+            let status = serde_json::json!({
+                "host": "a", "version": "", "pid": 1, "uptime_s": 0.0, "volumes": [volume],
+            });
+            serde_json::from_value(status).unwrap()
+        };
+        assert!(follows(&status("off", 20.0, 700), &file));
+        assert!(!follows(&status("parda", 20.0, 700), &file));
+        assert!(!follows(&status("off", 30.0, 700), &file));
+        assert!(!follows(&status("off", 20.0, 701), &file));
     }
 }

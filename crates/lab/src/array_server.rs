@@ -291,7 +291,7 @@ mod tests {
             }
         }
         let overlaps = model.luns.windows(2).any(|w| w[0].offset.0 + w[0].len.0 > w[1].offset.0);
-        assert!(!overlaps && model.luns.iter().all(|lun| lun.offset.0 % ALIGN == 0));
+        assert!(!overlaps && model.luns.iter().all(|lun| lun.offset.0.is_multiple_of(ALIGN)));
     }
 
     #[test]

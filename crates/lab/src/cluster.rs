@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -34,6 +34,12 @@ const CLIENT_SLACK: Duration = Duration::from_secs(60);
 pub struct Place(PathBuf);
 
 impl Place {
+    /// A run in this directory.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>) -> Place {
+        Place(dir.into())
+    }
+
     /// The array's socket.
     #[must_use]
     pub fn array(&self) -> PathBuf {
@@ -87,7 +93,7 @@ impl<'a> Cluster<'a> {
         let root = std::env::temp_dir();
         let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
         let dir = dir.map_err(|source| LabError::Write { path: root, source })?;
-        let place = Place(dir.path().to_owned());
+        let place = Place::new(dir.path());
         let array = start_array(options, &place)?;
         let mut cluster = Cluster {
             state: State::new(&scenario.hosts),
@@ -100,7 +106,8 @@ impl<'a> Cluster<'a> {
             place,
             dir: Some(dir),
         };
-        cluster.started().inspect_err(|_| cluster.keep_logs())?;
+        let started = cluster.started();
+        cluster.keep_logs_of(started)?;
         Ok(cluster)
     }
 
@@ -189,17 +196,22 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    /// Keeps the logs if they may explain an error.
+    ///
+    /// # Errors
+    /// The one given.
+    pub fn keep_logs_of<T>(&mut self, result: Result<T, LabError>) -> Result<T, LabError> {
+        if result.as_ref().is_err_and(|error| !matches!(error, LabError::Interrupted)) {
+            self.keep_logs();
+        }
+        result
+    }
+
     /// Keeps the directory with the logs, which is otherwise removed with the cluster.
     pub fn keep_logs(&mut self) {
         if let Some(dir) = self.dir.take() {
-            let _ = dir.keep();
+            tracing::info!("configurations and logs are in {}", dir.keep().display());
         }
-    }
-
-    /// Where the logs are.
-    #[must_use]
-    pub fn logs(&self) -> &Path {
-        &self.place.0
     }
 
     fn check(&mut self) -> Result<(), LabError> {

@@ -8,9 +8,6 @@ use std::time::Duration;
 /// Why a run has no answer. Where processes are involved, their logs are kept and named.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The scenario cannot be read, or makes no sense.
-    #[error(transparent)]
-    Scenario(#[from] parda_config::Error),
     /// The clients' program is missing.
     #[error(
         "fio, which plays the VMs, cannot be run: {0}. Install it (Debian, Ubuntu: \

@@ -1,6 +1,6 @@
 //! A scenario from its first process to its answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -63,13 +63,11 @@ pub fn run(
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<Answer, LabError> {
     let mut run = Run::start(scenario, options)?;
-    let result = run.play(&mut progress);
-    let keep =
-        options.keep_logs || result.as_ref().is_err_and(|e| !matches!(e, LabError::Interrupted));
-    if keep {
+    let played = run.play(&mut progress);
+    run.cluster.keep_logs_of(played)?;
+    if options.keep_logs {
         run.cluster.keep_logs();
     }
-    result?;
     Ok(Answer::new(scenario, Engine::Lab, run.phases()))
 }
 
@@ -162,12 +160,13 @@ impl<'a> Run<'a> {
 /// All that is to be done, by time. At one time meters are read first: what happens then belongs
 /// to what comes after.
 fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
-    let edges = scenario.phases.iter().flat_map(|p| [p.from, p.to]).map(|at| (at, Task::Read));
+    let edges: BTreeSet<Duration> = scenario.phases.iter().flat_map(|p| [p.from, p.to]).collect();
+    let reads = edges.into_iter().map(|at| (at, Task::Read));
     let seconds = 1..=scenario.duration.as_secs();
     let tells = seconds.map(|s| (Duration::from_secs(s), Task::Tell));
     let events = scenario.timeline.chunk_by(|a, b| a.at == b.at);
     let events = events.map(|events| (events[0].at, Task::Events(events)));
-    let mut tasks: Vec<_> = edges.chain(tells).chain(events).collect();
+    let mut tasks: Vec<_> = reads.chain(tells).chain(events).collect();
     tasks.sort_by_key(|(at, _)| *at);
     tasks
 }

@@ -172,7 +172,7 @@ impl Checker<'_> {
         self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
         let workload = self.workload(&at("workload"), &vm.workload)?;
         let disk = Bytes(vm.disk.as_u64());
-        let disk_ok = disk.0 % SECTOR == 0 && disk.0 >= workload.size.0;
+        let disk_ok = disk.0.is_multiple_of(SECTOR) && disk.0 >= workload.size.0;
         self.ensure(disk_ok, &at("disk"), "must be a multiple of 512 bytes and hold one IO")?;
 
         let start = vm.start.unwrap_or(Duration::ZERO);
@@ -193,7 +193,7 @@ impl Checker<'_> {
     fn workload(&self, path: &str, w: &file::Workload) -> Result<Workload, Error> {
         let at = |key: &str| format!("{path}.{key}");
         let size = w.size.as_u64();
-        let size_ok = size > 0 && size % SECTOR == 0;
+        let size_ok = size > 0 && size.is_multiple_of(SECTOR);
         self.ensure(size_ok, &at("size"), "must be a multiple of 512 bytes, and not 0")?;
         let percent = |key: &str, amount: Amount| {
             let ok = (0.0..=100.0).contains(&amount.percent());

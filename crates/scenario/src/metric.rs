@@ -214,3 +214,29 @@ impl fmt::Display for Metric {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_names_every_quantity() {
+        let manual = include_str!("../../../docs/scenarios.md");
+        let name = || "a".to_owned();
+        for subject in [
+            Subject::Total,
+            Subject::Hosts,
+            Subject::Vms,
+            Subject::Host(name()),
+            Subject::Vm(name()),
+        ] {
+            for quantity in subject.quantities() {
+                let named = match quantity.split_once('/') {
+                    None => format!("`{quantity}`"),
+                    Some((_, statistic)) => format!("`…/{statistic}`"),
+                };
+                assert!(manual.contains(&named), "{named}");
+            }
+        }
+    }
+}

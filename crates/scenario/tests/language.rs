@@ -11,8 +11,8 @@ use parda_scenario::{Action, HostId, Scenario, VmId, Workload};
 /// The example in the manual.
 fn example() -> String {
     let manual = include_str!("../../../docs/scenarios.md");
-    let (_, rest) = manual.split_once("```toml\n").unwrap();
-    rest.split_once("```").unwrap().0.to_owned()
+    let (_, rest) = manual.split_once("```toml\n").expect("an example");
+    rest.split_once("```").expect("its end").0.to_owned()
 }
 
 fn parse(text: &str) -> Result<Scenario, parda_config::Error> {
@@ -104,7 +104,7 @@ fn with(from: &str, to: &str) -> String {
 
 /// The number of the example's first line that contains `text`.
 fn line_of(text: &str) -> usize {
-    example().lines().position(|l| l.contains(text)).unwrap() + 1
+    example().lines().position(|l| l.contains(text)).expect("such a line") + 1
 }
 
 #[test]
