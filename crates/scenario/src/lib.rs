@@ -13,6 +13,7 @@
 //! | [`expectation`] | what is expected of such a number |
 //! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
 //! | [`table`](mod@table) | an answer for people |
+//! | [`words`](mod@words) | and in words, for newcomers |
 
 pub mod amount;
 pub mod answer;
@@ -24,8 +25,10 @@ pub mod metric;
 pub mod scenario;
 pub mod shares;
 pub mod table;
+pub mod words;
 
 pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
 pub use expectation::Verdict;
 pub use scenario::{Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId, Workload};
 pub use table::table;
+pub use words::words;

@@ -7,6 +7,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 use crate::answer::{Answer, Distribution, HostAnswer, PhaseAnswer, VmAnswer};
 use crate::expectation::Verdict;
 use crate::shares::{host_parts, vm_parts};
+use crate::words::words;
 
 /// The answer as text. With `color`, for a terminal that understands ANSI colours.
 #[must_use]
@@ -14,6 +15,7 @@ pub fn table(answer: &Answer, color: bool) -> String {
     let mut text = format!("{}\n\n{}\n", heading(answer), measured(answer, color).trim_fmt());
     text += "\nof share: IOPS over what the shares entitle to, among those that were saturated.\n\
              latency: mean / 99th percentile; of hosts the device's, of VMs with the time held.\n";
+    text += &format!("\n{}", words(answer));
     if !answer.expectations.is_empty() {
         text += &format!("\n{}\n", verdicts(&answer.expectations, color).trim_fmt());
         let failed = answer.expectations.iter().filter(|v| !v.ok).count();

@@ -258,4 +258,10 @@ fn the_table_shows_phases_side_by_side_and_a_verdict_for_each_expectation() {
     assert_eq!(row("ok")[..4], ["ok", "after/total/fairness", "1.000", "at"]);
     assert_eq!(row("FAIL")[..5], ["FAIL", "after/total/device_latency_ms", "30.2", "40", "±10%"]);
     assert!(text.trim_end().ends_with("1 of 2 expectations FAIL"));
+    let said = |words: &str| assert!(text.contains(words), "{words} in {text}");
+    said(
+        "before: shares are not kept, batch gets 240 % of its share and db 40 %. An IO takes 62 ms",
+    );
+    said("after: shares are kept, every VM within 0 %. An IO takes 30 ms");
+    said("Throughput: 96 % of before.");
 }
