@@ -47,7 +47,7 @@ pub struct DiskConfig {
 /// exhaust the host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of the volume. More are closed at once.
+    /// Connections of the volume, each with a buffer of 128 KiB. More are closed at once.
     pub connections: usize,
     /// Requests in flight on one connection. The next is read when one was answered.
     pub requests_per_connection: usize,

@@ -11,7 +11,7 @@ use crate::backend::{Failure, extent_of};
 use crate::batch::{Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
-use crate::ring::{Recv, Ring, Sending};
+use crate::ring::{Recv, Ring, Sending, Wire};
 
 /// What a listener offers: exports, and the disk that each of them is.
 pub(crate) struct Offer {
@@ -30,14 +30,6 @@ pub(crate) enum ConnError {
     Slow,
     #[error("{0}")]
     Io(std::io::Error),
-}
-
-/// An operation on the socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wire {
-    Inbox,
-    Payload,
-    Sent,
 }
 
 /// A request that has arrived complete.

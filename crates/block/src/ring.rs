@@ -51,6 +51,17 @@ struct Op<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At(pub(crate) u64);
 
+/// What an operation on a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    /// A receive of whatever comes.
+    Inbox,
+    /// A receive of data straight into its buffer.
+    Payload,
+    /// A send.
+    Sent,
+}
+
 /// How a receive waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recv {

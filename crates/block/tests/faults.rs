@@ -214,6 +214,23 @@ fn ios_wait_for_a_lost_server_and_flush_confesses_once() {
 }
 
 #[test]
+fn a_server_may_be_lost_again_and_again_under_load() {
+    let mut chain = Chain::new(Duration::from_secs(60));
+    let mut client = chain.client();
+    for round in 0..5u8 {
+        for i in 0..32 {
+            client.send(write(i * 8192, 8192), &[round; 8192]);
+        }
+        chain.lose();
+        chain.restore();
+        for _ in 0..32 {
+            assert_eq!(client.receive().unwrap().1, Ok(vec![]));
+        }
+        assert!(client.call(read(0, 32 * 8192), &[]).unwrap() == vec![round; 32 * 8192]);
+    }
+}
+
+#[test]
 fn a_loss_without_unflushed_writes_needs_no_confession() {
     let mut chain = Chain::new(Duration::from_secs(60));
     let mut client = chain.client();

@@ -19,15 +19,7 @@ use super::file::Step;
 use super::{Failure, Request, Work};
 use crate::batch::{Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
-use crate::ring::{Recv, Ring, Sending};
-
-/// An operation on the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wire {
-    Inbox,
-    Payload,
-    Sent,
-}
+use crate::ring::{Recv, Ring, Sending, Wire};
 
 /// Data that the kernel receives straight into a read's buffer.
 struct Payload {
@@ -234,7 +226,7 @@ impl Upstream {
         self.lose_on_error(now, work, outcome)
     }
 
-    /// Takes the result of a send; `true` if it is to go on.
+    /// Takes the result of a send and goes on with what it left.
     pub(crate) fn sent<T>(
         &mut self,
         now: Instant,
@@ -376,10 +368,12 @@ impl Upstream {
         work: &mut Work,
         outcome: Result<(), String>,
     ) -> Result<(), String> {
-        if outcome.is_err() {
+        // What the kernel returns of a connection that was lost before is no second loss.
+        if outcome.is_err() && self.link.is_some() {
             self.lose(now, work);
+            return outcome;
         }
-        outcome
+        Ok(())
     }
 
     fn lose(&mut self, now: Instant, work: &mut Work) {

@@ -113,11 +113,9 @@ impl Engine {
         if now < stop_by {
             return false;
         }
-        if self.unanswered == 0 {
-            self.unanswered = self.work.requests.len();
-            let (volume, unanswered) = (&self.name, self.unanswered);
-            tracing::warn!(volume, unanswered, "the shutdown's time is over");
-        }
+        self.unanswered = self.work.requests.len();
+        let (volume, unanswered) = (&self.name, self.unanswered);
+        tracing::warn!(volume, unanswered, "the shutdown's time is over");
         true
     }
 

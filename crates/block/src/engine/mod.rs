@@ -15,17 +15,18 @@ use std::time::Duration;
 
 use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmConfig, VmId};
 use parda_nbd::{Extent, Op};
+use rustix::net::sockopt;
 use slab::Slab;
 
 use crate::backend::file::{File, Step};
-use crate::backend::upstream::{self, Upstream};
+use crate::backend::upstream::Upstream;
 use crate::backend::{Backend, Failure, Request, Work, io_of};
 use crate::buffer::Pool;
 use crate::config::Limits;
-use crate::conn::{self, Arrival, Conn, ConnError, Offer};
+use crate::conn::{Arrival, Conn, ConnError, Offer};
 use crate::listen::{Bound, SocketFile};
 use crate::mailbox::{Mailbox, Mailer};
-use crate::ring::{Done, Kept, Ring};
+use crate::ring::{Done, Kept, Ring, Wire};
 use crate::stats::VmStats;
 use crate::timed::{Timed, TimedId};
 use crate::volume::{Drained, OpenDisk, Opened};
@@ -46,9 +47,9 @@ pub(crate) struct Parts {
 #[derive(Clone, Copy, Debug)]
 enum Tag {
     Accept(usize),
-    Conn(usize, conn::Wire),
+    Conn(usize, Wire),
     File(usize),
-    Upstream(usize, upstream::Wire),
+    Upstream(usize, Wire),
     Mailbox,
 }
 
@@ -226,10 +227,10 @@ impl Engine {
             (Tag::Upstream(disk, wire), kept) => {
                 let Backend::Nbd(up) = &mut self.disks[disk].backend else { return };
                 let outcome = match (wire, kept) {
-                    (upstream::Wire::Inbox, Kept::Buffer(buffer)) => {
+                    (Wire::Inbox, Kept::Buffer(buffer)) => {
                         up.received(now, &mut self.work, buffer, result)
                     }
-                    (upstream::Wire::Payload, Kept::Buffer(buffer)) => {
+                    (Wire::Payload, Kept::Buffer(buffer)) => {
                         up.payload_received(now, &mut self.work, buffer, result)
                     }
                     (_, Kept::Batch(sending)) => {
@@ -273,8 +274,10 @@ impl Engine {
             }
             (Kept::Accepted(fd), _) => {
                 if listener.tcp {
-                    // Replies are sent whole. A socket that cannot be told so works as well.
-                    let _ = rustix::net::sockopt::set_tcp_nodelay(&fd, true);
+                    // Replies are sent whole, and a client that vanished is to be noticed. A
+                    // socket that cannot be told so works as well.
+                    let _ = sockopt::set_tcp_nodelay(&fd, true);
+                    let _ = sockopt::set_socket_keepalive(&fd, true);
                 }
                 let until = now + Span::from(self.limits.handshake);
                 self.sweep_at = Some(self.sweep_at.map_or(until, |at| at.min(until)));
