@@ -94,6 +94,8 @@ pub(crate) struct Conn {
     discard: usize,
     requests: usize,
     bytes: usize,
+    /// How many failed flushes of its disk it knows of; none before its first request.
+    pub(crate) told: Option<u64>,
     /// It is on the volume's list of connections that have something to do.
     pub(crate) listed: bool,
 }
@@ -117,6 +119,7 @@ impl Conn {
             discard: 0,
             requests: 0,
             bytes: 0,
+            told: None,
             listed: false,
         }
     }

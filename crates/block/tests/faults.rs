@@ -214,6 +214,22 @@ fn ios_wait_for_a_lost_server_and_flush_confesses_once() {
 }
 
 #[test]
+fn every_connection_hears_of_lost_writes() {
+    let mut chain = Chain::new(Duration::from_secs(60));
+    let (mut one, mut two) = (chain.client(), chain.client());
+    assert_eq!(one.call(write(0, 4096), &[1; 4096]), Ok(vec![]));
+    assert_eq!(two.call(write(4096, 4096), &[2; 4096]), Ok(vec![]));
+    chain.lose();
+    chain.restore();
+    assert_eq!(one.call(Op::Flush, &[]), Err(Errno::Io));
+    assert_eq!(two.call(Op::Flush, &[]), Err(Errno::Io));
+    // Each is told once, and one that came later has lost nothing.
+    for client in [&mut one, &mut two, &mut chain.client()] {
+        assert_eq!(client.call(Op::Flush, &[]), Ok(vec![]));
+    }
+}
+
+#[test]
 fn a_server_may_be_lost_again_and_again_under_load() {
     let mut chain = Chain::new(Duration::from_secs(60));
     let mut client = chain.client();

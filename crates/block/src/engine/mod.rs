@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmConfig, VmId};
-use parda_nbd::{Extent, Op};
+use parda_nbd::{Errno, Extent, Op};
 use rustix::net::sockopt;
 use slab::Slab;
 
@@ -60,6 +60,7 @@ struct Disk {
     base: u64,
     vm: VmConfig,
     stats: VmStats,
+    failed_flushes: u64,
 }
 
 struct Listener {
@@ -108,6 +109,7 @@ impl Engine {
             base: disk.base.0,
             vm: disk.config.vm,
             stats: VmStats::default(),
+            failed_flushes: 0,
             backend: match disk.opened {
                 Opened::File(opened) => Backend::File(File::new(opened, disk.base)),
                 Opened::Memory(memory) => Backend::Memory(memory.starting_at(disk.base)),
@@ -341,6 +343,7 @@ impl Engine {
         let outcome =
             conn.take_requests(offer, &self.limits, &mut self.work.pool, &mut self.arrivals);
         for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
+            conn.told.get_or_insert(self.disks[disk].failed_flushes);
             let io = io_of(op);
             let request = self.work.requests.insert(Request {
                 conn: key,
@@ -369,7 +372,7 @@ impl Engine {
             request.id = Some(id);
             if self.conns[request.conn].is_dead() {
                 // Nobody will hear of it, and it was not promised to anybody.
-                let failure = Failure::new(parda_nbd::Errno::Shutdown, "the client is gone");
+                let failure = Failure::new(Errno::Shutdown, "the client is gone");
                 self.work.finished.push((key, Err(failure)));
                 continue;
             }
@@ -411,7 +414,7 @@ impl Engine {
     fn complete(&mut self, now: Instant, key: usize) {
         let request = self.work.requests.remove(key);
         let Request { op, cookie, conn, delayed, .. } = request;
-        let outcome = request.outcome.unwrap_or(Ok(()));
+        let mut outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
             let heard = if delayed { Outcome::Failed } else { ended };
@@ -422,6 +425,9 @@ impl Engine {
                 self.disks[request.disk].stats.record(&done, ended);
             }
         }
+        if op == Op::Flush {
+            outcome = self.tell_every_connection(request.disk, conn, outcome);
+        }
         let reply = match (op, outcome, request.buffer) {
             (Op::Read(_), Ok(()), Some(buffer)) => Ok(Some(buffer)),
             (_, outcome, buffer) => {
@@ -431,6 +437,24 @@ impl Engine {
         };
         self.conns[conn].reply(&mut self.work.pool, cookie, op, reply);
         self.list(conn);
+    }
+
+    /// A backend reports lost writes to one flush only: Linux once per open file, and we once per
+    /// lost server. Any connection may have written them, so each is told at its next flush.
+    fn tell_every_connection(
+        &mut self,
+        disk: usize,
+        conn: usize,
+        outcome: Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (disk, conn) = (&mut self.disks[disk], &mut self.conns[conn]);
+        disk.failed_flushes += u64::from(outcome.is_err());
+        let told = conn.told.replace(disk.failed_flushes);
+        if outcome.is_ok() && told < Some(disk.failed_flushes) {
+            let message = "a flush of this disk has failed since the last on this connection";
+            return Err(Failure::new(Errno::Io, message));
+        }
+        outcome
     }
 
     /// Starts all that sockets have to do, and buries the dead.
