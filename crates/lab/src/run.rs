@@ -170,3 +170,39 @@ fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     tasks.sort_by_key(|(at, _)| *at);
     tasks
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_config::Document;
+
+    #[test]
+    fn meters_are_read_before_anything_happens_at_the_edge_of_a_phase() {
+        let text = "name = \"t\"\nduration = \"3s\"\n[array]\npreset = \"cx3-40-raid0\"\n\
+            [[host]]\nname = \"a\"\n[[host.vm]]\nname = \"db\"\nshares = 1\ndisk = \"1GiB\"\n\
+            workload = { size = \"4KiB\", read = 100, random = 100, outstanding = 8 }\n\
+            [[event]]\nat = \"2s\"\nhost = \"a\"\ndo = \"kill\"\n\
+            [[event]]\nat = \"2s\"\nhost = \"a\"\ndo = \"start\"\n\
+            [[phase]]\nname = \"p\"\nfrom = \"500ms\"\nto = \"2s\"\n\
+            [[phase]]\nname = \"q\"\nfrom = \"2s\"\nto = \"3s\"\n";
+        let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
+        let order: Vec<(u128, String)> = tasks(&scenario)
+            .into_iter()
+            .map(|(at, task)| match task {
+                Task::Events(events) => (at.as_millis(), format!("{} events", events.len())),
+                task => (at.as_millis(), format!("{task:?}")),
+            })
+            .collect();
+        let want = [
+            (0, "1 events"),
+            (500, "Read"),
+            (1000, "Tell"),
+            (2000, "Read"),
+            (2000, "Tell"),
+            (2000, "2 events"),
+            (3000, "Read"),
+            (3000, "Tell"),
+        ];
+        assert_eq!(order, want.map(|(at, task)| (at, task.to_owned())));
+    }
+}

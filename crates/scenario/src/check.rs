@@ -196,8 +196,9 @@ impl Checker<'_> {
         let size_ok = size > 0 && size.is_multiple_of(SECTOR);
         self.ensure(size_ok, &at("size"), "must be a multiple of 512 bytes, and not 0")?;
         let percent = |key: &str, amount: Amount| {
-            let ok = (0.0..=100.0).contains(&amount.percent());
-            self.ensure(ok, &at(key), "must be 0% to 100%").map(|()| amount.percent())
+            let ok = (0.0..=100.0).contains(&amount.percent()) && amount.percent().fract() == 0.0;
+            self.ensure(ok, &at(key), "must be a whole percentage, 0% to 100%")
+                .map(|()| amount.percent())
         };
         self.ensure(w.outstanding > 0, &at("outstanding"), "must be at least 1")?;
         Ok(Workload {

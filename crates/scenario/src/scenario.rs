@@ -66,9 +66,9 @@ pub struct Vm {
 pub struct Workload {
     /// Size of each IO.
     pub size: Bytes,
-    /// Reads in percent of IOs; the rest are writes.
+    /// Reads in percent of IOs, a whole number; the rest are writes.
     pub read_percent: f64,
-    /// Random in percent of IOs; the rest follow the one before.
+    /// Random in percent of IOs, a whole number; the rest follow the one before.
     pub random_percent: f64,
     /// IOs under way.
     pub outstanding: u32,

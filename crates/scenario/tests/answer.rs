@@ -128,7 +128,7 @@ fn scenario(expectations: &str) -> Scenario {
          [[phase]]\nname = \"after\"\nfrom = \"3s\"\nto = \"4s\"\n",
         expectations,
     );
-    Scenario::parse(&Document::new("small.toml", text)).unwrap()
+    Scenario::parse(&Document::new("small.toml", text)).expect("a scenario")
 }
 
 /// What an expectation measures, and whether it holds.

@@ -132,6 +132,7 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("burst = 4", "burst = -1", "0 or more"),
         ("disk = \"20GiB\"", "disk = \"8KiB\"", "hold one IO"),
         ("read = \"70%\"", "read = \"170%\"", "0% to 100%"),
+        ("read = \"70%\"", "read = 66.7", "must be a whole percentage"),
         ("read = \"70%\"", "read = \"much\"", "a number or a percentage"),
         ("size = \"16KiB\"", "size = \"100B\"", "multiple of 512 bytes"),
         ("outstanding = 32", "outstanding = 0", "at least 1"),
