@@ -1,0 +1,124 @@
+//! `parda lab` as a person runs it: every scenario in `scenarios/` holds with real processes, and
+//! nothing that it started outlives it.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn lab() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_parda"));
+    command.arg("lab").stdin(Stdio::null());
+    command
+}
+
+/// One after another: two arrays at once on one small machine would only measure the machine.
+#[test]
+fn every_scenario_holds() {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(scenarios()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 3, "{files:?}");
+    let mut failed = Vec::new();
+    for file in files {
+        let output = lab().arg(&file).output().unwrap();
+        println!("{}", String::from_utf8_lossy(&output.stdout));
+        if !output.status.success() {
+            println!("{}", String::from_utf8_lossy(&output.stderr));
+            failed.push(file);
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// A lab that runs until it is signalled, with its temporary files in a directory of our own, by
+/// which its processes are known.
+struct Running {
+    lab: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Running {
+    fn start() -> Running {
+        let dir = tempfile::tempdir().unwrap();
+        let lab = lab()
+            .arg(scenarios().join("demo.toml"))
+            .env("TMPDIR", dir.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let running = Running { lab, dir };
+        // An array, four agents, and a fio for each of five VMs.
+        running.wait_for("all processes to start", |processes| processes >= 10);
+        running
+    }
+
+    /// How many processes have our directory in their command line.
+    fn processes(&self) -> usize {
+        let mark = self.dir.path().to_str().unwrap();
+        fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok())
+            .filter(|cmdline| String::from_utf8_lossy(cmdline).contains(mark))
+            .count()
+    }
+
+    fn wait_for(&self, what: &str, done: impl Fn(usize) -> bool) {
+        let since = Instant::now();
+        while !done(self.processes()) {
+            let waited = since.elapsed();
+            assert!(waited < Duration::from_secs(30), "{what}: {} processes", self.processes());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.lab), signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.lab.kill();
+        let _ = self.lab.wait();
+    }
+}
+
+#[test]
+fn an_interrupted_lab_leaves_nothing() {
+    let mut running = Running::start();
+    running.signal(Signal::INT);
+    let status = running.lab.wait().unwrap();
+    assert_eq!(status.code(), Some(1));
+    assert_eq!(running.processes(), 0);
+    assert_eq!(fs::read_dir(running.dir.path()).unwrap().count(), 0, "files are left");
+}
+
+#[test]
+fn the_processes_of_a_killed_lab_die_with_it() {
+    let mut running = Running::start();
+    running.signal(Signal::KILL);
+    running.lab.wait().unwrap();
+    running.wait_for("all processes to end", |processes| processes == 0);
+}
+
+#[test]
+fn a_mistake_in_a_scenario_is_pointed_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("wrong.toml");
+    let demo = fs::read_to_string(scenarios().join("demo.toml")).unwrap();
+    fs::write(&file, demo.replacen("shares = 2000", "shares = 0", 1)).unwrap();
+    let output = lab().arg(&file).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("wrong.toml:"), "{error}");
+    assert!(error.contains("shares = 0"), "{error}");
+}
