@@ -1,13 +1,22 @@
 //! Sockets that clients connect to.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use parda_nbd::uri::Address;
+
+/// For how long the sockets of a server that was killed may outlive it: the kernel closes what its
+/// ring still has some time after the process is gone, and whoever restarts it need not wait.
+const BURIAL: Duration = Duration::from_secs(2);
+
+/// How long to wait before looking again whether they are gone.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why nobody can connect at an address.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +62,15 @@ pub(crate) fn bind(address: &Address) -> Result<Bound, ListenError> {
     let fail = |source| ListenError::Bind { address: address.clone(), source };
     match address {
         Address::Tcp { host, port } => {
-            let listener = TcpListener::bind((host.as_str(), *port)).map_err(fail)?;
+            let until = Instant::now() + BURIAL;
+            let listener = loop {
+                match TcpListener::bind((host.as_str(), *port)) {
+                    Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                        sleep(PAUSE);
+                    }
+                    bound => break bound.map_err(fail)?,
+                }
+            };
             let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
             let address = Address::Tcp { host: host.clone(), port };
             Ok(Bound { fd: listener.into(), address, file: None })
@@ -79,17 +96,29 @@ fn remove_stale(path: &PathBuf) -> Result<(), ListenError> {
     if !std::fs::symlink_metadata(path).map_err(fail)?.file_type().is_socket() {
         return Err(ListenError::NotASocket(path.clone()));
     }
-    match UnixStream::connect(path) {
-        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
-            std::fs::remove_file(path).map_err(fail)
+    let until = Instant::now() + BURIAL;
+    loop {
+        match UnixStream::connect(path) {
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                return std::fs::remove_file(path).map_err(fail);
+            }
+            Ok(stream) if !speaks(&stream) && Instant::now() < until => sleep(PAUSE),
+            // An answer, or a reason to believe that there is somebody.
+            _ => return Err(ListenError::InUse(path.clone())),
         }
-        // An answer, or a reason to believe that there is somebody.
-        _ => Err(ListenError::InUse(path.clone())),
     }
+}
+
+/// Whether somebody greets us. Whoever serves NBD does so at once, and the dead do not.
+fn speaks(mut stream: &UnixStream) -> bool {
+    let heard = stream.set_read_timeout(Some(BURIAL)).and_then(|()| stream.read(&mut [0]));
+    heard.is_ok_and(|n| n > 0)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -99,12 +128,27 @@ mod tests {
         let address = Address::Unix(path.clone());
         drop(UnixListener::bind(&path).unwrap());
         let bound = bind(&address).unwrap();
+        let server = UnixListener::from(bound.fd);
+        let greets = std::thread::spawn(move || server.accept().unwrap().0.write_all(b"NBD"));
         assert!(matches!(bind(&address), Err(ListenError::InUse(_))));
-        drop(bound);
+        greets.join().unwrap().unwrap();
+        drop(bound.file);
         assert!(!path.exists());
         std::fs::write(&path, "precious").unwrap();
         assert!(matches!(bind(&address), Err(ListenError::NotASocket(_))));
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_server_that_is_just_dying_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let dying = UnixListener::bind(&path).unwrap();
+        // It takes the connection without a word, and is gone.
+        let dies = std::thread::spawn(move || drop(dying.accept().unwrap()));
+        let bound = bind(&Address::Unix(path)).unwrap();
+        dies.join().unwrap();
+        drop(bound);
     }
 
     #[test]
