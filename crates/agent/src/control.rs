@@ -59,6 +59,8 @@ struct Link {
     /// Where in the period this host ticks, from 0 to 1.
     phase: f64,
     fault: Option<String>,
+    /// It failed in this period: hearing, saying, or both.
+    failing: bool,
     failures: u64,
 }
 
@@ -185,12 +187,13 @@ impl Link {
         let exchange = open(exchange, settings)?;
         let peers = Peers::new(me.host.id(), freshness);
         let phase = (me.host.id().0 % 1000) as f64 / 1000.0;
-        Ok(Link { exchange, place, peers, phase, fault: None, failures: 0 })
+        Ok(Link { exchange, place, peers, phase, fault: None, failing: false, failures: 0 })
     }
 
     /// What the other hosts said last. `None` while nothing can be said of them: the exchange
     /// fails, or shows hosts of which none has yet been seen to live.
     fn hear(&mut self, volume: &str, now: Instant) -> Option<Vec<Report>> {
+        self.failing = false;
         match self.exchange.collect(now) {
             Ok(heard) => {
                 for event in &heard.events {
@@ -202,7 +205,6 @@ impl Link {
                     }
                 }
                 self.peers.observe(now, heard.messages);
-                self.mend(volume);
             }
             Err(error) => {
                 self.fail(volume, &error);
@@ -217,13 +219,19 @@ impl Link {
 
     fn say(&mut self, volume: &str, period: Duration, report: Report, leaving: bool) {
         let publication = Publication { period: Span::from(period), leaving, report };
-        if let Err(error) = self.exchange.publish(&publication) {
-            self.fail(volume, &error);
+        match self.exchange.publish(&publication) {
+            Err(error) => self.fail(volume, &error),
+            Ok(()) if self.failing => {}
+            // Not before both ways work: one that can be read and not written is no good.
+            Ok(()) => self.mend(volume),
         }
     }
 
-    /// Says once what is wrong, not once per period.
+    /// Says once what is wrong, not once per period, nor for each way.
     fn fail(&mut self, volume: &str, error: &dyn std::error::Error) {
+        if std::mem::replace(&mut self.failing, true) {
+            return;
+        }
         let fault = error.to_string();
         self.failures += 1;
         if self.fault.as_ref() != Some(&fault) {

@@ -24,7 +24,7 @@ pub mod status;
 mod volume;
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -91,36 +91,9 @@ pub fn serve(path: &Path, config: Config) -> Result<(), ServeError> {
         }
     })?;
 
-    let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
     let mut volumes = Vec::new();
-    for volume in &config.volumes {
-        let (gone, name) = (events.clone(), volume.name.clone());
-        // Nobody listens any more once the agent stops: then this is no news.
-        let gone = move || drop(gone.send(Event::Gone(name)));
-        volumes.push(Volume::start(&me, volume.clone(), gone)?);
-    }
-    let in_force: InForce = Arc::new(Mutex::new(config.volumes.clone()));
-    let server = match &config.status {
-        Some(socket) => {
-            let views: Vec<VolumeView> = volumes.iter().map(Volume::view).collect();
-            let (host, shown) = (config.host.to_string(), Arc::clone(&in_force));
-            let status = move || describe(&host, started, &views, &shown);
-            let server = Server::start(socket, status)
-                .map_err(|error| ServeError::Status { path: socket.clone(), error })?;
-            Some(server)
-        }
-        None => None,
-    };
-    tracing::info!(host = %config.host, volumes = volumes.len(), "started");
-
-    let ended = loop {
-        match waits.recv() {
-            Ok(Event::Signal(SIGHUP)) => reload(path, &config, &mut volumes, &in_force),
-            Ok(Event::Signal(_)) | Err(_) => break Ok(()),
-            Ok(Event::Gone(name)) => break Err(ServeError::Stopped(name)),
-        }
-    };
-    drop(server);
+    let ended = run(path, &config, started, (&events, &waits), &mut volumes);
+    // Also what a failed start has started: no socket is left behind.
     for volume in volumes {
         let name = volume.name().to_owned();
         match volume.stop(DRAIN) {
@@ -134,6 +107,45 @@ pub fn serve(path: &Path, config: Config) -> Result<(), ServeError> {
         }
     }
     ended
+}
+
+/// Starts everything, and runs it until a signal or a failure.
+fn run(
+    path: &Path,
+    config: &Config,
+    started: Instant,
+    (events, waits): (&Sender<Event>, &Receiver<Event>),
+    volumes: &mut Vec<Volume>,
+) -> Result<(), ServeError> {
+    let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
+    for volume in &config.volumes {
+        let (gone, name) = (events.clone(), volume.name.clone());
+        // Nobody listens any more once the agent stops: then this is no news.
+        let gone = move || drop(gone.send(Event::Gone(name)));
+        volumes.push(Volume::start(&me, volume.clone(), gone)?);
+    }
+    let in_force: InForce = Arc::new(Mutex::new(config.volumes.clone()));
+    // Answers as long as this function runs.
+    let _server = match &config.status {
+        Some(socket) => {
+            let views: Vec<VolumeView> = volumes.iter().map(Volume::view).collect();
+            let (host, shown) = (config.host.to_string(), Arc::clone(&in_force));
+            let status = move || describe(&host, started, &views, &shown);
+            let server = Server::start(socket, status)
+                .map_err(|error| ServeError::Status { path: socket.clone(), error })?;
+            Some(server)
+        }
+        None => None,
+    };
+    tracing::info!(host = %config.host, volumes = volumes.len(), "started");
+
+    loop {
+        match waits.recv() {
+            Ok(Event::Signal(SIGHUP)) => reload(path, config, volumes, &in_force),
+            Ok(Event::Signal(_)) | Err(_) => return Ok(()),
+            Ok(Event::Gone(name)) => return Err(ServeError::Stopped(name)),
+        }
+    }
 }
 
 fn reload(path: &Path, started: &Config, volumes: &mut [Volume], in_force: &InForce) {

@@ -3,6 +3,7 @@
 //! happened between them.
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -174,8 +175,7 @@ impl Server {
         status: impl Fn() -> Status + Send + 'static,
     ) -> std::io::Result<Server> {
         let listener = match UnixListener::bind(socket) {
-            // A socket that nobody listens to any more is left over from an agent that was killed.
-            Err(e) if e.kind() == ErrorKind::AddrInUse && UnixStream::connect(socket).is_err() => {
+            Err(e) if e.kind() == ErrorKind::AddrInUse && is_abandoned(socket) => {
                 std::fs::remove_file(socket)?;
                 UnixListener::bind(socket)?
             }
@@ -195,6 +195,13 @@ impl Server {
         })?;
         Ok(Server { socket: socket.to_owned(), stop, thread: Some(thread) })
     }
+}
+
+/// Whether this is a socket, and nobody listens to it any more: left over from an agent that was
+/// killed.
+fn is_abandoned(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
+        && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
 }
 
 fn answer(mut stream: UnixStream, status: &Status) -> Result<(), AskError> {
