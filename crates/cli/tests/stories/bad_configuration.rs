@@ -1,0 +1,115 @@
+//! What is wrong with a configuration, or with what it names, is said in one line that helps.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::stage::{Done, PARDA, Stage, config, uri};
+
+const OFF: &str = "mode = \"off\"";
+
+fn expect(done: &Done, code: i32, says: &[&str]) {
+    assert_eq!(done.status.code(), Some(code), "{}", done.err);
+    for what in says {
+        assert!(done.err.contains(what), "{what:?} is not in: {}", done.err);
+    }
+    assert!(!done.err.contains("panicked"), "{}", done.err);
+}
+
+#[test]
+fn mistakes_are_pointed_at_by_file_line_and_value() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    let good = config("host", "latency_threshold = \"30ms\"", &[("vm1", "data"), ("vm2", "more")]);
+    for (from, to, says) in [
+        ("30ms\"", "30ms\"\nwindow = 3", "host.toml:7:1: window = 3: unknown field"),
+        ("30ms\"", "30 parsecs\"", "host.toml:6:21: latency_threshold = \"30 parsecs\""),
+        ("30ms\"", "0s\"", "host.toml:6:21: latency_threshold = \"0s\": must be"),
+        ("\"vm2\"", "\"vm1\"", "host.toml:12:8: name = \"vm1\": is served at unix:host already"),
+        ("\"vm1\"", "\"vm1\"\nshares = 0", "host.toml:9:10: shares = 0: must be from 1 to"),
+        ("\"vm1\"", "\"vm1\"\nsize = \"1 furlong\"", "host.toml:9:8: size = \"1 furlong\""),
+        ("path = \"more\"", "", "host.toml:11:1: [[volume.disk]]: missing field `path`"),
+        ("\"unix:host\"", "\"carrier pigeon\"", "host.toml:10:10: listen = \"carrier pigeon\""),
+        ("[[volume]]", "[[volume]", "host.toml:3:"),
+    ] {
+        let wrong = good.replacen(from, to, 1);
+        assert_ne!(wrong, good);
+        stage.write("host.toml", wrong);
+        expect(&stage.parda(&["check", "host.toml"]), 2, &[says]);
+        expect(&stage.parda(&["serve", "-c", "host.toml"]), 2, &[says]);
+    }
+    stage.write("host.toml", good);
+    assert!(stage.parda(&["check", "host.toml"]).status.success());
+    expect(&stage.parda(&["check", "missing.toml"]), 2, &["missing.toml", "No such file"]);
+    stage.write("host.toml", [0xff, 0xfe, 0x00]);
+    expect(&stage.parda(&["check", "host.toml"]), 2, &["host.toml"]);
+    expect(&stage.parda(&["serve", "--colour"]), 2, &["--colour"]);
+    expect(&stage.parda(&["status", "nobody"]), 1, &["nobody", "Is the agent running?"]);
+}
+
+/// Tries to serve one disk.
+fn serve(stage: &Stage, wrapper: &[&str], path: &str, more: &str) -> Done {
+    stage.write("host.toml", config("host", OFF, &[("vm1", path)]) + more);
+    let done = stage.run(&[wrapper, &[PARDA, "serve", "-c", "host.toml"]].concat());
+    for socket in ["host", "host.status"] {
+        let left = stage.path(socket);
+        let there = std::fs::symlink_metadata(&left).is_ok_and(|m| !m.is_file());
+        assert!(!there, "{socket} is left behind");
+    }
+    done
+}
+
+#[test]
+fn storage_that_cannot_be_opened_is_named() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    stage.sparse("odd", 1000);
+    stage.sparse("secret", 1 << 20);
+    std::fs::set_permissions(stage.path("secret"), Permissions::from_mode(0o000)).unwrap();
+    // Root without its powers is refused like anybody else.
+    let root = rustix::process::geteuid().is_root();
+    let powerless: &[&str] = if root { &["setpriv", "--bounding-set=-all"] } else { &[] };
+    for (path, more, says) in [
+        ("missing", "", "cannot open missing: No such file"),
+        (".", "", "cannot open .: Is a directory"),
+        ("/dev/null", "", "/dev/null is neither a regular file nor a block device"),
+        ("secret", "", "cannot open secret: Permission denied"),
+        (
+            "odd",
+            "direct = \"on\"\n",
+            "odd: direct = \"on\" is not possible: its size of 1000 bytes",
+        ),
+        (
+            "data",
+            "offset = \"1MiB\"\nsize = \"1MiB\"\n",
+            "does not fit: the backend has 1048576 bytes",
+        ),
+        ("nbd+unix:///x?socket=nobody", "", "cannot connect to the NBD server at unix:nobody"),
+    ] {
+        let done = serve(&stage, powerless, path, more);
+        expect(&done, 1, &["parda: disk \"vm1\": ", says]);
+    }
+}
+
+#[test]
+fn a_place_that_is_taken_stays_with_whom_it_belongs_to() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    let agent = stage.agent("other", &config("other", OFF, &[("vm1", "data")]));
+    let text = config("host", OFF, &[("vm1", "data")]);
+    for (from, to, says) in [
+        ("unix:host\"", "unix:other\"", "unix:other: another process serves it"),
+        ("unix:host.status", "unix:other.status", "status socket other.status: "),
+        ("unix:host\"", "unix:data\"", "unix:data: there is a file that is not a socket"),
+        ("unix:host.status", "unix:data", "status socket data: "),
+        ("unix:host\"", "unix:no/where\"", "cannot listen on unix:no/where: No such file"),
+        ("unix:host\"", "tcp:192.0.2.1:10809\"", "cannot listen on tcp:192.0.2.1:10809: "),
+    ] {
+        stage.write("host.toml", text.replace(from, to));
+        expect(&stage.parda(&["serve", "-c", "host.toml"]), 1, &[says]);
+        assert!(!stage.path("host").exists(), "a socket is left behind: {says}");
+    }
+    assert_eq!(stage.read("data").len(), 1 << 20, "the file in the socket's place is untouched");
+    stage.ok(&["nbdinfo", &uri("other", "vm1")]);
+    assert_eq!(agent.status().host, "other");
+    agent.stop();
+}

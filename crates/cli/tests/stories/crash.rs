@@ -1,0 +1,155 @@
+//! Sudden ends: nothing that was promised as durable is lost, and an orderly end answers everything.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use parda_nbd::{Extent, Op};
+use rustix::process::Signal;
+
+use crate::array::{Array, BLOCK, Delays};
+use crate::journal::Journal;
+use crate::page_cache::unwritten_pages;
+use crate::raw::{Client, write};
+use crate::stage::{Stage, config, until, uri};
+
+const OFF: &str = "mode = \"off\"";
+const BLOCKS: usize = 256;
+
+/// Durable takes longer than volatile: whoever acknowledges too early is found out.
+const DELAYS: Delays = Delays { io: Duration::ZERO, flush: Duration::from_millis(2) };
+
+/// Lets the journal write while something happens.
+fn write_while(journal: &mut Journal, socket: &Path, happens: impl FnOnce()) {
+    let stop = AtomicBool::new(false);
+    scope(|scope| {
+        scope.spawn(|| journal.write(socket, "vm1", &stop));
+        sleep(Duration::from_millis(300));
+        happens();
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn an_agent_that_is_killed_loses_nothing_durable_of_a_file() {
+    let stage = Stage::new();
+    stage.sparse("data", (BLOCKS * BLOCK as usize) as u64);
+    let text = config("host", OFF, &[("vm1", "data")]);
+    let mut agent = stage.agent("host", &text);
+    let socket = stage.path("host");
+    let mut journal = Journal::new(BLOCKS);
+    for _ in 0..3 {
+        write_while(&mut journal, &socket, || agent.process.kill());
+        agent = stage.restart(&[], "host");
+        journal.verify(&socket, "vm1");
+    }
+}
+
+#[test]
+fn agent_and_array_that_die_together_lose_nothing_durable() {
+    let stage = Stage::new();
+    let array = Array::start(&stage.path("array"), BLOCKS as u64, DELAYS);
+    let text = config("host", OFF, &[("vm1", "nbd+unix:///?socket=array")]);
+    let mut agent = stage.agent("host", &text);
+    let socket = stage.path("host");
+    let mut journal = Journal::new(BLOCKS);
+    for _ in 0..3 {
+        write_while(&mut journal, &socket, || {
+            agent.process.kill();
+            array.cut_power();
+        });
+        agent = stage.restart(&[], "host");
+        journal.verify(&socket, "vm1");
+    }
+}
+
+#[test]
+fn an_array_that_loses_power_under_a_living_agent_loses_nothing_durable() {
+    let stage = Stage::new();
+    let array = Array::start(&stage.path("array"), BLOCKS as u64, DELAYS);
+    let text = config("host", OFF, &[("vm1", "nbd+unix:///?socket=array")]);
+    let agent = stage.agent("host", &text);
+    let socket = stage.path("host");
+    let mut journal = Journal::new(BLOCKS);
+    write_while(&mut journal, &socket, || {
+        for _ in 0..6 {
+            array.cut_power();
+            sleep(Duration::from_millis(300));
+        }
+    });
+    array.cut_power();
+    journal.verify(&socket, "vm1");
+    assert!(journal.failed_flushes > 0, "the loss was never confessed");
+    agent.says("the NBD server is back");
+    agent.stop();
+}
+
+#[test]
+fn flush_and_fua_leave_nothing_in_the_page_cache() {
+    let stage = Stage::new();
+    stage.sparse("data", 4 << 20);
+    let text = config("host", OFF, &[("vm1", "data")]) + "direct = \"off\"\n";
+    let _agent = stage.agent("host", &text);
+    let data = stage.path("data");
+    let mut client = Client::connect(&stage.path("host"), "vm1");
+    let payload = vec![5; 64 << 10];
+    let extent = Extent { offset: 1 << 20, len: 64 << 10 };
+    for (what, sync) in [
+        ("a flush", Op::Flush),
+        ("a write with FUA", Op::Write { extent, fua: true }),
+        ("a zeroing with FUA", Op::WriteZeroes { extent, fua: true, no_hole: true }),
+    ] {
+        // The kernel may happen to write it just then, on its own.
+        until("a write stays in memory (is this a tmpfs? set TMPDIR)", || {
+            client.call(write(extent.offset, extent.len), &payload).unwrap();
+            unwritten_pages(&data) > 0
+        });
+        let payload = if matches!(sync, Op::Write { .. }) { &payload[..] } else { &[] };
+        client.call(sync, payload).unwrap();
+        assert_eq!(unwritten_pages(&data), 0, "after {what}");
+    }
+}
+
+#[test]
+fn an_orderly_end_answers_all_that_was_received() {
+    let stage = Stage::new();
+    let slow = Delays { io: Duration::from_millis(20), flush: Duration::from_millis(20) };
+    let _array = Array::start(&stage.path("array"), BLOCKS as u64, slow);
+    let control = "mode = \"static\"\nwindow_max = 1";
+    let text = config("host", control, &[("vm1", "nbd+unix:///?socket=array")]);
+    let mut agent = stage.agent("host", &text);
+    let mut client = Client::connect(&stage.path("host"), "vm1");
+    const REQUESTS: u64 = 32;
+    for block in 0..REQUESTS {
+        client.send(write(block * u64::from(BLOCK), BLOCK), &[9; BLOCK as usize]).unwrap();
+    }
+    until("the agent has received them all", || {
+        let volume = agent.volume();
+        // One is at the array.
+        volume.disks[0].writes.ios + volume.held + 1 >= REQUESTS
+    });
+    assert!(agent.volume().held > 0, "nothing is left to be drained");
+    agent.process.signal(Signal::TERM);
+    for _ in 0..REQUESTS {
+        let (_, outcome) = client.receive().expect("closed with requests unanswered");
+        outcome.unwrap();
+    }
+    assert!(client.receive().is_none(), "then the connection is closed");
+    assert_eq!(agent.process.wait().code(), Some(0));
+    for socket in ["host", "host.status"] {
+        assert!(!stage.path(socket).exists(), "{socket} is left behind");
+    }
+}
+
+#[test]
+fn an_orderly_end_comes_soon_under_a_load_that_does_not_end() {
+    let stage = Stage::new();
+    stage.sparse("data", 32 << 20);
+    let agent = stage.agent("host", &config("host", "", &[("vm1", "data")]));
+    let options = ["--rw=randrw", "--bs=4k", "--size=32m", "--iodepth=32", "--numjobs=2"];
+    let _load = stage.load("fio", &uri("host", "vm1"), &options);
+    until("the load is there", || agent.volume().disks[0].reads.ios > 100);
+    agent.stop();
+    assert!(!stage.path("host").exists() && !stage.path("host.status").exists());
+}

@@ -1,0 +1,256 @@
+//! An exchange that is damaged, lost or contested: IO goes on, the state says what is wrong, and
+//! everything is as before once it is healed.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use parda_agent::status::{ExchangeStatus, VolumeStatus};
+
+use crate::island::{ISLAND, Island};
+use crate::stage::{Agent, Load, Stage, config, noise, until, uri};
+
+const CONTROL: &str = "period = \"100ms\"";
+const SLOTS: u64 = 8;
+const SLOT: u64 = 4096;
+
+/// A host with one disk, an exchange and a fixed slot.
+fn host(name: &str, exchange: &str, slot: usize) -> String {
+    config(name, CONTROL, &[("vm", &format!("{name}.data"))]).replace(
+        "[[volume.disk]]",
+        &format!(
+            "[volume.exchange]\nfile = \"{exchange}\"\nslots = {SLOTS}\nslot = {slot}\n\
+             [[volume.disk]]"
+        ),
+    )
+}
+
+/// Hosts that share a volume, each with a load.
+struct Cluster {
+    agents: Vec<Agent>,
+    loads: Vec<Load>,
+}
+
+impl Cluster {
+    fn start(stage: &Stage, wrapper: &[&str], exchange: &str, hosts: &[(&str, String)]) -> Cluster {
+        let mut cluster = Cluster { agents: Vec::new(), loads: Vec::new() };
+        for (name, text) in hosts {
+            stage.sparse(&format!("{name}.data"), 16 << 20);
+            cluster.agents.push(stage.agent_within(wrapper, name, text));
+            // Slow enough that all hosts find a processor.
+            let options =
+                ["--rw=randrw", "--bs=4k", "--size=16m", "--iodepth=4", "--rate_iops=400"];
+            cluster.loads.push(stage.load(&format!("fio-{name}"), &uri(name, "vm"), &options));
+        }
+        cluster.is_well(&format!("{exchange} works"));
+        cluster
+    }
+
+    fn volumes(&self) -> Vec<VolumeStatus> {
+        self.agents.iter().map(Agent::volume).collect()
+    }
+
+    /// Waits until something is true of every host.
+    fn until(&self, what: &str, of: impl Fn(&VolumeStatus, &ExchangeStatus) -> bool) {
+        let now = |v: &VolumeStatus| v.exchange.as_ref().is_some_and(|e| of(v, e));
+        until(what, || self.volumes().iter().all(now));
+    }
+
+    /// Waits until every host hears all others and says that nothing is wrong.
+    fn is_well(&self, what: &str) {
+        let others = self.agents.len() - 1;
+        self.until(what, |volume, exchange| {
+            let live = exchange.peers.iter().filter(|p| p.liveness == "live").count();
+            volume.source == "cluster" && exchange.fault.is_none() && live == others
+        });
+    }
+
+    /// IO of every host goes on.
+    fn goes_on(&self) {
+        let ios = |v: &VolumeStatus| v.disks[0].reads.ios + v.disks[0].writes.ios;
+        let before: Vec<_> = self.volumes().iter().map(ios).collect();
+        until("IO goes on", || {
+            self.volumes().iter().zip(&before).all(|(v, before)| ios(v) > before + 50)
+        });
+    }
+
+    /// No client met an error, and every agent ends in order.
+    fn finish(self) {
+        for load in self.loads {
+            load.finish();
+        }
+        self.agents.into_iter().for_each(Agent::stop);
+    }
+}
+
+fn pair(stage: &Stage) -> (Cluster, PathBuf) {
+    let hosts = [("a", host("a", "exchange", 1)), ("b", host("b", "exchange", 2))];
+    (Cluster::start(stage, &[], "exchange", &hosts), stage.path("exchange"))
+}
+
+fn faults(count: impl Fn(&ExchangeStatus) -> u64, cluster: &Cluster) -> Vec<u64> {
+    cluster.volumes().iter().map(|v| count(v.exchange.as_ref().unwrap())).collect()
+}
+
+#[test]
+fn damage_that_heals_itself() {
+    let stage = Stage::new();
+    let (cluster, file) = pair(&stage);
+    let open = |file: &Path| fs::OpenOptions::new().write(true).open(file).unwrap();
+    let damages: [(&str, &dyn Fn()); 4] = [
+        ("truncated", &|| open(&file).set_len(0).unwrap()),
+        ("truncated in a slot", &|| open(&file).set_len(SLOT + 100).unwrap()),
+        ("zeroed", &|| open(&file).write_all_at(&vec![0; (SLOTS * SLOT) as usize], 0).unwrap()),
+        ("deleted", &|| fs::remove_file(&file).unwrap()),
+    ];
+    for (what, damage) in damages {
+        damage();
+        cluster.goes_on();
+        cluster.is_well(&format!("the exchange heals when it was {what}"));
+        assert_eq!(fs::metadata(&file).unwrap().len(), SLOTS * SLOT, "{what}");
+    }
+    cluster.finish();
+}
+
+#[test]
+fn noise_is_counted_and_not_overwritten_until_it_is_cleared() {
+    let stage = Stage::new();
+    let (cluster, file) = pair(&stage);
+    let before = faults(|e| e.ignored, &cluster);
+    let noise = noise((SLOTS * SLOT) as usize);
+    let write = |bytes: &[u8]| {
+        fs::OpenOptions::new().write(true).open(&file).unwrap().write_all_at(bytes, 0).unwrap();
+    };
+    // A host may be about to publish over it.
+    until("noise in both slots is noticed", || {
+        write(&noise);
+        cluster.volumes().iter().zip(&before).all(|(v, before)| {
+            let exchange = v.exchange.as_ref().unwrap();
+            exchange.ignored > *before && exchange.fault.is_some()
+        })
+    });
+    cluster.until("what is wrong is said", |_, exchange| {
+        exchange.fault.as_ref().is_some_and(|f| f.contains("fill it with zeros"))
+    });
+    cluster.goes_on();
+    assert_eq!(fs::read(&file).unwrap(), noise, "what is not ours is not overwritten");
+    write(&vec![0; noise.len()]);
+    cluster.is_well("the exchange works when it was cleared");
+    // Said once, not once per period.
+    for agent in &cluster.agents {
+        let log = agent.process.log();
+        let said = log.lines().filter(|l| l.contains("fill it with zeros")).count();
+        assert!((1..=3).contains(&said), "said {said} times:\n{log}");
+    }
+    cluster.finish();
+}
+
+#[test]
+fn an_exchange_that_cannot_be_read_leaves_each_host_to_itself() {
+    let stage = Stage::new();
+    let (cluster, file) = pair(&stage);
+    fs::remove_file(&file).unwrap();
+    // A host may create the file again in between.
+    until("a directory is in its place", || {
+        let _ = fs::remove_file(&file);
+        fs::create_dir(&file).is_ok()
+    });
+    cluster.until("the fault is shown", |_, e| e.fault.is_some() && e.failures > 0);
+    cluster.until("the hosts fall back to their own latency", |v, _| v.source == "local");
+    cluster.goes_on();
+    fs::remove_dir(&file).unwrap();
+    cluster.is_well("the exchange works again");
+    for agent in &cluster.agents {
+        agent.says("IO goes on, control falls back");
+        agent.says("the exchange works again");
+    }
+    cluster.finish();
+}
+
+#[test]
+fn the_last_good_reports_count_for_a_while() {
+    let stage = Stage::new();
+    let (a, b) = (host("a", "exchange", 1), host("b", "exchange", 2));
+    let patient = |text: String| text.replace(CONTROL, &format!("{CONTROL}\nhold_periods = 1000"));
+    let hosts = [("a", patient(a)), ("b", patient(b))];
+    let cluster = Cluster::start(&stage, &[], "exchange", &hosts);
+    let file = stage.path("exchange");
+    until("a directory is in its place", || {
+        let _ = fs::remove_file(&file);
+        fs::create_dir(&file).is_ok()
+    });
+    cluster.until("the last good reports are used", |v, _| v.source == "last-good");
+    cluster.goes_on();
+    fs::remove_dir(&file).unwrap();
+    cluster.is_well("the exchange works again");
+    cluster.finish();
+}
+
+#[test]
+fn a_file_system_that_is_read_only_or_full_is_named() {
+    let stage = Stage::new();
+    let island = Island::new(&stage, "1m");
+    let place = format!("{ISLAND}/exchange");
+    let hosts = [("a", host("a", &place, 1)), ("b", host("b", &place, 2))];
+    let cluster = Cluster::start(&stage, &island.enter(), &place, &hosts);
+
+    island.remount(&stage, "ro");
+    cluster.until("it is read-only, and they say so", |_, e| {
+        e.fault.as_ref().is_some_and(|f| f.contains("read-only"))
+    });
+    cluster.goes_on();
+    island.remount(&stage, "rw");
+    cluster.is_well("the exchange can be written again");
+
+    // A file that is complete needs no more room; one that must grow does.
+    island.fill();
+    cluster.is_well("the exchange goes on in a full file system");
+    until("the file is gone and its room is taken", || {
+        let _ = fs::remove_file(island.path("exchange"));
+        island.fill();
+        !island.path("exchange").exists()
+    });
+    cluster.until("there is no room, and they say so", |_, e| {
+        e.fault.as_ref().is_some_and(|f| f.contains("full") || f.contains("space"))
+    });
+    cluster.goes_on();
+    fs::remove_file(island.path("filler")).unwrap();
+    cluster.is_well("the exchange grows when there is room");
+    cluster.finish();
+}
+
+#[test]
+fn two_hosts_in_one_slot_both_complain() {
+    let stage = Stage::new();
+    let hosts = [("a", host("a", "exchange", 1)), ("b", host("b", "exchange", 1))];
+    contested(&stage, &hosts, |e| e.slot_conflicts, "exchange slot 1 is also written by");
+}
+
+#[test]
+fn two_hosts_of_one_name_both_complain() {
+    let stage = Stage::new();
+    let twin = |name: &str, slot| {
+        host(name, "exchange", slot).replace(&format!("host = \"{name}\""), "host = \"twin\"")
+    };
+    let hosts = [("a", twin("a", 1)), ("b", twin("b", 2))];
+    contested(&stage, &hosts, |e| e.duplicate_hosts, "give every host a name of its own");
+}
+
+fn contested(
+    stage: &Stage,
+    hosts: &[(&str, String); 2],
+    count: impl Fn(&ExchangeStatus) -> u64,
+    says: &str,
+) {
+    let mut cluster = Cluster { agents: Vec::new(), loads: Vec::new() };
+    for (name, text) in hosts {
+        stage.sparse(&format!("{name}.data"), 16 << 20);
+        cluster.agents.push(stage.agent(name, text));
+        let options = ["--rw=randrw", "--bs=4k", "--size=16m", "--iodepth=4", "--rate_iops=400"];
+        cluster.loads.push(stage.load(&format!("fio-{name}"), &uri(name, "vm"), &options));
+    }
+    cluster.until("both count it", |_, exchange| count(exchange) > 0);
+    cluster.agents.iter().for_each(|agent| agent.says(says));
+    cluster.goes_on();
+    cluster.finish();
+}

@@ -1,0 +1,29 @@
+//! What the `parda` binary promises, tried from outside: real processes, real sockets, the clients
+//! that people use. Every story has a directory of its own, and nothing that it starts outlives it.
+//!
+//! | file | stories |
+//! | --- | --- |
+//! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
+//! | `crash` | SIGKILL, power cuts, SIGTERM |
+//! | `reload` | SIGHUP |
+//! | `bad_clients` | malformed and rude NBD |
+//! | `bad_configuration` | mistakes in the file, and in what it names |
+//! | `failing_backends` | full disks, lost servers |
+//! | `exchange_faults` | a damaged, lost or contested exchange |
+//!
+//! The rest is what they stand on.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod array;
+mod bad_clients;
+mod bad_configuration;
+mod clients;
+mod crash;
+mod exchange_faults;
+mod failing_backends;
+mod island;
+mod journal;
+mod page_cache;
+mod raw;
+mod reload;
+mod stage;

@@ -1,0 +1,93 @@
+//! Changing things while they run.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::array::{Array, Delays};
+use crate::stage::{Agent, Stage, config, until, uri};
+
+/// IOs of the two disks in the next second, the first over the second.
+fn ratio(agent: &Agent) -> f64 {
+    let ios = || {
+        let disks = agent.volume().disks;
+        [0, 1].map(|i| disks[i].reads.ios as f64)
+    };
+    let before = ios();
+    sleep(Duration::from_secs(1));
+    let after = ios();
+    (after[0] - before[0]) / (after[1] - before[1])
+}
+
+#[test]
+fn shares_and_control_change_under_load_and_nobody_is_dropped() {
+    let stage = Stage::new();
+    let delays = Delays { io: Duration::from_millis(1), flush: Duration::ZERO };
+    for array in ["array1", "array2"] {
+        Array::start(&stage.path(array), 4096, delays);
+    }
+    let disks = [("vm1", "nbd+unix:///?socket=array1"), ("vm2", "nbd+unix:///?socket=array2")];
+    let text = config("host", "period = \"100ms\"\nwindow_max = 2", &disks);
+    let agent = stage.agent("host", &text);
+    let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
+    let loads = ["vm1", "vm2"].map(|vm| stage.load(vm, &uri("host", vm), &options));
+    until("both load", || agent.volume().disks.iter().all(|d| d.reads.ios > 50));
+    let equal = ratio(&agent);
+    assert!((0.75..1.33).contains(&equal), "equal shares, and {equal}");
+
+    let changed = text
+        .replace("name = \"vm1\"", "name = \"vm1\"\nshares = 3000")
+        .replace("window_max = 2", "window_max = 3\nlatency_threshold = \"12ms\"");
+    stage.write("host.toml", &changed);
+    agent.process.signal(Signal::HUP);
+    agent.says("shares changed");
+    let volume = agent.volume();
+    assert_eq!(volume.disks[0].shares, 3000);
+    assert_eq!(volume.disks[1].shares, 1000);
+    assert_eq!(volume.shares, 4000);
+    assert_eq!(volume.latency_threshold_ms, 12.0);
+    let three = ratio(&agent);
+    assert!((2.2..4.0).contains(&three), "three to one, and {three}");
+
+    // A file that is wrong changes nothing, and is pointed at.
+    stage.write("host.toml", changed.replace("shares = 3000", "shares = 0"));
+    agent.process.signal(Signal::HUP);
+    agent.says("configuration not changed: host.toml:11:10: shares = 0: must be from 1 to");
+    assert_eq!(agent.volume().disks[0].shares, 3000);
+    assert_eq!(agent.volume().latency_threshold_ms, 12.0);
+
+    // What cannot change says so; what can is in force.
+    let restart = changed.replace("unix:host\"", "unix:elsewhere\"").replace("3000", "2000");
+    stage.write("host.toml", restart);
+    agent.process.signal(Signal::HUP);
+    agent.says("host.toml: shares, bursts and [volume.control] are in force; other changes need a");
+    assert_eq!(agent.volume().disks[0].shares, 2000);
+    assert!(!stage.path("elsewhere").exists());
+
+    for load in loads {
+        load.finish();
+    }
+    assert!(!agent.process.log().contains("gave up a connection"), "{}", agent.process.log());
+    agent.stop();
+}
+
+#[test]
+fn the_law_can_be_switched_off_and_on_under_load() {
+    let stage = Stage::new();
+    stage.sparse("data", 32 << 20);
+    let text = config("host", "mode = \"parda\"\nperiod = \"100ms\"", &[("vm1", "data")]);
+    let agent = stage.agent("host", &text);
+    let options = ["--rw=randwrite", "--bs=4k", "--size=8m", "--iodepth=16", "--verify=crc32c"];
+    let load = stage.load("fio", &uri("host", "vm1"), &options);
+    for (mode, window) in [("off", None), ("static", Some(64.0)), ("off", None)] {
+        stage.write("host.toml", text.replace("mode = \"parda\"", &format!("mode = \"{mode}\"")));
+        agent.process.signal(Signal::HUP);
+        until(mode, || agent.volume().mode == mode);
+        assert_eq!(agent.volume().window, window);
+        let before = agent.volume().disks[0].writes.ios;
+        until("IO goes on", || agent.volume().disks[0].writes.ios > before + 100);
+    }
+    load.finish();
+    agent.stop();
+}
