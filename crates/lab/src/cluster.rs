@@ -26,6 +26,13 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 /// How often something is looked at that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// An idle machine is late by some 0.1 ms, one with four busy processes for each CPU by 0.5 ms. An IO
+/// passes half a dozen wake-ups, so this much makes several milliseconds of it.
+const LATE: Duration = Duration::from_millis(1);
+
+/// A machine that stood still for this long has shown in every latency.
+const STALL: Duration = Duration::from_millis(100);
+
 /// Clients end with the run. If we were not there to end them, they would after this much longer.
 const CLIENT_SLACK: Duration = Duration::from_secs(60);
 
@@ -81,6 +88,7 @@ pub struct Cluster<'a> {
     array: Process,
     place: Place,
     dir: Option<TempDir>,
+    lateness: Lateness,
 }
 
 impl<'a> Cluster<'a> {
@@ -105,6 +113,7 @@ impl<'a> Cluster<'a> {
             array,
             place,
             dir: Some(dir),
+            lateness: Lateness::default(),
         };
         let started = cluster.started();
         cluster.keep_logs_of(started)?;
@@ -192,7 +201,21 @@ impl<'a> Cluster<'a> {
             if left.is_zero() {
                 return Ok(());
             }
-            std::thread::sleep(left.min(LOOK_EVERY));
+            let (pause, slept) = (left.min(LOOK_EVERY), Instant::now());
+            std::thread::sleep(pause);
+            self.lateness.add(slept.elapsed().saturating_sub(pause));
+        }
+    }
+
+    /// Warns if this machine had too little CPU for what was measured to mean much.
+    pub fn warn_if_late(&self) {
+        let (mean, worst) = (self.lateness.mean(), self.lateness.worst);
+        if mean > LATE || worst > STALL {
+            tracing::warn!(
+                "this machine was short of CPU: who was due ran {mean:.1?} late on average, \
+                 {worst:.0?} at worst, and all latencies include that. Run it again with less \
+                 going on beside it"
+            );
         }
     }
 
@@ -318,6 +341,26 @@ impl<'a> Cluster<'a> {
             client.signal(Signal::INT);
             self.stopping.push(client);
         }
+    }
+}
+
+/// How late we woke up: what this machine adds to the latencies of everybody.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lateness {
+    times: u32,
+    sum: Duration,
+    worst: Duration,
+}
+
+impl Lateness {
+    fn add(&mut self, late: Duration) {
+        self.times += 1;
+        self.sum += late;
+        self.worst = self.worst.max(late);
+    }
+
+    fn mean(&self) -> Duration {
+        self.sum / self.times.max(1)
     }
 }
 

@@ -65,6 +65,7 @@ pub fn run(
     let mut run = Run::start(scenario, options)?;
     let played = run.play(&mut progress);
     run.cluster.keep_logs_of(played)?;
+    run.cluster.warn_if_late();
     if options.keep_logs {
         run.cluster.keep_logs();
     }
