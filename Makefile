@@ -24,7 +24,7 @@ test: lint unit fuzz ## Everything that proves it; what CI runs
 
 lint: ## Format, clippy, documentation, licences, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
 	tools/deny.sh
