@@ -56,8 +56,9 @@ fn agent_and_array_that_die_together_lose_nothing_durable() {
     let mut journal = Journal::new(BLOCKS);
     for _ in 0..3 {
         write_while(&mut journal, &socket, || {
-            agent.process.kill();
+            // In this order: what is on its way to the array must not become durable by chance.
             array.cut_power();
+            agent.process.kill();
         });
         agent = stage.restart(&[], "host");
         journal.verify(&socket, "vm1");

@@ -98,7 +98,7 @@ impl Journal {
     }
 
     fn send(&mut self, client: &mut Client, meanings: &mut HashMap<Cookie, Meaning>) -> Option<()> {
-        if self.random.u32(..20) == 0 {
+        if self.random.u32(..40) == 0 {
             let cookie = client.send(Op::Flush, &[])?;
             let versions = self.cells.iter().map(|c| c.acknowledged).collect();
             meanings.insert(cookie, Meaning::Flush(versions));
