@@ -20,7 +20,7 @@ pub struct LabOptions {
     pub program: PathBuf,
     /// The file of the scenario, for the array to read.
     pub scenario: PathBuf,
-    /// Keep the directory with configurations and logs though all went well.
+    /// Keep the directory with configurations and logs though every expectation holds.
     pub keep_logs: bool,
     /// Set this to stop the run: on Ctrl-C.
     pub interrupt: Arc<AtomicBool>,
@@ -66,10 +66,11 @@ pub fn run(
     let played = run.play(&mut progress);
     run.cluster.keep_logs_of(played)?;
     run.cluster.warn_if_late();
-    if options.keep_logs {
+    let answer = Answer::new(scenario, Engine::Lab, run.phases());
+    if options.keep_logs || !answer.ok() {
         run.cluster.keep_logs();
     }
-    Ok(Answer::new(scenario, Engine::Lab, run.phases()))
+    Ok(answer)
 }
 
 struct Run<'a> {
