@@ -30,7 +30,7 @@ pub(crate) struct Lab {
     /// The scenario
     #[arg(value_name = "FILE")]
     scenario: PathBuf,
-    /// Write the answer as JSON to a file, - for standard output in place of the table
+    /// Write the answer as JSON to a file as well; - for standard output, in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
     /// Keep the configurations and logs of all processes, and say where they are
@@ -64,8 +64,11 @@ impl Lab {
         bar.clear();
         let answer = answer.map_err(|e| Failure::new(e.to_string()))?;
         match &self.json {
-            Some(out) => output::json(out, &answer)?,
-            None => output::print(&table(&answer, output::colour()))?,
+            Some(out) if out.as_os_str() == "-" => output::json(out, &answer)?,
+            out => {
+                output::print(&table(&answer, output::colour()))?;
+                out.as_ref().map_or(Ok(()), |out| output::json(out, &answer))?;
+            }
         }
         if answer.expectations.iter().all(|e| e.ok) { Ok(()) } else { Err(Failure::silent()) }
     }

@@ -12,7 +12,7 @@ pub struct Report {
     pub interval: Interval,
     /// Mean outstanding IOs at the array, in slots, over the interval.
     pub outstanding: f64,
-    /// The window from now on.
+    /// The window from now on; 0 if there is none, as no host with a window has one of 0.
     pub window: Window,
     /// β as used for it, in slots.
     pub beta: f64,

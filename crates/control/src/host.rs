@@ -418,10 +418,12 @@ impl Host {
         let level = latency
             .filter(|_| source != Source::Local)
             .and_then(|latency| totals.level(self.law.headroom(latency)));
-        own.window = self.law.step(self.window_shares, Input { latency, level, shares: wanted });
+        let input = Input { latency, level, shares: wanted };
+        let window = self.law.step(self.window_shares, input);
+        own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
         self.window_shares = wanted;
-        self.gate.set_window(now, own.window, !self.queue.is_empty());
+        self.gate.set_window(now, window, !self.queue.is_empty());
         own
     }
 

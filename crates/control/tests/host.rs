@@ -209,6 +209,9 @@ fn without_control_order_is_kept_and_nothing_is_held() {
         host.submit(Instant(token), vms[token as usize % 2], READ, token);
         assert_eq!(host.next_dispatch(Instant(token)).unwrap().token, token);
     }
+    let report = host.tick(Instant(2000), View::Peers(&[]));
+    assert_eq!((report.window, report.governed), (Window(0.0), false));
+    assert!(host.window().0.is_infinite());
 }
 
 #[test]
