@@ -131,6 +131,8 @@ impl Stage {
         let (uri, output) = (format!("--uri={uri}"), format!("--output={who}.json"));
         let mut line = vec!["fio", "--name=load", "--ioengine=nbd", &uri, &output];
         line.extend(["--output-format=json", "--group_reporting", "--verify_state_save=0"]);
+        // A job is a process of its own unless told otherwise, and would outlive a killed fio.
+        line.push("--thread");
         // The load ends when the story says so; this is only so that it ends.
         line.extend(["--time_based", "--runtime=120", "--verify_fatal=1"]);
         line.extend(options);
