@@ -9,8 +9,8 @@ use std::time::Duration;
 use parda_agent::file::{Direct, Disk, Exchange, File, Volume};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::ControlSettings;
-use parda_scenario::scenario::{EXCHANGE, EXCHANGE_SLOTS, HostState};
-use parda_scenario::{Host, HostId};
+use parda_scenario::scenario::{EXCHANGE, HostState};
+use parda_scenario::{HostId, Scenario};
 
 use crate::cluster::Place;
 
@@ -22,7 +22,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The configuration of a host as it stands.
 #[must_use]
-pub fn configuration(host: &Host, id: HostId, state: &HostState, place: &Place) -> File {
+pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: &Place) -> File {
+    let host = scenario.host(id);
     let on_array =
         |export: &str| format!("nbd+unix:///{export}?socket={}", place.array().display());
     let disks = host.vms.iter().zip(&state.vms).map(|(vm, state)| Disk {
@@ -41,7 +42,7 @@ pub fn configuration(host: &Host, id: HostId, state: &HostState, place: &Place) 
         control: state.control.clone(),
         exchange: Some(Exchange {
             file: on_array(EXCHANGE),
-            slots: EXCHANGE_SLOTS,
+            slots: scenario.exchange_slots(),
             slot: None,
             offset: None,
         }),
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
     use parda_agent::config::Config;
     use parda_config::Document;
-    use parda_scenario::{Scenario, State};
+    use parda_scenario::State;
 
     fn scenario() -> Scenario {
         let text = "name = \"t\"\nduration = \"9s\"\n[array]\npreset = \"cx3-40-raid0\"\n\
@@ -108,7 +109,7 @@ mod tests {
 
     fn file(scenario: &Scenario) -> File {
         let (id, state) = (HostId(0), State::new(&scenario.hosts));
-        configuration(scenario.host(id), id, state.host(id), &Place::new("/run/lab"))
+        configuration(scenario, id, state.host(id), &Place::new("/run/lab"))
     }
 
     #[test]

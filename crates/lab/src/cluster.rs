@@ -167,8 +167,7 @@ impl<'a> Cluster<'a> {
             }
         }
         changed.into_iter().try_for_each(|id| {
-            let file =
-                agent::configuration(self.scenario.host(id), id, self.state.host(id), &self.place);
+            let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
             let socket = self.place.status(id);
             let follows =
                 |_: &mut Self| agent::ask(&socket).is_ok_and(|s| agent::follows(&s, &file));
@@ -295,8 +294,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn configure(&self, id: HostId) -> Result<(), LabError> {
-        let host = self.scenario.host(id);
-        let file = agent::configuration(host, id, self.state.host(id), &self.place);
+        let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
         let path = self.place.configuration(id);
         let text = toml::to_string(&file).map_err(std::io::Error::other);
         text.and_then(|text| fs::write(&path, text))

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use parda_agent::latency::{Latency, Summary};
 use parda_agent::status::{DiskStatus, VolumeStatus};
-use parda_scenario::shares::saturated;
-use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario, VmAnswer, VmId};
+use parda_scenario::count::{HostCount, VmCount};
+use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario};
 
 /// What one disk has done.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -156,48 +156,24 @@ impl Meter {
         phase: &Phase,
         (from, to): (&Reading, &Reading),
     ) -> HostAnswer {
-        let host = scenario.host(id);
         let done = to.since(from);
-        let seconds = to.seconds_since(from);
         let samples: Vec<Sample> =
             self.samples.iter().filter(|s| s.at >= from.at && s.at <= to.at).copied().collect();
-        let window = mean(samples.iter().filter_map(|s| s.window));
-        let state = scenario.state_at(phase.from);
-        let vms: Vec<VmAnswer> = (host.vms.iter().zip(&done.disks).enumerate())
-            .map(|(index, (vm, disk))| {
-                let vm_id = VmId { host: id, index };
-                let (latency, held) = (distribution(&disk.total), distribution(&disk.held));
-                let ran = scenario.runs_throughout(vm_id, phase);
-                VmAnswer {
-                    name: vm.name.clone(),
-                    shares: state.vm(vm_id).shares.0,
-                    saturated: saturated(ran, window, latency.as_ref(), held.as_ref()),
-                    iops: disk.ios as f64 / seconds,
-                    mib_per_s: mib(disk.bytes) / seconds,
-                    latency_ms: latency,
-                    held_ms: held,
-                }
-            })
-            .collect();
-        let iops = vms.iter().map(|vm| vm.iops).sum();
-        let device = distribution(&done.device());
-        HostAnswer {
-            name: host.name.clone(),
-            shares: vms.iter().map(|vm| vm.shares).sum(),
+        let vm = |disk: &Disk| VmCount {
+            ios: disk.ios,
+            bytes: disk.bytes,
+            latency_ms: distribution(&disk.total),
+            held_ms: distribution(&disk.held),
+        };
+        let count = HostCount {
+            seconds: to.seconds_since(from),
+            window: mean(samples.iter().filter_map(|s| s.window)),
             beta: mean(samples.iter().map(|s| s.beta)).unwrap_or(0.0),
-            window,
-            // Little's law.
-            outstanding: device.map_or(0.0, |d| iops * d.mean / 1e3),
-            iops,
-            mib_per_s: vms.iter().map(|vm| vm.mib_per_s).sum(),
-            device_latency_ms: device,
-            vms,
-        }
+            device_latency_ms: distribution(&done.device()),
+            vms: done.disks.iter().map(vm).collect(),
+        };
+        count.answer(scenario, id, phase, &scenario.state_at(phase.from))
     }
-}
-
-fn mib(bytes: u64) -> f64 {
-    bytes as f64 / (1 << 20) as f64
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

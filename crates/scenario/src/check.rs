@@ -12,8 +12,8 @@ use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File, Verb};
 use crate::metric::{Metric, Names};
 use crate::scenario::{
-    Action, EXCHANGE, EXCHANGE_SLOTS, Event, Host, HostId, Phase, Scenario, State, Vm, VmId,
-    Workload, array_luns,
+    Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, Vm, VmId, Workload,
+    array_luns,
 };
 
 /// NBD's smallest addressable unit here, and what sizes of disks and IOs must be multiples of.
@@ -51,10 +51,9 @@ impl Checker<'_> {
         self.ensure(!file.duration.is_zero(), "duration", "must be above zero")?;
         self.control("control", &file.control, &file.control)?;
         self.ensure(!file.host.is_empty(), "host", "there must be at least one [[host]]")?;
-        let slots = EXCHANGE_SLOTS as usize;
-        if file.host.len() > slots {
-            let path = format!("host.{slots}.name");
-            return Err(self.error(&path, format!("is one too many: at most {slots} hosts")));
+        if file.host.len() > MAX_HOSTS {
+            let path = format!("host.{MAX_HOSTS}.name");
+            return Err(self.error(&path, format!("is one too many: at most {MAX_HOSTS} hosts")));
         }
         let mut starts = Vec::new();
         let mut hosts = Vec::new();

@@ -9,6 +9,7 @@
 //! | [`array`](mod@array) | the shared array, as a scenario describes it |
 //! | [`amount`] | numbers and percentages |
 //! | [`answer`] | what a run answers |
+//! | [`count`] | what an engine counts, and what that answers |
 //! | [`metric`] | paths that name one number of an answer |
 //! | [`expectation`] | what is expected of such a number |
 //! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
@@ -19,6 +20,7 @@ pub mod amount;
 pub mod answer;
 pub mod array;
 mod check;
+pub mod count;
 pub mod expectation;
 mod file;
 pub mod metric;

@@ -127,26 +127,45 @@ pub struct Phase {
 /// The name of the exchange's LUN, which therefore no VM can have.
 pub const EXCHANGE: &str = "exchange";
 
-/// How many hosts the exchange has slots for.
-pub const EXCHANGE_SLOTS: u32 = 64;
+/// The most hosts: an exchange has no more slots.
+pub const MAX_HOSTS: usize = 1024;
 
-/// The size of the exchange's LUN: slots of 4 KiB.
-pub const EXCHANGE_SIZE: Bytes = Bytes::kib(4 * EXCHANGE_SLOTS as u64);
+/// How many slots the exchange has at least.
+const MIN_SLOTS: usize = 64;
+
+/// The size of a slot of the exchange.
+pub const SLOT: Bytes = Bytes::kib(4);
+
+/// The size of an exchange for few hosts.
+pub const EXCHANGE_SIZE: Bytes = Bytes(SLOT.0 * MIN_SLOTS as u64);
+
+/// How many slots the exchange of so many hosts has.
+fn slots(hosts: &[Host]) -> u32 {
+    // At most MAX_HOSTS, for a scenario that was parsed.
+    hosts.len().max(MIN_SLOTS) as u32
+}
 
 /// The sizes of the array's LUNs: the disks of all VMs, then the exchange's.
 pub(crate) fn array_luns(hosts: &[Host]) -> Vec<parda_array::Bytes> {
     let disks = hosts.iter().flat_map(|host| &host.vms).map(|vm| vm.disk);
-    disks.chain([EXCHANGE_SIZE]).map(|size| parda_array::Bytes(size.0)).collect()
+    let exchange = Bytes(SLOT.0 * u64::from(slots(hosts)));
+    disks.chain([exchange]).map(|size| parda_array::Bytes(size.0)).collect()
 }
 
 impl Scenario {
     /// The array, with a LUN for each VM's disk in the order of [`Scenario::vm_ids`] and, after
-    /// them, one of [`EXCHANGE_SIZE`] for the exchange.
+    /// them, one for the exchange: [`Scenario::exchange_slots`] of [`SLOT`] each.
     ///
     /// # Errors
     /// None for a scenario that was parsed: its array was checked.
     pub fn array_params(&self) -> Result<ArrayParams, ArrayFault> {
         self.array.params(array_luns(&self.hosts))
+    }
+
+    /// How many slots the exchange has: one for each host, and some to spare for a few.
+    #[must_use]
+    pub fn exchange_slots(&self) -> u32 {
+        slots(&self.hosts)
     }
 
     /// Every host and its id.
@@ -185,18 +204,17 @@ impl Scenario {
     }
 
     /// Whether a VM's client runs from the beginning of a phase to its end without a break.
+    /// `at_start` is how things stand at its beginning, found once for all VMs.
     #[must_use]
-    pub fn runs_throughout(&self, vm: VmId, phase: &Phase) -> bool {
+    pub fn runs_throughout(&self, vm: VmId, phase: &Phase, at_start: &State) -> bool {
         let breaks = |action: &Action| match *action {
             Action::StopVm(id) => id == vm,
             Action::KillHost(id) => id == vm.host,
             _ => false,
         };
-        self.state_at(phase.from).runs(vm)
-            && !self
-                .timeline
-                .iter()
-                .any(|e| e.at > phase.from && e.at < phase.to && breaks(&e.action))
+        let after = self.timeline.partition_point(|event| event.at <= phase.from);
+        let mut within = self.timeline[after..].iter().take_while(|event| event.at < phase.to);
+        at_start.runs(vm) && !within.any(|event| breaks(&event.action))
     }
 }
 

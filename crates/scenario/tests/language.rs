@@ -91,8 +91,11 @@ fn state_follows_the_timeline() {
     let [_, controlled] = scenario.phases.as_slice() else { panic!("two phases") };
     let across = parda_scenario::Phase { to: secs(50), ..controlled.clone() };
     // A phase that ends as the host is killed is whole; one across the kill is not.
-    assert!(scenario.runs_throughout(batch, controlled));
-    assert!(!scenario.runs_throughout(batch, &across) && scenario.runs_throughout(db, &across));
+    let throughout = |id, phase: &parda_scenario::Phase| {
+        scenario.runs_throughout(id, phase, &scenario.state_at(phase.from))
+    };
+    assert!(throughout(batch, controlled));
+    assert!(!throughout(batch, &across) && throughout(db, &across));
 }
 
 /// Replaces the first `from` of the example, which must be there.

@@ -1,0 +1,80 @@
+//! What an engine counts of a host in one phase, and what that answers: the same for every engine.
+
+use crate::answer::{Distribution, HostAnswer, VmAnswer};
+use crate::scenario::{HostId, Phase, Scenario, State, VmId};
+use crate::shares::saturated;
+
+/// What one host did in one phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostCount {
+    /// How long was counted, in seconds.
+    pub seconds: f64,
+    /// Mean window, in slots. `None` where there was none.
+    pub window: Option<f64>,
+    /// Mean β, in slots.
+    pub beta: f64,
+    /// Time at the array of the IOs of all its VMs. `None` without IO.
+    pub device_latency_ms: Option<Distribution>,
+    /// Its VMs, in the order of the scenario.
+    pub vms: Vec<VmCount>,
+}
+
+/// What one VM did in one phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VmCount {
+    /// IOs completed.
+    pub ios: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Held and device time together. `None` without IO.
+    pub latency_ms: Option<Distribution>,
+    /// Time held in the host's queue. `None` without IO.
+    pub held_ms: Option<Distribution>,
+}
+
+impl HostCount {
+    /// What it answers. `at_start` is how things stood when the phase began.
+    #[must_use]
+    pub fn answer(
+        &self,
+        scenario: &Scenario,
+        id: HostId,
+        phase: &Phase,
+        at_start: &State,
+    ) -> HostAnswer {
+        let host = scenario.host(id);
+        let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
+            .map(|(index, (vm, count))| {
+                let vm_id = VmId { host: id, index };
+                let ran = scenario.runs_throughout(vm_id, phase, at_start);
+                let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
+                VmAnswer {
+                    name: vm.name.clone(),
+                    shares: at_start.vm(vm_id).shares.0,
+                    saturated: saturated(ran, self.window, latency, held),
+                    iops: count.ios as f64 / self.seconds,
+                    mib_per_s: mib(count.bytes) / self.seconds,
+                    latency_ms: count.latency_ms,
+                    held_ms: count.held_ms,
+                }
+            })
+            .collect();
+        let iops = vms.iter().map(|vm| vm.iops).sum();
+        HostAnswer {
+            name: host.name.clone(),
+            shares: vms.iter().map(|vm| vm.shares).sum(),
+            beta: self.beta,
+            window: self.window,
+            // Little's law.
+            outstanding: self.device_latency_ms.map_or(0.0, |d| iops * d.mean / 1e3),
+            iops,
+            mib_per_s: vms.iter().map(|vm| vm.mib_per_s).sum(),
+            device_latency_ms: self.device_latency_ms,
+            vms,
+        }
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / (1 << 20) as f64
+}
