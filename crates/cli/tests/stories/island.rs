@@ -1,6 +1,8 @@
 //! A small file system that only the processes sent there can see, gone with them: full and
 //! read-only file systems, without a mount that anybody could forget.
 
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use crate::stage::{Process, Stage, until};
@@ -56,20 +58,16 @@ impl Island {
 
     /// Fills it to the last byte.
     pub(crate) fn fill(&self) {
-        let mut size = 1 << 20;
-        let filler = self.path("filler");
-        while size >= 4096 {
-            let mut content = std::fs::read(&filler).unwrap_or_default();
-            content.resize(content.len() + size, 1);
-            if std::fs::write(&filler, &content).is_err() {
-                size /= 2;
-            }
-        }
+        let mut filler =
+            File::options().create(true).append(true).open(self.path("filler")).unwrap();
+        let error = filler.write_all(&[1; 16 << 20]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
 
-    /// Mounts it again: `ro` or `rw`.
+    /// Mounts it again: `ro` or `rw`. As a bind, which needs none of the options that it was
+    /// mounted with, and so nobody but its owner.
     pub(crate) fn remount(&self, stage: &Stage, how: &str) {
-        let how = format!("remount,{how}");
+        let how = format!("remount,bind,{how}");
         stage.ok(&[&self.enter()[..], &["mount", "-o", &how, ISLAND]].concat());
     }
 }
