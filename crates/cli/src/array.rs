@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use parda_array::{Preset, RaidLevel};
 use parda_config::Document;
-use parda_lab::array_server::PresetChanges;
+use parda_lab::array_server::{ArrayError, PresetChanges};
 use parda_lab::{ArrayOptions, Data, run_array};
 use parda_nbd::uri::Address;
 use parda_scenario::Scenario;
@@ -31,7 +32,8 @@ pub(crate) struct Array {
         long,
         value_name = "NAME",
         conflicts_with = "scenario",
-        required_unless_present = "scenario"
+        required_unless_present = "scenario",
+        value_parser = preset()
     )]
     preset: Option<Preset>,
     /// The array of a scenario
@@ -61,6 +63,11 @@ enum Raid {
     Raid10,
 }
 
+fn preset() -> impl TypedValueParser<Value = Preset> {
+    PossibleValuesParser::new(Preset::ALL.map(|preset| preset.name()))
+        .try_map(|name| name.parse::<Preset>())
+}
+
 fn data(text: &str) -> Result<Data, String> {
     match text.strip_prefix("file:") {
         Some(path) if !path.is_empty() => Ok(Data::File(PathBuf::from(path))),
@@ -82,7 +89,12 @@ impl Array {
             said = output::print(&format!("serving {names} at {}", places.join(", ")));
             signals.forever().next();
         })
-        .map_err(|e| Failure::new(e.to_string()))?;
+        .map_err(|e| match e {
+            ArrayError::Param(_) | ArrayError::Name(_) => Failure::usage(e.to_string()),
+            ArrayError::Data { .. } | ArrayError::Spawn(_) | ArrayError::Stopped => {
+                Failure::new(e.to_string())
+            }
+        })?;
         said
     }
 

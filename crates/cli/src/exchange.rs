@@ -1,9 +1,13 @@
 //! `parda exchange show`.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
+use parda_exchange::region::SlotCount;
+use parda_exchange::slot::SLOT_BYTES;
 use parda_exchange::{Content, inspect};
 use serde::Serialize;
 
@@ -55,7 +59,11 @@ impl Exchange {
 
 impl Show {
     fn run(&self) -> Result<(), Failure> {
-        let bytes = std::fs::read(&self.file)
+        // A block device may be large; its slots are at the front and not many.
+        let most = u64::from(SlotCount::MAX) * SLOT_BYTES as u64;
+        let mut bytes = Vec::new();
+        File::open(&self.file)
+            .and_then(|file| file.take(most).read_to_end(&mut bytes))
             .map_err(|e| Failure::new(format!("{}: {e}", self.file.display())))?;
         let rows: Vec<Row> =
             inspect(&bytes).into_iter().filter_map(|s| row(s.slot.0, s.content)).collect();

@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Prints an answer. A reader that stops reading (`| head`) is no error.
+/// Prints an answer, without the blanks that tables have at the ends of lines. A reader that stops reading (`| head`) is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match writeln!(std::io::stdout().lock(), "{}", text.trim_end()) {
+    let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
+    match writeln!(std::io::stdout().lock(), "{}", lines.join("\n")) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::new(format!("cannot write to standard output: {e}")))
         }
