@@ -112,7 +112,7 @@ cpu_ticks() { # PID: user and system time of all its threads
 measure() {
   local server=$1 rw=$2 depth=$3 before after
   before=$(cpu_ticks "${pid[$server]}")
-  fio --name=bench --ioengine=nbd --uri="nbd+unix:///disk?socket=$server.sock" --rw="$rw" --bs=4k \
+  fio --thread --name=bench --ioengine=nbd --uri="nbd+unix:///disk?socket=$server.sock" --rw="$rw" --bs=4k \
     --size="${size}m" --iodepth="$depth" --time_based --runtime="$seconds" --norandommap \
     --percentile_list=50:99 --output-format=terse --terse-version=3 >fio.out
   after=$(cpu_ticks "${pid[$server]}")

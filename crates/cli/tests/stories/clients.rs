@@ -203,7 +203,7 @@ fn verified_load(stage: &Stage, uri: &str) {
     let mut line = vec!["fio", "--name=verified", "--ioengine=nbd", &target, "--rw=randwrite"];
     line.extend(["--bsrange=4k-64k", "--size=6m", "--offset_increment=8m", "--numjobs=4"]);
     line.extend(["--iodepth=16", "--fsync=50", "--verify=crc32c", "--verify_fatal=1"]);
-    line.extend(["--verify_state_save=0"]);
+    line.extend(["--verify_state_save=0", "--thread"]);
     let said = stage.ok(&line);
     assert!(said.contains("err= 0") && !said.contains("err= 22"), "{said}");
 }
