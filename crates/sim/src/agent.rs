@@ -1,0 +1,207 @@
+//! One host's agent: its law, its VMs' IOs, its part in the exchange.
+
+use parda_array::ArrayIo;
+use parda_control::queue::Cost;
+use parda_control::{
+    Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, View,
+    VmConfig, VmId,
+};
+use parda_exchange::HostName;
+use parda_scenario::scenario::HostState;
+use slab::Slab;
+
+use crate::check::{self, Violation};
+use crate::client::Client;
+use crate::events::Life;
+use crate::exchange::Link;
+use crate::run::SimError;
+
+/// One run of a VM's client, from its start to its stop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientRun(pub(crate) u64);
+
+/// A VM as its host's agent has it.
+#[derive(Debug, Default)]
+struct Vm {
+    run: ClientRun,
+    runs: bool,
+    /// How long the completed IOs of this run were in the system, together, in ns.
+    lived: u128,
+}
+
+/// An IO of a VM that is not done.
+#[derive(Debug)]
+struct Pending {
+    vm: VmId,
+    run: ClientRun,
+    io: ArrayIo,
+    /// Slots, by our own books.
+    cost: f64,
+    submitted: Instant,
+}
+
+/// A living agent.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) life: Life,
+    pub(crate) link: Link,
+    host: Host,
+    vms: Vec<Vm>,
+    ios: Slab<Pending>,
+    /// Slots at the array, by our own books.
+    at_array: f64,
+    /// When it is going to be woken up.
+    wakes: Option<Instant>,
+    beta: f64,
+}
+
+/// An IO that is done.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) completed: Completed,
+    /// Its client wants to do another in its place.
+    pub(crate) again: bool,
+}
+
+impl Agent {
+    pub(crate) fn new(
+        now: Instant,
+        life: Life,
+        host: &parda_scenario::Host,
+        state: &HostState,
+    ) -> Result<Agent, SimError> {
+        let settings = |error| SimError::Control { host: host.name.clone(), error };
+        let resolved = state.control.resolve().map_err(settings)?;
+        let mut control = Host::new(now, resolved.control).map_err(settings)?;
+        for (vm, state) in host.vms.iter().zip(&state.vms) {
+            control.add_vm(now, VmConfig { shares: state.shares, burst: vm.burst });
+        }
+        Ok(Agent {
+            life,
+            link: Link::new(now, HostName::new(&host.name)?, life, resolved.period.into()),
+            host: control,
+            vms: host.vms.iter().map(|_| Vm::default()).collect(),
+            ios: Slab::new(),
+            at_array: 0.0,
+            wakes: None,
+            beta: 0.0,
+        })
+    }
+
+    /// Starts a VM's client.
+    pub(crate) fn start(&mut self, now: Instant, vm: VmId, run: ClientRun, client: &mut Client) {
+        self.vms[vm.0] = Vm { run, runs: true, lived: 0 };
+        for _ in 0..client.outstanding() {
+            self.submit(now, vm, client);
+        }
+    }
+
+    /// Stops a VM's client. It waits for what it has under way.
+    pub(crate) fn stop(&mut self, vm: VmId) {
+        self.vms[vm.0].runs = false;
+    }
+
+    pub(crate) fn set_shares(&mut self, vm: VmId, shares: Shares, burst: f64) {
+        self.host.set_vm(vm, VmConfig { shares, burst });
+    }
+
+    pub(crate) fn set_config(
+        &mut self,
+        now: Instant,
+        config: Config,
+    ) -> Result<(), parda_control::ConfigError> {
+        self.host.set_config(now, config)
+    }
+
+    /// A client's next IO.
+    pub(crate) fn submit(&mut self, now: Instant, vm: VmId, client: &mut Client) {
+        let drawn = client.draw();
+        let kind = match drawn.kind {
+            parda_array::IoKind::Read => IoKind::Read,
+            parda_array::IoKind::Write => IoKind::Write,
+        };
+        let bytes = Bytes(drawn.len.0);
+        let cost = match self.host.config().slot_size {
+            Some(slot) => Cost::slots((bytes.0 as f64 / slot.0 as f64).max(1.0)),
+            None => Cost::ONE,
+        };
+        let run = self.vms[vm.0].run;
+        let pending = Pending { vm, run, io: drawn, cost: cost.as_slots(), submitted: now };
+        let token = self.ios.insert(pending);
+        self.host.submit(now, vm, Io { kind, bytes }, token as u64);
+    }
+
+    /// An IO that goes to the array now, if one may.
+    pub(crate) fn dispatch(
+        &mut self,
+        now: Instant,
+        name: &str,
+    ) -> Result<Option<(IoId, ArrayIo)>, Violation> {
+        let Some(dispatch) = self.host.next_dispatch(now) else { return Ok(None) };
+        let pending = &self.ios[dispatch.token as usize];
+        check::window(name, self.at_array, pending.cost, self.host.window())?;
+        self.at_array += pending.cost;
+        Ok(Some((dispatch.id, pending.io)))
+    }
+
+    /// Takes back an IO from the array.
+    pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Result<Done, Violation> {
+        let unknown = || Violation::Array(format!("completed IO {} of no VM", id.0));
+        let completed = self.host.complete(now, id, Outcome::Done).ok_or_else(unknown)?;
+        let pending = self.ios.try_remove(completed.token as usize).ok_or_else(unknown)?;
+        self.at_array -= pending.cost;
+        let vm = &mut self.vms[pending.vm.0];
+        let current = vm.run == pending.run;
+        if current {
+            vm.lived += u128::from(now.since(pending.submitted).0);
+        }
+        Ok(Done { completed, again: current && vm.runs })
+    }
+
+    /// When to be woken up, if that is not known already.
+    pub(crate) fn wake(&mut self) -> Option<Instant> {
+        let at = self.host.next_wakeup()?;
+        let before = self.wakes.replace(at);
+        (before != Some(at)).then_some(at)
+    }
+
+    pub(crate) fn woken(&mut self, now: Instant) {
+        self.wakes = self.wakes.filter(|at| *at != now);
+    }
+
+    /// Lets the law tick with what the exchange shows.
+    pub(crate) fn tick(&mut self, now: Instant, heard: Option<&[Report]>) -> Report {
+        let report = self.host.tick(now, heard.map_or(View::Silent, View::Peers));
+        self.beta = report.beta;
+        report
+    }
+
+    /// The window in force; `None` without control.
+    pub(crate) fn window(&self) -> Option<f64> {
+        Some(self.host.window().0).filter(|w| w.is_finite())
+    }
+
+    /// β as last used.
+    pub(crate) fn beta(&self) -> f64 {
+        self.beta
+    }
+
+    /// For each VM, its client's run, and how long the IOs of that run have been in the system
+    /// until now, together, in ns.
+    pub(crate) fn lived(&self, now: Instant) -> Vec<(ClientRun, u128)> {
+        let mut lived: Vec<_> = self.vms.iter().map(|vm| (vm.run, vm.lived)).collect();
+        for (_, pending) in &self.ios {
+            let (run, lived) = &mut lived[pending.vm.0];
+            if pending.run == *run {
+                *lived += u128::from(now.since(pending.submitted).0);
+            }
+        }
+        lived
+    }
+
+    /// Whether no IO was lost between us, the host and the array.
+    pub(crate) fn check(&self, name: &str) -> Result<(), Violation> {
+        let (held, outstanding) = (self.host.held(), self.host.outstanding());
+        check::books(name, self.ios.len(), "the law", held + outstanding)
+    }
+}

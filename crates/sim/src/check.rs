@@ -1,0 +1,88 @@
+//! What must hold after every event, whatever happens to the cluster.
+
+use parda_control::{Instant, Window};
+
+/// Something that must never happen.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Violation {
+    /// A host sent an IO to the array beyond its window.
+    #[error(
+        "{host} sent an IO of {cost} slots with {outstanding} of its window of {window} at the \
+         array"
+    )]
+    Window {
+        /// Its name.
+        host: String,
+        /// Slots that it had at the array before.
+        outstanding: f64,
+        /// Slots of that IO.
+        cost: f64,
+        /// Its window.
+        window: f64,
+    },
+    /// IOs are lost, or have come back twice.
+    #[error("{whose}: {are} IOs are under way in its own books, {should} in those of {by}")]
+    Books {
+        /// Who keeps the books.
+        whose: String,
+        /// How many they say.
+        are: usize,
+        /// Who else does.
+        by: &'static str,
+        /// How many those say.
+        should: usize,
+    },
+    /// The array refused an IO, or completed one that is not under way.
+    #[error("the array: {0}")]
+    Array(String),
+    /// A closed loop that did not keep its number of IOs under way: Little's law.
+    #[error(
+        "VM {vm} was in the system for {lived} IO·ns in phase {phase}; {outstanding} IOs for \
+         {span} ns make {}", u128::from(*.outstanding) * u128::from(*.span)
+    )]
+    Little {
+        /// Its name.
+        vm: String,
+        /// The phase.
+        phase: String,
+        /// How long its IOs were in the system, together.
+        lived: u128,
+        /// How many it keeps under way.
+        outstanding: u32,
+        /// The length of the phase.
+        span: u64,
+    },
+    /// Time stood still or ran backwards.
+    #[error("time went from {} to {} ns", .0.0, .1.0)]
+    Time(Instant, Instant),
+}
+
+/// What comes of rounding: costs are multiples of 1/1024 slot.
+const ROUNDING: f64 = 1e-6;
+
+/// Whether an IO may go to the array: within the window as a whole, or beyond it as the fraction
+/// by which the window is not yet full.
+pub(crate) fn window(
+    host: &str,
+    outstanding: f64,
+    cost: f64,
+    Window(window): Window,
+) -> Result<(), Violation> {
+    if outstanding + cost <= window + ROUNDING || outstanding < window {
+        return Ok(());
+    }
+    Err(Violation::Window { host: host.to_owned(), outstanding, cost, window })
+}
+
+/// Whether two books agree.
+pub(crate) fn books(
+    whose: &str,
+    are: usize,
+    by: &'static str,
+    should: usize,
+) -> Result<(), Violation> {
+    if are == should {
+        return Ok(());
+    }
+    Err(Violation::Books { whose: whose.to_owned(), are, by, should })
+}

@@ -1,0 +1,56 @@
+//! What happens next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use parda_control::Instant;
+use parda_scenario::HostId;
+
+/// One life of a host's agent. What was meant for an earlier one is not for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Life(pub(crate) u64);
+
+/// Something that is going to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// Phases begin or end.
+    Edge,
+    /// Another second is over.
+    Second,
+    /// The scenario's next event.
+    Timeline(usize),
+    /// A fault beside the scenario's.
+    Fault(usize),
+    /// A host's period is over.
+    Tick(HostId, Life),
+    /// A host's gate opens by itself.
+    Wake(HostId, Life),
+    /// A host no longer waits for this visit to the exchange.
+    Deadline(HostId, Life, Visit),
+}
+
+/// One IO on the exchange, by its number in the life of its host's agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Visit(pub(crate) u64);
+
+/// What is going to happen, by time; at one time, in the order in which it was planned.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    planned: u64,
+}
+
+impl Events {
+    pub(crate) fn plan(&mut self, at: Instant, event: Event) {
+        self.heap.push(Reverse((at, self.planned, event)));
+        self.planned += 1;
+    }
+
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        self.heap.pop().map(|Reverse((.., event))| event)
+    }
+}

@@ -1,0 +1,176 @@
+//! The slots of the exchange, and a host's visits to them.
+//!
+//! A visit is an IO on the exchange's LUN, so what hosts tell one another is as late as the array
+//! makes it. What slots hold, and who claims which, is for `parda-exchange` to try: here every host
+//! has its own.
+
+use parda_array::{ArrayIo, Bytes, IoKind, LunId};
+use parda_control::{Instant, Report, Span};
+use parda_exchange::{
+    Freshness, HostName, Identity, Incarnation, Liveness, Message, Peers, Publication, Sequence,
+};
+use parda_scenario::HostId;
+use parda_scenario::scenario::SLOT;
+
+use crate::events::{Life, Visit};
+
+/// How long a host waits for one visit, as the agent does.
+pub(crate) const DEADLINE: Span = Span::from_millis(5_000);
+
+/// All slots.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    lun: LunId,
+    size: Bytes,
+    held: Vec<Option<Message>>,
+}
+
+impl Slots {
+    pub(crate) fn new(lun: LunId, slots: u32) -> Slots {
+        let size = Bytes(SLOT.0 * u64::from(slots));
+        Slots { lun, size, held: vec![None; slots as usize] }
+    }
+
+    /// One large read of all slots.
+    pub(crate) fn read(&self) -> ArrayIo {
+        ArrayIo { lun: self.lun, kind: IoKind::Read, offset: Bytes(0), len: self.size }
+    }
+
+    /// One write of a host's own.
+    pub(crate) fn write(&self, host: HostId) -> ArrayIo {
+        let offset = Bytes(SLOT.0 * host.0 as u64);
+        ArrayIo { lun: self.lun, kind: IoKind::Write, offset, len: Bytes(SLOT.0) }
+    }
+
+    /// What a write brought.
+    pub(crate) fn put(&mut self, host: HostId, message: Message) {
+        self.held[host.0] = Some(message);
+    }
+
+    fn messages(&self) -> Vec<Message> {
+        self.held.iter().flatten().cloned().collect()
+    }
+}
+
+/// What a host's control thread is about.
+#[derive(Debug)]
+enum Step {
+    /// It waits for its period to be over.
+    Waits,
+    /// It reads the slots, since then.
+    Reads(Instant),
+    /// It writes its own.
+    Writes(Message),
+}
+
+/// A host's control thread, as far as it looks at the others.
+#[derive(Debug)]
+pub(crate) struct Link {
+    me: Identity,
+    peers: Peers,
+    sequence: Sequence,
+    period: Span,
+    /// When it ticks next.
+    next: Instant,
+    step: Step,
+    visit: Visit,
+}
+
+impl Link {
+    /// It begins where in its period the host's name says, as the agent does: hosts that were
+    /// started together do not all visit the exchange at once.
+    pub(crate) fn new(now: Instant, host: HostName, life: Life, period: Span) -> Link {
+        let phase = (host.id().0 % 1000) as f64 / 1000.0;
+        let me = Identity { host, incarnation: Incarnation(life.0) };
+        Link {
+            peers: Peers::new(me.host.id(), Freshness::default()),
+            me,
+            sequence: Sequence::default(),
+            period,
+            next: now + Span::from_secs(period.secs() * phase),
+            step: Step::Waits,
+            visit: Visit(0),
+        }
+    }
+
+    /// When it ticks next.
+    pub(crate) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// Whether a tick is due.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        matches!(self.step, Step::Waits) && self.next == now
+    }
+
+    /// Changes the period. True if it so ticks sooner than it would have.
+    pub(crate) fn set_period(&mut self, now: Instant, period: Span) -> bool {
+        self.period = period;
+        let sooner = now + period < self.next && matches!(self.step, Step::Waits);
+        if sooner {
+            self.next = now + period;
+        }
+        sooner
+    }
+
+    /// Begins to read the slots.
+    pub(crate) fn read(&mut self, now: Instant) -> Visit {
+        self.step = Step::Reads(now);
+        self.begin()
+    }
+
+    /// Begins to write what came of it.
+    pub(crate) fn write(&mut self, report: Report) -> Visit {
+        self.sequence = self.sequence.next();
+        let body = Publication { period: self.period, leaving: false, report };
+        let message = Message { from: self.me.clone(), sequence: self.sequence, body };
+        self.step = Step::Writes(message);
+        self.begin()
+    }
+
+    fn begin(&mut self) -> Visit {
+        self.visit = Visit(self.visit.0 + 1);
+        self.visit
+    }
+
+    /// Ends a visit; what is to be done then. Nothing if it ended already.
+    pub(crate) fn end(&mut self, visit: Visit) -> Ended {
+        if visit != self.visit {
+            return Ended::Already;
+        }
+        match std::mem::replace(&mut self.step, Step::Waits) {
+            Step::Waits => Ended::Already,
+            Step::Reads(since) => Ended::Read(since),
+            Step::Writes(message) => Ended::Written(message),
+        }
+    }
+
+    /// What the slots say. `None` while nothing can be said of the others, as they show hosts of
+    /// which none has yet been seen to live.
+    pub(crate) fn hear(&mut self, since: Instant, slots: &Slots) -> Option<Vec<Report>> {
+        self.peers.observe(since, slots.messages());
+        let live = self.peers.live(since);
+        let unproven = || self.peers.all(since).any(|p| p.liveness == Liveness::Unproven);
+        (!(live.is_empty() && unproven())).then_some(live)
+    }
+
+    /// The period is over with all that was to be done. Ticks that were missed are not made up for.
+    pub(crate) fn rest(&mut self, now: Instant) -> Instant {
+        self.next = self.next + self.period;
+        if self.next < now {
+            self.next = now + self.period;
+        }
+        self.next
+    }
+}
+
+/// How a visit ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Before; this is only its echo.
+    Already,
+    /// It was a read, begun then.
+    Read(Instant),
+    /// It was a write, of this.
+    Written(Message),
+}

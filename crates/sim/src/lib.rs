@@ -1,0 +1,37 @@
+#![forbid(unsafe_code)]
+//! Scenarios in virtual time: discrete events, one seed, and the same answer to the bit each time.
+//!
+//! Everything but the clients is what runs elsewhere, too: hosts are [`parda_control::Host`], the
+//! array is [`parda_array::Array`] as `parda array` serves it, and who is heard is for
+//! [`parda_exchange::Peers`] to say. The exchange costs what it costs in production: each period
+//! of each host is one read of all slots and one write of its own, as IOs of the array.
+//! `docs/simulator.md` says what is modelled, and what is not.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `run` | a scenario from its first event to its answer |
+//! | `cluster` | the array, the hosts, and what happens between them |
+//! | `agent` | one host's agent: its law, its VMs' IOs, its part in the exchange |
+//! | `client` | what a VM does |
+//! | `exchange` | the slots, and a host's visits to them |
+//! | `events` | what happens next |
+//! | `check` | what must hold after every event |
+//! | `meter` | what is counted in a phase |
+//! | `fault` | what can go wrong beside what the scenario says |
+//! | `series` | windows, latencies and throughput over time |
+
+mod agent;
+mod check;
+mod client;
+mod cluster;
+mod events;
+mod exchange;
+mod fault;
+mod meter;
+mod run;
+mod series;
+
+pub use check::Violation;
+pub use fault::{Fault, FaultKind};
+pub use run::{Outcome, Progress, SimError, SimOptions, run};
+pub use series::{HostSeries, Series};

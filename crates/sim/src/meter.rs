@@ -1,0 +1,248 @@
+//! What is counted in a phase.
+//!
+//! The laboratory reads its agents' counters at both ends of a phase. Here each phase has its own,
+//! made when it begins: what happens between is the same.
+
+use hdrhistogram::Histogram;
+use parda_control::{Completed, Instant, Span};
+use parda_scenario::count::{HostCount, VmCount};
+use parda_scenario::{Distribution, HostId, Phase, PhaseAnswer, Scenario, VmId};
+
+use crate::agent::{Agent, ClientRun};
+use crate::check::Violation;
+
+/// Latencies in nanoseconds, to two significant digits as the agent keeps them. The room grows
+/// with the longest one.
+type Latencies = Histogram<u32>;
+
+/// IOs and their time at the array.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) ios: u64,
+    device: u128,
+}
+
+/// The meters of all hosts.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    open: Vec<PhaseMeter>,
+    /// What each host did since the last second.
+    tallies: Vec<Tally>,
+    ios: u64,
+}
+
+#[derive(Debug)]
+struct PhaseMeter {
+    phase: Phase,
+    hosts: Vec<HostMeter>,
+}
+
+#[derive(Debug)]
+struct HostMeter {
+    window: Mean,
+    beta: Mean,
+    device: Latencies,
+    vms: Vec<VmMeter>,
+}
+
+#[derive(Debug)]
+struct VmMeter {
+    count: VmCount,
+    total: Latencies,
+    held: Latencies,
+    /// [`Agent::lived`] when the phase began.
+    lived: (ClientRun, u128),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    n: f64,
+}
+
+impl Mean {
+    fn add(&mut self, x: f64) {
+        self.sum += x;
+        self.n += 1.0;
+    }
+
+    fn value(self) -> Option<f64> {
+        (self.n > 0.0).then(|| self.sum / self.n)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, device: Span) {
+        self.ios += 1;
+        self.device += u128::from(device.0);
+    }
+
+    /// Mean time at the array, in ms. `None` without IO.
+    pub(crate) fn device_ms(self) -> Option<f64> {
+        (self.ios > 0).then(|| self.device as f64 / self.ios as f64 / 1e6)
+    }
+
+    pub(crate) fn plus(self, other: Tally) -> Tally {
+        Tally { ios: self.ios + other.ios, device: self.device + other.device }
+    }
+}
+
+impl Meters {
+    pub(crate) fn new(scenario: &Scenario) -> Meters {
+        let tallies = vec![Tally::default(); scenario.hosts.len()];
+        Meters { open: Vec::new(), tallies, ios: 0 }
+    }
+
+    /// An IO is done.
+    pub(crate) fn record(&mut self, host: HostId, done: &Completed) {
+        self.ios += 1;
+        self.tallies[host.0].add(done.device);
+        for phase in &mut self.open {
+            let host = &mut phase.hosts[host.0];
+            let vm = &mut host.vms[done.vm.0];
+            vm.count.ios += 1;
+            vm.count.bytes += done.io.bytes.0;
+            record(&mut host.device, done.device);
+            record(&mut vm.total, done.held + done.device);
+            record(&mut vm.held, done.held);
+        }
+    }
+
+    /// How the hosts' windows stand.
+    pub(crate) fn sample<'a>(&mut self, agents: impl Iterator<Item = Option<&'a Agent>> + Clone) {
+        for phase in &mut self.open {
+            for (host, agent) in phase.hosts.iter_mut().zip(agents.clone()) {
+                if let Some(agent) = agent {
+                    agent.window().into_iter().for_each(|w| host.window.add(w));
+                    host.beta.add(agent.beta());
+                }
+            }
+        }
+    }
+
+    /// A phase begins.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        now: Instant,
+        phase: &Phase,
+        scenario: &Scenario,
+        agents: impl Iterator<Item = Option<&'a Agent>>,
+    ) {
+        let host = |(host, agent): (&parda_scenario::Host, Option<&Agent>)| {
+            let lived = agent.map(|agent| agent.lived(now)).unwrap_or_default();
+            let vm = |index| VmMeter {
+                count: VmCount::default(),
+                total: latencies(),
+                held: latencies(),
+                lived: lived.get(index).copied().unwrap_or_default(),
+            };
+            HostMeter {
+                window: Mean::default(),
+                beta: Mean::default(),
+                device: latencies(),
+                vms: (0..host.vms.len()).map(vm).collect(),
+            }
+        };
+        let hosts = scenario.hosts.iter().zip(agents).map(host).collect();
+        self.open.push(PhaseMeter { phase: phase.clone(), hosts });
+    }
+
+    /// A phase ends: what it answers, after a look at every closed loop that ran all through it.
+    pub(crate) fn end<'a>(
+        &mut self,
+        now: Instant,
+        phase: &Phase,
+        scenario: &Scenario,
+        agents: impl Iterator<Item = Option<&'a Agent>>,
+    ) -> Result<Option<PhaseAnswer>, Violation> {
+        let Some(index) = self.open.iter().position(|open| open.phase == *phase) else {
+            return Ok(None);
+        };
+        let PhaseMeter { hosts, .. } = self.open.remove(index);
+        let span = Span::from(phase.to.saturating_sub(phase.from));
+        let at_start = scenario.state_at(phase.from);
+        let mut answers = Vec::with_capacity(hosts.len());
+        for (((id, host), meter), agent) in scenario.host_ids().zip(hosts).zip(agents) {
+            let lived = agent.map(|agent| agent.lived(now)).unwrap_or_default();
+            for (index, (then, now)) in meter.vms.iter().zip(lived).enumerate() {
+                let (vm, vm_id) = (&host.vms[index], VmId { host: id, index });
+                if scenario.runs_throughout(vm_id, phase, &at_start) {
+                    little(vm, phase, span, then.lived, now)?;
+                }
+            }
+            answers.push(meter.count(span).answer(scenario, id, phase, &at_start));
+        }
+        Ok(Some(PhaseAnswer::new(phase, answers)))
+    }
+
+    /// What each host did since this was last asked.
+    pub(crate) fn take_tallies(&mut self) -> Vec<Tally> {
+        let none = vec![Tally::default(); self.tallies.len()];
+        std::mem::replace(&mut self.tallies, none)
+    }
+
+    /// IOs completed since the beginning.
+    pub(crate) fn ios(&self) -> u64 {
+        self.ios
+    }
+}
+
+/// Little's law, X · L = N, exactly: what is counted are the parts of all IOs' lives that lie in
+/// the phase.
+fn little(
+    vm: &parda_scenario::Vm,
+    phase: &Phase,
+    span: Span,
+    then: (ClientRun, u128),
+    now: (ClientRun, u128),
+) -> Result<(), Violation> {
+    // A client that started as the phase began has lived only since.
+    let lived = if then.0 == now.0 { now.1 - then.1 } else { now.1 };
+    let outstanding = vm.workload.outstanding;
+    if lived == u128::from(outstanding) * u128::from(span.0) {
+        return Ok(());
+    }
+    let (vm, phase, span) = (vm.name.clone(), phase.name.clone(), span.0);
+    Err(Violation::Little { vm, phase, lived, outstanding, span })
+}
+
+impl HostMeter {
+    fn count(self, span: Span) -> HostCount {
+        let vm = |vm: VmMeter| VmCount {
+            latency_ms: distribution(&vm.total),
+            held_ms: distribution(&vm.held),
+            ..vm.count
+        };
+        HostCount {
+            seconds: span.secs(),
+            window: self.window.value(),
+            beta: self.beta.value().unwrap_or(0.0),
+            device_latency_ms: distribution(&self.device),
+            vms: self.vms.into_iter().map(vm).collect(),
+        }
+    }
+}
+
+fn latencies() -> Latencies {
+    let mut latencies =
+        Latencies::new_with_bounds(1_000, 1_000_000, 2).expect("the bounds are constants that fit");
+    latencies.auto(true);
+    latencies
+}
+
+fn record(latencies: &mut Latencies, span: Span) {
+    // It grows as needed, so that recording cannot fail.
+    let recorded = latencies.record(span.0);
+    debug_assert!(recorded.is_ok());
+}
+
+fn distribution(latencies: &Latencies) -> Option<Distribution> {
+    let ms = |ns: u64| latencies.median_equivalent(ns) as f64 / 1e6;
+    (!latencies.is_empty()).then(|| Distribution {
+        mean: latencies.mean() / 1e6,
+        stddev: latencies.stdev() / 1e6,
+        p50: ms(latencies.value_at_quantile(0.5)),
+        p99: ms(latencies.value_at_quantile(0.99)),
+        max: ms(latencies.max()),
+    })
+}

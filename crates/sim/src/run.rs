@@ -1,0 +1,243 @@
+//! A scenario from its first event to its answer.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use parda_array::ParamError;
+use parda_control::{ConfigError, Instant, Span};
+use parda_exchange::identity::HostNameError;
+use parda_scenario::array::ArrayFault;
+use parda_scenario::{Answer, Engine, Phase, PhaseAnswer, Scenario};
+
+use crate::agent::Agent;
+use crate::check::Violation;
+use crate::cluster::{Cluster, Node};
+use crate::events::Event;
+use crate::fault::Fault;
+use crate::meter::Tally;
+use crate::series::Series;
+
+/// How a run is made.
+#[derive(Clone, Debug, Default)]
+pub struct SimOptions {
+    /// What goes wrong beside what the scenario says.
+    pub faults: Vec<Fault>,
+    /// Keep how it went, second by second.
+    pub series: bool,
+}
+
+/// How a run goes: once per second of its own time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Time since the beginning.
+    pub at: Duration,
+    /// IOs of all hosts in the last second.
+    pub iops: f64,
+    /// Their mean device latency. `None` without IO.
+    pub device_latency_ms: Option<f64>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The answer.
+    pub answer: Answer,
+    /// How it went, if that was to be kept.
+    pub series: Option<Series>,
+    /// How many IOs of VMs were done.
+    pub ios: u64,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The scenario's array is not possible. Never for a scenario that was parsed.
+    #[error(transparent)]
+    Array(#[from] ArrayFault),
+    /// The same, found by the array itself.
+    #[error(transparent)]
+    Param(#[from] ParamError),
+    /// A host's settings cannot work. Never for a scenario that was parsed.
+    #[error("host {host}: {error}")]
+    Control {
+        /// The host.
+        host: String,
+        /// What is wrong.
+        error: ConfigError,
+    },
+    /// A host cannot have this name. Never for a scenario that was parsed.
+    #[error(transparent)]
+    Name(#[from] HostNameError),
+    /// Something happened that must never happen: a fault of this program.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// The same, with what it takes to see it again.
+    #[error(
+        "scenario {scenario}, seed {seed}, at {at:?}: {violation}. This is a fault of this \
+         program: please report it with the scenario"
+    )]
+    Violated {
+        /// The scenario's name.
+        scenario: String,
+        /// The seed.
+        seed: u64,
+        /// When it happened.
+        at: Duration,
+        /// What.
+        violation: Box<Violation>,
+    },
+}
+
+/// Runs a scenario and answers. The same scenario with the same seed gives the same answer.
+///
+/// # Errors
+/// The scenario was put together by hand and cannot be, or the cluster did what must never
+/// happen; the error then names the seed.
+///
+/// # Panics
+/// On what must never happen, where debug assertions are on: a test must not miss it.
+pub fn run(
+    scenario: &Scenario,
+    options: &SimOptions,
+    progress: impl FnMut(Progress),
+) -> Result<Outcome, SimError> {
+    let mut run = Run::new(scenario, options)?;
+    run.play(progress).map_err(|error| match error {
+        SimError::Violation(violation) => {
+            let (scenario, seed) = (scenario.name.clone(), scenario.seed);
+            let violation = Box::new(violation);
+            let error = SimError::Violated { scenario, seed, at: run.at(), violation };
+            debug_assert!(false, "{error}");
+            error
+        }
+        error => error,
+    })?;
+    // In the order of the scenario, whichever ended first.
+    run.phases.sort_by_key(|(index, _)| *index);
+    let phases = run.phases.into_iter().map(|(_, phase)| phase).collect();
+    Ok(Outcome {
+        answer: Answer::new(scenario, Engine::Sim, phases),
+        series: run.series,
+        ios: run.cluster.meters.ios(),
+    })
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    faults: &'a [Fault],
+    cluster: Cluster<'a>,
+    /// What was measured, by the phase's place in the scenario.
+    phases: Vec<(usize, PhaseAnswer)>,
+    series: Option<Series>,
+}
+
+fn agents(nodes: &[Node]) -> impl Iterator<Item = Option<&Agent>> + Clone {
+    nodes.iter().map(|node| node.agent.as_ref())
+}
+
+fn instant(at: Duration) -> Instant {
+    Instant(0) + Span::from(at)
+}
+
+impl<'a> Run<'a> {
+    fn new(scenario: &'a Scenario, options: &'a SimOptions) -> Result<Run<'a>, SimError> {
+        let mut cluster = Cluster::new(scenario)?;
+        let events = &mut cluster.events;
+        // At one time, phases end and begin before anything happens.
+        let edges: BTreeSet<Duration> =
+            scenario.phases.iter().flat_map(|p| [p.from, p.to]).collect();
+        edges.into_iter().for_each(|at| events.plan(instant(at), Event::Edge));
+        for second in 1..=scenario.duration.as_secs() {
+            events.plan(instant(Duration::from_secs(second)), Event::Second);
+        }
+        for (i, event) in scenario.timeline.iter().enumerate() {
+            events.plan(instant(event.at), Event::Timeline(i));
+        }
+        for (i, fault) in options.faults.iter().enumerate() {
+            events.plan(instant(fault.at), Event::Fault(i));
+        }
+        Ok(Run {
+            scenario,
+            faults: &options.faults,
+            cluster,
+            phases: Vec::new(),
+            series: options.series.then(|| Series::new(scenario)),
+        })
+    }
+
+    fn at(&self) -> Duration {
+        Duration::from_nanos(self.cluster.now.0)
+    }
+
+    fn play(&mut self, mut progress: impl FnMut(Progress)) -> Result<(), SimError> {
+        let end = instant(self.scenario.duration);
+        loop {
+            let planned = self.cluster.events.next();
+            let array = self.cluster.array_next();
+            let Some(next) = planned.into_iter().chain(array).min() else { return Ok(()) };
+            if next > end {
+                return Ok(());
+            }
+            if next < self.cluster.now {
+                return Err(Violation::Time(self.cluster.now, next).into());
+            }
+            self.cluster.now = next;
+            // What is planned goes first.
+            if planned == Some(next) {
+                if let Some(event) = self.cluster.events.pop() {
+                    self.happen(event, &mut progress)?;
+                }
+            } else {
+                self.cluster.advance_array()?;
+            }
+        }
+    }
+
+    fn happen(
+        &mut self,
+        event: Event,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(), SimError> {
+        match event {
+            Event::Edge => self.edge()?,
+            Event::Second => progress(self.second()),
+            Event::Timeline(i) => self.cluster.happen(&self.scenario.timeline[i].action)?,
+            Event::Fault(i) => self.cluster.fault(self.faults[i].host, self.faults[i].kind),
+            Event::Tick(..) | Event::Wake(..) | Event::Deadline(..) => {
+                self.cluster.host_event(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Phases end, phases begin.
+    fn edge(&mut self) -> Result<(), SimError> {
+        let (now, scenario) = (self.cluster.now, self.scenario);
+        let Cluster { meters, nodes, .. } = &mut self.cluster;
+        let at = |edge: Duration| instant(edge) == now;
+        meters.sample(agents(nodes));
+        for (i, phase) in scenario.phases.iter().enumerate().filter(|(_, p)| at(p.to)) {
+            let answer = meters.end(now, phase, scenario, agents(nodes))?;
+            self.phases.extend(answer.map(|answer| (i, answer)));
+        }
+        let begins = |phase: &&Phase| at(phase.from);
+        for phase in scenario.phases.iter().filter(begins) {
+            meters.begin(now, phase, scenario, agents(nodes));
+        }
+        meters.sample(agents(nodes));
+        Ok(())
+    }
+
+    /// Another second is over: how it goes.
+    fn second(&mut self) -> Progress {
+        let at = self.at();
+        let Cluster { meters, nodes, .. } = &mut self.cluster;
+        meters.sample(agents(nodes));
+        let tallies = meters.take_tallies();
+        if let Some(series) = &mut self.series {
+            series.add(at.as_secs_f64(), agents(nodes), &tallies);
+        }
+        let all = tallies.into_iter().fold(Tally::default(), Tally::plus);
+        Progress { at, iops: all.ios as f64, device_latency_ms: all.device_ms() }
+    }
+}

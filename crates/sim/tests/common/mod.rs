@@ -1,0 +1,27 @@
+//! What several tests need.
+#![allow(dead_code, reason = "no test needs all of it")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "clippy knows tests by #[test]")]
+
+use std::path::Path;
+
+use parda_config::Document;
+use parda_scenario::{Answer, Scenario, table};
+use parda_sim::{SimOptions, run};
+
+/// A scenario that comes with parda.
+pub(crate) fn scenario(name: &str) -> Scenario {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    Scenario::parse(&Document::read(&dir.join(name)).unwrap()).unwrap()
+}
+
+/// A scenario by its text.
+pub(crate) fn parse(text: &str) -> Scenario {
+    Scenario::parse(&Document::new("test.toml", text)).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+/// What it answers.
+pub(crate) fn answer(scenario: &Scenario) -> Answer {
+    let answer = run(scenario, &SimOptions::default(), |_| ()).unwrap().answer;
+    println!("{}", table(&answer, false));
+    answer
+}
