@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::io::{ArrayIo, SubmitError};
 use crate::params::{ParamError, check};
-use crate::units::Bytes;
+use crate::units::{Bytes, LunId};
 
 /// The LUNs and their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,11 @@ impl LayoutParams {
         }
         let used = self.used();
         check(used <= u128::from(group.0), "layout.luns", format_args!("{used}B in all"), fits)
+    }
+
+    /// The end of the last LUN, of valid parameters.
+    pub(crate) fn end(&self) -> Bytes {
+        Bytes(self.used() as u64)
     }
 
     /// Bytes from the start of the group to the end of the last LUN. A u128 holds the sum of any
@@ -140,6 +145,10 @@ impl Layout {
         Layout { luns }
     }
 
+    pub(crate) fn size(&self, lun: LunId) -> Bytes {
+        self.luns[lun.0 as usize].size
+    }
+
     /// Refuses an IO that the LUNs have no place for.
     pub(crate) fn check(&self, io: &ArrayIo) -> Result<(), SubmitError> {
         let ArrayIo { lun, offset, len, .. } = *io;
@@ -158,7 +167,7 @@ impl Layout {
     }
 
     /// The pieces of the group that a checked IO covers, in order.
-    pub(crate) fn pieces(&self, io: &ArrayIo) -> impl Iterator<Item = Range> + '_ {
+    pub(crate) fn pieces(&self, io: &ArrayIo) -> impl Iterator<Item = Range> + use<'_> {
         let lun = &self.luns[io.lun.0 as usize];
         split(Range { start: io.offset, len: io.len }, lun.extent).map(|piece| Range {
             start: Bytes(lun.extents[piece.unit as usize].0 + piece.within.0),
@@ -200,7 +209,6 @@ pub(crate) fn split(range: Range, unit: Bytes) -> impl Iterator<Item = Piece> {
 mod tests {
     use super::*;
     use crate::io::IoKind;
-    use crate::units::LunId;
     use alloc::vec;
     use proptest::prelude::*;
 

@@ -11,11 +11,12 @@
 //! | station | module | what it costs |
 //! | --- | --- | --- |
 //! | front end | [`controller`] | a fixed time, one IO after another |
-//! | link in (writes) | [`controller`] | length over the link's rate |
+//! | link | [`controller`] | length over the link's rate: writes on their way in, reads out |
+//! | read cache | [`controller`] | nothing, for what was prefetched |
+//! | write cache | [`controller`] | the mirror's delay; the wait for room when it is full |
 //! | placement | [`layout`] | nothing: where the LUN lies on the RAID group |
 //! | RAID group | [`raid`] | nothing: which drives do what, in which order |
 //! | drive | [`drive`] | FIFO, bounded queue, seek, rotation, transfer |
-//! | link out (reads) | [`controller`] | length over the link's rate |
 //!
 //! ```
 //! use parda_array::{Array, ArrayIo, Bytes, IoId, IoKind, LunId, Nanos, Preset};
@@ -51,8 +52,8 @@ pub mod raid;
 mod text;
 mod units;
 
-pub use array::Array;
-pub use controller::ControllerParams;
+pub use array::{Array, FaultError};
+pub use controller::{ControllerParams, PrefetchParams, WriteCacheParams};
 pub use drive::{DriveParams, Scheduling, SeekParams};
 pub use io::{ArrayIo, IoKind, SubmitError};
 pub use layout::{LayoutParams, Placement};

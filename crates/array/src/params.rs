@@ -34,7 +34,7 @@ impl ArrayParams {
     pub fn validate(&self) -> Result<(), ParamError> {
         self.drive.validate()?;
         self.raid.validate(self.drive.capacity)?;
-        self.controller.validate()?;
+        self.controller.validate(self.raid.element)?;
         self.layout.validate(self.raid.capacity(self.drive.capacity))
     }
 }

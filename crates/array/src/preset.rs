@@ -5,7 +5,7 @@ use alloc::vec;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::controller::ControllerParams;
+use crate::controller::{ControllerParams, PrefetchParams, WriteCacheParams};
 use crate::drive::{DriveParams, Scheduling, SeekParams};
 use crate::layout::{LayoutParams, Placement};
 use crate::params::ArrayParams;
@@ -55,8 +55,19 @@ const DRIVE: DriveParams = DriveParams {
     scheduling: Scheduling::Sptf,
 };
 
-const CONTROLLER: ControllerParams =
-    ControllerParams { io_cost: Nanos(35_600), link: Rate::mb_per_s(177) };
+const CONTROLLER: ControllerParams = ControllerParams {
+    io_cost: Nanos(35_600),
+    link: Rate::mb_per_s(177),
+    write_cache: Some(WriteCacheParams {
+        capacity: Bytes(2_500_000_000),
+        page: Bytes::kib(8),
+        low_water: 0.6,
+        high_water: 0.8,
+        destage: 0.9,
+        mirror: Nanos::from_micros(300),
+    }),
+    prefetch: Some(PrefetchParams { after: 8, segment: Bytes::kib(64), depth: Bytes::mib(2) }),
+};
 
 impl Preset {
     /// All of them.
@@ -91,12 +102,17 @@ impl Preset {
         };
         let controller = match self {
             // "6Gbps SAS or SATA": "around 750 MB/sec" (Elling'12).
-            Preset::Drive7200 => ControllerParams { io_cost: Nanos(0), link: Rate::mb_per_s(750) },
+            Preset::Drive7200 => ControllerParams {
+                io_cost: Nanos(0),
+                link: Rate::mb_per_s(750),
+                write_cache: None,
+                prefetch: None,
+            },
             _ => CONTROLLER,
         };
         ArrayParams {
             drive: DRIVE,
-            raid: RaidParams { level, drives, element: Bytes::kib(64) },
+            raid: RaidParams { level, drives, element: Bytes::kib(64), rebuild: Bytes::kib(512) },
             controller,
             layout: LayoutParams {
                 start: Bytes(0),

@@ -1,6 +1,7 @@
 //! The model against the figures of the source documents, and against itself where they are silent.
 
 mod closed_loop;
+mod papers;
 
 use closed_loop::{Access, Client, Seen, Window, run};
 use parda_array::{
@@ -27,15 +28,19 @@ fn one_drive(outstanding: usize, change: impl FnOnce(&mut DriveParams)) -> Seen 
     measure(params, &[Client::random_reads(0, outstanding, Bytes::kib(4))]).0
 }
 
-/// Elling'12: 80 IOPS at 12.5 ms with one outstanding, 137 IOPS at "more than 70 ms" with ten.
 #[test]
-fn one_drive_full_stroke() {
-    let one = one_drive(1, |_| {});
-    within("IOPS with one outstanding", one.iops, 80.0, 0.06);
-    within("latency with one outstanding", one.mean_ms, 12.5, 0.06);
-    let ten = one_drive(10, |_| {});
-    within("IOPS with ten outstanding", ten.iops, 137.0, 0.06);
-    within("latency with ten outstanding", ten.mean_ms, 73.0, 0.06);
+fn the_figures_of_the_papers_hold() {
+    let mut out = Vec::new();
+    for figure in papers::all() {
+        for value in figure.values {
+            if value.tolerance.is_some_and(|tolerance| value.error().abs() > tolerance) {
+                let papers::Value { what, unit, paper, model, .. } = value;
+                let whose = format!("{} ({})", figure.name, figure.workload);
+                out.push(format!("{whose}: {what}: {model:.2} {unit}, the paper has {paper}"));
+            }
+        }
+    }
+    assert!(out.is_empty(), "{out:#?}");
 }
 
 #[test]
@@ -73,29 +78,12 @@ fn one_drive_streams_at_the_rate_of_its_zone() {
     }
 }
 
-/// PARDA §5.4, table 4: 3130 IOPS at 60 ms from six hosts (its rows add up to 3155).
-#[test]
-fn six_hosts_without_control() {
-    let mut params = Preset::Cx340Raid0Vms.params();
-    params.layout.luns = vec![Bytes::gib(16); 6];
-    let clients: Vec<Client> =
-        (0..6).map(|lun| Client::random_reads(lun, 32, Bytes::kib(16))).collect();
-    let (all, _) = measure(params, &clients);
-    within("IOPS", all.iops, 3130.0, 0.05);
-    within("latency", all.mean_ms, 60.0, 0.05);
-}
-
-/// PARDA §4: 780, 910, 920 and 800 IOPS for four hosts whose disks lie in order.
+/// PARDA §4: hosts two and three achieve more of four whose disks lie in order.
 #[test]
 fn arms_favour_the_luns_in_the_middle() {
     let clients: Vec<Client> =
         (0..4).map(|lun| Client::random_reads(lun, 32, Bytes::kib(16))).collect();
     let (_, hosts) = measure(Preset::Cx340Raid0Vms.params(), &clients);
-    let figures = [(780.0, 40.0), (910.0, 34.5), (920.0, 35.0), (800.0, 39.5)];
-    for (i, (host, (iops, ms))) in hosts.iter().zip(figures).enumerate() {
-        within(&format!("IOPS of host {}", i + 1), host.iops, iops, 0.10);
-        within(&format!("latency of host {}", i + 1), host.mean_ms, ms, 0.10);
-    }
     let worst_middle = hosts[1].iops.min(hosts[2].iops);
     assert!(worst_middle > 1.05 * hosts[0].iops.max(hosts[3].iops), "{hosts:?}");
 }
@@ -118,7 +106,9 @@ fn interleaved_luns_are_treated_alike() {
 fn a_small_raid5_write_waits_for_the_platter() {
     let latency = |read_percent| {
         let client = Client { read_percent, ..Client::random_reads(0, 1, Bytes::kib(4)) };
-        measure(Preset::Cx340Raid5Vms.params(), &[client]).0.mean_ms
+        let mut params = Preset::Cx340Raid5Vms.params();
+        params.controller.write_cache = None;
+        measure(params, &[client]).0.mean_ms
     };
     let (read, write) = (latency(100), latency(0));
     assert!(write > read + 60_000.0 / 7_200.0, "{read} {write}");
@@ -130,6 +120,7 @@ fn a_small_raid5_write_waits_for_the_platter() {
 fn mirrors_share_reads_and_repeat_writes() {
     let iops = |level, drives, read_percent| {
         let mut params = Preset::Cx340Raid0.params();
+        params.controller.write_cache = None;
         params.raid.level = level;
         params.raid.drives = drives;
         let data = if level == RaidLevel::Raid10 { drives / 2 } else { drives };

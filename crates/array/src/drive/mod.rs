@@ -29,9 +29,9 @@ pub(crate) struct Request {
     pub(crate) len: Bytes,
 }
 
-/// A request that is done, and when the one begun after it will be.
+/// Whose request is done, and when the one begun after it will be.
 pub(crate) struct Served {
-    pub(crate) owner: usize,
+    pub(crate) owner: Option<usize>,
     pub(crate) next: Option<Nanos>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Drive {
     waiting: VecDeque<Request>,
     queue: Queue,
     head: Head,
-    in_service: Option<usize>,
+    in_service: Option<Request>,
 }
 
 impl Drive {
@@ -65,16 +65,20 @@ impl Drive {
         if self.in_service.is_some() { None } else { self.begin(now) }
     }
 
-    /// Ends the request in service, at the time that was given for it, and begins the next. `None`
-    /// if the drive was idle.
-    pub(crate) fn finish(&mut self, now: Nanos) -> Option<Served> {
-        let owner = self.in_service.take()?;
-        Some(Served { owner, next: self.begin(now) })
+    /// Ends the request in service, at the time that was given for it, and begins the next.
+    pub(crate) fn finish(&mut self, now: Nanos) -> Served {
+        let owner = self.in_service.take().map(|request| request.owner);
+        Served { owner, next: self.begin(now) }
+    }
+
+    /// What the drive has not done yet.
+    pub(crate) fn into_requests(self) -> impl Iterator<Item = Request> {
+        self.in_service.into_iter().chain(self.queue.into_requests()).chain(self.waiting)
     }
 
     fn begin(&mut self, now: Nanos) -> Option<Nanos> {
         let next = self.queue.take(&self.head, now)?;
-        self.in_service = Some(next.request.owner);
+        self.in_service = Some(next.request);
         let done = self.head.serve(now, &next);
         if let Some(request) = self.waiting.pop_front() {
             self.queue.push(self.head.locate(request));

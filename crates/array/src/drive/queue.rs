@@ -37,6 +37,10 @@ impl Queue {
         self.entries.push(queued);
     }
 
+    pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
+        self.entries.into_iter().map(|queued| queued.request)
+    }
+
     /// Takes out the request that goes next, for a head that is free at `now`.
     pub(super) fn take(&mut self, head: &Head, now: Nanos) -> Option<Queued> {
         let next = match self.scheduling {

@@ -30,6 +30,8 @@ pub struct RaidParams {
     pub drives: u32,
     /// How much lies on one drive before the next one's turn; whole sectors of 512 bytes.
     pub element: Bytes,
+    /// How much of a replaced drive is rebuilt at a time; whole elements.
+    pub rebuild: Bytes,
 }
 
 /// How drives share data.
@@ -63,7 +65,10 @@ impl RaidParams {
         let element = self.element;
         let possible = element.0 > 0 && element.0.is_multiple_of(SECTOR) && element <= drive;
         let must = "be a multiple of 512 B, above 0, no more than a drive holds";
-        check(possible, "raid.element", element, must)
+        check(possible, "raid.element", element, must)?;
+        let possible = self.rebuild.0 > 0 && self.rebuild.0.is_multiple_of(element.0);
+        let must = "be a multiple of raid.element, above 0, no more than a drive holds";
+        check(possible && self.rebuild <= drive, "raid.rebuild", self.rebuild, must)
     }
 
     /// What the group holds, of drives that hold `drive` each: whole stripes only.
@@ -87,9 +92,31 @@ pub(crate) struct Part {
     pub(crate) len: Bytes,
 }
 
-/// The map from the group's address space to its drives. All answers are added to `parts`.
+/// A drive whose data is gone, from a stripe on: those before have been rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) drive: u32,
+    pub(crate) from: u64,
+}
+
+impl Missing {
+    /// Whether this is the drive, and the stripe not yet rebuilt.
+    fn covers(self, drive: u32, stripe: u64) -> bool {
+        self.drive == drive && stripe >= self.from
+    }
+}
+
+/// The map from the group's address space to its drives, and from a stripe's. All answers are added
+/// to `parts`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Raid {
+pub(crate) struct Raid {
+    map: Map,
+    /// At most one: no level here bears more.
+    pub(crate) missing: Option<Missing>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Map {
     Raid0(Raid0),
     Raid5(Raid5),
     Raid10(Raid10),
@@ -98,37 +125,69 @@ pub(crate) enum Raid {
 impl Raid {
     /// `params` are valid.
     pub(crate) fn new(params: &RaidParams) -> Raid {
-        let RaidParams { level, drives, element } = *params;
-        match level {
-            RaidLevel::Raid0 => Raid::Raid0(Raid0 { drives, element }),
-            RaidLevel::Raid5 => Raid::Raid5(Raid5 { drives, element }),
-            RaidLevel::Raid10 => Raid::Raid10(Raid10 { pairs: drives / 2, element }),
+        let RaidParams { level, drives, element, .. } = *params;
+        let map = match level {
+            RaidLevel::Raid0 => Map::Raid0(Raid0 { drives, element }),
+            RaidLevel::Raid5 => Map::Raid5(Raid5 { drives, element }),
+            RaidLevel::Raid10 => Map::Raid10(Raid10 { pairs: drives / 2, element }),
+        };
+        Raid { map, missing: None }
+    }
+
+    /// The data of one stripe.
+    pub(crate) fn stripe(&self) -> Bytes {
+        match &self.map {
+            Map::Raid0(raid) => Bytes(raid.element.0 * u64::from(raid.drives)),
+            Map::Raid5(raid) => raid.stripe(),
+            Map::Raid10(raid) => Bytes(raid.element.0 * u64::from(raid.pairs)),
         }
     }
 
     /// What to read from the drives to read `range`.
     pub(crate) fn read(&self, range: Range, parts: &mut Vec<Part>) {
-        match self {
-            Raid::Raid0(raid) => raid.parts(IoKind::Read, range, parts),
-            Raid::Raid5(raid) => raid.read(range, parts),
-            Raid::Raid10(raid) => raid.read(range, parts),
+        match &self.map {
+            Map::Raid0(raid) => raid.parts(IoKind::Read, range, parts),
+            Map::Raid5(raid) => raid.read(range, self.missing, parts),
+            Map::Raid10(raid) => raid.read(range, self.missing, parts),
         }
     }
 
-    /// What to read from the drives before `range` can be written; often nothing.
-    pub(crate) fn read_before_write(&self, range: Range, parts: &mut Vec<Part>) {
-        match self {
-            Raid::Raid0(_) | Raid::Raid10(_) => {}
-            Raid::Raid5(raid) => raid.read_before_write(range, parts),
+    /// What to read from the drives before `runs` of a stripe, in order and apart from one another,
+    /// can be written; often nothing.
+    pub(crate) fn read_before_write(&self, stripe: u64, runs: &[Range], parts: &mut Vec<Part>) {
+        match &self.map {
+            Map::Raid0(_) | Map::Raid10(_) => {}
+            Map::Raid5(raid) => raid.read_before_write(stripe, runs, self.missing, parts),
         }
     }
 
-    /// What to write to the drives to write `range`.
-    pub(crate) fn write(&self, range: Range, parts: &mut Vec<Part>) {
-        match self {
-            Raid::Raid0(raid) => raid.parts(IoKind::Write, range, parts),
-            Raid::Raid5(raid) => raid.write(range, parts),
-            Raid::Raid10(raid) => raid.write(range, parts),
+    /// What to write to the drives to write `runs` of a stripe, in order and apart from one another.
+    pub(crate) fn write(&self, stripe: u64, runs: &[Range], parts: &mut Vec<Part>) {
+        let in_group = |run: &Range| Range {
+            start: Bytes(stripe * self.stripe().0 + run.start.0),
+            len: run.len,
+        };
+        match &self.map {
+            Map::Raid0(raid) => {
+                runs.iter().for_each(|run| raid.parts(IoKind::Write, in_group(run), parts));
+            }
+            Map::Raid5(raid) => raid.write(stripe, runs, self.missing, parts),
+            Map::Raid10(raid) => {
+                runs.iter().for_each(|run| raid.write(in_group(run), self.missing, parts));
+            }
+        }
+    }
+
+    /// What to read from the drives that are left to know what lay on `drive` in this range of it;
+    /// nothing if only that drive knew.
+    pub(crate) fn read_lost(&self, drive: u32, offset: Bytes, len: Bytes, parts: &mut Vec<Part>) {
+        let part = |drive| Part { drive, kind: IoKind::Read, offset, len };
+        match &self.map {
+            Map::Raid0(_) => {}
+            Map::Raid5(raid) => {
+                parts.extend((0..raid.drives).filter(|other| *other != drive).map(part));
+            }
+            Map::Raid10(_) => parts.push(part(drive ^ 1)),
         }
     }
 }

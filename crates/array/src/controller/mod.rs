@@ -1,30 +1,47 @@
-//! The controller: what every IO costs before it reaches the drives, and the links to the hosts.
+//! The controller: what every IO costs before it reaches the drives, the links to the hosts, and
+//! the caches.
+
+mod prefetch;
+mod write_cache;
 
 use alloc::collections::VecDeque;
 
 use crate::params::{ParamError, check};
-use crate::units::{Nanos, Rate};
+use crate::units::{Bytes, Nanos, Rate};
+
+pub use prefetch::PrefetchParams;
+pub(crate) use prefetch::{FetchId, Prefetch};
+pub use write_cache::WriteCacheParams;
+pub(crate) use write_cache::{LineId, WriteCache};
 
 /// A controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ControllerParams {
     /// What one IO costs the front end, which takes one after another.
     pub io_cost: Nanos,
-    /// Rate of the link to the hosts, in each direction.
+    /// Rate of the link to the hosts, both directions together.
     pub link: Rate,
+    /// The write-back cache, if there is one. Without it a write is done when the drives are.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub write_cache: Option<WriteCacheParams>,
+    /// Sequential prefetch into the read cache, if there is any.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub prefetch: Option<PrefetchParams>,
 }
 
 impl ControllerParams {
-    pub(crate) fn validate(&self) -> Result<(), ParamError> {
+    pub(crate) fn validate(&self, element: Bytes) -> Result<(), ParamError> {
         let possible = self.io_cost <= Nanos::from_millis(10_000);
         check(possible, "controller.io_cost", self.io_cost, "be at most 10s")?;
-        check(self.link > Rate(0), "controller.link", self.link, "be above 0B/s")
+        check(self.link > Rate(0), "controller.link", self.link, "be above 0B/s")?;
+        self.write_cache.map_or(Ok(()), |cache| cache.validate(element))?;
+        self.prefetch.map_or(Ok(()), |prefetch| prefetch.validate())
     }
 }
 
-/// One server, first come, first served: the front end, or one direction of the link. It never
+/// One server, first come, first served: the front end, or the link. It never
 /// reorders, so what is next is always at the front.
 #[derive(Clone, Debug)]
 pub(crate) struct Server<T> {
@@ -41,6 +58,12 @@ impl<T> Server<T> {
     pub(crate) fn enter(&mut self, now: Nanos, what: T, cost: Nanos) {
         self.free_at = self.free_at.max(now) + cost;
         self.inside.push_back((self.free_at, what));
+    }
+
+    /// Keeps `what` from `now` for `delay` beside all others: the same delay for each, so that they
+    /// leave in order.
+    pub(crate) fn hold(&mut self, now: Nanos, what: T, delay: Nanos) {
+        self.inside.push_back((now + delay, what));
     }
 
     /// When the next one leaves.

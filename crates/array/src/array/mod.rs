@@ -1,4 +1,8 @@
-//! The array as one state machine.
+//! The array as one state machine: the way of an IO through its stations.
+
+mod back_end;
+mod faults;
+mod job;
 
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -6,13 +10,18 @@ use core::cmp::Reverse;
 
 use slab::Slab;
 
-use crate::controller::Server;
-use crate::drive::{Drive, Request};
+use crate::controller::{Prefetch, Server, WriteCache};
+use crate::drive::Drive;
 use crate::io::{ArrayIo, IoKind, SubmitError};
-use crate::layout::Layout;
+use crate::layout::{Layout, Range};
 use crate::params::{ArrayParams, ParamError};
 use crate::raid::{Part, Raid};
 use crate::units::{IoId, Nanos};
+
+use faults::Rebuild;
+use job::{Job, Step, Task};
+
+pub use faults::FaultError;
 
 /// A disk array, in whatever time its caller keeps.
 ///
@@ -30,44 +39,42 @@ pub struct Array {
     /// When each busy drive's request in service is done.
     busy: BinaryHeap<Reverse<(Nanos, u32)>>,
     front_end: Server<usize>,
-    link_in: Server<usize>,
-    link_out: Server<usize>,
-    ios: Slab<Pending>,
+    link: Server<usize>,
+    mirror: Server<usize>,
+    write_cache: Option<WriteCache>,
+    /// Writes that wait for room in the cache, first come, first served.
+    no_room: VecDeque<usize>,
+    prefetch: Option<Prefetch>,
+    rebuild: Option<Rebuild>,
+    jobs: Slab<Job>,
+    /// How many of the jobs are IOs.
+    outstanding: usize,
     completed: VecDeque<(Nanos, IoId)>,
-    /// Kept only for its room, so that planning an IO allocates nothing.
+    scratch: Scratch,
+}
+
+/// Kept only for their room, so that planning an IO allocates nothing.
+#[derive(Clone, Debug, Default)]
+struct Scratch {
     parts: Vec<Part>,
-}
-
-/// An IO inside the array.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    id: IoId,
-    io: ArrayIo,
-    step: Step,
-    /// Drive requests of this step that are not done.
-    parts_left: usize,
-}
-
-/// What an IO does at the drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Read,
-    ReadBeforeWrite,
-    Write,
+    runs: Vec<Range>,
+    readers: Vec<usize>,
 }
 
 /// Where the next event happens. At equal times, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     FrontEnd,
-    LinkIn,
+    Link,
+    Mirror,
     Drive,
-    LinkOut,
 }
 
 /// Spindles turn independently. Successive multiples of the golden ratio spread their phases
 /// evenly for any number of drives.
-const SPINDLE_STAGGER: f64 = 0.618_033_988_749_894_9;
+fn spindle(drive: u32) -> f64 {
+    f64::from(drive) * 0.618_033_988_749_894_9 % 1.0
+}
 
 impl Array {
     /// An idle array at time zero, its drives' heads at the outer edge.
@@ -76,21 +83,27 @@ impl Array {
     /// The first parameter that describes no possible array, by name and value.
     pub fn new(params: ArrayParams) -> Result<Array, ParamError> {
         params.validate()?;
-        let spindle = |i: u32| f64::from(i) * SPINDLE_STAGGER % 1.0;
+        let raid = Raid::new(&params.raid);
+        let drives = params.raid.drives;
+        let write_cache = params.controller.write_cache;
+        let prefetch = params.controller.prefetch;
         Ok(Array {
             clock: Nanos::ZERO,
             layout: Layout::new(&params.layout),
-            raid: Raid::new(&params.raid),
-            drives: (0..params.raid.drives)
-                .map(|i| Drive::new(&params.drive, spindle(i)))
-                .collect(),
+            raid,
+            drives: (0..drives).map(|i| Drive::new(&params.drive, spindle(i))).collect(),
             busy: BinaryHeap::new(),
             front_end: Server::new(),
-            link_in: Server::new(),
-            link_out: Server::new(),
-            ios: Slab::new(),
+            link: Server::new(),
+            mirror: Server::new(),
+            write_cache: write_cache.map(|cache| WriteCache::new(&cache, raid.stripe(), drives)),
+            no_room: VecDeque::new(),
+            prefetch: prefetch.map(|prefetch| Prefetch::new(&prefetch, params.layout.luns.len())),
+            rebuild: None,
+            jobs: Slab::new(),
+            outstanding: 0,
             completed: VecDeque::new(),
-            parts: Vec::new(),
+            scratch: Scratch::default(),
             params,
         })
     }
@@ -104,7 +117,7 @@ impl Array {
     /// How many IOs are inside the array. Completions not yet fetched are not.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.ios.len()
+        self.outstanding
     }
 
     /// Takes an IO at `now`, after all that happens until then.
@@ -124,7 +137,8 @@ impl Array {
             IoKind::Read => Step::Read,
             IoKind::Write => Step::ReadBeforeWrite,
         };
-        let key = self.ios.insert(Pending { id, io, step, parts_left: 0 });
+        let key = self.jobs.insert(Job { task: Task::Io { id, io }, step, parts_left: 0 });
+        self.outstanding += 1;
         self.front_end.enter(now, key, self.params.controller.io_cost);
         Ok(())
     }
@@ -159,92 +173,61 @@ impl Array {
     fn next_stage(&self) -> (Nanos, Stage) {
         let drive = self.busy.peek().map_or(Nanos::NEVER, |Reverse((at, _))| *at);
         let front_end = (self.front_end.next(), Stage::FrontEnd);
-        let link_in = (self.link_in.next(), Stage::LinkIn);
-        let link_out = (self.link_out.next(), Stage::LinkOut);
-        front_end.min(link_in).min((drive, Stage::Drive)).min(link_out)
+        let link = (self.link.next(), Stage::Link);
+        let mirror = (self.mirror.next(), Stage::Mirror);
+        front_end.min(link).min(mirror).min((drive, Stage::Drive))
     }
 
     fn happen(&mut self, at: Nanos, stage: Stage) {
         match stage {
             Stage::FrontEnd => {
                 if let Some(key) = self.front_end.leave() {
-                    let io = self.ios[key].io;
-                    match io.kind {
-                        IoKind::Read => self.begin_step(at, key),
-                        IoKind::Write => {
-                            self.link_in.enter(at, key, self.params.controller.link.time(io.len));
-                        }
+                    self.accept(at, key);
+                }
+            }
+            Stage::Link => {
+                if let Some(key) = self.link.leave() {
+                    match self.jobs[key].step {
+                        Step::Read => self.complete(at, key),
+                        Step::ReadBeforeWrite | Step::Write => self.write(at, key),
                     }
                 }
             }
-            Stage::LinkIn => {
-                if let Some(key) = self.link_in.leave() {
-                    self.begin_step(at, key);
-                }
-            }
-            Stage::Drive => {
-                if let Some(Reverse((_, drive))) = self.busy.pop()
-                    && let Some(served) = self.drives[drive as usize].finish(at)
-                {
-                    self.busy.extend(served.next.map(|done| Reverse((done, drive))));
-                    self.part_done(at, served.owner);
-                }
-            }
-            Stage::LinkOut => {
-                if let Some(key) = self.link_out.leave() {
+            Stage::Mirror => {
+                if let Some(key) = self.mirror.leave() {
                     self.complete(at, key);
                 }
             }
-        }
-    }
-
-    /// Sends an IO's next step to the drives.
-    fn begin_step(&mut self, at: Nanos, key: usize) {
-        let pending = &mut self.ios[key];
-        self.parts.clear();
-        for piece in self.layout.pieces(&pending.io) {
-            match pending.step {
-                Step::Read => self.raid.read(piece, &mut self.parts),
-                Step::ReadBeforeWrite => self.raid.read_before_write(piece, &mut self.parts),
-                Step::Write => self.raid.write(piece, &mut self.parts),
+            Stage::Drive => {
+                if let Some(Reverse((_, drive))) = self.busy.pop() {
+                    let served = self.drives[drive as usize].finish(at);
+                    self.busy.extend(served.next.into_iter().map(|done| Reverse((done, drive))));
+                    if let Some(owner) = served.owner {
+                        self.part_done(at, owner);
+                    }
+                }
             }
         }
-        pending.parts_left = self.parts.len();
-        if self.parts.is_empty() {
-            return self.step_done(at, key);
-        }
-        for part in &self.parts {
-            let Part { drive, kind, offset, len } = *part;
-            let request = Request { owner: key, kind, offset, len };
-            let done = self.drives[drive as usize].arrive(at, request);
-            self.busy.extend(done.map(|done| Reverse((done, drive))));
+    }
+
+    /// The controller has decoded an IO.
+    fn accept(&mut self, at: Nanos, key: usize) {
+        let Task::Io { io, .. } = self.jobs[key].task else { return };
+        match io.kind {
+            IoKind::Read => self.read(at, key, io),
+            IoKind::Write => self.transfer(at, key, io),
         }
     }
 
-    fn part_done(&mut self, at: Nanos, key: usize) {
-        let pending = &mut self.ios[key];
-        pending.parts_left -= 1;
-        if pending.parts_left == 0 {
-            self.step_done(at, key);
-        }
+    fn transfer(&mut self, at: Nanos, key: usize, io: ArrayIo) {
+        self.link.enter(at, key, self.params.controller.link.time(io.len));
     }
 
-    fn step_done(&mut self, at: Nanos, key: usize) {
-        let pending = &mut self.ios[key];
-        match pending.step {
-            Step::Read => {
-                let time = self.params.controller.link.time(pending.io.len);
-                self.link_out.enter(at, key, time);
-            }
-            Step::ReadBeforeWrite => {
-                pending.step = Step::Write;
-                self.begin_step(at, key);
-            }
-            Step::Write => self.complete(at, key),
-        }
-    }
-
+    /// Takes an IO out of the array.
     fn complete(&mut self, at: Nanos, key: usize) {
-        self.completed.push_back((at, self.ios.remove(key).id));
+        if let Task::Io { id, .. } = self.jobs.remove(key).task {
+            self.outstanding -= 1;
+            self.completed.push_back((at, id));
+        }
     }
 }

@@ -1,0 +1,165 @@
+//! An array whose capacity changes: a drive fails and is rebuilt, the write cache goes off and on.
+
+use alloc::vec::Vec;
+
+use super::job::{Step, Task};
+use super::{Array, spindle};
+use crate::drive::Drive;
+use crate::io::IoKind;
+use crate::raid::{Missing, RaidLevel};
+use crate::units::{Bytes, Nanos};
+
+/// Why a fault or a repair was not taken. The array is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaultError {
+    /// There is no such drive.
+    #[error("drive {drive} does not exist: the array has {drives}, counted from 0")]
+    UnknownDrive {
+        /// The drive asked for.
+        drive: u32,
+        /// How many there are.
+        drives: u32,
+    },
+    /// RAID-0 without one of its drives has no data to serve.
+    #[error("drive {drive} cannot fail: RAID-0 has no redundancy")]
+    NoRedundancy {
+        /// The drive asked for.
+        drive: u32,
+    },
+    /// The array is without a drive already and bears no other loss.
+    #[error("drive {drive} cannot fail: drive {missing} has failed and is not rebuilt")]
+    AlreadyDegraded {
+        /// The drive asked for.
+        drive: u32,
+        /// The one that is missing.
+        missing: u32,
+    },
+    /// No drive has failed.
+    #[error("nothing to rebuild: all drives are there")]
+    NothingToRebuild,
+    /// A rebuild is under way.
+    #[error("drive {drive} is being rebuilt already")]
+    AlreadyRebuilding {
+        /// Which.
+        drive: u32,
+    },
+    /// The array was made without a write cache.
+    #[error("the array has no write cache")]
+    NoWriteCache,
+    /// The array has already been told of a later time.
+    #[error("time runs backwards: {now} after {clock}")]
+    TimeRanBack {
+        /// The time given.
+        now: Nanos,
+        /// The latest time given before.
+        clock: Nanos,
+    },
+}
+
+/// A drive being rebuilt, from its start to the end of the last stripe in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rebuild {
+    end: Bytes,
+}
+
+impl Array {
+    /// A drive fails at `now`: from then on its data is made from the other drives'. What it was
+    /// doing is begun anew elsewhere.
+    ///
+    /// # Errors
+    /// There is no such drive, or the group does not bear its loss.
+    pub fn fail_drive(&mut self, now: Nanos, drive: u32) -> Result<(), FaultError> {
+        let drives = self.params.raid.drives;
+        if drive >= drives {
+            return Err(FaultError::UnknownDrive { drive, drives });
+        }
+        if self.params.raid.level == RaidLevel::Raid0 {
+            return Err(FaultError::NoRedundancy { drive });
+        }
+        if let Some(Missing { drive: missing, .. }) = self.raid.missing {
+            return Err(FaultError::AlreadyDegraded { drive, missing });
+        }
+        self.fault_time(now)?;
+        self.raid.missing = Some(Missing { drive, from: 0 });
+        self.busy.retain(|entry| entry.0.1 != drive);
+        let new = Drive::new(&self.params.drive, spindle(drive));
+        let failed = core::mem::replace(&mut self.drives[drive as usize], new);
+        let mut parts = Vec::new();
+        for lost in failed.into_requests() {
+            parts.clear();
+            if lost.kind == IoKind::Read {
+                self.raid.read_lost(drive, lost.offset, lost.len, &mut parts);
+            }
+            self.jobs[lost.owner].parts_left += parts.len() as u32;
+            parts.iter().for_each(|part| self.send(now, lost.owner, part));
+            self.part_done(now, lost.owner);
+        }
+        Ok(())
+    }
+
+    /// A new drive takes the place of the failed one at `now`, and is rebuilt from the others, one
+    /// [piece](crate::RaidParams::rebuild) after another, beside whatever else they do.
+    ///
+    /// # Errors
+    /// No drive has failed, or it is being rebuilt already.
+    pub fn start_rebuild(&mut self, now: Nanos) -> Result<(), FaultError> {
+        let Some(Missing { drive, .. }) = self.raid.missing else {
+            return Err(FaultError::NothingToRebuild);
+        };
+        if self.rebuild.is_some() {
+            return Err(FaultError::AlreadyRebuilding { drive });
+        }
+        self.fault_time(now)?;
+        let stripes = self.params.layout.end().0.div_ceil(self.raid.stripe().0);
+        self.rebuild = Some(Rebuild { end: Bytes(stripes * self.params.raid.element.0) });
+        self.rebuilt(now, Bytes(0));
+        Ok(())
+    }
+
+    /// How much of the failed drive is rebuilt, from 0 to 1; `None` if all drives are there.
+    #[must_use]
+    pub fn rebuilt_fraction(&self) -> Option<f64> {
+        let missing = self.raid.missing?;
+        let done = missing.from * self.params.raid.element.0;
+        Some(self.rebuild.map_or(0.0, |rebuild| done as f64 / rebuild.end.0 as f64))
+    }
+
+    /// The write cache goes off or on at `now`. Off, it writes what it holds to the drives, and
+    /// every other write is done when the drives are.
+    ///
+    /// # Errors
+    /// The array was made without one.
+    pub fn set_write_cache(&mut self, now: Nanos, on: bool) -> Result<(), FaultError> {
+        if self.write_cache.is_none() {
+            return Err(FaultError::NoWriteCache);
+        }
+        self.fault_time(now)?;
+        if let Some(cache) = &mut self.write_cache {
+            cache.enable(on);
+        }
+        self.destage(now);
+        Ok(())
+    }
+
+    /// Goes on with a rebuild that has come so far.
+    pub(super) fn rebuilt(&mut self, at: Nanos, offset: Bytes) {
+        let (Some(Rebuild { end }), Some(missing)) = (self.rebuild, &mut self.raid.missing) else {
+            return;
+        };
+        missing.from = offset.0 / self.params.raid.element.0;
+        if offset >= end {
+            (self.rebuild, self.raid.missing) = (None, None);
+            return;
+        }
+        let len = Bytes(self.params.raid.rebuild.0.min(end.0 - offset.0));
+        self.start(at, Task::Rebuild { offset, len }, Step::Read);
+    }
+
+    fn fault_time(&mut self, now: Nanos) -> Result<(), FaultError> {
+        if now < self.clock {
+            return Err(FaultError::TimeRanBack { now, clock: self.clock });
+        }
+        self.advance(now);
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! What the array is busy with: the IOs of hosts, and work of its own.
+
+use crate::controller::{FetchId, LineId};
+use crate::io::ArrayIo;
+use crate::units::{Bytes, IoId};
+
+/// One thing the array is doing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub(super) task: Task,
+    pub(super) step: Step,
+    /// Drive requests of this step that are not done; for a read that waits for the read cache,
+    /// segments that have not arrived.
+    pub(super) parts_left: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Task {
+    /// A host's IO.
+    Io { id: IoId, io: ArrayIo },
+    /// A stripe on its way from the write cache to the drives.
+    Destage(LineId),
+    /// A segment on its way into the read cache, as a read of its LUN.
+    Fetch { id: FetchId, io: ArrayIo },
+    /// A piece of a replaced drive.
+    Rebuild { offset: Bytes, len: Bytes },
+}
+
+/// What a job does at the drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Read,
+    ReadBeforeWrite,
+    Write,
+}
