@@ -10,7 +10,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
 use parda_lab::{LabOptions, Progress};
-use parda_scenario::{Scenario, table};
+use parda_scenario::Scenario;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{Failure, output};
@@ -63,14 +63,7 @@ impl Lab {
         let answer = parda_lab::run(&scenario, &options, |progress| bar.show(&progress));
         bar.clear();
         let answer = answer.map_err(|e| Failure::new(e.to_string()))?;
-        match &self.json {
-            Some(out) if out.as_os_str() == "-" => output::json(out, &answer)?,
-            out => {
-                output::print(&table(&answer, output::colour()))?;
-                out.as_ref().map_or(Ok(()), |out| output::json(out, &answer))?;
-            }
-        }
-        if answer.expectations.iter().all(|e| e.ok) { Ok(()) } else { Err(Failure::silent()) }
+        output::answer(&answer, self.json.as_deref())
     }
 }
 

@@ -7,6 +7,7 @@ mod exchange;
 mod lab;
 mod output;
 mod serve;
+mod sim;
 mod status;
 
 use std::io::IsTerminal;
@@ -36,6 +37,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   parda lab scenarios/demo.toml         see it work, on an emulated array
+  parda sim scenarios/demo.toml         the same in virtual time, in no time
   parda check /etc/parda.toml           check a configuration without starting
   parda serve -c /etc/parda.toml        serve this host's disks
   parda status -c /etc/parda.toml       ask a running agent how it is
@@ -65,6 +67,8 @@ enum Command {
     Array(array::Array),
     /// Run a scenario in real time: an emulated array, real agents, fio as the VMs
     Lab(lab::Lab),
+    /// Run a scenario in virtual time: the same law and the same array model, in seconds
+    Sim(sim::Sim),
 }
 
 /// Why a command ends without success.
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         Command::Exchange(command) => command.run(),
         Command::Array(command) => command.run(),
         Command::Lab(command) => command.run(),
+        Command::Sim(command) => command.run(),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
+use parda_scenario::{Answer, table};
 use serde::Serialize;
 
 use crate::Failure;
@@ -30,7 +31,16 @@ pub(crate) fn json(to: &Path, answer: &impl Serialize) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("cannot write {}: {e}", to.display())))
 }
 
+/// Gives the answer of a run, as JSON if that is where it goes, and fails if an expectation did.
+pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> {
+    match to {
+        Some(out) => json(out, answer)?,
+        None => print(&table(answer, colour()))?,
+    }
+    if answer.ok() { Ok(()) } else { Err(Failure::silent()) }
+}
+
 /// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
-pub(crate) fn colour() -> bool {
+fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }

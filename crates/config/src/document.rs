@@ -65,6 +65,12 @@ impl Document {
         &self.name
     }
 
+    /// The document's text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The document as a `T`.
     ///
     /// # Errors

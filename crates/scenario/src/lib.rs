@@ -12,6 +12,7 @@
 //! | [`count`] | what an engine counts, and what that answers |
 //! | [`metric`] | paths that name one number of an answer |
 //! | [`expectation`] | what is expected of such a number |
+//! | [`set`] | values in place of those in the file |
 //! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
 //! | [`table`](mod@table) | an answer for people |
 //! | [`words`](mod@words) | and in words, for newcomers |
@@ -25,6 +26,7 @@ pub mod expectation;
 mod file;
 pub mod metric;
 pub mod scenario;
+pub mod set;
 pub mod shares;
 pub mod table;
 pub mod words;

@@ -129,8 +129,7 @@ impl Stage {
     /// Starts fio on an export: time-based, until [`Load::finish`].
     pub(crate) fn load(&self, who: &str, uri: &str, options: &[&str]) -> Load {
         let (uri, output) = (format!("--uri={uri}"), format!("--output={who}.json"));
-        // Threads, because fio's own children would outlive it.
-        let mut line = vec!["fio", "--thread", "--name=load", "--ioengine=nbd", &uri, &output];
+        let mut line = vec!["fio", "--name=load", "--ioengine=nbd", &uri, &output];
         line.extend(["--output-format=json", "--group_reporting", "--verify_state_save=0"]);
         // A job is a process of its own unless told otherwise, and would outlive a killed fio.
         line.push("--thread");

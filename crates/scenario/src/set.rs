@@ -1,0 +1,183 @@
+//! One value of a scenario in place of what its file says: `control.epsilon=0.2`,
+//! `host.0.vm.1.shares=500`.
+
+use std::str::FromStr;
+
+use parda_config::Document;
+use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
+
+/// A value for a path of keys and of places in lists, counted from zero.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    path: String,
+    value: Value,
+}
+
+/// Why a setting cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetError {
+    /// It is not of the form `key=value`.
+    #[error("must be KEY=VALUE, such as control.epsilon=0.2 or host.0.vm.1.shares=500")]
+    Shape,
+    /// The document is not TOML; parsing it says where.
+    #[error("the file is not TOML: {0}")]
+    Document(String),
+    /// A place that a list does not have.
+    #[error("there is no {path}: {list} has {length}, counted from 0")]
+    Place {
+        /// The path up to and with the place.
+        path: String,
+        /// The list.
+        list: String,
+        /// How many it has.
+        length: usize,
+    },
+    /// The path goes on below a single value.
+    #[error("{path} is a single value: nothing lies below it")]
+    Single {
+        /// The path of the value.
+        path: String,
+    },
+    /// The path ends at something that has keys of its own.
+    #[error("{path} has keys of its own: set one of them")]
+    Several {
+        /// The path.
+        path: String,
+    },
+}
+
+impl FromStr for Setting {
+    type Err = SetError;
+
+    /// `KEY=VALUE`. A value that is not TOML is text: `control.mode=off` needs no quotes.
+    fn from_str(text: &str) -> Result<Setting, SetError> {
+        let (path, value) = text.split_once('=').ok_or(SetError::Shape)?;
+        let (path, value) = (path.trim(), value.trim());
+        if value.is_empty() || path.split('.').any(str::is_empty) {
+            return Err(SetError::Shape);
+        }
+        let value = value.parse().unwrap_or_else(|_| Value::from(value));
+        Ok(Setting { path: path.to_owned(), value })
+    }
+}
+
+/// The document with these settings, each where its key stood, so that errors in the rest still
+/// point at their lines. A key that was not there is added. Whether it means anything is for
+/// [`Scenario::parse`](crate::Scenario::parse) to say.
+///
+/// # Errors
+/// The first setting for which there is no place.
+pub fn with_settings(document: &Document, settings: &[Setting]) -> Result<Document, SetError> {
+    let text = document.text();
+    let mut edited: DocumentMut =
+        text.parse().map_err(|e: toml_edit::TomlError| SetError::Document(e.to_string()))?;
+    for Setting { path, value } in settings {
+        let keys: Vec<&str> = path.split('.').collect();
+        assign(edited.as_table_mut(), &keys, 0, value)?;
+    }
+    Ok(Document::new(document.name(), edited.to_string()))
+}
+
+/// Sets what `keys` from the one at `at` on name below this table.
+fn assign(
+    table: &mut dyn TableLike,
+    keys: &[&str],
+    at: usize,
+    value: &Value,
+) -> Result<(), SetError> {
+    let path = |end: usize| keys[..end].join(".");
+    let key = keys[at];
+    if at + 1 == keys.len() {
+        if table.get(key).is_some_and(|item| !is_single(item)) {
+            return Err(SetError::Several { path: path(at + 1) });
+        }
+        match table.get_mut(key).and_then(Item::as_value_mut) {
+            Some(old) => {
+                // Its blanks and its comment stay.
+                let decor = old.decor().clone();
+                *old = value.clone();
+                *old.decor_mut() = decor;
+            }
+            None => drop(table.insert(key, Item::Value(value.clone()))),
+        }
+        return Ok(());
+    }
+    let below = at + 1;
+    let place = |length: usize| {
+        let index = keys[below].parse::<usize>().ok().filter(|&i| i < length);
+        let error = SetError::Place { path: path(below + 1), list: path(below), length };
+        let ends = || SetError::Several { path: path(below + 1) };
+        index.ok_or(error).and_then(|i| if below + 1 < keys.len() { Ok(i) } else { Err(ends()) })
+    };
+    let item = table.entry(key).or_insert_with(|| Item::Table(Table::new()));
+    match item {
+        Item::ArrayOfTables(tables) => {
+            let length = tables.len();
+            let place = place(length)?;
+            match tables.get_mut(place) {
+                Some(table) => assign(table, keys, below + 1, value),
+                None => Ok(()),
+            }
+        }
+        Item::Value(Value::Array(list)) => {
+            let place = place(list.len())?;
+            match list.get_mut(place).and_then(Value::as_inline_table_mut) {
+                Some(table) => assign(table, keys, below + 1, value),
+                None => Err(SetError::Single { path: path(below + 1) }),
+            }
+        }
+        item => match item.as_table_like_mut() {
+            Some(table) => assign(table, keys, below, value),
+            None => Err(SetError::Single { path: path(below) }),
+        },
+    }
+}
+
+fn is_single(item: &Item) -> bool {
+    item.as_value().is_some_and(|v| !v.is_inline_table() && !v.is_array())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name = \"t\"\n\n[array]\npreset = \"p\" # why\nraid = { drives = 6 }\n\n\
+        [[host]]\nname = \"a\"\n\n  [[host.vm]]\n  shares = 100\n\n  [[host.vm]]\n  shares = 200\n";
+
+    fn with(settings: &[&str]) -> Result<String, SetError> {
+        let settings = settings.iter().map(|s| s.parse()).collect::<Result<Vec<_>, _>>()?;
+        with_settings(&Document::new("t.toml", TEXT), &settings).map(|d| d.text().to_owned())
+    }
+
+    #[test]
+    fn a_value_changes_in_its_place_and_nothing_else_does() {
+        let changed = with(&["host.0.vm.1.shares=500", "array.preset=other"]).unwrap();
+        assert_eq!(changed, TEXT.replace("200", "500").replace("\"p\"", "\"other\""));
+        let changed = with(&["array.raid.drives=7"]).unwrap();
+        assert_eq!(changed, TEXT.replace("drives = 6", "drives = 7"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_added() {
+        let changed = with(&["control.epsilon=0.2", "control.latency_threshold=30ms"]).unwrap();
+        let table: toml::Table = changed.parse().unwrap();
+        assert_eq!(table["control"]["epsilon"].as_float(), Some(0.2));
+        assert_eq!(table["control"]["latency_threshold"].as_str(), Some("30ms"));
+        assert_eq!(table["host"][0]["vm"][0]["shares"].as_integer(), Some(100));
+    }
+
+    #[test]
+    fn what_has_no_place_is_named() {
+        let error = |setting: &str| with(&[setting]).unwrap_err().to_string();
+        assert_eq!(error("host.1.name=b"), "there is no host.1: host has 1, counted from 0");
+        assert_eq!(error("host.a.name=b"), "there is no host.a: host has 1, counted from 0");
+        let expected = "there is no host.0.vm.2: host.0.vm has 2, counted from 0";
+        assert_eq!(error("host.0.vm.2.shares=1"), expected);
+        assert_eq!(error("name.x=1"), "name is a single value: nothing lies below it");
+        assert_eq!(error("array=1"), "array has keys of its own: set one of them");
+        assert_eq!(error("host.0=1"), "host.0 has keys of its own: set one of them");
+        for shape in ["control.epsilon", "=1", "a..b=1", "a="] {
+            assert_eq!(with(&[shape]), Err(SetError::Shape), "{shape}");
+        }
+    }
+}
