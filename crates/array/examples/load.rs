@@ -20,7 +20,7 @@ const WINDOW: Window =
 fn measure(drives: u32, queue_depth: u32, outstanding: usize) -> Seen {
     let mut params = Preset::Cx340Raid0.params();
     params.raid.drives = drives;
-    params.drive.queue_depth = queue_depth;
+    *params.drive.queue_depth_mut() = queue_depth;
     params.layout.placement = Placement::Interleaved { extent: Bytes::mib(256) };
     params.layout.luns = vec![Bytes::gib(16); LUNS];
     let clients: Vec<Client> = (0..LUNS)

@@ -16,7 +16,7 @@
 //! | write cache | [`controller`] | the mirror's delay; the wait for room when it is full |
 //! | placement | [`layout`] | nothing: where the LUN lies on the RAID group |
 //! | RAID group | [`raid`] | nothing: which drives do what, in which order |
-//! | drive | [`drive`] | FIFO, bounded queue, seek, rotation, transfer |
+//! | drive | [`drive`] | FIFO, bounded queue; seek, rotation, transfer; or flash units |
 //!
 //! ```
 //! use parda_array::{Array, ArrayIo, Bytes, IoId, IoKind, LunId, Nanos, Preset};
@@ -54,7 +54,7 @@ mod units;
 
 pub use array::{Array, FaultError};
 pub use controller::{ControllerParams, PrefetchParams, WriteCacheParams};
-pub use drive::{DriveParams, Scheduling, SeekParams};
+pub use drive::{Device, DriveParams, FlashParams, Scheduling, SeekParams};
 pub use io::{ArrayIo, IoKind, SubmitError};
 pub use layout::{LayoutParams, Placement};
 pub use params::{ArrayParams, ParamError};

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use core::fmt;
 
 use crate::controller::ControllerParams;
-use crate::drive::DriveParams;
+use crate::drive::Device;
 use crate::layout::LayoutParams;
 use crate::raid::RaidParams;
 
@@ -17,7 +17,7 @@ use crate::raid::RaidParams;
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct ArrayParams {
     /// Each of the drives.
-    pub drive: DriveParams,
+    pub drive: Device,
     /// How they make up one address space.
     pub raid: RaidParams,
     /// What stands between them and the hosts.
@@ -33,9 +33,9 @@ impl ArrayParams {
     /// The first parameter that is not, by name and value.
     pub fn validate(&self) -> Result<(), ParamError> {
         self.drive.validate()?;
-        self.raid.validate(self.drive.capacity)?;
+        self.raid.validate(self.drive.capacity())?;
         self.controller.validate(self.raid.element)?;
-        self.layout.validate(self.raid.capacity(self.drive.capacity))
+        self.layout.validate(self.raid.capacity(self.drive.capacity()))
     }
 }
 
@@ -64,37 +64,42 @@ pub(crate) fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::DriveParams;
     use crate::layout::Placement;
     use crate::preset::Preset;
     use crate::raid::RaidLevel;
     use crate::units::{Bytes, Nanos, Rate};
     use alloc::vec;
 
+    fn disk(params: &mut ArrayParams) -> &mut DriveParams {
+        params.drive.disk_mut().expect("the preset's drives are disks")
+    }
+
     #[test]
     fn every_impossible_parameter_is_refused_by_name_and_value() {
         type Spoil = fn(&mut ArrayParams);
         let cases: &[(&str, &str, Spoil)] = &[
-            ("drive.capacity", "0B", |p| p.drive.capacity = Bytes(0)),
-            ("drive.capacity", "100KB", |p| p.drive.capacity = Bytes(100_000)),
-            ("drive.capacity", "2000TB", |p| p.drive.capacity = Bytes::gb(2_000_000)),
-            ("drive.rpm", "0", |p| p.drive.rpm = 0),
-            ("drive.rpm", "1000001", |p| p.drive.rpm = 1_000_001),
-            ("drive.outer_rate", "0B/s", |p| p.drive.outer_rate = Rate(0)),
-            ("drive.outer_rate", "1KB/s", |p| p.drive.outer_rate = Rate(1_000)),
-            ("drive.inner_to_outer", "0", |p| p.drive.inner_to_outer = 0.0),
-            ("drive.inner_to_outer", "1.5", |p| p.drive.inner_to_outer = 1.5),
-            ("drive.inner_to_outer", "NaN", |p| p.drive.inner_to_outer = f64::NAN),
-            ("drive.surfaces", "0", |p| p.drive.surfaces = 0),
-            ("drive.seek.base", "11s", |p| p.drive.seek.base = Nanos::from_millis(11_000)),
-            ("drive.seek.root", "11s", |p| p.drive.seek.root = Nanos::from_millis(11_000)),
-            ("drive.seek.linear", "11s", |p| p.drive.seek.linear = Nanos::from_millis(11_000)),
+            ("drive.capacity", "0B", |p| disk(p).capacity = Bytes(0)),
+            ("drive.capacity", "100KB", |p| disk(p).capacity = Bytes(100_000)),
+            ("drive.capacity", "2000TB", |p| disk(p).capacity = Bytes::gb(2_000_000)),
+            ("drive.rpm", "0", |p| disk(p).rpm = 0),
+            ("drive.rpm", "1000001", |p| disk(p).rpm = 1_000_001),
+            ("drive.outer_rate", "0B/s", |p| disk(p).outer_rate = Rate(0)),
+            ("drive.outer_rate", "1KB/s", |p| disk(p).outer_rate = Rate(1_000)),
+            ("drive.inner_to_outer", "0", |p| disk(p).inner_to_outer = 0.0),
+            ("drive.inner_to_outer", "1.5", |p| disk(p).inner_to_outer = 1.5),
+            ("drive.inner_to_outer", "NaN", |p| disk(p).inner_to_outer = f64::NAN),
+            ("drive.surfaces", "0", |p| disk(p).surfaces = 0),
+            ("drive.seek.base", "11s", |p| disk(p).seek.base = Nanos::from_millis(11_000)),
+            ("drive.seek.root", "11s", |p| disk(p).seek.root = Nanos::from_millis(11_000)),
+            ("drive.seek.linear", "11s", |p| disk(p).seek.linear = Nanos::from_millis(11_000)),
             ("drive.command_overhead", "11s", |p| {
-                p.drive.command_overhead = Nanos::from_millis(11_000);
+                disk(p).command_overhead = Nanos::from_millis(11_000);
             }),
-            ("drive.write_settle", "11s", |p| p.drive.write_settle = Nanos::from_millis(11_000)),
-            ("drive.read_ahead", "2GB", |p| p.drive.read_ahead = Bytes::gb(2)),
-            ("drive.queue_depth", "0", |p| p.drive.queue_depth = 0),
-            ("drive.queue_depth", "257", |p| p.drive.queue_depth = 257),
+            ("drive.write_settle", "11s", |p| disk(p).write_settle = Nanos::from_millis(11_000)),
+            ("drive.read_ahead", "2GB", |p| disk(p).read_ahead = Bytes::gb(2)),
+            ("drive.queue_depth", "0", |p| disk(p).queue_depth = 0),
+            ("drive.queue_depth", "257", |p| disk(p).queue_depth = 257),
             ("raid.drives", "0", |p| p.raid.drives = 0),
             ("raid.drives", "1025", |p| p.raid.drives = 1_025),
             ("raid.drives", "2", |p| {

@@ -1,8 +1,8 @@
 //! What callers may rely on, whatever the array is made of and whatever is asked of it.
 
 use parda_array::{
-    Array, ArrayIo, ArrayParams, Bytes, IoId, IoKind, LunId, Nanos, Placement, Preset, RaidLevel,
-    Scheduling, SubmitError,
+    Array, ArrayIo, ArrayParams, Bytes, ControllerParams, Device, FaultError, IoId, IoKind, LunId,
+    Nanos, Placement, PrefetchParams, Preset, RaidLevel, Scheduling, SubmitError, WriteCacheParams,
 };
 use proptest::prelude::*;
 
@@ -13,22 +13,54 @@ type Completions = Vec<(Nanos, IoId)>;
 
 const LUN: u64 = 1 << 30;
 
+fn devices() -> impl Strategy<Value = Device> {
+    let schedulings =
+        prop_oneof![Just(Scheduling::Sptf), Just(Scheduling::Fcfs), Just(Scheduling::Elevator)];
+    let disk = (1_u32..12, schedulings, 0_u64..3).prop_map(|(depth, scheduling, cache)| {
+        let mut device = Preset::Cx340Raid0.params().drive;
+        let disk = device.disk_mut().expect("the preset's drives are disks");
+        disk.queue_depth = depth;
+        disk.scheduling = scheduling;
+        disk.write_cache = Bytes::kib(256 * cache);
+        device
+    });
+    let flash = (1_u32..12).prop_map(|depth| {
+        let mut device = Preset::FlashSata.params().drive;
+        *device.queue_depth_mut() = depth;
+        device
+    });
+    prop_oneof![3 => disk, 1 => flash]
+}
+
+fn controllers() -> impl Strategy<Value = ControllerParams> {
+    (any::<bool>(), 0_u64..4, 0_u32..3).prop_map(|(front_end, cache_mib, after)| {
+        let preset = Preset::Cx340Raid0.params().controller;
+        let caches = (preset.write_cache.expect("has one"), preset.prefetch.expect("has one"));
+        let write_cache = WriteCacheParams { capacity: Bytes::mib(cache_mib), ..caches.0 };
+        let prefetch = PrefetchParams { after, ..caches.1 };
+        ControllerParams {
+            io_cost: if front_end { preset.io_cost } else { Nanos::ZERO },
+            write_cache: (cache_mib > 0).then_some(write_cache),
+            prefetch: (after > 0).then_some(prefetch),
+            ..preset
+        }
+    })
+}
+
 fn arrays() -> impl Strategy<Value = ArrayParams> {
     let levels =
         prop_oneof![Just(RaidLevel::Raid0), Just(RaidLevel::Raid5), Just(RaidLevel::Raid10)];
-    let schedulings =
-        prop_oneof![Just(Scheduling::Sptf), Just(Scheduling::Fcfs), Just(Scheduling::Elevator)];
     let placements = prop_oneof![
         (0_u64..1 << 30).prop_map(|gap| Placement::Contiguous { gap: Bytes(gap) }),
         (1_u64..64).prop_map(|m| Placement::Interleaved { extent: Bytes::mib(m) }),
     ];
-    (levels, 2_u32..5, 1_u32..12, schedulings, placements).prop_map(
-        |(level, pairs, depth, scheduling, placement)| {
+    (levels, 2_u32..5, devices(), controllers(), placements).prop_map(
+        |(level, pairs, drive, controller, placement)| {
             let mut params = Preset::Cx340Raid0.params();
             params.raid.level = level;
             params.raid.drives = 2 * pairs;
-            params.drive.queue_depth = depth;
-            params.drive.scheduling = scheduling;
+            params.drive = drive;
+            params.controller = controller;
             params.layout.placement = placement;
             params.layout.luns = vec![Bytes(LUN); 3];
             params
@@ -37,14 +69,15 @@ fn arrays() -> impl Strategy<Value = ArrayParams> {
 }
 
 fn scripts() -> impl Strategy<Value = Script> {
-    let ios = (0_u32..3, any::<bool>(), 0..LUN - (1 << 20), 1_u64..1 << 20).prop_map(
-        |(lun, read, offset, len)| ArrayIo {
+    // Some places are met again, so that caches have something to say.
+    let offsets = prop_oneof![0..LUN - (1 << 20), (0_u64..8).prop_map(|place| place << 19)];
+    let ios = (0_u32..3, any::<bool>(), offsets, prop_oneof![1_u64..1 << 20, Just(1 << 19)])
+        .prop_map(|(lun, read, offset, len)| ArrayIo {
             lun: LunId(lun),
             kind: if read { IoKind::Read } else { IoKind::Write },
             offset: Bytes(offset),
             len: Bytes(len),
-        },
-    );
+        });
     prop::collection::vec(((0_u64..20_000_000).prop_map(Nanos), ios), 1..60)
 }
 
@@ -124,6 +157,77 @@ proptest! {
     fn the_same_calls_give_the_same_answers(params in arrays(), script in scripts()) {
         prop_assert_eq!(on_time(&params, &script), on_time(&params, &script));
     }
+}
+
+/// What happens to an array beside IO.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Fail(u32),
+    Rebuild,
+    WriteCache(bool),
+}
+
+fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
+    let event = prop_oneof![
+        (0_u32..4).prop_map(Event::Fail),
+        Just(Event::Rebuild),
+        any::<bool>().prop_map(Event::WriteCache),
+    ];
+    prop::collection::vec((0_usize..60, event), 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Drives that fail and are rebuilt, a cache that goes off and on: no IO is lost or done twice.
+    #[test]
+    fn no_fault_loses_an_io(params in arrays(), script in scripts(), events in events()) {
+        let mut params = params;
+        params.layout.luns = vec![Bytes(LUN / 8); 3];
+        let mut array = Array::new(params).unwrap();
+        let (mut now, mut completions) = (Nanos::ZERO, Vec::new());
+        for (i, (pause, io)) in script.iter().enumerate() {
+            now = now + *pause;
+            let io = ArrayIo { offset: Bytes(io.offset.0 % (LUN / 16)), ..*io };
+            array.submit(now, IoId(i as u64), io).unwrap();
+            for (_, event) in events.iter().filter(|(at, _)| *at == i) {
+                let _refused = match event {
+                    Event::Fail(drive) => array.fail_drive(now, *drive),
+                    Event::Rebuild => array.start_rebuild(now),
+                    Event::WriteCache(on) => array.set_write_cache(now, *on),
+                };
+            }
+        }
+        let _refused = array.start_rebuild(now);
+        while let Some(next) = array.next_event() {
+            array.advance(next);
+            fetch(&mut array, &mut completions);
+        }
+        prop_assert_eq!((array.outstanding(), array.rebuilt_fraction()), (0, None));
+        let mut ids: Vec<u64> = completions.iter().map(|(_, id)| id.0).collect();
+        ids.sort_unstable();
+        prop_assert_eq!(ids, (0..script.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn impossible_faults_are_refused() {
+    let mut array = Array::new(Preset::Cx340Raid0.params()).unwrap();
+    let now = Nanos::from_millis(5);
+    assert_eq!(array.fail_drive(now, 3), Err(FaultError::NoRedundancy { drive: 3 }));
+    assert_eq!(array.start_rebuild(now), Err(FaultError::NothingToRebuild));
+    let mut array = Array::new(Preset::Cx340Raid5Vms.params()).unwrap();
+    assert_eq!(array.fail_drive(now, 5), Err(FaultError::UnknownDrive { drive: 5, drives: 5 }));
+    assert_eq!(array.fail_drive(now, 1), Ok(()));
+    let again = array.fail_drive(now, 2);
+    assert_eq!(again, Err(FaultError::AlreadyDegraded { drive: 2, missing: 1 }));
+    let back = array.start_rebuild(Nanos::ZERO);
+    assert_eq!(back, Err(FaultError::TimeRanBack { now: Nanos::ZERO, clock: now }));
+    assert_eq!(array.rebuilt_fraction(), Some(0.0));
+    assert_eq!(array.start_rebuild(now), Ok(()));
+    assert_eq!(array.start_rebuild(now), Err(FaultError::AlreadyRebuilding { drive: 1 }));
+    let mut array = Array::new(Preset::Drive7200.params()).unwrap();
+    assert_eq!(array.set_write_cache(now, false), Err(FaultError::NoWriteCache));
 }
 
 fn read(offset: Bytes) -> ArrayIo {

@@ -24,7 +24,7 @@ fn within(what: &str, measured: f64, expected: f64, tolerance: f64) {
 
 fn one_drive(outstanding: usize, change: impl FnOnce(&mut DriveParams)) -> Seen {
     let mut params = Preset::Drive7200.params();
-    change(&mut params.drive);
+    change(params.drive.disk_mut().expect("a disk"));
     measure(params, &[Client::random_reads(0, outstanding, Bytes::kib(4))]).0
 }
 
@@ -145,7 +145,7 @@ fn the_front_end_bounds_small_ios_and_the_link_large_ones() {
     };
     let window = Window { warm: Nanos::from_millis(500), measure: Nanos::from_millis(5_000) };
     let mut params = Preset::Cx340Raid0.params();
-    params.drive.command_overhead = Nanos::ZERO;
+    params.drive.disk_mut().expect("a disk").command_overhead = Nanos::ZERO;
     let small = run(&mut Array::new(params).unwrap(), &[stream(Bytes::kib(1))], window, 1).0;
     within("small IOs", small.iops, 1e9 / 35_600.0, 0.01);
     let mut array = Array::new(Preset::Cx340Raid0.params()).unwrap();

@@ -90,7 +90,8 @@ impl ArrayOptions {
         let PresetChanges { drives, level, queue_depth } = changes;
         params.raid.drives = drives.unwrap_or(params.raid.drives);
         params.raid.level = level.unwrap_or(params.raid.level);
-        params.drive.queue_depth = queue_depth.unwrap_or(params.drive.queue_depth);
+        let depth = params.drive.queue_depth_mut();
+        *depth = queue_depth.unwrap_or(*depth);
         let luns = &mut params.layout.luns;
         let mut exports: Vec<String> = (0..luns.len()).map(|i| format!("lun{i}")).collect();
         if let Some(last) = luns.last_mut() {
@@ -271,10 +272,10 @@ mod tests {
     fn exports_and_luns_pair_up_and_the_whole_is_possible() {
         for preset in Preset::ALL {
             let changes = PresetChanges { queue_depth: Some(4), ..PresetChanges::default() };
-            let ArrayOptions { params, exports, .. } =
+            let ArrayOptions { mut params, exports, .. } =
                 ArrayOptions::of_preset(preset, changes, Vec::new(), Data::Memory);
             assert_eq!(params.validate(), Ok(()), "{preset}");
-            assert_eq!(params.drive.queue_depth, 4);
+            assert_eq!(*params.drive.queue_depth_mut(), 4);
             assert_eq!(exports.len(), params.layout.luns.len());
             assert_eq!(exports.last().map(String::as_str), Some(EXCHANGE));
         }

@@ -1,6 +1,8 @@
 //! The shared array, as a scenario describes it.
 
-use parda_array::{ArrayParams, Bytes, LayoutParams, ParamError, Placement, Preset, UnknownPreset};
+use parda_array::{
+    ArrayParams, Bytes, Device, LayoutParams, ParamError, Placement, Preset, UnknownPreset,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -22,7 +24,7 @@ pub enum Layout {
 pub struct ArraySettings {
     /// The array that the rest is a change to, by the name of one of [`Preset::ALL`].
     pub preset: String,
-    /// Parameters of [`parda_array::DriveParams`] in place of the preset's.
+    /// Parameters of [`parda_array::DriveParams`] or [`parda_array::FlashParams`] in place of the preset's.
     #[serde(default)]
     pub drive: Table,
     /// Parameters of [`parda_array::RaidParams`] in place of the preset's.
@@ -112,7 +114,10 @@ impl ArraySettings {
             }
         };
         let params = ArrayParams {
-            drive: changed(base.drive, "drive", &self.drive)?,
+            drive: match base.drive {
+                Device::Disk(disk) => Device::Disk(changed(disk, "drive", &self.drive)?),
+                Device::Flash(flash) => Device::Flash(changed(flash, "drive", &self.drive)?),
+            },
             raid: changed(base.raid, "raid", &self.raid)?,
             controller: changed(base.controller, "controller", &self.controller)?,
             layout: LayoutParams { start: self.start.unwrap_or_default(), placement, luns },

@@ -154,7 +154,7 @@ impl Array {
         let Part { drive, kind, offset, len } = *part;
         let request = Request { owner: key, kind, offset, len };
         let done = self.drives[drive as usize].arrive(at, request);
-        self.busy.extend(done.into_iter().map(|done| Reverse((done, drive))));
+        self.busy.extend(done.into_iter().flatten().map(|done| Reverse((done, drive))));
     }
 
     pub(super) fn part_done(&mut self, at: Nanos, key: usize) {

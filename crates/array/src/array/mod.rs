@@ -201,7 +201,9 @@ impl Array {
             Stage::Drive => {
                 if let Some(Reverse((_, drive))) = self.busy.pop() {
                     let served = self.drives[drive as usize].finish(at);
-                    self.busy.extend(served.next.into_iter().map(|done| Reverse((done, drive))));
+                    self.busy.extend(
+                        served.next.into_iter().flatten().map(|done| Reverse((done, drive))),
+                    );
                     if let Some(owner) = served.owner {
                         self.part_done(at, owner);
                     }

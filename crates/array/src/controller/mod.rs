@@ -71,6 +71,10 @@ impl<T> Server<T> {
         self.inside.front().map_or(Nanos::NEVER, |(at, _)| *at)
     }
 
+    pub(crate) fn into_all(self) -> impl Iterator<Item = T> {
+        self.inside.into_iter().map(|(_, what)| what)
+    }
+
     pub(crate) fn leave(&mut self) -> Option<T> {
         self.inside.pop_front().map(|(_, what)| what)
     }

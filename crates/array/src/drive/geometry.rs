@@ -92,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn geometry() -> (Geometry, DriveParams) {
-        let drive = Preset::Drive7200.params().drive;
+        let drive = *Preset::Drive7200.params().drive.disk_mut().unwrap();
         (Geometry::new(&drive, 0.0), drive)
     }
 

@@ -33,6 +33,8 @@ struct Pass {
 /// The head at the moment a choice is made.
 pub(super) struct Departure {
     now: Nanos,
+    /// When the command has been decoded and the arm can move.
+    ready: Nanos,
     angle: f64,
 }
 
@@ -53,13 +55,18 @@ impl Head {
         self.cylinder
     }
 
+    pub(super) fn last_kind(&self) -> Option<IoKind> {
+        self.last.map(|pass| pass.kind)
+    }
+
     pub(super) fn locate(&self, request: Request) -> Queued {
         Queued { request, place: self.geometry.place(request.offset, request.len) }
     }
 
     /// The head as a command sent at `now` finds it, its overhead spent.
     pub(super) fn departure(&self, now: Nanos) -> Departure {
-        Departure { now, angle: self.geometry.angle_at(now + self.overhead) }
+        let ready = now + self.overhead;
+        Departure { now, ready, angle: self.geometry.angle_at(ready) }
     }
 
     /// Seek, settling and rotational wait until the first byte of `queued` is under the head, in
@@ -78,15 +85,24 @@ impl Head {
 
     /// Serves a request from `now` on. Returns when it is done.
     pub(super) fn serve(&mut self, now: Nanos, queued: &Queued) -> Nanos {
+        self.move_to(&self.departure(now), queued)
+    }
+
+    /// Serves a write that the drive has had for long, so that no command is to be decoded.
+    pub(super) fn destage(&mut self, now: Nanos, queued: &Queued) -> Nanos {
+        let from = Departure { now, ready: now, angle: self.geometry.angle_at(now) };
+        self.move_to(&from, queued)
+    }
+
+    fn move_to(&mut self, from: &Departure, queued: &Queued) -> Nanos {
         let Request { kind, offset, len, .. } = queued.request;
-        let ready = now + self.overhead;
-        let start = self.follows_on(now, &queued.request).unwrap_or_else(|| {
-            ready + Nanos::round(self.positioning(&self.departure(now), queued))
-        });
+        let start = self
+            .follows_on(from.now, &queued.request)
+            .unwrap_or_else(|| from.ready + Nanos::round(self.positioning(from, queued)));
         let at = start + Nanos::round(queued.place.transfer);
         self.last = Some(Pass { kind, next: Bytes(offset.0 + len.0), at });
         self.cylinder = queued.place.last_cylinder;
-        at.max(ready)
+        at.max(from.ready)
     }
 
     /// When the first byte came or comes under the head, if the request follows on from the last.
@@ -111,7 +127,7 @@ mod tests {
     const LEN: Bytes = Bytes::kib(64);
 
     fn head() -> Head {
-        Head::new(&Preset::Drive7200.params().drive, 0.0)
+        Head::new(Preset::Drive7200.params().drive.disk_mut().unwrap(), 0.0)
     }
 
     fn serve(head: &mut Head, now: Nanos, kind: IoKind, offset: u64) -> Nanos {

@@ -1,22 +1,71 @@
-//! One disk drive: a FIFO that the controller keeps above it, the drive's own bounded queue, and
-//! the head that serves one request at a time.
+//! What stores the data: a disk drive, or a flash drive.
 
+mod buffer;
+mod disk;
+mod flash;
 mod geometry;
 mod head;
 mod params;
 mod queue;
 mod seek;
 
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::io::IoKind;
+use crate::params::ParamError;
 use crate::units::{Bytes, Nanos};
 
-use head::Head;
-use queue::Queue;
+use disk::Disk;
+use flash::Flash;
 
+pub use flash::FlashParams;
 pub use params::{DriveParams, Scheduling};
 pub use seek::SeekParams;
+
+/// The kind of a drive, and its parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum Device {
+    /// A disk drive.
+    Disk(DriveParams),
+    /// A flash drive.
+    Flash(FlashParams),
+}
+
+impl Device {
+    pub(crate) fn validate(&self) -> Result<(), ParamError> {
+        match self {
+            Device::Disk(disk) => disk.validate(),
+            Device::Flash(flash) => flash.validate(),
+        }
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn capacity(&self) -> Bytes {
+        match self {
+            Device::Disk(disk) => disk.capacity,
+            Device::Flash(flash) => flash.capacity,
+        }
+    }
+
+    /// How many requests it takes at a time.
+    pub fn queue_depth_mut(&mut self) -> &mut u32 {
+        match self {
+            Device::Disk(disk) => &mut disk.queue_depth,
+            Device::Flash(flash) => &mut flash.queue_depth,
+        }
+    }
+
+    /// The parameters of a disk drive, if it is one.
+    pub fn disk_mut(&mut self) -> Option<&mut DriveParams> {
+        match self {
+            Device::Disk(disk) => Some(disk),
+            Device::Flash(_) => None,
+        }
+    }
+}
 
 /// What the controller asks of a drive.
 #[derive(Clone, Copy, Debug)]
@@ -29,60 +78,53 @@ pub(crate) struct Request {
     pub(crate) len: Bytes,
 }
 
-/// Whose request is done, and when the one begun after it will be.
+/// When a drive must be asked again, for what it has just begun.
+pub(crate) type Wakes = [Option<Nanos>; 2];
+
+/// Whose request is done, if one is, and when to ask again for what began after it.
 pub(crate) struct Served {
     pub(crate) owner: Option<usize>,
-    pub(crate) next: Option<Nanos>,
+    pub(crate) next: Wakes,
 }
 
-/// A drive. Whoever holds it remembers when its request in service will be done.
+/// A drive. Whoever holds it remembers when to ask it again.
 #[derive(Clone, Debug)]
-pub(crate) struct Drive {
-    waiting: VecDeque<Request>,
-    queue: Queue,
-    head: Head,
-    in_service: Option<Request>,
+#[expect(clippy::large_enum_variant, reason = "there are few, and a box would cost every request")]
+pub(crate) enum Drive {
+    Disk(Disk),
+    Flash(Flash),
 }
 
 impl Drive {
-    /// `spindle`: where the spindle stands at time zero, as a fraction of a turn.
-    pub(crate) fn new(params: &DriveParams, spindle: f64) -> Drive {
-        Drive {
-            waiting: VecDeque::new(),
-            queue: Queue::new(params.queue_depth, params.scheduling),
-            head: Head::new(params, spindle),
-            in_service: None,
+    /// `spindle`: where a spindle stands at time zero, as a fraction of a turn.
+    pub(crate) fn new(device: &Device, spindle: f64) -> Drive {
+        match device {
+            Device::Disk(params) => Drive::Disk(Disk::new(params, spindle)),
+            Device::Flash(params) => Drive::Flash(Flash::new(params)),
         }
     }
 
-    /// Takes a request. If the drive was idle it begins at once; returns when it will be done.
-    pub(crate) fn arrive(&mut self, now: Nanos, request: Request) -> Option<Nanos> {
-        if self.queue.is_full() {
-            self.waiting.push_back(request);
-            return None;
+    /// Takes a request.
+    pub(crate) fn arrive(&mut self, now: Nanos, request: Request) -> Wakes {
+        match self {
+            Drive::Disk(disk) => disk.arrive(now, request),
+            Drive::Flash(flash) => flash.arrive(now, request),
         }
-        self.queue.push(self.head.locate(request));
-        if self.in_service.is_some() { None } else { self.begin(now) }
     }
 
-    /// Ends the request in service, at the time that was given for it, and begins the next.
+    /// To be called at each of the times it gave, once.
     pub(crate) fn finish(&mut self, now: Nanos) -> Served {
-        let owner = self.in_service.take().map(|request| request.owner);
-        Served { owner, next: self.begin(now) }
+        match self {
+            Drive::Disk(disk) => disk.finish(now),
+            Drive::Flash(flash) => flash.finish(now),
+        }
     }
 
     /// What the drive has not done yet.
-    pub(crate) fn into_requests(self) -> impl Iterator<Item = Request> {
-        self.in_service.into_iter().chain(self.queue.into_requests()).chain(self.waiting)
-    }
-
-    fn begin(&mut self, now: Nanos) -> Option<Nanos> {
-        let next = self.queue.take(&self.head, now)?;
-        self.in_service = Some(next.request);
-        let done = self.head.serve(now, &next);
-        if let Some(request) = self.waiting.pop_front() {
-            self.queue.push(self.head.locate(request));
+    pub(crate) fn into_requests(self) -> Vec<Request> {
+        match self {
+            Drive::Disk(disk) => disk.into_requests().collect(),
+            Drive::Flash(flash) => flash.into_requests().collect(),
         }
-        Some(done)
     }
 }

@@ -27,6 +27,8 @@ pub struct DriveParams {
     pub write_settle: Nanos,
     /// How much the drive reads on into its buffer after a read. Zero: not at all.
     pub read_ahead: Bytes,
+    /// How much written data the drive keeps for later, calling it done. Zero: none.
+    pub write_cache: Bytes,
     /// How many requests the drive chooses the next one from. What comes beyond waits above the
     /// drive, first come, first served.
     pub queue_depth: u32,
@@ -74,6 +76,7 @@ impl DriveParams {
         check(settle <= LONGEST, "drive.write_settle", settle, must)?;
         let must = "be at most 1GB";
         check(self.read_ahead <= Bytes::gb(1), "drive.read_ahead", self.read_ahead, must)?;
+        check(self.write_cache <= Bytes::gb(1), "drive.write_cache", self.write_cache, must)?;
         let possible = (1..=MOST_COMMANDS).contains(&self.queue_depth);
         check(possible, "drive.queue_depth", self.queue_depth, "be from 1 to 256")
     }

@@ -32,6 +32,10 @@ impl Queue {
         self.entries.len() == self.depth
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     pub(super) fn push(&mut self, queued: Queued) {
         debug_assert!(!self.is_full());
         self.entries.push(queued);
@@ -82,7 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn drive() -> DriveParams {
-        Preset::Drive7200.params().drive
+        *Preset::Drive7200.params().drive.disk_mut().unwrap()
     }
 
     fn read(head: &Head, owner: usize, offset: Bytes) -> Queued {

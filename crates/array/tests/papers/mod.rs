@@ -111,10 +111,10 @@ fn elling() -> Figure {
     for outstanding in [1, 2, 4, 6, 8, 10] {
         let seen = at(outstanding, 0, seconds(300, 600));
         let paper = (185.0, seen.iops);
-        figure.value(format!("writes, {outstanding} outstanding"), "IOPS", paper, None);
+        figure.value(format!("writes, {outstanding} outstanding"), "IOPS", paper, 0.06);
         match outstanding {
-            1 => figure.value("writes, 1 outstanding", "ms", (5.5, seen.mean_ms), None),
-            10 => figure.value("writes, 10 outstanding", "ms", (55.0, seen.mean_ms), None),
+            1 => figure.value("writes, 1 outstanding", "ms", (5.5, seen.mean_ms), 0.06),
+            10 => figure.value("writes, 10 outstanding", "ms", (55.0, seen.mean_ms), 0.06),
             _ => {}
         }
     }
