@@ -64,7 +64,8 @@ pub(crate) fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::DriveParams;
+    use crate::controller::{PrefetchParams, WriteCacheParams};
+    use crate::drive::{DriveParams, FlashParams};
     use crate::layout::Placement;
     use crate::preset::Preset;
     use crate::raid::RaidLevel;
@@ -73,6 +74,38 @@ mod tests {
 
     fn disk(params: &mut ArrayParams) -> &mut DriveParams {
         params.drive.disk_mut().expect("the preset's drives are disks")
+    }
+
+    fn cache(params: &mut ArrayParams) -> &mut WriteCacheParams {
+        params.controller.write_cache.as_mut().expect("the preset has one")
+    }
+
+    fn prefetch(params: &mut ArrayParams) -> &mut PrefetchParams {
+        params.controller.prefetch.as_mut().expect("the preset has it")
+    }
+
+    #[test]
+    fn impossible_flash_is_refused_by_name() {
+        type Spoil = fn(&mut FlashParams);
+        let cases: &[(&str, Spoil)] = &[
+            ("drive.capacity", |f| f.capacity = Bytes(1)),
+            ("drive.units", |f| f.units = 0),
+            ("drive.page", |f| f.page = Bytes(100)),
+            ("drive.command_time", |f| f.command_time = Nanos::from_millis(11_000)),
+            ("drive.command_overhead", |f| f.command_overhead = Nanos::from_millis(11_000)),
+            ("drive.read", |f| f.read = Nanos::from_millis(11_000)),
+            ("drive.program", |f| f.program = Nanos::from_millis(11_000)),
+            ("drive.collect_after", |f| f.collect_after = 0),
+            ("drive.collect", |f| f.collect = Nanos::from_millis(11_000)),
+            ("drive.write_buffer", |f| f.write_buffer = Bytes(0)),
+            ("drive.queue_depth", |f| f.queue_depth = 0),
+        ];
+        for (name, spoil) in cases {
+            let mut params = Preset::FlashSata.params();
+            let Device::Flash(flash) = &mut params.drive else { panic!("the preset is flash") };
+            spoil(flash);
+            assert_eq!(params.validate().map_err(|error| error.name), Err(*name));
+        }
     }
 
     #[test]
@@ -100,6 +133,7 @@ mod tests {
             ("drive.read_ahead", "2GB", |p| disk(p).read_ahead = Bytes::gb(2)),
             ("drive.queue_depth", "0", |p| disk(p).queue_depth = 0),
             ("drive.queue_depth", "257", |p| disk(p).queue_depth = 257),
+            ("drive.write_cache", "2GB", |p| disk(p).write_cache = Bytes::gb(2)),
             ("raid.drives", "0", |p| p.raid.drives = 0),
             ("raid.drives", "1025", |p| p.raid.drives = 1_025),
             ("raid.drives", "2", |p| {
@@ -113,10 +147,25 @@ mod tests {
             ("raid.element", "0B", |p| p.raid.element = Bytes(0)),
             ("raid.element", "1KB", |p| p.raid.element = Bytes(1_000)),
             ("raid.element", "1TiB", |p| p.raid.element = Bytes(1 << 40)),
+            ("raid.rebuild", "0B", |p| p.raid.rebuild = Bytes(0)),
+            ("raid.rebuild", "96KiB", |p| p.raid.rebuild = Bytes::kib(96)),
             ("controller.io_cost", "11s", |p| {
                 p.controller.io_cost = Nanos::from_millis(11_000);
             }),
             ("controller.link", "0B/s", |p| p.controller.link = Rate(0)),
+            ("controller.write_cache.page", "1KB", |p| cache(p).page = Bytes(1_000)),
+            ("controller.write_cache.page", "128KiB", |p| cache(p).page = Bytes::kib(128)),
+            ("controller.write_cache.capacity", "1KiB", |p| cache(p).capacity = Bytes::kib(1)),
+            ("controller.write_cache.capacity", "1TiB", |p| cache(p).capacity = Bytes(1 << 40)),
+            ("controller.write_cache.high_water", "1.1", |p| cache(p).high_water = 1.1),
+            ("controller.write_cache.low_water", "0.9", |p| cache(p).low_water = 0.9),
+            ("controller.write_cache.destage", "0", |p| cache(p).destage = 0.0),
+            ("controller.write_cache.mirror", "11s", |p| {
+                cache(p).mirror = Nanos::from_millis(11_000);
+            }),
+            ("controller.prefetch.after", "0", |p| prefetch(p).after = 0),
+            ("controller.prefetch.segment", "1KiB", |p| prefetch(p).segment = Bytes::kib(1)),
+            ("controller.prefetch.depth", "4KiB", |p| prefetch(p).depth = Bytes::kib(4)),
             ("layout.luns", "[]", |p| p.layout.luns = vec![]),
             ("layout.luns", "0B", |p| p.layout.luns.push(Bytes(0))),
             ("layout.luns", "6TB", |p| p.layout.luns = vec![Bytes::gb(6_000)]),

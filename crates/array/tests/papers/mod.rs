@@ -148,14 +148,16 @@ fn speed_2() -> Figure {
     figure.value("128 KB random writes", "ms", (42.0, slow), None);
     figure.value("the least of 144 cells", "ms", (1.14, least), 0.05);
     figure.value("the most of 144 cells", "ms", (42.0, most), None);
+    let reads = cell(4, 100, 100).iops * 0.004_096;
+    figure.value("4 KB random reads", "MB/s", (8.0, reads), 0.05);
     figure.value(
-        "least bandwidth",
+        "the least bandwidth of 144 cells",
         "MB/s",
         (8.0, of(f64::min, &mut cells.iter().map(bandwidth))),
         None,
     );
     figure.value(
-        "most bandwidth",
+        "the most bandwidth of 144 cells",
         "MB/s",
         (177.0, of(f64::max, &mut cells.iter().map(bandwidth))),
         0.05,
