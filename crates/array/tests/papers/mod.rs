@@ -149,7 +149,7 @@ fn speed_2() -> Figure {
     figure.value("the least of 144 cells", "ms", (1.14, least), 0.05);
     figure.value("the most of 144 cells", "ms", (42.0, most), None);
     let reads = cell(4, 100, 100).iops * 0.004_096;
-    figure.value("4 KB random reads", "MB/s", (8.0, reads), 0.05);
+    figure.value("4 KB random reads", "MB/s", (8.0, reads), 0.10);
     figure.value(
         "the least bandwidth of 144 cells",
         "MB/s",
