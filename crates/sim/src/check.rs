@@ -86,3 +86,30 @@ pub(crate) fn books(
     }
     Err(Violation::Books { whose: whose.to_owned(), are, by, should })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn goes(outstanding: f64, cost: f64, w: f64) -> bool {
+        window("a", outstanding, cost, Window(w)).is_ok()
+    }
+
+    #[test]
+    fn an_io_goes_within_the_window_or_as_its_fraction() {
+        assert!(goes(3.0, 1.0, 4.0) && goes(3.0, 1.0, 3.5) && goes(0.0, 1.0, 0.2));
+        assert!(goes(2.0, 8.0, 4.0), "one IO may be larger than what is left");
+        assert!(!goes(4.0, 1.0, 4.0) && !goes(4.0, 1.0, 3.5) && !goes(1.0, 1.0, 0.2));
+    }
+
+    #[test]
+    fn a_violation_says_whose_and_how_much() {
+        let error = window("kvm-01", 4.0, 1.0, Window(3.5)).unwrap_err().to_string();
+        let expected = "kvm-01 sent an IO of 1 slots with 4 of its window of 3.5 at the array";
+        assert_eq!(error, expected);
+        assert_eq!(books("kvm-01", 7, "the law", 7), Ok(()));
+        let error = books("kvm-01", 7, "the law", 8).unwrap_err().to_string();
+        let expected = "kvm-01: 7 IOs are under way in its own books, 8 in those of the law";
+        assert_eq!(error, expected);
+    }
+}

@@ -246,3 +246,46 @@ fn distribution(latencies: &Latencies) -> Option<Distribution> {
         max: ms(latencies.max()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_control::{Bytes, Shares};
+    use parda_scenario::{Vm, Workload};
+    use std::time::Duration;
+
+    #[test]
+    fn a_closed_loop_that_lost_an_io_is_found_out() {
+        let workload = Workload {
+            size: Bytes(4096),
+            read_percent: 100.0,
+            random_percent: 100.0,
+            outstanding: 8,
+        };
+        let (name, disk) = ("db".to_owned(), Bytes(1 << 30));
+        let vm = Vm { name, shares: Shares(1), burst: 0.0, disk, workload };
+        let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
+        let phase = Phase { name: "p".to_owned(), from, to };
+        let span = Span::from_millis(2_000);
+        let (one, other) = (ClientRun(1), ClientRun(2));
+        let all = 8 * 2_000_000_000;
+        assert_eq!(little(&vm, &phase, span, (one, 500), (one, 500 + all)), Ok(()));
+        assert_eq!(little(&vm, &phase, span, (one, 500), (other, all)), Ok(()));
+        let error = little(&vm, &phase, span, (one, 500), (one, 400 + all)).unwrap_err();
+        assert!(matches!(error, Violation::Little { lived: 15_999_999_900, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_distribution_is_that_of_what_was_recorded() {
+        let mut latencies = latencies();
+        assert_eq!(distribution(&latencies), None);
+        // From what it has room for at first to far beyond.
+        for ms in [1, 2, 3, 4_000] {
+            record(&mut latencies, Span::from_millis(ms));
+        }
+        let Distribution { mean, p50, max, .. } = distribution(&latencies).unwrap();
+        for (is, should) in [(mean, 1001.5), (p50, 2.0), (max, 4000.0)] {
+            assert!((is / should - 1.0_f64).abs() < 0.01, "{is} {should}");
+        }
+    }
+}
