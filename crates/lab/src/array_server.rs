@@ -198,7 +198,7 @@ fn regions(params: &ArrayParams) -> Vec<Region> {
 struct Model {
     array: Array,
     luns: Vec<Region>,
-    /// What takes no time: a flush, as nothing is cached; a trim, as nothing is moved.
+    /// What takes no time: a flush, as what is cached counts as written; a trim, as nothing is moved.
     instant: VecDeque<TimedId>,
 }
 

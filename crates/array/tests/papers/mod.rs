@@ -108,6 +108,7 @@ fn elling() -> Figure {
     figure.value("reads, 1 outstanding", "ms", (12.5, one.mean_ms), 0.05);
     figure.value("reads, 10 outstanding", "IOPS", (137.0, ten.iops), 0.03);
     figure.value("reads, 10 outstanding", "ms", (73.0, ten.mean_ms), 0.03);
+    figure.value("reads, 10 outstanding, the longest", "ms", (900.0, ten.max_ms), 0.20);
     for outstanding in [1, 2, 4, 6, 8, 10] {
         let seen = at(outstanding, 0, seconds(300, 600));
         let paper = (185.0, seen.iops);
