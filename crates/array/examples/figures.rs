@@ -15,18 +15,19 @@ fn main() {
         println!("\n{}: {}", figure.name, figure.workload);
         for value in figure.values {
             let verdict = match value.tolerance {
-                Some(tolerance) if value.error().abs() <= tolerance => "within",
-                Some(_) => "OUT OF",
-                None => "exempt from",
+                Some(most) if value.error().abs() <= most => {
+                    format!("within {:.0} %", 100.0 * most)
+                }
+                Some(most) => format!("OUT OF {:.0} %", 100.0 * most),
+                None => "not held".to_owned(),
             };
             println!(
-                "  {:<34} {:>8.2} {:<5} paper {:>8.2}  {:>+6.1} %  {verdict} {:.0} %",
+                "  {:<34} {:>8.2} {:<5} paper {:>8.2}  {:>+6.1} %  {verdict}",
                 value.what,
                 value.model,
                 value.unit,
                 value.paper,
                 100.0 * value.error(),
-                100.0 * value.tolerance.unwrap_or(0.1),
             );
         }
     }
