@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_block::Handle;
+use parda_config::Resolved;
 use parda_control::{Bytes, Instant, Report, Span};
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
@@ -23,11 +24,15 @@ use crate::status::{ExchangeStatus, PeerStatus};
 /// as an array that is not yet under control may be slow; but bounded, because the law ticks on.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(5);
 
+/// Periods after which a window at its least is worth a word. Long enough for any other load on the
+/// array to pass.
+const SQUEEZED: u32 = 10;
+
 /// What other threads ask of the control thread.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// Tick at this period from now on.
-    Period(Duration),
+    /// Tick by this law from now on.
+    Law(Resolved),
     /// Say goodbye and end.
     Stop,
 }
@@ -45,7 +50,9 @@ pub(crate) struct Control {
     volume: String,
     handle: Arc<Handle>,
     link: Option<Link>,
-    period: Duration,
+    law: Resolved,
+    /// For how many periods the window was at its least and the latency still too high.
+    squeezed: u32,
     orders: Receiver<Order>,
     shown: Arc<Mutex<Shown>>,
     epoch: Clock,
@@ -79,16 +86,16 @@ impl Control {
         handle: Arc<Handle>,
         orders: Receiver<Order>,
     ) -> Result<Control, ExchangeError> {
-        let period = volume.law.period;
         let link = volume.exchange.as_ref().map(|exchange| {
-            Link::new(me, &volume.name, exchange, period)
+            Link::new(me, &volume.name, exchange, volume.law.period)
                 .map_err(|reason| ExchangeError { volume: volume.name.clone(), reason })
         });
         Ok(Control {
             volume: volume.name.clone(),
             handle,
             link: link.transpose()?,
-            period,
+            law: volume.law.clone(),
+            squeezed: 0,
             orders,
             shown: Arc::default(),
             epoch: Clock::now(),
@@ -103,22 +110,22 @@ impl Control {
     pub(crate) fn run(mut self) -> bool {
         // Hosts that were started together should not all visit the exchange at once.
         let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
-        let mut next = Clock::now() + self.period.mul_f64(phase);
+        let mut next = Clock::now() + self.law.period.mul_f64(phase);
         loop {
             match self.orders.recv_timeout(next.saturating_duration_since(Clock::now())) {
-                Ok(Order::Period(period)) => {
-                    self.period = period;
-                    next = next.min(Clock::now() + period);
+                Ok(Order::Law(law)) => {
+                    next = next.min(Clock::now() + law.period);
+                    self.law = law;
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
                     if !self.tick() {
                         return false;
                     }
-                    next += self.period;
+                    next += self.law.period;
                     if next < Clock::now() {
                         // The exchange was slow. Ticks that were missed are not made up for.
-                        next = Clock::now() + self.period;
+                        next = Clock::now() + self.law.period;
                     }
                 }
             }
@@ -146,16 +153,40 @@ impl Control {
             active = report.active, source = ?report.source, "tick"
         );
         if let Some(link) = &mut self.link {
-            link.say(&self.volume, self.period, report, false);
+            link.say(&self.volume, self.law.period, report, false);
         }
+        self.watch_threshold(&report);
         self.show(report);
         true
+    }
+
+    /// Says once when the threshold is lower than any window can bring the latency.
+    fn watch_threshold(&mut self, report: &Report) {
+        let law = &self.law.control.law;
+        let latency = report.interval.heard(law.signal).mean();
+        let least = report.governed && report.window <= law.window_min;
+        self.squeezed = match latency {
+            Some(latency) if least && latency > law.threshold.secs() => self.squeezed + 1,
+            // The least of windows may leave a period without an IO.
+            None if least => return,
+            _ => 0,
+        };
+        if self.squeezed == SQUEEZED {
+            tracing::warn!(
+                volume = self.volume,
+                window = report.window.0,
+                latency_ms = latency.unwrap_or_default() * 1e3,
+                latency_threshold_ms = law.threshold.secs() * 1e3,
+                "the window is at its least and the latency still above the threshold: \
+                 raise latency_threshold, or see what else loads the array"
+            );
+        }
     }
 
     fn leave(&mut self) {
         let last = self.shown.lock().unwrap_or_else(PoisonError::into_inner).report;
         if let (Some(link), Some(report)) = (&mut self.link, last) {
-            link.say(&self.volume, self.period, report, true);
+            link.say(&self.volume, self.law.period, report, true);
         }
     }
 

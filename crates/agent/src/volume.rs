@@ -86,7 +86,7 @@ impl Volume {
                     tracing::info!(volume = name, ?control, period = ?new.law.period, "control changed");
                     in_force.law = new.law.clone();
                     // A control thread that is gone has told the main thread already.
-                    let _ = self.orders.send(Order::Period(new.law.period));
+                    let _ = self.orders.send(Order::Law(new.law.clone()));
                 }
                 Ok(Err(error)) => tracing::error!(volume = name, "control not changed: {error}"),
                 Err(error) => tracing::error!(volume = name, "control not changed: {error}"),

@@ -244,10 +244,6 @@ pub struct Host {
     ticked: Instant,
 }
 
-/// A VM is taken to want up to this multiple of what it used. Its demand can so grow into its
-/// share within a few periods, and its window is not cut to a mean that its own bursts exceed.
-const DEMAND_HEADROOM: f64 = 2.0;
-
 impl Host {
     /// A host without VMs.
     ///
@@ -458,18 +454,17 @@ impl Host {
     fn active_shares(&mut self, now: Instant, elapsed: Span) -> (f64, f64) {
         let all: f64 = self.vms.iter().map(|vm| f64::from(vm.shares.0)).sum();
         let level = self.law.window_per_share(all);
-        let (mut active, mut wanted, mut saturated) = (0.0, 0.0, false);
+        let (mut active, mut saturated) = (0.0, false);
         for vm in &mut self.vms {
             let shares = f64::from(vm.shares.0);
             let used = mean_over(vm.pending.take(now), elapsed) / level;
             active += used.min(shares);
-            wanted += (DEMAND_HEADROOM * used).min(shares);
             saturated |= used >= shares;
         }
         // While every VM has what it wants, the window only waits for one to want more: it may
-        // then have its whole share at once. As soon as one VM could use more than its share, the
-        // shares of idle neighbours are not its to take (PARDA §3).
-        (active, if saturated && wanted > 0.0 { wanted } else { all.max(1.0) })
+        // then have its whole share at once. As soon as one VM could use more than its share, what
+        // its neighbours leave of theirs is not its to take (PARDA §3).
+        (active, if saturated { active } else { all.max(1.0) })
     }
 
     fn cost(&self, io: Io) -> Cost {

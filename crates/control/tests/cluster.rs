@@ -91,6 +91,20 @@ fn an_idle_vm_does_not_enrich_its_neighbour() {
 }
 
 #[test]
+fn what_a_half_idle_vm_leaves_is_everybodys() {
+    for outstanding in [4, 8, 12, 20] {
+        let mut cluster = Cluster::new(37, 8, Span::from_millis(5), PERIOD);
+        let shared = cluster.add_host(config(), &[vm(1000, 128), vm(1000, outstanding)]);
+        let other = cluster.add_host(config(), &[vm(1000, 128)]);
+        cluster.run(secs(30));
+        let (iops, latency) = cluster.run(secs(120));
+        let what = format!("beside a VM with {outstanding} outstanding");
+        near(iops[shared][0] / iops[other][0], 1.0, 0.04, &what);
+        near(latency, 0.030, 0.04, &what);
+    }
+}
+
+#[test]
 fn light_hosts_get_what_they_ask_and_the_rest_is_shared() {
     let mut cluster = Cluster::new(11, 8, Span::from_millis(5), PERIOD);
     let light = cluster.add_host(config(), &[vm(4000, 2)]);
