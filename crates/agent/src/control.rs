@@ -108,7 +108,6 @@ impl Control {
 
     /// Ticks until it is told to stop. False if it ended because the ring is gone.
     pub(crate) fn run(mut self) -> bool {
-        // Hosts that were started together should not all visit the exchange at once.
         let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
         let mut next = Clock::now() + self.law.period.mul_f64(phase);
         loop {
@@ -217,7 +216,7 @@ impl Link {
         let place = exchange.place.to_string();
         let exchange = open(exchange, settings)?;
         let peers = Peers::new(me.host.id(), freshness);
-        let phase = (me.host.id().0 % 1000) as f64 / 1000.0;
+        let phase = me.host.id().phase();
         Ok(Link { exchange, place, peers, phase, fault: None, failing: false, failures: 0 })
     }
 
@@ -242,10 +241,7 @@ impl Link {
                 return None;
             }
         }
-        let live = self.peers.live(now);
-        let newcomer =
-            live.is_empty() && self.peers.all(now).any(|peer| peer.liveness == Liveness::Unproven);
-        (!newcomer).then_some(live)
+        self.peers.proven(now)
     }
 
     fn say(&mut self, volume: &str, period: Duration, report: Report, leaving: bool) {

@@ -216,12 +216,6 @@ impl Handle {
         self.ask(|answer| Command::SetControl { config, answer })
     }
 
-    /// Whether the volume's thread has ended, be it by a failure of its ring.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
     /// Takes no more requests, answers those in flight for up to `within`, and ends. The files of
     /// its unix sockets are gone then.
     ///

@@ -71,6 +71,15 @@ impl fmt::Display for HostName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u64);
 
+impl HostId {
+    /// Where in its period the host visits the exchange, from 0 to below 1: hosts that were
+    /// started together should not all do so at once.
+    #[must_use]
+    pub fn phase(self) -> f64 {
+        (self.0 % 1000) as f64 / 1000.0
+    }
+}
+
 /// A volume as a number: the FNV-1a hash of its name. A file of another volume is told by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub u64);

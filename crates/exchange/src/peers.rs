@@ -99,6 +99,15 @@ impl Peers {
             .map(|peer| peer.message.body.report)
             .collect()
     }
+
+    /// The same, or `None` while nothing can be said of the others: hosts are seen, and none of
+    /// them has yet been seen to live.
+    #[must_use]
+    pub fn proven(&self, now: Instant) -> Option<Vec<Report>> {
+        let live = self.live(now);
+        let unproven = || self.all(now).any(|peer| peer.liveness == Liveness::Unproven);
+        (!live.is_empty() || !unproven()).then_some(live)
+    }
 }
 
 fn vitality(liveness: Liveness) -> impl Ord {
@@ -170,6 +179,16 @@ mod tests {
         assert_eq!(seen(&peers, at(33)), one("a", 5, Liveness::Gone));
         peers.observe(at(34), Vec::new());
         assert!(seen(&peers, at(34)).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_said_of_the_others_before_one_is_seen_to_live() {
+        let mut peers = peers();
+        assert_eq!(peers.proven(at(0)), Some(Vec::new()), "nobody is there");
+        peers.observe(at(0), vec![message(identity("a", 1), 1), message(identity("b", 1), 1)]);
+        assert_eq!(peers.proven(at(0)), None);
+        peers.observe(at(1), vec![message(identity("a", 1), 2), message(identity("b", 1), 1)]);
+        assert_eq!(peers.proven(at(1)).map(|live| live.len()), Some(1));
     }
 
     #[test]

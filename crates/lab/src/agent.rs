@@ -1,9 +1,5 @@
 //! A host's agent: the configuration it is given, and what it says of itself.
 
-use std::io::{self, Read};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
 use parda_agent::file::{Direct, Disk, Exchange, File, Volume};
@@ -16,9 +12,6 @@ use crate::cluster::Place;
 
 /// The name of the one volume that all hosts of a scenario share.
 pub const VOLUME: &str = "array";
-
-/// An agent that does not answer within this time is taken to be ill.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// The configuration of a host as it stands.
 #[must_use]
@@ -53,19 +46,6 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         status: Some(format!("unix:{}", place.status(id).display())),
         volume: vec![volume],
     }
-}
-
-/// Asks an agent how it stands.
-///
-/// # Errors
-/// It does not answer, or not in time, or not with a status.
-pub fn ask(socket: &Path) -> io::Result<Status> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-    stream.shutdown(Shutdown::Write)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(serde_json::from_slice(&answer)?)
 }
 
 /// Whether an agent's status is what its configuration says: it has taken up a change. What the

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parda_agent::status::VolumeStatus;
+use parda_agent::status::{VolumeStatus, ask};
 use parda_scenario::{Action, HostId, Scenario, State, VmId};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -169,8 +169,7 @@ impl<'a> Cluster<'a> {
         changed.into_iter().try_for_each(|id| {
             let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
             let socket = self.place.status(id);
-            let follows =
-                |_: &mut Self| agent::ask(&socket).is_ok_and(|s| agent::follows(&s, &file));
+            let follows = |_: &mut Self| ask(&socket).is_ok_and(|s| agent::follows(&s, &file));
             self.wait(Who::Agent(id), "take up its new configuration", follows)
         })
     }
@@ -183,7 +182,7 @@ impl<'a> Cluster<'a> {
         if !self.state.host(id).alive {
             return Ok(None);
         }
-        match agent::ask(&self.place.status(id)) {
+        match ask(&self.place.status(id)) {
             Ok(status) => Ok(status.volumes.into_iter().find(|v| v.name == agent::VOLUME)),
             Err(_) => Err(self.late(Who::Agent(id), "say how it stands")),
         }
@@ -313,7 +312,7 @@ impl<'a> Cluster<'a> {
 
     fn agent_answers(&mut self, id: HostId) -> Result<(), LabError> {
         let socket = self.place.status(id);
-        self.wait(Who::Agent(id), "say how it stands", |_| agent::ask(&socket).is_ok())
+        self.wait(Who::Agent(id), "say how it stands", |_| ask(&socket).is_ok())
     }
 
     fn kill_host(&mut self, id: HostId) {

@@ -7,7 +7,7 @@
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::{Instant, Report, Span};
 use parda_exchange::{
-    Freshness, HostName, Identity, Incarnation, Liveness, Message, Peers, Publication, Sequence,
+    Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence,
 };
 use parda_scenario::HostId;
 use parda_scenario::scenario::SLOT;
@@ -80,7 +80,7 @@ impl Link {
     /// It begins where in its period the host's name says, as the agent does: hosts that were
     /// started together do not all visit the exchange at once.
     pub(crate) fn new(now: Instant, host: HostName, life: Life, period: Span) -> Link {
-        let phase = (host.id().0 % 1000) as f64 / 1000.0;
+        let phase = host.id().phase();
         let me = Identity { host, incarnation: Incarnation(life.0) };
         Link {
             peers: Peers::new(me.host.id(), Freshness::default()),
@@ -149,9 +149,7 @@ impl Link {
     /// which none has yet been seen to live.
     pub(crate) fn hear(&mut self, since: Instant, slots: &Slots) -> Option<Vec<Report>> {
         self.peers.observe(since, slots.messages());
-        let live = self.peers.live(since);
-        let unproven = || self.peers.all(since).any(|p| p.liveness == Liveness::Unproven);
-        (!(live.is_empty() && unproven())).then_some(live)
+        self.peers.proven(since)
     }
 
     /// The period is over with all that was to be done. Ticks that were missed are not made up for.
