@@ -9,7 +9,7 @@ use std::time::{Duration, Instant as Clock};
 
 use parda_block::Handle;
 use parda_config::Resolved;
-use parda_control::{Bytes, Instant, Report, Span};
+use parda_control::{Bytes, Instant, Report, Span, Totals};
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{
@@ -142,7 +142,7 @@ impl Control {
         let now = self.now();
         let heard = match &mut self.link {
             Some(link) => link.hear(&self.volume, now),
-            None => Some(Vec::new()),
+            None => Some(Totals::default()),
         };
         let Ok(report) = self.handle.tick(heard) else {
             return false;
@@ -220,9 +220,9 @@ impl Link {
         Ok(Link { exchange, place, peers, phase, fault: None, failing: false, failures: 0 })
     }
 
-    /// What the other hosts said last. `None` while nothing can be said of them: the exchange
+    /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
     /// fails, or shows hosts of which none has yet been seen to live.
-    fn hear(&mut self, volume: &str, now: Instant) -> Option<Vec<Report>> {
+    fn hear(&mut self, volume: &str, now: Instant) -> Option<Totals> {
         self.failing = false;
         match self.exchange.collect(now) {
             Ok(heard) => {
@@ -234,14 +234,14 @@ impl Link {
                         }
                     }
                 }
-                self.peers.observe(now, heard.messages);
+                self.peers.observe(now, &heard.messages);
             }
             Err(error) => {
                 self.fail(volume, &error);
                 return None;
             }
         }
-        self.peers.proven(now)
+        self.peers.totals(now)
     }
 
     fn say(&mut self, volume: &str, period: Duration, report: Report, leaving: bool) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::Duration;
 
-use parda_control::{Config, ConfigError, Report, VmConfig};
+use parda_control::{Config, ConfigError, Report, Totals, VmConfig};
 use parda_nbd::client::Agreed;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -16,7 +16,7 @@ use crate::stats::Stats;
 /// What a volume's thread can be asked.
 pub(crate) enum Command {
     /// End a period; `None` if the exchange is silent.
-    Tick { peers: Option<Vec<Report>>, answer: SyncSender<Report> },
+    Tick { peers: Option<Totals>, answer: SyncSender<Report> },
     /// Tell what was counted.
     Stats { answer: SyncSender<Stats> },
     /// Change a disk's part; answers with what is in force, `None` if there is no such disk.

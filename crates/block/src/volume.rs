@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_control::{Bytes, Config, ConfigError, Host, Instant, Report, Span, VmConfig};
+use parda_control::{Bytes, Config, ConfigError, Host, Instant, Report, Span, Totals, VmConfig};
 use parda_nbd::Export;
 use parda_nbd::uri::Address;
 
@@ -187,7 +187,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the volume has ended.
-    pub fn tick(&self, peers: Option<Vec<Report>>) -> Result<Report, Stopped> {
+    pub fn tick(&self, peers: Option<Totals>) -> Result<Report, Stopped> {
         self.ask(|answer| Command::Tick { peers, answer })
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{Client, disk, read, spawn, spawn_timed, write};
 use parda_block::{BackendConfig, Timed, TimedId};
 use parda_control::law::Mode;
-use parda_control::{Bytes, Instant, IoKind, Shares, Span, VmConfig, Window};
+use parda_control::{Bytes, Instant, IoKind, Shares, Span, Totals, VmConfig, Window};
 use parda_nbd::{Extent, Op};
 
 fn memory() -> BackendConfig {
@@ -100,7 +100,7 @@ fn a_flush_takes_its_turn_but_is_no_latency() {
     let volume = spawn(vec![disk("vm1", memory(), &socket)]);
     let mut client = Client::connect(&socket, "vm1");
     assert_eq!(client.call(Op::Flush, &[]), Ok(vec![]));
-    let report = volume.tick(Some(Vec::new())).unwrap();
+    let report = volume.tick(Some(Totals::default())).unwrap();
     assert_eq!(report.interval, parda_control::latency::Interval::default());
     assert_eq!(client.call(write(0, 4096), &[1; 4096]), Ok(vec![]));
     let report = volume.tick(None).unwrap();

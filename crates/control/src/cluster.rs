@@ -1,6 +1,6 @@
 //! What hosts tell each other, and what follows from it.
 
-use crate::latency::{Interval, Sample, Signal};
+use crate::latency::Interval;
 use crate::units::{Shares, Span, Window};
 
 /// What a host says of itself once per period.
@@ -41,19 +41,20 @@ pub enum Source {
 
 /// What the exchange shows at a tick.
 #[derive(Clone, Copy, Debug)]
-pub enum View<'a> {
-    /// The exchange works; these are the last reports of the other hosts that are alive. None of
-    /// them means that this host is alone.
-    Peers(&'a [Report]),
+pub enum View {
+    /// The exchange works; this is what the other hosts that are alive said last, added up. Nothing
+    /// of nobody means that this host is alone.
+    Peers(Totals),
     /// The exchange does not work.
     Silent,
 }
 
-/// The sum over hosts of what the law needs.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the law needs of any number of hosts: the sum over them. In a large cluster every host hears
+/// every other in each period, so nobody keeps their reports for the law.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// IOs that the law listens to.
-    pub heard: Sample,
+    /// What they completed.
+    pub interval: Interval,
     /// Mean outstanding IOs of governed hosts, in slots.
     pub outstanding: f64,
     /// Σ of their active shares.
@@ -62,12 +63,19 @@ pub struct Totals {
 
 impl Totals {
     /// Over all `reports`.
-    pub fn of<'a>(reports: impl IntoIterator<Item = &'a Report>, signal: Signal) -> Totals {
-        reports.into_iter().fold(Totals::default(), |sum, r| Totals {
-            heard: sum.heard.plus(r.interval.heard(signal)),
-            outstanding: sum.outstanding + if r.governed { r.outstanding } else { 0.0 },
-            active: sum.active + if r.governed { r.active } else { 0.0 },
-        })
+    pub fn of<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Totals {
+        let mut totals = Totals::default();
+        reports.into_iter().for_each(|report| totals.add(report));
+        totals
+    }
+
+    /// Adds a host.
+    pub fn add(&mut self, report: &Report) {
+        self.interval = self.interval.plus(report.interval);
+        if report.governed {
+            self.outstanding += report.outstanding;
+            self.active += report.active;
+        }
     }
 
     /// λ, the window per share at which the cluster would meet its threshold: what is outstanding

@@ -239,7 +239,7 @@ pub struct Host {
     /// Shares that the window rests on.
     window_shares: f64,
     /// What the exchange showed last, if it ever showed anything.
-    last_peers: Option<Vec<Report>>,
+    last_peers: Option<Totals>,
     silent_periods: u32,
     ticked: Instant,
 }
@@ -387,7 +387,7 @@ impl Host {
 
     /// Ends a period: finds the new window from what was measured and what the exchange shows,
     /// and says what to publish.
-    pub fn tick(&mut self, now: Instant, view: View<'_>) -> Report {
+    pub fn tick(&mut self, now: Instant, view: View) -> Report {
         let elapsed = now.since(self.ticked);
         self.ticked = now;
         let source = self.listen(view);
@@ -406,10 +406,11 @@ impl Host {
             ),
             source,
         };
-        let peers = self.last_peers.as_deref().filter(|_| source != Source::Local);
-        let signal = self.config.law.signal;
-        let totals = Totals::of(peers.unwrap_or_default().iter().chain([&own]), signal);
-        self.average.add(&totals.heard, self.config.law.min_ios);
+        let peers = self.last_peers.filter(|_| source != Source::Local);
+        let mut totals = peers.unwrap_or_default();
+        totals.add(&own);
+        let heard = totals.interval.heard(self.config.law.signal);
+        self.average.add(&heard, self.config.law.min_ios);
         let latency = self.average.secs();
         let level = latency
             .filter(|_| source != Source::Local)
@@ -430,16 +431,14 @@ impl Host {
     }
 
     /// Takes in what the exchange shows; falls back in order when it is silent.
-    fn listen(&mut self, view: View<'_>) -> Source {
+    fn listen(&mut self, view: View) -> Source {
         if self.config.law.estimation == Estimation::Local {
             return Source::Local;
         }
         match view {
             View::Peers(peers) => {
                 self.silent_periods = 0;
-                let last = self.last_peers.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(peers);
+                self.last_peers = Some(peers);
                 Source::Cluster
             }
             View::Silent => {

@@ -61,6 +61,12 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Interval) -> Interval {
+        Interval { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }
+    }
+
     /// What the law listens to.
     #[must_use]
     pub fn heard(&self, signal: Signal) -> Sample {

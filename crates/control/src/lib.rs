@@ -30,7 +30,7 @@ pub mod queue;
 pub mod size;
 pub mod units;
 
-pub use cluster::{Report, Source, View};
+pub use cluster::{Report, Source, Totals, View};
 pub use host::{
     Completed, Config, ConfigError, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId,
 };

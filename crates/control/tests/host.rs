@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Bytes, Config, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span, View, VmConfig,
-    VmId, Window,
+    Bytes, Config, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span, Totals, View,
+    VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -107,7 +107,7 @@ proptest! {
                         source: Default::default(),
                     };
                     let peers = vec![peer; peers];
-                    let view = if silent { View::Silent } else { View::Peers(&peers) };
+                    let view = if silent { View::Silent } else { View::Peers(Totals::of(&peers)) };
                     let report = host.tick(now, view);
                     prop_assert!(report.window.0 >= 0.02 && report.window.0.is_finite());
                     prop_assert!(report.active >= 0.0 && report.active <= f64::from(report.shares.0));
@@ -209,7 +209,7 @@ fn without_control_order_is_kept_and_nothing_is_held() {
         host.submit(Instant(token), vms[token as usize % 2], READ, token);
         assert_eq!(host.next_dispatch(Instant(token)).unwrap().token, token);
     }
-    let report = host.tick(Instant(2000), View::Peers(&[]));
+    let report = host.tick(Instant(2000), View::Peers(Totals::default()));
     assert_eq!((report.window, report.governed), (Window(0.0), false));
     assert!(host.window().0.is_infinite());
 }

@@ -49,7 +49,7 @@ impl<E: Exchange> Exchange for Lossy<E> {
 pub struct Delayed<E> {
     inner: E,
     calls: usize,
-    under_way: VecDeque<Vec<Message>>,
+    under_way: VecDeque<Vec<Arc<Message>>>,
 }
 
 impl<E> Delayed<E> {
@@ -148,7 +148,8 @@ mod tests {
         }
         fn collect(&mut self, _: Instant) -> Result<Heard, CollectError> {
             self.0 += 1;
-            let messages = ["a", "b"].map(|host| message(identity(host, 1), self.0)).into();
+            let said = |host| Arc::new(message(identity(host, 1), self.0));
+            let messages = ["a", "b"].map(said).into();
             Ok(Heard { messages, events: Vec::new() })
         }
         fn counters(&self) -> Counters {

@@ -1,6 +1,7 @@
 //! The trait every transport implements, what is heard over it and what is noticed on the way.
 
 use std::fmt;
+use std::sync::Arc;
 
 use parda_control::{Instant, Report, Span};
 
@@ -52,7 +53,7 @@ pub struct Message {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heard {
     /// The last message of everyone who ever spoke and was not written over, oneself included.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Arc<Message>>,
     /// What an operator should know, each said once.
     pub events: Vec<Event>,
 }

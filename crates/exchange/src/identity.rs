@@ -3,12 +3,16 @@
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The name of a host, unique among the hosts of a volume: 1 to 64 bytes of UTF-8 without control
 /// characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostName(String);
+pub struct HostName {
+    name: Arc<str>,
+    id: HostId,
+}
 
 /// Why a text is no host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,26 +48,26 @@ impl HostName {
         } else if name.chars().any(char::is_control) {
             Err(HostNameError::ControlCharacter { name: own() })
         } else {
-            Ok(HostName(own()))
+            Ok(HostName { name: name.into(), id: HostId(fnv1a(name.as_bytes())) })
         }
     }
 
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// The number that stands for this name.
     #[must_use]
     pub fn id(&self) -> HostId {
-        HostId(fnv1a(self.0.as_bytes()))
+        self.id
     }
 }
 
 impl fmt::Display for HostName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 

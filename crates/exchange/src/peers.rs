@@ -1,9 +1,14 @@
 //! The other hosts, and which of them are alive.
+//!
+//! In a cluster of n hosts every host hears n others in each period, so what is done for one of
+//! them is little: messages are shared and not copied, and a host that is known is looked up where
+//! it was found the time before.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use parda_control::{Instant, Report, Span};
+use parda_control::{Instant, Span, Totals};
 
 use crate::exchange::Message;
 use crate::freshness::{Freshness, Liveness, Watch};
@@ -14,14 +19,24 @@ use crate::identity::{HostId, Incarnation, Sequence};
 pub struct Peers {
     me: HostId,
     freshness: Freshness,
-    /// One entry per run of a host: the run before may still be heard beside its successor.
-    runs: BTreeMap<(HostId, Incarnation), Run>,
+    /// By key. One entry per run of a host: the run before may still be heard beside its successor.
+    runs: Vec<Run>,
+    /// Where in `runs` the sender of each message was found last: messages mostly come in the same
+    /// order. Only a hint.
+    places: Vec<usize>,
+    /// How often was looked.
+    looks: u64,
 }
+
+type Key = (HostId, Incarnation);
 
 #[derive(Debug)]
 struct Run {
-    message: Message,
+    key: Key,
+    message: Arc<Message>,
     watch: Watch<Sequence>,
+    /// The look at which it was last heard.
+    heard: u64,
 }
 
 /// Another host.
@@ -40,73 +55,90 @@ impl Peers {
     /// Nobody is known yet. Messages of the host `me` will be left out.
     #[must_use]
     pub fn new(me: HostId, freshness: Freshness) -> Peers {
-        Peers { me, freshness, runs: BTreeMap::new() }
+        Peers { me, freshness, runs: Vec::new(), places: Vec::new(), looks: 0 }
     }
 
     /// Takes in what was heard.
-    pub fn observe(&mut self, now: Instant, messages: Vec<Message>) {
-        let mut heard = BTreeMap::<_, Message>::new();
-        for message in messages {
-            let host = message.from.host.id();
-            if host == self.me {
+    pub fn observe<'a>(
+        &mut self,
+        now: Instant,
+        messages: impl IntoIterator<Item = &'a Arc<Message>>,
+    ) {
+        self.looks += 1;
+        let (look, freshness) = (self.looks, self.freshness);
+        let mut strangers = BTreeMap::<Key, &Arc<Message>>::new();
+        let mut known = 0;
+        for (place, message) in messages.into_iter().enumerate() {
+            let key = (message.from.host.id(), message.from.incarnation);
+            if key.0 == self.me {
                 continue;
             }
             // A host that moved to another slot has left its last word in the one before.
-            let latest =
-                heard.entry((host, message.from.incarnation)).or_insert_with(|| message.clone());
-            if message.sequence.is_after(latest.sequence) {
-                *latest = message;
-            }
+            let Some(run) = self.find(place, key) else {
+                let latest = strangers.entry(key).or_insert(message);
+                if message.sequence.is_after(latest.sequence) {
+                    *latest = message;
+                }
+                continue;
+            };
+            known += usize::from(run.hear(now, look, message));
         }
-        let freshness = self.freshness;
-        self.runs.retain(|key, run| {
+        if known < self.runs.len() {
             // A dead run stays known while its record lies around: it must not look new again.
-            heard.contains_key(key) || run.looks(now, freshness) != Liveness::Gone
-        });
-        for (key, message) in heard {
-            let run = self.runs.entry(key).or_insert_with(|| Run {
-                watch: Watch::new(now, message.sequence),
-                message: message.clone(),
-            });
-            if run.watch.look(now, message.sequence) {
-                run.message = message;
-            }
+            self.runs
+                .retain(|run| run.heard == look || run.looks(now, freshness) != Liveness::Gone);
         }
+        if !strangers.is_empty() {
+            self.runs.extend(strangers.into_iter().map(|(key, message)| Run {
+                key,
+                message: Arc::clone(message),
+                watch: Watch::new(now, message.sequence),
+                heard: look,
+            }));
+            self.runs.sort_unstable_by_key(|run| run.key);
+        }
+    }
+
+    /// The run that sent the message at this place, if it is known.
+    fn find(&mut self, place: usize, key: Key) -> Option<&mut Run> {
+        if self.places.len() <= place {
+            self.places.resize(place + 1, 0);
+        }
+        let hint = &mut self.places[place];
+        if self.runs.get(*hint).is_none_or(|run| run.key != key) {
+            *hint = self.runs.binary_search_by_key(&key, |run| run.key).ok()?;
+        }
+        self.runs.get_mut(*hint)
     }
 
     /// Every host that is known, each once: the run of it that looks most alive, the latest of
     /// these.
     pub fn all(&self, now: Instant) -> impl Iterator<Item = Peer<'_>> {
-        let mut hosts = BTreeMap::<HostId, Peer<'_>>::new();
-        for ((host, _), run) in &self.runs {
-            let peer = run.peer(now, self.freshness);
-            // Runs come in the order of their incarnations, so among equals the later one stays.
-            match hosts.get(host) {
-                Some(other) if vitality(other.liveness) > vitality(peer.liveness) => {}
-                _ => {
-                    hosts.insert(*host, peer);
+        // Runs come in the order of their incarnations, so among equals the last one is the latest.
+        self.runs.chunk_by(|one, other| one.key.0 == other.key.0).filter_map(move |runs| {
+            let peers = runs.iter().map(|run| run.peer(now, self.freshness));
+            peers.max_by_key(|peer| vitality(peer.liveness))
+        })
+    }
+
+    /// What the hosts that are alive said last, added up: what the law ticks with. `None` while
+    /// nothing can be said of the others: hosts are seen, and none of them has yet been seen to
+    /// live.
+    #[must_use]
+    pub fn totals(&self, now: Instant) -> Option<Totals> {
+        let mut totals = Totals::default();
+        let (mut live, mut unproven) = (false, false);
+        for peer in self.all(now) {
+            match peer.liveness {
+                Liveness::Live => {
+                    totals.add(&peer.message.body.report);
+                    live = true;
                 }
+                Liveness::Unproven => unproven = true,
+                Liveness::Stale | Liveness::Gone | Liveness::Left => {}
             }
         }
-        hosts.into_values()
-    }
-
-    /// The reports of the hosts that are alive: what the law ticks with.
-    #[must_use]
-    pub fn live(&self, now: Instant) -> Vec<Report> {
-        self.all(now)
-            .filter(|peer| peer.liveness == Liveness::Live)
-            .map(|peer| peer.message.body.report)
-            .collect()
-    }
-
-    /// The same, or `None` while nothing can be said of the others: hosts are seen, and none of
-    /// them has yet been seen to live.
-    #[must_use]
-    pub fn proven(&self, now: Instant) -> Option<Vec<Report>> {
-        let live = self.live(now);
-        let unproven = || self.all(now).any(|peer| peer.liveness == Liveness::Unproven);
-        (!live.is_empty() || !unproven()).then_some(live)
+        (live || !unproven).then_some(totals)
     }
 }
 
@@ -121,6 +153,16 @@ fn vitality(liveness: Liveness) -> impl Ord {
 }
 
 impl Run {
+    /// Takes in a message of this run. False if it was heard before in this look.
+    fn hear(&mut self, now: Instant, look: u64, message: &Arc<Message>) -> bool {
+        // What is older than what is known is no news: the last word in a slot given up.
+        if message.sequence.is_after(self.message.sequence) {
+            self.watch.look(now, message.sequence);
+            self.message = Arc::clone(message);
+        }
+        std::mem::replace(&mut self.heard, look) != look
+    }
+
     fn looks(&self, now: Instant, freshness: Freshness) -> Liveness {
         self.watch.liveness(now, self.message.body.period, freshness)
     }
@@ -135,7 +177,12 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{PERIOD, at, identity, leaving, message};
+    use crate::identity::Identity;
+    use crate::testing::{PERIOD, at, identity, leaving, live};
+
+    fn message(from: Identity, sequence: u64) -> Arc<Message> {
+        Arc::new(crate::testing::message(from, sequence))
+    }
 
     fn peers() -> Peers {
         Peers::new(identity("me", 1).host.id(), Freshness::default())
@@ -161,47 +208,48 @@ mod tests {
     #[test]
     fn a_host_counts_from_its_first_change_until_it_falls_silent() {
         let mut peers = peers();
-        peers.observe(at(0), vec![message(identity("a", 5), 8)]);
+        peers.observe(at(0), &[message(identity("a", 5), 8)]);
         assert_eq!(seen(&peers, at(0)), one("a", 5, Liveness::Unproven));
-        assert!(peers.live(at(0)).is_empty());
+        assert!(live(&peers, at(0)).is_empty());
         let last = vec![message(identity("a", 5), 9)];
         for period in 1..=4 {
-            peers.observe(at(period), last.clone());
-            assert_eq!(peers.live(at(period)), [last[0].body.report], "period {period}");
+            peers.observe(at(period), &last);
+            assert_eq!(live(&peers, at(period)), [last[0].body.report], "period {period}");
         }
-        peers.observe(at(5), last.clone());
+        peers.observe(at(5), &last);
         assert_eq!(seen(&peers, at(5)), one("a", 5, Liveness::Stale));
         assert_eq!(peers.all(at(5)).next().unwrap().age, Span(4 * PERIOD.0));
-        peers.observe(at(32), last.clone());
+        peers.observe(at(32), &last);
         assert_eq!(seen(&peers, at(32)), one("a", 5, Liveness::Gone));
         // As long as the record lies around, it must not look new again.
-        peers.observe(at(33), last);
+        peers.observe(at(33), &last);
         assert_eq!(seen(&peers, at(33)), one("a", 5, Liveness::Gone));
-        peers.observe(at(34), Vec::new());
+        peers.observe(at(34), []);
         assert!(seen(&peers, at(34)).is_empty());
     }
 
     #[test]
     fn nothing_is_said_of_the_others_before_one_is_seen_to_live() {
         let mut peers = peers();
-        assert_eq!(peers.proven(at(0)), Some(Vec::new()), "nobody is there");
-        peers.observe(at(0), vec![message(identity("a", 1), 1), message(identity("b", 1), 1)]);
-        assert_eq!(peers.proven(at(0)), None);
-        peers.observe(at(1), vec![message(identity("a", 1), 2), message(identity("b", 1), 1)]);
-        assert_eq!(peers.proven(at(1)).map(|live| live.len()), Some(1));
+        assert_eq!(peers.totals(at(0)), Some(Totals::default()), "nobody is there");
+        peers.observe(at(0), &[message(identity("a", 1), 1), message(identity("b", 1), 1)]);
+        assert_eq!(peers.totals(at(0)), None);
+        peers.observe(at(1), &[message(identity("a", 1), 2), message(identity("b", 1), 1)]);
+        let one = Totals::of([&message(identity("a", 1), 2).body.report]);
+        assert_eq!(peers.totals(at(1)), Some(one));
     }
 
     #[test]
     fn silence_is_measured_by_the_hosts_own_period() {
         let mut peers = peers();
         let quick = |sequence| {
-            let mut quick = message(identity("quick", 1), sequence);
+            let mut quick = crate::testing::message(identity("quick", 1), sequence);
             quick.body.period = Span(PERIOD.0 / 4);
-            quick
+            Arc::new(quick)
         };
-        peers.observe(at(0), vec![quick(1), message(identity("slow", 1), 1)]);
-        peers.observe(at(1), vec![quick(5), message(identity("slow", 1), 2)]);
-        assert_eq!(peers.live(at(1)).len(), 2);
+        peers.observe(at(0), &[quick(1), message(identity("slow", 1), 1)]);
+        peers.observe(at(1), &[quick(5), message(identity("slow", 1), 2)]);
+        assert_eq!(live(&peers, at(1)).len(), 2);
         let expected = [one("quick", 1, Liveness::Stale), one("slow", 1, Liveness::Live)].concat();
         assert_eq!(seen(&peers, at(2)), expected);
     }
@@ -210,7 +258,7 @@ mod tests {
     fn one_does_not_hear_oneself() {
         let mut peers = peers();
         for sequence in 0..3 {
-            peers.observe(at(sequence), vec![message(identity("me", 1), sequence)]);
+            peers.observe(at(sequence), &[message(identity("me", 1), sequence)]);
         }
         assert!(seen(&peers, at(2)).is_empty());
     }
@@ -218,24 +266,23 @@ mod tests {
     #[test]
     fn a_farewell_ends_it_at_once() {
         let mut peers = peers();
-        peers.observe(at(0), vec![message(identity("a", 1), 1)]);
-        peers.observe(at(1), vec![message(identity("a", 1), 2)]);
-        assert_eq!(peers.live(at(1)).len(), 1);
-        let mut farewell = message(identity("a", 1), 3);
-        farewell.body = leaving();
-        peers.observe(at(2), vec![farewell]);
+        peers.observe(at(0), &[message(identity("a", 1), 1)]);
+        peers.observe(at(1), &[message(identity("a", 1), 2)]);
+        assert_eq!(live(&peers, at(1)).len(), 1);
+        let farewell = Message { body: leaving(), ..crate::testing::message(identity("a", 1), 3) };
+        peers.observe(at(2), &[Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Left));
-        assert!(peers.live(at(2)).is_empty());
+        assert!(live(&peers, at(2)).is_empty());
     }
 
     #[test]
     fn a_restarted_host_is_counted_once_throughout() {
         let mut peers = peers();
-        peers.observe(at(0), vec![message(identity("a", 1), 1)]);
-        peers.observe(at(1), vec![message(identity("a", 1), 2)]);
-        peers.observe(at(2), vec![message(identity("a", 9), 1)]);
+        peers.observe(at(0), &[message(identity("a", 1), 1)]);
+        peers.observe(at(1), &[message(identity("a", 1), 2)]);
+        peers.observe(at(2), &[message(identity("a", 9), 1)]);
         assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Live));
-        peers.observe(at(3), vec![message(identity("a", 9), 2)]);
+        peers.observe(at(3), &[message(identity("a", 9), 2)]);
         assert_eq!(seen(&peers, at(3)), one("a", 9, Liveness::Live));
     }
 
@@ -244,7 +291,7 @@ mod tests {
         let mut peers = peers();
         for sequence in 0..9 {
             let dead = message(identity("a", 99), 7);
-            peers.observe(at(sequence), vec![dead, message(identity("a", 1), sequence)]);
+            peers.observe(at(sequence), &[dead, message(identity("a", 1), sequence)]);
         }
         assert_eq!(seen(&peers, at(8)), one("a", 1, Liveness::Live));
     }
@@ -255,13 +302,47 @@ mod tests {
         let left_behind = || message(identity("a", 1), 3);
         for sequence in 4..6 {
             let current = message(identity("a", 1), sequence);
-            peers.observe(at(sequence), vec![current, left_behind()]);
+            peers.observe(at(sequence), &[current, left_behind()]);
         }
         assert_eq!(seen(&peers, at(5)), one("a", 1, Liveness::Live));
         for period in 6..20 {
-            peers.observe(at(period), vec![message(identity("a", 1), 5), left_behind()]);
+            peers.observe(at(period), &[message(identity("a", 1), 5), left_behind()]);
         }
         assert_eq!(seen(&peers, at(19)), one("a", 1, Liveness::Stale));
+    }
+
+    #[test]
+    fn what_was_said_before_is_no_news() {
+        let mut peers = peers();
+        for sequence in [5, 6] {
+            peers.observe(at(sequence), &[message(identity("a", 1), sequence)]);
+        }
+        // An old copy of the exchange comes to light.
+        for period in 7..20 {
+            peers.observe(at(period), &[message(identity("a", 1), period % 5)]);
+        }
+        assert_eq!(peers.all(at(19)).next().unwrap().message.sequence, Sequence(6));
+        assert_eq!(seen(&peers, at(19)), one("a", 1, Liveness::Stale));
+    }
+
+    #[test]
+    fn hosts_are_told_apart_wherever_their_messages_lie() {
+        let mut peers = peers();
+        let hosts = ["a", "b", "c", "d"];
+        for sequence in 0..12 {
+            let mut order: Vec<_> =
+                hosts.iter().map(|host| message(identity(host, 1), sequence)).collect();
+            order.rotate_left(sequence as usize % 4);
+            // Nobody is in all of them, nor in the same place.
+            order.truncate(3);
+            peers.observe(at(sequence), &order);
+        }
+        let live: Vec<_> = hosts.iter().flat_map(|host| one(host, 1, Liveness::Live)).collect();
+        assert_eq!(seen(&peers, at(11)), live);
+        let reports = peers.all(at(11)).map(|peer| peer.message.sequence.0);
+        let mut reports: Vec<_> = reports.collect();
+        reports.sort_unstable();
+        assert_eq!(reports, [10, 11, 11, 11]);
     }
 
     #[test]
@@ -269,7 +350,7 @@ mod tests {
         let mut peers = peers();
         for (period, sequence) in [(0, u64::MAX - 1), (1, u64::MAX), (2, 0), (3, 1)] {
             let kept = message(identity("a", 1), u64::MAX - 1);
-            peers.observe(at(period), vec![message(identity("a", 1), sequence), kept]);
+            peers.observe(at(period), &[message(identity("a", 1), sequence), kept]);
         }
         assert_eq!(peers.all(at(3)).next().unwrap().message.sequence, Sequence(1));
         assert_eq!(seen(&peers, at(3)), one("a", 1, Liveness::Live));

@@ -1,6 +1,8 @@
 //! The transport over slots: PARDA's file on the shared volume (§4), one slot per host. Each
 //! period costs one read of all slots and one write of one's own.
 
+use std::sync::Arc;
+
 use parda_control::{Instant, Span};
 
 use crate::claim::{Claim, SlotChoice};
@@ -100,7 +102,7 @@ impl SlotExchange {
         Ok(slot)
     }
 
-    fn messages(&mut self, table: &Table) -> Vec<Message> {
+    fn messages(&mut self, table: &Table) -> Vec<Arc<Message>> {
         let mut messages = Vec::new();
         for (_, content) in table.contents() {
             match content {
@@ -111,7 +113,7 @@ impl SlotExchange {
                 }
                 Content::Record(record) => {
                     self.counters.records += 1;
-                    messages.push(record.message.clone());
+                    messages.push(Arc::new(record.message.clone()));
                 }
             }
         }

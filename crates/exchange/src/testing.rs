@@ -5,8 +5,9 @@ use parda_control::{Bytes, Instant, Report, Shares, Source, Span, Window};
 
 use crate::claim::SlotChoice;
 use crate::exchange::{Message, Publication};
-use crate::freshness::Freshness;
+use crate::freshness::{Freshness, Liveness};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
+use crate::peers::Peers;
 use crate::region::{Region, SlotIndex};
 use crate::slot::Record;
 use crate::slots::{SlotExchange, SlotSettings};
@@ -60,6 +61,12 @@ pub(crate) fn leaving() -> Publication {
 
 pub(crate) fn message(from: Identity, sequence: u64) -> Message {
     Message { from, sequence: Sequence(sequence), body: publication(16.0) }
+}
+
+/// What the hosts say that are alive.
+pub(crate) fn live(peers: &Peers, now: Instant) -> Vec<Report> {
+    let live = peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
+    live.map(|peer| peer.message.body.report).collect()
 }
 
 /// The record that `docs/exchange-format.md` shows as a dump.

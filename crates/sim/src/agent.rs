@@ -3,8 +3,8 @@
 use parda_array::ArrayIo;
 use parda_control::queue::Cost;
 use parda_control::{
-    Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, View,
-    VmConfig, VmId,
+    Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Totals,
+    View, VmConfig, VmId,
 };
 use parda_exchange::HostName;
 use parda_scenario::scenario::HostState;
@@ -170,7 +170,7 @@ impl Agent {
     }
 
     /// Lets the law tick with what the exchange shows.
-    pub(crate) fn tick(&mut self, now: Instant, heard: Option<&[Report]>) -> Report {
+    pub(crate) fn tick(&mut self, now: Instant, heard: Option<Totals>) -> Report {
         let report = self.host.tick(now, heard.map_or(View::Silent, View::Peers));
         self.beta = report.beta;
         report

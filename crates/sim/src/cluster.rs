@@ -266,7 +266,7 @@ impl<'a> Cluster<'a> {
         let (Some(agent), cut_off) = (agent, *cut_off) else { return Ok(()) };
         let read = read.filter(|_| !cut_off);
         let heard = read.and_then(|since| agent.link.hear(since, &self.slots));
-        let report = agent.tick(self.now, heard.as_deref());
+        let report = agent.tick(self.now, heard);
         if cut_off {
             self.rest(id);
         } else {

@@ -4,8 +4,10 @@
 //! makes it. What slots hold, and who claims which, is for `parda-exchange` to try: here every host
 //! has its own.
 
+use std::sync::Arc;
+
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
-use parda_control::{Instant, Report, Span};
+use parda_control::{Instant, Report, Span, Totals};
 use parda_exchange::{
     Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence,
 };
@@ -22,7 +24,7 @@ pub(crate) const DEADLINE: Span = Span::from_millis(5_000);
 pub(crate) struct Slots {
     lun: LunId,
     size: Bytes,
-    held: Vec<Option<Message>>,
+    held: Vec<Option<Arc<Message>>>,
 }
 
 impl Slots {
@@ -43,12 +45,12 @@ impl Slots {
     }
 
     /// What a write brought.
-    pub(crate) fn put(&mut self, host: HostId, message: Message) {
+    pub(crate) fn put(&mut self, host: HostId, message: Arc<Message>) {
         self.held[host.0] = Some(message);
     }
 
-    fn messages(&self) -> Vec<Message> {
-        self.held.iter().flatten().cloned().collect()
+    fn messages(&self) -> impl Iterator<Item = &Arc<Message>> {
+        self.held.iter().flatten()
     }
 }
 
@@ -60,7 +62,7 @@ enum Step {
     /// It reads the slots, since then.
     Reads(Instant),
     /// It writes its own.
-    Writes(Message),
+    Writes(Arc<Message>),
 }
 
 /// A host's control thread, as far as it looks at the others.
@@ -124,7 +126,7 @@ impl Link {
         self.sequence = self.sequence.next();
         let body = Publication { period: self.period, leaving: false, report };
         let message = Message { from: self.me.clone(), sequence: self.sequence, body };
-        self.step = Step::Writes(message);
+        self.step = Step::Writes(Arc::new(message));
         self.begin()
     }
 
@@ -145,11 +147,11 @@ impl Link {
         }
     }
 
-    /// What the slots say. `None` while nothing can be said of the others, as they show hosts of
+    /// What the slots say, added up. `None` while nothing can be said of the others, as they show hosts of
     /// which none has yet been seen to live.
-    pub(crate) fn hear(&mut self, since: Instant, slots: &Slots) -> Option<Vec<Report>> {
+    pub(crate) fn hear(&mut self, since: Instant, slots: &Slots) -> Option<Totals> {
         self.peers.observe(since, slots.messages());
-        self.peers.proven(since)
+        self.peers.totals(since)
     }
 
     /// The period is over with all that was to be done. Ticks that were missed are not made up for.
@@ -170,5 +172,5 @@ pub(crate) enum Ended {
     /// It was a read, begun then.
     Read(Instant),
     /// It was a write, of this.
-    Written(Message),
+    Written(Arc<Message>),
 }

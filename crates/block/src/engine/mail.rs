@@ -21,7 +21,7 @@ impl Engine {
         // An answer that nobody waits for any more is no error.
         match command {
             Command::Tick { peers, answer } => {
-                let view = peers.as_deref().map_or(View::Silent, View::Peers);
+                let view = peers.map_or(View::Silent, View::Peers);
                 let _ = answer.send(self.host.tick(now, view));
             }
             Command::Stats { answer } => {

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use parda_control::{
-    Bytes, Config, Dispatch, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span, View,
-    VmConfig, VmId,
+    Bytes, Config, Dispatch, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span,
+    Totals, View, VmConfig, VmId,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,7 +225,7 @@ impl Cluster {
             others.filter(|(_, h)| !h.silent).filter_map(|(_, h)| h.report).collect();
         let now = self.now;
         let h = &mut self.hosts[host];
-        let view = if h.silent { View::Silent } else { View::Peers(&peers) };
+        let view = if h.silent { View::Silent } else { View::Peers(Totals::of(&peers)) };
         let report = h.host.tick(now, view);
         h.report = Some(report);
         if let Some(latency) = h.host.latency() {

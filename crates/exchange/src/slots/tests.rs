@@ -7,7 +7,7 @@ use crate::exchange::{Event, Rival};
 use crate::freshness::Liveness;
 use crate::peers::Peers;
 use crate::region::{Block, MemoryRegion, RegionFault};
-use crate::testing::{PERIOD, at, exchange, identity, leaving, publication};
+use crate::testing::{PERIOD, at, exchange, identity, leaving, live, publication};
 
 const AUTOMATIC: SlotChoice = SlotChoice::Automatic;
 
@@ -51,14 +51,14 @@ fn hosts_hear_each_other() {
     for now in 0..3 {
         let heard = a.collect(at(now)).unwrap();
         assert!(heard.events.is_empty());
-        peers.observe(at(now), heard.messages);
+        peers.observe(at(now), &heard.messages);
         a.publish(&publication(1.0)).unwrap();
         b.collect(at(now)).unwrap();
         b.publish(&publication(now as f64)).unwrap();
     }
-    assert_eq!(peers.live(at(2)), [publication(1.0).report]);
+    assert_eq!(live(&peers, at(2)), [publication(1.0).report]);
     b.publish(&leaving()).unwrap();
-    peers.observe(at(3), a.collect(at(3)).unwrap().messages);
+    peers.observe(at(3), &a.collect(at(3)).unwrap().messages);
     assert_eq!(peers.all(at(3)).next().unwrap().liveness, Liveness::Left);
     // a: 0 + 2 + 2 + 2 slots with a record.
     assert_eq!(a.counters(), Counters { records: 6, ..Counters::default() });
@@ -351,9 +351,9 @@ fn every_fault_passes() {
     medium.edit(|blocks| blocks.fill(Block::ZERO));
     for now in 5..9 {
         assert_eq!(periods(&mut [&mut a], now..now + 1), [[]]);
-        peers.observe(at(now), b.collect(at(now)).unwrap().messages);
+        peers.observe(at(now), &b.collect(at(now)).unwrap().messages);
     }
-    assert_eq!(peers.live(at(8)).len(), 1);
+    assert_eq!(live(&peers, at(8)).len(), 1);
 }
 
 #[test]
