@@ -10,6 +10,7 @@ use parda_control::{Bytes, Shares, VmConfig};
 use crate::amount::Amount;
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File, Verb};
+use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
     Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, Vm, VmId, Workload,
@@ -51,14 +52,20 @@ impl Checker<'_> {
         self.ensure(!file.duration.is_zero(), "duration", "must be above zero")?;
         self.control("control", &file.control, &file.control)?;
         self.ensure(!file.host.is_empty(), "host", "there must be at least one [[host]]")?;
-        if file.host.len() > MAX_HOSTS {
-            let path = format!("host.{MAX_HOSTS}.name");
-            return Err(self.error(&path, format!("is one too many: at most {MAX_HOSTS} hosts")));
+        for (i, host) in file.host.iter().enumerate() {
+            let path = format!("host.{i}.count");
+            self.ensure(host.count != Some(0), &path, "must be at least 1")?;
         }
         let mut starts = Vec::new();
         let mut hosts = Vec::new();
-        for (i, host) in file.host.iter().enumerate() {
-            hosts.push(self.host(i, host, &file.control, &mut starts)?);
+        for (place, host) in many::each(&file.host) {
+            if hosts.len() == MAX_HOSTS {
+                let key = host.count.map_or("name", |_| "count");
+                let message = format!("is too many: there are at most {MAX_HOSTS} hosts");
+                return Err(self.error(&format!("host.{place}.{key}"), message));
+            }
+            let id = HostId(hosts.len());
+            hosts.push(self.host(place, id, &host, &file.control, &mut starts)?);
         }
         let disks = array_luns(&hosts);
         file.array.params(disks).map_err(|fault| {
@@ -126,13 +133,13 @@ impl Checker<'_> {
 
     fn host(
         &mut self,
-        index: usize,
+        place: usize,
+        id: HostId,
         host: &file::Host,
         base: &ControlSettings,
         starts: &mut Vec<Placed>,
     ) -> Result<Host, Error> {
-        let path = format!("host.{index}");
-        let id = HostId(index);
+        let path = format!("host.{place}");
         self.name(&format!("{path}.name"), &host.name)?;
         if self.hosts.insert(host.name.clone(), id).is_some() {
             return Err(self.error(&format!("{path}.name"), "there is another host of this name"));

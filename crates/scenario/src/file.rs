@@ -36,17 +36,19 @@ fn default_seed() -> u64 {
     1
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Host {
     pub name: String,
+    /// How many such hosts there are, see [`crate::many`]; one, of just this name, if not given.
+    pub count: Option<u32>,
     #[serde(default)]
     pub control: ControlSettings,
     #[serde(default)]
     pub vm: Vec<Vm>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Vm {
     pub name: String,
@@ -61,7 +63,7 @@ pub(crate) struct Vm {
     pub stop: Option<Duration>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Workload {
     pub size: ByteSize,

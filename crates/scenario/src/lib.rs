@@ -24,6 +24,7 @@ mod check;
 pub mod count;
 pub mod expectation;
 mod file;
+mod many;
 pub mod metric;
 pub mod scenario;
 pub mod set;

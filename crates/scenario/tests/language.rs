@@ -78,6 +78,24 @@ fn the_array_has_a_lun_for_each_vm_and_one_for_the_exchange() {
 }
 
 #[test]
+fn many_alike_hosts_are_written_once_and_numbered() {
+    let text = with("name = \"kvm-02\"", "name = \"kvm\"\ncount = 12")
+        .replace("vm = \"batch\"", "vm = \"batch-012\"")
+        .replace("host = \"kvm-02\"", "host = \"kvm-003\"");
+    let scenario = parse(&text).unwrap();
+    let names: Vec<_> =
+        scenario.hosts.iter().map(|h| (h.name.as_str(), h.vms[0].name.as_str())).collect();
+    assert_eq!(names[..2], [("kvm-01", "db"), ("kvm-001", "batch-001")]);
+    assert_eq!((names.len(), names[12]), (13, ("kvm-012", "batch-012")));
+    assert_eq!(scenario.hosts[1].vms[0].workload, scenario.hosts[12].vms[0].workload);
+    assert!(
+        scenario.timeline.iter().any(|e| e.action == Action::SetShares(vm(12, 0), Shares(1000)))
+    );
+    assert!(scenario.timeline.iter().any(|e| e.action == Action::KillHost(HostId(3))));
+    assert_eq!(scenario.array_params().unwrap().layout.luns.len(), 2 + 12 + 1);
+}
+
+#[test]
 fn state_follows_the_timeline() {
     let scenario = parse(&example()).unwrap();
     let (db, web, batch) = (vm(0, 0), vm(0, 1), vm(1, 0));
@@ -129,6 +147,8 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("latency_threshold = \"30ms\"", "latency_threshold = \"0ms\"", "above zero"),
         ("window_max = 48", "window_max = 0.001", "at least window_min"),
         ("name = \"kvm-02\"", "name = \"kvm-01\"", "another host of this name"),
+        ("name = \"kvm-02\"", "count = 0\nname = \"many\"", "must be at least 1"),
+        ("name = \"kvm-02\"", "count = 1024\nname = \"many\"", "at most 1024 hosts"),
         ("name = \"web\"", "name = \"db\"", "another VM of this name"),
         ("name = \"web\"", "name = \"exchange\"", "the name of the exchange's LUN"),
         ("shares = 2000", "shares = 0", "must be 1 to 1000000"),
