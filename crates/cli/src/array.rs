@@ -9,10 +9,11 @@ use parda_config::Document;
 use parda_lab::array_server::{ArrayError, PresetChanges};
 use parda_lab::{ArrayOptions, Data, run_array};
 use parda_nbd::uri::Address;
-use parda_scenario::Scenario;
+use parda_scenario::{Scenario, Study};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::sim::variants;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -39,6 +40,9 @@ pub(crate) struct Array {
     /// The array of a scenario
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
+    /// The variant of the scenario, if it has several
+    #[arg(long, value_name = "NAME", requires = "scenario")]
+    variant: Option<String>,
     /// Change the preset's number of drives
     #[arg(long, value_name = "N", requires = "preset")]
     drives: Option<u32>,
@@ -102,7 +106,20 @@ impl Array {
         let (listen, data) = (self.listen.clone(), self.data.clone());
         match (&self.scenario, self.preset) {
             (Some(file), _) => {
-                let scenario = Scenario::parse(&Document::read(file)?)?;
+                let document = Document::read(file)?;
+                let scenario = match &self.variant {
+                    None => Scenario::parse(&document)?,
+                    Some(variant) => {
+                        let study = variants(
+                            Study::parse(&document)?,
+                            file,
+                            std::slice::from_ref(variant),
+                        )?;
+                        study.runs.into_iter().next().map(|run| run.scenario).ok_or_else(|| {
+                            Failure::usage(format!("{}: has no variants", file.display()))
+                        })?
+                    }
+                };
                 ArrayOptions::of_scenario(&scenario, listen, data)
                     .map_err(|e| Failure::usage(format!("{}: {e}", file.display())))
             }

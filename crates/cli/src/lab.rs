@@ -10,9 +10,10 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
 use parda_lab::{LabOptions, Progress};
-use parda_scenario::Scenario;
+use parda_scenario::{Engine, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::sim::variants;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -36,6 +37,9 @@ pub(crate) struct Lab {
     /// Keep the configurations and logs of all processes, and say where they are
     #[arg(long)]
     keep_logs: bool,
+    /// Run only this variant of the scenario; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    variant: Vec<String>,
     /// Check the scenario without running it
     #[arg(long)]
     check: bool,
@@ -43,7 +47,8 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let scenario = Scenario::parse(&Document::read(&self.scenario)?)?;
+        let study = Study::parse(&Document::read(&self.scenario)?)?;
+        let study = variants(study, &self.scenario, &self.variant)?;
         if self.check {
             return output::print(&format!("{}: good", self.scenario.display()));
         }
@@ -52,18 +57,27 @@ impl Lab {
             signal_hook::flag::register(signal, Arc::clone(&interrupt))
                 .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
         }
-        let options = LabOptions {
+        let mut options = LabOptions {
             program: std::env::current_exe()
                 .map_err(|e| Failure::new(format!("cannot find this program's own file: {e}")))?,
             scenario: self.scenario.clone(),
+            variant: None,
             keep_logs: self.keep_logs,
             interrupt,
         };
-        let bar = Bar::new(&scenario);
-        let answer = parda_lab::run(&scenario, &options, |progress| bar.show(&progress));
-        bar.clear();
-        let answer = answer.map_err(|e| Failure::new(e.to_string()))?;
-        output::answer(&answer, self.json.as_deref())
+        // One after the other: each has the machine to itself.
+        let mut measured = Vec::with_capacity(study.runs.len());
+        for (i, run) in study.runs.iter().enumerate() {
+            options.variant.clone_from(&run.variant);
+            if let Some(variant) = &run.variant {
+                eprintln!("{variant}: {} of {}", i + 1, study.runs.len());
+            }
+            let bar = Bar::new(&run.scenario);
+            let answer = parda_lab::run(&run.scenario, &options, |progress| bar.show(&progress));
+            bar.clear();
+            measured.push(answer.map_err(|e| Failure::new(e.to_string()))?.phases);
+        }
+        output::answer(&study.answer(Engine::Lab, measured), self.json.as_deref())
     }
 }
 

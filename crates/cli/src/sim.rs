@@ -1,14 +1,17 @@
 //! `parda sim`.
 
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
-use parda_scenario::Scenario;
+use parda_scenario::Study;
 use parda_scenario::set::{Setting, with_settings};
-use parda_sim::{Progress, SimOptions};
+use parda_sim::{Outcome, Progress, SimOptions, StudyOutcome};
 
 use crate::{Failure, output};
 
@@ -17,7 +20,7 @@ use crate::{Failure, output};
 A scenario names an array, hosts with their VMs, what happens to them, what is measured and what is
 expected: see docs/scenarios.md. It is run in virtual time, with the control code of parda serve
 and the array of parda array: see docs/simulator.md. The same scenario with the same seed gives
-the same answer.
+the same answer. Variants of a scenario run side by side.
 
 Exit status: 1 if an expectation was not met.
 
@@ -32,15 +35,22 @@ pub(crate) struct Sim {
     /// Write the answer as JSON to a file, - for standard output in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
-    /// Write windows, β, latencies and throughput of each host, second by second, as JSON to a file
+    /// Write windows, β, latencies and throughput of each host, second by second, as JSON to a
+    /// file; of variants, by their names
     #[arg(long, value_name = "OUT")]
     series: Option<PathBuf>,
     /// The seed that all randomness follows from, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// A value in place of the scenario's, by its keys and its place in lists, counted from 0
+    /// A value in place of the scenario's, by its keys and its place in lists, counted from 0; * is every place
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Run only this variant of the scenario; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    variant: Vec<String>,
+    /// How many variants to run at a time; as many as there are cores if not given
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
     /// Check the scenario without running it
     #[arg(long)]
     check: bool,
@@ -48,70 +58,115 @@ pub(crate) struct Sim {
 
 impl Sim {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let scenario = self.scenario()?;
+        let study = self.study()?;
         if self.check {
             return output::print(&format!("{}: good", self.scenario.display()));
         }
         let options = SimOptions { series: self.series.is_some(), ..SimOptions::default() };
-        let mut bar = Bar::new(&scenario);
-        let outcome = parda_sim::run(&scenario, &options, |progress| bar.show(&progress));
+        let bar = Bar::new(&study);
+        let jobs = self.jobs.map_or_else(cores, usize::from);
+        let outcome = parda_sim::run_all(&study, &options, jobs, |_, progress| bar.show(&progress));
         bar.clear();
         let outcome = outcome.map_err(|e| Failure::new(e.to_string()))?;
-        if let (Some(out), Some(series)) = (&self.series, &outcome.series) {
-            output::json(out, series)?;
+        if let Some(out) = &self.series {
+            output::json(out, &series(&study, &outcome))?;
         }
         output::answer(&outcome.answer, self.json.as_deref())
     }
 
-    /// The scenario, with what the command line says in place of what the file does.
-    fn scenario(&self) -> Result<Scenario, Failure> {
+    /// What is to be run, with what the command line says in place of what the file does.
+    fn study(&self) -> Result<Study, Failure> {
         let mut document = Document::read(&self.scenario)?;
         for text in &self.set {
             let wrong = |e| Failure::usage(format!("--set {text}: {e}"));
             let setting: Setting = text.parse().map_err(wrong)?;
             document = with_settings(&document, &[setting]).map_err(wrong)?;
         }
-        let mut scenario = Scenario::parse(&document).map_err(|error| {
+        let study = Study::parse(&document).map_err(|error| {
             let settings: Vec<String> = self.set.iter().map(|s| format!(" --set {s}")).collect();
             let with = if settings.is_empty() { "" } else { "; with" };
             Failure::usage(format!("{error}{with}{}", settings.concat()))
         })?;
-        scenario.seed = self.seed.unwrap_or(scenario.seed);
-        Ok(scenario)
+        let mut study = variants(study, &self.scenario, &self.variant)?;
+        if let Some(seed) = self.seed {
+            study.set_seed(seed);
+        }
+        Ok(study)
+    }
+}
+
+/// The named variants of a study; all, if none is named.
+pub(crate) fn variants(study: Study, file: &Path, names: &[String]) -> Result<Study, Failure> {
+    if names.is_empty() {
+        return Ok(study);
+    }
+    study.pick(names).map_err(|e| Failure::usage(format!("{}: {e}", file.display())))
+}
+
+/// How many runs go on at a time.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The series of the one run, or those of all variants by their names.
+fn series(study: &Study, outcome: &StudyOutcome) -> serde_json::Value {
+    let of = |outcome: &Outcome| serde_json::to_value(&outcome.series).unwrap_or_default();
+    let named = study.runs.iter().zip(&outcome.runs);
+    let by_name: serde_json::Map<String, serde_json::Value> =
+        named.filter_map(|(run, outcome)| Some((run.variant.clone()?, of(outcome)))).collect();
+    match outcome.runs.as_slice() {
+        [only] if by_name.is_empty() => of(only),
+        _ => by_name.into(),
     }
 }
 
 /// How it goes: a bar on a terminal, if it takes longer than one likes to wait without.
-struct Bar {
+pub(crate) struct Bar {
     began: Instant,
+    runs: usize,
+    /// Simulated seconds.
     seconds: u64,
-    bar: Option<ProgressBar>,
+    done: AtomicU64,
+    bar: OnceLock<ProgressBar>,
 }
 
 /// How long one likes to wait without a word.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Bar {
-    fn new(scenario: &Scenario) -> Bar {
-        Bar { began: Instant::now(), seconds: scenario.duration.as_secs(), bar: None }
+    pub(crate) fn new(study: &Study) -> Bar {
+        Bar {
+            began: Instant::now(),
+            runs: study.runs.len(),
+            seconds: study.runs.iter().map(|run| run.scenario.duration.as_secs()).sum(),
+            done: AtomicU64::new(0),
+            bar: OnceLock::new(),
+        }
     }
 
-    fn show(&mut self, progress: &Progress) {
-        if self.bar.is_none() && self.began.elapsed() > PATIENCE {
+    /// Another second of one of the runs is done.
+    pub(crate) fn show(&self, progress: &Progress) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.began.elapsed() < PATIENCE {
+            return;
+        }
+        let bar = self.bar.get_or_init(|| {
             let style = ProgressStyle::with_template("{bar:30} {pos}/{len} s  {msg}");
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             // On what is no terminal it draws nothing.
-            self.bar = Some(ProgressBar::new(self.seconds).with_style(style));
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_position(progress.at.as_secs());
+            ProgressBar::new(self.seconds).with_style(style)
+        });
+        bar.set_position(done);
+        if self.runs == 1 {
             let latency = progress.device_latency_ms.map_or("-".to_owned(), |l| format!("{l:.1}"));
             bar.set_message(format!("{:7.0} IOPS  {latency:>6} ms", progress.iops));
+        } else {
+            bar.set_message(format!("of {} variants", self.runs));
         }
     }
 
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
     }

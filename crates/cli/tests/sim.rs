@@ -60,3 +60,30 @@ fn a_series_has_a_number_for_each_host_and_second() {
         assert_eq!(host[quantity].as_array().unwrap().len(), 60, "{quantity}");
     }
 }
+
+#[test]
+fn variants_come_in_one_table_and_one_of_them_alone_if_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("demo.toml");
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
+    let demo = std::fs::read_to_string(demo).unwrap();
+    let (scenario, _) = demo.split_once("[[expect]]").unwrap();
+    let sweep = "[[sweep]]\nkey = \"host.0.vm.0.shares\"\nvalues = [1000, 4000]\n";
+    std::fs::write(&file, format!("{scenario}{sweep}")).unwrap();
+    let sim = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_parda"));
+        command.arg("sim").arg(&file).args(args).output().unwrap()
+    };
+    let table = text(&sim(&[]).stdout);
+    let rows =
+        |table: &str| table.lines().filter(|l| l.trim_start().starts_with("shares=")).count();
+    assert_eq!(rows(&table), 4, "{table}");
+    assert_eq!(rows(&text(&sim(&["--variant", "shares=4000"]).stdout)), 2);
+    let error = sim(&["--variant", "shares=2"]);
+    assert_eq!(error.status.code(), Some(2));
+    assert!(
+        text(&error.stderr).contains("there is shares=1000, shares=4000"),
+        "{}",
+        text(&error.stderr)
+    );
+}

@@ -92,14 +92,20 @@ impl Document {
     /// the value is not in the document (a default), the error points at what contains it.
     #[must_use]
     pub fn error(&self, path: &str, message: impl Into<String>) -> Error {
+        self.error_at(&path.split('.').collect::<Vec<_>>(), message)
+    }
+
+    /// The same, for keys that may themselves have dots in them.
+    #[must_use]
+    pub fn error_at(&self, keys: &[&str], message: impl Into<String>) -> Error {
         let (file, message) = (self.name.clone(), message.into());
         let Ok(root) = DeTable::parse(&self.text) else {
-            return Error { file, place: None, value: Some(path.to_owned()), message };
+            return Error { file, place: None, value: Some(keys.join(".")), message };
         };
         let mut span: Option<Range<usize>> = None;
         let mut found = Some(DeValue::Table(root.into_inner()));
-        let mut last = path;
-        for key in path.split('.') {
+        let mut last = "";
+        for &key in keys {
             last = key;
             found = match found.take() {
                 Some(DeValue::Table(mut table)) => table.remove(key).map(|value| {
@@ -121,7 +127,7 @@ impl Document {
         let value = match (&found, &span) {
             (Some(DeValue::Table(_) | DeValue::Array(_)), _) | (_, None) => last.to_owned(),
             (Some(_), Some(span)) => format!("{last} = {}", &self.text[span.clone()]),
-            (None, _) => path.rsplit('.').next().unwrap_or(path).to_owned(),
+            (None, _) => keys.last().copied().unwrap_or_default().to_owned(),
         };
         match span {
             Some(span) => Error { value: Some(value), ..self.at_span(span, message) },
@@ -180,6 +186,13 @@ mod tests {
         let doc = Document::new("p.toml", "[[volume]]\nwindow = 1\n[[volume]]\n\nwindow = 2\n");
         let error = doc.error("volume.1.window", "too small").to_string();
         assert_eq!(error, "p.toml:5:10: window = 2: too small");
+    }
+
+    #[test]
+    fn a_key_may_have_dots_in_it() {
+        let doc = Document::new("p.toml", "set = { \"a.b\" = 1, \"a.c\" = 2 }\n");
+        let error = doc.error_at(&["set", "a.c"], "has no place").to_string();
+        assert_eq!(error, "p.toml:1:28: a.c = 2: has no place");
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl<'a> Cluster<'a> {
     fn started(&mut self) -> Result<(), LabError> {
         let socket = self.place.array();
         self.wait(Who::Array, "accept connections", |_| UnixStream::connect(&socket).is_ok())?;
-        let hosts: Vec<HostId> = self.scenario.host_ids().map(|(id, _)| id).collect();
+        let hosts: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
         hosts.iter().try_for_each(|&id| self.start_agent(id))?;
         hosts.iter().try_for_each(|&id| self.agent_answers(id))
     }
@@ -371,6 +371,9 @@ enum Who {
 fn start_array(options: &LabOptions, place: &Place) -> Result<Process, LabError> {
     let mut command = Command::new(&options.program);
     command.arg("array").arg("--scenario").arg(&options.scenario);
+    if let Some(variant) = &options.variant {
+        command.arg("--variant").arg(variant);
+    }
     command.arg("--listen").arg(format!("unix:{}", place.array().display()));
     start("the array".to_owned(), place.log("array"), command)
 }

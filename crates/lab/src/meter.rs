@@ -167,6 +167,9 @@ impl Meter {
         };
         let count = HostCount {
             seconds: to.seconds_since(from),
+            windows: (samples.iter())
+                .filter_map(|s| Some((s.at.duration_since(from.at).as_secs_f64(), s.window?)))
+                .collect(),
             window: mean(samples.iter().filter_map(|s| s.window)),
             beta: mean(samples.iter().map(|s| s.beta)).unwrap_or(0.0),
             device_latency_ms: distribution(&done.device()),

@@ -20,6 +20,8 @@ pub struct LabOptions {
     pub program: PathBuf,
     /// The file of the scenario, for the array to read.
     pub scenario: PathBuf,
+    /// The variant of it that is run, for the array to read as well.
+    pub variant: Option<String>,
     /// Keep the directory with configurations and logs though every expectation holds.
     pub keep_logs: bool,
     /// Set this to stop the run: on Ctrl-C.
@@ -150,7 +152,7 @@ impl<'a> Run<'a> {
         let answer = |phase: &Phase| {
             let (from, to) = (self.edges.get(&phase.from)?, self.edges.get(&phase.to)?);
             let hosts = self.scenario.host_ids().zip(&self.meters);
-            let hosts = hosts.map(|((id, _), meter)| {
+            let hosts = hosts.filter(|((_, host), _)| host.present).map(|((id, _), meter)| {
                 meter.answer(self.scenario, id, phase, (&from[id.0], &to[id.0]))
             });
             Some(PhaseAnswer::new(phase, hosts.collect()))

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::expectation::Verdict;
 use crate::scenario::{Phase, Scenario};
-use crate::shares::fairness;
+use crate::shares::{fairness, largest};
+use crate::study::phase_name;
 
 /// What a run answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,8 +37,11 @@ pub enum Engine {
 /// What was measured in one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseAnswer {
-    /// The phase's name.
+    /// The phase's name; `VARIANT.PHASE` where there are variants.
     pub name: String,
+    /// The variant that was run, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// Its beginning, in seconds from the beginning of the run.
     pub from: f64,
     /// Its end, in seconds.
@@ -59,6 +63,9 @@ pub struct Total {
     pub device_latency_ms: Option<f64>,
     /// Jain's index over IOPS per share of the saturated hosts: 1 is perfect. `None` without any.
     pub fairness: Option<f64>,
+    /// When the last host's window had settled: see [`HostAnswer::settled_s`]. `None` without any.
+    #[serde(default)]
+    pub settled_s: Option<f64>,
 }
 
 /// One host in one phase.
@@ -72,6 +79,11 @@ pub struct HostAnswer {
     pub beta: f64,
     /// Mean window, in slots. `None` where there was none: control was off.
     pub window: Option<f64>,
+    /// How long into the phase its window had settled, in seconds: see
+    /// [`settled`](crate::count::settled). `None` where there was no window, or no VM whose client
+    /// ran all through the phase.
+    #[serde(default)]
+    pub settled_s: Option<f64>,
     /// Mean number of IOs outstanding at the array.
     pub outstanding: f64,
     /// IOs completed per second.
@@ -128,10 +140,10 @@ impl Answer {
         }
     }
 
-    /// Whether every expectation held.
+    /// Whether every expectation held that is judged.
     #[must_use]
     pub fn ok(&self) -> bool {
-        self.expectations.iter().all(|verdict| verdict.ok)
+        self.expectations.iter().all(Verdict::accepted)
     }
 }
 
@@ -146,14 +158,30 @@ impl PhaseAnswer {
             mib_per_s: hosts.iter().map(|h| h.mib_per_s).sum(),
             device_latency_ms: (iops > 0.0).then(|| hosts.iter().map(waited).sum::<f64>() / iops),
             fairness: fairness(&hosts),
+            settled_s: largest(hosts.iter().filter_map(|h| h.settled_s)),
         };
         let secs = Duration::as_secs_f64;
         PhaseAnswer {
             name: phase.name.clone(),
+            variant: None,
             from: secs(&phase.from),
             to: secs(&phase.to),
             total,
             hosts,
         }
+    }
+
+    /// The same, as a phase of a variant.
+    #[must_use]
+    pub fn of_variant(self, variant: &str) -> PhaseAnswer {
+        let name = phase_name(Some(variant), &self.name);
+        PhaseAnswer { name, variant: Some(variant.to_owned()), ..self }
+    }
+
+    /// Its name without the variant's.
+    #[must_use]
+    pub fn own_name(&self) -> &str {
+        let variant = self.variant.as_deref().and_then(|variant| self.name.strip_prefix(variant));
+        variant.and_then(|rest| rest.strip_prefix('.')).unwrap_or(&self.name)
     }
 }

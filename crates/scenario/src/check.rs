@@ -1,6 +1,6 @@
 //! From the file as it is written to a scenario that makes sense, or an error with its place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use humantime::format_duration;
@@ -16,6 +16,7 @@ use crate::scenario::{
     Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, Vm, VmId, Workload,
     array_luns,
 };
+use crate::study::{Run, Study};
 
 /// NBD's smallest addressable unit here, and what sizes of disks and IOs must be multiples of.
 const SECTOR: u64 = 512;
@@ -28,17 +29,44 @@ impl Scenario {
     ///
     /// # Errors
     /// The document is not TOML, has keys or values that are not of the language, or says
-    /// something that makes no sense; the error points at the place.
+    /// something that makes no sense; the error points at the place. Or it has variants, and so is
+    /// not one scenario but several: see [`Study`].
     pub fn parse(document: &Document) -> Result<Scenario, Error> {
-        let file: File = document.parse()?;
-        Checker { document, duration: file.duration, hosts: BTreeMap::new(), vms: BTreeMap::new() }
-            .scenario(file)
+        let Study { mut runs, expectations, .. } = Study::parse(document)?;
+        match runs.pop() {
+            Some(Run { variant: None, scenario, .. }) => Ok(Scenario { expectations, ..scenario }),
+            _ => Err(document.error("name", "has variants: name one of them")),
+        }
     }
+}
+
+/// Which hosts take part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Present<'a> {
+    All,
+    Only(&'a BTreeSet<String>),
+}
+
+/// The scenario that a file describes, without its variants and expectations.
+pub(crate) fn check(
+    document: &Document,
+    file: &File,
+    present: Present<'_>,
+) -> Result<Scenario, Error> {
+    let (hosts, vms) = (BTreeMap::new(), BTreeMap::new());
+    Checker { document, duration: file.duration, present, hosts, vms }.scenario(file)
+}
+
+/// A name ends up in paths of metrics, of sockets and of files.
+pub(crate) fn name_is_plain(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('.') && name.chars().all(plain)
 }
 
 struct Checker<'a> {
     document: &'a Document,
     duration: Duration,
+    present: Present<'a>,
     hosts: BTreeMap<String, HostId>,
     vms: BTreeMap<String, VmId>,
 }
@@ -47,7 +75,7 @@ struct Checker<'a> {
 type Placed = (Event, String);
 
 impl Checker<'_> {
-    fn scenario(mut self, file: File) -> Result<Scenario, Error> {
+    fn scenario(mut self, file: &File) -> Result<Scenario, Error> {
         self.name("name", &file.name)?;
         self.ensure(!file.duration.is_zero(), "duration", "must be above zero")?;
         self.control("control", &file.control, &file.control)?;
@@ -74,25 +102,17 @@ impl Checker<'_> {
         })?;
         let timeline = self.timeline(&hosts, starts, &file.event)?;
         let phases = self.phases(&file.phase)?;
-        let names = Names {
-            phases: phases.iter().map(|p| p.name.as_str()).collect(),
-            hosts: self.hosts.keys().map(String::as_str).collect(),
-            vms: self.vms.keys().map(String::as_str).collect(),
-        };
-        let expectations = (file.expect.iter().enumerate())
-            .map(|(i, expect)| self.expectation(i, expect, &names))
-            .collect::<Result<_, _>>()?;
         Ok(Scenario {
-            title: file.title.unwrap_or_else(|| file.name.clone()),
-            name: file.name,
-            description: file.description.unwrap_or_default(),
+            title: file.title.clone().unwrap_or_else(|| file.name.clone()),
+            name: file.name.clone(),
+            description: file.description.clone().unwrap_or_default(),
             seed: file.seed,
             duration: file.duration,
-            array: file.array,
+            array: file.array.clone(),
             hosts,
             timeline,
             phases,
-            expectations,
+            expectations: Vec::new(),
         })
     }
 
@@ -104,15 +124,9 @@ impl Checker<'_> {
         if ok { Ok(()) } else { Err(self.error(path, message)) }
     }
 
-    /// A name ends up in paths of metrics, of sockets and of files.
     fn name(&self, path: &str, name: &str) -> Result<(), Error> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        let ok = !name.is_empty()
-            && name.len() <= MAX_NAME
-            && !name.starts_with('.')
-            && name.chars().all(plain);
         self.ensure(
-            ok,
+            name_is_plain(name),
             path,
             "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`",
         )
@@ -156,7 +170,11 @@ impl Checker<'_> {
             let path = format!("{path}.vm.{v}");
             vms.push(self.vm(&path, VmId { host: id, index: v }, vm, starts)?);
         }
-        Ok(Host { name: host.name.clone(), control, vms })
+        let present = match self.present {
+            Present::All => true,
+            Present::Only(names) => names.contains(&host.name),
+        };
+        Ok(Host { name: host.name.clone(), present, control, vms })
     }
 
     fn vm(
@@ -229,6 +247,8 @@ impl Checker<'_> {
         }
         // Stable: events of one time stay in the order of the file.
         placed.sort_by_key(|(deed, _)| deed.at);
+        // Nothing happens to who is not there.
+        placed.retain(|(deed, _)| hosts[deed.action.host().0].present);
         let mut state = State::new(hosts);
         let mut timeline = Vec::new();
         for (mut event, path) in placed {
@@ -296,6 +316,13 @@ impl Checker<'_> {
         for (i, phase) in phases.iter().enumerate() {
             let at = |key: &str| format!("phase.{i}.{key}");
             self.name(&at("name"), &phase.name)?;
+            let extreme =
+                ["largest", "smallest"].contains(&phase.name.split('.').next().unwrap_or(""));
+            self.ensure(
+                !extreme,
+                &at("name"),
+                "is what stands for an extreme in paths of metrics",
+            )?;
             let other = checked.iter().any(|p| p.name == phase.name);
             self.ensure(!other, &at("name"), "there is another phase of this name")?;
             self.ensure(phase.from < phase.to, &at("to"), "must be after from")?;
@@ -308,38 +335,52 @@ impl Checker<'_> {
         self.ensure(!checked.is_empty(), "phase", "there must be at least one [[phase]]")?;
         Ok(checked)
     }
+}
 
-    fn expectation(
-        &self,
-        index: usize,
-        expect: &file::Expect,
-        names: &Names<'_>,
-    ) -> Result<Expectation, Error> {
-        let at = |key: &str| format!("expect.{index}.{key}");
-        let metric = |key: &str, text: &str| {
-            Metric::parse(text, names).map_err(|e| self.error(&at(key), e.to_string()))
-        };
-        let bound = match (expect.expected, expect.tolerance, expect.at_least, expect.at_most) {
-            (Some(expected), Some(tolerance), None, None) => {
-                let ok = tolerance.value() >= 0.0;
-                self.ensure(ok, &at("tolerance"), "must not be negative")?;
-                Bound::Near { expected: expected.value(), tolerance }
+/// What is expected, of phases with these names.
+pub(crate) fn expectations(
+    document: &Document,
+    expect: &[file::Expect],
+    names: &Names,
+) -> Result<Vec<Expectation>, Error> {
+    let one = |(i, expect)| expectation(document, i, expect, names);
+    expect.iter().enumerate().map(one).collect()
+}
+
+fn expectation(
+    document: &Document,
+    index: usize,
+    expect: &file::Expect,
+    names: &Names,
+) -> Result<Expectation, Error> {
+    let error = |key: &str, says: &str| document.error(&format!("expect.{index}.{key}"), says);
+    let metric =
+        |key: &str, text: &str| Metric::parse(text, names).map_err(|e| error(key, &e.to_string()));
+    let bound = match (expect.expected, expect.tolerance, expect.at_least, expect.at_most) {
+        (Some(expected), Some(tolerance), None, None) => {
+            if tolerance.value() < 0.0 {
+                return Err(error("tolerance", "must not be negative"));
             }
-            (None, None, Some(least), None) => Bound::AtLeast(least.value()),
-            (None, None, None, Some(most)) => Bound::AtMost(most.value()),
-            _ => {
-                return Err(self.error(
-                    &at("what"),
-                    "must have either `expected` and `tolerance`, or `at_least`, or `at_most`",
-                ));
-            }
-        };
-        self.ensure(!expect.source.is_empty(), &at("source"), "must say where it comes from")?;
-        Ok(Expectation {
-            what: metric("what", &expect.what)?,
-            of: expect.of.as_deref().map(|of| metric("of", of)).transpose()?,
-            source: expect.source.clone(),
-            bound,
-        })
+            Bound::Near { expected: expected.value(), tolerance }
+        }
+        (None, None, Some(least), None) => Bound::AtLeast(least.value()),
+        (None, None, None, Some(most)) => Bound::AtMost(most.value()),
+        _ => {
+            let says = "must have either `expected` and `tolerance`, or `at_least`, or `at_most`";
+            return Err(error("what", says));
+        }
+    };
+    if expect.source.is_empty() {
+        return Err(error("source", "must say where it comes from"));
     }
+    if expect.exempt.as_ref().is_some_and(String::is_empty) {
+        return Err(error("exempt", "must say why it is not judged"));
+    }
+    Ok(Expectation {
+        what: metric("what", &expect.what)?,
+        of: expect.of.as_deref().map(|of| metric("of", of)).transpose()?,
+        source: expect.source.clone(),
+        bound,
+        exempt: expect.exempt.clone(),
+    })
 }

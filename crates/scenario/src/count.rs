@@ -11,6 +11,9 @@ pub struct HostCount {
     pub seconds: f64,
     /// Mean window, in slots. `None` where there was none.
     pub window: Option<f64>,
+    /// Its window as it was every second or oftener: seconds from the phase's beginning, and
+    /// slots.
+    pub windows: Vec<(f64, f64)>,
     /// Mean β, in slots.
     pub beta: f64,
     /// Time at the array of the IOs of all its VMs. `None` without IO.
@@ -60,11 +63,14 @@ impl HostCount {
             })
             .collect();
         let iops = vms.iter().map(|vm| vm.iops).sum();
+        let works = (0..host.vms.len())
+            .any(|index| scenario.runs_throughout(VmId { host: id, index }, phase, at_start));
         HostAnswer {
             name: host.name.clone(),
             shares: vms.iter().map(|vm| vm.shares).sum(),
             beta: self.beta,
             window: self.window,
+            settled_s: settled(&self.windows, self.seconds).filter(|_| works),
             // Little's law.
             outstanding: self.device_latency_ms.map_or(0.0, |d| iops * d.mean / 1e3),
             iops,
@@ -73,6 +79,24 @@ impl HostCount {
             vms,
         }
     }
+}
+
+/// How far from its mean a window that has settled may be, as a part of it.
+const SETTLED_WITHIN: f64 = 0.1;
+
+/// How long into a phase of so many seconds a window had settled: from then on it stays within 10 %
+/// of its mean over the last third of the phase. The length of the phase if it never does. `None`
+/// without a window in the last third.
+#[must_use]
+pub fn settled(windows: &[(f64, f64)], seconds: f64) -> Option<f64> {
+    let last = windows.iter().filter(|(at, _)| *at >= seconds * 2.0 / 3.0);
+    let (sum, n) = last.fold((0.0, 0.0), |(sum, n), (_, w)| (sum + w, n + 1.0));
+    let mean = (n > 0.0).then(|| sum / n)?;
+    let off = |(_, w): &(f64, f64)| (w - mean).abs() > SETTLED_WITHIN * mean;
+    Some(match windows.iter().rposition(off) {
+        None => 0.0,
+        Some(last_off) => windows.get(last_off + 1).map_or(seconds, |(at, _)| *at),
+    })
 }
 
 fn mib(bytes: u64) -> f64 {

@@ -17,6 +17,8 @@ pub struct Expectation {
     pub source: String,
     /// What it must be.
     pub bound: Bound,
+    /// Why it is shown but not judged, if it is not.
+    pub exempt: Option<String>,
 }
 
 /// What a number must be.
@@ -50,6 +52,17 @@ pub struct Verdict {
     pub tolerance: String,
     /// Whether it held.
     pub ok: bool,
+    /// Why it is shown but not judged, if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exempt: Option<String>,
+}
+
+impl Verdict {
+    /// Whether it held, or is not judged.
+    #[must_use]
+    pub fn accepted(&self) -> bool {
+        self.ok || self.exempt.is_some()
+    }
 }
 
 impl Bound {
@@ -98,6 +111,7 @@ impl Expectation {
             measured,
             tolerance,
             ok: measured.is_some_and(|m| self.bound.holds(m)),
+            exempt: self.exempt.clone(),
         }
     }
 }

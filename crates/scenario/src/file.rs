@@ -5,9 +5,11 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use parda_config::ControlSettings;
 use serde::Deserialize;
+use toml::Table;
 
 use crate::amount::Amount;
 use crate::array::ArraySettings;
+use crate::study::Sweep;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,10 @@ pub(crate) struct File {
     pub phase: Vec<Phase>,
     #[serde(default)]
     pub expect: Vec<Expect>,
+    #[serde(default)]
+    pub variant: Vec<Variant>,
+    #[serde(default)]
+    pub sweep: Vec<Sweep>,
 }
 
 fn default_seed() -> u64 {
@@ -113,4 +119,14 @@ pub(crate) struct Expect {
     pub tolerance: Option<Amount>,
     pub at_least: Option<Amount>,
     pub at_most: Option<Amount>,
+    pub exempt: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Variant {
+    pub name: String,
+    pub hosts: Option<Vec<String>>,
+    #[serde(default)]
+    pub set: Table,
 }

@@ -13,6 +13,7 @@
 //! | [`metric`] | paths that name one number of an answer |
 //! | [`expectation`] | what is expected of such a number |
 //! | [`set`] | values in place of those in the file |
+//! | [`study`] | one scenario, or several variants of it in one answer |
 //! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
 //! | [`table`](mod@table) | an answer for people |
 //! | [`words`](mod@words) | and in words, for newcomers |
@@ -29,11 +30,15 @@ pub mod metric;
 pub mod scenario;
 pub mod set;
 pub mod shares;
+pub mod study;
 pub mod table;
+mod variants;
+mod vary;
 pub mod words;
 
 pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
 pub use expectation::Verdict;
 pub use scenario::{Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId, Workload};
+pub use study::{Run, Study};
 pub use table::table;
 pub use words::words;

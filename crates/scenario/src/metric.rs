@@ -8,9 +8,41 @@ use crate::shares::{host_errors, largest, vm_errors};
 /// A number of an answer, known to exist in its scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {
-    phase: String,
+    phase: Which,
     subject: Subject,
     quantity: String,
+}
+
+/// Which phase's number, or which of several phases' numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Which {
+    Phase(String),
+    /// The extreme over all phases, or over those that are called so in every variant.
+    Extreme(Extreme, Option<String>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extreme {
+    Largest,
+    Smallest,
+}
+
+impl Extreme {
+    const ALL: [Extreme; 2] = [Extreme::Largest, Extreme::Smallest];
+
+    fn name(self) -> &'static str {
+        match self {
+            Extreme::Largest => "largest",
+            Extreme::Smallest => "smallest",
+        }
+    }
+
+    fn of(self, values: impl Iterator<Item = f64>) -> Option<f64> {
+        values.reduce(match self {
+            Extreme::Largest => f64::max,
+            Extreme::Smallest => f64::min,
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,15 +54,21 @@ enum Subject {
     Vm(String),
 }
 
-/// The names that paths may use.
+/// The names that paths may use: those of each phase.
 #[derive(Clone, Debug)]
-pub struct Names<'a> {
-    /// Of phases.
-    pub phases: Vec<&'a str>,
-    /// Of hosts.
-    pub hosts: Vec<&'a str>,
-    /// Of VMs.
-    pub vms: Vec<&'a str>,
+pub struct Names(pub Vec<PhaseNames>);
+
+/// A phase's name, and the names in it.
+#[derive(Clone, Debug)]
+pub struct PhaseNames {
+    /// In the answer.
+    pub name: String,
+    /// In the scenario: without the variant's.
+    pub own: String,
+    /// Of its hosts.
+    pub hosts: Vec<String>,
+    /// Of their VMs.
+    pub vms: Vec<String>,
 }
 
 /// A path that names nothing.
@@ -61,7 +99,9 @@ const TOTAL: Of<Total> = &[
     ("iops", |t| Some(t.iops)),
     ("mib_per_s", |t| Some(t.mib_per_s)),
     ("device_latency_ms", |t| t.device_latency_ms),
+    ("mb_per_s", |t| Some(t.mib_per_s * 1.048_576)),
     ("fairness", |t| t.fairness),
+    ("settled_s", |t| t.settled_s),
 ];
 
 /// Quantities of a host, beside its share error and its latency.
@@ -71,6 +111,7 @@ const HOST: Of<HostAnswer> = &[
     ("beta", |h| Some(h.beta)),
     ("window", |h| h.window),
     ("outstanding", |h| Some(h.outstanding)),
+    ("settled_s", |h| h.settled_s),
 ];
 
 /// Quantities of a VM, beside its share error and its latencies.
@@ -136,9 +177,27 @@ impl Metric {
     ///
     /// # Errors
     /// It names none in a scenario with these names.
-    pub fn parse(path: &str, names: &Names<'_>) -> Result<Metric, MetricError> {
+    pub fn parse(path: &str, names: &Names) -> Result<Metric, MetricError> {
         let (phase, rest) = path.split_once('/').ok_or(MetricError::Shape)?;
-        known("phase", phase, &names.phases)?;
+        let phase = Which::parse(phase);
+        let phases: Vec<&PhaseNames> =
+            names.0.iter().filter(|p| phase.is(&p.name, &p.own)).collect();
+        if phases.is_empty() {
+            let (name, own): (&str, bool) = match &phase {
+                Which::Phase(name) => (name, false),
+                Which::Extreme(_, own) => (own.as_deref().unwrap_or_default(), true),
+            };
+            let all = names.0.iter().map(|p| if own { p.own.as_str() } else { p.name.as_str() });
+            return Err(MetricError::Unknown {
+                kind: "phase",
+                name: name.to_owned(),
+                known: list(all),
+            });
+        }
+        // Of an extreme's phases, not all need to have it.
+        let among = |pick: fn(&PhaseNames) -> &Vec<String>| -> Vec<&str> {
+            phases.iter().flat_map(|p| pick(p)).map(String::as_str).collect()
+        };
         let (subject, quantity) = rest.split_once('/').ok_or(MetricError::Shape)?;
         let named = || quantity.split_once('/').ok_or(MetricError::Shape);
         let (subject, quantity) = match subject {
@@ -147,26 +206,43 @@ impl Metric {
             "vms" => (Subject::Vms, quantity),
             "host" => {
                 let (name, quantity) = named()?;
-                known("host", name, &names.hosts)?;
+                known("host", name, &among(|p| &p.hosts))?;
                 (Subject::Host(name.to_owned()), quantity)
             }
             "vm" => {
                 let (name, quantity) = named()?;
-                known("VM", name, &names.vms)?;
+                known("VM", name, &among(|p| &p.vms))?;
                 (Subject::Vm(name.to_owned()), quantity)
             }
             _ => return Err(MetricError::Shape),
         };
         let all = subject.quantities();
         known("quantity", quantity, &all.iter().map(String::as_str).collect::<Vec<_>>())?;
-        Ok(Metric { phase: phase.to_owned(), subject, quantity: quantity.to_owned() })
+        Ok(Metric { phase, subject, quantity: quantity.to_owned() })
     }
 
     /// Its value, if these phases have it: a latency without IO, or a share that nobody was
     /// saturated to claim, has none.
     #[must_use]
     pub fn value(&self, phases: &[PhaseAnswer]) -> Option<f64> {
-        let phase = phases.iter().find(|p| p.name == self.phase)?;
+        let mut phases = phases.iter().filter(|p| self.phase.is(&p.name, p.own_name()));
+        match self.phase {
+            Which::Phase(_) => phases.next().and_then(|phase| self.value_in(phase)),
+            Which::Extreme(extreme, _) => {
+                extreme.of(phases.filter_map(|phase| self.value_in(phase)))
+            }
+        }
+    }
+
+    /// Whether it is the number of one phase, and that is among these.
+    pub(crate) fn is_of_one_of(&self, names: &Names) -> bool {
+        match &self.phase {
+            Which::Phase(name) => names.0.iter().any(|p| p.name == *name),
+            Which::Extreme(..) => false,
+        }
+    }
+
+    fn value_in(&self, phase: &PhaseAnswer) -> Option<f64> {
         let quantity = self.quantity.as_str();
         match &self.subject {
             Subject::Total => get(TOTAL, quantity, &phase.total),
@@ -199,7 +275,53 @@ fn known(kind: &'static str, name: &str, known: &[&str]) -> Result<(), MetricErr
     if known.contains(&name) {
         return Ok(());
     }
-    Err(MetricError::Unknown { kind, name: name.to_owned(), known: known.join(", ") })
+    let known = list(known.iter().copied());
+    Err(MetricError::Unknown { kind, name: name.to_owned(), known })
+}
+
+/// Names, each once, for people: not too many of them.
+pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const MOST: usize = 12;
+    let mut once: Vec<&str> = Vec::new();
+    let mut more = 0;
+    for name in names {
+        if !once.contains(&name) {
+            if once.len() < MOST { once.push(name) } else { more += 1 }
+        }
+    }
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", once.join(", "))
+}
+
+impl Which {
+    fn parse(text: &str) -> Which {
+        let (first, rest) = match text.split_once('.') {
+            Some((first, rest)) => (first, Some(rest)),
+            None => (text, None),
+        };
+        match Extreme::ALL.into_iter().find(|extreme| extreme.name() == first) {
+            Some(extreme) => Which::Extreme(extreme, rest.map(str::to_owned)),
+            None => Which::Phase(text.to_owned()),
+        }
+    }
+
+    /// Whether it means a phase of this name in the answer, and of this one in the scenario.
+    fn is(&self, name: &str, own: &str) -> bool {
+        match self {
+            Which::Phase(phase) => phase == name,
+            Which::Extreme(_, phase) => phase.as_ref().is_none_or(|phase| phase == own),
+        }
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Which::Phase(phase) => f.write_str(phase),
+            Which::Extreme(extreme, None) => f.write_str(extreme.name()),
+            Which::Extreme(extreme, Some(phase)) => write!(f, "{}.{phase}", extreme.name()),
+        }
+    }
 }
 
 impl fmt::Display for Metric {

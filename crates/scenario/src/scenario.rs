@@ -40,6 +40,9 @@ pub struct Scenario {
 pub struct Host {
     /// Unique among hosts.
     pub name: String,
+    /// Whether it takes part. One that a variant leaves out has its disks on the array, and does
+    /// nothing.
+    pub present: bool,
     /// Its settings at the beginning: the scenario's with its own on top.
     pub control: ControlSettings,
     /// Its VMs.
@@ -113,6 +116,17 @@ pub enum Action {
     SetControl(HostId, Box<ControlSettings>),
 }
 
+impl Action {
+    /// The host to which it happens.
+    #[must_use]
+    pub fn host(&self) -> HostId {
+        match *self {
+            Action::StartVm(vm) | Action::StopVm(vm) | Action::SetShares(vm, _) => vm.host,
+            Action::KillHost(host) | Action::StartHost(host) | Action::SetControl(host, _) => host,
+        }
+    }
+}
+
 /// A stretch of time that is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
@@ -184,6 +198,11 @@ impl Scenario {
     #[must_use]
     pub fn host(&self, id: HostId) -> &Host {
         &self.hosts[id.0]
+    }
+
+    /// Every host that takes part, and its id.
+    pub fn present(&self) -> impl Iterator<Item = (HostId, &Host)> {
+        self.host_ids().filter(|(_, host)| host.present)
     }
 
     /// A VM by its id, which must be this scenario's.
@@ -261,12 +280,12 @@ pub enum Senseless {
 }
 
 impl State {
-    /// Before anything happened: hosts live, no VM was started.
+    /// Before anything happened: hosts that are present live, no VM was started.
     #[must_use]
     pub fn new(hosts: &[Host]) -> State {
         let vm = |vm: &Vm| VmState { started: false, shares: vm.shares };
         let hosts = hosts.iter().map(|host| HostState {
-            alive: true,
+            alive: host.present,
             control: host.control.clone(),
             vms: host.vms.iter().map(vm).collect(),
         });

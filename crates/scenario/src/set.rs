@@ -1,12 +1,12 @@
 //! One value of a scenario in place of what its file says: `control.epsilon=0.2`,
-//! `host.0.vm.1.shares=500`.
+//! `host.0.vm.1.shares=500`, `host.*.vm.0.disk=8GiB`.
 
 use std::str::FromStr;
 
 use parda_config::Document;
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-/// A value for a path of keys and of places in lists, counted from zero.
+/// A value for a path of keys and of places in lists, counted from zero; `*` is every place.
 #[derive(Clone, Debug)]
 pub struct Setting {
     path: String,
@@ -44,6 +44,32 @@ pub enum SetError {
         /// The path.
         path: String,
     },
+}
+
+impl Setting {
+    /// A value for a path.
+    ///
+    /// # Errors
+    /// The path is not one.
+    pub fn new(path: &str, value: &toml::Value) -> Result<Setting, SetError> {
+        if path.split('.').any(str::is_empty) {
+            return Err(SetError::Shape);
+        }
+        let value = value.to_string().parse().map_err(|_| SetError::Shape)?;
+        Ok(Setting { path: path.to_owned(), value })
+    }
+
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value for people: text without quotes.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.value.as_str().map_or_else(|| self.value.to_string().trim().to_owned(), str::to_owned)
+    }
 }
 
 impl FromStr for Setting {
@@ -103,28 +129,37 @@ fn assign(
         return Ok(());
     }
     let below = at + 1;
-    let place = |length: usize| {
-        let index = keys[below].parse::<usize>().ok().filter(|&i| i < length);
-        let error = SetError::Place { path: path(below + 1), list: path(below), length };
-        let ends = || SetError::Several { path: path(below + 1) };
-        index.ok_or(error).and_then(|i| if below + 1 < keys.len() { Ok(i) } else { Err(ends()) })
+    let places = |length: usize| {
+        let places = match keys[below] {
+            "*" => 0..length,
+            index => index.parse::<usize>().map_or(0..0, |i| i..length.min(i.saturating_add(1))),
+        };
+        if places.is_empty() {
+            return Err(SetError::Place { path: path(below + 1), list: path(below), length });
+        }
+        if below + 1 == keys.len() {
+            return Err(SetError::Several { path: path(below + 1) });
+        }
+        Ok(places)
     };
     let item = table.entry(key).or_insert_with(|| Item::Table(Table::new()));
     match item {
         Item::ArrayOfTables(tables) => {
-            let length = tables.len();
-            let place = place(length)?;
-            match tables.get_mut(place) {
-                Some(table) => assign(table, keys, below + 1, value),
-                None => Ok(()),
+            for place in places(tables.len())? {
+                if let Some(table) = tables.get_mut(place) {
+                    assign(table, keys, below + 1, value)?;
+                }
             }
+            Ok(())
         }
         Item::Value(Value::Array(list)) => {
-            let place = place(list.len())?;
-            match list.get_mut(place).and_then(Value::as_inline_table_mut) {
-                Some(table) => assign(table, keys, below + 1, value),
-                None => Err(SetError::Single { path: path(below + 1) }),
+            for place in places(list.len())? {
+                match list.get_mut(place).and_then(Value::as_inline_table_mut) {
+                    Some(table) => assign(table, keys, below + 1, value)?,
+                    None => return Err(SetError::Single { path: path(below + 1) }),
+                }
             }
+            Ok(())
         }
         item => match item.as_table_like_mut() {
             Some(table) => assign(table, keys, below, value),
@@ -155,6 +190,12 @@ mod tests {
         assert_eq!(changed, TEXT.replace("200", "500").replace("\"p\"", "\"other\""));
         let changed = with(&["array.raid.drives=7"]).unwrap();
         assert_eq!(changed, TEXT.replace("drives = 6", "drives = 7"));
+    }
+
+    #[test]
+    fn a_star_is_every_place() {
+        let changed = with(&["host.*.vm.*.shares=500"]).unwrap();
+        assert_eq!(changed, TEXT.replace("= 100", "= 500").replace("= 200", "= 500"));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! An answer for people: phases side by side, and a line for each expectation.
+//! An answer for people: phases side by side, or one a row where there are variants, and a line for
+//! each expectation.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,29 @@ use crate::words::words;
 /// The answer as text. With `color`, for a terminal that understands ANSI colours.
 #[must_use]
 pub fn table(answer: &Answer, color: bool) -> String {
-    let mut text = format!("{}\n\n{}\n", heading(answer), measured(answer, color).trim_fmt());
-    text += "\nof share: IOPS over what the shares entitle to, among those that were saturated.\n\
-             latency: mean / 99th percentile; of hosts the device's, of VMs with the time held.\n";
-    text += &format!("\n{}", words(answer));
+    let mut text = format!("{}\n\n", heading(answer));
+    if answer.phases.iter().any(|phase| phase.variant.is_some()) {
+        text += &format!("{}\n", crate::variants::table(answer, plain(color)).trim_fmt());
+    } else {
+        text += &format!("{}\n", measured(answer, color).trim_fmt());
+        text += "\nof share: IOPS over what the shares entitle to, among those that were saturated.\n\
+                 latency: mean / 99th percentile; of hosts the device's, of VMs with the time held.\n";
+        text += &format!("\n{}", words(answer));
+    }
     if !answer.expectations.is_empty() {
         text += &format!("\n{}\n", verdicts(&answer.expectations, color).trim_fmt());
-        let failed = answer.expectations.iter().filter(|v| !v.ok).count();
-        let all = answer.expectations.len();
+        let count =
+            |which: fn(&Verdict) -> bool| answer.expectations.iter().filter(|v| which(v)).count();
+        let failed = count(|v| !v.accepted());
+        let exempt = count(|v| !v.ok && v.exempt.is_some());
+        let judged = answer.expectations.len() - exempt;
         text += &match failed {
-            0 => format!("\nall {all} expectations hold\n"),
-            _ => format!("\n{failed} of {all} expectations FAIL\n"),
+            0 => format!("\nall {judged} expectations hold"),
+            _ => format!("\n{failed} of {judged} expectations FAIL"),
+        };
+        text += &match exempt {
+            0 => "\n".to_owned(),
+            _ => format!("; {exempt} more do not and are exempt\n"),
         };
     }
     text
@@ -128,9 +141,11 @@ fn cells(
 
 fn verdicts(expectations: &[Verdict], color: bool) -> Table {
     let mut table = plain(color);
-    for Verdict { what, source, expected, measured, tolerance, ok } in expectations {
+    for Verdict { what, source, expected, measured, tolerance, ok, exempt } in expectations {
         let verdict = if *ok {
             Cell::new("ok").fg(Color::Green)
+        } else if exempt.is_some() {
+            Cell::new("exempt").fg(Color::Yellow)
         } else {
             Cell::new("FAIL").fg(Color::Red).add_attribute(Attribute::Bold)
         };
@@ -145,14 +160,17 @@ fn verdicts(expectations: &[Verdict], color: bool) -> Table {
             Cell::new(what),
             right(measured),
             Cell::new(wanted),
-            Cell::new(source),
+            Cell::new(match exempt {
+                Some(why) if !ok => format!("{source}; {why}"),
+                _ => source.clone(),
+            }),
         ]);
     }
     table
 }
 
 /// Four digits that matter.
-fn short(x: f64) -> String {
+pub(crate) fn short(x: f64) -> String {
     match x.abs() {
         a if a >= 1000.0 => format!("{x:.0}"),
         a if a >= 10.0 => format!("{x:.1}"),
@@ -160,7 +178,7 @@ fn short(x: f64) -> String {
     }
 }
 
-fn right(text: impl ToString) -> Cell {
+pub(crate) fn right(text: impl ToString) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use parda_config::Document;
+use parda_scenario::count::settled;
 use parda_scenario::shares::{host_errors, jain, saturated, vm_errors};
 use parda_scenario::{
     Answer, Distribution, Engine, HostAnswer, Phase, PhaseAnswer, Scenario, VmAnswer, table,
@@ -30,6 +31,7 @@ fn host(name: &str, device_ms: f64, vms: Vec<VmAnswer>) -> HostAnswer {
         name: name.to_owned(),
         shares: vms.iter().map(|v| v.shares).sum(),
         beta: 1.5,
+        settled_s: Some(device_ms / 10.0),
         window: Some(12.0),
         outstanding: iops * device_ms / 1e3,
         iops,
@@ -115,6 +117,19 @@ fn who_is_hardly_ever_held_is_not_saturated() {
     assert!(saturated(true, None, Some(&all), Some(&times(0.0))));
 }
 
+#[test]
+fn a_window_has_settled_from_when_it_stays_near_where_it_ends() {
+    let windows = |values: [f64; 9]| values.into_iter().enumerate().map(|(s, w)| (s as f64, w));
+    let of = |values| settled(&windows(values).collect::<Vec<_>>(), 9.0);
+    assert_eq!(of([10.0; 9]), Some(0.0));
+    assert_eq!(of([20.0, 15.0, 11.2, 10.0, 10.9, 10.0, 10.0, 10.0, 10.0]), Some(3.0));
+    // Back where it was: it had not settled before.
+    assert_eq!(of([10.0, 10.0, 10.0, 15.0, 10.0, 10.0, 10.0, 10.0, 10.0]), Some(4.0));
+    // Never: the whole phase.
+    assert_eq!(of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]), Some(9.0));
+    assert_eq!(settled(&[(1.0, 10.0)], 9.0), None);
+}
+
 fn scenario(expectations: &str) -> Scenario {
     let text = format!(
         "name = \"small\"\nseed = 3\nduration = \"10s\"\n[array]\npreset = \"cx3-40-raid0\"\n{}{}{}{}",
@@ -161,6 +176,12 @@ fn every_kind_of_path_finds_its_number() {
         ("after/total/fairness", 1.0),
         ("after/host/b/window", 12.0),
         ("after/host/b/beta", 1.5),
+        ("before/host/b/settled_s", 7.0),
+        ("before/total/settled_s", 7.0),
+        ("before/total/mb_per_s", 15.625 * 1.048_576),
+        ("largest/total/device_latency_ms", 62.0),
+        ("smallest/host/a/iops", 400.0),
+        ("largest.after/vm/db/iops", 480.0),
         ("after/host/b/device_latency_ms", 31.0),
         ("after/host/b/device_latency_ms/p99", 62.0),
         ("before/host/b/share_error", 1.4),
@@ -205,16 +226,19 @@ fn the_json_has_the_documented_shape() {
         "phases": [{
             "name": "after", "from": 1.0, "to": 2.5,
             "total": {
-                "iops": 960.0, "mib_per_s": 15.0, "device_latency_ms": 30.25, "fairness": 1.0
+                "iops": 960.0, "mib_per_s": 15.0, "device_latency_ms": 30.25, "fairness": 1.0,
+                "settled_s": 3.1
             },
             "hosts": [
                 {
-                    "name": "a", "shares": 3000, "beta": 1.5, "window": 12.0, "outstanding": 21.6,
+                    "name": "a", "shares": 3000, "beta": 1.5, "window": 12.0, "settled_s": 3.0,
+                    "outstanding": 21.6,
                     "iops": 720.0, "mib_per_s": 11.25, "device_latency_ms": times(30.0),
                     "vms": [vm("db", 2000, 480.0), vm("web", 1000, 240.0)],
                 },
                 {
-                    "name": "b", "shares": 1000, "beta": 1.5, "window": 12.0, "outstanding": 7.44,
+                    "name": "b", "shares": 1000, "beta": 1.5, "window": 12.0, "settled_s": 3.1,
+                    "outstanding": 7.44,
                     "iops": 240.0, "mib_per_s": 3.75, "device_latency_ms": times(31.0),
                     "vms": [vm("batch", 1000, 240.0)],
                 },

@@ -1,12 +1,13 @@
 //! The language: what the manual's example says, and where each error points.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use parda_array::Placement;
 use parda_config::{Document, ModeSetting};
 use parda_control::{Bytes, Shares};
 use parda_scenario::expectation::Bound;
-use parda_scenario::{Action, HostId, Scenario, VmId, Workload};
+use parda_scenario::{Action, HostId, Scenario, Study, VmId, Workload};
 
 /// The example in the manual.
 fn example() -> String {
@@ -173,6 +174,8 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("total/device_latency_ms", "total/happiness", "no quantity `happiness`; there is iops"),
         ("what = \"controlled/total/device_latency_ms\"", "what = \"iops\"", "is not a path"),
         ("tolerance = \"10%\"", "tolerance = -1", "must not be negative"),
+        ("tolerance = \"10%\"", "exempt = \"\"\ntolerance = 1", "must say why"),
+        ("name = \"controlled\"", "name = \"largest.x\"", "stands for an extreme"),
     ];
     for (from, to, says) in cases {
         let error = parse(&with(from, to)).expect_err(to).to_string();
@@ -229,13 +232,20 @@ fn a_scenario_needs_hosts_vms_and_phases() {
 #[test]
 fn the_scenarios_that_come_with_parda_make_sense() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let mut folders = vec![PathBuf::from(folder)];
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let scenario = Scenario::parse(&Document::read(&path).unwrap()).unwrap();
-        assert_eq!(path.file_stem().unwrap().to_str(), Some(scenario.name.as_str()));
-        assert!(!scenario.expectations.is_empty(), "{}: expects nothing", scenario.name);
-        names.push(scenario.name);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let study = Study::parse(&Document::read(&path).unwrap()).unwrap();
+            assert_eq!(path.file_stem().unwrap().to_str(), Some(study.name.as_str()));
+            assert!(!study.expectations.is_empty(), "{}: expects nothing", study.name);
+            names.push(study.name);
+        }
     }
     assert!(names.iter().any(|name| name == "demo"), "{names:?}");
 }

@@ -71,7 +71,7 @@ impl<'a> Cluster<'a> {
             runs: 0,
             scenario,
         };
-        for (id, _) in scenario.host_ids() {
+        for (id, _) in scenario.present() {
             cluster.start_agent(id)?;
         }
         Ok(cluster)

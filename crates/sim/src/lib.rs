@@ -18,6 +18,7 @@
 //! | `check` | what must hold after every event |
 //! | `meter` | what is counted in a phase |
 //! | `fault` | what can go wrong beside what the scenario says |
+//! | `study` | several runs, and the one answer of all of them |
 //! | `series` | windows, latencies and throughput over time |
 
 mod agent;
@@ -30,8 +31,10 @@ mod fault;
 mod meter;
 mod run;
 mod series;
+mod study;
 
 pub use check::Violation;
 pub use fault::{Fault, FaultKind};
 pub use run::{Outcome, Progress, SimError, SimOptions, run};
 pub use series::{HostSeries, Series};
+pub use study::{StudyOutcome, run_all};

@@ -10,6 +10,7 @@ use parda_scenario::{Distribution, HostId, Phase, PhaseAnswer, Scenario, VmId};
 
 use crate::agent::{Agent, ClientRun};
 use crate::check::Violation;
+use crate::run::instant;
 
 /// Latencies in nanoseconds, to two significant digits as the agent keeps them. The room grows
 /// with the longest one.
@@ -39,7 +40,8 @@ struct PhaseMeter {
 
 #[derive(Debug)]
 struct HostMeter {
-    window: Mean,
+    /// As it was every second and at the phase's edges.
+    windows: Vec<(Instant, f64)>,
     beta: Mean,
     device: Latencies,
     vms: Vec<VmMeter>,
@@ -109,11 +111,15 @@ impl Meters {
     }
 
     /// How the hosts' windows stand.
-    pub(crate) fn sample<'a>(&mut self, agents: impl Iterator<Item = Option<&'a Agent>> + Clone) {
+    pub(crate) fn sample<'a>(
+        &mut self,
+        now: Instant,
+        agents: impl Iterator<Item = Option<&'a Agent>> + Clone,
+    ) {
         for phase in &mut self.open {
             for (host, agent) in phase.hosts.iter_mut().zip(agents.clone()) {
                 if let Some(agent) = agent {
-                    agent.window().into_iter().for_each(|w| host.window.add(w));
+                    host.windows.extend(agent.window().map(|w| (now, w)));
                     host.beta.add(agent.beta());
                 }
             }
@@ -137,7 +143,7 @@ impl Meters {
                 lived: lived.get(index).copied().unwrap_or_default(),
             };
             HostMeter {
-                window: Mean::default(),
+                windows: Vec::new(),
                 beta: Mean::default(),
                 device: latencies(),
                 vms: (0..host.vms.len()).map(vm).collect(),
@@ -162,7 +168,8 @@ impl Meters {
         let span = Span::from(phase.to.saturating_sub(phase.from));
         let at_start = scenario.state_at(phase.from);
         let mut answers = Vec::with_capacity(hosts.len());
-        for (((id, host), meter), agent) in scenario.host_ids().zip(hosts).zip(agents) {
+        let all = scenario.host_ids().zip(hosts).zip(agents);
+        for (((id, host), meter), agent) in all.filter(|(((_, host), _), _)| host.present) {
             let lived = agent.map(|agent| agent.lived(now)).unwrap_or_default();
             for (index, (then, now)) in meter.vms.iter().zip(lived).enumerate() {
                 let (vm, vm_id) = (&host.vms[index], VmId { host: id, index });
@@ -170,7 +177,9 @@ impl Meters {
                     little(vm, phase, span, then.lived, now)?;
                 }
             }
-            answers.push(meter.count(span).answer(scenario, id, phase, &at_start));
+            answers.push(
+                meter.count(instant(phase.from), span).answer(scenario, id, phase, &at_start),
+            );
         }
         Ok(Some(PhaseAnswer::new(phase, answers)))
     }
@@ -207,7 +216,7 @@ fn little(
 }
 
 impl HostMeter {
-    fn count(self, span: Span) -> HostCount {
+    fn count(self, from: Instant, span: Span) -> HostCount {
         let vm = |vm: VmMeter| VmCount {
             latency_ms: distribution(&vm.total),
             held_ms: distribution(&vm.held),
@@ -215,12 +224,19 @@ impl HostMeter {
         };
         HostCount {
             seconds: span.secs(),
-            window: self.window.value(),
+            window: mean(self.windows.iter().map(|(_, w)| *w)),
+            windows: self.windows.iter().map(|(at, w)| (at.since(from).secs(), *w)).collect(),
             beta: self.beta.value().unwrap_or(0.0),
             device_latency_ms: distribution(&self.device),
             vms: self.vms.into_iter().map(vm).collect(),
         }
     }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut mean = Mean::default();
+    values.for_each(|x| mean.add(x));
+    mean.value()
 }
 
 fn latencies() -> Latencies {

@@ -135,7 +135,7 @@ fn agents(nodes: &[Node]) -> impl Iterator<Item = Option<&Agent>> + Clone {
     nodes.iter().map(|node| node.agent.as_ref())
 }
 
-fn instant(at: Duration) -> Instant {
+pub(crate) fn instant(at: Duration) -> Instant {
     Instant(0) + Span::from(at)
 }
 
@@ -215,7 +215,7 @@ impl<'a> Run<'a> {
         let (now, scenario) = (self.cluster.now, self.scenario);
         let Cluster { meters, nodes, .. } = &mut self.cluster;
         let at = |edge: Duration| instant(edge) == now;
-        meters.sample(agents(nodes));
+        meters.sample(now, agents(nodes));
         for (i, phase) in scenario.phases.iter().enumerate().filter(|(_, p)| at(p.to)) {
             let answer = meters.end(now, phase, scenario, agents(nodes))?;
             self.phases.extend(answer.map(|answer| (i, answer)));
@@ -224,15 +224,16 @@ impl<'a> Run<'a> {
         for phase in scenario.phases.iter().filter(begins) {
             meters.begin(now, phase, scenario, agents(nodes));
         }
-        meters.sample(agents(nodes));
+        meters.sample(now, agents(nodes));
         Ok(())
     }
 
     /// Another second is over: how it goes.
     fn second(&mut self) -> Progress {
         let at = self.at();
+        let now = self.cluster.now;
         let Cluster { meters, nodes, .. } = &mut self.cluster;
-        meters.sample(agents(nodes));
+        meters.sample(now, agents(nodes));
         let tallies = meters.take_tallies();
         if let Some(series) = &mut self.series {
             series.add(at.as_secs_f64(), agents(nodes), &tallies);

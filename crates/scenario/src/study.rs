@@ -1,0 +1,174 @@
+//! A study: one scenario, or several variants of it whose numbers stand in one answer.
+
+use parda_config::{Document, Error};
+use serde::Deserialize;
+
+use crate::answer::{Answer, Engine, PhaseAnswer};
+use crate::check::{Present, check, expectations};
+use crate::expectation::Expectation;
+use crate::file::File;
+use crate::metric::{Names, PhaseNames};
+use crate::scenario::Scenario;
+use crate::vary::{Variation, variations};
+
+/// What a file asks for: a scenario to run, or several variants of it.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The scenario's name.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// What it shows and why; may be empty.
+    pub description: String,
+    /// What is to be run, in the order of the file. Never empty.
+    pub runs: Vec<Run>,
+    /// What is expected of all of them together. The runs' own scenarios expect nothing.
+    pub expectations: Vec<Expectation>,
+}
+
+/// One run of a study.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The variant's name. `None` if the file has no variants.
+    pub variant: Option<String>,
+    /// What differs from the file: keys and values as text, in the order in which they are set.
+    pub settings: Vec<(String, String)>,
+    /// What is run.
+    pub scenario: Scenario,
+}
+
+/// A key that takes one value after the other, each in a variant of its own.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// As in [`crate::set`].
+    pub key: String,
+    /// Its values.
+    pub values: Vec<toml::Value>,
+}
+
+/// A name that no variant bears.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no variant `{name}`; there is {known}")]
+pub struct UnknownVariant {
+    /// The name.
+    pub name: String,
+    /// Those that there are.
+    pub known: String,
+}
+
+impl Study {
+    /// The study that a document describes.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`]; or a variant makes no sense.
+    pub fn parse(document: &Document) -> Result<Study, Error> {
+        Study::parse_swept(document, &[])
+    }
+
+    /// The same, swept over more than the document says.
+    ///
+    /// # Errors
+    /// As [`Study::parse`].
+    pub fn parse_swept(document: &Document, more: &[Sweep]) -> Result<Study, Error> {
+        let file: File = document.parse()?;
+        // First without its variants, so that what is wrong then is the variant's fault.
+        let base = check(document, &file, Present::All)?;
+        let variations = variations(document, &file, more)?;
+        let runs: Vec<Run> = if variations.is_empty() {
+            vec![Run { variant: None, settings: Vec::new(), scenario: base }]
+        } else {
+            let run = |variation: Variation| {
+                let scenario = variation.scenario(document)?;
+                let Variation { name, settings, .. } = variation;
+                let settings = settings.iter().map(|s| (s.path().to_owned(), s.text())).collect();
+                Ok(Run { variant: Some(name), settings, scenario })
+            };
+            variations.into_iter().map(run).collect::<Result<_, Error>>()?
+        };
+        let expectations = expectations(document, &file.expect, &names(&runs))?;
+        let Scenario { name, title, description, .. } = &runs[0].scenario;
+        let (name, title) = (name.clone(), title.clone());
+        Ok(Study { name, title, description: description.clone(), runs, expectations })
+    }
+
+    /// Only these variants, and what is expected of them alone.
+    ///
+    /// # Errors
+    /// There is none of such a name.
+    pub fn pick(mut self, variants: &[String]) -> Result<Study, UnknownVariant> {
+        let named = |run: &Run, name: &String| run.variant.as_ref() == Some(name);
+        for name in variants {
+            if !self.runs.iter().any(|run| named(run, name)) {
+                let known =
+                    crate::metric::list(self.runs.iter().filter_map(|r| r.variant.as_deref()));
+                return Err(UnknownVariant { name: name.clone(), known });
+            }
+        }
+        self.runs.retain(|run| variants.iter().any(|name| named(run, name)));
+        let names = names(&self.runs);
+        // The extreme of a part is not that of the whole.
+        self.expectations.retain(|e| {
+            [Some(&e.what), e.of.as_ref()].into_iter().flatten().all(|m| m.is_of_one_of(&names))
+        });
+        Ok(self)
+    }
+
+    /// Every run with this seed.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.runs.iter_mut().for_each(|run| run.scenario.seed = seed);
+    }
+
+    /// The answer, from what each run measured, in the order of [`Study::runs`].
+    #[must_use]
+    pub fn answer(&self, engine: Engine, measured: Vec<Vec<PhaseAnswer>>) -> Answer {
+        let of_run = |(run, phases): (&Run, Vec<PhaseAnswer>)| {
+            let variant = run.variant.clone();
+            phases.into_iter().map(move |phase| match &variant {
+                Some(variant) => phase.of_variant(variant),
+                None => phase,
+            })
+        };
+        let phases: Vec<PhaseAnswer> = self.runs.iter().zip(measured).flat_map(of_run).collect();
+        Answer {
+            scenario: self.name.clone(),
+            engine,
+            seed: self.runs[0].scenario.seed,
+            expectations: self.expectations.iter().map(|e| e.judge(&phases)).collect(),
+            phases,
+        }
+    }
+}
+
+impl Run {
+    /// What it is called where several are: the variant's name, or the scenario's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.variant.as_deref().unwrap_or(&self.scenario.name)
+    }
+}
+
+/// The name of a phase in the answer of a study.
+pub(crate) fn phase_name(variant: Option<&str>, phase: &str) -> String {
+    match variant {
+        Some(variant) => format!("{variant}.{phase}"),
+        None => phase.to_owned(),
+    }
+}
+
+fn names(runs: &[Run]) -> Names {
+    let of_run = |run: &Run| {
+        let Run { variant, scenario, .. } = run;
+        let hosts = || scenario.hosts.iter().filter(|host| host.present);
+        let hosts_named: Vec<String> = hosts().map(|host| host.name.clone()).collect();
+        let vms: Vec<String> = hosts().flat_map(|h| &h.vms).map(|vm| vm.name.clone()).collect();
+        let phase = |phase: &crate::scenario::Phase| PhaseNames {
+            name: phase_name(variant.as_deref(), &phase.name),
+            own: phase.name.clone(),
+            hosts: hosts_named.clone(),
+            vms: vms.clone(),
+        };
+        scenario.phases.iter().map(phase).collect::<Vec<_>>()
+    };
+    Names(runs.iter().flat_map(of_run).collect())
+}

@@ -1,0 +1,191 @@
+//! From `[[variant]]` and `[[sweep]]` to the scenarios that they mean.
+
+use std::collections::BTreeSet;
+
+use parda_config::{Document, Error};
+use toml::{Table, Value};
+
+use crate::check::{Present, check, name_is_plain};
+use crate::file::File;
+use crate::many;
+use crate::scenario::Scenario;
+use crate::set::{Setting, with_settings};
+use crate::study::Sweep;
+
+/// No study has more runs.
+const MAX_RUNS: usize = 10_000;
+
+/// How one variant differs from the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Variation {
+    pub(crate) name: String,
+    pub(crate) settings: Vec<Setting>,
+    /// Where each setting stands in the document, as keys.
+    places: Vec<Vec<String>>,
+    hosts: Option<BTreeSet<String>>,
+    /// Where the variant stands.
+    place: Vec<String>,
+}
+
+/// Every variant of a file: each `[[variant]]` with each combination of the sweeps' values. None if
+/// it has neither.
+pub(crate) fn variations(
+    document: &Document,
+    file: &File,
+    more: &[Sweep],
+) -> Result<Vec<Variation>, Error> {
+    let mut all = Vec::new();
+    let hosts: BTreeSet<String> = many::each(&file.host).map(|(_, host)| host.name).collect();
+    for (i, variant) in file.variant.iter().enumerate() {
+        let at = |key: &str| format!("variant.{i}.{key}");
+        if !name_is_plain(&variant.name) {
+            let says = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`";
+            return Err(document.error(&at("name"), says));
+        }
+        for (h, host) in variant.hosts.iter().flatten().enumerate() {
+            if !hosts.contains(host) {
+                return Err(
+                    document.error(&at(&format!("hosts.{h}")), "there is no host of this name")
+                );
+            }
+        }
+        if variant.hosts.as_ref().is_some_and(Vec::is_empty) {
+            return Err(document.error(&at("hosts"), "must name at least one host"));
+        }
+        let mut variation = Variation {
+            name: variant.name.clone(),
+            hosts: variant.hosts.as_ref().map(|hosts| hosts.iter().cloned().collect()),
+            place: vec!["variant".to_owned(), i.to_string(), "name".to_owned()],
+            ..Variation::default()
+        };
+        let set = ["variant".to_owned(), i.to_string(), "set".to_owned()];
+        variation.take(&set, "", &variant.set).map_err(|(place, e)| error(document, &place, &e))?;
+        all.push(variation);
+    }
+    for (i, sweep) in file.sweep.iter().chain(more).enumerate() {
+        let place: Vec<String> = if i < file.sweep.len() {
+            ["sweep".to_owned(), i.to_string()].into()
+        } else {
+            vec![format!("--sweep {}", sweep.key)]
+        };
+        let at =
+            |key: &str| -> Vec<String> { place.iter().cloned().chain([key.to_owned()]).collect() };
+        if sweep.values.is_empty() {
+            return Err(error(document, &at("values"), "must have at least one value"));
+        }
+        if all.is_empty() {
+            all.push(Variation::default());
+        }
+        if all.len() * sweep.values.len() > MAX_RUNS {
+            let says = format!("makes more than {MAX_RUNS} variants");
+            return Err(error(document, &at("values"), &says));
+        }
+        let mut combined = Vec::with_capacity(all.len() * sweep.values.len());
+        for variation in &all {
+            for (v, value) in sweep.values.iter().enumerate() {
+                let mut place = at("values");
+                place.push(v.to_string());
+                combined.push(
+                    variation
+                        .swept(sweep, value, place.clone())
+                        .map_err(|e| error(document, &place, &e))?,
+                );
+            }
+        }
+        all = combined;
+    }
+    let mut names = BTreeSet::new();
+    for variation in &all {
+        if variation.name == "largest" || variation.name == "smallest" {
+            let says = "is what stands for an extreme in paths of metrics";
+            return Err(error(document, &variation.place, says));
+        }
+        if !names.insert(&variation.name) {
+            return Err(error(document, &variation.place, "there is another variant of this name"));
+        }
+    }
+    Ok(all)
+}
+
+fn error(document: &Document, place: &[String], message: &str) -> Error {
+    document.error_at(&place.iter().map(String::as_str).collect::<Vec<_>>(), message)
+}
+
+impl Variation {
+    /// Takes in settings; a table stands for all that it has.
+    fn take(
+        &mut self,
+        place: &[String],
+        prefix: &str,
+        table: &Table,
+    ) -> Result<(), (Vec<String>, String)> {
+        for (key, value) in table {
+            let path = format!("{prefix}{key}");
+            let place: Vec<String> = place.iter().cloned().chain([key.clone()]).collect();
+            if let Value::Table(table) = value {
+                self.take(&place, &format!("{path}."), table)?;
+            } else {
+                self.push(&path, value, place.clone()).map_err(|e| (place, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, path: &str, value: &Value, place: Vec<String>) -> Result<(), String> {
+        self.settings.push(Setting::new(path, value).map_err(|e| e.to_string())?);
+        self.places.push(place);
+        Ok(())
+    }
+
+    /// The same with one value more, and a name that says so.
+    fn swept(
+        &self,
+        Sweep { key, .. }: &Sweep,
+        value: &Value,
+        place: Vec<String>,
+    ) -> Result<Variation, String> {
+        let mut swept = self.clone();
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Table(_) | Value::Array(_) => {
+                return Err("must be a single value: name others as variants".to_owned());
+            }
+            value => value.to_string(),
+        };
+        if text.contains('/') {
+            return Err("must have no `/`: it is part of the variant's name".to_owned());
+        }
+        let short = key.rsplit('.').next().unwrap_or(key);
+        let own = format!("{short}={text}");
+        swept.name = if self.name.is_empty() { own } else { format!("{},{own}", self.name) };
+        swept.place.clone_from(&place);
+        swept.push(key, value, place)?;
+        Ok(swept)
+    }
+
+    /// The scenario that it means. An error points at what sets the variant apart.
+    pub(crate) fn scenario(&self, document: &Document) -> Result<Scenario, Error> {
+        let present = match &self.hosts {
+            Some(hosts) => Present::Only(hosts),
+            None => Present::All,
+        };
+        let with = |settings: &[Setting]| -> Result<Scenario, (Option<usize>, String)> {
+            let last = settings.len().checked_sub(1);
+            let varied = with_settings(document, settings).map_err(|e| (last, e.to_string()))?;
+            let said = |e: Error| {
+                (last, e.value.map_or(e.message.clone(), |v| format!("{v}: {}", e.message)))
+            };
+            let file: File = varied.parse().map_err(said)?;
+            check(&varied, &file, present).map_err(said)
+        };
+        let blame = |(setting, message): (Option<usize>, String)| {
+            let place = setting.map_or(&self.place, |i| &self.places[i]);
+            error(document, place, &format!("in variant {}: {message}", self.name))
+        };
+        with(&self.settings).map_err(|whole| {
+            // The first that cannot be is at fault.
+            let first = (1..self.settings.len()).find_map(|n| with(&self.settings[..n]).err());
+            blame(first.unwrap_or(whole))
+        })
+    }
+}

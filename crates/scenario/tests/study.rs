@@ -1,0 +1,245 @@
+//! Variants and sweeps: what they mean, where their errors point, and how one answer comes of them.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use parda_config::Document;
+use parda_scenario::study::Sweep;
+use parda_scenario::{Action, Engine, PhaseAnswer, Scenario, Study, table};
+
+const BASE: &str = r#"name = "s"
+duration = "20s"
+[array]
+preset = "cx3-40-raid0-vms"
+layout = "contiguous"
+gap = "4GiB"
+
+[[host]]
+name = "a"
+  [[host.vm]]
+  name = "va"
+  shares = 1000
+  disk = "16GiB"
+  workload = { size = "16KiB", read = 100, random = 100, outstanding = 32 }
+
+[[host]]
+name = "b"
+  [[host.vm]]
+  name = "vb"
+  shares = 1000
+  disk = "16GiB"
+  workload = { size = "16KiB", read = 100, random = 100, outstanding = 32 }
+
+[[event]]
+at = "5s"
+host = "b"
+control = { gamma = 0.5 }
+
+[[phase]]
+name = "steady"
+from = "5s"
+to = "15s"
+"#;
+
+const VARIANTS: &str = r#"
+[[variant]]
+name = "alone"
+hosts = ["b"]
+
+[[variant]]
+name = "both"
+set = { "control.latency_threshold" = "25ms", "host.*.vm.0.workload.size" = "8KiB", array = { raid = { drives = 5 } } }
+
+[[expect]]
+what = "both.steady/total/iops"
+of = "alone.steady/total/iops"
+at_least = 1
+source = "more is more"
+
+[[expect]]
+what = "largest.steady/total/iops"
+of = "largest/total/iops"
+expected = 1
+tolerance = 0
+source = "there is one phase in each"
+"#;
+
+fn parse(text: &str) -> Result<Study, parda_config::Error> {
+    Study::parse(&Document::new("s.toml", text))
+}
+
+fn study() -> Study {
+    parse(&format!("{BASE}{VARIANTS}")).unwrap()
+}
+
+#[test]
+fn without_variants_a_study_is_its_scenario() {
+    let expect = "[[expect]]\nwhat = \"steady/total/iops\"\nat_least = 1\nsource = \"x\"\n";
+    let text = format!("{BASE}{expect}");
+    let study = parse(&text).unwrap();
+    assert_eq!((study.runs.len(), &study.runs[0].variant), (1, &None));
+    let scenario = Scenario::parse(&Document::new("s.toml", text)).unwrap();
+    assert_eq!(scenario.expectations, study.expectations);
+}
+
+#[test]
+fn several_scenarios_are_not_one() {
+    let text = format!("{BASE}{VARIANTS}");
+    let error = Scenario::parse(&Document::new("s.toml", text)).unwrap_err().to_string();
+    assert_eq!(error, "s.toml:1:8: name = \"s\": has variants: name one of them");
+}
+
+#[test]
+fn a_variant_is_the_scenario_with_its_values() {
+    let study = study();
+    let [alone, both] = study.runs.as_slice() else { panic!("two runs") };
+    assert_eq!((alone.name(), both.name()), ("alone", "both"));
+    let threshold = |run: &parda_scenario::Run| run.scenario.hosts[0].control.latency_threshold;
+    assert_eq!(threshold(alone), None);
+    assert_eq!(threshold(both), Some(std::time::Duration::from_millis(25)));
+    assert!(both.scenario.vm_ids().all(|(_, vm)| vm.workload.size.0 == 8 << 10));
+    assert_eq!(both.scenario.array_params().unwrap().raid.drives, 5);
+    let set: Vec<_> = both.settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    assert!(set.contains(&"host.*.vm.0.workload.size=8KiB".to_owned()), "{set:?}");
+}
+
+#[test]
+fn who_is_left_out_does_nothing_and_keeps_its_disks() {
+    let study = study();
+    let [alone, both] = study.runs.as_slice() else { panic!("two runs") };
+    let (alone, both) = (&alone.scenario, &both.scenario);
+    assert_eq!(alone.hosts.iter().map(|h| h.present).collect::<Vec<_>>(), [false, true]);
+    let luns = |scenario: &Scenario| scenario.array_params().unwrap().layout;
+    assert_eq!(luns(alone), luns(both));
+    let touched: Vec<usize> = alone.timeline.iter().map(|e| e.action.host().0).collect();
+    assert_eq!(touched, [1, 1], "its VM starts, its settings change");
+    assert!(matches!(alone.timeline[1].action, Action::SetControl(..)));
+    assert!(!alone.state_at(std::time::Duration::ZERO).host(parda_scenario::HostId(0)).alive);
+}
+
+#[test]
+fn sweeps_make_all_combinations_with_all_variants() {
+    let sweeps = "[[sweep]]\nkey = \"control.epsilon\"\nvalues = [0.25, 0.5]\n\
+                  [[sweep]]\nkey = \"host.0.vm.0.workload.size\"\nvalues = [\"4KiB\", \"8KiB\"]\n";
+    let names = |study: &Study| study.runs.iter().map(|r| r.name().to_owned()).collect::<Vec<_>>();
+    let study = parse(&format!("{BASE}{sweeps}")).unwrap();
+    let four = ["0.25,size=4KiB", "0.25,size=8KiB", "0.5,size=4KiB", "0.5,size=8KiB"];
+    assert_eq!(names(&study), four.map(|name| format!("epsilon={name}")));
+    let sizes: Vec<u64> =
+        study.runs.iter().map(|r| r.scenario.hosts[0].vms[0].workload.size.0 >> 10).collect();
+    assert_eq!(sizes, [4, 8, 4, 8]);
+
+    let seeds = Sweep { key: "seed".to_owned(), values: vec![1.into(), 2.into()] };
+    let document =
+        Document::new("s.toml", format!("{BASE}{VARIANTS}").split("[[expect").next().unwrap());
+    let study = Study::parse_swept(&document, &[seeds]).unwrap();
+    assert_eq!(names(&study), ["alone,seed=1", "alone,seed=2", "both,seed=1", "both,seed=2"]);
+    assert_eq!(study.runs[3].scenario.seed, 2);
+}
+
+#[test]
+fn each_error_points_at_its_place_and_says_what_is_wrong() {
+    // In the variants, this text becomes that; the error is at the line and column of the second.
+    let cases = [
+        ("[\"b\"]", "[\"a\", \"c\"]", "\"c\"", "there is no host of this name"),
+        ("[\"b\"]", "[]", "[]", "must name at least one host"),
+        ("name = \"both\"", "name = \"alone\"", "\"alone\"\nset", "another variant of this name"),
+        ("name = \"both\"", "name = \"bo th\"", "\"bo th\"", "letters, digits"),
+        ("name = \"both\"", "name = \"largest\"", "\"largest\"", "stands for an extreme"),
+        ("host.*.vm.0", "host.2.vm.0", "\"8KiB\"", "there is no host.2: host has 2"),
+        ("latency_threshold\" = \"25ms", "gamma\" = 7, \"name\" = \"z", "7", "gamma must be"),
+        ("latency_threshold\"", "latency\"", "\"25ms\"", "unknown field `latency`"),
+        ("drives = 5", "drives = 0", "0 } }", "drives = 0"),
+        ("both.steady", "bath.steady", "\"bath.steady", "no phase `bath.steady`; there is alone"),
+        ("\"alone.steady/total", "\"alone.steady/host/a", "\"alone.steady/host", "no host `a`"),
+        (
+            "largest.steady",
+            "largest.stead",
+            "\"largest.stead/",
+            "no phase `stead`; there is steady",
+        ),
+    ];
+    for (from, to, at, says) in cases {
+        assert!(VARIANTS.contains(from), "{from}");
+        let text = format!("{BASE}{}", VARIANTS.replacen(from, to, 1));
+        let error = parse(&text).expect_err(to).to_string();
+        let before = &text[..text.find(at).expect(at)];
+        let line = before.matches('\n').count() + 1;
+        let column = before.len() - before.rfind('\n').unwrap();
+        assert!(error.starts_with(&format!("s.toml:{line}:{column}: ")), "{to}: {error}");
+        assert!(error.contains(says), "{to}: {error}");
+    }
+    for (values, says) in
+        [("[]", "at least one"), ("[{ a = 1 }]", "a single"), ("[\"a/b\"]", "no `/`")]
+    {
+        let text = format!("{BASE}[[sweep]]\nkey = \"seed\"\nvalues = {values}\n");
+        let error = parse(&text).unwrap_err().to_string();
+        assert!(error.starts_with("s.toml:35:") && error.contains(says), "{error}");
+    }
+}
+
+/// A phase in which these hosts do 100 IO/s each.
+fn measured(study: &Study, run: usize) -> Vec<PhaseAnswer> {
+    let scenario = &study.runs[run].scenario;
+    let phase = &scenario.phases[0];
+    let count = parda_scenario::count::HostCount {
+        seconds: 10.0,
+        window: None,
+        windows: Vec::new(),
+        beta: 0.0,
+        device_latency_ms: None,
+        vms: vec![parda_scenario::count::VmCount { ios: 1000, ..Default::default() }],
+    };
+    let state = scenario.state_at(phase.from);
+    let hosts = scenario.present().map(|(id, _)| count.answer(scenario, id, phase, &state));
+    vec![PhaseAnswer::new(phase, hosts.collect())]
+}
+
+#[test]
+fn one_answer_has_the_phases_of_all_variants() {
+    let study = study();
+    let answer = study.answer(Engine::Sim, vec![measured(&study, 0), measured(&study, 1)]);
+    let names: Vec<&str> = answer.phases.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["alone.steady", "both.steady"]);
+    assert!(answer.phases.iter().all(|p| p.own_name() == "steady"));
+    assert_eq!(answer.phases.iter().map(|p| p.total.iops).collect::<Vec<_>>(), [100.0, 200.0]);
+    let found: Vec<_> = answer.expectations.iter().map(|v| (v.measured, v.ok)).collect();
+    assert_eq!(found, [(Some(2.0), true), (Some(1.0), true)]);
+    let text = table(&answer, false);
+    assert!(
+        text.lines()
+            .any(|line| { line.split_whitespace().take(4).eq(["both", "steady", "2", "200"]) }),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_variant_alone_is_judged_by_what_is_expected_of_it_alone() {
+    let text = format!(
+        "{BASE}{VARIANTS}[[expect]]\nwhat = \"alone.steady/total/iops\"\nexpected = 100\n\
+         tolerance = 1\nsource = \"x\"\n"
+    );
+    let study = parse(&text).unwrap().pick(&["alone".to_owned()]).unwrap();
+    assert_eq!((study.runs.len(), study.expectations.len()), (1, 1));
+    assert!(study.answer(Engine::Sim, vec![measured(&study, 0)]).ok());
+    let error = parse(&text).unwrap().pick(&["none".to_owned()]).unwrap_err().to_string();
+    assert_eq!(error, "there is no variant `none`; there is alone, both");
+}
+
+#[test]
+fn what_is_exempt_is_shown_and_not_judged() {
+    let expect = |exempt: &str| {
+        format!(
+            "{BASE}[[expect]]\nwhat = \"steady/total/iops\"\nexpected = 100\ntolerance = 1\n\
+             source = \"x\"\n{exempt}"
+        )
+    };
+    let of = |text: &str| {
+        let study = parse(text).unwrap();
+        study.answer(Engine::Sim, vec![measured(&study, 0)])
+    };
+    assert!(!of(&expect("")).ok());
+    let answer = of(&expect("exempt = \"the paper's own sum differs\"\n"));
+    assert!(answer.ok() && !answer.expectations[0].ok);
+    let text = table(&answer, false);
+    assert!(text.contains("exempt") && text.contains("the paper's own sum differs"), "{text}");
+    assert!(text.contains("all 0 expectations hold; 1 more do not and are exempt"), "{text}");
+}

@@ -1,0 +1,66 @@
+//! The runs of a study, on as many cores as one likes, and the one answer of all of them.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parda_scenario::{Answer, Engine, Study};
+
+use crate::run::{Outcome, Progress, SimError, SimOptions, run};
+
+/// What came of a study.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StudyOutcome {
+    /// The answer.
+    pub answer: Answer,
+    /// Each run, in the order of [`Study::runs`]. Their own answers know nothing of variants and
+    /// judge nothing.
+    pub runs: Vec<Outcome>,
+}
+
+/// Runs all of a study, `jobs` at a time, and answers. The answer does not depend on `jobs`.
+/// `progress` is told of each run by its place in [`Study::runs`], from several threads.
+///
+/// # Errors
+/// As [`run`]: that of the first run, in the order of the study, which gave no answer.
+///
+/// # Panics
+/// As [`run`].
+pub fn run_all(
+    study: &Study,
+    options: &SimOptions,
+    jobs: usize,
+    progress: impl Fn(usize, Progress) + Sync,
+) -> Result<StudyOutcome, SimError> {
+    let outcomes: Vec<Mutex<Option<Result<Outcome, SimError>>>> =
+        study.runs.iter().map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(of) = study.runs.get(index) else { return };
+            let outcome = run(&of.scenario, options, |at| progress(index, at));
+            if outcome.is_err() {
+                // The rest is for nothing.
+                next.store(study.runs.len(), Ordering::Relaxed);
+            }
+            *outcomes[index].lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+                Some(outcome);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs.clamp(1, study.runs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut runs = Vec::with_capacity(study.runs.len());
+    for outcome in outcomes {
+        // One that was never begun follows one that failed.
+        match outcome.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            Some(outcome) => runs.push(outcome?),
+            None => continue,
+        }
+    }
+    let phases = runs.iter().map(|outcome| outcome.answer.phases.clone()).collect();
+    Ok(StudyOutcome { answer: study.answer(Engine::Sim, phases), runs })
+}
