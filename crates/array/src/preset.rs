@@ -26,8 +26,8 @@ pub enum Preset {
     /// `cx3-40-raid0-vms`: the same with four 16 GB disks in order, each followed by its VM's 4 GB
     /// system disk (PARDA §4, figure 3).
     Cx340Raid0Vms,
-    /// `cx3-40-raid5-vms`: the same array's 5-disk RAID-5 with seven 8 GB disks in order (SPEED'08
-    /// §4.3, PARDA §5.2, figure 7).
+    /// `cx3-40-raid5-vms`: the same array's 5-disk RAID-5 with seven 8 GB disks in order, one every
+    /// 20 GB of a 400 GB volume (SPEED'08 §4.3, PARDA §5.2, figure 7).
     Cx340Raid5Vms,
     /// `flash-sata`: RAID-5 of eight SATA flash drives, four LUNs; a front end of 200,000 IO/s and
     /// two 8 Gb links, as an array of their time has.
@@ -128,10 +128,10 @@ const CONTROLLER: ControllerParams = ControllerParams {
         page: Bytes::kib(8),
         low_water: 0.6,
         high_water: 0.8,
-        destage: 0.9,
+        destage: 0.7,
         mirror: Nanos::from_micros(300),
     }),
-    prefetch: Some(PrefetchParams { after: 8, segment: Bytes::kib(64), depth: Bytes::mib(2) }),
+    prefetch: Some(PrefetchParams { after: 9, segment: Bytes::kib(64), depth: Bytes::mib(2) }),
 };
 
 impl Preset {
@@ -183,7 +183,7 @@ impl Preset {
             }
             Preset::Cx340Raid5Vms => {
                 let luns = vec![Bytes::gib(8); 7];
-                (Device::Disk(DRIVE), (RaidLevel::Raid5, 5), CONTROLLER, Bytes(0), luns)
+                (Device::Disk(DRIVE), (RaidLevel::Raid5, 5), CONTROLLER, Bytes::gib(12), luns)
             }
             Preset::FlashSata => {
                 let controller = ControllerParams { io_cost: Nanos(5_000), ..direct(1_600) };

@@ -2,6 +2,7 @@
 //! the caches.
 
 mod prefetch;
+mod sweep;
 mod write_cache;
 
 use alloc::collections::VecDeque;

@@ -2,15 +2,16 @@
 //! written to the drives next.
 //!
 //! Pages are kept by stripe, so that writes scattered in time leave together: several pages of one
-//! stripe share a parity update, and a whole stripe needs no reading first.
+//! stripe share a parity update, and a whole stripe needs no reading first. Stripes leave in the order
+//! of their places, round and round, so that the arms have short ways.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops;
 
 use hashbrown::HashTable;
 use slab::Slab;
 
+use super::sweep::Sweep;
 use crate::layout::{Piece, Range};
 use crate::params::{ParamError, check};
 use crate::units::{Bytes, Nanos};
@@ -84,8 +85,8 @@ pub(crate) struct WriteCache {
     bits: Vec<u64>,
     /// Words of one bitmap.
     words: usize,
-    /// Lines with pages to be written, the longest waiting first.
-    order: VecDeque<usize>,
+    /// Stripes with pages to be written.
+    waiting: Sweep,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +112,7 @@ impl WriteCache {
             lines: Slab::new(),
             bits: Vec::new(),
             words: stripe.0.div_ceil(params.page.0).div_ceil(64) as usize,
-            order: VecDeque::new(),
+            waiting: Sweep::default(),
         }
     }
 
@@ -153,9 +154,7 @@ impl WriteCache {
         self.used += self.needs(piece);
         let line = self.find(piece.unit).unwrap_or_else(|| self.begin(piece.unit));
         let dirty = self.dirty(line);
-        if self.bits[dirty.clone()].iter().all(|word| *word == 0) {
-            self.order.push_back(line);
-        }
+        self.waiting.insert(piece.unit);
         for (word, mask) in masks(self.pages(piece)) {
             self.bits[dirty.start + word] |= mask;
         }
@@ -181,10 +180,11 @@ impl WriteCache {
         if self.destaging as f64 >= pace * self.most_destages as f64 {
             return None;
         }
-        // A line that was written to while it leaves comes round again; no more of them can stand
-        // in the way than are leaving.
-        let at = self.order.iter().position(|line| !self.lines[*line].destaging)?;
-        let line = self.order.remove(at)?;
+        // A stripe that was written to while it leaves comes round again; no more of them can
+        // stand in the way than are leaving.
+        let WriteCache { waiting, index, lines, .. } = self;
+        let stays = |stripe| find(index, lines, stripe).is_some_and(|line| !lines[line].destaging);
+        let line = waiting.take(stays).and_then(|stripe| self.find(stripe))?;
         self.lines[line].destaging = true;
         self.destaging += 1;
         let (dirty, leaving) = (self.dirty(line), self.leaving(line));
@@ -241,7 +241,7 @@ impl WriteCache {
     }
 
     fn find(&self, stripe: u64) -> Option<usize> {
-        self.index.find(hash(stripe), |line| self.lines[*line].stripe == stripe).copied()
+        find(&self.index, &self.lines, stripe)
     }
 
     fn pages(&self, piece: Piece) -> ops::Range<usize> {
@@ -258,6 +258,11 @@ impl WriteCache {
         let end = 2 * (line + 1) * self.words;
         end - self.words..end
     }
+}
+
+/// The line of a stripe.
+fn find(index: &HashTable<usize>, lines: &Slab<Line>, stripe: u64) -> Option<usize> {
+    index.find(hash(stripe), |line| lines[*line].stripe == stripe).copied()
 }
 
 /// Spreads stripe numbers over all bits; always in the same way.
@@ -310,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn destages_oldest_stripes_first_at_a_pace_that_rises_between_the_marks() {
+    fn destages_in_the_order_of_places_at_a_pace_that_rises_between_the_marks() {
         let mut cache = cache(80);
         for stripe in 0..40 {
             cache.write(piece(stripe, 0, 1));
@@ -321,7 +326,7 @@ mod tests {
         let first = cache.next_destage(false).unwrap();
         assert_eq!(runs(&cache, first), (0, vec![(0, 1), (60, 6)]));
         let second = cache.next_destage(false).unwrap();
-        assert_eq!(runs(&cache, second), (1, vec![(0, 1)]));
+        assert_eq!(runs(&cache, second), (1, vec![(0, 1)]), "onward");
         assert_eq!(cache.next_destage(false), None, "six pages of twenty: two stripes of four");
         assert!(cache.next_destage(true).is_some(), "a write waits");
         cache.destaged(first);

@@ -1,0 +1,118 @@
+//! A set of stripes that is gone over in the order of their places, round and round, as an elevator
+//! goes.
+
+use alloc::vec::Vec;
+
+/// Stripes by number, as a bitmap with a summary above it, so that gaps are crossed 4,096 stripes at
+/// a step. It grows with the highest number put in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sweep {
+    words: Vec<u64>,
+    /// A bit for each word that has any.
+    summary: Vec<u64>,
+    /// Where it goes on.
+    at: u64,
+}
+
+impl Sweep {
+    pub(super) fn insert(&mut self, stripe: u64) {
+        let (word, bit) = split(stripe);
+        if self.words.len() <= word {
+            self.words.resize(word + 1, 0);
+            self.summary.resize(word / 64 + 1, 0);
+        }
+        self.words[word] |= bit;
+        self.summary[word / 64] |= 1 << (word % 64);
+    }
+
+    /// Takes out the next stripe that `may` go. Those that may not are passed over: they are looked
+    /// at again in the next round.
+    pub(super) fn take(&mut self, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let ahead = self.find(self.at, u64::MAX, &may);
+        let stripe = ahead.or_else(|| self.find(0, self.at, &may))?;
+        let (word, bit) = split(stripe);
+        self.words[word] &= !bit;
+        if self.words[word] == 0 {
+            self.summary[word / 64] &= !(1 << (word % 64));
+        }
+        self.at = stripe + 1;
+        Some(stripe)
+    }
+
+    /// The first from `from` on, and before `to`.
+    fn find(&self, from: u64, to: u64, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let mut from = from;
+        loop {
+            let stripe = self.first(from).filter(|stripe| *stripe < to)?;
+            if may(stripe) {
+                return Some(stripe);
+            }
+            from = stripe + 1;
+        }
+    }
+
+    fn first(&self, from: u64) -> Option<u64> {
+        let (word, bit) = split(from);
+        let rest = self.words.get(word)? & bit.wrapping_neg();
+        if rest != 0 {
+            return Some(word as u64 * 64 + u64::from(rest.trailing_zeros()));
+        }
+        let (next, bit) = ((word + 1) / 64, 1_u64 << ((word + 1) % 64));
+        let rest = |(at, bits): (usize, &u64)| {
+            let bits = if at == next { bits & bit.wrapping_neg() } else { *bits };
+            (bits != 0).then(|| at * 64 + bits.trailing_zeros() as usize)
+        };
+        let word = self.summary.iter().enumerate().skip(next).find_map(rest)?;
+        Some(word as u64 * 64 + u64::from(self.words[word].trailing_zeros()))
+    }
+}
+
+/// The word of a stripe, and its bit there.
+fn split(stripe: u64) -> (usize, u64) {
+    ((stripe / 64) as usize, 1 << (stripe % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// It gives what a sorted set gives that is looked through from the start.
+        #[test]
+        fn goes_round_as_a_sorted_set_does(
+            steps in prop::collection::vec(
+                prop_oneof![
+                    (0..300_u64).prop_map(Some),
+                    (0..2_000_000_u64).prop_map(Some),
+                    Just(None),
+                ],
+                1..200,
+            ),
+            barred in 1..7_u64,
+        ) {
+            let mut sweep = Sweep::default();
+            let mut oracle = BTreeSet::new();
+            let mut at = 0;
+            for step in steps {
+                match step {
+                    Some(stripe) => {
+                        sweep.insert(stripe);
+                        oracle.insert(stripe);
+                    }
+                    None => {
+                        let may = |stripe: u64| stripe % 7 != barred;
+                        let mut round = oracle.range(at..).chain(oracle.range(..at));
+                        let next = round.find(|stripe| may(**stripe)).copied();
+                        prop_assert_eq!(sweep.take(may), next);
+                        if let Some(stripe) = next {
+                            oracle.remove(&stripe);
+                            at = stripe + 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
