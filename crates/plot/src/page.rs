@@ -1,0 +1,336 @@
+//! The HTML page: one file, no scripts, nothing from elsewhere.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::draw::clean;
+use crate::figure::Figure;
+use crate::number::number;
+
+/// A page, put together from top to bottom.
+///
+/// ```
+/// use parda_plot::{Cell, Page, Table};
+///
+/// let mut page = Page::new("A report");
+/// page.prose("What was asked, and of `which` scenario.");
+/// page.heading("What came out");
+/// page.table(Table::new(["host", "IOPS"]).row([Cell::text("kvm-01"), Cell::number(1482.0, 0)]));
+/// assert!(page.html().contains("1,482"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Page {
+    title: String,
+    body: Vec<Markup>,
+    /// Headings, for the contents: level, anchor, text.
+    contents: Vec<(u8, String, String)>,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    caption: String,
+    columns: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// What stands in a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Text, at the left.
+    Text(String),
+    /// A number or the like, at the right.
+    Number(String),
+    /// Something that is as it should be.
+    Good(String),
+    /// Something that is not.
+    Bad(String),
+}
+
+impl Cell {
+    /// Text, at the left. `code` between backticks.
+    pub fn text(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into())
+    }
+
+    /// A number with so many decimals, at the right.
+    pub fn number(value: f64, decimals: usize) -> Cell {
+        Cell::Number(number(value, decimals))
+    }
+
+    /// Whether something is as it should be: with a sign, not by colour alone.
+    pub fn verdict(good: bool, text: impl Into<String>) -> Cell {
+        if good { Cell::Good(text.into()) } else { Cell::Bad(text.into()) }
+    }
+
+    fn class(&self) -> Option<&'static str> {
+        match self {
+            Cell::Text(_) => None,
+            Cell::Number(_) => Some("number"),
+            Cell::Good(_) => Some("good"),
+            Cell::Bad(_) => Some("bad"),
+        }
+    }
+
+    fn content(&self) -> Markup {
+        html! {
+            @match self {
+                Cell::Text(text) => (prose(text)),
+                Cell::Number(text) => (clean(text)),
+                Cell::Good(text) => { "✓ " (clean(text)) }
+                Cell::Bad(text) => { "✗ " (clean(text)) }
+            }
+        }
+    }
+}
+
+impl Table {
+    /// A table with these columns, and no rows yet.
+    pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = S>) -> Table {
+        Table { columns: columns.into_iter().map(Into::into).collect(), ..Table::default() }
+    }
+
+    /// With a line that says what it shows.
+    #[must_use]
+    pub fn caption(mut self, caption: impl Into<String>) -> Table {
+        self.caption = caption.into();
+        self
+    }
+
+    /// With one more row. Its first cell names it.
+    #[must_use]
+    pub fn row(mut self, cells: impl IntoIterator<Item = Cell>) -> Table {
+        self.rows.push(cells.into_iter().collect());
+        self
+    }
+
+    fn html(&self) -> Markup {
+        // A column is headed at the side where its cells are.
+        let numbers = |column: usize| {
+            self.rows.iter().any(|r| matches!(r.get(column), Some(Cell::Number(_))))
+        };
+        html! {
+            div.wide tabindex="0" role="region" aria-label=[(!self.caption.is_empty()).then(|| clean(&self.caption))] {
+                table {
+                    @if !self.caption.is_empty() { caption { (prose(&self.caption)) } }
+                    thead { tr {
+                        @for (i, column) in self.columns.iter().enumerate() {
+                            th scope="col" class=[numbers(i).then_some("number")] { (clean(column)) }
+                        }
+                    } }
+                    tbody {
+                        @for row in &self.rows {
+                            tr { @for (i, cell) in row.iter().enumerate() {
+                                @if i == 0 {
+                                    th scope="row" class=[cell.class()] { (cell.content()) }
+                                } @else {
+                                    td class=[cell.class()] { (cell.content()) }
+                                }
+                            } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new(title: impl Into<String>) -> Page {
+        Page { title: title.into(), body: Vec::new(), contents: Vec::new() }
+    }
+
+    /// A heading of a part.
+    pub fn heading(&mut self, text: &str) {
+        self.headed(2, text);
+    }
+
+    /// A heading within a part.
+    pub fn subheading(&mut self, text: &str) {
+        self.headed(3, text);
+    }
+
+    fn headed(&mut self, level: u8, text: &str) {
+        let mut anchor: String = text
+            .chars()
+            .map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+            .collect();
+        while anchor.is_empty() || self.contents.iter().any(|(_, a, _)| *a == anchor) {
+            anchor.push('-');
+        }
+        self.body.push(html! {
+            @if level == 2 { h2 id=(anchor) { (prose(text)) } } @else { h3 id=(anchor) { (prose(text)) } }
+        });
+        self.contents.push((level, anchor, text.to_owned()));
+    }
+
+    /// Paragraphs, with a blank line between them. `code` between backticks.
+    pub fn prose(&mut self, text: &str) {
+        for paragraph in text.split("\n\n").filter(|p| !p.trim().is_empty()) {
+            self.body.push(html! { p { (prose(paragraph)) } });
+        }
+    }
+
+    /// A list.
+    pub fn list<S: AsRef<str>>(&mut self, items: impl IntoIterator<Item = S>) {
+        self.body.push(html! { ul { @for item in items { li { (prose(item.as_ref())) } } } });
+    }
+
+    /// A table.
+    pub fn table(&mut self, table: Table) {
+        self.body.push(table.html());
+    }
+
+    /// A figure, with a line below it; that may be empty.
+    pub fn figure(&mut self, figure: &Figure, caption: &str) {
+        self.body.push(html! {
+            figure {
+                // On a narrow screen it is moved sideways rather than made too small to read.
+                div.wide tabindex="0" role="region" aria-label=(clean(&figure.title)) {
+                    (PreEscaped(figure.svg()))
+                }
+                @if !caption.is_empty() { figcaption { (prose(caption)) } }
+            }
+        });
+    }
+
+    /// The page as an HTML document.
+    pub fn html(&self) -> String {
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    title { (clean(&self.title)) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body { main {
+                    h1 { (prose(&self.title)) }
+                    @if self.contents.len() > 3 {
+                        nav aria-label="Contents" { ul {
+                            @for (level, anchor, text) in &self.contents {
+                                li class=[(*level > 2).then_some("deeper")] {
+                                    a href={ "#" (anchor) } { (prose(text)) }
+                                }
+                            }
+                        } }
+                    }
+                    @for part in &self.body { (part) "\n" }
+                } }
+            }
+        };
+        page.into_string()
+    }
+}
+
+/// Text in which `code` stands between backticks.
+fn prose(text: &str) -> Markup {
+    let text = clean(text);
+    let parts: Vec<&str> = text.split('`').collect();
+    // A backtick without a partner is one.
+    let paired = parts.len() % 2 == 1;
+    html! {
+        @if paired {
+            @for (i, part) in parts.iter().enumerate() {
+                @if i % 2 == 1 { code { (part) } } @else { (part) }
+            }
+        } @else { (text) }
+    }
+}
+
+const STYLE: &str = "
+:root { color-scheme: light; }
+body { margin: 0; background: #fff; color: #1a1a1a; font: 1rem/1.55 system-ui, Roboto, 'Helvetica Neue', Arial, sans-serif; }
+main { max-width: 50rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: break-word; }
+h1 { font-size: 1.9rem; line-height: 1.2; }
+h2 { font-size: 1.4rem; margin: 2.5rem 0 .5rem; border-bottom: 1px solid #ddd; padding-bottom: .2rem; }
+h3 { font-size: 1.1rem; margin: 1.8rem 0 .4rem; }
+a { color: #00508a; }
+code { font: .9em ui-monospace, 'DejaVu Sans Mono', monospace; background: #f2f2f2; padding: .05em .3em; border-radius: 3px; }
+nav ul { list-style: none; padding: 0; columns: 16rem; }
+nav .deeper { padding-left: 1.2rem; font-size: .93em; }
+figure { margin: 1.2rem 0; }
+figcaption, caption { color: #555; font-size: .92rem; text-align: left; padding: .3rem 0; }
+.wide { overflow-x: auto; }
+.wide:focus-visible { outline: 2px solid #00508a; outline-offset: 2px; }
+figure svg { display: block; width: 100%; min-width: 36rem; height: auto; }
+table { border-collapse: collapse; font-size: .92rem; }
+th, td { padding: .28rem .8rem .28rem 0; border-bottom: 1px solid #e4e4e4; text-align: left; vertical-align: top; }
+thead th { border-bottom: 2px solid #888; vertical-align: bottom; }
+tbody th { font-weight: inherit; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.good { color: #00664a; white-space: nowrap; }
+.bad { color: #a33c00; font-weight: 600; white-space: nowrap; }
+@media print {
+  @page { margin: 15mm; }
+  body { font-size: 10pt; }
+  main { max-width: none; padding: 0; }
+  nav { display: none; }
+  .wide { overflow: visible; }
+  figure svg { min-width: 0; }
+  figure, tr { break-inside: avoid; }
+  h2, h3 { break-after: avoid; }
+  thead { display: table-header-group; }
+}
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Across;
+
+    #[test]
+    fn whatever_is_said_is_text_and_not_markup() {
+        let evil = "<script>alert(\"x\")</script> & \u{0} `a < b`";
+        let mut page = Page::new(evil);
+        page.heading(evil);
+        page.prose(evil);
+        page.list([evil]);
+        page.table(
+            Table::new([evil]).caption(evil).row([Cell::text(evil), Cell::verdict(false, evil)]),
+        );
+        page.figure(&Figure::new(evil, Across::Time), evil);
+        let html = page.html();
+        assert!(!html.contains("<script") && !html.contains('\u{0}'));
+        assert!(html.contains("&lt;script&gt;") && html.contains("<code>a &lt; b</code>"));
+    }
+
+    #[test]
+    fn the_contents_lead_to_the_headings() {
+        let mut page = Page::new("t");
+        for text in ["One", "Two", "Two", "Drei Würfe"] {
+            page.heading(text);
+        }
+        let html = page.html();
+        for anchor in ["one", "two", "two-", "drei-würfe"] {
+            assert!(html.contains(&format!("id=\"{anchor}\"")), "{anchor}");
+            assert!(html.contains(&format!("href=\"#{anchor}\"")), "{anchor}");
+        }
+    }
+
+    #[test]
+    fn nothing_comes_from_elsewhere() {
+        let mut page = Page::new("t");
+        page.figure(&Figure::new("f", Across::Time), "");
+        let html = page.html().replace("http://www.w3.org/2000/svg", "");
+        for outside in ["http:", "https:", "src=", "url(", "@import", "<link"] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_has_a_sign_and_not_only_a_colour() {
+        let cells = [Cell::text("a"), Cell::verdict(true, "holds"), Cell::verdict(false, "fails")];
+        let mut page = Page::new("t");
+        page.table(Table::new(["a", "b", "c"]).row(cells));
+        let html = page.html();
+        assert!(html.contains("✓ holds") && html.contains("✗ fails"));
+    }
+
+    #[test]
+    fn a_backtick_alone_is_a_backtick() {
+        assert_eq!(prose("it`s").into_string(), "it`s");
+        assert_eq!(prose("`a` and `b`").into_string(), "<code>a</code> and <code>b</code>");
+    }
+}
