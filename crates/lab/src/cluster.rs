@@ -97,6 +97,7 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// One of them cannot be started, dies, or does not answer in time.
     pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
+        fio::can_do(scenario)?;
         fio::check()?;
         let root = std::env::temp_dir();
         let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
@@ -334,9 +335,19 @@ impl<'a> Cluster<'a> {
 
     fn stop_client(&mut self, id: VmId) {
         if let Some(mut client) = self.clients.remove(&id) {
-            // It waits for what it has under way.
+            // It waits for what it has under way, if it is awake.
             client.signal(Signal::INT);
+            client.signal(Signal::CONT);
             self.stopping.push(client);
+        }
+    }
+
+    /// A client's burst is over, or its next begins. Between them it is stopped where it stands:
+    /// the host does what it has under way. (fio's `thinktime` would begin with a burst that is
+    /// longer than the others.)
+    pub fn burst(&mut self, id: VmId, works: bool) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.signal(if works { Signal::CONT } else { Signal::STOP });
         }
     }
 }

@@ -17,6 +17,15 @@ pub enum LabError {
     /// The clients' program speaks no NBD.
     #[error("this fio was built without its nbd engine: install one with it (Debian's has it)")]
     NoNbdEngine,
+    /// A VM's workload is none that the clients' program can do.
+    #[error(
+        "{vm} is an open loop (`rate`), which fio cannot be on NBD: between two arrivals it waits \
+         for all that is under way. `parda sim` runs it"
+    )]
+    OpenLoop {
+        /// The VM.
+        vm: String,
+    },
     /// A file of the run cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {

@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use parda_agent::latency::Latency;
-use parda_scenario::{Action, Answer, Engine, Event, HostId, Phase, PhaseAnswer, Scenario};
+use parda_scenario::{
+    Action, Answer, Engine, Event, HostId, Phase, PhaseAnswer, Scenario, State, VmId,
+};
 
 use crate::cluster::Cluster;
 use crate::error::LabError;
@@ -48,6 +50,8 @@ enum Task<'a> {
     Read,
     /// Say how it goes.
     Tell,
+    /// A client's burst is over, or its next begins (`true`).
+    Burst(VmId, bool),
     /// What happens to the cluster.
     Events(&'a [Event]),
 }
@@ -104,6 +108,7 @@ impl<'a> Run<'a> {
                     self.edges.insert(at, readings);
                 }
                 Task::Tell => progress(self.tell(at)?),
+                Task::Burst(id, works) => self.cluster.burst(id, works),
                 Task::Events(events) => self.happen(events)?,
             }
         }
@@ -170,8 +175,33 @@ fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     let tells = seconds.map(|s| (Duration::from_secs(s), Task::Tell));
     let events = scenario.timeline.chunk_by(|a, b| a.at == b.at);
     let events = events.map(|events| (events[0].at, Task::Events(events)));
-    let mut tasks: Vec<_> = reads.chain(tells).chain(events).collect();
+    let mut tasks: Vec<_> = reads.chain(tells).chain(bursts(scenario)).chain(events).collect();
     tasks.sort_by_key(|(at, _)| *at);
+    tasks
+}
+
+/// The edges of the bursts of all clients.
+fn bursts(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
+    let mut tasks = Vec::new();
+    for (id, vm) in scenario.vm_ids() {
+        let Some(bursts) = vm.workload.bursts else { continue };
+        let mut state = State::new(&scenario.hosts);
+        let mut since = None;
+        let mut ran = |since: Option<Duration>, until| {
+            let edges = since.into_iter().flat_map(|since| bursts.edges(since, until));
+            tasks.extend(edges.map(|(at, works)| (at, Task::Burst(id, works))));
+        };
+        for event in &scenario.timeline {
+            // The timeline was checked by applying it.
+            let _ = state.apply(&event.action);
+            match (state.runs(id), since) {
+                (true, None) => since = Some(event.at),
+                (false, Some(_)) => ran(since.take(), event.at),
+                _ => {}
+            }
+        }
+        ran(since, scenario.duration);
+    }
     tasks
 }
 
@@ -179,6 +209,26 @@ fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
 mod tests {
     use super::*;
     use parda_config::Document;
+
+    #[test]
+    fn bursts_begin_with_their_client_and_end_with_it() {
+        let text = "name = \"t\"\nduration = \"20s\"\n[array]\npreset = \"cx3-40-raid0\"\n\
+            [[host]]\nname = \"a\"\n[[host.vm]]\nname = \"db\"\nshares = 1\ndisk = \"1GiB\"\n\
+            start = \"1s\"\nworkload = { size = \"4KiB\", read = 100, random = 100, \
+            outstanding = 8, on = \"2s\", off = \"3s\" }\n\
+            [[event]]\nat = \"8s\"\nhost = \"a\"\ndo = \"kill\"\n\
+            [[event]]\nat = \"16500ms\"\nhost = \"a\"\ndo = \"start\"\n\
+            [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n";
+        let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
+        let edges: Vec<(u128, bool)> = tasks(&scenario)
+            .into_iter()
+            .filter_map(|(at, task)| match task {
+                Task::Burst(_, works) => Some((at.as_millis(), works)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(edges, [(3000, false), (6000, true), (18_500, false)]);
+    }
 
     #[test]
     fn meters_are_read_before_anything_happens_at_the_edge_of_a_phase() {

@@ -7,19 +7,15 @@ use humantime::format_duration;
 use parda_config::{ControlSettings, Document, Error};
 use parda_control::{Bytes, Shares, VmConfig};
 
-use crate::amount::Amount;
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File, Verb};
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
-    Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, Vm, VmId, Workload,
-    array_luns,
+    Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, Vm, VmId, array_luns,
 };
 use crate::study::{Run, Study};
-
-/// NBD's smallest addressable unit here, and what sizes of disks and IOs must be multiples of.
-const SECTOR: u64 = 512;
+use crate::workload::Workload;
 
 /// The longest name of a host: what a slot of the exchange file can hold.
 const MAX_NAME: usize = 63;
@@ -196,8 +192,7 @@ impl Checker<'_> {
         self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
         let workload = self.workload(&at("workload"), &vm.workload)?;
         let disk = Bytes(vm.disk.as_u64());
-        let disk_ok = disk.0.is_multiple_of(SECTOR) && disk.0 >= workload.size.0;
-        self.ensure(disk_ok, &at("disk"), "must be a multiple of 512 bytes and hold one IO")?;
+        workload.fits(disk).map_err(|message| self.error(&at("disk"), message))?;
 
         let start = vm.start.unwrap_or(Duration::ZERO);
         starts.push((Event { at: start, action: Action::StartVm(id) }, at("start")));
@@ -215,21 +210,8 @@ impl Checker<'_> {
     }
 
     fn workload(&self, path: &str, w: &file::Workload) -> Result<Workload, Error> {
-        let at = |key: &str| format!("{path}.{key}");
-        let size = w.size.as_u64();
-        let size_ok = size > 0 && size.is_multiple_of(SECTOR);
-        self.ensure(size_ok, &at("size"), "must be a multiple of 512 bytes, and not 0")?;
-        let percent = |key: &str, amount: Amount| {
-            let ok = (0.0..=100.0).contains(&amount.percent()) && amount.percent().fract() == 0.0;
-            self.ensure(ok, &at(key), "must be a whole percentage, 0% to 100%")
-                .map(|()| amount.percent())
-        };
-        self.ensure(w.outstanding > 0, &at("outstanding"), "must be at least 1")?;
-        Ok(Workload {
-            size: Bytes(size),
-            read_percent: percent("read", w.read)?,
-            random_percent: percent("random", w.random)?,
-            outstanding: w.outstanding,
+        Workload::check(w, &|key, message| {
+            self.error(format!("{path}.{key}").trim_end_matches('.'), message)
         })
     }
 

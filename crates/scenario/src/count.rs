@@ -3,6 +3,7 @@
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 use crate::scenario::{HostId, Phase, Scenario, State, VmId};
 use crate::shares::saturated;
+use crate::workload::Demand;
 
 /// What one host did in one phase.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +50,10 @@ impl HostCount {
         let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
             .map(|(index, (vm, count))| {
                 let vm_id = VmId { host: id, index };
-                let ran = scenario.runs_throughout(vm_id, phase, at_start);
+                // Without a window nothing is held, and only a closed loop is sure to want more.
+                let endless = matches!(vm.workload.demand, Demand::Closed { .. });
+                let ran = scenario.runs_throughout(vm_id, phase, at_start)
+                    && (endless || self.window.is_some());
                 let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
                 VmAnswer {
                     name: vm.name.clone(),

@@ -1,5 +1,6 @@
 //! The file as it is written. What it means, and whether it can, is for [`crate::check`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -72,10 +73,24 @@ pub(crate) struct Vm {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Workload {
-    pub size: ByteSize,
+    pub size: Option<ByteSize>,
+    pub sizes: Option<BTreeMap<String, Amount>>,
     pub read: Amount,
     pub random: Amount,
-    pub outstanding: u32,
+    pub hot: Option<Hot>,
+    pub outstanding: Option<u32>,
+    pub rate: Option<f64>,
+    #[serde(default, with = "humantime_serde")]
+    pub on: Option<Duration>,
+    #[serde(default, with = "humantime_serde")]
+    pub off: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Hot {
+    pub part: Amount,
+    pub hits: Amount,
 }
 
 #[derive(Debug, Deserialize)]

@@ -17,6 +17,7 @@
 //! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
 //! | [`table`](mod@table) | an answer for people |
 //! | [`words`](mod@words) | and in words, for newcomers |
+//! | [`workload`] | what a VM does to its disk |
 
 pub mod amount;
 pub mod answer;
@@ -35,10 +36,12 @@ pub mod table;
 mod variants;
 mod vary;
 pub mod words;
+pub mod workload;
 
 pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
 pub use expectation::Verdict;
-pub use scenario::{Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId, Workload};
+pub use scenario::{Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId};
 pub use study::{Run, Study};
 pub use table::table;
 pub use words::words;
+pub use workload::{Demand, Workload};

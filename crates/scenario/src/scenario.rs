@@ -8,6 +8,7 @@ use parda_control::{Bytes, Shares};
 
 use crate::array::{ArrayFault, ArraySettings};
 use crate::expectation::Expectation;
+use crate::workload::Workload;
 
 /// A cluster, what happens to it, what is measured and what is expected.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ pub struct Host {
     pub vms: Vec<Vm>,
 }
 
-/// A VM: one disk and one closed-loop client that uses all of it.
+/// A VM: one disk and one client that uses all of it.
 #[derive(Clone, Debug)]
 pub struct Vm {
     /// Unique among the VMs of all hosts.
@@ -62,19 +63,6 @@ pub struct Vm {
     pub disk: Bytes,
     /// What its client does.
     pub workload: Workload,
-}
-
-/// What a closed-loop client does: it keeps `outstanding` IOs under way, always.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Workload {
-    /// Size of each IO.
-    pub size: Bytes,
-    /// Reads in percent of IOs, a whole number; the rest are writes.
-    pub read_percent: f64,
-    /// Random in percent of IOs, a whole number; the rest follow the one before.
-    pub random_percent: f64,
-    /// IOs under way.
-    pub outstanding: u32,
 }
 
 /// A host by its place in [`Scenario::hosts`].
@@ -222,8 +210,9 @@ impl Scenario {
         state
     }
 
-    /// Whether a VM's client runs from the beginning of a phase to its end without a break.
-    /// `at_start` is how things stand at its beginning, found once for all VMs.
+    /// Whether a VM's client works from the beginning of a phase to its end without a break: it
+    /// runs, and if it works in bursts, all of the phase lies within one of them. `at_start` is
+    /// how things stand at its beginning, found once for all VMs.
     #[must_use]
     pub fn runs_throughout(&self, vm: VmId, phase: &Phase, at_start: &State) -> bool {
         let breaks = |action: &Action| match *action {
@@ -233,7 +222,27 @@ impl Scenario {
         };
         let after = self.timeline.partition_point(|event| event.at <= phase.from);
         let mut within = self.timeline[after..].iter().take_while(|event| event.at < phase.to);
-        at_start.runs(vm) && !within.any(|event| breaks(&event.action))
+        at_start.runs(vm)
+            && !within.any(|event| breaks(&event.action))
+            && self.vm(vm).workload.bursts.is_none_or(|bursts| {
+                // It runs, so that something has started it.
+                let start = self.started(vm, after).unwrap_or_default();
+                bursts.works_throughout(
+                    phase.from.saturating_sub(start),
+                    phase.to.saturating_sub(start),
+                )
+            })
+    }
+
+    /// When a VM's client was last started, by the first so many events.
+    fn started(&self, vm: VmId, events: usize) -> Option<Duration> {
+        let starts = |action: &Action| match *action {
+            Action::StartVm(id) => id == vm,
+            Action::StartHost(id) => id == vm.host,
+            _ => false,
+        };
+        let mut back = self.timeline[..events].iter().rev();
+        back.find(|event| starts(&event.action)).map(|event| event.at)
     }
 }
 

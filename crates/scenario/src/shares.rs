@@ -10,13 +10,14 @@ use crate::answer::{Distribution, HostAnswer, VmAnswer};
 /// The part of its latency for which a saturated VM's IO is held by its host.
 pub const HELD_PART: f64 = 0.1;
 
-/// Whether a VM always had more to do than it got. Its closed-loop client must have run through
-/// the whole phase, and
+/// Whether a VM always had more to do than it got. Its client must have worked through the whole
+/// phase ([`Scenario::runs_throughout`](crate::Scenario::runs_throughout)), and
 ///
 /// - where its host has a window, at least [`HELD_PART`] of its mean latency must be time held in
 ///   the host's queue: a VM that is hardly ever held has all it asks for;
 /// - where its host has none (`window` is `None`) nothing is ever held: every client that keeps
-///   IOs waiting at the array counts.
+///   IOs waiting at the array counts. An open loop does not do so by itself, so that there
+///   [`HostCount`](crate::count::HostCount) never asks for one.
 #[must_use]
 pub fn saturated(
     ran_throughout: bool,

@@ -7,7 +7,8 @@ use parda_array::Placement;
 use parda_config::{Document, ModeSetting};
 use parda_control::{Bytes, Shares};
 use parda_scenario::expectation::Bound;
-use parda_scenario::{Action, HostId, Scenario, Study, VmId, Workload};
+use parda_scenario::workload::{Bursts, Hot, SizePart};
+use parda_scenario::{Action, Demand, HostId, Scenario, Study, VmId, Workload};
 
 /// The example in the manual.
 fn example() -> String {
@@ -40,13 +41,16 @@ fn the_manuals_example_means_what_it_says() {
     let [db, web] = first.vms.as_slice() else { panic!("two VMs") };
     assert_eq!((db.shares, db.burst, db.disk), (Shares(2000), 4.0, Bytes(20 << 30)));
     let workload = Workload {
-        size: Bytes::kib(16),
+        sizes: vec![SizePart { size: Bytes::kib(16), percent: 100 }],
         read_percent: 70.0,
         random_percent: 100.0,
-        outstanding: 32,
+        hot: None,
+        demand: Demand::Closed { outstanding: 32 },
+        bursts: None,
     };
     assert_eq!(db.workload, workload);
-    assert_eq!(web.workload, Workload { read_percent: 100.0, outstanding: 16, ..workload });
+    let demand = Demand::Closed { outstanding: 16 };
+    assert_eq!(web.workload, Workload { read_percent: 100.0, demand, ..workload });
 
     let happens: Vec<_> = scenario.timeline.iter().map(|e| (e.at, &e.action)).collect();
     let mut controlled = first.control.clone();
@@ -182,6 +186,153 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         assert!(error.starts_with(&format!("s.toml:{}:", line_of(from))), "{to}: {error}");
         assert!(error.contains(says), "{to}: {error}");
     }
+}
+
+/// The example, with its first workload written like this instead, and the line where that is.
+fn with_workload(workload: &str) -> (String, usize) {
+    let text = with(
+        "workload = { size = \"16KiB\", read = \"70%\", random = \"100%\", outstanding = 32 }",
+        &format!("workload = {{ {workload} }}"),
+    );
+    let line = text.lines().position(|l| l.contains(workload)).expect("it") + 1;
+    (text, line)
+}
+
+#[test]
+fn a_workload_can_be_more_than_a_plain_closed_loop() {
+    let of = |workload: &str| {
+        let scenario = parse(&with_workload(workload).0).unwrap();
+        scenario.hosts[0].vms[0].workload.clone()
+    };
+    let part = |kib, percent| SizePart { size: Bytes::kib(kib), percent };
+    let workload = of("sizes = { \"64KiB\" = \"30%\", \"4KiB\" = 70 }, read = 67, random = 70, \
+                       hot = { part = \"10%\", hits = \"90%\" }, rate = 500, on = \"2s\", off = \"8s\"");
+    let expected = Workload {
+        sizes: vec![part(4, 70), part(64, 30)],
+        read_percent: 67.0,
+        random_percent: 70.0,
+        hot: Some(Hot { part_percent: 10.0, hits_percent: 90.0 }),
+        demand: Demand::Open { rate: 500.0 },
+        bursts: Some(Bursts { on: secs(2), off: secs(8) }),
+    };
+    assert_eq!(workload, expected);
+    let demand = of("size = \"4KiB\", read = 67, random = 70, rate = 0.5").demand;
+    assert_eq!(demand, Demand::Open { rate: 0.5 });
+}
+
+#[test]
+fn a_workload_that_makes_no_sense_is_refused_where_it_stands() {
+    let size = "size = \"4KiB\"";
+    let mix = "read = 50, random = 50";
+    let closed = "outstanding = 8";
+    for (workload, value, says) in [
+        (format!("{size}, sizes = {{}}, {mix}, {closed}"), "sizes", "in place of `size`"),
+        (format!("{mix}, {closed}"), "workload", "must have `size`, or `sizes`"),
+        (format!("sizes = {{}}, {mix}, {closed}"), "sizes", "100% together"),
+        (
+            format!("sizes = {{ \"4KiB\" = 70, \"8KiB\" = 20 }}, {mix}, {closed}"),
+            "sizes",
+            "100% together",
+        ),
+        (
+            format!("sizes = {{ \"4KiB\" = 99.5, \"8KiB\" = 0.5 }}, {mix}, {closed}"),
+            "4KiB = 99.5",
+            "a whole percentage",
+        ),
+        (
+            format!("sizes = {{ \"4KiB\" = 100, \"8KiB\" = 0 }}, {mix}, {closed}"),
+            "8KiB = 0",
+            "1% to 100%",
+        ),
+        (
+            format!("sizes = {{ big = 100 }}, {mix}, {closed}"),
+            "big = 100",
+            "must be a size, such as",
+        ),
+        (format!("sizes = {{ \"4KB\" = 100 }}, {mix}, {closed}"), "4KB = 100", "multiple of 512"),
+        (
+            format!("sizes = {{ \"4KiB\" = 50, \"4096B\" = 50 }}, {mix}, {closed}"),
+            "sizes",
+            "the same size twice",
+        ),
+        (
+            format!("sizes = {{ \"4KiB\" = 50, \"6KiB\" = 50 }}, {mix}, {closed}"),
+            "sizes",
+            "multiples of the smallest",
+        ),
+        (format!("{size}, {mix}"), "workload", "must have `outstanding`, or `rate`"),
+        (format!("{size}, {mix}, {closed}, rate = 5"), "rate = 5", "in place of `outstanding`"),
+        (format!("{size}, {mix}, rate = 0"), "rate = 0", "must be 0.001 to 1000000"),
+        (format!("{size}, {mix}, rate = -5"), "rate = -5", "must be 0.001 to 1000000"),
+        (format!("{size}, {mix}, rate = 1e7"), "rate = 1e7", "must be 0.001 to 1000000"),
+        (format!("{size}, {mix}, rate = nan"), "rate = nan", "must be 0.001 to 1000000"),
+        (format!("{size}, {mix}, {closed}, on = \"2s\""), "on = \"2s\"", "without `off`"),
+        (format!("{size}, {mix}, {closed}, off = \"2s\""), "off = \"2s\"", "without `on`"),
+        (
+            format!("{size}, {mix}, {closed}, on = \"2s\", off = \"0s\""),
+            "off = \"0s\"",
+            "must be at least 1ms",
+        ),
+        (
+            format!("{size}, {mix}, {closed}, hot = {{ part = 10 }}"),
+            "workload = {",
+            "missing field `hits`",
+        ),
+        (
+            format!("{size}, {mix}, {closed}, hot = {{ part = 100, hits = 90 }}"),
+            "part = 100",
+            "1% to 99%",
+        ),
+        (
+            format!("{size}, {mix}, {closed}, hot = {{ part = 10, hits = 0 }}"),
+            "hits = 0",
+            "1% to 100%",
+        ),
+        (
+            format!("{size}, read = 50, random = 0, {closed}, hot = {{ part = 10, hits = 90 }}"),
+            "hot",
+            "none are random",
+        ),
+    ] {
+        let (text, line) = with_workload(&workload);
+        let error = parse(&text).expect_err(&workload).to_string();
+        assert!(error.starts_with(&format!("s.toml:{line}:")), "{workload}: {error}");
+        let message = error.splitn(4, ':').nth(3).unwrap_or_default().trim_start();
+        assert!(message.starts_with(value), "{workload}: {error}");
+        assert!(error.contains(says), "{workload}: {error}");
+    }
+}
+
+#[test]
+fn a_disk_must_have_room_for_the_hot_part_and_the_rest() {
+    let (text, _) = with_workload(
+        "sizes = { \"4KiB\" = 50, \"64KiB\" = 50 }, read = 50, random = 50, outstanding = 8, \
+         hot = { part = 10, hits = 90 }",
+    );
+    let on =
+        |disk: &str| parse(&text.replacen("disk = \"20GiB\"", &format!("disk = \"{disk}\""), 1));
+    assert!(on("80KiB").is_ok());
+    assert!(on("60KiB").unwrap_err().to_string().contains("hold one IO"));
+    assert!(on("64KiB").unwrap_err().to_string().contains("too small to have a hot part"));
+}
+
+#[test]
+fn a_phase_counts_as_worked_through_within_one_burst_only() {
+    let workload =
+        "size = \"4KiB\", read = 50, random = 50, outstanding = 8, on = \"4s\", off = \"6s\"";
+    // On kvm-02, which dies at 40 s and comes back at 45 s: batch begins a burst then.
+    let text = with(
+        "workload = { size = \"16KiB\", read = \"100%\", random = \"100%\", outstanding = 64 }",
+        &format!("workload = {{ {workload} }}"),
+    );
+    let scenario = parse(&text).unwrap();
+    let throughout = |from: u64, to: u64| {
+        let phase = parda_scenario::Phase { name: "p".to_owned(), from: secs(from), to: secs(to) };
+        scenario.runs_throughout(vm(1, 0), &phase, &scenario.state_at(phase.from))
+    };
+    assert!(throughout(0, 4) && throughout(11, 13) && throughout(45, 49) && throughout(56, 58));
+    assert!(!throughout(0, 5) && !throughout(5, 9) && !throughout(9, 12) && !throughout(51, 53));
+    assert!(!throughout(42, 44), "its host is dead");
 }
 
 #[test]

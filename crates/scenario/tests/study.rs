@@ -95,7 +95,7 @@ fn a_variant_is_the_scenario_with_its_values() {
     let threshold = |run: &parda_scenario::Run| run.scenario.hosts[0].control.latency_threshold;
     assert_eq!(threshold(alone), None);
     assert_eq!(threshold(both), Some(std::time::Duration::from_millis(25)));
-    assert!(both.scenario.vm_ids().all(|(_, vm)| vm.workload.size.0 == 8 << 10));
+    assert!(both.scenario.vm_ids().all(|(_, vm)| vm.workload.grain().0 == 8 << 10));
     assert_eq!(both.scenario.array_params().unwrap().raid.drives, 5);
     let set: Vec<_> = both.settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert!(set.contains(&"host.*.vm.0.workload.size=8KiB".to_owned()), "{set:?}");
@@ -124,7 +124,7 @@ fn sweeps_make_all_combinations_with_all_variants() {
     let four = ["0.25,size=4KiB", "0.25,size=8KiB", "0.5,size=4KiB", "0.5,size=8KiB"];
     assert_eq!(names(&study), four.map(|name| format!("epsilon={name}")));
     let sizes: Vec<u64> =
-        study.runs.iter().map(|r| r.scenario.hosts[0].vms[0].workload.size.0 >> 10).collect();
+        study.runs.iter().map(|r| r.scenario.hosts[0].vms[0].workload.grain().0 >> 10).collect();
     assert_eq!(sizes, [4, 8, 4, 8]);
 
     let seeds = Sweep { key: "seed".to_owned(), values: vec![1.into(), 2.into()] };

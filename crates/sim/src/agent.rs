@@ -12,22 +12,10 @@ use slab::Slab;
 
 use crate::check::{self, Violation};
 use crate::client::Client;
+use crate::demand::{ClientRun, Run};
 use crate::events::Life;
 use crate::exchange::Link;
 use crate::run::SimError;
-
-/// One run of a VM's client, from its start to its stop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ClientRun(pub(crate) u64);
-
-/// A VM as its host's agent has it.
-#[derive(Debug, Default)]
-struct Vm {
-    run: ClientRun,
-    runs: bool,
-    /// How long the completed IOs of this run were in the system, together, in ns.
-    lived: u128,
-}
 
 /// An IO of a VM that is not done.
 #[derive(Debug)]
@@ -46,21 +34,14 @@ pub(crate) struct Agent {
     pub(crate) life: Life,
     pub(crate) link: Link,
     host: Host,
-    vms: Vec<Vm>,
+    /// For each VM, the last run of its client.
+    runs: Vec<Run>,
     ios: Slab<Pending>,
     /// Slots at the array, by our own books.
     at_array: f64,
     /// When it is going to be woken up.
     wakes: Option<Instant>,
     beta: f64,
-}
-
-/// An IO that is done.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) completed: Completed,
-    /// Its client wants to do another in its place.
-    pub(crate) again: bool,
 }
 
 impl Agent {
@@ -80,7 +61,7 @@ impl Agent {
             life,
             link: Link::new(now, HostName::new(&host.name)?, life, resolved.period.into()),
             host: control,
-            vms: host.vms.iter().map(|_| Vm::default()).collect(),
+            runs: host.vms.iter().map(|_| Run::default()).collect(),
             ios: Slab::new(),
             at_array: 0.0,
             wakes: None,
@@ -90,15 +71,18 @@ impl Agent {
 
     /// Starts a VM's client.
     pub(crate) fn start(&mut self, now: Instant, vm: VmId, run: ClientRun, client: &mut Client) {
-        self.vms[vm.0] = Vm { run, runs: true, lived: 0 };
-        for _ in 0..client.outstanding() {
-            self.submit(now, vm, client);
-        }
+        self.runs[vm.0] = Run::new(now, run, client.workload());
+        self.submit(now, vm, client);
     }
 
     /// Stops a VM's client. It waits for what it has under way.
     pub(crate) fn stop(&mut self, vm: VmId) {
-        self.vms[vm.0].runs = false;
+        self.runs[vm.0].stop();
+    }
+
+    /// This run of a VM's client, if it is the present one and was not stopped.
+    pub(crate) fn run(&mut self, vm: VmId, run: ClientRun) -> Option<&mut Run> {
+        self.runs.get_mut(vm.0).filter(|present| present.id == run && present.goes())
     }
 
     pub(crate) fn set_shares(&mut self, vm: VmId, shares: Shares, burst: f64) {
@@ -113,8 +97,14 @@ impl Agent {
         self.host.set_config(now, config)
     }
 
-    /// A client's next IO.
+    /// The IOs that a client wants to do now.
     pub(crate) fn submit(&mut self, now: Instant, vm: VmId, client: &mut Client) {
+        while self.runs[vm.0].wants() {
+            self.submit_one(now, vm, client);
+        }
+    }
+
+    fn submit_one(&mut self, now: Instant, vm: VmId, client: &mut Client) {
         let drawn = client.draw();
         let kind = match drawn.kind {
             parda_array::IoKind::Read => IoKind::Read,
@@ -125,7 +115,9 @@ impl Agent {
             Some(slot) => Cost::slots((bytes.0 as f64 / slot.0 as f64).max(1.0)),
             None => Cost::ONE,
         };
-        let run = self.vms[vm.0].run;
+        let run = &mut self.runs[vm.0];
+        run.begin(now);
+        let run = run.id;
         let pending = Pending { vm, run, io: drawn, cost: cost.as_slots(), submitted: now };
         let token = self.ios.insert(pending);
         self.host.submit(now, vm, Io { kind, bytes }, token as u64);
@@ -145,17 +137,16 @@ impl Agent {
     }
 
     /// Takes back an IO from the array.
-    pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Result<Done, Violation> {
+    pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Result<Completed, Violation> {
         let unknown = || Violation::Array(format!("completed IO {} of no VM", id.0));
         let completed = self.host.complete(now, id, Outcome::Done).ok_or_else(unknown)?;
         let pending = self.ios.try_remove(completed.token as usize).ok_or_else(unknown)?;
         self.at_array -= pending.cost;
-        let vm = &mut self.vms[pending.vm.0];
-        let current = vm.run == pending.run;
-        if current {
-            vm.lived += u128::from(now.since(pending.submitted).0);
+        let run = &mut self.runs[pending.vm.0];
+        if run.id == pending.run {
+            run.end(now, now.since(pending.submitted));
         }
-        Ok(Done { completed, again: current && vm.runs })
+        Ok(completed)
     }
 
     /// When to be woken up, if that is not known already.
@@ -189,14 +180,28 @@ impl Agent {
     /// For each VM, its client's run, and how long the IOs of that run have been in the system
     /// until now, together, in ns.
     pub(crate) fn lived(&self, now: Instant) -> Vec<(ClientRun, u128)> {
-        let mut lived: Vec<_> = self.vms.iter().map(|vm| (vm.run, vm.lived)).collect();
+        self.lives(now).into_iter().map(|(run, _, lived)| (run, lived)).collect()
+    }
+
+    /// The same, with how many of those IOs are not done.
+    fn lives(&self, now: Instant) -> Vec<(ClientRun, u64, u128)> {
+        let mut lives: Vec<_> = self.runs.iter().map(|run| (run.id, 0, run.lived())).collect();
         for (_, pending) in &self.ios {
-            let (run, lived) = &mut lived[pending.vm.0];
+            let (run, under_way, lived) = &mut lives[pending.vm.0];
             if pending.run == *run {
+                *under_way += 1;
                 *lived += u128::from(now.since(pending.submitted).0);
             }
         }
-        lived
+        lives
+    }
+
+    /// Whether the books of its VMs' clients add up.
+    pub(crate) fn audit(&self, now: Instant, vms: &[parda_scenario::Vm]) -> Result<(), Violation> {
+        let mut runs = self.runs.iter().zip(self.lives(now)).zip(vms);
+        runs.try_for_each(|((run, (_, under_way, lived)), vm)| {
+            run.audit(&vm.name, now, under_way, lived)
+        })
     }
 
     /// Whether no IO was lost between us, the host and the array.

@@ -52,6 +52,33 @@ pub enum Violation {
         /// The length of the phase.
         span: u64,
     },
+    /// The IOs of a client's run do not add up.
+    #[error(
+        "VM {vm}: of {arrived} IOs that arrived {completed} are done, {under_way} under way, and \
+         {waiting} wait"
+    )]
+    Arrivals {
+        /// Its name.
+        vm: String,
+        /// IOs that it wanted to do.
+        arrived: u64,
+        /// IOs that came back.
+        completed: u64,
+        /// IOs that did not yet.
+        under_way: u64,
+        /// IOs that it has not begun.
+        waiting: u64,
+    },
+    /// The lives of IOs are not what was outstanding over time.
+    #[error("VM {vm}: its IOs have lived {lived} IO·ns, and {outstanding} IO·ns were outstanding")]
+    Lives {
+        /// Its name.
+        vm: String,
+        /// How long its IOs were in the system, together.
+        lived: u128,
+        /// How many were under way, integrated over time.
+        outstanding: i128,
+    },
     /// Time stood still or ran backwards.
     #[error("time went from {} to {} ns", .0.0, .1.0)]
     Time(Instant, Instant),

@@ -1,45 +1,114 @@
-//! What a VM does: a closed loop that keeps so many IOs under way on its disk.
+//! What a VM does to its disk: its next IO, and for how long an open loop waits before it.
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
-use parda_scenario::{Vm, Workload};
+use parda_control::Span;
+use parda_scenario::{Demand, Vm, Workload};
 
 /// A VM's client.
 #[derive(Debug)]
 pub(crate) struct Client {
     workload: Workload,
     lun: LunId,
-    /// How many IOs its disk has room for, one after the other.
-    places: u64,
+    sizes: Vec<Size>,
+    /// The first size: the only one of most.
+    only: Size,
+    /// Where IOs lie is counted in this many bytes.
+    grain: u64,
+    /// Where the hot part of its disk ends.
+    hot_places: u64,
     random: fastrand::Rng,
     /// Where its sequential reads and its sequential writes go on: after the last of the same
     /// direction, as fio's do.
     streams: [u64; 2],
 }
 
+/// One of the sizes of its IOs.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    bytes: u64,
+    grains: u64,
+    /// How many places its disk has for such an IO.
+    places: u64,
+    /// In percent: it and all before it.
+    up_to: u32,
+}
+
 impl Client {
     pub(crate) fn new(vm: &Vm, lun: LunId, random: fastrand::Rng) -> Client {
-        let places = vm.disk.0 / vm.workload.size.0;
-        Client { workload: vm.workload, lun, places, random, streams: [0; 2] }
+        let workload = vm.workload.clone();
+        let grain = workload.grain().0;
+        let mut up_to = 0;
+        let size = |part: &parda_scenario::workload::SizePart| {
+            up_to += part.percent;
+            let places = workload.places(vm.disk, part.size);
+            Size { bytes: part.size.0, grains: part.size.0 / grain, places, up_to }
+        };
+        let sizes: Vec<Size> = workload.sizes.iter().map(size).collect();
+        Client {
+            lun,
+            only: sizes[0],
+            sizes,
+            grain,
+            hot_places: workload.hot_grains(vm.disk),
+            random,
+            streams: [0; 2],
+            workload,
+        }
     }
 
-    /// How many IOs it keeps under way.
-    pub(crate) fn outstanding(&self) -> u32 {
-        self.workload.outstanding
+    /// What it does, as the scenario says it.
+    pub(crate) fn workload(&self) -> &Workload {
+        &self.workload
     }
 
     /// Its next IO.
     pub(crate) fn draw(&mut self) -> ArrayIo {
-        let Workload { size, read_percent, random_percent, .. } = self.workload;
-        let read = self.percent(read_percent);
-        let random = self.percent(random_percent);
+        let read = self.percent(self.workload.read_percent);
+        let random = self.percent(self.workload.random_percent);
+        let Size { bytes, grains, places, .. } = self.size();
         let stream = usize::from(read);
-        let place = if random { self.random.u64(..self.places) } else { self.streams[stream] };
-        self.streams[stream] = if place + 1 < self.places { place + 1 } else { 0 };
+        let next = self.streams[stream];
+        let place = if random {
+            self.anywhere(places)
+        } else if next < places {
+            next
+        } else {
+            0
+        };
+        self.streams[stream] = place + grains;
         ArrayIo {
             lun: self.lun,
             kind: if read { IoKind::Read } else { IoKind::Write },
-            offset: Bytes(place * size.0),
-            len: Bytes(size.0),
+            offset: Bytes(place * self.grain),
+            len: Bytes(bytes),
+        }
+    }
+
+    /// The time until the next IO of an open loop arrives: exponential, so that they make a
+    /// Poisson process. A closed loop has none.
+    pub(crate) fn gap(&mut self) -> Option<Span> {
+        let Demand::Open { rate } = self.workload.demand else { return None };
+        // From (0, 1], so that there is a logarithm.
+        let uniform = 1.0 - self.random.f64();
+        Some(Span((-uniform.ln() * 1e9 / rate).round() as u64))
+    }
+
+    /// The size of its next IO. Where there is but one, nothing is drawn.
+    fn size(&mut self) -> Size {
+        if self.sizes.len() == 1 {
+            return self.only;
+        }
+        let drawn = self.random.u32(..100);
+        self.sizes.iter().find(|size| drawn < size.up_to).copied().unwrap_or(self.only)
+    }
+
+    /// One of so many places, by chance.
+    fn anywhere(&mut self, places: u64) -> u64 {
+        let Some(hot) = self.workload.hot else { return self.random.u64(..places) };
+        if self.percent(hot.hits_percent) {
+            self.random.u64(..self.hot_places)
+        } else {
+            self.random.u64(self.hot_places..places)
         }
     }
 
@@ -53,13 +122,31 @@ impl Client {
 mod tests {
     use super::*;
     use parda_control::Shares;
+    use parda_scenario::workload::{Hot, SizePart};
 
-    fn client(read_percent: f64, random_percent: f64) -> Client {
-        let size = parda_control::Bytes(4096);
-        let workload = Workload { size, read_percent, random_percent, outstanding: 8 };
-        let disk = parda_control::Bytes(10 * 4096 + 512);
+    fn of(workload: Workload, disk: u64) -> Client {
+        let disk = parda_control::Bytes(disk);
         let vm = Vm { name: "db".to_owned(), shares: Shares(1), burst: 0.0, disk, workload };
         Client::new(&vm, LunId(3), fastrand::Rng::with_seed(7))
+    }
+
+    fn part(kib: u64, percent: u32) -> SizePart {
+        SizePart { size: parda_control::Bytes::kib(kib), percent }
+    }
+
+    fn workload(read_percent: f64, random_percent: f64) -> Workload {
+        Workload {
+            sizes: vec![part(4, 100)],
+            read_percent,
+            random_percent,
+            hot: None,
+            demand: Demand::Closed { outstanding: 8 },
+            bursts: None,
+        }
+    }
+
+    fn client(read_percent: f64, random_percent: f64) -> Client {
+        of(workload(read_percent, random_percent), 10 * 4096 + 512)
     }
 
     #[test]
@@ -97,5 +184,82 @@ mod tests {
         }
         // 70 % of them, and a tenth of the others by chance.
         assert!((7100..7500).contains(&followed), "{followed}");
+    }
+
+    #[test]
+    fn sizes_come_as_often_as_they_should_and_every_io_fits_on_the_disk() {
+        let disk = 64 * 4096 + 512;
+        let mix = vec![part(4, 70), part(16, 20), part(64, 10)];
+        let mut client = of(Workload { sizes: mix, ..workload(100.0, 100.0) }, disk);
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            let io = client.draw();
+            counts[[4, 16, 64].iter().position(|kib| io.len.0 == kib << 10).unwrap()] += 1;
+            assert!(io.offset.0.is_multiple_of(4096) && io.offset.0 + io.len.0 <= disk, "{io:?}");
+        }
+        for (count, should) in counts.into_iter().zip([7000, 2000, 1000]) {
+            assert!((should - 150..should + 150).contains(&count), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_of_several_sizes_has_no_holes() {
+        let mix = vec![part(4, 50), part(16, 50)];
+        let mut client = of(Workload { sizes: mix, ..workload(100.0, 0.0) }, 40 * 4096);
+        let (mut after, mut rounds) = (0, 0);
+        for _ in 0..1000 {
+            let io = client.draw();
+            if io.offset.0 != after {
+                assert!(io.offset.0 == 0 && after + io.len.0 > 40 * 4096, "{io:?} after {after}");
+                rounds += 1;
+            }
+            after = io.offset.0 + io.len.0;
+        }
+        assert!((50..80).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn the_hot_part_gets_its_hits_and_the_rest_the_others() {
+        let hot = Some(Hot { part_percent: 10.0, hits_percent: 90.0 });
+        let mut client = of(Workload { hot, ..workload(100.0, 100.0) }, 1000 * 4096);
+        let mut counts = [0; 1000];
+        for _ in 0..100_000 {
+            counts[(client.draw().offset.0 / 4096) as usize] += 1;
+        }
+        let hits: i32 = counts[..100].iter().sum();
+        assert!((89_700..90_300).contains(&hits), "{hits}");
+        // Within either, all places alike: 900 and 11 each.
+        assert!(counts[..100].iter().all(|n| (760..1040).contains(n)), "{counts:?}");
+        assert!(counts[100..].iter().all(|n| (1..32).contains(n)), "{counts:?}");
+    }
+
+    #[test]
+    fn an_open_loop_is_a_poisson_process() {
+        let demand = Demand::Open { rate: 500.0 };
+        let mut client = of(Workload { demand, ..workload(100.0, 100.0) }, 1 << 20);
+        // How many arrive in each of a thousand seconds: mean and variance are both 500.
+        let (mut at, mut counts) = (0, vec![0.0; 1000]);
+        loop {
+            at += client.gap().unwrap().0;
+            match counts.get_mut((at / 1_000_000_000) as usize) {
+                Some(count) => *count += 1.0,
+                None => break,
+            }
+        }
+        let n = counts.len() as f64;
+        let mean = counts.iter().sum::<f64>() / n;
+        let variance = counts.iter().map(|c| (c - mean) * (c - mean)).sum::<f64>() / n;
+        // Three standard deviations of either: 3·√(500/1000) and 3·500·√(2/1000).
+        assert!((mean - 500.0_f64).abs() < 2.1, "{mean}");
+        assert!((variance - 500.0_f64).abs() < 67.0, "{variance}");
+    }
+
+    #[test]
+    fn a_closed_loop_waits_for_no_time_and_draws_for_none() {
+        let (mut one, mut other) = (client(50.0, 50.0), client(50.0, 50.0));
+        for _ in 0..100 {
+            assert_eq!(one.gap(), None);
+            assert_eq!(one.draw(), other.draw());
+        }
     }
 }

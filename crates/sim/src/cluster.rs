@@ -5,9 +5,10 @@ use parda_control::{Instant, IoId, VmId};
 use parda_scenario::{Action, HostId, Scenario, State, Vm};
 use slab::Slab;
 
-use crate::agent::{Agent, ClientRun};
+use crate::agent::Agent;
 use crate::check::{self, Violation};
 use crate::client::Client;
+use crate::demand::ClientRun;
 use crate::events::{Event, Events, Life, Visit};
 use crate::exchange::{DEADLINE, Ended, Slots};
 use crate::fault::FaultKind;
@@ -106,6 +107,8 @@ impl<'a> Cluster<'a> {
                 }
                 self.dispatch(host)
             }
+            Event::Arrival(host, vm, run) => self.arrival(host, vm, run),
+            Event::Burst(host, vm, run) => self.burst(host, vm, run),
             Event::Deadline(host, life, visit) => self.visited(host, life, visit, false),
             Event::Edge | Event::Second | Event::Timeline(_) | Event::Fault(_) => Ok(()),
         }
@@ -166,10 +169,54 @@ impl<'a> Cluster<'a> {
 
     fn start_client(&mut self, id: HostId, vm: VmId) -> Result<(), Violation> {
         self.runs += 1;
+        let run = ClientRun(self.runs);
         let Node { agent, clients, .. } = &mut self.nodes[id.0];
-        if let Some(agent) = agent {
-            agent.start(self.now, vm, ClientRun(self.runs), &mut clients[vm.0]);
+        let Some(agent) = agent else { return Ok(()) };
+        agent.start(self.now, vm, run, &mut clients[vm.0]);
+        self.plan_client(id, vm, run);
+        self.dispatch(id)
+    }
+
+    /// Plans what a client will do by itself that begins to work or to rest now.
+    fn plan_client(&mut self, id: HostId, vm: VmId, run: ClientRun) {
+        let present = self.nodes[id.0].agent.as_mut().and_then(|agent| agent.run(vm, run));
+        let Some((edge, works)) = present.map(|run| (run.edge(), run.works())) else { return };
+        if let Some(edge) = edge {
+            self.events.plan(edge, Event::Burst(id, vm, run));
         }
+        if works {
+            self.plan_arrival(id, vm, run, edge);
+        }
+    }
+
+    /// Plans the next arrival of an open loop, if that comes before its burst ends: in the next
+    /// one the wait begins anew, as it may where it is exponential.
+    fn plan_arrival(&mut self, id: HostId, vm: VmId, run: ClientRun, end: Option<Instant>) {
+        let Some(gap) = self.nodes[id.0].clients[vm.0].gap() else { return };
+        let at = self.now + gap;
+        if end.is_none_or(|end| at < end) {
+            self.events.plan(at, Event::Arrival(id, vm, run));
+        }
+    }
+
+    /// An IO of an open loop arrives.
+    fn arrival(&mut self, id: HostId, vm: VmId, run: ClientRun) -> Result<(), Violation> {
+        let Node { agent: Some(agent), clients, .. } = &mut self.nodes[id.0] else { return Ok(()) };
+        let Some(present) = agent.run(vm, run) else { return Ok(()) };
+        present.arrive();
+        let end = present.edge();
+        agent.submit(self.now, vm, &mut clients[vm.0]);
+        self.plan_arrival(id, vm, run, end);
+        self.dispatch(id)
+    }
+
+    /// A burst of a client begins or ends.
+    fn burst(&mut self, id: HostId, vm: VmId, run: ClientRun) -> Result<(), Violation> {
+        let Node { agent: Some(agent), clients, .. } = &mut self.nodes[id.0] else { return Ok(()) };
+        let Some(present) = agent.run(vm, run) else { return Ok(()) };
+        present.turn(self.now);
+        agent.submit(self.now, vm, &mut clients[vm.0]);
+        self.plan_client(id, vm, run);
         self.dispatch(id)
     }
 
@@ -204,11 +251,8 @@ impl<'a> Cluster<'a> {
         let Node { agent, clients, .. } = &mut self.nodes[id.0];
         let Some(agent) = agent.as_mut().filter(|agent| agent.life == life) else { return Ok(()) };
         let done = agent.complete(self.now, io)?;
-        self.meters.record(id, &done.completed);
-        if done.again {
-            let vm = done.completed.vm;
-            agent.submit(self.now, vm, &mut clients[vm.0]);
-        }
+        self.meters.record(id, &done);
+        agent.submit(self.now, done.vm, &mut clients[done.vm.0]);
         self.dispatch(id)
     }
 

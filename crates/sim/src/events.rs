@@ -3,8 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use parda_control::Instant;
+use parda_control::{Instant, VmId};
 use parda_scenario::HostId;
+
+use crate::demand::ClientRun;
 
 /// One life of a host's agent. What was meant for an earlier one is not for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +27,10 @@ pub(crate) enum Event {
     Tick(HostId, Life),
     /// A host's gate opens by itself.
     Wake(HostId, Life),
+    /// An IO of an open loop arrives.
+    Arrival(HostId, VmId, ClientRun),
+    /// A burst of a client begins or ends.
+    Burst(HostId, VmId, ClientRun),
     /// A host no longer waits for this visit to the exchange.
     Deadline(HostId, Life, Visit),
 }

@@ -12,7 +12,8 @@
 //! | `run` | a scenario from its first event to its answer |
 //! | `cluster` | the array, the hosts, and what happens between them |
 //! | `agent` | one host's agent: its law, its VMs' IOs, its part in the exchange |
-//! | `client` | what a VM does |
+//! | `client` | what a VM does to its disk |
+//! | `demand` | and when: its loop, its bursts, its books |
 //! | `exchange` | the slots, and a host's visits to them |
 //! | `events` | what happens next |
 //! | `check` | what must hold after every event |
@@ -25,6 +26,7 @@ mod agent;
 mod check;
 mod client;
 mod cluster;
+mod demand;
 mod events;
 mod exchange;
 mod fault;

@@ -6,10 +6,11 @@
 use hdrhistogram::Histogram;
 use parda_control::{Completed, Instant, Span};
 use parda_scenario::count::{HostCount, VmCount};
-use parda_scenario::{Distribution, HostId, Phase, PhaseAnswer, Scenario, VmId};
+use parda_scenario::{Demand, Distribution, HostId, Phase, PhaseAnswer, Scenario, VmId};
 
-use crate::agent::{Agent, ClientRun};
+use crate::agent::Agent;
 use crate::check::Violation;
+use crate::demand::ClientRun;
 use crate::run::instant;
 
 /// Latencies in nanoseconds, to two significant digits as the agent keeps them. The room grows
@@ -153,7 +154,8 @@ impl Meters {
         self.open.push(PhaseMeter { phase: phase.clone(), hosts });
     }
 
-    /// A phase ends: what it answers, after a look at every closed loop that ran all through it.
+    /// A phase ends: what it answers, after a look at the books of every client, and at every
+    /// closed loop that worked all through it.
     pub(crate) fn end<'a>(
         &mut self,
         now: Instant,
@@ -170,6 +172,7 @@ impl Meters {
         let mut answers = Vec::with_capacity(hosts.len());
         let all = scenario.host_ids().zip(hosts).zip(agents);
         for (((id, host), meter), agent) in all.filter(|(((_, host), _), _)| host.present) {
+            agent.map_or(Ok(()), |agent| agent.audit(now, &host.vms))?;
             let lived = agent.map(|agent| agent.lived(now)).unwrap_or_default();
             for (index, (then, now)) in meter.vms.iter().zip(lived).enumerate() {
                 let (vm, vm_id) = (&host.vms[index], VmId { host: id, index });
@@ -196,8 +199,8 @@ impl Meters {
     }
 }
 
-/// Little's law, X · L = N, exactly: what is counted are the parts of all IOs' lives that lie in
-/// the phase.
+/// Little's law, X · L = N, of a closed loop, exactly: what is counted are the parts of all IOs'
+/// lives that lie in the phase.
 fn little(
     vm: &parda_scenario::Vm,
     phase: &Phase,
@@ -205,9 +208,9 @@ fn little(
     then: (ClientRun, u128),
     now: (ClientRun, u128),
 ) -> Result<(), Violation> {
+    let Demand::Closed { outstanding } = vm.workload.demand else { return Ok(()) };
     // A client that started as the phase began has lived only since.
     let lived = if then.0 == now.0 { now.1 - then.1 } else { now.1 };
-    let outstanding = vm.workload.outstanding;
     if lived == u128::from(outstanding) * u128::from(span.0) {
         return Ok(());
     }
@@ -267,16 +270,19 @@ fn distribution(latencies: &Latencies) -> Option<Distribution> {
 mod tests {
     use super::*;
     use parda_control::{Bytes, Shares};
+    use parda_scenario::workload::SizePart;
     use parda_scenario::{Vm, Workload};
     use std::time::Duration;
 
     #[test]
     fn a_closed_loop_that_lost_an_io_is_found_out() {
         let workload = Workload {
-            size: Bytes(4096),
+            sizes: vec![SizePart { size: Bytes(4096), percent: 100 }],
             read_percent: 100.0,
             random_percent: 100.0,
-            outstanding: 8,
+            hot: None,
+            demand: Demand::Closed { outstanding: 8 },
+            bursts: None,
         };
         let (name, disk) = ("db".to_owned(), Bytes(1 << 30));
         let vm = Vm { name, shares: Shares(1), burst: 0.0, disk, workload };

@@ -203,7 +203,11 @@ impl<'a> Run<'a> {
             Event::Second => progress(self.second()),
             Event::Timeline(i) => self.cluster.happen(&self.scenario.timeline[i].action)?,
             Event::Fault(i) => self.cluster.fault(self.faults[i].host, self.faults[i].kind),
-            Event::Tick(..) | Event::Wake(..) | Event::Deadline(..) => {
+            Event::Tick(..)
+            | Event::Wake(..)
+            | Event::Arrival(..)
+            | Event::Burst(..)
+            | Event::Deadline(..) => {
                 self.cluster.host_event(event)?;
             }
         }

@@ -1,0 +1,229 @@
+//! When a VM's client does its next IO, in one run of it from its start to its stop; and the books
+//! that it keeps.
+
+use parda_control::{Instant, Span};
+use parda_scenario::workload::{Bursts, OPEN_LOOP_DEPTH};
+use parda_scenario::{Demand, Workload};
+
+use crate::check::Violation;
+
+/// One run of a VM's client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ClientRun(pub(crate) u64);
+
+/// How a run of a client goes.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) id: ClientRun,
+    /// It has not been stopped.
+    going: bool,
+    bursts: Option<Bursts>,
+    /// It is in a burst, or does without them.
+    works: bool,
+    /// When its burst ends, or the next begins.
+    edge: Option<Instant>,
+    /// It keeps as many under way as it may.
+    closed: bool,
+    /// How many may be under way.
+    depth: u32,
+    under_way: u32,
+    /// Have arrived in an open loop, and wait for one to come back.
+    waiting: u64,
+    arrived: u64,
+    completed: u64,
+    /// How long those completed were in the system, together, in ns.
+    lived: u128,
+    /// All moments at which one came back less all at which one was begun, in ns: the same by
+    /// other books, with those not completed.
+    moments: i128,
+}
+
+impl Run {
+    pub(crate) fn new(now: Instant, id: ClientRun, workload: &Workload) -> Run {
+        let (closed, depth) = match workload.demand {
+            Demand::Closed { outstanding } => (true, outstanding),
+            Demand::Open { .. } => (false, OPEN_LOOP_DEPTH),
+        };
+        let bursts = workload.bursts;
+        Run {
+            id,
+            going: true,
+            bursts,
+            works: true,
+            edge: bursts.map(|bursts| now + bursts.on.into()),
+            closed,
+            depth,
+            ..Run::default()
+        }
+    }
+
+    /// Whether it was not stopped.
+    pub(crate) fn goes(&self) -> bool {
+        self.going
+    }
+
+    /// It is stopped. It waits for what is under way; what waits outside never comes.
+    pub(crate) fn stop(&mut self) {
+        self.going = false;
+        self.arrived -= self.waiting;
+        self.waiting = 0;
+    }
+
+    /// A burst begins or ends.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        self.works = !self.works;
+        let lasts = |bursts: Bursts| if self.works { bursts.on } else { bursts.off };
+        self.edge = self.bursts.map(|bursts| now + lasts(bursts).into());
+    }
+
+    /// Whether it is in a burst, or does without them.
+    pub(crate) fn works(&self) -> bool {
+        self.works
+    }
+
+    /// When its burst ends, or the next begins.
+    pub(crate) fn edge(&self) -> Option<Instant> {
+        self.edge
+    }
+
+    /// An IO arrives in an open loop.
+    pub(crate) fn arrive(&mut self) {
+        self.arrived += 1;
+        self.waiting += 1;
+    }
+
+    /// Whether it begins another IO now.
+    pub(crate) fn wants(&self) -> bool {
+        let more = if self.closed { self.works } else { self.waiting > 0 };
+        more && self.going && self.under_way < self.depth
+    }
+
+    /// It begins one.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.moments -= i128::from(now.0);
+        self.under_way += 1;
+        if !self.closed {
+            self.waiting -= 1;
+        }
+    }
+
+    /// One comes back that was begun so long ago.
+    pub(crate) fn end(&mut self, now: Instant, lived: Span) {
+        self.moments += i128::from(now.0);
+        self.under_way -= 1;
+        self.completed += 1;
+        self.lived += u128::from(lived.0);
+    }
+
+    /// How long those completed were in the system, together, in ns.
+    pub(crate) fn lived(&self) -> u128 {
+        self.lived
+    }
+
+    /// How many were under way, integrated over time, in IO·ns.
+    fn outstanding(&self, now: Instant) -> i128 {
+        self.moments + i128::from(self.under_way) * i128::from(now.0)
+    }
+
+    /// Whether its books agree with one another, and with how many of its IOs there really are
+    /// and how long all of them, those completed and those not, have lived.
+    pub(crate) fn audit(
+        &self,
+        vm: &str,
+        now: Instant,
+        under_way: u64,
+        lived: u128,
+    ) -> Result<(), Violation> {
+        let Run { completed, waiting, .. } = *self;
+        let begun = completed + u64::from(self.under_way);
+        let arrived = if self.closed { begun } else { self.arrived };
+        if arrived != completed + under_way + waiting {
+            let vm = vm.to_owned();
+            return Err(Violation::Arrivals { vm, arrived, completed, under_way, waiting });
+        }
+        let outstanding = self.outstanding(now);
+        if i128::try_from(lived) != Ok(outstanding) {
+            return Err(Violation::Lives { vm: vm.to_owned(), lived, outstanding });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_control::Bytes;
+    use parda_scenario::workload::SizePart;
+    use std::time::Duration;
+
+    fn run(demand: Demand, bursts: Option<Bursts>) -> Run {
+        let workload = Workload {
+            sizes: vec![SizePart { size: Bytes(4096), percent: 100 }],
+            read_percent: 100.0,
+            random_percent: 100.0,
+            hot: None,
+            demand,
+            bursts,
+        };
+        Run::new(Instant(0), ClientRun(1), &workload)
+    }
+
+    /// Begins all that it wants; how many that were.
+    fn begin_all(run: &mut Run, now: u64) -> u32 {
+        let mut begun = 0;
+        while run.wants() {
+            run.begin(Instant(now));
+            begun += 1;
+        }
+        begun
+    }
+
+    #[test]
+    fn a_closed_loop_rests_between_its_bursts_and_then_fills_up() {
+        let bursts = Bursts { on: Duration::from_nanos(12), off: Duration::from_nanos(18) };
+        let mut run = run(Demand::Closed { outstanding: 4 }, Some(bursts));
+        assert_eq!(begin_all(&mut run, 0), 4);
+        run.end(Instant(10), Span(10));
+        assert_eq!(begin_all(&mut run, 10), 1);
+        assert_eq!(run.edge(), Some(Instant(12)));
+        run.turn(Instant(12));
+        assert_eq!((run.works(), run.edge()), (false, Some(Instant(30))));
+        run.end(Instant(20), Span(20));
+        assert_eq!(begin_all(&mut run, 20), 0);
+        run.turn(Instant(30));
+        assert_eq!((run.works(), run.edge()), (true, Some(Instant(42))));
+        assert_eq!(begin_all(&mut run, 30), 1, "three are still under way");
+        // One that lived 10, one 20; at 30 two of 30 and one of 20.
+        assert_eq!(run.audit("db", Instant(30), 4, 10 + 20 + 2 * 30 + 20), Ok(()));
+    }
+
+    #[test]
+    fn what_arrives_beyond_the_depth_of_an_open_loop_waits_outside() {
+        let mut run = run(Demand::Open { rate: 1.0 }, None);
+        assert_eq!(begin_all(&mut run, 0), 0, "nothing has arrived");
+        (0..OPEN_LOOP_DEPTH + 2).for_each(|_| run.arrive());
+        assert_eq!(begin_all(&mut run, 0), OPEN_LOOP_DEPTH);
+        run.end(Instant(5), Span(5));
+        assert_eq!(begin_all(&mut run, 5), 1);
+        let lives = u128::from(OPEN_LOOP_DEPTH) * 5;
+        assert_eq!(run.audit("db", Instant(5), OPEN_LOOP_DEPTH.into(), lives), Ok(()));
+        run.stop();
+        run.end(Instant(6), Span(6));
+        assert_eq!(begin_all(&mut run, 6), 0, "the last one never comes");
+        let lives = lives + u128::from(OPEN_LOOP_DEPTH);
+        assert_eq!(run.audit("db", Instant(6), u64::from(OPEN_LOOP_DEPTH) - 1, lives), Ok(()));
+    }
+
+    #[test]
+    fn an_io_that_was_lost_or_lived_twice_is_found_out() {
+        let mut run = run(Demand::Open { rate: 1.0 }, None);
+        (0..2).for_each(|_| run.arrive());
+        begin_all(&mut run, 100);
+        run.end(Instant(150), Span(50));
+        assert_eq!(run.audit("db", Instant(200), 1, 50 + 100), Ok(()));
+        let error = run.audit("db", Instant(200), 0, 50).unwrap_err().to_string();
+        assert_eq!(error, "VM db: of 2 IOs that arrived 1 are done, 0 under way, and 0 wait");
+        let error = run.audit("db", Instant(200), 1, 250).unwrap_err().to_string();
+        assert_eq!(error, "VM db: its IOs have lived 250 IO·ns, and 150 IO·ns were outstanding");
+    }
+}
