@@ -49,6 +49,10 @@ impl Lab {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let study = Study::parse(&Document::read(&self.scenario)?)?;
         let study = variants(study, &self.scenario, &self.variant)?;
+        for run in &study.runs {
+            let wrong = |e| Failure::usage(format!("{}: {e}", self.scenario.display()));
+            parda_lab::limits::check(&run.scenario).map_err(wrong)?;
+        }
         if self.check {
             return output::print(&format!("{}: good", self.scenario.display()));
         }

@@ -62,7 +62,7 @@ impl Sim {
         if self.check {
             return output::print(&format!("{}: good", self.scenario.display()));
         }
-        let options = SimOptions { series: self.series.is_some(), ..SimOptions::default() };
+        let options = SimOptions { series: self.series.is_some() };
         let bar = Bar::new(&study);
         let jobs = self.jobs.map_or_else(cores, usize::from);
         let outcome = parda_sim::run_all(&study, &options, jobs, |_, progress| bar.show(&progress));

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use crate::agent;
 use crate::error::LabError;
 use crate::fio;
+use crate::limits;
 use crate::process::Process;
 use crate::run::LabOptions;
 
@@ -97,7 +98,7 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// One of them cannot be started, dies, or does not answer in time.
     pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
-        fio::can_do(scenario)?;
+        limits::check(scenario)?;
         fio::check()?;
         let root = std::env::temp_dir();
         let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
@@ -157,6 +158,8 @@ impl<'a> Cluster<'a> {
                 Action::SetShares(VmId { host, .. }, _) | Action::SetControl(host, _) => {
                     changed.push(host);
                 }
+                // As it is already: see `limits`.
+                Action::SetExchange(..) => {}
             }
         }
         changed.dedup();

@@ -26,6 +26,9 @@ pub enum LabError {
         /// The VM.
         vm: String,
     },
+    /// The scenario needs something that real processes do not do.
+    #[error("{0} is beyond the laboratory: run this scenario with parda sim")]
+    OnlySimulated(String),
     /// A file of the run cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {

@@ -9,6 +9,7 @@
 //! | [`process`] | a child that never outlives us |
 //! | [`agent`] | a host's agent: its configuration and what it says of itself |
 //! | [`fio`] | a VM's client |
+//! | [`limits`] | what only the simulator can do |
 //! | [`meter`] | from what agents count to what a phase answers |
 
 pub mod agent;
@@ -16,6 +17,7 @@ pub mod array_server;
 pub mod cluster;
 pub mod error;
 pub mod fio;
+pub mod limits;
 pub mod meter;
 pub mod process;
 pub mod run;

@@ -52,7 +52,7 @@ pub struct PhaseAnswer {
     pub hosts: Vec<HostAnswer>,
 }
 
-/// All hosts of a phase together.
+/// Some or all hosts of a phase together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Total {
     /// IOs completed per second.
@@ -73,7 +73,10 @@ pub struct Total {
 pub struct HostAnswer {
     /// Its name.
     pub name: String,
-    /// Sum of its VMs' shares.
+    /// Whether it is outside control.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
+    /// Sum of its VMs' shares; 0 outside.
     pub shares: u32,
     /// Mean β of eq. 2, in slots.
     pub beta: f64,
@@ -147,26 +150,32 @@ impl Answer {
     }
 }
 
+impl Total {
+    fn of<'a>(hosts: impl Iterator<Item = &'a HostAnswer> + Clone) -> Total {
+        let iops: f64 = hosts.clone().map(|h| h.iops).sum();
+        let waited = |h: &HostAnswer| h.device_latency_ms.map_or(0.0, |d| d.mean * h.iops);
+        let waited: f64 = hosts.clone().map(waited).sum();
+        Total {
+            iops,
+            mib_per_s: hosts.clone().map(|h| h.mib_per_s).sum(),
+            device_latency_ms: (iops > 0.0).then(|| waited / iops),
+            fairness: fairness(hosts.clone()),
+            settled_s: largest(hosts.filter_map(|h| h.settled_s)),
+        }
+    }
+}
+
 impl PhaseAnswer {
     /// A phase, with its totals from its hosts.
     #[must_use]
     pub fn new(phase: &Phase, hosts: Vec<HostAnswer>) -> PhaseAnswer {
-        let iops: f64 = hosts.iter().map(|h| h.iops).sum();
-        let waited = |h: &HostAnswer| h.device_latency_ms.map_or(0.0, |d| d.mean * h.iops);
-        let total = Total {
-            iops,
-            mib_per_s: hosts.iter().map(|h| h.mib_per_s).sum(),
-            device_latency_ms: (iops > 0.0).then(|| hosts.iter().map(waited).sum::<f64>() / iops),
-            fairness: fairness(&hosts),
-            settled_s: largest(hosts.iter().filter_map(|h| h.settled_s)),
-        };
         let secs = Duration::as_secs_f64;
         PhaseAnswer {
             name: phase.name.clone(),
             variant: None,
             from: secs(&phase.from),
             to: secs(&phase.to),
-            total,
+            total: Total::of(hosts.iter()),
             hosts,
         }
     }
@@ -183,5 +192,11 @@ impl PhaseAnswer {
     pub fn own_name(&self) -> &str {
         let variant = self.variant.as_deref().and_then(|variant| self.name.strip_prefix(variant));
         variant.and_then(|rest| rest.strip_prefix('.')).unwrap_or(&self.name)
+    }
+
+    /// The hosts that are not outside control, together.
+    #[must_use]
+    pub fn controlled(&self) -> Total {
+        Total::of(self.hosts.iter().filter(|host| !host.outside))
     }
 }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use humantime::format_duration;
-use parda_config::{ControlSettings, Document, Error};
+use parda_config::{ControlSettings, Document, Error, ModeSetting};
 use parda_control::{Bytes, Shares, VmConfig};
 
+use crate::exchange::ExchangeSettings;
 use crate::expectation::{Bound, Expectation};
-use crate::file::{self, File, Verb};
+use crate::file::{self, File};
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
@@ -59,12 +60,12 @@ pub(crate) fn name_is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('.') && name.chars().all(plain)
 }
 
-struct Checker<'a> {
+pub(crate) struct Checker<'a> {
     document: &'a Document,
     duration: Duration,
     present: Present<'a>,
-    hosts: BTreeMap<String, HostId>,
-    vms: BTreeMap<String, VmId>,
+    pub(crate) hosts: BTreeMap<String, HostId>,
+    pub(crate) vms: BTreeMap<String, VmId>,
 }
 
 /// An event, and the path of what describes it.
@@ -75,6 +76,7 @@ impl Checker<'_> {
         self.name("name", &file.name)?;
         self.ensure(!file.duration.is_zero(), "duration", "must be above zero")?;
         self.control("control", &file.control, &file.control)?;
+        self.exchange("exchange", &file.exchange)?;
         self.ensure(!file.host.is_empty(), "host", "there must be at least one [[host]]")?;
         for (i, host) in file.host.iter().enumerate() {
             let path = format!("host.{i}.count");
@@ -89,7 +91,7 @@ impl Checker<'_> {
                 return Err(self.error(&format!("host.{place}.{key}"), message));
             }
             let id = HostId(hosts.len());
-            hosts.push(self.host(place, id, &host, &file.control, &mut starts)?);
+            hosts.push(self.host(place, id, &host, file, &mut starts)?);
         }
         let disks = array_luns(&hosts);
         file.array.params(disks).map_err(|fault| {
@@ -112,11 +114,11 @@ impl Checker<'_> {
         })
     }
 
-    fn error(&self, path: &str, message: impl Into<String>) -> Error {
+    pub(crate) fn error(&self, path: &str, message: impl Into<String>) -> Error {
         self.document.error(path, message)
     }
 
-    fn ensure(&self, ok: bool, path: &str, message: &str) -> Result<(), Error> {
+    pub(crate) fn ensure(&self, ok: bool, path: &str, message: &str) -> Result<(), Error> {
         if ok { Ok(()) } else { Err(self.error(path, message)) }
     }
 
@@ -141,12 +143,17 @@ impl Checker<'_> {
         })
     }
 
+    pub(crate) fn exchange(&self, path: &str, settings: &ExchangeSettings) -> Result<(), Error> {
+        let Some((key, message)) = settings.fault() else { return Ok(()) };
+        Err(self.error(&format!("{path}.{key}"), message))
+    }
+
     fn host(
         &mut self,
         place: usize,
         id: HostId,
         host: &file::Host,
-        base: &ControlSettings,
+        file: &File,
         starts: &mut Vec<Placed>,
     ) -> Result<Host, Error> {
         let path = format!("host.{place}");
@@ -154,8 +161,17 @@ impl Checker<'_> {
         if self.hosts.insert(host.name.clone(), id).is_some() {
             return Err(self.error(&format!("{path}.name"), "there is another host of this name"));
         }
-        let control = base.overlaid(&host.control);
-        self.control(&format!("{path}.control"), &host.control, &control)?;
+        let control = if host.outside {
+            let own = host.control.is_some();
+            let message = "means nothing for a host that is outside control";
+            self.ensure(!own, &format!("{path}.control"), message)?;
+            ControlSettings { mode: Some(ModeSetting::Off), ..ControlSettings::default() }
+        } else {
+            let own = host.control.clone().unwrap_or_default();
+            let control = file.control.overlaid(&own);
+            self.control(&format!("{path}.control"), &own, &control)?;
+            control
+        };
         self.ensure(
             !host.vm.is_empty(),
             &format!("{path}.name"),
@@ -164,13 +180,14 @@ impl Checker<'_> {
         let mut vms = Vec::new();
         for (v, vm) in host.vm.iter().enumerate() {
             let path = format!("{path}.vm.{v}");
-            vms.push(self.vm(&path, VmId { host: id, index: v }, vm, starts)?);
+            vms.push(self.vm(&path, VmId { host: id, index: v }, vm, host.outside, starts)?);
         }
         let present = match self.present {
             Present::All => true,
             Present::Only(names) => names.contains(&host.name),
         };
-        Ok(Host { name: host.name.clone(), present, control, vms })
+        let (name, outside) = (host.name.clone(), host.outside);
+        Ok(Host { name, present, outside, control, exchange: file.exchange.clone(), vms })
     }
 
     fn vm(
@@ -178,6 +195,7 @@ impl Checker<'_> {
         path: &str,
         id: VmId,
         vm: &file::Vm,
+        outside: bool,
         starts: &mut Vec<Placed>,
     ) -> Result<Vm, Error> {
         let at = |key: &str| format!("{path}.{key}");
@@ -187,7 +205,12 @@ impl Checker<'_> {
             let message = "there is another VM of this name, on this host or another";
             return Err(self.error(&at("name"), message));
         }
-        let shares = self.shares(&at("shares"), vm.shares)?;
+        let shares = match vm.shares {
+            // So that one line makes an outsider of any host.
+            Some(_) | None if outside => Shares(0),
+            Some(shares) => self.shares(&at("shares"), shares)?,
+            None => return Err(self.error(&at("name"), "must have `shares`")),
+        };
         let burst_ok = vm.burst.is_finite() && vm.burst >= 0.0;
         self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
         let workload = self.workload(&at("workload"), &vm.workload)?;
@@ -203,7 +226,7 @@ impl Checker<'_> {
         Ok(Vm { name: vm.name.clone(), shares, burst: vm.burst, disk, workload })
     }
 
-    fn shares(&self, path: &str, shares: u32) -> Result<Shares, Error> {
+    pub(crate) fn shares(&self, path: &str, shares: u32) -> Result<Shares, Error> {
         let ok = (1..=VmConfig::MAX_SHARES).contains(&shares);
         self.ensure(ok, path, &format!("must be 1 to {}", VmConfig::MAX_SHARES))?;
         Ok(Shares(shares))
@@ -224,7 +247,7 @@ impl Checker<'_> {
     ) -> Result<Vec<Event>, Error> {
         for (i, event) in events.iter().enumerate() {
             let path = format!("event.{i}");
-            let deeds = self.deeds(&path, event)?;
+            let deeds = self.deeds(&path, event, hosts)?;
             placed.extend(deeds.into_iter().map(|deed| (deed, format!("{path}.at"))));
         }
         // Stable: events of one time stay in the order of the file.
@@ -238,11 +261,17 @@ impl Checker<'_> {
                 let end = format_duration(self.duration);
                 return Err(self.error(&path, format!("is not before the end of the run, {end}")));
             }
-            if let Action::SetControl(host, settings) = &mut event.action {
-                let effective = state.host(*host).control.overlaid(settings);
-                let path = path.replace(".at", ".control");
-                self.control(&path, settings, &effective)?;
-                **settings = effective;
+            match &mut event.action {
+                Action::SetControl(host, settings) => {
+                    let effective = state.host(*host).control.overlaid(settings);
+                    let path = path.replace(".at", ".control");
+                    self.control(&path, settings, &effective)?;
+                    **settings = effective;
+                }
+                Action::SetExchange(host, settings) => {
+                    **settings = state.host(*host).exchange.overlaid(settings);
+                }
+                _ => {}
             }
             state
                 .apply(&event.action)
@@ -250,47 +279,6 @@ impl Checker<'_> {
             timeline.push(event);
         }
         Ok(timeline)
-    }
-
-    /// What one `[[event]]` does. Settings are as written: not yet laid over those in force.
-    fn deeds(&self, path: &str, event: &file::Event) -> Result<Vec<Event>, Error> {
-        let at = |key: &str| format!("{path}.{key}");
-        let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
-        let host = self.known(&at("host"), "host", event.host.as_ref(), &self.hosts)?;
-        let actions = match (vm, host, event.verb, event.shares, &event.control) {
-            (Some(vm), None, Some(Verb::Start), None, None) => vec![Action::StartVm(vm)],
-            (Some(vm), None, Some(Verb::Stop), None, None) => vec![Action::StopVm(vm)],
-            (Some(vm), None, None, Some(shares), None) => {
-                vec![Action::SetShares(vm, self.shares(&at("shares"), shares)?)]
-            }
-            (None, Some(host), Some(Verb::Start), None, None) => vec![Action::StartHost(host)],
-            (None, Some(host), Some(Verb::Kill), None, None) => vec![Action::KillHost(host)],
-            (None, one, None, None, Some(settings)) => (self.hosts.values())
-                .filter(|&&host| one.is_none_or(|one| one == host))
-                .map(|&host| Action::SetControl(host, Box::new(settings.clone())))
-                .collect(),
-            _ => {
-                return Err(self.error(
-                    &at("at"),
-                    "must say one thing: `vm` with `do = \"start\"`, `do = \"stop\"` or `shares`; \
-                     `host` with `do = \"kill\"` or `do = \"start\"`; or `control`, for all hosts \
-                     or with `host`",
-                ));
-            }
-        };
-        Ok(actions.into_iter().map(|action| Event { at: event.at, action }).collect())
-    }
-
-    fn known<T: Copy>(
-        &self,
-        path: &str,
-        kind: &str,
-        name: Option<&String>,
-        all: &BTreeMap<String, T>,
-    ) -> Result<Option<T>, Error> {
-        let Some(name) = name else { return Ok(None) };
-        let found = all.get(name).copied();
-        found.map(Some).ok_or_else(|| self.error(path, format!("there is no {kind} of this name")))
     }
 
     fn phases(&self, phases: &[file::Phase]) -> Result<Vec<Phase>, Error> {

@@ -50,9 +50,11 @@ impl HostCount {
         let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
             .map(|(index, (vm, count))| {
                 let vm_id = VmId { host: id, index };
-                // Without a window nothing is held, and only a closed loop is sure to want more.
+                // Nobody outside has a share to be judged by. And without a window nothing is held,
+                // and only a closed loop is sure to want more.
                 let endless = matches!(vm.workload.demand, Demand::Closed { .. });
-                let ran = scenario.runs_throughout(vm_id, phase, at_start)
+                let ran = !host.outside
+                    && scenario.runs_throughout(vm_id, phase, at_start)
                     && (endless || self.window.is_some());
                 let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
                 VmAnswer {
@@ -71,6 +73,7 @@ impl HostCount {
             .any(|index| scenario.runs_throughout(VmId { host: id, index }, phase, at_start));
         HostAnswer {
             name: host.name.clone(),
+            outside: host.outside,
             shares: vms.iter().map(|vm| vm.shares).sum(),
             beta: self.beta,
             window: self.window,

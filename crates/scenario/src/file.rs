@@ -10,6 +10,7 @@ use toml::Table;
 
 use crate::amount::Amount;
 use crate::array::ArraySettings;
+use crate::exchange::ExchangeSettings;
 use crate::study::Sweep;
 
 #[derive(Debug, Deserialize)]
@@ -25,6 +26,8 @@ pub(crate) struct File {
     pub array: ArraySettings,
     #[serde(default)]
     pub control: ControlSettings,
+    #[serde(default)]
+    pub exchange: ExchangeSettings,
     #[serde(default)]
     pub host: Vec<Host>,
     #[serde(default)]
@@ -50,7 +53,8 @@ pub(crate) struct Host {
     /// How many such hosts there are, see [`crate::many`]; one, of just this name, if not given.
     pub count: Option<u32>,
     #[serde(default)]
-    pub control: ControlSettings,
+    pub outside: bool,
+    pub control: Option<ControlSettings>,
     #[serde(default)]
     pub vm: Vec<Vm>,
 }
@@ -59,7 +63,7 @@ pub(crate) struct Host {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Vm {
     pub name: String,
-    pub shares: u32,
+    pub shares: Option<u32>,
     #[serde(default)]
     pub burst: f64,
     pub disk: ByteSize,
@@ -104,6 +108,7 @@ pub(crate) struct Event {
     pub verb: Option<Verb>,
     pub shares: Option<u32>,
     pub control: Option<ControlSettings>,
+    pub exchange: Option<ExchangeSettings>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -11,6 +11,7 @@
 //! | [`answer`] | what a run answers |
 //! | [`count`] | what an engine counts, and what that answers |
 //! | [`metric`] | paths that name one number of an answer |
+//! | [`exchange`] | how well hosts hear one another |
 //! | [`expectation`] | what is expected of such a number |
 //! | [`set`] | values in place of those in the file |
 //! | [`study`] | one scenario, or several variants of it in one answer |
@@ -24,6 +25,8 @@ pub mod answer;
 pub mod array;
 mod check;
 pub mod count;
+mod deeds;
+pub mod exchange;
 pub mod expectation;
 mod file;
 mod many;

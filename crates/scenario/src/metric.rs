@@ -48,6 +48,7 @@ impl Extreme {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Subject {
     Total,
+    Controlled,
     Hosts,
     Vms,
     Host(String),
@@ -158,7 +159,7 @@ impl Subject {
     fn quantities(&self) -> Vec<String> {
         let own = |name: &str| std::iter::once(name.to_owned());
         match self {
-            Subject::Total => names(TOTAL).collect(),
+            Subject::Total | Subject::Controlled => names(TOTAL).collect(),
             Subject::Hosts | Subject::Vms => own(MAX_SHARE_ERROR).collect(),
             Subject::Host(_) => {
                 names(HOST).chain(own(SHARE_ERROR)).chain(statistics(DEVICE_LATENCY)).collect()
@@ -202,6 +203,7 @@ impl Metric {
         let named = || quantity.split_once('/').ok_or(MetricError::Shape);
         let (subject, quantity) = match subject {
             "total" => (Subject::Total, quantity),
+            "controlled" => (Subject::Controlled, quantity),
             "hosts" => (Subject::Hosts, quantity),
             "vms" => (Subject::Vms, quantity),
             "host" => {
@@ -246,6 +248,7 @@ impl Metric {
         let quantity = self.quantity.as_str();
         match &self.subject {
             Subject::Total => get(TOTAL, quantity, &phase.total),
+            Subject::Controlled => get(TOTAL, quantity, &phase.controlled()),
             Subject::Hosts => largest(host_errors(&phase.hosts).into_values()),
             Subject::Vms => largest(vm_errors(&phase.hosts).into_values()),
             Subject::Host(name) if quantity == SHARE_ERROR => {
@@ -329,6 +332,7 @@ impl fmt::Display for Metric {
         let Metric { phase, subject, quantity } = self;
         match subject {
             Subject::Total => write!(f, "{phase}/total/{quantity}"),
+            Subject::Controlled => write!(f, "{phase}/controlled/{quantity}"),
             Subject::Hosts => write!(f, "{phase}/hosts/{quantity}"),
             Subject::Vms => write!(f, "{phase}/vms/{quantity}"),
             Subject::Host(name) => write!(f, "{phase}/host/{name}/{quantity}"),
@@ -347,6 +351,7 @@ mod tests {
         let name = || "a".to_owned();
         for subject in [
             Subject::Total,
+            Subject::Controlled,
             Subject::Hosts,
             Subject::Vms,
             Subject::Host(name()),

@@ -7,6 +7,7 @@ use parda_config::ControlSettings;
 use parda_control::{Bytes, Shares};
 
 use crate::array::{ArrayFault, ArraySettings};
+use crate::exchange::{ExchangeSettings, Hearing};
 use crate::expectation::Expectation;
 use crate::workload::Workload;
 
@@ -36,7 +37,7 @@ pub struct Scenario {
     pub expectations: Vec<Expectation>,
 }
 
-/// A host: one agent.
+/// A host: one agent, or none.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// Unique among hosts.
@@ -44,8 +45,13 @@ pub struct Host {
     /// Whether it takes part. One that a variant leaves out has its disks on the array, and does
     /// nothing.
     pub present: bool,
-    /// Its settings at the beginning: the scenario's with its own on top.
+    /// Without an agent: its VMs go to the array directly, it is not in the exchange, and its VMs
+    /// have no shares.
+    pub outside: bool,
+    /// Its settings at the beginning: the scenario's with its own on top. `mode = "off"` outside.
     pub control: ControlSettings,
+    /// How well it hears the others at the beginning.
+    pub exchange: ExchangeSettings,
     /// Its VMs.
     pub vms: Vec<Vm>,
 }
@@ -102,6 +108,8 @@ pub enum Action {
     StartHost(HostId),
     /// A host's settings change: these are all its settings from now on.
     SetControl(HostId, Box<ControlSettings>),
+    /// How well a host hears the others changes: these are all its settings from now on.
+    SetExchange(HostId, Box<ExchangeSettings>),
 }
 
 impl Action {
@@ -110,7 +118,10 @@ impl Action {
     pub fn host(&self) -> HostId {
         match *self {
             Action::StartVm(vm) | Action::StopVm(vm) | Action::SetShares(vm, _) => vm.host,
-            Action::KillHost(host) | Action::StartHost(host) | Action::SetControl(host, _) => host,
+            Action::KillHost(host)
+            | Action::StartHost(host)
+            | Action::SetControl(host, _)
+            | Action::SetExchange(host, _) => host,
         }
     }
 }
@@ -210,6 +221,17 @@ impl Scenario {
         state
     }
 
+    /// The longest time that what is read from the exchange is ever behind.
+    #[must_use]
+    pub fn longest_delay(&self) -> Duration {
+        let changes = self.timeline.iter().filter_map(|event| match &event.action {
+            Action::SetExchange(_, settings) => settings.delay,
+            _ => None,
+        });
+        let first = self.hosts.iter().filter_map(|host| host.exchange.delay);
+        first.chain(changes).max().unwrap_or_default()
+    }
+
     /// Whether a VM's client works from the beginning of a phase to its end without a break: it
     /// runs, and if it works in bursts, all of the phase lies within one of them. `at_start` is
     /// how things stand at its beginning, found once for all VMs.
@@ -259,6 +281,10 @@ pub struct HostState {
     pub alive: bool,
     /// Its settings.
     pub control: ControlSettings,
+    /// How well it hears the others, as it was set.
+    pub exchange: ExchangeSettings,
+    /// What that comes to.
+    pub hearing: Hearing,
     /// Its VMs.
     pub vms: Vec<VmState>,
 }
@@ -296,6 +322,8 @@ impl State {
         let hosts = hosts.iter().map(|host| HostState {
             alive: host.present,
             control: host.control.clone(),
+            hearing: host.exchange.hearing(),
+            exchange: host.exchange.clone(),
             vms: host.vms.iter().map(vm).collect(),
         });
         State { hosts: hosts.collect() }
@@ -346,6 +374,11 @@ impl State {
             }
             Action::SetControl(id, settings) => {
                 self.hosts[id.0].control = ControlSettings::clone(settings);
+            }
+            Action::SetExchange(id, settings) => {
+                let host = &mut self.hosts[id.0];
+                host.hearing = settings.hearing();
+                host.exchange = ExchangeSettings::clone(settings);
             }
         }
         Ok(())

@@ -56,7 +56,7 @@ fn vm_claims(hosts: &[HostAnswer]) -> Vec<Claim<'_>> {
     hosts.iter().flat_map(saturated_vms).map(claim).collect()
 }
 
-fn host_claims(hosts: &[HostAnswer]) -> Vec<Claim<'_>> {
+fn host_claims<'a>(hosts: impl IntoIterator<Item = &'a HostAnswer>) -> Vec<Claim<'a>> {
     fn claim(host: &HostAnswer) -> Claim<'_> {
         Claim {
             name: &host.name,
@@ -64,12 +64,12 @@ fn host_claims(hosts: &[HostAnswer]) -> Vec<Claim<'_>> {
             shares: saturated_vms(host).map(|vm| f64::from(vm.shares)).sum(),
         }
     }
-    hosts.iter().map(claim).filter(|claim| claim.shares > 0.0).collect()
+    hosts.into_iter().map(claim).filter(|claim| claim.shares > 0.0).collect()
 }
 
 /// Jain's index over IOPS per share of the hosts' saturated VMs.
 #[must_use]
-pub fn fairness(hosts: &[HostAnswer]) -> Option<f64> {
+pub fn fairness<'a>(hosts: impl IntoIterator<Item = &'a HostAnswer>) -> Option<f64> {
     let per_share: Vec<f64> = host_claims(hosts).iter().map(|c| c.iops / c.shares).collect();
     jain(&per_share)
 }

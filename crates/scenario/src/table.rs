@@ -95,16 +95,21 @@ fn label(line: &Line, hosts: &[HostAnswer]) -> (String, String) {
         Line::Total => ("all".to_owned(), String::new()),
         Line::Fairness => ("fairness (1 is perfect)".to_owned(), String::new()),
         Line::Host(h) => {
-            let HostAnswer { name, shares, vms, .. } = &hosts[h];
+            let HostAnswer { name, vms, .. } = &hosts[h];
             let only =
                 if let [vm] = vms.as_slice() { format!(" {}", vm.name) } else { String::new() };
-            (format!("{name}{only}"), shares.to_string())
+            (format!("{name}{only}"), shares_of(&hosts[h], hosts[h].shares))
         }
         Line::Vm(h, v) => {
             let VmAnswer { name, shares, .. } = &hosts[h].vms[v];
-            (format!("  {name}"), shares.to_string())
+            (format!("  {name}"), shares_of(&hosts[h], *shares))
         }
     }
+}
+
+/// Outside control nobody has any.
+fn shares_of(host: &HostAnswer, shares: u32) -> String {
+    if host.outside { "outside".to_owned() } else { shares.to_string() }
 }
 
 fn cells(

@@ -29,6 +29,7 @@ fn host(name: &str, device_ms: f64, vms: Vec<VmAnswer>) -> HostAnswer {
     let iops = vms.iter().map(|v| v.iops).sum();
     HostAnswer {
         name: name.to_owned(),
+        outside: false,
         shares: vms.iter().map(|v| v.shares).sum(),
         beta: 1.5,
         settled_s: Some(device_ms / 10.0),

@@ -28,7 +28,8 @@ struct Pending {
     submitted: Instant,
 }
 
-/// A living agent.
+/// A living agent. Outside control there is none: then it is the host itself, which without a
+/// window holds nothing back, and never ticks.
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) life: Life,
@@ -55,7 +56,9 @@ impl Agent {
         let resolved = state.control.resolve().map_err(settings)?;
         let mut control = Host::new(now, resolved.control).map_err(settings)?;
         for (vm, state) in host.vms.iter().zip(&state.vms) {
-            control.add_vm(now, VmConfig { shares: state.shares, burst: vm.burst });
+            // Outside control nobody has shares. Nothing queues there, so that any will do.
+            let shares = if host.outside { Shares(1) } else { state.shares };
+            control.add_vm(now, VmConfig { shares, burst: vm.burst });
         }
         Ok(Agent {
             life,

@@ -1,7 +1,8 @@
 //! The array, the hosts, and what happens between them.
 
 use parda_array::{Array, ArrayIo, LunId, Nanos};
-use parda_control::{Instant, IoId, VmId};
+use parda_control::{Instant, IoId, Span, VmId};
+use parda_scenario::exchange::Hearing;
 use parda_scenario::{Action, HostId, Scenario, State, Vm};
 use slab::Slab;
 
@@ -11,7 +12,6 @@ use crate::client::Client;
 use crate::demand::ClientRun;
 use crate::events::{Event, Events, Life, Visit};
 use crate::exchange::{DEADLINE, Ended, Slots};
-use crate::fault::FaultKind;
 use crate::meter::Meters;
 use crate::run::SimError;
 
@@ -21,8 +21,6 @@ pub(crate) struct Node {
     name: String,
     clients: Vec<Client>,
     pub(crate) agent: Option<Agent>,
-    /// The exchange is out of its reach.
-    cut_off: bool,
 }
 
 /// An IO at the array.
@@ -44,6 +42,8 @@ pub(crate) struct Cluster<'a> {
     array: Array,
     flights: Slab<Flight>,
     slots: Slots,
+    /// By which visits to the exchange fail.
+    luck: fastrand::Rng,
     lives: u64,
     runs: u64,
 }
@@ -57,7 +57,7 @@ impl<'a> Cluster<'a> {
             let client = |(lun, vm): (u32, &Vm)| Client::new(vm, LunId(lun), random.fork());
             let clients: Vec<Client> = (luns..).zip(&host.vms).map(client).collect();
             luns += clients.len() as u32;
-            nodes.push(Node { name: host.name.clone(), clients, agent: None, cut_off: false });
+            nodes.push(Node { name: host.name.clone(), clients, agent: None });
         }
         let mut cluster = Cluster {
             now: Instant(0),
@@ -67,7 +67,8 @@ impl<'a> Cluster<'a> {
             state: State::new(&scenario.hosts),
             array: Array::new(scenario.array_params()?)?,
             flights: Slab::new(),
-            slots: Slots::new(LunId(luns), scenario.exchange_slots()),
+            slots: Slots::new(LunId(luns), scenario),
+            luck: random.fork(),
             lives: 0,
             runs: 0,
             scenario,
@@ -110,7 +111,7 @@ impl<'a> Cluster<'a> {
             Event::Arrival(host, vm, run) => self.arrival(host, vm, run),
             Event::Burst(host, vm, run) => self.burst(host, vm, run),
             Event::Deadline(host, life, visit) => self.visited(host, life, visit, false),
-            Event::Edge | Event::Second | Event::Timeline(_) | Event::Fault(_) => Ok(()),
+            Event::Edge | Event::Second | Event::Timeline(_) => Ok(()),
         }
     }
 
@@ -143,15 +144,10 @@ impl<'a> Cluster<'a> {
                 }
             }
             Action::SetControl(id, _) => self.set_control(id)?,
+            // The state has it.
+            Action::SetExchange(..) => {}
         }
         Ok(())
-    }
-
-    /// Lets something go wrong, or be well again.
-    pub(crate) fn fault(&mut self, host: HostId, kind: FaultKind) {
-        if let Some(node) = self.nodes.get_mut(host.0) {
-            node.cut_off = kind == FaultKind::LosesExchange;
-        }
     }
 
     fn living(&mut self, host: HostId, life: Life) -> Option<&mut Agent> {
@@ -161,8 +157,11 @@ impl<'a> Cluster<'a> {
     fn start_agent(&mut self, id: HostId) -> Result<(), SimError> {
         self.lives += 1;
         let life = Life(self.lives);
-        let agent = Agent::new(self.now, life, self.scenario.host(id), self.state.host(id))?;
-        self.events.plan(agent.link.next(), Event::Tick(id, life));
+        let host = self.scenario.host(id);
+        let agent = Agent::new(self.now, life, host, self.state.host(id))?;
+        if !host.outside {
+            self.events.plan(agent.link.next(), Event::Tick(id, life));
+        }
         self.nodes[id.0].agent = Some(agent);
         Ok(())
     }
@@ -258,16 +257,23 @@ impl<'a> Cluster<'a> {
 
     fn tick_due(&mut self, id: HostId, life: Life) -> Result<(), Violation> {
         let now = self.now;
-        let cut_off = self.nodes[id.0].cut_off;
-        let Some(agent) = self.living(id, life) else { return Ok(()) };
-        if !agent.link.is_due(now) {
+        if !self.living(id, life).is_some_and(|agent| agent.link.is_due(now)) {
             return Ok(());
         }
-        if cut_off {
+        if self.visit_fails(id) {
             return self.tick(id, None);
         }
+        let Some(agent) = self.living(id, life) else { return Ok(()) };
         let visit = agent.link.read(now);
         self.visit(id, life, visit, self.slots.read())
+    }
+
+    /// Whether a visit of this host to the exchange fails that begins now: at once, and without
+    /// reaching the array.
+    fn visit_fails(&mut self, id: HostId) -> bool {
+        let Hearing { reachable, loss, .. } = self.state.host(id).hearing;
+        // Nothing is drawn where nothing is left to chance: no run depends on what it does not say.
+        !reachable || (loss > 0.0 && self.luck.f64() < loss)
     }
 
     fn visit(
@@ -296,7 +302,7 @@ impl<'a> Cluster<'a> {
             Ended::Read(since) => self.tick(id, worked.then_some(since))?,
             Ended::Written(message) => {
                 if worked {
-                    self.slots.put(id, message);
+                    self.slots.put(self.now, id, message);
                 }
                 self.rest(id);
             }
@@ -306,14 +312,17 @@ impl<'a> Cluster<'a> {
 
     /// The law of a host ticks, with what a read shows that was begun then, if one worked.
     fn tick(&mut self, id: HostId, read: Option<Instant>) -> Result<(), Violation> {
-        let Node { agent, cut_off, .. } = &mut self.nodes[id.0];
-        let (Some(agent), cut_off) = (agent, *cut_off) else { return Ok(()) };
-        let read = read.filter(|_| !cut_off);
-        let heard = read.and_then(|since| agent.link.hear(since, &self.slots));
+        let hearing = &self.state.host(id).hearing;
+        let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
+        let then = self.now.0.checked_sub(Span::from(hearing.delay).0).map(Instant);
+        let on_side = |other: HostId| self.state.host(other).hearing.side == hearing.side;
+        let heard = read
+            .filter(|_| hearing.reachable)
+            .and_then(|since| agent.link.hear(since, self.slots.shown(then, on_side)));
         let report = agent.tick(self.now, heard);
-        if cut_off {
+        if self.visit_fails(id) {
             self.rest(id);
-        } else {
+        } else if let Some(agent) = &mut self.nodes[id.0].agent {
             let (life, visit) = (agent.life, agent.link.write(report));
             self.visit(id, life, visit, self.slots.write(id))?;
         }

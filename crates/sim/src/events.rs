@@ -21,8 +21,6 @@ pub(crate) enum Event {
     Second,
     /// The scenario's next event.
     Timeline(usize),
-    /// A fault beside the scenario's.
-    Fault(usize),
     /// A host's period is over.
     Tick(HostId, Life),
     /// A host's gate opens by itself.

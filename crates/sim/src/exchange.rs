@@ -4,6 +4,7 @@
 //! makes it. What slots hold, and who claims which, is for `parda-exchange` to try: here every host
 //! has its own.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
@@ -11,8 +12,8 @@ use parda_control::{Instant, Report, Span, Totals};
 use parda_exchange::{
     Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence,
 };
-use parda_scenario::HostId;
 use parda_scenario::scenario::SLOT;
+use parda_scenario::{HostId, Scenario};
 
 use crate::events::{Life, Visit};
 
@@ -24,13 +25,36 @@ pub(crate) const DEADLINE: Span = Span::from_millis(5_000);
 pub(crate) struct Slots {
     lun: LunId,
     size: Bytes,
-    held: Vec<Option<Arc<Message>>>,
+    /// Each host's.
+    held: Vec<Slot>,
+    /// For how long what was written over may still be read.
+    keep: Span,
+}
+
+/// What a slot holds, and what it held before: each with the time when it was written.
+#[derive(Debug, Default)]
+struct Slot(VecDeque<(Instant, Arc<Message>)>);
+
+impl Slot {
+    fn put(&mut self, now: Instant, message: Arc<Message>, keep: Span) {
+        self.0.push_back((now, message));
+        // The first that stays is what it held so long ago.
+        while self.0.get(1).is_some_and(|(at, _)| now.since(*at) >= keep) {
+            self.0.pop_front();
+        }
+    }
+
+    /// What it held then.
+    fn at(&self, then: Instant) -> Option<&Arc<Message>> {
+        self.0.iter().rev().find(|(at, _)| *at <= then).map(|(_, message)| message)
+    }
 }
 
 impl Slots {
-    pub(crate) fn new(lun: LunId, slots: u32) -> Slots {
-        let size = Bytes(SLOT.0 * u64::from(slots));
-        Slots { lun, size, held: vec![None; slots as usize] }
+    pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
+        let size = Bytes(SLOT.0 * u64::from(scenario.exchange_slots()));
+        let held = scenario.hosts.iter().map(|_| Slot::default()).collect();
+        Slots { lun, size, held, keep: scenario.longest_delay().into() }
     }
 
     /// One large read of all slots.
@@ -45,12 +69,18 @@ impl Slots {
     }
 
     /// What a write brought.
-    pub(crate) fn put(&mut self, host: HostId, message: Arc<Message>) {
-        self.held[host.0] = Some(message);
+    pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Arc<Message>) {
+        self.held[host.0].put(now, message, self.keep);
     }
 
-    fn messages(&self) -> impl Iterator<Item = &Arc<Message>> {
-        self.held.iter().flatten()
+    /// What the slots of some hosts held then: nothing, if that is before there was anything.
+    pub(crate) fn shown(
+        &self,
+        then: Option<Instant>,
+        whose: impl Fn(HostId) -> bool,
+    ) -> impl Iterator<Item = &Arc<Message>> {
+        let slots = self.held.iter().enumerate().filter(move |(i, _)| whose(HostId(*i)));
+        slots.filter_map(move |(_, slot)| slot.at(then?))
     }
 }
 
@@ -147,10 +177,14 @@ impl Link {
         }
     }
 
-    /// What the slots say, added up. `None` while nothing can be said of the others, as they show hosts of
-    /// which none has yet been seen to live.
-    pub(crate) fn hear(&mut self, since: Instant, slots: &Slots) -> Option<Totals> {
-        self.peers.observe(since, slots.messages());
+    /// What the slots say, as a read shows them that was begun then, added up. `None` while nothing
+    /// can be said of the others, as they show hosts of which none has yet been seen to live.
+    pub(crate) fn hear<'a>(
+        &mut self,
+        since: Instant,
+        shown: impl Iterator<Item = &'a Arc<Message>>,
+    ) -> Option<Totals> {
+        self.peers.observe(since, shown);
         self.peers.totals(since)
     }
 

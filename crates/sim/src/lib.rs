@@ -18,7 +18,6 @@
 //! | `events` | what happens next |
 //! | `check` | what must hold after every event |
 //! | `meter` | what is counted in a phase |
-//! | `fault` | what can go wrong beside what the scenario says |
 //! | `study` | several runs, and the one answer of all of them |
 //! | `series` | windows, latencies and throughput over time |
 
@@ -29,14 +28,12 @@ mod cluster;
 mod demand;
 mod events;
 mod exchange;
-mod fault;
 mod meter;
 mod run;
 mod series;
 mod study;
 
 pub use check::Violation;
-pub use fault::{Fault, FaultKind};
 pub use run::{Outcome, Progress, SimError, SimOptions, run};
 pub use series::{HostSeries, Series};
 pub use study::{StudyOutcome, run_all};

@@ -13,15 +13,12 @@ use crate::agent::Agent;
 use crate::check::Violation;
 use crate::cluster::{Cluster, Node};
 use crate::events::Event;
-use crate::fault::Fault;
 use crate::meter::Tally;
 use crate::series::Series;
 
 /// How a run is made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SimOptions {
-    /// What goes wrong beside what the scenario says.
-    pub faults: Vec<Fault>,
     /// Keep how it went, second by second.
     pub series: bool,
 }
@@ -124,7 +121,6 @@ pub fn run(
 
 struct Run<'a> {
     scenario: &'a Scenario,
-    faults: &'a [Fault],
     cluster: Cluster<'a>,
     /// What was measured, by the phase's place in the scenario.
     phases: Vec<(usize, PhaseAnswer)>,
@@ -140,7 +136,7 @@ pub(crate) fn instant(at: Duration) -> Instant {
 }
 
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, options: &'a SimOptions) -> Result<Run<'a>, SimError> {
+    fn new(scenario: &'a Scenario, options: &SimOptions) -> Result<Run<'a>, SimError> {
         let mut cluster = Cluster::new(scenario)?;
         let events = &mut cluster.events;
         // At one time, phases end and begin before anything happens.
@@ -153,12 +149,8 @@ impl<'a> Run<'a> {
         for (i, event) in scenario.timeline.iter().enumerate() {
             events.plan(instant(event.at), Event::Timeline(i));
         }
-        for (i, fault) in options.faults.iter().enumerate() {
-            events.plan(instant(fault.at), Event::Fault(i));
-        }
         Ok(Run {
             scenario,
-            faults: &options.faults,
             cluster,
             phases: Vec::new(),
             series: options.series.then(|| Series::new(scenario)),
@@ -202,7 +194,6 @@ impl<'a> Run<'a> {
             Event::Edge => self.edge()?,
             Event::Second => progress(self.second()),
             Event::Timeline(i) => self.cluster.happen(&self.scenario.timeline[i].action)?,
-            Event::Fault(i) => self.cluster.fault(self.faults[i].host, self.faults[i].kind),
             Event::Tick(..)
             | Event::Wake(..)
             | Event::Arrival(..)

@@ -9,13 +9,12 @@
 mod common;
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use common::parse;
 use fastrand::Rng;
 use parda_scenario::shares::host_errors;
-use parda_scenario::{Answer, HostAnswer, HostId, PhaseAnswer, Scenario, table};
-use parda_sim::{Fault, FaultKind, SimOptions, run};
+use parda_scenario::{Answer, HostAnswer, PhaseAnswer, Scenario, table};
+use parda_sim::{SimOptions, run};
 
 /// How many cases are tried, and how many of them with the references.
 const CASES: u64 = 16;
@@ -51,7 +50,6 @@ fn first_seed() -> u64 {
 /// A cluster, and what happens to it.
 struct Case {
     scenario: Scenario,
-    options: SimOptions,
     /// All VMs do the same kind of IO, anywhere on their disks, so that all hosts see the same
     /// latency: as large a share of the array's slots is as large a share of the IOPS.
     alike: bool,
@@ -80,7 +78,7 @@ impl Case {
              [[phase]]\nname = \"well\"\nfrom = \"{WELL}s\"\nto = \"{END}s\"\n"
         );
         let hosts = rng.usize(2..=8);
-        let (mut events, mut faults) = (String::new(), Vec::new());
+        let mut events = String::new();
         for host in 0..hosts {
             write!(text, "[[host]]\nname = \"h{host}\"\n").unwrap();
             let vms = rng.usize(1..=3);
@@ -99,19 +97,18 @@ impl Case {
                 )
                 .unwrap();
             }
-            trouble(&mut rng, host, vms, &mut events, &mut faults);
+            trouble(&mut rng, host, vms, &mut events);
         }
-        let scenario = parse(&(text + &events));
-        Case { scenario, options: SimOptions { faults, ..SimOptions::default() }, alike }
+        Case { scenario: parse(&(text + &events)), alike }
     }
 
     fn run(&self) -> Answer {
-        run(&self.scenario, &self.options, |_| ()).unwrap().answer
+        run(&self.scenario, &SimOptions::default(), |_| ()).unwrap().answer
     }
 }
 
 /// What happens to one host: one thing at most, over before all is to be healed.
-fn trouble(rng: &mut Rng, host: usize, vms: usize, events: &mut String, faults: &mut Vec<Fault>) {
+fn trouble(rng: &mut Rng, host: usize, vms: usize, events: &mut String) {
     let mut two = [rng.u64(TROUBLE..HEALED), rng.u64(TROUBLE..HEALED)];
     two.sort_unstable();
     let [from, to] = [two[0], two[1] + 1];
@@ -130,12 +127,8 @@ fn trouble(rng: &mut Rng, host: usize, vms: usize, events: &mut String, faults: 
         }
         2 => event(from, &format!("vm = \"{vm}\"\nshares = {}", [500, 2500][rng.usize(..2)])),
         3 => {
-            let host = HostId(host);
-            let mut fault = |at, kind| {
-                faults.push(Fault { at: Duration::from_secs(at), host, kind });
-            };
-            fault(from, FaultKind::LosesExchange);
-            fault(to, FaultKind::FindsExchange);
+            event(from, &format!("host = \"h{host}\"\nexchange = {{ reachable = false }}"));
+            event(to, &format!("host = \"h{host}\"\nexchange = {{ reachable = true }}"));
         }
         _ => {}
     }

@@ -1,0 +1,93 @@
+//! What one `[[event]]` of the file does, before the timeline is played through.
+
+use std::collections::BTreeMap;
+
+use parda_config::{ControlSettings, Error};
+
+use crate::check::Checker;
+use crate::exchange::ExchangeSettings;
+use crate::file::{self, Verb};
+use crate::scenario::{Action, Event, Host, HostId};
+
+/// What an event says of the VM or the host that it names.
+enum Says<'a> {
+    Do(Verb),
+    Shares(u32),
+    Control(&'a ControlSettings),
+    Exchange(&'a ExchangeSettings),
+}
+
+const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \"stop\"` or \
+                         `shares`; `host` with `do = \"kill\"` or `do = \"start\"`; `control` or \
+                         `exchange`, for all hosts or with `host`";
+
+/// The one thing that an event says; `None` if it is not one.
+fn says(event: &file::Event) -> Option<Says<'_>> {
+    let all = [
+        event.verb.map(Says::Do),
+        event.shares.map(Says::Shares),
+        event.control.as_ref().map(Says::Control),
+        event.exchange.as_ref().map(Says::Exchange),
+    ];
+    let mut all = all.into_iter().flatten();
+    all.next().filter(|_| all.next().is_none())
+}
+
+impl Checker<'_> {
+    /// What one event does. Settings are as written: not yet laid over those in force.
+    pub(crate) fn deeds(
+        &self,
+        path: &str,
+        event: &file::Event,
+        hosts: &[Host],
+    ) -> Result<Vec<Event>, Error> {
+        let at = |key: &str| format!("{path}.{key}");
+        let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
+        let host = self.known(&at("host"), "host", event.host.as_ref(), &self.hosts)?;
+        let outside = |host: HostId| hosts[host.0].outside;
+        let controlled = |key: &str, host: HostId| {
+            self.ensure(!outside(host), &at(key), "is outside control, and has no agent")
+        };
+        let not_one = || self.error(&at("at"), ONE_THING);
+        // One host, or all that have an agent.
+        let each = |action: &dyn Fn(HostId) -> Action| -> Result<Vec<Action>, Error> {
+            if let Some(host) = host {
+                controlled("host", host)?;
+                return Ok(vec![action(host)]);
+            }
+            let all = self.hosts.values().copied().filter(|&host| !outside(host));
+            Ok(all.map(action).collect())
+        };
+        let actions = match (vm, host, says(event).ok_or_else(not_one)?) {
+            (Some(vm), None, Says::Do(Verb::Start)) => vec![Action::StartVm(vm)],
+            (Some(vm), None, Says::Do(Verb::Stop)) => vec![Action::StopVm(vm)],
+            (Some(vm), None, Says::Shares(shares)) => {
+                controlled("vm", vm.host)?;
+                vec![Action::SetShares(vm, self.shares(&at("shares"), shares)?)]
+            }
+            (None, Some(host), Says::Do(Verb::Start)) => vec![Action::StartHost(host)],
+            (None, Some(host), Says::Do(Verb::Kill)) => vec![Action::KillHost(host)],
+            (None, _, Says::Control(settings)) => {
+                each(&|host| Action::SetControl(host, Box::new(settings.clone())))?
+            }
+            (None, _, Says::Exchange(settings)) => {
+                self.exchange(&at("exchange"), settings)?;
+                each(&|host| Action::SetExchange(host, Box::new(settings.clone())))?
+            }
+            _ => return Err(not_one()),
+        };
+        Ok(actions.into_iter().map(|action| Event { at: event.at, action }).collect())
+    }
+
+    fn known<T: Copy>(
+        &self,
+        path: &str,
+        kind: &str,
+        name: Option<&String>,
+        all: &BTreeMap<String, T>,
+    ) -> Result<Option<T>, Error> {
+        let Some(name) = name else { return Ok(None) };
+        let found = all.get(name).copied();
+        found.map(Some).ok_or_else(|| self.error(path, format!("there is no {kind} of this name")))
+    }
+}

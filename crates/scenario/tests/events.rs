@@ -1,0 +1,156 @@
+//! Hosts outside control, and what events do to the exchange: what they mean, and where each error
+//! points.
+
+use std::time::Duration;
+
+use parda_config::{Document, ModeSetting};
+use parda_control::Shares;
+use parda_scenario::exchange::Hearing;
+use parda_scenario::{Action, HostId, Scenario, VmId};
+
+const CLUSTER: &str = r#"name = "t"
+duration = "60s"
+[array]
+preset = "cx3-40-raid0"
+[exchange]
+delay = "2s"
+loss = "10%"
+[[host]]
+name = "a"
+[[host.vm]]
+name = "db"
+shares = 2000
+disk = "1GiB"
+workload = { size = "4KiB", read = 100, random = 100, outstanding = 8 }
+[[host]]
+name = "b"
+[[host.vm]]
+name = "web"
+shares = 1000
+disk = "1GiB"
+workload = { size = "4KiB", read = 100, random = 100, outstanding = 8 }
+[[host]]
+name = "out"
+outside = true
+[[host.vm]]
+name = "backup"
+disk = "1GiB"
+workload = { size = "4KiB", read = 100, random = 100, outstanding = 8 }
+[[phase]]
+name = "p"
+from = "1s"
+to = "2s"
+"#;
+
+const A: HostId = HostId(0);
+const B: HostId = HostId(1);
+const OUT: HostId = HostId(2);
+
+fn parse(text: &str) -> Result<Scenario, parda_config::Error> {
+    Scenario::parse(&Document::new("t.toml", text))
+}
+
+/// The cluster, with these events at 10 s, 11 s and so on.
+fn with_events(events: &[&str]) -> String {
+    let event = |(i, what): (usize, &&str)| format!("[[event]]\nat = \"{}s\"\n{what}\n", 10 + i);
+    CLUSTER.to_owned() + &events.iter().enumerate().map(event).collect::<String>()
+}
+
+fn hearing(scenario: &Scenario, host: HostId, at: u64) -> Hearing {
+    scenario.state_at(Duration::from_secs(at)).host(host).hearing.clone()
+}
+
+/// Parses the cluster with this text in place of that one, and expects an error at the line of
+/// the place, which says so.
+fn refused(text: &str, place: &str, says: &str) {
+    let error = parse(text).expect_err(text).to_string();
+    let line = text.lines().collect::<Vec<_>>().iter().rposition(|line| line.contains(place));
+    let line = line.unwrap_or_else(|| panic!("{place}")) + 1;
+    assert!(error.starts_with(&format!("t.toml:{line}:")), "{error}, not at line {line}: {text}");
+    assert!(error.contains(says), "{error}: {says}");
+}
+
+#[test]
+fn an_outsider_has_neither_settings_nor_shares() {
+    let scenario = parse(CLUSTER).unwrap();
+    let out = scenario.host(OUT);
+    assert!(out.outside && !scenario.host(A).outside);
+    assert_eq!((out.control.mode, out.vms[0].shares), (Some(ModeSetting::Off), Shares(0)));
+    // One line makes an outsider of any host.
+    let text = CLUSTER.replace("name = \"b\"", "name = \"b\"\noutside = true");
+    assert_eq!(parse(&text).unwrap().host(B).vms[0].shares, Shares(0));
+}
+
+#[test]
+fn what_is_for_all_hosts_is_not_for_outsiders() {
+    let events = ["control = { mode = \"static\" }", "exchange = { loss = 0 }"];
+    let scenario = parse(&with_events(&events)).unwrap();
+    let hosts = scenario.timeline.iter().filter_map(|event| match event.action {
+        Action::SetControl(host, _) | Action::SetExchange(host, _) => Some(host),
+        _ => None,
+    });
+    assert_eq!(hosts.collect::<Vec<_>>(), [A, B, A, B]);
+}
+
+#[test]
+fn an_outsider_lives_and_dies_like_any_host() {
+    let events = ["host = \"out\"\ndo = \"kill\"", "host = \"out\"\ndo = \"start\""];
+    let scenario = parse(&with_events(&events)).unwrap();
+    let backup = VmId { host: OUT, index: 0 };
+    let runs = |at| scenario.state_at(Duration::from_secs(at)).runs(backup);
+    assert_eq!((runs(9), runs(10), runs(11)), (true, false, true));
+}
+
+#[test]
+fn the_exchange_is_as_it_was_set_last_for_each_host() {
+    let scenario = parse(&with_events(&[
+        "host = \"a\"\nexchange = { delay = \"5s\", side = \"left\" }",
+        "exchange = { loss = 0.5, reachable = false }",
+        "host = \"a\"\nexchange = { reachable = true, side = \"\" }",
+    ]))
+    .unwrap();
+    let first =
+        Hearing { delay: Duration::from_secs(2), loss: 0.1, reachable: true, side: String::new() };
+    assert_eq!(hearing(&scenario, A, 9), first);
+    let delay = Duration::from_secs(5);
+    let left = Hearing { delay, side: "left".to_owned(), ..first.clone() };
+    assert_eq!(
+        (hearing(&scenario, A, 10), hearing(&scenario, B, 10)),
+        (left.clone(), first.clone())
+    );
+    let cut = |hearing: &Hearing| Hearing { loss: 0.005, reachable: false, ..hearing.clone() };
+    assert_eq!((hearing(&scenario, A, 11), hearing(&scenario, B, 11)), (cut(&left), cut(&first)));
+    let back = Hearing { loss: 0.005, delay, ..first };
+    assert_eq!(hearing(&scenario, A, 12), back);
+    assert_eq!(scenario.longest_delay(), delay);
+}
+
+#[test]
+fn what_an_outsider_cannot_do_is_refused_where_it_stands() {
+    let out = "is outside control";
+    let with = |what: &str| with_events(&[what]);
+    refused(&with("host = \"out\"\ncontrol = { mode = \"off\" }"), "host = \"out\"", out);
+    refused(&with("host = \"out\"\nexchange = { loss = 1 }"), "host = \"out\"", out);
+    refused(&with("vm = \"backup\"\nshares = 10"), "vm = \"backup\"", out);
+    let own = CLUSTER.replace("outside = true", "outside = true\ncontrol = { mode = \"off\" }");
+    refused(&own, "control = {", "means nothing for a host that is outside control");
+    let inside = CLUSTER.replace("outside = true", "");
+    refused(&inside, "name = \"backup\"", "must have `shares`");
+}
+
+#[test]
+fn an_exchange_that_cannot_be_is_refused_where_it_stands() {
+    for (from, to, says) in [
+        ("loss = \"10%\"", "loss = \"110%\"", "0% to 100%"),
+        ("loss = \"10%\"", "loss = -1", "0% to 100%"),
+        ("delay = \"2s\"", "delay = 2", "delay"),
+        ("delay = \"2s\"", "decay = \"2s\"", "unknown field `decay`"),
+    ] {
+        refused(&CLUSTER.replace(from, to), to, says);
+    }
+    let with = |what: &str| with_events(&[what]);
+    refused(&with("exchange = { loss = 101 }"), "loss = 101", "0% to 100%");
+    refused(&with("vm = \"db\"\nexchange = { loss = 1 }"), "at = \"10s\"", "must say one thing");
+    let two = "exchange = { loss = 1 }\ncontrol = { mode = \"off\" }";
+    refused(&with(two), "at = \"10s\"", "must say one thing");
+}

@@ -1,0 +1,174 @@
+//! What happens to a cluster does what it says, and is over when it is healed.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod common;
+
+use common::{answer, parse};
+use parda_scenario::{Answer, PhaseAnswer};
+
+/// What all hosts need to hear one another well again.
+const HEALED: &str = "exchange = { delay = \"0s\", loss = 0, reachable = true, side = \"\" }";
+
+fn host(name: &str, shares: u32) -> String {
+    format!(
+        "[[host]]\nname = \"{name}\"\n[[host.vm]]\nname = \"{name}-vm\"\nshares = {shares}\n\
+         disk = \"8GiB\"\n\
+         workload = {{ size = \"4KiB\", read = 100, random = 100, outstanding = 128 }}\n"
+    )
+}
+
+fn event(at: u64, what: &str) -> String {
+    format!("[[event]]\nat = \"{at}s\"\n{what}\n")
+}
+
+fn phase(name: &str, from: u64, to: u64) -> String {
+    format!("[[phase]]\nname = \"{name}\"\nfrom = \"{from}s\"\nto = \"{to}s\"\n")
+}
+
+/// Hosts a, b and c, at 3 : 2 : 1, that want more than the array gives.
+fn cluster(more: &str) -> Answer {
+    let array = "preset = \"cx3-40-raid0\"\ndrive = { queue_depth = 4 }";
+    let hosts = [("a", 3000), ("b", 2000), ("c", 1000)].map(|(name, shares)| host(name, shares));
+    let text = format!(
+        "name = \"events\"\nduration = \"180s\"\n[array]\n{array}\n\
+         [control]\nlatency_threshold = \"40ms\"\n{}{more}",
+        hosts.concat()
+    );
+    answer(&parse(&text))
+}
+
+/// The same, troubled from the beginning and healed after a minute: how it goes in the second half
+/// of that minute, and of the next.
+fn troubled(trouble: &str) -> [PhaseAnswer; 2] {
+    let phases = phase("troubled", 30, 60) + &phase("healed", 90, 120);
+    cluster(&(event(0, trouble) + &event(60, HEALED) + &phases)).phases.try_into().unwrap()
+}
+
+fn iops(phase: &PhaseAnswer, name: &str) -> f64 {
+    phase.hosts.iter().find(|host| host.name == name).unwrap().iops
+}
+
+/// The IOPS of one host over those of another.
+fn ratio(phase: &PhaseAnswer, one: &str, other: &str) -> f64 {
+    iops(phase, one) / iops(phase, other)
+}
+
+fn near(is: f64, should: f64, part: f64) {
+    assert!((is / should - 1.0).abs() <= part, "{is}, not within {part} of {should}");
+}
+
+/// Latency at the threshold, IOPS as the shares have it.
+fn well(phase: &PhaseAnswer) {
+    near(phase.total.device_latency_ms.unwrap(), 40.0, 0.05);
+    near(ratio(phase, "a", "c"), 3.0, 0.05);
+    near(ratio(phase, "b", "c"), 2.0, 0.05);
+}
+
+#[test]
+fn hosts_that_never_heard_one_another_do_not_know_their_shares() {
+    let [troubled, healed] = troubled("exchange = { reachable = false }");
+    assert!(ratio(&troubled, "a", "c") < 1.2);
+    well(&healed);
+}
+
+#[test]
+fn one_host_without_the_exchange_takes_itself_for_a_small_one_and_the_others_share_the_rest() {
+    let [troubled, healed] = troubled("host = \"a\"\nexchange = { reachable = false }");
+    assert!(ratio(&troubled, "a", "c") < 1.0);
+    near(ratio(&troubled, "b", "c"), 2.0, 0.05);
+    well(&healed);
+}
+
+#[test]
+fn losing_all_visits_is_being_cut_off_and_losing_half_of_them_is_borne() {
+    let [cut_off, _] = troubled("exchange = { reachable = false }");
+    let [all_lost, healed] = troubled("exchange = { loss = \"100%\" }");
+    assert_eq!(all_lost.hosts, cut_off.hosts);
+    well(&healed);
+    let [half_lost, _] = troubled("exchange = { loss = \"50%\" }");
+    well(&half_lost);
+}
+
+#[test]
+fn sides_hear_only_themselves() {
+    let [troubled, healed] = troubled("host = \"c\"\nexchange = { side = \"right\" }");
+    near(ratio(&troubled, "a", "b"), 1.5, 0.05);
+    // Three times its share: on its side it is all there is.
+    assert!(ratio(&troubled, "a", "c") < 1.2);
+    well(&healed);
+    let [renamed, _] = self::troubled("exchange = { side = \"all\" }");
+    well(&renamed);
+}
+
+#[test]
+fn what_is_read_is_as_old_as_the_delay_says() {
+    // Until then nothing is older.
+    let [nothing_yet, healed] = troubled("exchange = { delay = \"60s\" }");
+    assert!(ratio(&nothing_yet, "a", "c") < 1.2);
+    well(&healed);
+    let [a_while, _] = troubled("exchange = { delay = \"5s\" }");
+    well(&a_while);
+}
+
+/// Sixteen hosts that read the exchange ten times a second, 256 KiB each, over a link of 177 MB/s,
+/// and a stream that gets the rest of it: in MiB/s.
+fn rest_of_the_link(loss: u32) -> f64 {
+    let mut text = format!(
+        "name = \"loss\"\nduration = \"20s\"\n[array]\npreset = \"cx3-40-raid0\"\n\
+         [control]\nlatency_threshold = \"1s\"\nperiod = \"100ms\"\n[exchange]\nloss = {loss}\n"
+    );
+    for i in 0..16 {
+        let start = if i == 0 { 0 } else { 19 };
+        text += &format!(
+            "[[host]]\nname = \"h{i}\"\n[[host.vm]]\nname = \"v{i}\"\nshares = 1\ndisk = \"8GiB\"\n\
+             start = \"{start}s\"\n\
+             workload = {{ size = \"256KiB\", read = 100, random = 0, outstanding = 16 }}\n"
+        );
+    }
+    answer(&parse(&(text + &phase("rest", 5, 19)))).phases[0].total.mib_per_s
+}
+
+#[test]
+fn as_many_visits_fail_as_the_loss_says_and_cost_the_array_nothing() {
+    let [none, half, all] = [0, 50, 100].map(rest_of_the_link);
+    // The reads alone are 40 MiB/s; the drives' arms that they move cost more.
+    assert!(all - none > 40.0, "{none} {all}");
+    near((all - half) / (all - none), 0.5, 0.1);
+}
+
+/// The cluster with an outsider, who keeps 64 IOs at the array from 60 s to 120 s.
+fn with_outsider() -> [PhaseAnswer; 3] {
+    let outsider = host("out", 1)
+        .replace("[[host]]\n", "[[host]]\noutside = true\n")
+        .replace("shares = 1\n", "start = \"60s\"\nstop = \"120s\"\n")
+        .replace("outstanding = 128", "outstanding = 64");
+    let phases = phase("before", 30, 60) + &phase("while", 90, 120) + &phase("after", 150, 180);
+    cluster(&(outsider + &phases)).phases.try_into().unwrap()
+}
+
+#[test]
+fn an_outsider_takes_what_it_wants_and_the_others_make_room_by_their_shares() {
+    let [before, within, after] = with_outsider();
+    well(&before);
+    well(&after);
+    assert_eq!(iops(&before, "out"), 0.0);
+    // 64 IOs at some 40 ms each, none of them held.
+    let out = within.hosts.iter().find(|host| host.name == "out").unwrap();
+    near(out.outstanding, 64.0, 0.02);
+    near(out.iops, 1600.0, 0.1);
+    assert_eq!((out.window, out.shares), (None, 0));
+    assert!(out.vms[0].held_ms.unwrap().max < 0.001);
+    // Its latency is everybody's, and so the others have held it at the threshold.
+    well(&within);
+    near(within.controlled().iops, before.total.iops - out.iops, 0.05);
+}
+
+#[test]
+fn an_outsider_counts_in_the_total_and_is_not_judged() {
+    let [_, within, _] = with_outsider();
+    let (total, controlled) = (within.total, within.controlled());
+    near(total.iops, controlled.iops + iops(&within, "out"), 1e-9);
+    assert!(within.hosts.iter().all(|host| host.outside != host.vms[0].saturated));
+    assert_eq!(total.fairness, controlled.fairness);
+    assert!(total.fairness.unwrap() > 0.99);
+}
