@@ -59,7 +59,13 @@ pub struct Totals {
     pub outstanding: f64,
     /// Σ of their active shares.
     pub active: f64,
+    /// Whether any of them came near to using its window.
+    pub in_use: bool,
 }
+
+/// A host that used less than this part of its window on average was not held back by it. A window
+/// may nearly double in one period, and a bursty client uses it for part of the time.
+const IN_USE: f64 = 0.25;
 
 impl Totals {
     /// Over all `reports`.
@@ -75,6 +81,7 @@ impl Totals {
         if report.governed {
             self.outstanding += report.outstanding;
             self.active += report.active;
+            self.in_use |= report.outstanding >= IN_USE * report.window.0;
         }
     }
 

@@ -209,6 +209,10 @@ impl Integral {
         self.value += change;
     }
 
+    fn set(&mut self, now: Instant, value: f64) {
+        self.add(now, value - self.value);
+    }
+
     /// The sum until now, starting again from zero.
     fn take(&mut self, now: Instant) -> f64 {
         self.add(now, 0.0);
@@ -221,6 +225,17 @@ struct Vm {
     shares: Shares,
     /// Its IOs that are not done, in slots: held and outstanding.
     pending: Integral,
+    /// The same, up to its slice of the window: what beyond that it would use if it could is no
+    /// use of the array.
+    used: Integral,
+}
+
+impl Vm {
+    /// Some slots of IO come or, if negative, are done. A slice is shares times `window_per_share`.
+    fn add(&mut self, now: Instant, slots: f64, window_per_share: f64) {
+        self.pending.add(now, slots);
+        self.used.set(now, self.pending.value.min(window_per_share * f64::from(self.shares.0)));
+    }
 }
 
 /// A host at one volume. See the module's documentation.
@@ -238,6 +253,8 @@ pub struct Host {
     law: Law,
     /// Shares that the window rests on.
     window_shares: f64,
+    /// What VMs' slices of it are measured by, as of the last period.
+    window_per_share: f64,
     /// What the exchange showed last, if it ever showed anything.
     last_peers: Option<Totals>,
     silent_periods: u32,
@@ -262,6 +279,7 @@ impl Host {
             average: Average::new(config.law.alpha),
             law,
             window_shares: 0.0,
+            window_per_share: f64::INFINITY,
             last_peers: None,
             silent_periods: 0,
             ticked: now,
@@ -272,7 +290,8 @@ impl Host {
     /// Adds a VM.
     pub fn add_vm(&mut self, now: Instant, vm: VmConfig) -> VmId {
         let FlowId(id) = self.queue.add_flow(vm.shares, Cost::slots(vm.burst));
-        self.vms.push(Vm { shares: vm.shares, pending: Integral::new(now) });
+        let (pending, used) = (Integral::new(now), Integral::new(now));
+        self.vms.push(Vm { shares: vm.shares, pending, used });
         VmId(id)
     }
 
@@ -330,7 +349,7 @@ impl Host {
     /// Takes an IO of a VM. `token` comes back with its dispatch and its completion.
     pub fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
         let cost = self.cost(io);
-        self.vms[vm.0].pending.add(now, cost.as_slots());
+        self.vms[vm.0].add(now, cost.as_slots(), self.window_per_share);
         if self.queue.is_empty() {
             // Until now nothing waited: that time is no credit.
             self.gate.set_window(now, self.law.window(), false);
@@ -361,7 +380,7 @@ impl Host {
         let slots = done.cost.as_slots();
         self.gate.completed(now, done.cost, device, !self.queue.is_empty());
         self.at_array.add(now, -slots);
-        self.vms[done.vm.0].pending.add(now, -slots);
+        self.vms[done.vm.0].add(now, -slots, self.window_per_share);
         let direction = match done.io.kind {
             IoKind::Read => Some(Direction::Read),
             IoKind::Write => Some(Direction::Write),
@@ -411,15 +430,18 @@ impl Host {
         totals.add(&own);
         let heard = totals.interval.heard(self.config.law.signal);
         self.average.add(&heard, self.config.law.min_ios);
-        let latency = self.average.secs();
+        // While nobody does IO, there is nothing to act on: what was last measured is no news.
+        let latency = self.average.secs().filter(|_| heard.ios > 0);
+        let in_use = totals.in_use;
         let level = latency
             .filter(|_| source != Source::Local)
-            .and_then(|latency| totals.level(self.law.headroom(latency)));
-        let input = Input { latency, level, shares: wanted };
+            .and_then(|latency| totals.level(self.law.headroom(latency, in_use)));
+        let input = Input { latency, in_use, level, shares: wanted };
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
         self.window_shares = wanted;
+        self.set_slices(now);
         self.gate.set_window(now, window, !self.queue.is_empty());
         own
     }
@@ -453,17 +475,28 @@ impl Host {
     fn active_shares(&mut self, now: Instant, elapsed: Span) -> (f64, f64) {
         let all: f64 = self.vms.iter().map(|vm| f64::from(vm.shares.0)).sum();
         let level = self.law.window_per_share(all);
-        let (mut active, mut saturated) = (0.0, false);
+        let (mut active, mut wanted, mut saturated) = (0.0, 0.0, false);
         for vm in &mut self.vms {
             let shares = f64::from(vm.shares.0);
-            let used = mean_over(vm.pending.take(now), elapsed) / level;
-            active += used.min(shares);
-            saturated |= used >= shares;
+            active += (mean_over(vm.used.take(now), elapsed) / level).min(shares);
+            // A client that comes and goes needs, when it is there, the window for what it brings.
+            let pending = mean_over(vm.pending.take(now), elapsed) / level;
+            wanted += pending.min(shares);
+            saturated |= pending >= shares;
         }
         // While every VM has what it wants, the window only waits for one to want more: it may
         // then have its whole share at once. As soon as one VM could use more than its share, what
         // its neighbours leave of theirs is not its to take (PARDA §3).
-        (active, if saturated { active } else { all.max(1.0) })
+        (active, if saturated { wanted } else { all.max(1.0) })
+    }
+
+    /// Measures the VMs' slices by the window in force.
+    fn set_slices(&mut self, now: Instant) {
+        let all = self.vms.iter().map(|vm| f64::from(vm.shares.0)).sum();
+        self.window_per_share = self.law.window_per_share(all);
+        for vm in &mut self.vms {
+            vm.add(now, 0.0, self.window_per_share);
+        }
     }
 
     fn cost(&self, io: Io) -> Cost {

@@ -96,15 +96,18 @@ impl Default for LawConfig {
     }
 }
 
-/// The window at most doubles its target in one period. An interval with hardly any load shows a
-/// latency far below the threshold and says nothing about how far the window could rise.
+/// The window at most doubles its target in one period, as a latency far below the threshold does
+/// not say how far the window could rise. Where no window was used, it says nothing at all.
 const MAX_RISE: f64 = 2.0;
 
 /// What one step of the law takes into account.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
-    /// CAL(t) in seconds, if there is one.
+    /// CAL(t) in seconds; `None` while nothing is heard of the array.
     pub latency: Option<f64>,
+    /// Whether windows bounded anybody. As long as they do not, they must not grow: the array's
+    /// latency under light load would take them to their maximum, from where all would wake at once.
+    pub in_use: bool,
     /// λ: the window per share at which the cluster would meet its threshold, if known.
     pub level: Option<f64>,
     /// The host's shares: scaled down for VMs that are idle.
@@ -170,10 +173,10 @@ impl Law {
         }
     }
 
-    /// L_threshold over a latency: how much larger the window could be.
+    /// L_threshold over a latency: how much larger the windows could be, if they are in use.
     #[must_use]
-    pub fn headroom(&self, latency: f64) -> f64 {
-        (self.config.threshold.secs() / latency).min(MAX_RISE)
+    pub fn headroom(&self, latency: f64, in_use: bool) -> f64 {
+        (self.config.threshold.secs() / latency).min(if in_use { MAX_RISE } else { 1.0 })
     }
 
     /// One period: w(t) becomes w(t + 1). `before` is [`Input::shares`] of the previous period.
@@ -190,14 +193,16 @@ impl Law {
             }
             Mode::Normalised { epsilon } => {
                 let joins = self.level.is_none() && input.level.is_some();
-                self.level = input.level.or(self.level);
+                // A λ beyond what the largest window can follow would take as long to come back.
+                let most = window_max.0 / input.shares;
+                self.level = input.level.map(|level| level.min(most)).or(self.level);
                 let mut per_share = self.window / if before > 0.0 { before } else { input.shares };
                 if let (true, Some(level)) = (joins, self.level) {
                     // A host that joins starts at the window that its peers have per share.
                     per_share = level;
                 } else if let Some(latency) = input.latency {
                     let level = self.level.unwrap_or(per_share);
-                    let grown = (1.0 - epsilon) * self.headroom(latency) * per_share;
+                    let grown = (1.0 - epsilon) * self.headroom(latency, input.in_use) * per_share;
                     per_share = (1.0 - gamma) * per_share + gamma * (grown + epsilon * level);
                 }
                 self.beta = epsilon * self.level.unwrap_or(per_share) * input.shares;
@@ -233,9 +238,12 @@ mod tests {
         for _ in 0..periods {
             let total: f64 = laws.iter().map(|l| l.window().0).sum();
             latency = (total / rate).max(0.005);
-            let level = laws[0].headroom(latency) * total / shares.iter().sum::<f64>();
+            let level = laws[0].headroom(latency, true) * total / shares.iter().sum::<f64>();
             for (law, &s) in laws.iter_mut().zip(shares) {
-                law.step(s, Input { latency: Some(latency), level: Some(level), shares: s });
+                law.step(
+                    s,
+                    Input { latency: Some(latency), in_use: true, level: Some(level), shares: s },
+                );
             }
         }
         (laws.iter().map(|l| l.window().0).collect(), latency)
@@ -269,20 +277,24 @@ mod tests {
     fn without_a_latency_the_window_stays() {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
         let w = law.window();
-        assert_eq!(law.step(1.0, Input { latency: None, level: None, shares: 1.0 }), w);
+        assert_eq!(
+            law.step(1.0, Input { latency: None, in_use: false, level: None, shares: 1.0 }),
+            w
+        );
     }
 
     #[test]
     fn a_host_that_joins_takes_its_peers_window_per_share() {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
-        let input = Input { latency: Some(0.03), level: Some(0.02), shares: 1000.0 };
+        let input = Input { latency: Some(0.03), in_use: true, level: Some(0.02), shares: 1000.0 };
         assert_eq!(law.step(1000.0, input), Window(20.0));
     }
 
     #[test]
     fn shares_that_change_move_the_window_at_once() {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
-        let mut input = Input { latency: Some(0.030), level: Some(0.02), shares: 1000.0 };
+        let mut input =
+            Input { latency: Some(0.03), in_use: true, level: Some(0.02), shares: 1000.0 };
         law.step(1000.0, input);
         input.shares = 500.0;
         assert!((law.step(1000.0, input).0 - 10.0).abs() < 1e-9);
@@ -293,7 +305,10 @@ mod tests {
         let mut law = Law::new(LawConfig::default());
         for latency in [1e-9, 1e-6, 1.0, 1e6] {
             for _ in 0..100 {
-                let w = law.step(1.0, Input { latency: Some(latency), level: None, shares: 1.0 });
+                let w = law.step(
+                    1.0,
+                    Input { latency: Some(latency), in_use: true, level: None, shares: 1.0 },
+                );
                 assert!((0.02..=64.0).contains(&w.0));
             }
         }

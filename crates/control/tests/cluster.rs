@@ -135,6 +135,50 @@ fn an_idle_host_wakes_without_a_storm() {
 }
 
 #[test]
+fn a_cluster_that_was_idle_or_nearly_so_wakes_at_its_shares_without_a_storm() {
+    for trickle in [0, 1] {
+        let mut cluster = Cluster::new(14, 8, Span::from_millis(5), PERIOD);
+        let shares = [2000, 1000, 1000, 500];
+        for s in shares {
+            cluster.add_host(config(), &[vm(s, 64)]);
+        }
+        cluster.run(secs(20));
+        for host in 0..4 {
+            cluster.set_outstanding(host, 0, trickle);
+        }
+        // Long enough for windows to grow to their maximum, if nothing kept them.
+        cluster.run(secs(60));
+        for host in 0..4 {
+            cluster.set_outstanding(host, 0, 64);
+        }
+        let (iops, latency) = cluster.run(secs(10));
+        assert!(latency < 0.036, "after a load of {trickle}: {latency}");
+        let ratio = iops[0][0] / iops[3][0];
+        assert!((3.2..4.8).contains(&ratio), "after a load of {trickle}: {ratio}");
+    }
+}
+
+#[test]
+fn windows_at_their_maximum_give_way_at_once_when_there_is_more_load() {
+    // Two hosts at their maximum leave 8 drives at 30 ms; eight of them would bring 120.
+    let mut config = config();
+    config.law.threshold = Span::from_millis(80);
+    config.law.window_max = Window(24.0);
+    let mut cluster = Cluster::new(15, 8, Span::from_millis(5), PERIOD);
+    let load = |host| vm(500, if host < 2 { 32 } else { 0 });
+    let hosts: Vec<usize> =
+        (0..8).map(|host| cluster.add_host(config.clone(), &[load(host)])).collect();
+    cluster.run(secs(120));
+    assert!(cluster.window(hosts[0]) > 23.9, "{}", cluster.window(hosts[0]));
+    for &host in &hosts {
+        cluster.set_outstanding(host, 0, 32);
+    }
+    cluster.run(secs(4));
+    let (_, latency) = cluster.run(secs(6));
+    near(latency, 0.080, 0.05, "latency soon after");
+}
+
+#[test]
 fn survivors_take_up_a_dead_hosts_share_and_give_it_back() {
     let mut cluster = Cluster::new(17, 8, Span::from_millis(5), PERIOD);
     let dead = cluster.add_host(config(), &[vm(2000, 64)]);
