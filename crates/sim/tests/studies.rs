@@ -1,0 +1,30 @@
+//! What docs/studies.md says of the law holds.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
+
+use std::path::Path;
+
+use parda_config::Document;
+use parda_scenario::{Study, Verdict};
+use parda_sim::{SimOptions, run_all};
+
+#[test]
+fn every_study_holds() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/studies");
+    let mut files: Vec<_> = dir.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut failed = Vec::new();
+    for file in files {
+        let began = std::time::Instant::now();
+        let study = Study::parse(&Document::read(&file).unwrap()).unwrap_or_else(|e| panic!("{e}"));
+        let answer = run_all(&study, &SimOptions::default(), jobs, |_, _| ()).unwrap().answer;
+        assert!(!answer.expectations.is_empty(), "{}: expects nothing", study.name);
+        println!("{:6.1} s  {}", began.elapsed().as_secs_f64(), study.name);
+        let misses = answer.expectations.into_iter().filter(|verdict| !verdict.ok);
+        failed.extend(misses.map(|Verdict { what, measured, expected, tolerance, .. }| {
+            format!("{}: {what} is {measured:?}, not {expected} ({tolerance})", study.name)
+        }));
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
