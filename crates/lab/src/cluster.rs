@@ -159,7 +159,10 @@ impl<'a> Cluster<'a> {
                     changed.push(host);
                 }
                 // As it is already: see `limits`.
-                Action::SetExchange(..) => {}
+                Action::SetExchange(..)
+                | Action::HangHost(_)
+                | Action::ResumeHost(_)
+                | Action::Array(_) => {}
             }
         }
         changed.dedup();

@@ -22,6 +22,14 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
         .filter_map(beyond)
         .next()
         .map_or(Ok(()), |what| Err(LabError::OnlySimulated(what.to_owned())))?;
+    for event in &scenario.timeline {
+        let what = match event.action {
+            Action::HangHost(_) | Action::ResumeHost(_) => "an agent that hangs",
+            Action::Array(_) => "what happens to the array",
+            _ => continue,
+        };
+        return Err(LabError::OnlySimulated(what.to_owned()));
+    }
     match scenario.present().map(|(_, host)| host).find(|host| host.outside) {
         Some(host) => Err(LabError::OnlySimulated(format!("host {} outside control", host.name))),
         None => Ok(()),

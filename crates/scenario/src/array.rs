@@ -1,7 +1,8 @@
 //! The shared array, as a scenario describes it.
 
 use parda_array::{
-    ArrayParams, Bytes, Device, LayoutParams, ParamError, Placement, Preset, UnknownPreset,
+    ArrayParams, Bytes, Device, FaultError, LayoutParams, ParamError, Placement, Preset, RaidLevel,
+    UnknownPreset,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,80 @@ pub struct ArraySettings {
 
 /// The smallest extent that the array model takes: it mixes the disks best.
 pub const DEFAULT_EXTENT: Bytes = Bytes::mib(1);
+
+/// What can happen to an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayEvent {
+    /// A drive fails, by its number from 0.
+    FailDrive(u32),
+    /// A new drive takes the place of the failed one of this number, and is rebuilt.
+    RebuildDrive(u32),
+    /// The write cache goes on or off.
+    WriteCache(bool),
+}
+
+/// Why something cannot happen to an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Impossible {
+    /// The array itself would not take it.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// Another drive has failed.
+    #[error("drive {missing} has failed, not drive {drive}")]
+    OtherDrive { drive: u32, missing: u32 },
+}
+
+/// What of an array's drives is known before it runs: which has failed. Not when a rebuild ends:
+/// that depends on the load.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    params: ArrayParams,
+    missing: Option<u32>,
+    rebuilding: bool,
+}
+
+impl Group {
+    /// All drives are there.
+    pub(crate) fn new(params: ArrayParams) -> Group {
+        Group { params, missing: None, rebuilding: false }
+    }
+
+    /// Lets something happen.
+    pub(crate) fn apply(&mut self, event: ArrayEvent) -> Result<(), Impossible> {
+        let drives = self.params.raid.drives;
+        match (event, self.missing) {
+            (ArrayEvent::FailDrive(drive) | ArrayEvent::RebuildDrive(drive), _)
+                if drive >= drives =>
+            {
+                return Err(FaultError::UnknownDrive { drive, drives }.into());
+            }
+            (ArrayEvent::FailDrive(drive), _) if self.params.raid.level == RaidLevel::Raid0 => {
+                return Err(FaultError::NoRedundancy { drive }.into());
+            }
+            (ArrayEvent::FailDrive(drive), Some(missing)) if !self.rebuilding => {
+                return Err(FaultError::AlreadyDegraded { drive, missing }.into());
+            }
+            (ArrayEvent::FailDrive(drive), _) => {
+                (self.missing, self.rebuilding) = (Some(drive), false);
+            }
+            (ArrayEvent::RebuildDrive(_), None) => {
+                return Err(FaultError::NothingToRebuild.into());
+            }
+            (ArrayEvent::RebuildDrive(drive), Some(missing)) if drive != missing => {
+                return Err(Impossible::OtherDrive { drive, missing });
+            }
+            (ArrayEvent::RebuildDrive(drive), Some(_)) if self.rebuilding => {
+                return Err(FaultError::AlreadyRebuilding { drive }.into());
+            }
+            (ArrayEvent::RebuildDrive(_), Some(_)) => self.rebuilding = true,
+            (ArrayEvent::WriteCache(_), _) if self.params.controller.write_cache.is_none() => {
+                return Err(FaultError::NoWriteCache.into());
+            }
+            (ArrayEvent::WriteCache(_), _) => {}
+        }
+        Ok(())
+    }
+}
 
 /// A fault in the `[array]` table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

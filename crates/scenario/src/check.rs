@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use humantime::format_duration;
+use parda_array::ArrayParams;
 use parda_config::{ControlSettings, Document, Error, ModeSetting};
 use parda_control::{Bytes, Shares, VmConfig};
 
+use crate::array::Group;
 use crate::exchange::ExchangeSettings;
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
@@ -94,11 +96,11 @@ impl Checker<'_> {
             hosts.push(self.host(place, id, &host, file, &mut starts)?);
         }
         let disks = array_luns(&hosts);
-        file.array.params(disks).map_err(|fault| {
+        let array = file.array.params(disks).map_err(|fault| {
             let path = format!("array.{}", fault.path());
             self.error(path.trim_end_matches('.'), fault.to_string())
         })?;
-        let timeline = self.timeline(&hosts, starts, &file.event)?;
+        let timeline = self.timeline(&hosts, array, starts, &file.event)?;
         let phases = self.phases(&file.phase)?;
         Ok(Scenario {
             title: file.title.clone().unwrap_or_else(|| file.name.clone()),
@@ -242,6 +244,7 @@ impl Checker<'_> {
     fn timeline(
         &self,
         hosts: &[Host],
+        array: ArrayParams,
         mut placed: Vec<Placed>,
         events: &[file::Event],
     ) -> Result<Vec<Event>, Error> {
@@ -253,8 +256,9 @@ impl Checker<'_> {
         // Stable: events of one time stay in the order of the file.
         placed.sort_by_key(|(deed, _)| deed.at);
         // Nothing happens to who is not there.
-        placed.retain(|(deed, _)| hosts[deed.action.host().0].present);
+        placed.retain(|(deed, _)| deed.action.host().is_none_or(|host| hosts[host.0].present));
         let mut state = State::new(hosts);
+        let mut group = Group::new(array);
         let mut timeline = Vec::new();
         for (mut event, path) in placed {
             if event.at >= self.duration {
@@ -271,6 +275,9 @@ impl Checker<'_> {
                 Action::SetExchange(host, settings) => {
                     **settings = state.host(*host).exchange.overlaid(settings);
                 }
+                Action::Array(happens) => group.apply(*happens).map_err(|e| {
+                    self.error(&path.replace(".at", ".array"), format!("makes no sense then: {e}"))
+                })?,
                 _ => {}
             }
             state

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use parda_config::{ControlSettings, Error};
 
+use crate::array::ArrayEvent;
 use crate::check::Checker;
 use crate::exchange::ExchangeSettings;
-use crate::file::{self, Verb};
+use crate::file::{self, ArrayChange, Verb};
 use crate::scenario::{Action, Event, Host, HostId};
 
 /// What an event says of the VM or the host that it names.
@@ -15,11 +16,13 @@ enum Says<'a> {
     Shares(u32),
     Control(&'a ControlSettings),
     Exchange(&'a ExchangeSettings),
+    Array(ArrayChange),
 }
 
 const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \"stop\"` or \
-                         `shares`; `host` with `do = \"kill\"` or `do = \"start\"`; `control` or \
-                         `exchange`, for all hosts or with `host`";
+                         `shares`; `host` with `do = \"kill\"`, `\"start\"`, `\"hang\"` or \
+                         `\"resume\"`; `control` or `exchange`, for all hosts or with `host`; \
+                         `array`";
 
 /// The one thing that an event says; `None` if it is not one.
 fn says(event: &file::Event) -> Option<Says<'_>> {
@@ -28,6 +31,18 @@ fn says(event: &file::Event) -> Option<Says<'_>> {
         event.shares.map(Says::Shares),
         event.control.as_ref().map(Says::Control),
         event.exchange.as_ref().map(Says::Exchange),
+        event.array.map(Says::Array),
+    ];
+    let mut all = all.into_iter().flatten();
+    all.next().filter(|_| all.next().is_none())
+}
+
+/// The one thing that happens to the array; `None` if it is not one.
+fn array_event(change: ArrayChange) -> Option<ArrayEvent> {
+    let all = [
+        change.fail_drive.map(ArrayEvent::FailDrive),
+        change.rebuild_drive.map(ArrayEvent::RebuildDrive),
+        change.write_cache.map(ArrayEvent::WriteCache),
     ];
     let mut all = all.into_iter().flatten();
     all.next().filter(|_| all.next().is_none())
@@ -73,6 +88,19 @@ impl Checker<'_> {
             (None, _, Says::Exchange(settings)) => {
                 self.exchange(&at("exchange"), settings)?;
                 each(&|host| Action::SetExchange(host, Box::new(settings.clone())))?
+            }
+            (None, Some(host), Says::Do(verb @ (Verb::Hang | Verb::Resume))) => {
+                controlled("host", host)?;
+                let hangs = verb == Verb::Hang;
+                vec![if hangs { Action::HangHost(host) } else { Action::ResumeHost(host) }]
+            }
+            (None, None, Says::Array(change)) => {
+                let one_of = || {
+                    let message =
+                        "must say one thing: `fail_drive`, `rebuild_drive` or `write_cache`";
+                    self.error(&at("array"), message)
+                };
+                vec![Action::Array(array_event(change).ok_or_else(one_of)?)]
             }
             _ => return Err(not_one()),
         };

@@ -109,6 +109,16 @@ pub(crate) struct Event {
     pub shares: Option<u32>,
     pub control: Option<ControlSettings>,
     pub exchange: Option<ExchangeSettings>,
+    pub array: Option<ArrayChange>,
+}
+
+/// What happens to the array: one of these.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArrayChange {
+    pub fail_drive: Option<u32>,
+    pub rebuild_drive: Option<u32>,
+    pub write_cache: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -117,6 +127,8 @@ pub(crate) enum Verb {
     Start,
     Stop,
     Kill,
+    Hang,
+    Resume,
 }
 
 #[derive(Debug, Deserialize)]

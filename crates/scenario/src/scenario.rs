@@ -6,7 +6,7 @@ use parda_array::ArrayParams;
 use parda_config::ControlSettings;
 use parda_control::{Bytes, Shares};
 
-use crate::array::{ArrayFault, ArraySettings};
+use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
 use crate::exchange::{ExchangeSettings, Hearing};
 use crate::expectation::Expectation;
 use crate::workload::Workload;
@@ -106,22 +106,31 @@ pub enum Action {
     KillHost(HostId),
     /// A host that died comes back, and its VMs with it.
     StartHost(HostId),
+    /// A host's agent stops where it is; its VMs go on and wait.
+    HangHost(HostId),
+    /// An agent that hung goes on.
+    ResumeHost(HostId),
     /// A host's settings change: these are all its settings from now on.
     SetControl(HostId, Box<ControlSettings>),
     /// How well a host hears the others changes: these are all its settings from now on.
     SetExchange(HostId, Box<ExchangeSettings>),
+    /// Something happens to the array.
+    Array(ArrayEvent),
 }
 
 impl Action {
-    /// The host to which it happens.
+    /// The host to which it happens; `None` if it happens to the array.
     #[must_use]
-    pub fn host(&self) -> HostId {
+    pub fn host(&self) -> Option<HostId> {
         match *self {
-            Action::StartVm(vm) | Action::StopVm(vm) | Action::SetShares(vm, _) => vm.host,
+            Action::StartVm(vm) | Action::StopVm(vm) | Action::SetShares(vm, _) => Some(vm.host),
             Action::KillHost(host)
             | Action::StartHost(host)
+            | Action::HangHost(host)
+            | Action::ResumeHost(host)
             | Action::SetControl(host, _)
-            | Action::SetExchange(host, _) => host,
+            | Action::SetExchange(host, _) => Some(host),
+            Action::Array(_) => None,
         }
     }
 }
@@ -233,18 +242,19 @@ impl Scenario {
     }
 
     /// Whether a VM's client works from the beginning of a phase to its end without a break: it
-    /// runs, and if it works in bursts, all of the phase lies within one of them. `at_start` is
-    /// how things stand at its beginning, found once for all VMs.
+    /// runs on a host that does not hang, and if it works in bursts, all of the phase lies within
+    /// one of them. `at_start` is how things stand at its beginning, found once for all VMs.
     #[must_use]
     pub fn runs_throughout(&self, vm: VmId, phase: &Phase, at_start: &State) -> bool {
         let breaks = |action: &Action| match *action {
             Action::StopVm(id) => id == vm,
-            Action::KillHost(id) => id == vm.host,
+            Action::KillHost(id) | Action::HangHost(id) => id == vm.host,
             _ => false,
         };
         let after = self.timeline.partition_point(|event| event.at <= phase.from);
         let mut within = self.timeline[after..].iter().take_while(|event| event.at < phase.to);
         at_start.runs(vm)
+            && !at_start.host(vm.host).hangs
             && !within.any(|event| breaks(&event.action))
             && self.vm(vm).workload.bursts.is_none_or(|bursts| {
                 // It runs, so that something has started it.
@@ -279,6 +289,8 @@ pub struct State {
 pub struct HostState {
     /// Whether its agent lives.
     pub alive: bool,
+    /// Whether its agent lives and does nothing.
+    pub hangs: bool,
     /// Its settings.
     pub control: ControlSettings,
     /// How well it hears the others, as it was set.
@@ -312,6 +324,14 @@ pub enum Senseless {
     AliveAlready,
     #[error("this host is dead already")]
     DeadAlready,
+    #[error("this host is dead")]
+    Dead,
+    #[error("this host hangs already")]
+    HangsAlready,
+    #[error("this host does not hang")]
+    DoesNotHang,
+    #[error("the host of this VM hangs")]
+    HostHangs,
 }
 
 impl State {
@@ -321,6 +341,7 @@ impl State {
         let vm = |vm: &Vm| VmState { started: false, shares: vm.shares };
         let hosts = hosts.iter().map(|host| HostState {
             alive: host.present,
+            hangs: false,
             control: host.control.clone(),
             hearing: host.exchange.hearing(),
             exchange: host.exchange.clone(),
@@ -356,6 +377,7 @@ impl State {
         match action {
             Action::StartVm(id) => {
                 sense(self.host(id.host).alive, Senseless::HostDead)?;
+                sense(!self.host(id.host).hangs, Senseless::HostHangs)?;
                 sense(!self.vm(*id).started, Senseless::RunningAlready)?;
                 self.vm_mut(*id).started = true;
             }
@@ -366,12 +388,23 @@ impl State {
             Action::SetShares(id, shares) => self.vm_mut(*id).shares = *shares,
             Action::KillHost(id) => {
                 sense(self.host(*id).alive, Senseless::DeadAlready)?;
-                self.hosts[id.0].alive = false;
+                (self.hosts[id.0].alive, self.hosts[id.0].hangs) = (false, false);
             }
             Action::StartHost(id) => {
                 sense(!self.host(*id).alive, Senseless::AliveAlready)?;
                 self.hosts[id.0].alive = true;
             }
+            Action::HangHost(id) => {
+                sense(self.host(*id).alive, Senseless::Dead)?;
+                sense(!self.host(*id).hangs, Senseless::HangsAlready)?;
+                self.hosts[id.0].hangs = true;
+            }
+            Action::ResumeHost(id) => {
+                sense(self.host(*id).hangs, Senseless::DoesNotHang)?;
+                self.hosts[id.0].hangs = false;
+            }
+            // What it makes sense of is for the array to say.
+            Action::Array(_) => {}
             Action::SetControl(id, settings) => {
                 self.hosts[id.0].control = ControlSettings::clone(settings);
             }

@@ -1,12 +1,13 @@
-//! Hosts outside control, and what events do to the exchange: what they mean, and where each error
-//! points.
+//! Hosts outside control, hosts that hang, and what happens to the exchange and to the array: what
+//! it means, and where each error points.
 
 use std::time::Duration;
 
 use parda_config::{Document, ModeSetting};
 use parda_control::Shares;
+use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Hearing;
-use parda_scenario::{Action, HostId, Scenario, VmId};
+use parda_scenario::{Action, HostId, Phase, Scenario, VmId};
 
 const CLUSTER: &str = r#"name = "t"
 duration = "60s"
@@ -153,4 +154,96 @@ fn an_exchange_that_cannot_be_is_refused_where_it_stands() {
     refused(&with("vm = \"db\"\nexchange = { loss = 1 }"), "at = \"10s\"", "must say one thing");
     let two = "exchange = { loss = 1 }\ncontrol = { mode = \"off\" }";
     refused(&with(two), "at = \"10s\"", "must say one thing");
+}
+
+#[test]
+fn a_host_that_hangs_lives_and_does_nothing() {
+    let events = ["host = \"a\"\ndo = \"hang\"", "host = \"a\"\ndo = \"resume\""];
+    let scenario = parse(&with_events(&events)).unwrap();
+    let at = |at| scenario.state_at(Duration::from_secs(at));
+    let how = |at: &parda_scenario::State| (at.host(A).alive, at.host(A).hangs);
+    assert_eq!([9, 10, 11].map(|s| how(&at(s))), [(true, false), (true, true), (true, false)]);
+    // Its VMs' clients run on, and are not judged for what they get.
+    let db = VmId { host: A, index: 0 };
+    assert!(at(10).runs(db));
+    let throughout = |from: u64, to: u64| {
+        let (name, from, to) = ("p".to_owned(), Duration::from_secs(from), Duration::from_secs(to));
+        scenario.runs_throughout(db, &Phase { name, from, to }, &scenario.state_at(from))
+    };
+    assert!(throughout(5, 10) && throughout(11, 20));
+    assert!(!throughout(5, 11) && !throughout(10, 11) && !throughout(10, 20));
+}
+
+#[test]
+fn a_host_that_hangs_can_be_killed_and_comes_back_well() {
+    let events = ["hang", "kill", "start"].map(|verb| format!("host = \"a\"\ndo = \"{verb}\""));
+    let scenario = parse(&with_events(&events.each_ref().map(String::as_str))).unwrap();
+    let state = scenario.state_at(Duration::from_secs(12));
+    assert!(state.host(A).alive && !state.host(A).hangs);
+}
+
+#[test]
+fn hanging_that_makes_no_sense_is_refused_where_it_stands() {
+    let host = |verb: &str| format!("host = \"a\"\ndo = \"{verb}\"");
+    let refused_second = |first: &str, second: &str, says: &str| {
+        refused(&with_events(&[first, second]), "at = \"11s\"", says);
+    };
+    refused_second(&host("hang"), &host("hang"), "this host hangs already");
+    refused_second(&host("kill"), &host("hang"), "this host is dead");
+    refused_second(&host("hang"), &host("start"), "alive already");
+    refused_second("vm = \"db\"\ndo = \"stop\"", &host("resume"), "does not hang");
+    let stopped =
+        with_events(&["vm = \"db\"\ndo = \"stop\"", &host("hang"), "vm = \"db\"\ndo = \"start\""]);
+    refused(&stopped, "at = \"12s\"", "the host of this VM hangs");
+    refused(&with_events(&["host = \"out\"\ndo = \"hang\""]), "host = \"out\"", "outside control");
+    refused(&with_events(&["vm = \"db\"\ndo = \"hang\""]), "at = \"10s\"", "must say one thing");
+}
+
+/// With a RAID-5 of five drives and a write cache.
+fn raid5(events: &[&str]) -> String {
+    with_events(events).replace("cx3-40-raid0", "cx3-40-raid5-vms")
+}
+
+#[test]
+fn what_happens_to_the_array_is_on_the_timeline() {
+    let events = [
+        "array = { fail_drive = 2 }",
+        "array = { rebuild_drive = 2 }",
+        "array = { write_cache = false }",
+        // It may be rebuilt by now.
+        "array = { fail_drive = 3 }",
+    ];
+    let scenario = parse(&raid5(&events)).unwrap();
+    let happens = scenario.timeline.iter().filter_map(|event| match event.action {
+        Action::Array(happens) => Some(happens),
+        _ => None,
+    });
+    let expected = [
+        ArrayEvent::FailDrive(2),
+        ArrayEvent::RebuildDrive(2),
+        ArrayEvent::WriteCache(false),
+        ArrayEvent::FailDrive(3),
+    ];
+    assert_eq!(happens.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_no_array_bears_is_refused_where_it_stands() {
+    let fail = |drive: u32| format!("array = {{ fail_drive = {drive} }}");
+    let rebuild = |drive: u32| format!("array = {{ rebuild_drive = {drive} }}");
+    let with = |first: &str, then: &str| raid5(&[first, then]);
+    refused(&with_events(&[&fail(2)]), "fail_drive = 2", "RAID-0 has no redundancy");
+    refused(&raid5(&[&fail(5)]), "fail_drive = 5", "the array has 5, counted from 0");
+    refused(&with(&fail(2), &fail(3)), "fail_drive = 3", "drive 2 has failed and is not rebuilt");
+    refused(&raid5(&[&rebuild(2)]), "rebuild_drive = 2", "all drives are there");
+    refused(&with(&fail(2), &rebuild(3)), "rebuild_drive = 3", "drive 2 has failed, not drive 3");
+    let twice = raid5(&[&fail(2), &rebuild(2), &rebuild(2)]);
+    refused(&twice, "rebuild_drive = 2", "being rebuilt already");
+    let bare =
+        with_events(&["array = { write_cache = true }"]).replace("cx3-40-raid0", "drive-7200");
+    refused(&bare, "write_cache = true", "has no write cache");
+    let both = "array = { fail_drive = 2, write_cache = true }";
+    refused(&raid5(&[both]), both, "must say one thing: `fail_drive`");
+    refused(&raid5(&["host = \"a\"\narray = { fail_drive = 2 }"]), "at = \"10s\"", "must say one");
+    refused(&raid5(&["array = { fail_driver = 2 }"]), "fail_driver", "unknown field");
 }

@@ -109,7 +109,8 @@ fn who_is_left_out_does_nothing_and_keeps_its_disks() {
     assert_eq!(alone.hosts.iter().map(|h| h.present).collect::<Vec<_>>(), [false, true]);
     let luns = |scenario: &Scenario| scenario.array_params().unwrap().layout;
     assert_eq!(luns(alone), luns(both));
-    let touched: Vec<usize> = alone.timeline.iter().map(|e| e.action.host().0).collect();
+    let touched: Vec<usize> =
+        alone.timeline.iter().filter_map(|e| e.action.host()).map(|host| host.0).collect();
     assert_eq!(touched, [1, 1], "its VM starts, its settings change");
     assert!(matches!(alone.timeline[1].action, Action::SetControl(..)));
     assert!(!alone.state_at(std::time::Duration::ZERO).host(parda_scenario::HostId(0)).alive);

@@ -1,7 +1,10 @@
 //! The array, the hosts, and what happens between them.
 
+use std::time::Duration;
+
 use parda_array::{Array, ArrayIo, LunId, Nanos};
 use parda_control::{Instant, IoId, Span, VmId};
+use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Hearing;
 use parda_scenario::{Action, HostId, Scenario, State, Vm};
 use slab::Slab;
@@ -21,6 +24,21 @@ pub(crate) struct Node {
     name: String,
     clients: Vec<Client>,
     pub(crate) agent: Option<Agent>,
+    /// What has come for its agent while that hangs, in its order.
+    missed: Vec<Comes>,
+}
+
+/// What comes for an agent by itself.
+#[derive(Clone, Copy, Debug)]
+enum Comes {
+    /// The array has done an IO.
+    Done(IoId),
+    /// A visit to the exchange has worked, or its time is over.
+    Visited(Visit, bool),
+    /// Its period is over.
+    Tick,
+    /// Its gate opens, as it was to do then.
+    Wake(Instant),
 }
 
 /// An IO at the array.
@@ -57,7 +75,7 @@ impl<'a> Cluster<'a> {
             let client = |(lun, vm): (u32, &Vm)| Client::new(vm, LunId(lun), random.fork());
             let clients: Vec<Client> = (luns..).zip(&host.vms).map(client).collect();
             luns += clients.len() as u32;
-            nodes.push(Node { name: host.name.clone(), clients, agent: None });
+            nodes.push(Node { name: host.name.clone(), clients, agent: None, missed: Vec::new() });
         }
         let mut cluster = Cluster {
             now: Instant(0),
@@ -90,8 +108,15 @@ impl<'a> Cluster<'a> {
         while let Some((_, parda_array::IoId(key))) = self.array.pop_completion() {
             let lost = || Violation::Array(format!("completed IO {key}, which is not under way"));
             match self.flights.try_remove(key as usize).ok_or_else(lost)? {
-                Flight::Vm { host, life, io } => self.io_done(host, life, io)?,
-                Flight::Exchange { host, life, visit } => self.visited(host, life, visit, true)?,
+                Flight::Vm { host, life, io } => self.comes(host, life, Comes::Done(io))?,
+                Flight::Exchange { host, life, visit } => {
+                    // What is written can be read, whether or not its writer looks.
+                    let agent = self.living(host, life);
+                    if let Some(message) = agent.and_then(|agent| agent.link.writes(visit)) {
+                        self.slots.put(self.now, host, message);
+                    }
+                    self.comes(host, life, Comes::Visited(visit, true))?;
+                }
             }
         }
         check::books("the cluster", self.flights.len(), "the array", self.array.outstanding())
@@ -100,17 +125,13 @@ impl<'a> Cluster<'a> {
     /// Lets a host do what is due.
     pub(crate) fn host_event(&mut self, event: Event) -> Result<(), Violation> {
         match event {
-            Event::Tick(host, life) => self.tick_due(host, life),
-            Event::Wake(host, life) => {
-                let now = self.now;
-                if let Some(agent) = self.living(host, life) {
-                    agent.woken(now);
-                }
-                self.dispatch(host)
-            }
+            Event::Tick(host, life) => self.comes(host, life, Comes::Tick),
+            Event::Wake(host, life) => self.comes(host, life, Comes::Wake(self.now)),
             Event::Arrival(host, vm, run) => self.arrival(host, vm, run),
             Event::Burst(host, vm, run) => self.burst(host, vm, run),
-            Event::Deadline(host, life, visit) => self.visited(host, life, visit, false),
+            Event::Deadline(host, life, visit) => {
+                self.comes(host, life, Comes::Visited(visit, false))
+            }
             Event::Edge | Event::Second | Event::Timeline(_) => Ok(()),
         }
     }
@@ -126,15 +147,17 @@ impl<'a> Cluster<'a> {
                     agent.stop(VmId(id.index));
                 }
             }
-            Action::SetShares(id, shares) => {
-                let burst = self.scenario.vm(id).burst;
-                if let Some(agent) = &mut self.nodes[id.host.0].agent {
-                    agent.set_shares(VmId(id.index), shares, burst);
-                }
-            }
+            Action::SetShares(id, _) => self.set_shares(id),
             // What it has at the array is done for nobody; what it was writing to the exchange
             // was never acknowledged, so that it may be lost.
-            Action::KillHost(id) => self.nodes[id.0].agent = None,
+            Action::KillHost(id) => {
+                let node = &mut self.nodes[id.0];
+                node.agent = None;
+                node.missed.clear();
+            }
+            // The state has it.
+            Action::HangHost(_) | Action::SetExchange(..) => {}
+            Action::ResumeHost(id) => self.resume(id)?,
             Action::StartHost(id) => {
                 self.start_agent(id)?;
                 for index in 0..self.scenario.host(id).vms.len() {
@@ -144,10 +167,76 @@ impl<'a> Cluster<'a> {
                 }
             }
             Action::SetControl(id, _) => self.set_control(id)?,
-            // The state has it.
-            Action::SetExchange(..) => {}
+            Action::Array(event) => self.array_event(event)?,
         }
         Ok(())
+    }
+
+    fn array_event(&mut self, event: ArrayEvent) -> Result<(), SimError> {
+        let now = Nanos(self.now.0);
+        match event {
+            ArrayEvent::FailDrive(drive) => self.array.fail_drive(now, drive),
+            // Only one can have failed, and it is this: that was checked.
+            ArrayEvent::RebuildDrive(_) => self.array.start_rebuild(now),
+            ArrayEvent::WriteCache(on) => self.array.set_write_cache(now, on),
+        }
+        .map_err(|error| SimError::ArrayEvent { at: Duration::from_nanos(now.0), error })
+    }
+
+    /// Something comes for a host's agent, if that still lives: now, or when it no longer hangs.
+    fn comes(&mut self, id: HostId, life: Life, what: Comes) -> Result<(), Violation> {
+        if self.living(id, life).is_none() {
+            return Ok(());
+        }
+        if self.state.host(id).hangs {
+            self.nodes[id.0].missed.push(what);
+            return Ok(());
+        }
+        match what {
+            Comes::Done(io) => self.io_done(id, io),
+            Comes::Visited(visit, worked) => self.visited(id, visit, worked),
+            Comes::Tick => self.tick_due(id),
+            Comes::Wake(at) => {
+                if let Some(agent) = &mut self.nodes[id.0].agent {
+                    agent.woken(at);
+                }
+                self.dispatch(id)
+            }
+        }
+    }
+
+    /// An agent goes on. It sees what came meanwhile in the order in which that came, takes up its
+    /// settings if they have changed, and takes in what its VMs wanted.
+    fn resume(&mut self, id: HostId) -> Result<(), SimError> {
+        let Some(life) = self.nodes[id.0].agent.as_ref().map(|agent| agent.life) else {
+            return Ok(());
+        };
+        for what in std::mem::take(&mut self.nodes[id.0].missed) {
+            self.comes(id, life, what)?;
+        }
+        for index in 0..self.scenario.host(id).vms.len() {
+            self.set_shares(parda_scenario::VmId { host: id, index });
+            self.submit(id, VmId(index));
+        }
+        self.set_control(id)
+    }
+
+    /// Lets an agent take in what a client wants to do, unless it hangs.
+    fn submit(&mut self, id: HostId, vm: VmId) {
+        let hangs = self.state.host(id).hangs;
+        let Node { agent, clients, .. } = &mut self.nodes[id.0];
+        if let Some(agent) = agent.as_mut().filter(|_| !hangs) {
+            agent.submit(self.now, vm, &mut clients[vm.0]);
+        }
+    }
+
+    /// An agent takes up a VM's shares, unless it hangs.
+    fn set_shares(&mut self, id: parda_scenario::VmId) {
+        let (shares, burst) = (self.state.vm(id).shares, self.scenario.vm(id).burst);
+        let hangs = self.state.host(id.host).hangs;
+        if let Some(agent) = self.nodes[id.host.0].agent.as_mut().filter(|_| !hangs) {
+            agent.set_shares(VmId(id.index), shares, burst);
+        }
     }
 
     fn living(&mut self, host: HostId, life: Life) -> Option<&mut Agent> {
@@ -200,26 +289,30 @@ impl<'a> Cluster<'a> {
 
     /// An IO of an open loop arrives.
     fn arrival(&mut self, id: HostId, vm: VmId, run: ClientRun) -> Result<(), Violation> {
-        let Node { agent: Some(agent), clients, .. } = &mut self.nodes[id.0] else { return Ok(()) };
+        let Node { agent: Some(agent), .. } = &mut self.nodes[id.0] else { return Ok(()) };
         let Some(present) = agent.run(vm, run) else { return Ok(()) };
         present.arrive();
         let end = present.edge();
-        agent.submit(self.now, vm, &mut clients[vm.0]);
+        self.submit(id, vm);
         self.plan_arrival(id, vm, run, end);
         self.dispatch(id)
     }
 
     /// A burst of a client begins or ends.
     fn burst(&mut self, id: HostId, vm: VmId, run: ClientRun) -> Result<(), Violation> {
-        let Node { agent: Some(agent), clients, .. } = &mut self.nodes[id.0] else { return Ok(()) };
+        let Node { agent: Some(agent), .. } = &mut self.nodes[id.0] else { return Ok(()) };
         let Some(present) = agent.run(vm, run) else { return Ok(()) };
         present.turn(self.now);
-        agent.submit(self.now, vm, &mut clients[vm.0]);
+        self.submit(id, vm);
         self.plan_client(id, vm, run);
         self.dispatch(id)
     }
 
+    /// An agent takes up its settings, unless it hangs.
     fn set_control(&mut self, id: HostId) -> Result<(), SimError> {
+        if self.state.host(id).hangs {
+            return Ok(());
+        }
         let host = &self.scenario.host(id).name;
         let settings = |error| SimError::Control { host: host.clone(), error };
         let resolved = self.state.host(id).control.resolve().map_err(settings)?;
@@ -232,10 +325,11 @@ impl<'a> Cluster<'a> {
         Ok(self.dispatch(id)?)
     }
 
-    /// Sends to the array what may go, and sees that all is well with the host.
+    /// Sends to the array what may go, unless the agent hangs, and sees that all is well with it.
     fn dispatch(&mut self, id: HostId) -> Result<(), Violation> {
+        let hangs = self.state.host(id).hangs;
         let Node { agent, name, .. } = &mut self.nodes[id.0];
-        let Some(agent) = agent else { return Ok(()) };
+        let Some(agent) = agent.as_mut().filter(|_| !hangs) else { return Ok(()) };
         while let Some((io, on_array)) = agent.dispatch(self.now, name)? {
             let flight = Flight::Vm { host: id, life: agent.life, io };
             submit(&mut self.array, &mut self.flights, self.now, flight, on_array)?;
@@ -246,25 +340,24 @@ impl<'a> Cluster<'a> {
         agent.check(name)
     }
 
-    fn io_done(&mut self, id: HostId, life: Life, io: IoId) -> Result<(), Violation> {
-        let Node { agent, clients, .. } = &mut self.nodes[id.0];
-        let Some(agent) = agent.as_mut().filter(|agent| agent.life == life) else { return Ok(()) };
+    fn io_done(&mut self, id: HostId, io: IoId) -> Result<(), Violation> {
+        let Node { agent: Some(agent), clients, .. } = &mut self.nodes[id.0] else { return Ok(()) };
         let done = agent.complete(self.now, io)?;
         self.meters.record(id, &done);
         agent.submit(self.now, done.vm, &mut clients[done.vm.0]);
         self.dispatch(id)
     }
 
-    fn tick_due(&mut self, id: HostId, life: Life) -> Result<(), Violation> {
-        let now = self.now;
-        if !self.living(id, life).is_some_and(|agent| agent.link.is_due(now)) {
+    fn tick_due(&mut self, id: HostId) -> Result<(), Violation> {
+        let due = |agent: &Agent| agent.link.is_due(self.now);
+        if !self.nodes[id.0].agent.as_ref().is_some_and(due) {
             return Ok(());
         }
         if self.visit_fails(id) {
             return self.tick(id, None);
         }
-        let Some(agent) = self.living(id, life) else { return Ok(()) };
-        let visit = agent.link.read(now);
+        let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
+        let (life, visit) = (agent.life, agent.link.read(self.now));
         self.visit(id, life, visit, self.slots.read())
     }
 
@@ -289,23 +382,12 @@ impl<'a> Cluster<'a> {
     }
 
     /// A visit to the exchange has ended, or was given up.
-    fn visited(
-        &mut self,
-        id: HostId,
-        life: Life,
-        visit: Visit,
-        worked: bool,
-    ) -> Result<(), Violation> {
-        let Some(agent) = self.living(id, life) else { return Ok(()) };
+    fn visited(&mut self, id: HostId, visit: Visit, worked: bool) -> Result<(), Violation> {
+        let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
         match agent.link.end(visit) {
             Ended::Already => {}
             Ended::Read(since) => self.tick(id, worked.then_some(since))?,
-            Ended::Written(message) => {
-                if worked {
-                    self.slots.put(self.now, id, message);
-                }
-                self.rest(id);
-            }
+            Ended::Written => self.rest(id),
         }
         Ok(())
     }

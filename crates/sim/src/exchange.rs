@@ -130,9 +130,9 @@ impl Link {
         self.next
     }
 
-    /// Whether a tick is due.
+    /// Whether a tick is due, or was while its host hung.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        matches!(self.step, Step::Waits) && self.next == now
+        matches!(self.step, Step::Waits) && self.next <= now
     }
 
     /// Changes the period. True if it so ticks sooner than it would have.
@@ -165,6 +165,14 @@ impl Link {
         self.visit
     }
 
+    /// What this visit writes, if it is a write that has not ended.
+    pub(crate) fn writes(&self, visit: Visit) -> Option<Arc<Message>> {
+        match &self.step {
+            Step::Writes(message) if visit == self.visit => Some(Arc::clone(message)),
+            _ => None,
+        }
+    }
+
     /// Ends a visit; what is to be done then. Nothing if it ended already.
     pub(crate) fn end(&mut self, visit: Visit) -> Ended {
         if visit != self.visit {
@@ -173,7 +181,7 @@ impl Link {
         match std::mem::replace(&mut self.step, Step::Waits) {
             Step::Waits => Ended::Already,
             Step::Reads(since) => Ended::Read(since),
-            Step::Writes(message) => Ended::Written(message),
+            Step::Writes(_) => Ended::Written,
         }
     }
 
@@ -205,6 +213,6 @@ pub(crate) enum Ended {
     Already,
     /// It was a read, begun then.
     Read(Instant),
-    /// It was a write, of this.
-    Written(Arc<Message>),
+    /// It was a write.
+    Written,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use parda_array::ParamError;
+use parda_array::{FaultError, ParamError};
 use parda_control::{ConfigError, Instant, Span};
 use parda_exchange::identity::HostNameError;
 use parda_scenario::array::ArrayFault;
@@ -65,6 +65,14 @@ pub enum SimError {
     /// A host cannot have this name. Never for a scenario that was parsed.
     #[error(transparent)]
     Name(#[from] HostNameError),
+    /// Something cannot happen to the array when it should.
+    #[error("at {at:?}: {error}")]
+    ArrayEvent {
+        /// When.
+        at: Duration,
+        /// Why not.
+        error: FaultError,
+    },
     /// Something happened that must never happen: a fault of this program.
     #[error(transparent)]
     Violation(#[from] Violation),

@@ -5,6 +5,7 @@ mod common;
 
 use common::{answer, parse};
 use parda_scenario::{Answer, PhaseAnswer};
+use parda_sim::{SimOptions, run};
 
 /// What all hosts need to hear one another well again.
 const HEALED: &str = "exchange = { delay = \"0s\", loss = 0, reachable = true, side = \"\" }";
@@ -25,16 +26,26 @@ fn phase(name: &str, from: u64, to: u64) -> String {
     format!("[[phase]]\nname = \"{name}\"\nfrom = \"{from}s\"\nto = \"{to}s\"\n")
 }
 
+const RAID0: &str = "preset = \"cx3-40-raid0\"\ndrive = { queue_depth = 4 }";
+const RAID5: &str = "preset = \"cx3-40-raid5-vms\"";
+
 /// Hosts a, b and c, at 3 : 2 : 1, that want more than the array gives.
 fn cluster(more: &str) -> Answer {
-    let array = "preset = \"cx3-40-raid0\"\ndrive = { queue_depth = 4 }";
+    on(RAID0, more)
+}
+
+/// The same on another array.
+fn on(array: &str, more: &str) -> Answer {
+    answer(&parse(&cluster_text(array, more)))
+}
+
+fn cluster_text(array: &str, more: &str) -> String {
     let hosts = [("a", 3000), ("b", 2000), ("c", 1000)].map(|(name, shares)| host(name, shares));
-    let text = format!(
+    format!(
         "name = \"events\"\nduration = \"180s\"\n[array]\n{array}\n\
          [control]\nlatency_threshold = \"40ms\"\n{}{more}",
         hosts.concat()
-    );
-    answer(&parse(&text))
+    )
 }
 
 /// The same, troubled from the beginning and healed after a minute: how it goes in the second half
@@ -171,4 +182,115 @@ fn an_outsider_counts_in_the_total_and_is_not_judged() {
     assert!(within.hosts.iter().all(|host| host.outside != host.vms[0].saturated));
     assert_eq!(total.fairness, controlled.fairness);
     assert!(total.fairness.unwrap() > 0.99);
+}
+
+/// What a host in whose life something happens from 60 s to 80 s does before, while and after it.
+fn for_a_while(array: &str, first: &str, last: &str, after: u64) -> [PhaseAnswer; 3] {
+    let phases =
+        phase("before", 30, 60) + &phase("while", 65, 80) + &phase("after", after, after + 30);
+    on(array, &(event(60, first) + &event(80, last) + &phases)).phases.try_into().unwrap()
+}
+
+#[test]
+fn a_host_that_hangs_does_nothing_and_the_others_take_its_share_until_it_goes_on() {
+    let (hang, resume) = ("host = \"a\"\ndo = \"hang\"", "host = \"a\"\ndo = \"resume\"");
+    let [before, within, after] = for_a_while(RAID0, hang, resume, 90);
+    well(&before);
+    assert_eq!(iops(&within, "a"), 0.0);
+    // Up to the largest window that there may be.
+    assert!(iops(&within, "b") > 1.4 * iops(&before, "b"));
+    assert!(iops(&within, "c") > 2.0 * iops(&before, "c"));
+    // Ten seconds after it woke to what the array had long done.
+    well(&after);
+}
+
+#[test]
+fn what_the_array_does_for_a_host_that_hangs_it_sees_when_it_goes_on() {
+    let events =
+        event(60, "host = \"a\"\ndo = \"hang\"") + &event(80, "host = \"a\"\ndo = \"resume\"");
+    let answer = cluster(&(events + &phase("hangs", 60, 80) + &phase("resumes", 80, 81)));
+    let a = |phase: usize| answer.phases[phase].hosts.iter().find(|h| h.name == "a").unwrap();
+    assert_eq!((a(0).iops, a(0).device_latency_ms), (0.0, None));
+    // Its whole window was at the array, and was there for these 20 s; nothing was lost.
+    let late = a(1).device_latency_ms.unwrap();
+    assert!((20_000.0..20_200.0).contains(&late.max), "{}", late.max);
+    let (window, all) = (answer.phases[0].hosts[0].window.unwrap(), a(1).iops);
+    assert!(late.mean > 20_000.0 * (window - 1.0) / all, "{window} of {all} were late");
+}
+
+#[test]
+fn a_hung_host_takes_up_its_settings_and_shares_when_it_goes_on() {
+    let events = event(60, "host = \"a\"\ndo = \"hang\"")
+        + &event(65, "vm = \"a-vm\"\nshares = 1000")
+        + &event(65, "control = { latency_threshold = \"30ms\" }")
+        + &event(80, "host = \"a\"\ndo = \"resume\"");
+    let [after] = cluster(&(events + &phase("after", 100, 130))).phases.try_into().unwrap();
+    near(after.total.device_latency_ms.unwrap(), 30.0, 0.05);
+    near(ratio(&after, "a", "c"), 1.0, 0.05);
+}
+
+#[test]
+fn a_host_that_is_killed_while_it_hangs_comes_back_as_from_any_death() {
+    let host = |verb: &str| format!("host = \"a\"\ndo = \"{verb}\"");
+    let events = event(60, &host("hang")) + &event(70, &host("kill")) + &event(80, &host("start"));
+    let [after] = cluster(&(events + &phase("after", 100, 130))).phases.try_into().unwrap();
+    well(&after);
+}
+
+#[test]
+fn a_failed_drive_costs_reads_half_the_array_and_the_threshold_holds() {
+    let fails = "array = { fail_drive = 1 }";
+    let [before, degraded, _] = for_a_while(RAID5, fails, HEALED, 90);
+    // Each read of its data is four of the others'.
+    near(degraded.total.iops / before.total.iops, 0.5, 0.15);
+    for phase in [&before, &degraded] {
+        near(phase.total.device_latency_ms.unwrap(), 40.0, 0.07);
+        near(ratio(phase, "a", "c"), 3.0, 0.07);
+    }
+}
+
+#[test]
+fn a_rebuilt_drive_gives_the_array_back_its_speed() {
+    // Small disks: there is not much to rebuild.
+    let text = |events: &str| {
+        let phases =
+            phase("before", 30, 60) + &phase("rebuilding", 82, 90) + &phase("after", 150, 180);
+        let rebuild = event(80, events);
+        event(60, "array = { fail_drive = 1 }") + &rebuild + &phases
+    };
+    let small = |more: &str| {
+        let text = cluster_text(RAID5, more).replace("disk = \"8GiB\"", "disk = \"256MiB\"");
+        let phases: [PhaseAnswer; 3] = answer(&parse(&text)).phases.try_into().unwrap();
+        phases.map(|phase| phase.total.iops)
+    };
+    let [before, rebuilding, after] = small(&text("array = { rebuild_drive = 1 }"));
+    assert!(rebuilding < 0.6 * before, "{rebuilding} of {before}");
+    near(after, before, 0.03);
+    let [before, _, never] = small(&text(HEALED));
+    assert!(never < 0.6 * before, "{never} of {before}");
+}
+
+#[test]
+fn a_drive_that_fails_before_another_is_rebuilt_ends_the_run_by_name() {
+    let events = event(60, "array = { fail_drive = 1 }")
+        + &event(61, "array = { rebuild_drive = 1 }")
+        + &event(62, "array = { fail_drive = 2 }");
+    let text = cluster_text(RAID5, &(events + &phase("p", 1, 2)));
+    let error = run(&parse(&text), &SimOptions::default(), |_| ()).unwrap_err();
+    let says = "at 62s: drive 2 cannot fail: drive 1 has failed and is not rebuilt";
+    assert_eq!(error.to_string(), says);
+}
+
+#[test]
+fn without_its_write_cache_an_array_writes_at_the_pace_of_its_drives() {
+    let cache = |at: u64, on: bool| event(at, &format!("array = {{ write_cache = {on} }}"));
+    let phases = phase("off", 30, 60) + &phase("on", 61, 66) + &phase("again", 170, 180);
+    let events = cache(0, false) + &cache(60, true) + &cache(70, false);
+    let text = cluster_text(RAID5, &(events + &phases)).replace("read = 100", "read = 0");
+    let phases: [PhaseAnswer; 3] = answer(&parse(&text)).phases.try_into().unwrap();
+    let [off, on, again] = phases.each_ref().map(|phase| phase.total.iops);
+    // While it is not full, it takes writes as fast as the front end.
+    assert!(on > 20.0 * off, "{on} and {off}");
+    assert!(again < 2.0 * off, "{again} and {off}");
+    near(phases[0].total.device_latency_ms.unwrap(), 40.0, 0.1);
 }
