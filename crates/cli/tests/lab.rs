@@ -111,6 +111,20 @@ fn the_processes_of_a_killed_lab_die_with_it() {
 }
 
 #[test]
+fn what_the_laboratory_cannot_do_is_refused_before_anything_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("open.toml");
+    let demo = fs::read_to_string(scenarios().join("demo.toml")).unwrap();
+    fs::write(&file, demo.replacen("outstanding = 48", "rate = 500", 1)).unwrap();
+    let output = lab().arg(&file).env("TMPDIR", dir.path()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{error}");
+    assert!(error.contains("is an open loop (`rate`)"), "{error}");
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "only the scenario: {left:?}");
+}
+
+#[test]
 fn a_mistake_in_a_scenario_is_pointed_at() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wrong.toml");

@@ -1,6 +1,7 @@
 //! Whole clusters at random: whatever happens to them, nothing that must never happen does (the
 //! simulator looks after every event); and some time after it stopped happening, everybody has
-//! their share and the array its latency.
+//! their share and the array its latency. Where VMs do not always want more, that need not be, and
+//! who wants little must have it.
 //!
 //! Each case follows from one seed, which is printed when it fails. `PARDA_SEED=N` runs that one
 //! and those after it; CI sets it to something new for each commit.
@@ -13,7 +14,7 @@ use std::fmt::Write as _;
 use common::parse;
 use fastrand::Rng;
 use parda_scenario::shares::host_errors;
-use parda_scenario::{Answer, HostAnswer, PhaseAnswer, Scenario, table};
+use parda_scenario::{Answer, Demand, HostAnswer, PhaseAnswer, Scenario, table};
 use parda_sim::{SimOptions, run};
 
 /// How many cases are tried, and how many of them with the references.
@@ -58,15 +59,35 @@ struct Case {
 /// What kind of IO a VM does.
 fn mix(rng: &mut Rng, random: u32) -> String {
     let (size, read) = ([4, 8, 16, 32][rng.usize(..4)], [0, 67, 100][rng.usize(..3)]);
-    format!("size = \"{size}KiB\", read = {read}, random = {random}")
+    let sizes = if rng.u32(..3) == 0 {
+        let (other, part) = (if size == 4 { 64 } else { 4 }, 10 * rng.u32(1..10));
+        format!("sizes = {{ \"{size}KiB\" = {part}, \"{other}KiB\" = {} }}", 100 - part)
+    } else {
+        format!("size = \"{size}KiB\"")
+    };
+    format!("{sizes}, read = {read}, random = {random}")
+}
+
+/// When it does them, if it does not always want to: an open loop, bursts, or both. And a hot part:
+/// hosts whose hot parts lie near others' would see lower latencies than the rest.
+fn restless(rng: &mut Rng, outstanding: u32) -> String {
+    let demand = match rng.u32(..3) {
+        0 => format!("outstanding = {outstanding}"),
+        _ => format!("rate = {}", [10, 30, 100, 1000][rng.usize(..4)]),
+    };
+    let [on, off] = [rng.u32(1..8000), rng.u32(1..8000)];
+    let hot = if rng.bool() { ", hot = { part = 20, hits = 80 }" } else { "" };
+    let bursts = format!(", on = \"{on}ms\", off = \"{off}ms\"");
+    demand + hot + if rng.bool() { &bursts } else { "" }
 }
 
 impl Case {
-    /// Two to eight hosts of one to three VMs, with these settings of control.
+    /// Two to eight hosts of one to three VMs, with these settings of control. Half of the VMs are
+    /// restless, or none.
     ///
     /// Extents of 1 MiB would lay the disks of some numbers of VMs on some of the drives more than
     /// on others, and hosts would see different latencies.
-    fn new(seed: u64, control: &str) -> Case {
+    fn new(seed: u64, control: &str, restless: bool) -> Case {
         let mut rng = Rng::with_seed(seed);
         let alike = rng.bool();
         let same = mix(&mut rng, 100);
@@ -90,10 +111,15 @@ impl Case {
                 let random = rng.u32(30..=100);
                 let own = mix(&mut rng, random);
                 let mix = if alike { &same } else { &own };
+                let demand = if restless && rng.bool() {
+                    self::restless(&mut rng, outstanding)
+                } else {
+                    format!("outstanding = {outstanding}")
+                };
                 write!(
                     text,
                     "[[host.vm]]\nname = \"h{host}v{vm}\"\nshares = {shares}\ndisk = \"8GiB\"\n\
-                     workload = {{ {mix}, outstanding = {outstanding} }}\n"
+                     workload = {{ {mix}, {demand} }}\n"
                 )
                 .unwrap();
             }
@@ -170,7 +196,7 @@ fn whatever_happens_all_is_well_again_after_it() {
     let first = first_seed();
     let mut failed = Vec::new();
     for seed in first..first + CASES {
-        let case = Case::new(seed, PARDA);
+        let case = Case::new(seed, PARDA, false);
         let answer = case.run();
         let well = Measured::of(&answer.phases[1]);
         let Measured { latency_ms, iops, slots } = well;
@@ -184,12 +210,40 @@ fn whatever_happens_all_is_well_again_after_it() {
     assert!(failed.is_empty(), "not well again; run with PARDA_SEED of one of {failed:?}");
 }
 
+/// Who does not always want more may leave the array idle, or come as a surprise to it: there is no
+/// latency to hold anybody to, and no share. But nothing that must never happen does, and an open
+/// loop that is hardly ever held gets all that it asks for.
+#[test]
+fn whatever_the_restless_do_who_wants_little_gets_it() {
+    let first = first_seed();
+    let mut judged = 0;
+    for seed in first..first + CASES {
+        let case = Case::new(seed, PARDA, true);
+        let answer = case.run();
+        let well = &answer.phases[1];
+        for (id, vm) in case.scenario.vm_ids() {
+            let got = &well.hosts[id.host.0].vms[id.index];
+            let Demand::Open { rate } = vm.workload.demand else { continue };
+            if got.saturated || vm.workload.bursts.is_some() {
+                continue;
+            }
+            judged += 1;
+            // Five standard deviations of what arrives, and what is under way at either end.
+            let expected = rate * (END - WELL) as f64;
+            let off = (got.iops * (END - WELL) as f64 - expected).abs();
+            println!("seed {seed}, {}: {:.1} of {rate} a second", vm.name, got.iops);
+            assert!(off <= 5.0 * expected.sqrt() + 0.02 * expected, "{}", table(&answer, false));
+        }
+    }
+    assert!(judged > 0, "no open loop to be judged");
+}
+
 /// The mean errors of latency and of shares of the slots.
 fn errors(control: &str) -> (f64, f64) {
     let (mut latency, mut slots) = (0.0, 0.0);
     let first = first_seed();
     for seed in first..first + REFERENCES {
-        let well = Measured::of(&Case::new(seed, control).run().phases[1]);
+        let well = Measured::of(&Case::new(seed, control, false).run().phases[1]);
         latency += well.latency_error() / REFERENCES as f64;
         slots += well.slots / REFERENCES as f64;
     }
