@@ -62,7 +62,13 @@ struct Flow<T> {
 
 impl<T> Flow<T> {
     fn tag_of(&self, cost: Cost) -> Tag {
-        (Tag::from(cost.0) << TAG_SHIFT) / Tag::from(self.shares.0.max(1))
+        let shares = self.shares.0.max(1);
+        // As good as always the quotient of two machine words.
+        if cost.0 >> (u64::BITS - TAG_SHIFT) == 0 {
+            Tag::from((cost.0 << TAG_SHIFT) / u64::from(shares))
+        } else {
+            (Tag::from(cost.0) << TAG_SHIFT) / Tag::from(shares)
+        }
     }
 }
 

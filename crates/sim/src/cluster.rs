@@ -97,14 +97,13 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    /// When something happens next inside the array.
-    pub(crate) fn array_next(&self) -> Option<Instant> {
-        self.array.next_event().map(|at| Instant(at.0))
+    /// Lets the array do what it does before `limit`, until it has done an IO: then.
+    pub(crate) fn advance_array(&mut self, limit: Instant) -> Option<Instant> {
+        self.array.advance_to_completion(Nanos(limit.0)).map(|at| Instant(at.0))
     }
 
-    /// Lets the array do what it does now.
-    pub(crate) fn advance_array(&mut self) -> Result<(), Violation> {
-        self.array.advance(Nanos(self.now.0));
+    /// Takes back what the array has done.
+    pub(crate) fn completions(&mut self) -> Result<(), Violation> {
         while let Some((_, parda_array::IoId(key))) = self.array.pop_completion() {
             let lost = || Violation::Array(format!("completed IO {key}, which is not under way"));
             match self.flights.try_remove(key as usize).ok_or_else(lost)? {

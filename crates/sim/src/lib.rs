@@ -18,6 +18,7 @@
 //! | `events` | what happens next |
 //! | `check` | what must hold after every event |
 //! | `meter` | what is counted in a phase |
+//! | `latencies` | latencies, counted by size |
 //! | `study` | several runs, and the one answer of all of them |
 //! | `series` | windows, latencies and throughput over time |
 
@@ -28,6 +29,7 @@ mod cluster;
 mod demand;
 mod events;
 mod exchange;
+mod latencies;
 mod meter;
 mod run;
 mod series;

@@ -3,19 +3,15 @@
 //! The laboratory reads its agents' counters at both ends of a phase. Here each phase has its own,
 //! made when it begins: what happens between is the same.
 
-use hdrhistogram::Histogram;
 use parda_control::{Completed, Instant, Span};
 use parda_scenario::count::{HostCount, VmCount};
-use parda_scenario::{Demand, Distribution, HostId, Phase, PhaseAnswer, Scenario, VmId};
+use parda_scenario::{Demand, HostId, Phase, PhaseAnswer, Scenario, VmId};
 
 use crate::agent::Agent;
 use crate::check::Violation;
 use crate::demand::ClientRun;
+use crate::latencies::Latencies;
 use crate::run::instant;
-
-/// Latencies in nanoseconds, to two significant digits as the agent keeps them. The room grows
-/// with the longest one.
-type Latencies = Histogram<u32>;
 
 /// IOs and their time at the array.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,9 +101,9 @@ impl Meters {
             let vm = &mut host.vms[done.vm.0];
             vm.count.ios += 1;
             vm.count.bytes += done.io.bytes.0;
-            record(&mut host.device, done.device);
-            record(&mut vm.total, done.held + done.device);
-            record(&mut vm.held, done.held);
+            host.device.record(done.device);
+            vm.total.record(done.held + done.device);
+            vm.held.record(done.held);
         }
     }
 
@@ -139,14 +135,14 @@ impl Meters {
             let lived = agent.map(|agent| agent.lived(now)).unwrap_or_default();
             let vm = |index| VmMeter {
                 count: VmCount::default(),
-                total: latencies(),
-                held: latencies(),
+                total: Latencies::default(),
+                held: Latencies::default(),
                 lived: lived.get(index).copied().unwrap_or_default(),
             };
             HostMeter {
                 windows: Vec::new(),
                 beta: Mean::default(),
-                device: latencies(),
+                device: Latencies::default(),
                 vms: (0..host.vms.len()).map(vm).collect(),
             }
         };
@@ -221,8 +217,8 @@ fn little(
 impl HostMeter {
     fn count(self, from: Instant, span: Span) -> HostCount {
         let vm = |vm: VmMeter| VmCount {
-            latency_ms: distribution(&vm.total),
-            held_ms: distribution(&vm.held),
+            latency_ms: vm.total.distribution(),
+            held_ms: vm.held.distribution(),
             ..vm.count
         };
         HostCount {
@@ -230,7 +226,7 @@ impl HostMeter {
             window: mean(self.windows.iter().map(|(_, w)| *w)),
             windows: self.windows.iter().map(|(at, w)| (at.since(from).secs(), *w)).collect(),
             beta: self.beta.value().unwrap_or(0.0),
-            device_latency_ms: distribution(&self.device),
+            device_latency_ms: self.device.distribution(),
             vms: self.vms.into_iter().map(vm).collect(),
         }
     }
@@ -240,30 +236,6 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut mean = Mean::default();
     values.for_each(|x| mean.add(x));
     mean.value()
-}
-
-fn latencies() -> Latencies {
-    let mut latencies =
-        Latencies::new_with_bounds(1_000, 1_000_000, 2).expect("the bounds are constants that fit");
-    latencies.auto(true);
-    latencies
-}
-
-fn record(latencies: &mut Latencies, span: Span) {
-    // It grows as needed, so that recording cannot fail.
-    let recorded = latencies.record(span.0);
-    debug_assert!(recorded.is_ok());
-}
-
-fn distribution(latencies: &Latencies) -> Option<Distribution> {
-    let ms = |ns: u64| latencies.median_equivalent(ns) as f64 / 1e6;
-    (!latencies.is_empty()).then(|| Distribution {
-        mean: latencies.mean() / 1e6,
-        stddev: latencies.stdev() / 1e6,
-        p50: ms(latencies.value_at_quantile(0.5)),
-        p99: ms(latencies.value_at_quantile(0.99)),
-        max: ms(latencies.max()),
-    })
 }
 
 #[cfg(test)]
@@ -295,19 +267,5 @@ mod tests {
         assert_eq!(little(&vm, &phase, span, (one, 500), (other, all)), Ok(()));
         let error = little(&vm, &phase, span, (one, 500), (one, 400 + all)).unwrap_err();
         assert!(matches!(error, Violation::Little { lived: 15_999_999_900, .. }), "{error}");
-    }
-
-    #[test]
-    fn a_distribution_is_that_of_what_was_recorded() {
-        let mut latencies = latencies();
-        assert_eq!(distribution(&latencies), None);
-        // From what it has room for at first to far beyond.
-        for ms in [1, 2, 3, 4_000] {
-            record(&mut latencies, Span::from_millis(ms));
-        }
-        let Distribution { mean, p50, max, .. } = distribution(&latencies).unwrap();
-        for (is, should) in [(mean, 1001.5), (p50, 2.0), (max, 4000.0)] {
-            assert!((is / should - 1.0_f64).abs() < 0.01, "{is} {should}");
-        }
     }
 }

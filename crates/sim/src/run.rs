@@ -172,25 +172,29 @@ impl<'a> Run<'a> {
     fn play(&mut self, mut progress: impl FnMut(Progress)) -> Result<(), SimError> {
         let end = instant(self.scenario.duration);
         loop {
-            let planned = self.cluster.events.next();
-            let array = self.cluster.array_next();
-            let Some(next) = planned.into_iter().chain(array).min() else { return Ok(()) };
-            if next > end {
+            // At one time, what is planned goes first.
+            let planned = self.cluster.events.next().filter(|at| *at <= end);
+            let limit = planned.unwrap_or(end + Span(1));
+            if let Some(done) = self.cluster.advance_array(limit) {
+                self.pass(done)?;
+                self.cluster.completions()?;
+                continue;
+            }
+            let (Some(at), Some(event)) = (planned, self.cluster.events.pop()) else {
                 return Ok(());
-            }
-            if next < self.cluster.now {
-                return Err(Violation::Time(self.cluster.now, next).into());
-            }
-            self.cluster.now = next;
-            // What is planned goes first.
-            if planned == Some(next) {
-                if let Some(event) = self.cluster.events.pop() {
-                    self.happen(event, &mut progress)?;
-                }
-            } else {
-                self.cluster.advance_array()?;
-            }
+            };
+            self.pass(at)?;
+            self.happen(event, &mut progress)?;
         }
+    }
+
+    /// Time goes on.
+    fn pass(&mut self, until: Instant) -> Result<(), Violation> {
+        if until < self.cluster.now {
+            return Err(Violation::Time(self.cluster.now, until));
+        }
+        self.cluster.now = until;
+        Ok(())
     }
 
     fn happen(

@@ -113,20 +113,21 @@ impl Array {
                     return layout.pieces(&io).for_each(|range| raid.read(range, parts));
                 };
                 let stripe = raid.stripe();
-                for piece in by_stripe(layout, stripe, io).filter(|piece| !cache.holds(*piece)) {
+                let missing = by_stripe(layout, stripe, io).filter(|piece| !cache.holds(*piece));
+                missing.for_each(|piece| {
                     let start = Bytes(piece.unit * stripe.0 + piece.within.0);
                     raid.read(Range { start, len: piece.len }, parts);
-                }
+                });
             }
             (Task::Io { io, .. } | Task::Fetch { io, .. }, step) => {
-                for piece in by_stripe(layout, raid.stripe(), io) {
+                by_stripe(layout, raid.stripe(), io).for_each(|piece| {
                     let run = [Range { start: piece.within, len: piece.len }];
                     if step == Step::ReadBeforeWrite {
                         raid.read_before_write(piece.unit, &run, parts);
                     } else {
                         raid.write(piece.unit, &run, parts);
                     }
-                }
+                });
             }
             (Task::Destage(line), step) => {
                 runs.clear();
@@ -154,7 +155,7 @@ impl Array {
         let Part { drive, kind, offset, len } = *part;
         let request = Request { owner: key, kind, offset, len };
         let done = self.drives[drive as usize].arrive(at, request);
-        self.busy.extend(done.into_iter().flatten().map(|done| Reverse((done, drive))));
+        done.into_iter().flatten().for_each(|done| self.busy.push(Reverse((done, drive))));
     }
 
     pub(super) fn part_done(&mut self, at: Nanos, key: usize) {

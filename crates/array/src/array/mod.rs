@@ -4,6 +4,7 @@ mod back_end;
 mod faults;
 mod job;
 
+use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -62,7 +63,7 @@ struct Scratch {
 }
 
 /// Where the next event happens. At equal times, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 enum Stage {
     FrontEnd,
     Link,
@@ -151,6 +152,26 @@ impl Array {
         Some(unfetched.unwrap_or_else(|| self.next_stage().0)).filter(|at| *at != Nanos::NEVER)
     }
 
+    /// Lets everything happen until an IO is done, and what else happens at that time; but only what
+    /// happens before `limit`. When that IO was done: it waits for
+    /// [`pop_completion`](Array::pop_completion). `None` if there is none.
+    ///
+    /// What [`next_event`](Array::next_event) and [`advance`](Array::advance) do step by step, for a
+    /// caller with whom nothing happens before `limit`.
+    pub fn advance_to_completion(&mut self, limit: Nanos) -> Option<Nanos> {
+        while self.completed.is_empty() {
+            let (at, stage) = self.next_stage();
+            if at >= limit {
+                return None;
+            }
+            self.clock = at;
+            self.happen(at, stage);
+        }
+        let at = self.completed.front().map(|(at, _)| *at)?;
+        self.advance(at);
+        Some(at)
+    }
+
     /// Lets everything happen that happens until `now`. A time that has passed changes nothing.
     pub fn advance(&mut self, now: Nanos) {
         loop {
@@ -172,10 +193,18 @@ impl Array {
     /// When and where the next event happens.
     fn next_stage(&self) -> (Nanos, Stage) {
         let drive = self.busy.peek().map_or(Nanos::NEVER, |Reverse((at, _))| *at);
-        let front_end = (self.front_end.next(), Stage::FrontEnd);
-        let link = (self.link.next(), Stage::Link);
-        let mirror = (self.mirror.next(), Stage::Mirror);
-        front_end.min(link).min(mirror).min((drive, Stage::Drive))
+        let mut next = (self.front_end.next(), Stage::FrontEnd);
+        let others = [
+            (self.link.next(), Stage::Link),
+            (self.mirror.next(), Stage::Mirror),
+            (drive, Stage::Drive),
+        ];
+        for other in others {
+            if other.0 < next.0 {
+                next = other;
+            }
+        }
+        next
     }
 
     fn happen(&mut self, at: Nanos, stage: Stage) {
@@ -199,14 +228,22 @@ impl Array {
                 }
             }
             Stage::Drive => {
-                if let Some(Reverse((_, drive))) = self.busy.pop() {
-                    let served = self.drives[drive as usize].finish(at);
-                    self.busy.extend(
-                        served.next.into_iter().flatten().map(|done| Reverse((done, drive))),
-                    );
-                    if let Some(owner) = served.owner {
-                        self.part_done(at, owner);
+                let Some(mut first) = self.busy.peek_mut() else { return };
+                let Reverse((_, drive)) = *first;
+                let served = self.drives[drive as usize].finish(at);
+                let mut wakes = served.next.into_iter().flatten();
+                match wakes.next() {
+                    Some(done) => {
+                        *first = Reverse((done, drive));
+                        drop(first);
                     }
+                    None => {
+                        PeekMut::pop(first);
+                    }
+                }
+                wakes.for_each(|done| self.busy.push(Reverse((done, drive))));
+                if let Some(owner) = served.owner {
+                    self.part_done(at, owner);
                 }
             }
         }

@@ -48,28 +48,37 @@ impl ControllerParams {
 pub(crate) struct Server<T> {
     inside: VecDeque<(Nanos, T)>,
     free_at: Nanos,
+    /// When the first of those inside leaves: asked for at every event of the array.
+    next: Nanos,
 }
 
 impl<T> Server<T> {
     pub(crate) fn new() -> Server<T> {
-        Server { inside: VecDeque::new(), free_at: Nanos::ZERO }
+        Server { inside: VecDeque::new(), free_at: Nanos::ZERO, next: Nanos::NEVER }
     }
 
     /// Queues `what` at `now`. The server will work on it for `cost`.
     pub(crate) fn enter(&mut self, now: Nanos, what: T, cost: Nanos) {
         self.free_at = self.free_at.max(now) + cost;
-        self.inside.push_back((self.free_at, what));
+        self.push(self.free_at, what);
     }
 
     /// Keeps `what` from `now` for `delay` beside all others: the same delay for each, so that they
     /// leave in order.
     pub(crate) fn hold(&mut self, now: Nanos, what: T, delay: Nanos) {
-        self.inside.push_back((now + delay, what));
+        self.push(now + delay, what);
+    }
+
+    fn push(&mut self, at: Nanos, what: T) {
+        if self.inside.is_empty() {
+            self.next = at;
+        }
+        self.inside.push_back((at, what));
     }
 
     /// When the next one leaves.
     pub(crate) fn next(&self) -> Nanos {
-        self.inside.front().map_or(Nanos::NEVER, |(at, _)| *at)
+        self.next
     }
 
     pub(crate) fn into_all(self) -> impl Iterator<Item = T> {
@@ -77,7 +86,9 @@ impl<T> Server<T> {
     }
 
     pub(crate) fn leave(&mut self) -> Option<T> {
-        self.inside.pop_front().map(|(_, what)| what)
+        let (_, what) = self.inside.pop_front()?;
+        self.next = self.inside.front().map_or(Nanos::NEVER, |(at, _)| *at);
+        Some(what)
     }
 }
 

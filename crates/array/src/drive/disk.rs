@@ -119,9 +119,10 @@ impl Disk {
             self.busy_with = Some(Work::Destage(write));
             return Some(self.head.destage(now, &self.head.locate(write)));
         }
-        let next = self.queue.take(&self.head, now)?;
+        let from = self.head.departure(now);
+        let next = self.queue.take(&self.head, &from)?;
         self.busy_with = Some(Work::Command(next.request));
-        let done = self.head.serve(now, &next);
+        let done = self.head.serve(&from, &next);
         if let Some(request) = self.waiting.pop_front() {
             self.queue.push(self.head.locate(request));
         }

@@ -3,9 +3,8 @@
 use alloc::vec::Vec;
 
 use super::geometry::Place;
-use super::head::Head;
+use super::head::{Departure, Head};
 use super::{Request, Scheduling};
-use crate::units::Nanos;
 
 /// A request in the drive's queue, with where it lies.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +17,8 @@ pub(super) struct Queued {
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     entries: Vec<Queued>,
+    /// What each would cost; kept only for its room.
+    costs: Vec<f64>,
     depth: usize,
     scheduling: Scheduling,
 }
@@ -25,7 +26,8 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(depth: u32, scheduling: Scheduling) -> Queue {
         let depth = depth as usize;
-        Queue { entries: Vec::with_capacity(depth), depth, scheduling }
+        let (entries, costs) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
+        Queue { entries, costs, depth, scheduling }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -45,27 +47,25 @@ impl Queue {
         self.entries.into_iter().map(|queued| queued.request)
     }
 
-    /// Takes out the request that goes next, for a head that is free at `now`.
-    pub(super) fn take(&mut self, head: &Head, now: Nanos) -> Option<Queued> {
+    /// Takes out the request that goes next, for a head that is free.
+    pub(super) fn take(&mut self, head: &Head, from: &Departure) -> Option<Queued> {
         let next = match self.scheduling {
             Scheduling::Fcfs => 0,
-            Scheduling::Sptf => self.soonest(head, now),
+            Scheduling::Sptf => self.soonest(head, from),
             Scheduling::Elevator => self.onward(head.cylinder()),
         };
         (next < self.entries.len()).then(|| self.entries.remove(next))
     }
 
     /// The request whose first byte the head can reach soonest; the oldest of equals.
-    fn soonest(&self, head: &Head, now: Nanos) -> usize {
-        let from = head.departure(now);
-        let mut best = (f64::INFINITY, 0);
-        for (i, queued) in self.entries.iter().enumerate() {
-            let cost = head.positioning(&from, queued);
-            if cost < best.0 {
-                best = (cost, i);
-            }
-        }
-        best.1
+    fn soonest(&mut self, head: &Head, from: &Departure) -> usize {
+        // All costs first and then the least of them: to compare each with the best so far would
+        // make the processor guess, and wait for the cost whenever it guesses wrong.
+        self.costs.clear();
+        self.costs.extend(self.entries.iter().map(|queued| head.positioning(from, queued)));
+        let least = |best: f64, cost: &f64| if *cost < best { *cost } else { best };
+        let least = self.costs.iter().fold(f64::INFINITY, least);
+        self.costs.iter().position(|cost| *cost == least).unwrap_or(0)
     }
 
     /// The nearest request further in; when none is left, the outermost one.
@@ -82,7 +82,7 @@ mod tests {
     use crate::drive::DriveParams;
     use crate::io::IoKind;
     use crate::preset::Preset;
-    use crate::units::Bytes;
+    use crate::units::{Bytes, Nanos};
     use proptest::prelude::*;
 
     fn drive() -> DriveParams {
@@ -102,8 +102,8 @@ mod tests {
         }
         let mut now = Nanos::ZERO;
         let mut taken = Vec::new();
-        while let Some(next) = queue.take(&head, now) {
-            now = head.serve(now, &next);
+        while let Some(next) = queue.take(&head, &head.departure(now)) {
+            now = head.serve(&head.departure(now), &next);
             taken.push(gigabytes[next.request.owner]);
         }
         taken
@@ -120,13 +120,13 @@ mod tests {
     fn the_elevator_returns_to_the_outermost() {
         let mut head = Head::new(&drive(), 0.0);
         let inward = read(&head, 0, Bytes::gb(200));
-        head.serve(Nanos::ZERO, &inward);
+        head.serve(&head.departure(Nanos::ZERO), &inward);
         let mut queue = Queue::new(16, Scheduling::Elevator);
         for (owner, gb) in [100, 50, 300].into_iter().enumerate() {
             queue.push(read(&head, owner, Bytes::gb(gb)));
         }
         let now = Nanos::from_millis(50);
-        let mut take = || queue.take(&head, now).map(|next| next.request.owner);
+        let mut take = || queue.take(&head, &head.departure(now)).map(|next| next.request.owner);
         assert_eq!([take(), take(), take(), take()], [Some(2), Some(1), Some(0), None]);
     }
 
@@ -141,12 +141,12 @@ mod tests {
             let mut queue = Queue::new(16, Scheduling::Sptf);
             let now = Nanos(at);
             let begins = |queued: &Queued| {
-                (head.clone().serve(now, queued) - Nanos::round(queued.place.transfer)).0
+                (head.clone().serve(&head.departure(now), queued) - Nanos::round(queued.place.transfer)).0
             };
             let all = offsets.iter().enumerate();
             let all: Vec<_> = all.map(|(i, o)| read(&head, i, Bytes(*o))).collect();
             all.iter().for_each(|queued| queue.push(*queued));
-            let taken = queue.take(&head, now).unwrap();
+            let taken = queue.take(&head, &head.departure(now)).unwrap();
             prop_assert_eq!(Some(begins(&taken)), all.iter().map(begins).min());
         }
     }

@@ -16,12 +16,14 @@ pub(crate) struct Raid0 {
 impl Raid0 {
     pub(super) fn parts(&self, kind: IoKind, range: Range, parts: &mut Vec<Part>) {
         let drives = u64::from(self.drives);
-        parts.extend(split(range, self.element).map(|piece| Part {
-            drive: (piece.unit % drives) as u32,
-            kind,
-            offset: Bytes(piece.unit / drives * self.element.0 + piece.within.0),
-            len: piece.len,
-        }));
+        split(range, self.element).for_each(|piece| {
+            parts.push(Part {
+                drive: (piece.unit % drives) as u32,
+                kind,
+                offset: Bytes(piece.unit / drives * self.element.0 + piece.within.0),
+                len: piece.len,
+            });
+        });
     }
 }
 
