@@ -7,7 +7,7 @@ PARDA  := target/release/parda
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit
 
-.PHONY: help build demo test lint unit fuzz bench install clean
+.PHONY: help build demo test lint unit fuzz reproduce bench install clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ unit: ## Unit, property, cluster and conformance tests
 
 fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 15
+
+reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md
+	@$(PARDA) reproduce --page docs/reproduction.md
 
 bench: build ## Measures against qemu-nbd and nbdkit; docs/performance.md has a run
 	@tools/deps.sh $(TEST_DEPS)

@@ -6,6 +6,7 @@ mod array;
 mod exchange;
 mod lab;
 mod output;
+mod reproduce;
 mod serve;
 mod sim;
 mod status;
@@ -38,6 +39,7 @@ const EXAMPLES: &str = "\
 Examples:
   parda lab scenarios/demo.toml         see it work, on an emulated array
   parda sim scenarios/demo.toml         the same in virtual time, in no time
+  parda reproduce                       the source papers' figures, beside ours
   parda check /etc/parda.toml           check a configuration without starting
   parda serve -c /etc/parda.toml        serve this host's disks
   parda status -c /etc/parda.toml       ask a running agent how it is
@@ -69,6 +71,8 @@ enum Command {
     Lab(lab::Lab),
     /// Run a scenario in virtual time: the same law and the same array model, in seconds
     Sim(sim::Sim),
+    /// Run every figure and table of the source papers, and hold our numbers against theirs
+    Reproduce(reproduce::Reproduce),
 }
 
 /// Why a command ends without success.
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         Command::Array(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Sim(command) => command.run(),
+        Command::Reproduce(command) => command.run(),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

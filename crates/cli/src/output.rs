@@ -41,6 +41,6 @@ pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> 
 }
 
 /// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
-fn colour() -> bool {
+pub(crate) fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }

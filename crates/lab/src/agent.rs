@@ -21,7 +21,8 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         |export: &str| format!("nbd+unix:///{export}?socket={}", place.array().display());
     let disks = host.vms.iter().zip(&state.vms).map(|(vm, state)| Disk {
         name: vm.name.clone(),
-        path: on_array(&vm.name),
+        // An array's exports go by the first VM that has the disk.
+        path: on_array(scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name)),
         listen: format!("unix:{}", place.disks(id).display()),
         shares: state.shares.0,
         burst: vm.burst,

@@ -72,8 +72,8 @@ impl ArrayOptions {
         listen: Vec<Address>,
         data: Data,
     ) -> Result<ArrayOptions, ArrayFault> {
-        let disks = scenario.vm_ids().map(|(_, vm)| vm.name.clone());
-        let exports = disks.chain([EXCHANGE.to_owned()]).collect();
+        let disks = (0..scenario.exchange_lun()).filter_map(|lun| scenario.disk_owner(lun));
+        let exports = disks.map(|vm| vm.name.clone()).chain([EXCHANGE.to_owned()]).collect();
         Ok(ArrayOptions { params: scenario.array_params()?, exports, listen, data })
     }
 

@@ -25,8 +25,14 @@ pub fn check() -> Result<(), LabError> {
 /// It cannot, for the VM that is named.
 pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
     let open = |vm: &Vm| matches!(vm.workload.demand, Demand::Open { .. });
-    match scenario.vm_ids().find(|(_, vm)| open(vm)) {
-        Some((_, vm)) => Err(LabError::OpenLoop { vm: vm.name.clone() }),
+    if let Some((_, vm)) = scenario.vm_ids().find(|(_, vm)| open(vm)) {
+        return Err(LabError::OpenLoop { vm: vm.name.clone() });
+    }
+    match scenario.vm_ids().find(|(_, vm)| vm.workload.one_stream) {
+        Some((_, vm)) => Err(LabError::OnlySimulated(format!(
+            "`one_stream`, of {}, which fio cannot do,",
+            vm.name
+        ))),
         None => Ok(()),
     }
 }
@@ -99,13 +105,14 @@ mod tests {
             random_percent: 70.0,
             hot: None,
             demand: Demand::Closed { outstanding },
+            one_stream: false,
             bursts: None,
         }
     }
 
     fn arguments(workload: Workload, id: VmId) -> Vec<String> {
         let (name, shares, disk) = ("db".to_owned(), Shares(1), Bytes(1 << 30));
-        let vm = Vm { name, shares, burst: 0.0, disk, workload };
+        let vm = Vm { name, shares, burst: 0.0, disk, lun: 0, workload };
         let command = command(&vm, id, Path::new("/run/h1"), 7, Duration::from_secs(90));
         command.get_args().map(|a| a.to_string_lossy().into_owned()).collect()
     }
@@ -175,6 +182,8 @@ mod tests {
         let scenario =
             |demand: &str| Scenario::parse(&Document::new("t.toml", text(demand))).unwrap();
         assert!(can_do(&scenario("outstanding = 8")).is_ok());
+        let error = can_do(&scenario("outstanding = 8, one_stream = true")).unwrap_err();
+        assert!(error.to_string().starts_with("`one_stream`, of web, which"), "{error}");
         let error = can_do(&scenario("rate = 500")).unwrap_err().to_string();
         assert!(error.starts_with("web is an open loop"), "{error}");
     }

@@ -52,8 +52,15 @@ pub(crate) fn check(
     file: &File,
     present: Present<'_>,
 ) -> Result<Scenario, Error> {
-    let (hosts, vms) = (BTreeMap::new(), BTreeMap::new());
-    Checker { document, duration: file.duration, present, hosts, vms }.scenario(file)
+    Checker {
+        document,
+        duration: file.duration,
+        present,
+        hosts: BTreeMap::new(),
+        vms: BTreeMap::new(),
+        disks: BTreeMap::new(),
+    }
+    .scenario(file)
 }
 
 /// A name ends up in paths of metrics, of sockets and of files.
@@ -68,6 +75,8 @@ pub(crate) struct Checker<'a> {
     present: Present<'a>,
     pub(crate) hosts: BTreeMap<String, HostId>,
     pub(crate) vms: BTreeMap<String, VmId>,
+    /// The VMs that have a disk of their own, with its LUN and its size.
+    disks: BTreeMap<String, (u32, Bytes)>,
 }
 
 /// An event, and the path of what describes it.
@@ -216,8 +225,9 @@ impl Checker<'_> {
         let burst_ok = vm.burst.is_finite() && vm.burst >= 0.0;
         self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
         let workload = self.workload(&at("workload"), &vm.workload)?;
-        let disk = Bytes(vm.disk.as_u64());
-        workload.fits(disk).map_err(|message| self.error(&at("disk"), message))?;
+        let (lun, disk) = self.disk(path, vm)?;
+        let key = if vm.disk.is_some() { "disk" } else { "same_disk_as" };
+        workload.fits(disk).map_err(|message| self.error(&at(key), message))?;
 
         let start = vm.start.unwrap_or(Duration::ZERO);
         starts.push((Event { at: start, action: Action::StartVm(id) }, at("start")));
@@ -225,7 +235,26 @@ impl Checker<'_> {
             self.ensure(stop > start, &at("stop"), "must be after start")?;
             starts.push((Event { at: stop, action: Action::StopVm(id) }, at("stop")));
         }
-        Ok(Vm { name: vm.name.clone(), shares, burst: vm.burst, disk, workload })
+        Ok(Vm { name: vm.name.clone(), shares, burst: vm.burst, disk, lun, workload })
+    }
+
+    /// The LUN of a VM's disk, and its size.
+    fn disk(&mut self, path: &str, vm: &file::Vm) -> Result<(u32, Bytes), Error> {
+        match (vm.disk, &vm.same_disk_as) {
+            (Some(size), None) => {
+                let disk = (self.disks.len() as u32, Bytes(size.as_u64()));
+                self.disks.insert(vm.name.clone(), disk);
+                Ok(disk)
+            }
+            (None, Some(name)) => self.disks.get(name).copied().ok_or_else(|| {
+                let says = "must be the name of a VM further up that has a disk of its own";
+                self.error(&format!("{path}.same_disk_as"), says)
+            }),
+            _ => {
+                let says = "must have either `disk` or `same_disk_as`";
+                Err(self.error(&format!("{path}.name"), says))
+            }
+        }
     }
 
     pub(crate) fn shares(&self, path: &str, shares: u32) -> Result<Shares, Error> {

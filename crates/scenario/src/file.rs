@@ -66,7 +66,9 @@ pub(crate) struct Vm {
     pub shares: Option<u32>,
     #[serde(default)]
     pub burst: f64,
-    pub disk: ByteSize,
+    pub disk: Option<ByteSize>,
+    /// In place of `disk`: that of another VM.
+    pub same_disk_as: Option<String>,
     pub workload: Workload,
     #[serde(default, with = "humantime_serde")]
     pub start: Option<Duration>,
@@ -81,6 +83,8 @@ pub(crate) struct Workload {
     pub sizes: Option<BTreeMap<String, Amount>>,
     pub read: Amount,
     pub random: Amount,
+    #[serde(default)]
+    pub one_stream: bool,
     pub hot: Option<Hot>,
     pub outstanding: Option<u32>,
     pub rate: Option<f64>,

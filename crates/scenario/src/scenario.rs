@@ -1,5 +1,6 @@
 //! What a scenario is, once it is known to make sense.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parda_array::ArrayParams;
@@ -67,6 +68,8 @@ pub struct Vm {
     pub burst: f64,
     /// Size of its disk.
     pub disk: Bytes,
+    /// Which of the array's LUNs its disk is, counted from 0. Several VMs may have the same.
+    pub lun: u32,
     /// What its client does.
     pub workload: Workload,
 }
@@ -167,21 +170,34 @@ fn slots(hosts: &[Host]) -> u32 {
     hosts.len().max(MIN_SLOTS) as u32
 }
 
-/// The sizes of the array's LUNs: the disks of all VMs, then the exchange's.
+/// The sizes of the array's LUNs: the disks of all VMs, each once, then the exchange's.
 pub(crate) fn array_luns(hosts: &[Host]) -> Vec<parda_array::Bytes> {
-    let disks = hosts.iter().flat_map(|host| &host.vms).map(|vm| vm.disk);
+    let disks: BTreeMap<u32, Bytes> =
+        hosts.iter().flat_map(|host| &host.vms).map(|vm| (vm.lun, vm.disk)).collect();
     let exchange = Bytes(SLOT.0 * u64::from(slots(hosts)));
-    disks.chain([exchange]).map(|size| parda_array::Bytes(size.0)).collect()
+    disks.into_values().chain([exchange]).map(|size| parda_array::Bytes(size.0)).collect()
 }
 
 impl Scenario {
-    /// The array, with a LUN for each VM's disk in the order of [`Scenario::vm_ids`] and, after
+    /// The array, with a LUN for each VM's disk in the order of the file (see [`Vm::lun`]) and, after
     /// them, one for the exchange: [`Scenario::exchange_slots`] of [`SLOT`] each.
     ///
     /// # Errors
     /// None for a scenario that was parsed: its array was checked.
     pub fn array_params(&self) -> Result<ArrayParams, ArrayFault> {
         self.array.params(array_luns(&self.hosts))
+    }
+
+    /// Which LUN is the exchange's: the one after all disks.
+    #[must_use]
+    pub fn exchange_lun(&self) -> u32 {
+        self.vm_ids().map(|(_, vm)| vm.lun + 1).max().unwrap_or(0)
+    }
+
+    /// The VM after which a disk is named: the first that has it.
+    #[must_use]
+    pub fn disk_owner(&self, lun: u32) -> Option<&Vm> {
+        self.vm_ids().map(|(_, vm)| vm).find(|vm| vm.lun == lun)
     }
 
     /// How many slots the exchange has: one for each host, and some to spare for a few.

@@ -174,8 +174,9 @@ fn verdicts(expectations: &[Verdict], color: bool) -> Table {
     table
 }
 
-/// Four digits that matter.
-pub(crate) fn short(x: f64) -> String {
+/// A number for people, to four digits or so.
+#[must_use]
+pub fn short(x: f64) -> String {
     match x.abs() {
         a if a >= 1000.0 => format!("{x:.0}"),
         a if a >= 10.0 => format!("{x:.1}"),

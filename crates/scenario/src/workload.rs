@@ -29,6 +29,9 @@ pub struct Workload {
     pub read_percent: f64,
     /// Random in percent of IOs, a whole number; the rest follow the one before.
     pub random_percent: f64,
+    /// Whether those that are not random follow the last IO of either direction, as Iometer has
+    /// it, and not the last of their own, as fio does.
+    pub one_stream: bool,
     /// Where the random ones go, if not anywhere alike.
     pub hot: Option<Hot>,
     /// When it does the next.
@@ -114,6 +117,7 @@ impl Workload {
             sizes: sizes(written, error)?,
             read_percent: percent("read", written.read)?,
             random_percent: percent("random", written.random)?,
+            one_stream: written.one_stream,
             hot: written.hot.map(|hot| self::hot(hot, error)).transpose()?,
             demand: demand(written, error)?,
             bursts: bursts(written, error)?,
@@ -281,6 +285,7 @@ mod tests {
             random_percent: 100.0,
             hot: Some(Hot { part_percent: 25.0, hits_percent: 90.0 }),
             demand: Demand::Closed { outstanding: 1 },
+            one_stream: false,
             bursts: None,
         };
         let disk = Bytes(16 * 4096 + 512);

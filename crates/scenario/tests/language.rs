@@ -46,6 +46,7 @@ fn the_manuals_example_means_what_it_says() {
         random_percent: 100.0,
         hot: None,
         demand: Demand::Closed { outstanding: 32 },
+        one_stream: false,
         bursts: None,
     };
     assert_eq!(db.workload, workload);
@@ -98,6 +99,23 @@ fn many_alike_hosts_are_written_once_and_numbered() {
     );
     assert!(scenario.timeline.iter().any(|e| e.action == Action::KillHost(HostId(3))));
     assert_eq!(scenario.array_params().unwrap().layout.luns.len(), 2 + 12 + 1);
+}
+
+#[test]
+fn a_disk_may_be_shared() {
+    // The second VM's is the first's; the third's lies behind that.
+    let text = example().replacen(
+        "shares = 1000\n  disk = \"20GiB\"",
+        "shares = 1000\n  same_disk_as = \"db\"",
+        1,
+    );
+    let scenario = parse(&text).unwrap();
+    assert_eq!(scenario.vm_ids().map(|(_, vm)| vm.lun).collect::<Vec<_>>(), [0, 0, 1]);
+    assert_eq!(
+        (scenario.exchange_lun(), scenario.array_params().unwrap().layout.luns.len()),
+        (2, 3)
+    );
+    assert_eq!(scenario.disk_owner(1).map(|vm| vm.name.as_str()), Some("batch"));
 }
 
 #[test]
@@ -159,6 +177,12 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("shares = 2000", "shares = 0", "must be 1 to 1000000"),
         ("burst = 4", "burst = -1", "0 or more"),
         ("disk = \"20GiB\"", "disk = \"8KiB\"", "hold one IO"),
+        ("disk = \"20GiB\"", "same_disk_as = \"web\"", "must be the name of a VM further up"),
+        (
+            "name = \"db\"",
+            "name = \"db\"\nsame_disk_as = \"web\"",
+            "either `disk` or `same_disk_as`",
+        ),
         ("read = \"70%\"", "read = \"170%\"", "0% to 100%"),
         ("read = \"70%\"", "read = 66.7", "must be a whole percentage"),
         ("read = \"70%\"", "read = \"much\"", "a number or a percentage"),
@@ -206,13 +230,14 @@ fn a_workload_can_be_more_than_a_plain_closed_loop() {
     };
     let part = |kib, percent| SizePart { size: Bytes::kib(kib), percent };
     let workload = of("sizes = { \"64KiB\" = \"30%\", \"4KiB\" = 70 }, read = 67, random = 70, \
-                       hot = { part = \"10%\", hits = \"90%\" }, rate = 500, on = \"2s\", off = \"8s\"");
+                       hot = { part = \"10%\", hits = \"90%\" }, rate = 500, on = \"2s\", off = \"8s\", one_stream = true");
     let expected = Workload {
         sizes: vec![part(4, 70), part(64, 30)],
         read_percent: 67.0,
         random_percent: 70.0,
         hot: Some(Hot { part_percent: 10.0, hits_percent: 90.0 }),
         demand: Demand::Open { rate: 500.0 },
+        one_stream: true,
         bursts: Some(Bursts { on: secs(2), off: secs(8) }),
     };
     assert_eq!(workload, expected);

@@ -18,7 +18,7 @@ pub(crate) struct Client {
     hot_places: u64,
     random: fastrand::Rng,
     /// Where its sequential reads and its sequential writes go on: after the last of the same
-    /// direction, as fio's do.
+    /// direction, as fio's do; or both in the first, after the last of either, as Iometer's do.
     streams: [u64; 2],
 }
 
@@ -34,7 +34,7 @@ struct Size {
 }
 
 impl Client {
-    pub(crate) fn new(vm: &Vm, lun: LunId, random: fastrand::Rng) -> Client {
+    pub(crate) fn new(vm: &Vm, random: fastrand::Rng) -> Client {
         let workload = vm.workload.clone();
         let grain = workload.grain().0;
         let mut up_to = 0;
@@ -45,7 +45,7 @@ impl Client {
         };
         let sizes: Vec<Size> = workload.sizes.iter().map(size).collect();
         Client {
-            lun,
+            lun: LunId(vm.lun),
             only: sizes[0],
             sizes,
             grain,
@@ -66,7 +66,7 @@ impl Client {
         let read = self.percent(self.workload.read_percent);
         let random = self.percent(self.workload.random_percent);
         let Size { bytes, grains, places, .. } = self.size();
-        let stream = usize::from(read);
+        let stream = if self.workload.one_stream { 0 } else { usize::from(read) };
         let next = self.streams[stream];
         let place = if random {
             self.anywhere(places)
@@ -126,8 +126,9 @@ mod tests {
 
     fn of(workload: Workload, disk: u64) -> Client {
         let disk = parda_control::Bytes(disk);
-        let vm = Vm { name: "db".to_owned(), shares: Shares(1), burst: 0.0, disk, workload };
-        Client::new(&vm, LunId(3), fastrand::Rng::with_seed(7))
+        let vm =
+            Vm { name: "db".to_owned(), shares: Shares(1), burst: 0.0, disk, lun: 3, workload };
+        Client::new(&vm, fastrand::Rng::with_seed(7))
     }
 
     fn part(kib: u64, percent: u32) -> SizePart {
@@ -141,6 +142,7 @@ mod tests {
             random_percent,
             hot: None,
             demand: Demand::Closed { outstanding: 8 },
+            one_stream: false,
             bursts: None,
         }
     }
@@ -169,6 +171,15 @@ mod tests {
         }
         assert!((6500..6900).contains(&reads), "{reads}");
         assert!(places.iter().all(|n| (850..1150).contains(n)), "{places:?}");
+    }
+
+    #[test]
+    fn in_one_stream_each_io_follows_the_last_of_either_direction() {
+        let mut client = of(Workload { one_stream: true, ..workload(50.0, 0.0) }, 10 * 4096);
+        let drawn: Vec<ArrayIo> = (0..100).map(|_| client.draw()).collect();
+        let reads = drawn.iter().filter(|io| io.kind == IoKind::Read).count();
+        assert!((30..70).contains(&reads), "{reads}");
+        assert!(drawn.iter().zip(0..).all(|(io, i)| io.offset.0 == i % 10 * 4096));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use parda_array::{Array, ArrayIo, LunId, Nanos};
 use parda_control::{Instant, IoId, Span, VmId};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Hearing;
-use parda_scenario::{Action, HostId, Scenario, State, Vm};
+use parda_scenario::{Action, HostId, Scenario, State};
 use slab::Slab;
 
 use crate::agent::Agent;
@@ -69,12 +69,9 @@ pub(crate) struct Cluster<'a> {
 impl<'a> Cluster<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Result<Cluster<'a>, SimError> {
         let mut random = fastrand::Rng::with_seed(scenario.seed);
-        let mut luns = 0;
         let mut nodes = Vec::with_capacity(scenario.hosts.len());
         for host in &scenario.hosts {
-            let client = |(lun, vm): (u32, &Vm)| Client::new(vm, LunId(lun), random.fork());
-            let clients: Vec<Client> = (luns..).zip(&host.vms).map(client).collect();
-            luns += clients.len() as u32;
+            let clients = host.vms.iter().map(|vm| Client::new(vm, random.fork())).collect();
             nodes.push(Node { name: host.name.clone(), clients, agent: None, missed: Vec::new() });
         }
         let mut cluster = Cluster {
@@ -85,7 +82,7 @@ impl<'a> Cluster<'a> {
             state: State::new(&scenario.hosts),
             array: Array::new(scenario.array_params()?)?,
             flights: Slab::new(),
-            slots: Slots::new(LunId(luns), scenario),
+            slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
             luck: random.fork(),
             lives: 0,
             runs: 0,

@@ -161,6 +161,7 @@ mod tests {
             sizes: vec![SizePart { size: Bytes(4096), percent: 100 }],
             read_percent: 100.0,
             random_percent: 100.0,
+            one_stream: false,
             hot: None,
             demand,
             bursts,

@@ -254,10 +254,11 @@ mod tests {
             random_percent: 100.0,
             hot: None,
             demand: Demand::Closed { outstanding: 8 },
+            one_stream: false,
             bursts: None,
         };
         let (name, disk) = ("db".to_owned(), Bytes(1 << 30));
-        let vm = Vm { name, shares: Shares(1), burst: 0.0, disk, workload };
+        let vm = Vm { name, shares: Shares(1), burst: 0.0, disk, lun: 0, workload };
         let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
         let phase = Phase { name: "p".to_owned(), from, to };
         let span = Span::from_millis(2_000);

@@ -1,0 +1,91 @@
+//! `parda reproduce`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use parda_reproduce::{built_in, in_folder, page, reproduce, table};
+use parda_scenario::Study;
+
+use crate::sim::cores;
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Every figure and table of the source papers is a scenario: what was run, when it was measured and
+why then, what the paper has, and where it contradicts itself. docs/reproduction.md has a run.
+
+Exit status: 1 if a value is out of its tolerance.
+
+Examples:
+  parda reproduce
+  parda reproduce --json - | jq '.values[] | select(.outcome != \"ok\")'
+  parda reproduce --scenarios my/papers")]
+pub(crate) struct Reproduce {
+    /// Write all values as JSON to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+    /// Renew the tables in a Markdown page such as docs/reproduction.md
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// The scenarios of this folder, in place of those that are built in
+    #[arg(long, value_name = "DIR")]
+    scenarios: Option<PathBuf>,
+    /// How many runs go on at a time; as many as there are cores if not given
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+impl Reproduce {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let studies = match &self.scenarios {
+            None => built_in(),
+            Some(folder) => in_folder(folder),
+        };
+        let studies = studies.map_err(|e| Failure::usage(e.to_string()))?;
+        let bar = Bar::new(&studies);
+        let jobs = self.jobs.map_or_else(cores, usize::from);
+        let reproduction = reproduce(studies, false, jobs, |progress| bar.show(progress.scenario));
+        bar.bar.finish_and_clear();
+        let reproduction = reproduction.map_err(|e| Failure::new(e.to_string()))?;
+        if let Some(file) = &self.page {
+            let failed = |e| Failure::new(format!("{}: {e}", file.display()));
+            let old = std::fs::read_to_string(file).map_err(failed)?;
+            let new = page::renewed(&old, &reproduction).ok_or_else(|| {
+                Failure::usage(format!("{}: has no line `{}`", file.display(), page::MARK))
+            })?;
+            std::fs::write(file, new).map_err(failed)?;
+        }
+        match &self.json {
+            Some(out) => output::json(out, &reproduction.summary())?,
+            None => output::print(&table(&reproduction, output::colour()))?,
+        }
+        if reproduction.ok() { Ok(()) } else { Err(Failure::silent()) }
+    }
+}
+
+/// How it goes: a bar on a terminal.
+struct Bar {
+    bar: ProgressBar,
+    done: AtomicU64,
+}
+
+impl Bar {
+    fn new(studies: &[Study]) -> Bar {
+        let runs = studies.iter().flat_map(|study| &study.runs);
+        let seconds = runs.map(|run| run.scenario.duration.as_secs()).sum();
+        let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        // On what is no terminal it draws nothing.
+        let bar = ProgressBar::new(seconds).with_style(style);
+        Bar { bar, done: AtomicU64::new(0) }
+    }
+
+    /// Another second of a run of this scenario is done.
+    fn show(&self, scenario: &str) {
+        self.bar.set_position(self.done.fetch_add(1, Ordering::Relaxed) + 1);
+        self.bar.set_message(scenario.to_owned());
+    }
+}

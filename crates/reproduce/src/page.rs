@@ -1,0 +1,52 @@
+//! All values as Markdown, with what the scenarios say of themselves: the part of
+//! `docs/reproduction.md` below [`MARK`].
+
+use std::fmt::Write as _;
+
+use crate::run::Reproduction;
+use crate::value::Value;
+
+/// What is below this line in a page is written by `parda reproduce --page`.
+pub const MARK: &str = "<!-- From here on by `parda reproduce --page`. -->";
+
+/// The page with everything below [`MARK`] made new. `None` if the page has no such line.
+#[must_use]
+pub fn renewed(page: &str, reproduction: &Reproduction) -> Option<String> {
+    let (prose, _) = page.split_once(MARK)?;
+    Some(format!("{prose}{MARK}\n{}", markdown(reproduction)))
+}
+
+fn markdown(reproduction: &Reproduction) -> String {
+    let mut text = format!("\n{}.\n", reproduction.words());
+    // Writing to a String cannot fail.
+    for figure in &reproduction.figures {
+        let study = &figure.study;
+        let _ = write!(text, "\n## {}\n\n`scenarios/papers/{}.toml`", study.title, study.name);
+        if study.runs.len() > 1 {
+            let _ = write!(text, ", {} variants", study.runs.len());
+        }
+        let _ = write!(text, "\n\n{}\n", study.description.trim());
+        text += "\n| source | value | paper | ours | error | tolerance | |\n\
+                 | --- | --- | ---: | ---: | ---: | ---: | --- |\n";
+        for value in &figure.values {
+            text += &row(value);
+        }
+    }
+    text
+}
+
+fn row(value: &Value) -> String {
+    let outcome = match &value.reason {
+        Some(reason) => format!("**{}**: {reason}", value.outcome.word()),
+        None => value.outcome.word().to_owned(),
+    };
+    format!(
+        "| {} | `{}` | {} | {} | {} | {} | {outcome} |\n",
+        value.source,
+        value.what,
+        value.paper_text(),
+        value.ours_text(),
+        value.error_text(),
+        value.tolerance_text(),
+    )
+}

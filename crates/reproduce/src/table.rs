@@ -1,0 +1,46 @@
+//! All values for people.
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+
+use crate::run::Reproduction;
+use crate::value::{Outcome, Value};
+
+/// A table of all values, and how it ended. With `color`, for a terminal that understands it.
+#[must_use]
+pub fn table(reproduction: &Reproduction, color: bool) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    if color {
+        // Whoever has colours has a terminal, and that an edge.
+        table.enforce_styling().set_content_arrangement(ContentArrangement::Dynamic);
+    } else {
+        table.force_no_tty();
+    }
+    let head = ["source", "value", "paper", "ours", "error", "tolerance", ""];
+    table.set_header(head.map(|text| Cell::new(text).add_attribute(Attribute::Bold)));
+    for value in reproduction.values() {
+        table.add_row(row(value));
+    }
+    format!("{}\n\n{}\n", table.trim_fmt(), reproduction.words())
+}
+
+fn row(value: &Value) -> [Cell; 7] {
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let outcome = Cell::new(match &value.reason {
+        Some(reason) => format!("{}: {reason}", value.outcome.word()),
+        None => value.outcome.word().to_owned(),
+    });
+    [
+        Cell::new(&value.source),
+        Cell::new(&value.what),
+        right(value.paper_text()),
+        right(value.ours_text()),
+        right(value.error_text()),
+        right(value.tolerance_text()),
+        match value.outcome {
+            Outcome::Ok => outcome.fg(Color::Green),
+            Outcome::Exempt => outcome.fg(Color::Yellow),
+            Outcome::Out => outcome.fg(Color::Red).add_attribute(Attribute::Bold),
+        },
+    ]
+}
