@@ -22,8 +22,6 @@ pub(crate) enum Access {
     Random,
     /// One stream from the start of the LUN, round and round.
     Sequential,
-    /// Each IO, with this probability in percent, anywhere; else where the last one ended.
-    Mixed { random_percent: u32 },
 }
 
 impl Client {
@@ -89,16 +87,10 @@ pub(crate) fn run(
             let slot = &mut slots[i];
             let client = &clients[slot.client];
             let places = luns[client.lun.0 as usize].0 / client.len.0;
-            let random_percent = match client.access {
-                Access::Random => 100,
-                Access::Sequential => 0,
-                Access::Mixed { random_percent } => random_percent,
-            };
             let stream = &mut streams[slot.client];
-            let place = if random_percent == 100 || random.u32(0..100) < random_percent {
-                random.u64(0..places)
-            } else {
-                *stream % places
+            let place = match client.access {
+                Access::Random => random.u64(0..places),
+                Access::Sequential => *stream % places,
             };
             *stream = place + 1;
             let read = random.u32(0..100) < client.read_percent;
