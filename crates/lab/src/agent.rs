@@ -36,7 +36,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         control: state.control.clone(),
         exchange: Some(Exchange {
             file: on_array(EXCHANGE),
-            slots: scenario.exchange_slots(),
+            slots: scenario.exchange_slots,
             slot: None,
             offset: None,
         }),

@@ -15,7 +15,8 @@ use crate::file::{self, File};
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
-    Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, Vm, VmId, array_luns,
+    Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, USUAL_SLOTS, Vm,
+    VmId, array_luns,
 };
 use crate::study::{Run, Study};
 use crate::workload::Workload;
@@ -104,7 +105,8 @@ impl Checker<'_> {
             let id = HostId(hosts.len());
             hosts.push(self.host(place, id, &host, file, &mut starts)?);
         }
-        let disks = array_luns(&hosts);
+        let exchange_slots = self.exchange_slots(file.exchange.slots, hosts.len())?;
+        let disks = array_luns(&hosts, exchange_slots);
         let array = file.array.params(disks).map_err(|fault| {
             let path = format!("array.{}", fault.path());
             self.error(path.trim_end_matches('.'), fault.to_string())
@@ -118,6 +120,7 @@ impl Checker<'_> {
             seed: file.seed,
             duration: file.duration,
             array: file.array.clone(),
+            exchange_slots,
             hosts,
             timeline,
             phases,
@@ -155,8 +158,19 @@ impl Checker<'_> {
     }
 
     pub(crate) fn exchange(&self, path: &str, settings: &ExchangeSettings) -> Result<(), Error> {
+        let whole = path == "exchange" || settings.slots.is_none();
+        self.ensure(whole, &format!("{path}.slots"), "cannot change during a run")?;
         let Some((key, message)) = settings.fault() else { return Ok(()) };
         Err(self.error(&format!("{path}.{key}"), message))
+    }
+
+    fn exchange_slots(&self, slots: Option<u32>, hosts: usize) -> Result<u32, Error> {
+        // At most MAX_HOSTS.
+        let slots = slots.unwrap_or(hosts.max(USUAL_SLOTS) as u32);
+        let ok = (hosts..=MAX_HOSTS).contains(&(slots as usize));
+        let must = format!("must be from {hosts}, a slot for each host, to {MAX_HOSTS}");
+        self.ensure(ok, "exchange.slots", &must)?;
+        Ok(slots)
     }
 
     fn host(
@@ -198,7 +212,8 @@ impl Checker<'_> {
             Present::Only(names) => names.contains(&host.name),
         };
         let (name, outside) = (host.name.clone(), host.outside);
-        Ok(Host { name, present, outside, control, exchange: file.exchange.clone(), vms })
+        let exchange = ExchangeSettings { slots: None, ..file.exchange.clone() };
+        Ok(Host { name, present, outside, control, exchange, vms })
     }
 
     fn vm(

@@ -11,6 +11,11 @@ use crate::amount::Amount;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeSettings {
+    /// How many slots there are: only in `[exchange]`, where [`Scenario::exchange_slots`] is taken
+    /// from it.
+    ///
+    /// [`Scenario::exchange_slots`]: crate::Scenario::exchange_slots
+    pub slots: Option<u32>,
     /// See [`Hearing::delay`].
     #[serde(default, with = "humantime_serde")]
     pub delay: Option<Duration>,
@@ -46,6 +51,7 @@ impl ExchangeSettings {
     #[must_use]
     pub fn overlaid(&self, over: &ExchangeSettings) -> ExchangeSettings {
         ExchangeSettings {
+            slots: None,
             delay: over.delay.or(self.delay),
             loss: over.loss.or(self.loss),
             reachable: over.reachable.or(self.reachable),

@@ -27,6 +27,8 @@ pub struct Scenario {
     pub duration: Duration,
     /// The shared array.
     pub array: ArraySettings,
+    /// How many slots the exchange has: one for each host at least.
+    pub exchange_slots: u32,
     /// The hosts, in the order of the file.
     pub hosts: Vec<Host>,
     /// What happens, by time; at one time, in the order of the file, the `start` and `stop` of VMs
@@ -155,26 +157,20 @@ pub const EXCHANGE: &str = "exchange";
 /// The most hosts: an exchange has no more slots.
 pub const MAX_HOSTS: usize = 1024;
 
-/// How many slots the exchange has at least.
-const MIN_SLOTS: usize = 64;
+/// How many slots the exchange has if nothing else is said and the hosts are no more.
+pub(crate) const USUAL_SLOTS: usize = 64;
 
 /// The size of a slot of the exchange.
 pub const SLOT: Bytes = Bytes::kib(4);
 
-/// The size of an exchange for few hosts.
-pub const EXCHANGE_SIZE: Bytes = Bytes(SLOT.0 * MIN_SLOTS as u64);
-
-/// How many slots the exchange of so many hosts has.
-fn slots(hosts: &[Host]) -> u32 {
-    // At most MAX_HOSTS, for a scenario that was parsed.
-    hosts.len().max(MIN_SLOTS) as u32
-}
+/// The size of an exchange of the usual number of slots.
+pub const EXCHANGE_SIZE: Bytes = Bytes(SLOT.0 * USUAL_SLOTS as u64);
 
 /// The sizes of the array's LUNs: the disks of all VMs, each once, then the exchange's.
-pub(crate) fn array_luns(hosts: &[Host]) -> Vec<parda_array::Bytes> {
+pub(crate) fn array_luns(hosts: &[Host], exchange_slots: u32) -> Vec<parda_array::Bytes> {
     let disks: BTreeMap<u32, Bytes> =
         hosts.iter().flat_map(|host| &host.vms).map(|vm| (vm.lun, vm.disk)).collect();
-    let exchange = Bytes(SLOT.0 * u64::from(slots(hosts)));
+    let exchange = Bytes(SLOT.0 * u64::from(exchange_slots));
     disks.into_values().chain([exchange]).map(|size| parda_array::Bytes(size.0)).collect()
 }
 
@@ -185,7 +181,7 @@ impl Scenario {
     /// # Errors
     /// None for a scenario that was parsed: its array was checked.
     pub fn array_params(&self) -> Result<ArrayParams, ArrayFault> {
-        self.array.params(array_luns(&self.hosts))
+        self.array.params(array_luns(&self.hosts, self.exchange_slots))
     }
 
     /// Which LUN is the exchange's: the one after all disks.
@@ -198,12 +194,6 @@ impl Scenario {
     #[must_use]
     pub fn disk_owner(&self, lun: u32) -> Option<&Vm> {
         self.vm_ids().map(|(_, vm)| vm).find(|vm| vm.lun == lun)
-    }
-
-    /// How many slots the exchange has: one for each host, and some to spare for a few.
-    #[must_use]
-    pub fn exchange_slots(&self) -> u32 {
-        slots(&self.hosts)
     }
 
     /// Every host and its id.

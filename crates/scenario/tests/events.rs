@@ -146,14 +146,28 @@ fn an_exchange_that_cannot_be_is_refused_where_it_stands() {
         ("loss = \"10%\"", "loss = -1", "0% to 100%"),
         ("delay = \"2s\"", "delay = 2", "delay"),
         ("delay = \"2s\"", "decay = \"2s\"", "unknown field `decay`"),
+        ("delay = \"2s\"", "slots = 2", "must be from 3, a slot for each host, to 1024"),
+        ("delay = \"2s\"", "slots = 1025", "must be from 3, a slot for each host, to 1024"),
     ] {
         refused(&CLUSTER.replace(from, to), to, says);
     }
     let with = |what: &str| with_events(&[what]);
     refused(&with("exchange = { loss = 101 }"), "loss = 101", "0% to 100%");
+    refused(&with("exchange = { slots = 8 }"), "slots = 8", "cannot change during a run");
     refused(&with("vm = \"db\"\nexchange = { loss = 1 }"), "at = \"10s\"", "must say one thing");
     let two = "exchange = { loss = 1 }\ncontrol = { mode = \"off\" }";
     refused(&with(two), "at = \"10s\"", "must say one thing");
+}
+
+#[test]
+fn an_exchange_has_a_slot_for_each_host_and_some_to_spare_unless_the_file_says_how_many() {
+    let slots = |text: &str| {
+        let scenario = parse(text).unwrap();
+        let lun = scenario.array_params().unwrap().layout.luns.pop().unwrap();
+        (scenario.exchange_slots, lun.0)
+    };
+    assert_eq!(slots(CLUSTER), (64, 64 * 4096));
+    assert_eq!(slots(&CLUSTER.replace("delay = \"2s\"", "slots = 3")), (3, 3 * 4096));
 }
 
 #[test]

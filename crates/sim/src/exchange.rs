@@ -52,7 +52,7 @@ impl Slot {
 
 impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
-        let size = Bytes(SLOT.0 * u64::from(scenario.exchange_slots()));
+        let size = Bytes(SLOT.0 * u64::from(scenario.exchange_slots));
         let held = scenario.hosts.iter().map(|_| Slot::default()).collect();
         Slots { lun, size, held, keep: scenario.longest_delay().into() }
     }
