@@ -154,16 +154,19 @@ impl Control {
         if let Some(link) = &mut self.link {
             link.say(&self.volume, self.law.period, report, false);
         }
-        self.watch_threshold(&report);
+        let peers = heard.map_or(0.0, |peers| peers.outstanding);
+        self.watch_threshold(&report, peers + report.outstanding);
         self.show(report);
         true
     }
 
-    /// Says once when the threshold is lower than any window can bring the latency.
-    fn watch_threshold(&mut self, report: &Report) {
+    /// Says once when the threshold is lower than any window can bring the latency. `outstanding`:
+    /// of all hosts.
+    fn watch_threshold(&mut self, report: &Report, outstanding: f64) {
         let law = &self.law.control.law;
         let latency = report.interval.heard(law.signal).mean();
-        let least = report.governed && report.window <= law.window_min;
+        let least = report.governed
+            && (report.window <= law.window_min || outstanding <= 1.5 * law.cluster_min);
         self.squeezed = match latency {
             Some(latency) if least && latency > law.threshold.secs() => self.squeezed + 1,
             // The least of windows may leave a period without an IO.
@@ -176,7 +179,7 @@ impl Control {
                 window = report.window.0,
                 latency_ms = latency.unwrap_or_default() * 1e3,
                 latency_threshold_ms = law.threshold.secs() * 1e3,
-                "the window is at its least and the latency still above the threshold: \
+                "the windows are at their least and the latency still above the threshold: \
                  raise latency_threshold, or see what else loads the array"
             );
         }

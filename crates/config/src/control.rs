@@ -106,6 +106,8 @@ pub struct ControlSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_start: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_min: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gamma: Option<f64>,
@@ -159,6 +161,7 @@ impl ControlSettings {
             window_min: over.window_min.or(self.window_min),
             window_max: over.window_max.or(self.window_max),
             window_start: over.window_start.or(self.window_start),
+            cluster_min: over.cluster_min.or(self.cluster_min),
             alpha: over.alpha.or(self.alpha),
             gamma: over.gamma.or(self.gamma),
             epsilon: over.epsilon.or(self.epsilon),
@@ -210,6 +213,7 @@ impl ControlSettings {
                 window_min: self.window_min.map_or(law.window_min, Window),
                 window_max: self.window_max.map_or(law.window_max, Window),
                 window_start: self.window_start.map_or(law.window_start, Window),
+                cluster_min: self.cluster_min.unwrap_or(law.cluster_min),
                 min_ios: self.min_ios.unwrap_or(law.min_ios),
                 hold_periods: self.hold_periods.unwrap_or(law.hold_periods),
             },
@@ -300,6 +304,16 @@ pub const TUNABLES: &[Tunable] = &[
         default: "4",
         why: "Window before anything is known. A host that finds peers takes their window per \
               share at its first period.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "cluster_min",
+        unit: "outstanding IOs, 0 or more",
+        default: "1",
+        why: "Mode parda: what all hosts together may have outstanding however high the latency, \
+              divided by their shares. Below one IO smaller windows only lose throughput; more, \
+              such as one for each drive, guards it against a threshold that is too low and \
+              against hosts outside control.",
         source: "docs/control.md",
     },
     Tunable {

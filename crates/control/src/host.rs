@@ -158,6 +158,8 @@ impl Config {
         check(min > 0.0 && min.is_finite(), "window_min", "above zero", min)?;
         check(max >= min && max.is_finite(), "window_max", "at least window_min", max)?;
         check(law.window_start.0 > 0.0, "window_start", "above zero", law.window_start.0)?;
+        let cluster = law.cluster_min;
+        check(cluster >= 0.0 && cluster.is_finite(), "cluster_min", "zero or more", cluster)?;
         match law.mode {
             Mode::Published { beta_per_share: k } => {
                 check(k > 0.0 && k.is_finite(), "beta_per_share", "above zero", k)?;
@@ -432,11 +434,10 @@ impl Host {
         self.average.add(&heard, self.config.law.min_ios);
         // While nobody does IO, there is nothing to act on: what was last measured is no news.
         let latency = self.average.secs().filter(|_| heard.ios > 0);
-        let in_use = totals.in_use;
-        let level = latency
-            .filter(|_| source != Source::Local)
-            .and_then(|latency| totals.level(self.law.headroom(latency, in_use)));
-        let input = Input { latency, in_use, level, shares: wanted };
+        let all = source != Source::Local;
+        let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &totals, all));
+        let level = latency.filter(|_| all).and_then(|_| totals.level(headroom));
+        let input = Input { latency, headroom, level, shares: wanted };
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();

@@ -19,6 +19,7 @@
 //! The normalised law keeps the window *per share* as its state. A host whose VMs fall idle or
 //! wake thus moves to its new window at once, in place of drifting there over many periods.
 
+use crate::cluster::Totals;
 use crate::latency::Signal;
 use crate::units::{Span, Window};
 
@@ -72,6 +73,9 @@ pub struct LawConfig {
     pub window_max: Window,
     /// The window before anything is known.
     pub window_start: Window,
+    /// What the whole cluster may have outstanding however high the latency, in slots. Below one IO
+    /// nothing of ours waits for anything of ours, and a smaller window only loses throughput.
+    pub cluster_min: f64,
     /// Fewer IOs than this in an interval do not move the latency estimate.
     pub min_ios: u32,
     /// For how many periods the peers' last reports are used when the exchange falls silent.
@@ -90,6 +94,7 @@ impl Default for LawConfig {
             window_min: Window(0.02),
             window_max: Window(64.0),
             window_start: Window(4.0),
+            cluster_min: 1.0,
             min_ios: 4,
             hold_periods: 5,
         }
@@ -105,9 +110,8 @@ const MAX_RISE: f64 = 2.0;
 pub struct Input {
     /// CAL(t) in seconds; `None` while nothing is heard of the array.
     pub latency: Option<f64>,
-    /// Whether windows bounded anybody. As long as they do not, they must not grow: the array's
-    /// latency under light load would take them to their maximum, from where all would wake at once.
-    pub in_use: bool,
+    /// How much larger the windows could be: [`Law::headroom`]. 1 while nothing is heard.
+    pub headroom: f64,
     /// λ: the window per share at which the cluster would meet its threshold, if known.
     pub level: Option<f64>,
     /// The host's shares: scaled down for VMs that are idle.
@@ -173,10 +177,15 @@ impl Law {
         }
     }
 
-    /// L_threshold over a latency: how much larger the windows could be, if they are in use.
+    /// L_threshold over a latency: how much larger the windows could be. As long as they bound
+    /// nobody they must not grow: the array's latency under light load would take them to their
+    /// maximum, from where all would wake at once. Nor do they shrink below
+    /// [`LawConfig::cluster_min`] in all, if these are all.
     #[must_use]
-    pub fn headroom(&self, latency: f64, in_use: bool) -> f64 {
-        (self.config.threshold.secs() / latency).min(if in_use { MAX_RISE } else { 1.0 })
+    pub fn headroom(&self, latency: f64, cluster: &Totals, all: bool) -> f64 {
+        let least = if all { self.config.cluster_min / cluster.outstanding } else { 0.0 };
+        let most = if cluster.in_use { MAX_RISE } else { 1.0 };
+        (self.config.threshold.secs() / latency).max(least).min(most)
     }
 
     /// One period: w(t) becomes w(t + 1). `before` is [`Input::shares`] of the previous period.
@@ -200,9 +209,9 @@ impl Law {
                 if let (true, Some(level)) = (joins, self.level) {
                     // A host that joins starts at the window that its peers have per share.
                     per_share = level;
-                } else if let Some(latency) = input.latency {
+                } else if input.latency.is_some() {
                     let level = self.level.unwrap_or(per_share);
-                    let grown = (1.0 - epsilon) * self.headroom(latency, input.in_use) * per_share;
+                    let grown = (1.0 - epsilon) * input.headroom * per_share;
                     per_share = (1.0 - gamma) * per_share + gamma * (grown + epsilon * level);
                 }
                 self.beta = epsilon * self.level.unwrap_or(per_share) * input.shares;
@@ -238,11 +247,13 @@ mod tests {
         for _ in 0..periods {
             let total: f64 = laws.iter().map(|l| l.window().0).sum();
             latency = (total / rate).max(0.005);
-            let level = laws[0].headroom(latency, true) * total / shares.iter().sum::<f64>();
+            let cluster = Totals { outstanding: total, in_use: true, ..Totals::default() };
+            let headroom = laws[0].headroom(latency, &cluster, true);
+            let level = headroom * total / shares.iter().sum::<f64>();
             for (law, &s) in laws.iter_mut().zip(shares) {
                 law.step(
                     s,
-                    Input { latency: Some(latency), in_use: true, level: Some(level), shares: s },
+                    Input { latency: Some(latency), headroom, level: Some(level), shares: s },
                 );
             }
         }
@@ -278,7 +289,7 @@ mod tests {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
         let w = law.window();
         assert_eq!(
-            law.step(1.0, Input { latency: None, in_use: false, level: None, shares: 1.0 }),
+            law.step(1.0, Input { latency: None, headroom: 1.0, level: None, shares: 1.0 }),
             w
         );
     }
@@ -286,7 +297,7 @@ mod tests {
     #[test]
     fn a_host_that_joins_takes_its_peers_window_per_share() {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
-        let input = Input { latency: Some(0.03), in_use: true, level: Some(0.02), shares: 1000.0 };
+        let input = Input { latency: Some(0.03), headroom: 1.0, level: Some(0.02), shares: 1000.0 };
         assert_eq!(law.step(1000.0, input), Window(20.0));
     }
 
@@ -294,20 +305,36 @@ mod tests {
     fn shares_that_change_move_the_window_at_once() {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
         let mut input =
-            Input { latency: Some(0.03), in_use: true, level: Some(0.02), shares: 1000.0 };
+            Input { latency: Some(0.03), headroom: 1.0, level: Some(0.02), shares: 1000.0 };
         law.step(1000.0, input);
         input.shares = 500.0;
         assert!((law.step(1000.0, input).0 - 10.0).abs() < 1e-9);
     }
 
     #[test]
+    fn windows_grow_only_in_use_and_shrink_only_while_something_of_ours_waits() {
+        let law = Law::new(LawConfig::default());
+        let cluster = |outstanding, in_use| Totals { outstanding, in_use, ..Totals::default() };
+        assert_eq!(law.headroom(0.001, &cluster(40.0, true), true), MAX_RISE);
+        assert_eq!(law.headroom(0.001, &cluster(40.0, false), true), 1.0);
+        assert_eq!(law.headroom(0.060, &cluster(40.0, false), true), 0.5);
+        // Down to one IO in the whole cluster, and back up to it.
+        assert_eq!(law.headroom(0.300, &cluster(4.0, true), true), 0.25);
+        assert_eq!(law.headroom(0.300, &cluster(0.8, true), true), 1.25);
+        // Not where only one's own part of the cluster is known.
+        assert_eq!(law.headroom(0.300, &cluster(0.8, true), false), 0.1);
+    }
+
+    #[test]
     fn bounds_hold() {
         let mut law = Law::new(LawConfig::default());
+        let cluster = Totals { outstanding: 10.0, in_use: true, ..Totals::default() };
         for latency in [1e-9, 1e-6, 1.0, 1e6] {
+            let headroom = law.headroom(latency, &cluster, true);
             for _ in 0..100 {
                 let w = law.step(
                     1.0,
-                    Input { latency: Some(latency), in_use: true, level: None, shares: 1.0 },
+                    Input { latency: Some(latency), headroom, level: None, shares: 1.0 },
                 );
                 assert!((0.02..=64.0).contains(&w.0));
             }

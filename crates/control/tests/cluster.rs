@@ -179,6 +179,25 @@ fn windows_at_their_maximum_give_way_at_once_when_there_is_more_load() {
 }
 
 #[test]
+fn a_threshold_that_cannot_be_met_leaves_the_cluster_its_least_by_shares() {
+    // One IO alone takes 5 ms.
+    for least in [1.0, 4.0] {
+        let mut cluster = Cluster::new(16, 8, Span::from_millis(5), PERIOD);
+        for s in [2000, 1000, 1000] {
+            let mut config = config();
+            config.law.threshold = Span::from_millis(2);
+            config.law.cluster_min = least;
+            cluster.add_host(config, &[vm(s, 16)]);
+        }
+        cluster.run(secs(60));
+        let (iops, latency) = cluster.run(secs(300));
+        let outstanding = iops.iter().flatten().sum::<f64>() * latency;
+        near(outstanding, least, 0.1, "outstanding in all");
+        near(iops[0][0] / iops[1][0], 2.0, 0.06, "ratio");
+    }
+}
+
+#[test]
 fn survivors_take_up_a_dead_hosts_share_and_give_it_back() {
     let mut cluster = Cluster::new(17, 8, Span::from_millis(5), PERIOD);
     let dead = cluster.add_host(config(), &[vm(2000, 64)]);
