@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
+use parda_figures::{WriteError, folder, pictures, write};
 use parda_scenario::Study;
 use parda_scenario::set::{Setting, with_settings};
-use parda_sim::{Outcome, Progress, SimOptions, StudyOutcome};
+use parda_scenario::study::Sweep;
+use parda_sim::{Keep, Outcome, Progress, SimOptions, StudyOutcome};
 
 use crate::{Failure, output};
 
@@ -27,6 +29,8 @@ Exit status: 1 if an expectation was not met.
 Examples:
   parda sim scenarios/demo.toml
   parda sim scenarios/demo.toml --set control.latency_threshold=30ms --set host.3.vm.0.shares=2000
+  parda sim scenarios/demo.toml --plot plots
+  parda sim scenarios/demo.toml --sweep control.latency_threshold=20ms,30ms,50ms --plot plots
   parda sim scenarios/demo.toml --seed 7 --json - | jq '.phases[].total'")]
 pub(crate) struct Sim {
     /// The scenario
@@ -45,6 +49,13 @@ pub(crate) struct Sim {
     /// A value in place of the scenario's, by its keys and its place in lists, counted from 0; * is every place
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Several values in place of the scenario's, each in a run of its own; more than once: all combinations. A value
+    /// with commas in it stands between quotes
+    #[arg(long, value_name = "KEY=VALUE,VALUE...")]
+    sweep: Vec<String>,
+    /// Draw the scenario's plots, as SVG and PNG, into a folder
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
     /// Run only this variant of the scenario; may be given more than once
     #[arg(long, value_name = "NAME")]
     variant: Vec<String>,
@@ -62,7 +73,15 @@ impl Sim {
         if self.check {
             return output::print(&format!("{}: good", self.scenario.display()));
         }
-        let options = SimOptions { series: self.series.is_some() };
+        // Better now than after all the work.
+        let failed = |e: WriteError| Failure::new(e.to_string());
+        self.plot.as_deref().map_or(Ok(()), folder).map_err(failed)?;
+        let kept = match (&self.series, &self.plot) {
+            (Some(_), _) => Keep::All,
+            (None, Some(_)) => Keep::Plotted,
+            (None, None) => Keep::Nothing,
+        };
+        let options = SimOptions { series: kept };
         let bar = Bar::new(&study);
         let jobs = self.jobs.map_or_else(cores, usize::from);
         let outcome = parda_sim::run_all(&study, &options, jobs, |_, progress| bar.show(&progress));
@@ -70,6 +89,10 @@ impl Sim {
         let outcome = outcome.map_err(|e| Failure::new(e.to_string()))?;
         if let Some(out) = &self.series {
             output::json(out, &series(&study, &outcome))?;
+        }
+        if let Some(dir) = &self.plot {
+            let pictures = pictures(&study, &outcome, "expected");
+            write(dir, &pictures, |file| eprintln!("wrote {}", file.display())).map_err(failed)?;
         }
         output::answer(&outcome.answer, self.json.as_deref())
     }
@@ -82,7 +105,11 @@ impl Sim {
             let setting: Setting = text.parse().map_err(wrong)?;
             document = with_settings(&document, &[setting]).map_err(wrong)?;
         }
-        let study = Study::parse(&document).map_err(|error| {
+        let sweep = |text: &String| {
+            text.parse().map_err(|e| Failure::usage(format!("--sweep {text}: {e}")))
+        };
+        let sweeps: Vec<Sweep> = self.sweep.iter().map(sweep).collect::<Result<_, _>>()?;
+        let study = Study::parse_swept(&document, &sweeps).map_err(|error| {
             let settings: Vec<String> = self.set.iter().map(|s| format!(" --set {s}")).collect();
             let with = if settings.is_empty() { "" } else { "; with" };
             Failure::usage(format!("{error}{with}{}", settings.concat()))

@@ -13,15 +13,16 @@ impl Figure {
         let mut out = format!("{}.", self.title.trim_end_matches('.'));
         for panel in &self.panels {
             out.push(' ');
-            out.push_str(&describe(panel));
+            out.push_str(&describe(panel, &self.reference));
         }
         out
     }
 }
 
-fn describe(panel: &Panel) -> String {
+fn describe(panel: &Panel, reference: &str) -> String {
     let unit = if panel.unit.is_empty() { String::new() } else { format!(", {}", panel.unit) };
-    let mut parts: Vec<String> = panel.series.iter().take(MOST).map(series).collect();
+    let mut parts: Vec<String> =
+        panel.series.iter().take(MOST).map(|s| series(s, reference)).collect();
     if panel.series.len() > MOST {
         parts.push(format!("and {} more", panel.series.len() - MOST));
     }
@@ -32,9 +33,9 @@ fn describe(panel: &Panel) -> String {
     format!("{}{unit}: {}.", panel.label, parts.join("; "))
 }
 
-fn series(series: &Series) -> String {
+fn series(series: &Series, reference: &str) -> String {
     let whose = match series.data {
-        Data::Paper(_) => format!("{} in the paper", series.name),
+        Data::Paper(_) => format!("{} ({reference})", series.name),
         _ => series.name.clone(),
     };
     let values = series.data.values();
@@ -60,7 +61,7 @@ mod tests {
         let figure = Figure::new("Six hosts.", Across::Time).panel(panel);
         assert_eq!(
             figure.alt(),
-            "Six hosts. Device latency, ms: kvm-01 29.5 to 31; kvm-01 in the paper 30; kvm-02 no data; threshold 30."
+            "Six hosts. Device latency, ms: kvm-01 29.5 to 31; kvm-01 (paper) 30; kvm-02 no data; threshold 30."
         );
     }
 }

@@ -191,6 +191,10 @@ impl Draw<'_> {
                 @for series in under {
                     g class="series" { (self.series(panel, series, frame)) }
                 }
+                @if panel.series.iter().all(|s| !s.data.is_some()) {
+                    @let middle = ((self.layout.left + self.layout.right) / 2.0, (frame.top + frame.bottom) / 2.0);
+                    (self.text("no data", middle, TEXT, Anchor::Middle, FAINT))
+                }
                 // Over the data, which is often just there.
                 (self.levels(panel, frame))
                 @for series in over {

@@ -15,6 +15,8 @@ pub struct Figure {
     pub panels: Vec<Panel>,
     /// Stretches of the axis that are named above the panels: the phases that are measured.
     pub spans: Vec<Span>,
+    /// Whose values the hollow marks are, for the legend: a paper's if nothing else is said.
+    pub reference: String,
 }
 
 /// The common axis, from left to right.
@@ -67,7 +69,7 @@ pub enum Data {
     Marks(Vec<(f64, f64)>),
     /// Bars from zero. Those of several series stand side by side.
     Bars(Vec<(f64, f64)>),
-    /// Hollow marks: what a paper says about the series of the same name.
+    /// Hollow marks: what a paper, or whoever is [`Figure::reference`], says about the series of the same name.
     Paper(Vec<(f64, f64)>),
     /// A band from the second number to the third.
     Band(Vec<(f64, f64, f64)>),
@@ -104,6 +106,7 @@ impl Figure {
             across,
             panels: Vec::new(),
             spans: Vec::new(),
+            reference: "paper".to_owned(),
         }
     }
 
@@ -184,6 +187,11 @@ pub(crate) fn drawable(value: f64) -> Option<f64> {
 }
 
 impl Data {
+    /// Whether there is anything to draw.
+    pub fn is_some(&self) -> bool {
+        !self.values().is_empty()
+    }
+
     /// All places and values that can be drawn.
     pub(crate) fn values(&self) -> Vec<(f64, f64)> {
         let all: Vec<(f64, f64)> = match self {

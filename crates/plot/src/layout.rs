@@ -199,7 +199,7 @@ fn legend(figure: &Figure, names: &[String]) -> Vec<Entry> {
         }
     }
     if all().any(|s| matches!(s.data, Data::Paper(_)) && ours(&s.name)) {
-        add("paper (hollow)", Swatch::Paper(None));
+        add(&format!("{} (hollow)", figure.reference), Swatch::Paper(None));
     }
     for level in figure.panels.iter().flat_map(|p| &p.levels) {
         add(&level.name, Swatch::Level);

@@ -122,7 +122,7 @@ pub(crate) fn rounded((low, high): (f64, f64), wanted: usize) -> ((f64, f64), Ti
 /// In which unit a stretch of time reads well: its name, and how many seconds it is.
 pub(crate) fn time_unit(seconds: f64) -> (&'static str, f64) {
     match seconds {
-        s if s <= 600.0 => ("s", 1.0),
+        s if s <= 900.0 => ("s", 1.0),
         s if s <= 3.0 * 3600.0 => ("min", 60.0),
         _ => ("h", 3600.0),
     }

@@ -134,14 +134,15 @@ fn a_long_run_is_drawn_with_no_more_points_than_can_be_seen() {
 }
 
 #[test]
-fn no_data_at_all_is_an_empty_picture() {
+fn no_data_at_all_is_a_picture_that_says_so() {
     drawn(&Figure::new("", Across::Time));
     drawn(&Figure::new("t", names(0)).panel(Panel::default()));
     drawn(&Figure::new("t", Across::Time).panel(Panel::new("p", "").line("a", vec![])));
-    drawn(
+    let svg = drawn(
         &Figure::new("t", Across::Time)
             .panel(Panel::new("p", "").line("a", vec![(f64::NAN, f64::NAN)])),
     );
+    assert!(texts(&Document::parse(&svg).unwrap()).contains(&"no data".to_owned()));
 }
 
 fn value() -> impl Strategy<Value = f64> {

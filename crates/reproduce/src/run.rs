@@ -1,7 +1,7 @@
 //! Running the papers' scenarios.
 
 use parda_scenario::Study;
-use parda_sim::{SimError, SimOptions, StudyOutcome, run_all};
+use parda_sim::{Keep, SimError, SimOptions, StudyOutcome, run_all};
 use serde::Serialize;
 
 use crate::value::{Outcome, Value};
@@ -56,7 +56,7 @@ pub fn reproduce(
     jobs: usize,
     progress: impl Fn(Progress<'_>) + Sync,
 ) -> Result<Reproduction, SimError> {
-    let options = SimOptions { series };
+    let options = SimOptions { series: if series { Keep::Plotted } else { Keep::Nothing } };
     let figure = |study: Study| {
         let scenario = study.name.as_str();
         let outcome = run_all(&study, &options, jobs, |_, _| progress(Progress { scenario }))?;

@@ -40,6 +40,8 @@ pub(crate) struct File {
     pub variant: Vec<Variant>,
     #[serde(default)]
     pub sweep: Vec<Sweep>,
+    #[serde(default)]
+    pub plot: Vec<crate::plot::Written>,
 }
 
 fn default_seed() -> u64 {

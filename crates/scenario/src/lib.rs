@@ -15,6 +15,7 @@
 //! | [`expectation`] | what is expected of such a number |
 //! | [`set`] | values in place of those in the file |
 //! | [`study`] | one scenario, or several variants of it in one answer |
+//! | [`plot`](mod@plot) | what is to be drawn of it |
 //! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
 //! | [`table`](mod@table) | an answer for people |
 //! | [`words`](mod@words) | and in words, for newcomers |
@@ -31,10 +32,12 @@ pub mod expectation;
 mod file;
 mod many;
 pub mod metric;
+pub mod plot;
 pub mod scenario;
 pub mod set;
 pub mod shares;
 pub mod study;
+mod sweep;
 pub mod table;
 mod variants;
 mod vary;

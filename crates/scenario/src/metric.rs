@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::answer::{Distribution, HostAnswer, PhaseAnswer, Total, VmAnswer};
 use crate::shares::{host_errors, largest, vm_errors};
+use crate::study::{is_swept, phase_name, swept_name};
 
 /// A number of an answer, known to exist in its scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +18,9 @@ pub struct Metric {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Which {
     Phase(String),
-    /// The extreme over all phases, or over those that are called so in every variant.
-    Extreme(Extreme, Option<String>),
+    /// The extreme over all phases, or over those that are called so in every variant; of all
+    /// variants, or of those of one combination of a sweep.
+    Extreme(Extreme, Option<String>, Option<String>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +135,27 @@ const DEVICE_LATENCY: &str = "device_latency_ms";
 const LATENCY: &str = "latency_ms";
 const HELD: &str = "held_ms";
 
+/// What people call a quantity, and its unit.
+#[must_use]
+pub fn label(quantity: &str) -> (&str, &'static str) {
+    match quantity {
+        "iops" => ("Throughput", "IOPS"),
+        "mib_per_s" => ("Throughput", "MiB/s"),
+        "mb_per_s" => ("Throughput", "MB/s"),
+        "device_latency_ms" => ("Device latency", "ms"),
+        "latency_ms" => ("Latency of VMs", "ms"),
+        "held_ms" => ("Time held by the host", "ms"),
+        "fairness" => ("Fairness", "Jain's index"),
+        "settled_s" => ("Windows settled after", "s"),
+        "beta" => ("β", "slots"),
+        "window" => ("Window", "slots"),
+        "outstanding" => ("Outstanding at the array", "IOs"),
+        "share_error" => ("Off its share", "as a part of it"),
+        "max_share_error" => ("Farthest off its share", "as a part of it"),
+        other => (other, ""),
+    }
+}
+
 fn get<T>(table: Of<T>, name: &str, of: &T) -> Option<f64> {
     table.iter().find(|(n, _)| *n == name).and_then(|(_, get)| get(of))
 }
@@ -186,7 +209,7 @@ impl Metric {
         if phases.is_empty() {
             let (name, own): (&str, bool) = match &phase {
                 Which::Phase(name) => (name, false),
-                Which::Extreme(_, own) => (own.as_deref().unwrap_or_default(), true),
+                Which::Extreme(_, own, _) => (own.as_deref().unwrap_or_default(), true),
             };
             let all = names.0.iter().map(|p| if own { p.own.as_str() } else { p.name.as_str() });
             return Err(MetricError::Unknown {
@@ -230,10 +253,43 @@ impl Metric {
         let mut phases = phases.iter().filter(|p| self.phase.is(&p.name, p.own_name()));
         match self.phase {
             Which::Phase(_) => phases.next().and_then(|phase| self.value_in(phase)),
-            Which::Extreme(extreme, _) => {
+            Which::Extreme(extreme, ..) => {
                 extreme.of(phases.filter_map(|phase| self.value_in(phase)))
             }
         }
+    }
+
+    /// What it is called by people, and its unit.
+    #[must_use]
+    pub fn label(&self) -> (String, &'static str) {
+        let (name, statistic) = match self.quantity.split_once('/') {
+            Some((name, statistic)) => (name, Some(statistic)),
+            None => (self.quantity.as_str(), None),
+        };
+        let (label, unit) = label(name);
+        let statistic = match statistic {
+            Some("stddev") => ", standard deviation",
+            Some("p50") => ", median",
+            Some("p99") => ", 99th percentile",
+            Some("max") => ", largest",
+            _ => "",
+        };
+        (format!("{label}{statistic}"), unit)
+    }
+
+    /// The same number in the combination of a sweep: see [`Study::parse_swept`](crate::Study::parse_swept).
+    pub(crate) fn swept(&self, combination: &str, names: &Names) -> Metric {
+        let phase = match &self.phase {
+            Which::Phase(name) => {
+                let own = names.0.iter().find(|p| p.name == *name).map_or(name, |p| &p.own);
+                let variant = name.strip_suffix(own.as_str()).and_then(|v| v.strip_suffix('.'));
+                Which::Phase(phase_name(Some(&swept_name(variant, combination)), own))
+            }
+            Which::Extreme(extreme, own, _) => {
+                Which::Extreme(*extreme, own.clone(), Some(combination.to_owned()))
+            }
+        };
+        Metric { phase, subject: self.subject.clone(), quantity: self.quantity.clone() }
     }
 
     /// Whether it is the number of one phase, and that is among these.
@@ -303,7 +359,7 @@ impl Which {
             None => (text, None),
         };
         match Extreme::ALL.into_iter().find(|extreme| extreme.name() == first) {
-            Some(extreme) => Which::Extreme(extreme, rest.map(str::to_owned)),
+            Some(extreme) => Which::Extreme(extreme, rest.map(str::to_owned), None),
             None => Which::Phase(text.to_owned()),
         }
     }
@@ -312,7 +368,11 @@ impl Which {
     fn is(&self, name: &str, own: &str) -> bool {
         match self {
             Which::Phase(phase) => phase == name,
-            Which::Extreme(_, phase) => phase.as_ref().is_none_or(|phase| phase == own),
+            Which::Extreme(_, phase, combination) => {
+                let variant = name.strip_suffix(own).and_then(|v| v.strip_suffix('.'));
+                phase.as_ref().is_none_or(|phase| phase == own)
+                    && combination.as_ref().is_none_or(|c| variant.is_some_and(|v| is_swept(v, c)))
+            }
         }
     }
 }
@@ -321,8 +381,11 @@ impl fmt::Display for Which {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Which::Phase(phase) => f.write_str(phase),
-            Which::Extreme(extreme, None) => f.write_str(extreme.name()),
-            Which::Extreme(extreme, Some(phase)) => write!(f, "{}.{phase}", extreme.name()),
+            Which::Extreme(extreme, phase, combination) => {
+                f.write_str(extreme.name())?;
+                phase.as_ref().map_or(Ok(()), |phase| write!(f, ".{phase}"))?;
+                combination.as_ref().map_or(Ok(()), |combination| write!(f, " ({combination})"))
+            }
         }
     }
 }
@@ -346,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manual_names_every_quantity() {
+    fn the_manual_names_every_quantity_and_plots_know_its_unit() {
         let manual = include_str!("../../../docs/scenarios.md");
         let name = || "a".to_owned();
         for subject in [
@@ -363,6 +426,8 @@ mod tests {
                     Some((_, statistic)) => format!("`…/{statistic}`"),
                 };
                 assert!(manual.contains(&named), "{named}");
+                let name = quantity.split_once('/').map_or(quantity.as_str(), |(name, _)| name);
+                assert_ne!(label(name).1, "", "{name} has no unit in plots");
             }
         }
     }

@@ -19,6 +19,9 @@ pub enum SetError {
     /// It is not of the form `key=value`.
     #[error("must be KEY=VALUE, such as control.epsilon=0.2 or host.0.vm.1.shares=500")]
     Shape,
+    /// It is not of the form `key=value,value`.
+    #[error("must be KEY=VALUE,VALUE,… such as control.latency_threshold=20ms,30ms")]
+    Sweep,
     /// The document is not TOML; parsing it says where.
     #[error("the file is not TOML: {0}")]
     Document(String),

@@ -8,6 +8,7 @@ use crate::check::{Present, check, expectations};
 use crate::expectation::Expectation;
 use crate::file::File;
 use crate::metric::{Names, PhaseNames};
+use crate::plot::{Plot, View, plots};
 use crate::scenario::Scenario;
 use crate::vary::{Variation, variations};
 
@@ -24,6 +25,8 @@ pub struct Study {
     pub runs: Vec<Run>,
     /// What is expected of all of them together. The runs' own scenarios expect nothing.
     pub expectations: Vec<Expectation>,
+    /// What is to be drawn of them. Never empty.
+    pub plots: Vec<Plot>,
 }
 
 /// One run of a study.
@@ -66,7 +69,8 @@ impl Study {
         Study::parse_swept(document, &[])
     }
 
-    /// The same, swept over more than the document says.
+    /// The same, swept over more than the document says: all that it asks for, once for each
+    /// combination of the values. What it expects is expected of each combination.
     ///
     /// # Errors
     /// As [`Study::parse`].
@@ -86,10 +90,44 @@ impl Study {
             };
             variations.into_iter().map(run).collect::<Result<_, Error>>()?
         };
-        let expectations = expectations(document, &file.expect, &names(&runs))?;
         let Scenario { name, title, description, .. } = &runs[0].scenario;
-        let (name, title) = (name.clone(), title.clone());
-        Ok(Study { name, title, description: description.clone(), runs, expectations })
+        let (name, title, description) = (name.clone(), title.clone(), description.clone());
+        let expectations = match more {
+            [] => expectations(document, &file.expect, &names(&runs))?,
+            _ => {
+                let once = Study::parse_swept(document, &[])?;
+                once.expected_of_each(&runs)
+            }
+        };
+        let swept: Vec<&str> = more.iter().chain(&file.sweep).map(|s| s.key.as_str()).collect();
+        let plots = plots(document, &file.plot, &runs, &title, &swept, !more.is_empty())?;
+        Ok(Study { name, title, description, runs, expectations, plots })
+    }
+
+    /// What is expected of this study, of each combination of the sweep that these runs make of it.
+    fn expected_of_each(self, swept: &[Run]) -> Vec<Expectation> {
+        let names = names(&self.runs);
+        let first = self.runs[0].variant.as_deref();
+        // The first of its runs comes once with each combination.
+        let combinations = swept.iter().filter_map(|run| {
+            let variant = run.variant.as_deref()?;
+            match first {
+                None => Some(variant),
+                Some(first) => variant.strip_prefix(first)?.strip_prefix(','),
+            }
+        });
+        let of_one = |combination| {
+            self.expectations
+                .iter()
+                .map(|expectation| {
+                    let mut expectation = expectation.clone();
+                    expectation.what = expectation.what.swept(combination, &names);
+                    expectation.of = expectation.of.map(|of| of.swept(combination, &names));
+                    expectation
+                })
+                .collect::<Vec<_>>()
+        };
+        combinations.flat_map(of_one).collect()
     }
 
     /// Only these variants, and what is expected of them alone.
@@ -111,7 +149,15 @@ impl Study {
         self.expectations.retain(|e| {
             [Some(&e.what), e.of.as_ref()].into_iter().flatten().all(|m| m.is_of_one_of(&names))
         });
+        self.plots.retain_mut(|plot| plot.pick(&names, variants));
         Ok(self)
+    }
+
+    /// Whether one of the plots shows how this run went over time.
+    #[must_use]
+    pub fn plots_over_time(&self, run: &Run) -> bool {
+        let of_run = |plot: &Plot| matches!(&plot.view, View::Time { variant, .. } if *variant == run.variant);
+        self.plots.iter().any(of_run)
     }
 
     /// Every run with this seed.
@@ -141,6 +187,24 @@ impl Study {
 }
 
 impl Run {
+    /// Whether it is of the variant of this name, with whatever it is swept over.
+    pub(crate) fn is(&self, variant: &str) -> bool {
+        self.variant.as_deref().is_some_and(|own| {
+            own.strip_prefix(variant).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
+        })
+    }
+
+    /// The hosts that take part.
+    pub(crate) fn host_names(&self) -> Vec<&str> {
+        self.scenario.hosts.iter().filter(|h| h.present).map(|h| h.name.as_str()).collect()
+    }
+
+    /// Their VMs.
+    pub(crate) fn vm_names(&self) -> Vec<&str> {
+        let hosts = self.scenario.hosts.iter().filter(|h| h.present);
+        hosts.flat_map(|h| &h.vms).map(|vm| vm.name.as_str()).collect()
+    }
+
     /// What it is called where several are: the variant's name, or the scenario's.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -156,16 +220,27 @@ pub(crate) fn phase_name(variant: Option<&str>, phase: &str) -> String {
     }
 }
 
-fn names(runs: &[Run]) -> Names {
+/// The name of a variant with a combination of values that it is swept over besides.
+pub(crate) fn swept_name(variant: Option<&str>, combination: &str) -> String {
+    variant.map_or(combination.to_owned(), |variant| format!("{variant},{combination}"))
+}
+
+/// Whether a variant is one of that combination.
+pub(crate) fn is_swept(variant: &str, combination: &str) -> bool {
+    let rest = variant.strip_suffix(combination);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(','))
+}
+
+/// The names that paths of metrics may use.
+pub(crate) fn names(runs: &[Run]) -> Names {
     let of_run = |run: &Run| {
         let Run { variant, scenario, .. } = run;
-        let hosts = || scenario.hosts.iter().filter(|host| host.present);
-        let hosts_named: Vec<String> = hosts().map(|host| host.name.clone()).collect();
-        let vms: Vec<String> = hosts().flat_map(|h| &h.vms).map(|vm| vm.name.clone()).collect();
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let (hosts, vms) = (owned(run.host_names()), owned(run.vm_names()));
         let phase = |phase: &crate::scenario::Phase| PhaseNames {
             name: phase_name(variant.as_deref(), &phase.name),
             own: phase.name.clone(),
-            hosts: hosts_named.clone(),
+            hosts: hosts.clone(),
             vms: vms.clone(),
         };
         scenario.phases.iter().map(phase).collect::<Vec<_>>()

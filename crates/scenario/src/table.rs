@@ -10,11 +10,15 @@ use crate::expectation::Verdict;
 use crate::shares::{host_parts, vm_parts};
 use crate::words::words;
 
+/// So many expectations of variants are listed whether they hold or not.
+const MANY: usize = 40;
+
 /// The answer as text. With `color`, for a terminal that understands ANSI colours.
 #[must_use]
 pub fn table(answer: &Answer, color: bool) -> String {
     let mut text = format!("{}\n\n", heading(answer));
-    if answer.phases.iter().any(|phase| phase.variant.is_some()) {
+    let variants = answer.phases.iter().any(|phase| phase.variant.is_some());
+    if variants {
         text += &format!("{}\n", crate::variants::table(answer, plain(color)).trim_fmt());
     } else {
         text += &format!("{}\n", measured(answer, color).trim_fmt());
@@ -23,7 +27,13 @@ pub fn table(answer: &Answer, color: bool) -> String {
         text += &format!("\n{}", words(answer));
     }
     if !answer.expectations.is_empty() {
-        text += &format!("\n{}\n", verdicts(&answer.expectations, color).trim_fmt());
+        // Of many variants the table above says how many hold: here are those that do not.
+        let brief = variants && answer.expectations.len() > MANY;
+        let shown: Vec<&Verdict> =
+            answer.expectations.iter().filter(|verdict| !(brief && verdict.ok)).collect();
+        if !shown.is_empty() {
+            text += &format!("\n{}\n", verdicts(&shown, color).trim_fmt());
+        }
         let count =
             |which: fn(&Verdict) -> bool| answer.expectations.iter().filter(|v| which(v)).count();
         let failed = count(|v| !v.accepted());
@@ -144,7 +154,7 @@ fn cells(
     }
 }
 
-fn verdicts(expectations: &[Verdict], color: bool) -> Table {
+fn verdicts(expectations: &[&Verdict], color: bool) -> Table {
     let mut table = plain(color);
     for Verdict { what, source, expected, measured, tolerance, ok, exempt } in expectations {
         let verdict = if *ok {

@@ -3,6 +3,7 @@
 use comfy_table::{Attribute, Cell, Table};
 
 use crate::answer::{Answer, PhaseAnswer};
+use crate::expectation::Verdict;
 use crate::shares::{host_errors, largest};
 use crate::table::{right, short};
 
@@ -19,12 +20,14 @@ pub(crate) fn table(answer: &Answer, mut table: Table) -> Table {
         right("window"),
         right("off share"),
         right("settled"),
+        right("fairness"),
+        right("as expected"),
     ]);
-    table.add_rows(answer.phases.iter().map(row));
+    table.add_rows(answer.phases.iter().map(|phase| row(phase, &answer.expectations)));
     table
 }
 
-fn row(phase: &PhaseAnswer) -> [Cell; 9] {
+fn row(phase: &PhaseAnswer, expectations: &[Verdict]) -> [Cell; 11] {
     let or_dash = |number: Option<String>| right(number.unwrap_or_else(|| "-".to_owned()));
     let windows: Vec<f64> = phase.hosts.iter().filter_map(|host| host.window).collect();
     let least = windows.iter().copied().reduce(f64::min);
@@ -44,5 +47,18 @@ fn row(phase: &PhaseAnswer) -> [Cell; 9] {
         or_dash(window),
         or_dash(off.map(|off| format!("{:.1}%", 100.0 * off))),
         or_dash(phase.total.settled_s.map(|s| format!("{s:.0} s"))),
+        or_dash(phase.total.fairness.map(|f| format!("{f:.3}"))),
+        or_dash(held(phase, expectations)),
     ]
+}
+
+/// How many of the expectations of a phase hold, of all that are judged.
+fn held(phase: &PhaseAnswer, expectations: &[Verdict]) -> Option<String> {
+    let of_phase = |verdict: &&Verdict| {
+        verdict.what.strip_prefix(&phase.name).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let judged: Vec<&Verdict> =
+        expectations.iter().filter(of_phase).filter(|v| v.ok || v.exempt.is_none()).collect();
+    let held = judged.iter().filter(|v| v.ok).count();
+    (!judged.is_empty()).then(|| format!("{held} of {}", judged.len()))
 }

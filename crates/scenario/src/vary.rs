@@ -63,28 +63,30 @@ pub(crate) fn variations(
         all.push(variation);
     }
     for (i, sweep) in file.sweep.iter().chain(more).enumerate() {
-        let place: Vec<String> = if i < file.sweep.len() {
-            ["sweep".to_owned(), i.to_string()].into()
-        } else {
-            vec![format!("--sweep {}", sweep.key)]
+        let in_file = i < file.sweep.len();
+        // Of one from the command line, what was said there is its place.
+        let all_values = match in_file {
+            true => ["sweep".to_owned(), i.to_string(), "values".to_owned()].into(),
+            false => vec![format!("--sweep {}", sweep.key)],
         };
-        let at =
-            |key: &str| -> Vec<String> { place.iter().cloned().chain([key.to_owned()]).collect() };
         if sweep.values.is_empty() {
-            return Err(error(document, &at("values"), "must have at least one value"));
+            return Err(error(document, &all_values, "must have at least one value"));
         }
         if all.is_empty() {
             all.push(Variation::default());
         }
         if all.len() * sweep.values.len() > MAX_RUNS {
             let says = format!("makes more than {MAX_RUNS} variants");
-            return Err(error(document, &at("values"), &says));
+            return Err(error(document, &all_values, &says));
         }
         let mut combined = Vec::with_capacity(all.len() * sweep.values.len());
         for variation in &all {
             for (v, value) in sweep.values.iter().enumerate() {
-                let mut place = at("values");
-                place.push(v.to_string());
+                let mut place = all_values.clone();
+                match in_file {
+                    true => place.push(v.to_string()),
+                    false => place[0].push_str(&format!("={}", text(value))),
+                }
                 combined.push(
                     variation
                         .swept(sweep, value, place.clone())
@@ -109,6 +111,11 @@ pub(crate) fn variations(
 
 fn error(document: &Document, place: &[String], message: &str) -> Error {
     document.error_at(&place.iter().map(String::as_str).collect::<Vec<_>>(), message)
+}
+
+/// A value for people: text without quotes.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl Variation {
@@ -145,13 +152,10 @@ impl Variation {
         place: Vec<String>,
     ) -> Result<Variation, String> {
         let mut swept = self.clone();
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Table(_) | Value::Array(_) => {
-                return Err("must be a single value: name others as variants".to_owned());
-            }
-            value => value.to_string(),
-        };
+        if matches!(value, Value::Table(_) | Value::Array(_)) {
+            return Err("must be a single value: name others as variants".to_owned());
+        }
+        let text = text(value);
         if text.contains('/') {
             return Err("must have no `/`: it is part of the variant's name".to_owned());
         }

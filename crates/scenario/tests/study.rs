@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use parda_config::Document;
+use parda_scenario::plot::{self, Draw, Plot, View};
 use parda_scenario::study::Sweep;
 use parda_scenario::{Action, Engine, PhaseAnswer, Scenario, Study, table};
 
@@ -243,4 +244,127 @@ fn what_is_exempt_is_shown_and_not_judged() {
     let text = table(&answer, false);
     assert!(text.contains("exempt") && text.contains("the paper's own sum differs"), "{text}");
     assert!(text.contains("all 0 expectations hold; 1 more do not and are exempt"), "{text}");
+}
+
+fn swept(text: &str, sweep: &str) -> Study {
+    let sweep: Sweep = sweep.parse().unwrap();
+    Study::parse_swept(&Document::new("s.toml", text), &[sweep]).unwrap()
+}
+
+fn expected(study: &Study) -> Vec<String> {
+    let of = |of: &parda_scenario::metric::Metric| format!(" of {of}");
+    let path = |e: &parda_scenario::expectation::Expectation| {
+        format!("{}{}", e.what, e.of.as_ref().map_or(String::new(), of))
+    };
+    study.expectations.iter().map(path).collect()
+}
+
+#[test]
+fn what_a_file_expects_is_expected_of_each_value_that_it_is_swept_over() {
+    let expect = "[[expect]]\nwhat = \"steady/total/iops\"\nat_least = 1\nsource = \"x\"\n";
+    let study = swept(&format!("{BASE}{expect}"), "control.gamma=0.5,0.8");
+    assert_eq!(expected(&study), ["gamma=0.5.steady/total/iops", "gamma=0.8.steady/total/iops"]);
+}
+
+#[test]
+fn a_sweep_of_variants_holds_those_of_one_value_against_one_another() {
+    let study = swept(&format!("{BASE}{VARIANTS}"), "control.gamma=0.5,0.8");
+    let names: Vec<&str> = study.runs.iter().map(|run| run.name()).collect();
+    assert_eq!(names, ["alone,gamma=0.5", "alone,gamma=0.8", "both,gamma=0.5", "both,gamma=0.8"]);
+    assert_eq!(
+        expected(&study),
+        [
+            "both,gamma=0.5.steady/total/iops of alone,gamma=0.5.steady/total/iops",
+            "largest.steady (gamma=0.5)/total/iops of largest (gamma=0.5)/total/iops",
+            "both,gamma=0.8.steady/total/iops of alone,gamma=0.8.steady/total/iops",
+            "largest.steady (gamma=0.8)/total/iops of largest (gamma=0.8)/total/iops",
+        ]
+    );
+    // Each run twice as fast as the one before: the extremes are those of their own value.
+    let phase = |(i, run): (usize, &parda_scenario::Run)| {
+        let mut phase = PhaseAnswer::new(&run.scenario.phases[0], Vec::new());
+        phase.total.iops = f64::from(1 << i);
+        vec![phase]
+    };
+    let answer = study.answer(Engine::Sim, study.runs.iter().enumerate().map(phase).collect());
+    let measured: Vec<Option<f64>> = answer.expectations.iter().map(|v| v.measured).collect();
+    assert_eq!(measured, [Some(4.0), Some(1.0), Some(4.0), Some(1.0)]);
+    let study = study.pick(&["both,gamma=0.8".to_owned()]).unwrap();
+    assert!(study.expectations.is_empty(), "nothing is expected of it alone");
+}
+
+fn plots(text: &str) -> Vec<Plot> {
+    parse(text).unwrap().plots
+}
+
+/// The names of a plot's lines, each with its places on the axis.
+fn lines(plot: &Plot) -> Vec<(String, Vec<String>)> {
+    let View::Points { panels, .. } = &plot.view else { panic!("over time: {plot:?}") };
+    let line = |line: &plot::Line| {
+        (line.name.clone(), line.points.iter().map(|(at, _)| at.clone()).collect())
+    };
+    panels[0].lines.iter().map(line).collect()
+}
+
+fn pair(name: &str, at: &[&str]) -> (String, Vec<String>) {
+    (name.to_owned(), at.iter().map(|at| (*at).to_owned()).collect())
+}
+
+#[test]
+fn without_plots_a_scenario_is_drawn_over_time_and_variants_beside_one_another() {
+    let [plot] = plots(BASE).try_into().unwrap();
+    let panels = ["window", "device_latency_ms", "iops"].map(str::to_owned).into();
+    assert_eq!(plot.view, View::Time { variant: None, panels });
+    let [plot] = plots(&format!("{BASE}{VARIANTS}")).try_into().unwrap();
+    assert_eq!(lines(&plot), [pair("", &["alone", "both"])]);
+    assert!(matches!(plot.view, View::Points { draw: Draw::Bars, .. }));
+    let sweep = "[[sweep]]\nkey = \"control.gamma\"\nvalues = [0.5, 0.8]\n";
+    let (variants, _) = VARIANTS.split_once("[[expect]]").unwrap();
+    let [plot] = plots(&format!("{BASE}{variants}{sweep}")).try_into().unwrap();
+    assert_eq!(lines(&plot), [pair("alone", &["0.5", "0.8"]), pair("both", &["0.5", "0.8"])]);
+}
+
+#[test]
+fn a_plot_over_time_is_one_picture_for_each_variant() {
+    let plot = "[[plot]]\nover = \"time\"\ntitle = \"T\"\n";
+    let all = plots(&format!("{BASE}{VARIANTS}{plot}"));
+    let titles: Vec<&str> = all.iter().map(|plot| plot.title.as_str()).collect();
+    assert_eq!(titles, ["T: alone", "T: both"]);
+    let one = plots(&format!("{BASE}{VARIANTS}{plot}variant = \"both\"\n"));
+    assert_eq!((one.len(), one[0].title.as_str()), (1, "T"));
+    let study = parse(&format!("{BASE}{VARIANTS}{plot}variant = \"both\"\n")).unwrap();
+    let kept: Vec<bool> = study.runs.iter().map(|run| study.plots_over_time(run)).collect();
+    assert_eq!(kept, [false, true], "only what is drawn need be kept");
+}
+
+#[test]
+fn lines_are_told_apart_by_host_and_by_what_else_varies() {
+    let plot = "[[plot]]\nover = \"variants\"\nx = \"hosts\"\npanels = [\"host/*/iops\"]\n";
+    let [plot] = plots(&format!("{BASE}{VARIANTS}{plot}")).try_into().unwrap();
+    assert_eq!(lines(&plot), [pair("b", &["1", "2"]), pair("a", &["2"])]);
+    let View::Points { panels, label, .. } = &plot.view else { panic!() };
+    assert_eq!((label.as_str(), panels[0].label.as_str()), ("hosts", "Throughput of each host"));
+    let plot = "[[plot]]\nover = \"hosts\"\n";
+    let [plot] = plots(&format!("{BASE}{VARIANTS}{plot}")).try_into().unwrap();
+    assert_eq!(lines(&plot), [pair("alone", &["b"]), pair("both", &["a", "b"])]);
+}
+
+#[test]
+fn a_sweep_that_the_file_does_not_know_is_drawn_over_what_is_swept() {
+    let plot = "[[plot]]\nover = \"time\"\n";
+    let [plot] = swept(&format!("{BASE}{plot}"), "control.gamma=0.5,0.8").plots.try_into().unwrap();
+    assert_eq!(lines(&plot), [pair("", &["0.5", "0.8"])]);
+    assert!(
+        matches!(&plot.view, View::Points { label, draw: Draw::Lines, .. } if label == "gamma")
+    );
+}
+
+#[test]
+fn of_variants_that_are_not_run_nothing_is_drawn() {
+    let plot = "[[plot]]\nover = \"time\"\n[[plot]]\nover = \"variants\"\n";
+    let study = parse(&format!("{BASE}{VARIANTS}{plot}")).unwrap();
+    let study = study.pick(&["both".to_owned()]).unwrap();
+    let [time, points] = study.plots.try_into().unwrap();
+    assert!(matches!(time.view, View::Time { variant: Some(v), .. } if v == "both"));
+    assert_eq!(lines(&points), [pair("", &["both"])]);
 }

@@ -19,8 +19,20 @@ use crate::series::Series;
 /// How a run is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SimOptions {
-    /// Keep how it went, second by second.
-    pub series: bool,
+    /// Of which runs to keep how they went, second by second.
+    pub series: Keep,
+}
+
+/// Of which runs of a study something is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Of none.
+    #[default]
+    Nothing,
+    /// Of those that the study has plots over time of.
+    Plotted,
+    /// Of all.
+    All,
 }
 
 /// How a run goes: once per second of its own time.
@@ -161,7 +173,7 @@ impl<'a> Run<'a> {
             scenario,
             cluster,
             phases: Vec::new(),
-            series: options.series.then(|| Series::new(scenario)),
+            series: (options.series != Keep::Nothing).then(|| Series::new(scenario)),
         })
     }
 

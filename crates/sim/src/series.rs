@@ -30,6 +30,21 @@ pub struct HostSeries {
     pub iops: Vec<f64>,
 }
 
+impl HostSeries {
+    /// One of its quantities by its name, of [`OVER_TIME`](parda_scenario::plot::OVER_TIME). What there is none of is NaN.
+    #[must_use]
+    pub fn get(&self, quantity: &str) -> Vec<f64> {
+        let some = |values: &[Option<f64>]| values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
+        match quantity {
+            "window" => some(&self.window),
+            "beta" => some(&self.beta),
+            "device_latency_ms" => some(&self.device_latency_ms),
+            "iops" => self.iops.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Series {
     pub(crate) fn new(scenario: &Scenario) -> Series {
         let host = |host: &parda_scenario::Host| HostSeries {
@@ -52,6 +67,26 @@ impl Series {
             host.beta.push(agent.map(Agent::beta));
             host.device_latency_ms.push(tally.device_ms());
             host.iops.push(tally.ios as f64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_plot_over_time_may_show_is_kept() {
+        let some = vec![Some(1.0), None];
+        let host = HostSeries {
+            name: "a".to_owned(),
+            window: some.clone(),
+            beta: some.clone(),
+            device_latency_ms: some,
+            iops: vec![1.0, 0.0],
+        };
+        for quantity in parda_scenario::plot::OVER_TIME {
+            assert_eq!(host.get(quantity).len(), 2, "{quantity}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parda_scenario::{Answer, Engine, Study};
 
-use crate::run::{Outcome, Progress, SimError, SimOptions, run};
+use crate::run::{Keep, Outcome, Progress, SimError, SimOptions, run};
 
 /// What came of a study.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,10 @@ pub fn run_all(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(of) = study.runs.get(index) else { return };
-            let outcome = run(&of.scenario, options, |at| progress(index, at));
+            let kept = options.series == Keep::All
+                || options.series == Keep::Plotted && study.plots_over_time(of);
+            let options = SimOptions { series: if kept { Keep::All } else { Keep::Nothing } };
+            let outcome = run(&of.scenario, &options, |at| progress(index, at));
             if outcome.is_err() {
                 // The rest is for nothing.
                 next.store(study.runs.len(), Ordering::Relaxed);

@@ -3,7 +3,7 @@
 
 use parda_config::Document;
 use parda_scenario::Study;
-use parda_sim::{SimOptions, StudyOutcome, run_all};
+use parda_sim::{Keep, SimOptions, StudyOutcome, run_all};
 
 const TEXT: &str = r#"name = "t"
 duration = "12s"
@@ -35,7 +35,7 @@ to = "11s"
 
 fn outcome(variants: &str, jobs: usize) -> StudyOutcome {
     let study = Study::parse(&Document::new("t.toml", format!("{TEXT}{variants}"))).unwrap();
-    let options = SimOptions { series: true };
+    let options = SimOptions { series: Keep::All };
     run_all(&study, &options, jobs, |_, _| ()).unwrap()
 }
 

@@ -1,0 +1,132 @@
+//! How it went, second by second.
+
+use parda_control::law::Mode;
+use parda_plot::{Across, Figure, Level, Panel};
+use parda_scenario::metric::label;
+use parda_scenario::plot::Plot;
+use parda_scenario::{Action, HostId, Phase, Run, Scenario, State};
+use parda_sim::Series;
+
+use crate::MOST_LINES;
+use crate::expected::Expected;
+
+/// A line over time has no more points than this: of more, means are drawn.
+const MOST_POINTS: usize = 240;
+
+/// Each host of a run, second by second.
+pub(crate) fn figure(
+    plot: &Plot,
+    run: &Run,
+    series: &Series,
+    quantities: &[String],
+    expected: &Expected,
+) -> Figure {
+    let scenario = &run.scenario;
+    let mut figure = Figure::new(&plot.title, Across::Time);
+    for phase in &scenario.phases {
+        figure = figure.span(&phase.name, phase.from.as_secs_f64(), phase.to.as_secs_f64());
+    }
+    let together = series.at.len().div_ceil(MOST_POINTS).max(1);
+    if together > 1 {
+        figure.subtitle = format!(", means of {together} s");
+    }
+    let marked = scenario.hosts.iter().filter(|host| host.present).count() <= MOST_LINES;
+    for quantity in quantities {
+        let (name, unit) = label(quantity);
+        let mut panel = Panel::new(name, unit);
+        let present = series.hosts.iter().zip(&scenario.hosts).filter(|(_, host)| host.present);
+        for (place, (host, _)) in present.enumerate() {
+            panel = panel.line(&host.name, means(&series.at, &host.get(quantity), together));
+            if !marked {
+                continue;
+            }
+            let of_phase = |phase: &Phase| {
+                let variant = run.variant.as_ref().map_or(String::new(), |v| format!("{v}."));
+                let path = format!("{variant}{}/host/{}/{quantity}", phase.name, host.name);
+                // Beside one another, as the hosts' values are often close.
+                let part = (place + 1) as f64 / (MOST_LINES + 1) as f64;
+                let at = phase.from.as_secs_f64() + part * (phase.to - phase.from).as_secs_f64();
+                expected.get(&path).map(|value| (at, value))
+            };
+            let marks: Vec<(f64, f64)> = scenario.phases.iter().filter_map(of_phase).collect();
+            if !marks.is_empty() {
+                panel = panel.paper(&host.name, marks);
+            }
+        }
+        if quantity == "device_latency_ms" {
+            panel.levels = thresholds(scenario);
+        }
+        figure = figure.panel(panel);
+    }
+    // Without control there are no windows to show.
+    let shown = |panel: &Panel| panel.series.iter().any(|series| series.data.is_some());
+    if figure.panels.iter().any(shown) {
+        figure.panels.retain(shown);
+    }
+    figure.digest(MOST_LINES, "hosts")
+}
+
+/// The means of so many values that follow one another, at the time of the last.
+fn means(at: &[f64], values: &[f64], together: usize) -> Vec<(f64, f64)> {
+    let of_some = |(at, values): (&[f64], &[f64])| {
+        let there: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+        let mean = there.iter().sum::<f64>() / there.len() as f64;
+        at.last().map(|at| (*at, mean))
+    };
+    at.chunks(together).zip(values.chunks(together)).filter_map(of_some).collect()
+}
+
+/// The thresholds that some host holds to, and from when to when.
+fn thresholds(scenario: &Scenario) -> Vec<Level> {
+    let in_force = |state: &State| -> Vec<f64> {
+        let hosts = (0..scenario.hosts.len()).filter(|&h| scenario.hosts[h].present).map(HostId);
+        let of_host = |id| {
+            let law = state.host(id).control.resolve().ok()?.control.law;
+            let holds = !matches!(law.mode, Mode::Off | Mode::Static);
+            holds.then(|| law.threshold.secs() * 1e3)
+        };
+        let mut all: Vec<f64> = hosts.filter_map(of_host).collect();
+        all.sort_by(f64::total_cmp);
+        all.dedup();
+        all
+    };
+    let mut state = State::new(&scenario.hosts);
+    // Since when each is in force, and those that no longer are.
+    let mut since: Vec<(f64, f64)> = in_force(&state).into_iter().map(|ms| (ms, 0.0)).collect();
+    let mut levels = Vec::new();
+    let level = |(value, from): (f64, f64), to: f64| Level {
+        name: "threshold".to_owned(),
+        value,
+        within: Some((from, to)),
+    };
+    for event in &scenario.timeline {
+        if !matches!(event.action, Action::SetControl(..)) || state.apply(&event.action).is_err() {
+            continue;
+        }
+        let (at, now) = (event.at.as_secs_f64(), in_force(&state));
+        let (kept, over): (Vec<_>, Vec<_>) =
+            since.into_iter().partition(|(ms, _)| now.contains(ms));
+        levels.extend(over.into_iter().filter(|o| o.1 < at).map(|over| level(over, at)));
+        since = kept;
+        let new: Vec<f64> =
+            now.into_iter().filter(|ms| !since.iter().any(|(s, _)| s == ms)).collect();
+        since.extend(new.into_iter().map(|ms| (ms, at)));
+    }
+    let end = scenario.duration.as_secs_f64();
+    levels.extend(since.into_iter().map(|still| level(still, end)));
+    levels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_of_what_is_there_and_of_nothing_there_is_none() {
+        let at = [1.0, 2.0, 3.0, 4.0, 5.0];
+        let values = [1.0, f64::NAN, f64::NAN, f64::NAN, 7.0];
+        let means = means(&at, &values, 2);
+        assert_eq!((means[0], means[2]), ((2.0, 1.0), (5.0, 7.0)));
+        assert!(means[1].0 == 4.0 && means[1].1.is_nan());
+    }
+}

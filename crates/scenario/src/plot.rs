@@ -1,0 +1,421 @@
+//! What is to be drawn of a study: `[[plot]]`, and what is drawn without any.
+
+use parda_config::{Document, Error};
+use serde::Deserialize;
+
+use crate::check::name_is_plain;
+use crate::metric::{Metric, Names, list};
+use crate::study::{Run, names, phase_name};
+
+/// Quantities of hosts that are kept second by second.
+pub const OVER_TIME: [&str; 4] = ["window", "device_latency_ms", "iops", "beta"];
+
+/// One picture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    /// Its name among the plots of the study: part of the file's name. May be empty.
+    pub name: String,
+    /// One line above it.
+    pub title: String,
+    /// What is in it.
+    pub view: View,
+}
+
+/// What is in a picture.
+#[derive(Clone, Debug, PartialEq)]
+pub enum View {
+    /// How it went for each host of one run, second by second.
+    Time {
+        /// The run's variant, if there are any.
+        variant: Option<String>,
+        /// Quantities of [`OVER_TIME`], from top to bottom.
+        panels: Vec<String>,
+    },
+    /// Numbers of the answer.
+    Points {
+        /// What is from left to right.
+        label: String,
+        /// How they are drawn.
+        draw: Draw,
+        /// From top to bottom.
+        panels: Vec<Panel>,
+    },
+}
+
+/// How numbers are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Draw {
+    /// Lines with marks.
+    Lines,
+    /// Marks.
+    Marks,
+    /// Bars.
+    Bars,
+}
+
+/// Numbers of one quantity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// What is shown, for people.
+    pub label: String,
+    /// In which unit; empty for a number that has none.
+    pub unit: &'static str,
+    /// The lines, or the bars of one colour.
+    pub lines: Vec<Line>,
+}
+
+/// Numbers that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Their name in the legend; may be empty.
+    pub name: String,
+    /// Where on the axis, and what.
+    pub points: Vec<(String, Metric)>,
+}
+
+impl Plot {
+    /// Leaves what is of these variants, whose phases have these names. Whether anything is left.
+    pub(crate) fn pick(&mut self, names: &Names, variants: &[String]) -> bool {
+        match &mut self.view {
+            View::Time { variant, .. } => {
+                variant.as_ref().is_none_or(|variant| variants.contains(variant))
+            }
+            View::Points { panels, .. } => {
+                for panel in &mut *panels {
+                    for line in &mut panel.lines {
+                        line.points.retain(|(_, metric)| metric.is_of_one_of(names));
+                    }
+                    panel.lines.retain(|line| !line.points.is_empty());
+                }
+                panels.iter().any(|panel| !panel.lines.is_empty())
+            }
+        }
+    }
+}
+
+/// As it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Written {
+    name: Option<String>,
+    title: Option<String>,
+    over: Over,
+    panels: Option<Vec<String>>,
+    variant: Option<String>,
+    phase: Option<String>,
+    x: Option<String>,
+    x_label: Option<String>,
+    draw: Option<Draw>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Over {
+    Time,
+    Variants,
+    Hosts,
+    Vms,
+}
+
+impl Written {
+    /// What is drawn of a study that does not say.
+    fn default_of(variants: bool) -> Written {
+        Written {
+            name: None,
+            title: None,
+            over: if variants { Over::Variants } else { Over::Time },
+            panels: None,
+            variant: None,
+            phase: None,
+            x: None,
+            x_label: None,
+            draw: None,
+        }
+    }
+
+    fn panels(&self) -> Vec<String> {
+        let panels: &[&str] = match self.over {
+            Over::Time => &OVER_TIME[..3],
+            Over::Variants => &["total/iops", "total/device_latency_ms"],
+            Over::Hosts => &["iops", "device_latency_ms"],
+            Over::Vms => &["iops", "latency_ms"],
+        };
+        self.panels.clone().unwrap_or_else(|| panels.iter().map(|p| (*p).to_owned()).collect())
+    }
+}
+
+/// The plots of a study with these runs. `swept` are the keys of its sweeps. Plots over time are left out where the runs are
+/// those of a sweep that the file does not know: they would be too many.
+pub(crate) fn plots(
+    document: &Document,
+    written: &[Written],
+    runs: &[Run],
+    title: &str,
+    swept: &[&str],
+    sweep_of_ours: bool,
+) -> Result<Vec<Plot>, Error> {
+    let variants = runs.iter().any(|run| run.variant.is_some());
+    let default = [Written::default_of(variants)];
+    let none = !written.iter().any(|w| !sweep_of_ours || w.over != Over::Time);
+    let mut plots = Vec::new();
+    for (i, plot) in if none { &default } else { written }.iter().enumerate() {
+        let checker = Checker { document, plot, runs, swept, path: format!("plot.{i}"), title };
+        checker.check(i, if none { 1 } else { written.len() }, sweep_of_ours, &mut plots)?;
+    }
+    Ok(plots)
+}
+
+struct Checker<'a> {
+    document: &'a Document,
+    plot: &'a Written,
+    runs: &'a [Run],
+    swept: &'a [&'a str],
+    path: String,
+    title: &'a str,
+}
+
+impl Checker<'_> {
+    fn error(&self, key: &str, message: impl Into<String>) -> Error {
+        self.document.error(&format!("{}.{key}", self.path), message)
+    }
+
+    fn check(
+        &self,
+        place: usize,
+        of: usize,
+        sweep_of_ours: bool,
+        plots: &mut Vec<Plot>,
+    ) -> Result<(), Error> {
+        let plot = self.plot;
+        let given = [
+            ("variant", plot.variant.is_some(), plot.over != Over::Variants),
+            ("phase", plot.phase.is_some(), plot.over != Over::Time),
+            ("x", plot.x.is_some(), plot.over == Over::Variants),
+            ("x_label", plot.x_label.is_some(), plot.over != Over::Time),
+            ("draw", plot.draw.is_some(), plot.over != Over::Time),
+        ];
+        if let Some((key, ..)) = given.iter().find(|(_, given, makes_sense)| *given && !makes_sense)
+        {
+            return Err(self.error(key, "means nothing for a plot over this"));
+        }
+        if plot.panels.as_ref().is_some_and(Vec::is_empty) {
+            return Err(self.error("panels", "must name at least one quantity"));
+        }
+        let name = match &plot.name {
+            Some(name) if !name_is_plain(name) => {
+                let says =
+                    "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`";
+                return Err(self.error("name", says));
+            }
+            Some(name) if plots.iter().any(|other| other.name == *name) => {
+                return Err(self.error("name", "there is another plot of this name"));
+            }
+            Some(name) => name.clone(),
+            None if of > 1 => (place + 1).to_string(),
+            None => String::new(),
+        };
+        let title = plot.title.clone().unwrap_or_else(|| self.title.to_owned());
+        let runs = self.chosen()?;
+        match plot.over {
+            Over::Time if sweep_of_ours => {}
+            Over::Time => {
+                for (p, panel) in plot.panels().iter().enumerate() {
+                    if !OVER_TIME.contains(&panel.as_str()) {
+                        let says =
+                            format!("is not kept over time; there is {}", OVER_TIME.join(", "));
+                        return Err(self.error(&format!("panels.{p}"), says));
+                    }
+                }
+                for run in &runs {
+                    let of_many = |text: &str, sep: &str| match &run.variant {
+                        Some(variant) if text.is_empty() => variant.clone(),
+                        Some(variant) if runs.len() > 1 => format!("{text}{sep}{variant}"),
+                        _ => text.to_owned(),
+                    };
+                    plots.push(Plot {
+                        name: of_many(&name, "-"),
+                        title: of_many(&title, ": "),
+                        view: View::Time { variant: run.variant.clone(), panels: plot.panels() },
+                    });
+                }
+            }
+            Over::Variants | Over::Hosts | Over::Vms => {
+                plots.push(Plot { name, title, view: self.points(&runs)? });
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs that are drawn.
+    fn chosen(&self) -> Result<Vec<&Run>, Error> {
+        let Some(variant) = &self.plot.variant else { return Ok(self.runs.iter().collect()) };
+        let runs: Vec<&Run> = self.runs.iter().filter(|run| run.is(variant)).collect();
+        if runs.is_empty() {
+            let known = list(self.runs.iter().filter_map(|run| run.variant.as_deref()));
+            let says = match known.as_str() {
+                "" => "there are no variants".to_owned(),
+                known => format!("there is no variant of this name; there is {known}"),
+            };
+            return Err(self.error("variant", says));
+        }
+        Ok(runs)
+    }
+
+    /// The phases that are drawn, by their names in the scenario.
+    fn phases(&self) -> Result<Vec<&str>, Error> {
+        // They are the same in all variants.
+        let all = self.runs.first().map_or(&[][..], |run| run.scenario.phases.as_slice());
+        let all = all.iter().map(|phase| phase.name.as_str());
+        match &self.plot.phase {
+            None => Ok(all.collect()),
+            Some(phase) if all.clone().any(|p| p == phase) => Ok(vec![phase]),
+            Some(_) => {
+                let says = format!("there is no phase of this name; there is {}", list(all));
+                Err(self.error("phase", says))
+            }
+        }
+    }
+
+    fn points(&self, runs: &[&Run]) -> Result<View, Error> {
+        let phases = self.phases()?;
+        let x = match (self.plot.over, &self.plot.x) {
+            (Over::Hosts, _) => X::Host,
+            (Over::Vms, _) => X::Vm,
+            (_, None) => match self.swept.first() {
+                Some(key) => X::Key((*key).to_owned()),
+                None => X::Variant,
+            },
+            (_, Some(x)) if x == "variant" => X::Variant,
+            (_, Some(x)) if x == "hosts" => X::Hosts,
+            (_, Some(key)) => X::Key(key.clone()),
+        };
+        let mut panels = Vec::new();
+        for (p, path) in self.plot.panels().iter().enumerate() {
+            panels.push(self.panel(&format!("panels.{p}"), path, runs, &phases, &x)?);
+        }
+        let bars = matches!(x, X::Variant | X::Host | X::Vm);
+        Ok(View::Points {
+            label: self.plot.x_label.clone().unwrap_or_else(|| x.label()),
+            draw: self.plot.draw.unwrap_or(if bars { Draw::Bars } else { Draw::Lines }),
+            panels,
+        })
+    }
+
+    fn panel(
+        &self,
+        key: &str,
+        path: &str,
+        runs: &[&Run],
+        phases: &[&str],
+        x: &X,
+    ) -> Result<Panel, Error> {
+        let mut lines: Vec<Line> = Vec::new();
+        let mut label = (String::new(), "");
+        for run in runs {
+            // Names of hosts or VMs, in place of `*`.
+            let (path, each) = match (x, path.split('/').collect::<Vec<_>>().as_slice()) {
+                (X::Host, _) => (format!("host/*/{path}"), run.host_names()),
+                (X::Vm, _) => (format!("vm/*/{path}"), run.vm_names()),
+                (_, ["host", "*", ..]) => (path.to_owned(), run.host_names()),
+                (_, ["vm", "*", ..]) => (path.to_owned(), run.vm_names()),
+                _ => (path.to_owned(), vec![""]),
+            };
+            let (at, rest) = match x.of(run) {
+                Some(of) => of,
+                None => return Err(self.error("x", x.missing(run, self.runs))),
+            };
+            let known = names(std::slice::from_ref(*run));
+            for phase in phases {
+                for name in &each {
+                    let metric = format!(
+                        "{}/{}",
+                        phase_name(run.variant.as_deref(), phase),
+                        path.replacen('*', name, 1)
+                    );
+                    let metric = Metric::parse(&metric, &known)
+                        .map_err(|e| self.error(key, e.to_string()))?;
+                    label = metric.label();
+                    let over_names = matches!(x, X::Host | X::Vm);
+                    let parts = [
+                        if over_names { "" } else { *name },
+                        &rest,
+                        if phases.len() > 1 { *phase } else { "" },
+                    ];
+                    let parts: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+                    let point = (if over_names { (*name).to_owned() } else { at.clone() }, metric);
+                    let name = parts.join(", ");
+                    match lines.iter_mut().find(|line| line.name == name) {
+                        Some(line) => line.points.push(point),
+                        None => lines.push(Line { name, points: vec![point] }),
+                    }
+                }
+            }
+        }
+        let whose = match path.split_once('/') {
+            _ if matches!(x, X::Host | X::Vm) => String::new(),
+            Some(("total" | "hosts" | "vms", _)) => String::new(),
+            Some((kind, rest)) => match rest.split_once('/') {
+                Some(("*", _)) => format!(" of each {kind}"),
+                Some((name, _)) => format!(" of {name}"),
+                None => String::new(),
+            },
+            None => String::new(),
+        };
+        Ok(Panel { label: format!("{}{whose}", label.0), unit: label.1, lines })
+    }
+}
+
+/// What is from left to right.
+enum X {
+    Variant,
+    /// How many hosts take part.
+    Hosts,
+    /// A key that variants set.
+    Key(String),
+    /// Each host.
+    Host,
+    /// Each VM.
+    Vm,
+}
+
+impl X {
+    fn label(&self) -> String {
+        match self {
+            X::Variant => "variant".to_owned(),
+            X::Hosts => "hosts".to_owned(),
+            X::Key(key) => key.rsplit('.').next().unwrap_or(key).replace('_', " "),
+            X::Host => "host".to_owned(),
+            X::Vm => "VM".to_owned(),
+        }
+    }
+
+    /// Where a run is, and what else tells it from the others. `None` if it does not set the key.
+    fn of(&self, run: &Run) -> Option<(String, String)> {
+        let variant = run.variant.clone().unwrap_or_default();
+        let without = |keep: &dyn Fn(&str) -> bool| -> String {
+            variant.split(',').filter(|part| keep(part)).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            X::Variant => Some((variant, String::new())),
+            X::Hosts => {
+                let hosts = run.scenario.hosts.iter().filter(|host| host.present).count();
+                Some((hosts.to_string(), without(&|part| part.contains('='))))
+            }
+            X::Key(key) => {
+                let (_, value) = run.settings.iter().rev().find(|(k, _)| k == key)?;
+                let own = format!("{}={value}", key.rsplit('.').next().unwrap_or(key));
+                Some((value.clone(), without(&|part| part != own)))
+            }
+            X::Host | X::Vm => Some((String::new(), variant)),
+        }
+    }
+
+    fn missing(&self, run: &Run, runs: &[Run]) -> String {
+        let keys = runs.iter().flat_map(|run| &run.settings).map(|(key, _)| key.as_str());
+        let keys = list(keys.chain(["variant", "hosts"]));
+        let variant =
+            run.variant.as_ref().map_or("the file".to_owned(), |v| format!("variant {v}"));
+        format!("must be what every variant sets, which {variant} does not; there is {keys}")
+    }
+}

@@ -1,0 +1,81 @@
+//! A sweep in one line: `control.latency_threshold=20ms,30ms,50ms`.
+
+use std::str::FromStr;
+
+use toml::Value;
+
+use crate::set::SetError;
+use crate::study::Sweep;
+
+impl FromStr for Sweep {
+    type Err = SetError;
+
+    /// `KEY=VALUE,VALUE,…`. A value that is not TOML is text. One that has commas in it stands between quotes.
+    fn from_str(text: &str) -> Result<Sweep, SetError> {
+        let (key, values) = text.split_once('=').ok_or(SetError::Sweep)?;
+        let key = key.trim();
+        if key.split('.').any(str::is_empty) {
+            return Err(SetError::Sweep);
+        }
+        let values = split(values).into_iter().map(|text| match text.trim() {
+            "" => Err(SetError::Sweep),
+            text => Ok(value(text)),
+        });
+        Ok(Sweep { key: key.to_owned(), values: values.collect::<Result<_, _>>()? })
+    }
+}
+
+fn value(text: &str) -> Value {
+    let parsed = format!("value = {text}").parse::<toml::Table>();
+    let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// The parts between commas that are not within quotes.
+fn split(text: &str) -> Vec<&str> {
+    let mut quote = None;
+    text.split(|c: char| match (quote, c) {
+        (None, '"' | '\'') => {
+            quote = Some(c);
+            false
+        }
+        (Some(open), c) => {
+            quote = (open != c).then_some(open);
+            false
+        }
+        (None, c) => c == ',',
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(text: &str) -> Result<Vec<Value>, SetError> {
+        text.parse::<Sweep>().map(|sweep| sweep.values)
+    }
+
+    #[test]
+    fn values_are_toml_or_text() {
+        let sweep: Sweep = "host.*.vm.0.workload.size = 4KiB, 8KiB".parse().unwrap();
+        assert_eq!(sweep.key, "host.*.vm.0.workload.size");
+        assert_eq!(sweep.values, ["4KiB", "8KiB"].map(|v| Value::String(v.to_owned())));
+        assert_eq!(values("a=1,2.5,true").unwrap(), [Value::from(1), 2.5.into(), true.into()]);
+        assert_eq!(values("a=1h 30m,500ms").unwrap()[0], Value::from("1h 30m"));
+        assert_eq!(values("a=x = y").unwrap(), [Value::from("x = y")]);
+    }
+
+    #[test]
+    fn quotes_keep_commas() {
+        assert_eq!(values(r#"a="1,5",2"#).unwrap(), [Value::from("1,5"), Value::from(2)]);
+        assert_eq!(values("a='x,\"y',z").unwrap(), [Value::from("x,\"y"), Value::from("z")]);
+    }
+
+    #[test]
+    fn what_is_no_sweep_is_refused() {
+        for text in ["", "a", "=1", "a=", "a=1,,2", "a=1,", "a..b=1"] {
+            assert_eq!(values(text), Err(SetError::Sweep), "{text}");
+        }
+    }
+}
