@@ -11,6 +11,7 @@
 //! | [`config`] | what it means, checked |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
+//! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
 //! | [`latency`] | distributions that travel in it |
 
@@ -20,6 +21,7 @@ pub mod config;
 mod control;
 pub mod file;
 pub mod latency;
+pub mod server;
 pub mod status;
 mod volume;
 
@@ -36,7 +38,7 @@ pub use control::ExchangeError;
 pub use volume::StartError;
 
 use crate::config::Config;
-use crate::status::{Server, Status};
+use crate::status::Status;
 use crate::volume::{Volume, VolumeView};
 
 /// How long a stopping agent answers what is in flight. Longer than any IO of a sane array, and
@@ -130,8 +132,8 @@ fn run(
         Some(socket) => {
             let views: Vec<VolumeView> = volumes.iter().map(Volume::view).collect();
             let (host, shown) = (config.host.to_string(), Arc::clone(&in_force));
-            let status = move || describe(&host, started, &views, &shown);
-            let server = Server::start(socket, status)
+            let how = move || describe(&host, started, &views, &shown);
+            let server = status::serve(socket, how)
                 .map_err(|error| ServeError::Status { path: socket.clone(), error })?;
             Some(server)
         }

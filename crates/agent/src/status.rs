@@ -2,18 +2,15 @@
 //! connection closes. Counters and histograms only ever grow, so two snapshots subtract to what
 //! happened between them.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
+use parda_block::VmStats;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
+use crate::server::{PATIENCE, Server};
 
 /// An agent's state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -126,6 +123,25 @@ pub struct DiskStatus {
     pub total: Latency,
 }
 
+impl DiskStatus {
+    /// The state of a disk that has done so much.
+    #[must_use]
+    pub fn new(name: String, shares: u32, stats: &VmStats) -> DiskStatus {
+        let counter = |c: parda_block::Count| Counter { ios: c.ios, bytes: c.bytes };
+        DiskStatus {
+            name,
+            shares,
+            reads: counter(stats.reads),
+            writes: counter(stats.writes),
+            others: stats.others.ios,
+            errors: stats.errors,
+            held: Latency::from(&stats.held),
+            device: Latency::from(&stats.device),
+            total: Latency::from(&stats.total),
+        }
+    }
+}
+
 /// IOs and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
@@ -134,9 +150,6 @@ pub struct Counter {
     /// How much.
     pub bytes: u64,
 }
-
-/// How long an agent and whoever asks it wait for each other.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why an agent could not be asked.
 #[derive(Debug, thiserror::Error)]
@@ -161,63 +174,13 @@ pub fn ask(socket: &Path) -> Result<Status, AskError> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// A thread that answers at a status socket until it is dropped.
-pub(crate) struct Server {
-    socket: PathBuf,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    /// Binds the socket; `status` gives what to answer.
-    pub(crate) fn start(
-        socket: &Path,
-        status: impl Fn() -> Status + Send + 'static,
-    ) -> std::io::Result<Server> {
-        let listener = match UnixListener::bind(socket) {
-            Err(e) if e.kind() == ErrorKind::AddrInUse && is_abandoned(socket) => {
-                std::fs::remove_file(socket)?;
-                UnixListener::bind(socket)?
-            }
-            bound => bound?,
-        };
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("status".to_owned()).spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                if stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                if let Err(error) = answer(stream, &status()) {
-                    tracing::debug!("status not delivered: {error}");
-                }
-            }
-        })?;
-        Ok(Server { socket: socket.to_owned(), stop, thread: Some(thread) })
-    }
-}
-
-/// Whether this is a socket, and nobody listens to it any more: left over from an agent that was
-/// killed.
-fn is_abandoned(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-        && UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
-}
-
-fn answer(mut stream: UnixStream, status: &Status) -> Result<(), AskError> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(&serde_json::to_vec(status)?)?;
-    Ok(())
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // It waits for somebody to ask. If it cannot be woken it has ended.
-        let woken = UnixStream::connect(&self.socket);
-        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
-            let _ = thread.join();
-        }
-        let _ = std::fs::remove_file(&self.socket);
-    }
+/// Says at a socket how it stands, until it is dropped.
+pub(crate) fn serve(
+    socket: &Path,
+    status: impl Fn() -> Status + Send + 'static,
+) -> std::io::Result<Server> {
+    Server::start(socket, move |mut stream| {
+        let text = serde_json::to_vec(&status())?;
+        stream.write_all(&text)
+    })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parda_block::{
     BackendConfig, DEFAULT_RECONNECT_FOR, Direct, DiskConfig, Drained, Handle, Limits, Region,
-    SpawnError, VmStats, VolumeConfig,
+    SpawnError, VolumeConfig,
 };
 use parda_control::law::Mode;
 use parda_control::{Bytes, Source};
@@ -16,8 +16,7 @@ use parda_exchange::Identity;
 use crate::config::{self, Disk, Place};
 use crate::control::{Control, ExchangeError, Order, Shown};
 use crate::file;
-use crate::latency::Latency;
-use crate::status::{Counter, DiskStatus, VolumeStatus};
+use crate::status::{DiskStatus, VolumeStatus};
 
 /// A volume that runs.
 pub(crate) struct Volume {
@@ -174,23 +173,10 @@ impl VolumeView {
             connections: stats.connections as u64,
             ticks,
             exchange,
-            disks: config.disks.iter().zip(&stats.vms).map(|(d, vm)| disk_status(d, vm)).collect(),
+            disks: (config.disks.iter().zip(&stats.vms))
+                .map(|(d, vm)| DiskStatus::new(d.name.to_string(), d.vm.shares.0, vm))
+                .collect(),
         })
-    }
-}
-
-fn disk_status(disk: &Disk, stats: &VmStats) -> DiskStatus {
-    let counter = |c: parda_block::Count| Counter { ios: c.ios, bytes: c.bytes };
-    DiskStatus {
-        name: disk.name.to_string(),
-        shares: disk.vm.shares.0,
-        reads: counter(stats.reads),
-        writes: counter(stats.writes),
-        others: stats.others.ios,
-        errors: stats.errors,
-        held: Latency::from(&stats.held),
-        device: Latency::from(&stats.device),
-        total: Latency::from(&stats.total),
     }
 }
 

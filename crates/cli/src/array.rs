@@ -23,6 +23,9 @@ modelled drives (docs/array-model.md), so it congests as an array does. A preset
 lun0, lun1, ...; a scenario exports each VM's disk by the VM's name. Both export `exchange`, room
 for 64 hosts to exchange latencies on the same drives.
 
+At the socket of --control it answers one line of JSON for each of \"status\", {\"fail_drive\":2},
+\"rebuild\" and {\"write_cache\":false}: docs/array-model.md.
+
 Examples:
   parda array --preset cx3-40-raid5-vms --listen unix:/tmp/array.sock
   parda array --scenario scenarios/demo.toml --listen tcp:127.0.0.1:10809 --data file:/var/tmp/array
@@ -58,6 +61,9 @@ pub(crate) struct Array {
     /// Where the data is: memory, or file:PATH for a sparse file
     #[arg(long, value_name = "WHERE", default_value = "memory", value_parser = data)]
     data: Data,
+    /// A unix socket at which it can be asked how it stands, and told that a drive fails
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -85,7 +91,7 @@ impl Array {
         // Caught from here on, so that a signal during the start is not lost.
         let mut signals = Signals::new([SIGINT, SIGTERM])
             .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
-        let options = self.options()?;
+        let options = ArrayOptions { control: self.control.clone(), ..self.options()? };
         let names = options.exports.join(", ");
         let mut said = Ok(());
         run_array(options, |handle| {
@@ -95,9 +101,10 @@ impl Array {
         })
         .map_err(|e| match e {
             ArrayError::Param(_) | ArrayError::Name(_) => Failure::usage(e.to_string()),
-            ArrayError::Data { .. } | ArrayError::Spawn(_) | ArrayError::Stopped => {
-                Failure::new(e.to_string())
-            }
+            ArrayError::Data { .. }
+            | ArrayError::Spawn(_)
+            | ArrayError::Control { .. }
+            | ArrayError::Stopped => Failure::new(e.to_string()),
         })?;
         said
     }

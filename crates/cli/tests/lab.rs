@@ -22,10 +22,13 @@ fn lab() -> Command {
 /// One after another: two arrays at once on one small machine would only measure the machine.
 #[test]
 fn every_scenario_holds() {
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(scenarios()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // Those that come with parda for it, and some that only try what it can do.
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let entries = [scenarios(), own].into_iter().flat_map(|dir| fs::read_dir(dir).unwrap());
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.is_file());
     files.sort();
-    assert!(files.len() >= 3, "{files:?}");
+    assert!(files.len() >= 5, "{files:?}");
     let mut failed = Vec::new();
     for file in files {
         let output = lab().arg(&file).output().unwrap();
@@ -122,6 +125,20 @@ fn what_the_laboratory_cannot_do_is_refused_before_anything_starts() {
     assert!(error.contains("is an open loop (`rate`)"), "{error}");
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "only the scenario: {left:?}");
+}
+
+#[test]
+fn what_only_the_simulator_can_do_is_refused_before_anything_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("late.toml");
+    let demo = fs::read_to_string(scenarios().join("demo.toml")).unwrap();
+    fs::write(&file, demo.replacen("[array]", "[exchange]\ndelay = \"2s\"\n[array]", 1)).unwrap();
+    for check in [&["--check"][..], &[]] {
+        let output = lab().arg(&file).args(check).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("exchange.delay is beyond the laboratory"), "{error}");
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
 use crate::cluster::Place;
+use crate::limits;
 
 /// The name of the one volume that all hosts of a scenario share.
 pub const VOLUME: &str = "array";
@@ -31,11 +32,16 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         offset: None,
         size: None,
     });
+    let exchange = if limits::can_be_cut_off(scenario, id) {
+        format!("nbd+unix:///{EXCHANGE}?socket={}", place.exchange(id).display())
+    } else {
+        on_array(EXCHANGE)
+    };
     let volume = Volume {
         name: VOLUME.to_owned(),
         control: state.control.clone(),
         exchange: Some(Exchange {
-            file: on_array(EXCHANGE),
+            file: exchange,
             slots: scenario.exchange_slots,
             slot: None,
             offset: None,

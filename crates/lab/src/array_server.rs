@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, ArrayParams, IoId, LunId, Nanos, ParamError, Preset, RaidLevel};
@@ -22,6 +23,8 @@ use parda_nbd::uri::Address;
 use parda_scenario::Scenario;
 use parda_scenario::array::ArrayFault;
 use parda_scenario::scenario::{EXCHANGE, EXCHANGE_SIZE};
+
+use crate::array_control::{self, Orders, way};
 
 /// LUNs begin at multiples of this on the store, so that any block size fits.
 const ALIGN: u64 = 1 << 20;
@@ -49,6 +52,8 @@ pub struct ArrayOptions {
     pub listen: Vec<Address>,
     /// Where the data is.
     pub data: Data,
+    /// A unix socket at which [`array_control`](crate::array_control) answers.
+    pub control: Option<PathBuf>,
 }
 
 /// Changes to a preset.
@@ -74,7 +79,8 @@ impl ArrayOptions {
     ) -> Result<ArrayOptions, ArrayFault> {
         let disks = (0..scenario.exchange_lun()).filter_map(|lun| scenario.disk_owner(lun));
         let exports = disks.map(|vm| vm.name.clone()).chain([EXCHANGE.to_owned()]).collect();
-        Ok(ArrayOptions { params: scenario.array_params()?, exports, listen, data })
+        let params = scenario.array_params()?;
+        Ok(ArrayOptions { params, exports, listen, data, control: None })
     }
 
     /// A preset with changes: exports `lun0`, `lun1` and so on. The last LUN gives up room for one
@@ -99,7 +105,7 @@ impl ArrayOptions {
         }
         luns.push(parda_array::Bytes(EXCHANGE_SIZE.0));
         exports.push(EXCHANGE.to_owned());
-        ArrayOptions { params, exports, listen, data }
+        ArrayOptions { params, exports, listen, data, control: None }
     }
 }
 
@@ -125,6 +131,14 @@ pub enum ArrayError {
     /// The server does not start.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// The control socket cannot be bound.
+    #[error("control socket {path}: {source}", path = path.display())]
+    Control {
+        /// Its path.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The server ended by itself.
     #[error("the array's thread has ended")]
     Stopped,
@@ -136,13 +150,23 @@ pub enum ArrayError {
 /// # Errors
 /// The array cannot be served, or its thread ends by itself.
 pub fn run_array(options: ArrayOptions, wait: impl FnOnce(&Handle)) -> Result<(), ArrayError> {
-    let handle = serve(options)?;
+    let (control, exports) = (options.control.clone(), options.exports.clone());
+    let (desk, orders) = way();
+    let handle = Arc::new(serve(options, orders)?);
+    let control = control.map(|path| {
+        array_control::serve(&path, desk, Arc::downgrade(&handle), exports)
+            .map_err(|source| ArrayError::Control { path, source })
+    });
+    let control = control.transpose()?;
     wait(&handle);
+    // Nobody else has the array's handle after this.
+    drop(control);
+    let handle = Arc::into_inner(handle).ok_or(ArrayError::Stopped)?;
     handle.shutdown(DRAIN).map(drop).map_err(|_| ArrayError::Stopped)
 }
 
-fn serve(options: ArrayOptions) -> Result<Handle, ArrayError> {
-    let ArrayOptions { params, exports, listen, data } = options;
+fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
+    let ArrayOptions { params, exports, listen, data, .. } = options;
     let luns = regions(&params);
     let size = luns.last().map_or(0, |last| last.offset.0 + last.len.0);
     let backend = match data {
@@ -172,7 +196,7 @@ fn serve(options: ArrayOptions) -> Result<Handle, ArrayError> {
     // An array has no window: it takes what it is given.
     let control =
         Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() };
-    let model = Model::new(Array::new(params)?, luns);
+    let model = Model::new(Array::new(params)?, luns, orders);
     Ok(Volume::spawn(VolumeConfig {
         name: "array".to_owned(),
         control,
@@ -200,11 +224,13 @@ struct Model {
     luns: Vec<Region>,
     /// What takes no time: a flush, as what is cached counts as written; a trim, as nothing is moved.
     instant: VecDeque<TimedId>,
+    /// What happens to it.
+    orders: Orders,
 }
 
 impl Model {
-    fn new(array: Array, luns: Vec<Region>) -> Model {
-        Model { array, luns, instant: VecDeque::new() }
+    fn new(array: Array, luns: Vec<Region>, orders: Orders) -> Model {
+        Model { array, luns, instant: VecDeque::new(), orders }
     }
 
     /// The IO on its LUN; `None` for what moves no data.
@@ -242,6 +268,7 @@ impl Timed for Model {
     }
 
     fn pop(&mut self, now: Instant) -> Option<TimedId> {
+        self.orders.carry_out(now, &mut self.array);
         self.instant.pop_front().or_else(|| {
             self.array.advance(Nanos(now.0));
             self.array.pop_completion().map(|(_, IoId(id))| TimedId(id as usize))
@@ -261,7 +288,7 @@ mod tests {
             Data::Memory,
         );
         let luns = regions(&options.params);
-        Model::new(Array::new(options.params).unwrap(), luns)
+        Model::new(Array::new(options.params).unwrap(), luns, way().1)
     }
 
     fn at(offset: u64) -> Extent {

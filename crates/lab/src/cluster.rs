@@ -9,16 +9,20 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parda_agent::status::{VolumeStatus, ask};
+use parda_agent::status::ask;
+use parda_scenario::array::ArrayEvent;
 use parda_scenario::{Action, HostId, Scenario, State, VmId};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::agent;
+use crate::array_control::{self, ArrayStatus, Request};
 use crate::error::LabError;
 use crate::fio;
 use crate::limits;
+use crate::meter::Standing;
 use crate::process::Process;
+use crate::relay::Relay;
 use crate::run::LabOptions;
 
 /// A process that is not ready within this time never will be.
@@ -67,6 +71,18 @@ impl Place {
         self.0.join(format!("h{}.status", host.0))
     }
 
+    /// The socket at which the array can be asked how it stands.
+    #[must_use]
+    pub fn array_control(&self) -> PathBuf {
+        self.0.join("array.control")
+    }
+
+    /// The socket on which a host finds the exchange that can be cut off from it.
+    #[must_use]
+    pub fn exchange(&self, host: HostId) -> PathBuf {
+        self.0.join(format!("h{}.exchange", host.0))
+    }
+
     fn configuration(&self, host: HostId) -> PathBuf {
         self.0.join(format!("h{}.toml", host.0))
     }
@@ -86,6 +102,8 @@ pub struct Cluster<'a> {
     /// Clients that were told to stop.
     stopping: Vec<Process>,
     agents: BTreeMap<HostId, Process>,
+    /// The ways to the exchange of hosts that can be cut off from it.
+    relays: BTreeMap<HostId, Relay>,
     array: Process,
     place: Place,
     dir: Option<TempDir>,
@@ -112,6 +130,7 @@ impl<'a> Cluster<'a> {
             clients: BTreeMap::new(),
             stopping: Vec::new(),
             agents: BTreeMap::new(),
+            relays: BTreeMap::new(),
             array,
             place,
             dir: Some(dir),
@@ -125,7 +144,9 @@ impl<'a> Cluster<'a> {
     fn started(&mut self) -> Result<(), LabError> {
         let socket = self.place.array();
         self.wait(Who::Array, "accept connections", |_| UnixStream::connect(&socket).is_ok())?;
-        let hosts: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
+        let hosts = self.scenario.present().filter(|(_, host)| !host.outside);
+        let hosts: Vec<HostId> = hosts.map(|(id, _)| id).collect();
+        hosts.iter().try_for_each(|&id| self.set_way(id))?;
         hosts.iter().try_for_each(|&id| self.start_agent(id))?;
         hosts.iter().try_for_each(|&id| self.agent_answers(id))
     }
@@ -147,8 +168,10 @@ impl<'a> Cluster<'a> {
                 Action::StopVm(id) => self.stop_client(id),
                 Action::KillHost(id) => self.kill_host(id),
                 Action::StartHost(id) => {
-                    self.start_agent(id)?;
-                    self.agent_answers(id)?;
+                    if !self.scenario.host(id).outside {
+                        self.start_agent(id)?;
+                        self.agent_answers(id)?;
+                    }
                     for (vm, _) in self.scenario.vm_ids().filter(|(vm, _)| vm.host == id) {
                         if self.state.runs(vm) {
                             self.start_client(vm)?;
@@ -158,21 +181,25 @@ impl<'a> Cluster<'a> {
                 Action::SetShares(VmId { host, .. }, _) | Action::SetControl(host, _) => {
                     changed.push(host);
                 }
-                // As it is already: see `limits`.
-                Action::SetExchange(..)
-                | Action::HangHost(_)
-                | Action::ResumeHost(_)
-                | Action::Array(_) => {}
+                Action::HangHost(id) => self.signal(id, Signal::STOP),
+                Action::ResumeHost(id) => {
+                    self.signal(id, Signal::CONT);
+                    self.agent_answers(id)?;
+                    // What it was told meanwhile.
+                    changed.push(id);
+                }
+                Action::SetExchange(id, _) => self.set_way(id)?,
+                Action::Array(event) => self.array_event(event)?,
             }
         }
         changed.dedup();
         changed.retain(|&id| self.state.host(id).alive);
         for &id in &changed {
             self.configure(id)?;
-            if let Some(agent) = self.agents.get_mut(&id) {
-                agent.signal(Signal::HUP);
-            }
+            self.signal(id, Signal::HUP);
         }
+        // Who hangs does so when it goes on.
+        changed.retain(|&id| !self.state.host(id).hangs);
         changed.into_iter().try_for_each(|id| {
             let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
             let socket = self.place.status(id);
@@ -181,18 +208,31 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// What a host's agent says of its volume. `None` if the host is dead.
+    /// How a host stands. `None` if it is dead or hangs.
     ///
     /// # Errors
-    /// It is alive and does not answer.
-    pub fn status(&mut self, id: HostId) -> Result<Option<VolumeStatus>, LabError> {
-        if !self.state.host(id).alive {
+    /// It is alive and does not answer, or outside control, and the array does not.
+    pub fn status(&mut self, id: HostId) -> Result<Option<Standing>, LabError> {
+        if self.scenario.host(id).outside {
+            let disks = self.ask_array(Request::Status)?.exports;
+            return Ok(Some(Standing { window: None, beta: 0.0, disks }));
+        }
+        if !self.state.host(id).alive || self.state.host(id).hangs {
             return Ok(None);
         }
         match ask(&self.place.status(id)) {
-            Ok(status) => Ok(status.volumes.into_iter().find(|v| v.name == agent::VOLUME)),
+            Ok(status) => {
+                let volume = status.volumes.into_iter().find(|v| v.name == agent::VOLUME);
+                Ok(volume.map(Standing::from))
+            }
             Err(_) => Err(self.late(Who::Agent(id), "say how it stands")),
         }
+    }
+
+    /// Whether a host's agent hangs.
+    #[must_use]
+    pub fn hangs(&self, id: HostId) -> bool {
+        self.state.host(id).hangs
     }
 
     /// Waits until a moment, and sees to it that everybody lives until then.
@@ -322,6 +362,41 @@ impl<'a> Cluster<'a> {
         self.wait(Who::Agent(id), "say how it stands", |_| ask(&socket).is_ok())
     }
 
+    /// Lets something happen to the array.
+    fn array_event(&mut self, event: ArrayEvent) -> Result<(), LabError> {
+        let request = match event {
+            ArrayEvent::FailDrive(drive) => Request::FailDrive(drive),
+            // Only one can have failed, and it is this: that was checked.
+            ArrayEvent::RebuildDrive(_) => Request::Rebuild,
+            ArrayEvent::WriteCache(on) => Request::WriteCache(on),
+        };
+        self.ask_array(request)?.error.map_or(Ok(()), |error| Err(LabError::Array(error)))
+    }
+
+    fn ask_array(&mut self, request: Request) -> Result<ArrayStatus, LabError> {
+        array_control::ask(&self.place.array_control(), request)
+            .map_err(|_| self.late(Who::Array, "say how it stands"))
+    }
+
+    fn signal(&mut self, id: HostId, signal: Signal) {
+        if let Some(agent) = self.agents.get_mut(&id) {
+            agent.signal(signal);
+        }
+    }
+
+    /// Makes or cuts a host's way to the exchange, if it is one that can be cut.
+    fn set_way(&mut self, id: HostId) -> Result<(), LabError> {
+        if !self.state.host(id).hearing.reachable {
+            self.relays.remove(&id);
+        } else if limits::can_be_cut_off(self.scenario, id) && !self.relays.contains_key(&id) {
+            let host = self.scenario.host(id).name.clone();
+            let relay = Relay::start(&self.place.exchange(id), &self.place.array())
+                .map_err(|source| LabError::Relay { host, source })?;
+            self.relays.insert(id, relay);
+        }
+        Ok(())
+    }
+
     fn kill_host(&mut self, id: HostId) {
         if let Some(agent) = self.agents.remove(&id) {
             agent.kill();
@@ -332,7 +407,8 @@ impl<'a> Cluster<'a> {
     fn start_client(&mut self, id: VmId) -> Result<(), LabError> {
         let Scenario { seed, duration, .. } = *self.scenario;
         let vm = self.scenario.vm(id);
-        let socket = self.place.disks(id.host);
+        let outside = self.scenario.host(id.host).outside;
+        let socket = if outside { self.place.array() } else { self.place.disks(id.host) };
         let command = fio::command(vm, id, &socket, seed, duration + CLIENT_SLACK);
         let log = self.place.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
@@ -392,6 +468,7 @@ fn start_array(options: &LabOptions, place: &Place) -> Result<Process, LabError>
         command.arg("--variant").arg(variant);
     }
     command.arg("--listen").arg(format!("unix:{}", place.array().display()));
+    command.arg("--control").arg(place.array_control());
     start("the array".to_owned(), place.log("array"), command)
 }
 

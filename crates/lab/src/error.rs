@@ -27,7 +27,7 @@ pub enum LabError {
         vm: String,
     },
     /// The scenario needs something that real processes do not do.
-    #[error("{0} is beyond the laboratory: run this scenario with parda sim")]
+    #[error("{0} is beyond the laboratory: parda sim can do it")]
     OnlySimulated(String),
     /// A file of the run cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
@@ -72,6 +72,17 @@ pub enum LabError {
         last: String,
         /// Where the logs are.
         logs: PathBuf,
+    },
+    /// The array would not take what was to happen to it.
+    #[error("nothing happened to the array: {0}")]
+    Array(String),
+    /// A host's way to the exchange cannot be made.
+    #[error("no way to the exchange for {host}: {source}")]
+    Relay {
+        /// The host.
+        host: String,
+        /// Why not.
+        source: io::Error,
     },
     /// The user stopped the run.
     #[error("interrupted")]

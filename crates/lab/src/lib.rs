@@ -4,15 +4,18 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`array_server`] | the emulated array as an NBD server |
+//! | [`array_control`] | what can be asked of it while it runs |
 //! | [`run`](mod@run) | a scenario from its first process to its answer |
 //! | [`cluster`] | the processes of a scenario: array, agents, clients |
 //! | [`process`] | a child that never outlives us |
 //! | [`agent`] | a host's agent: its configuration and what it says of itself |
 //! | [`fio`] | a VM's client |
 //! | [`limits`] | what only the simulator can do |
+//! | [`relay`] | a host's way to the exchange, which can be cut |
 //! | [`meter`] | from what agents count to what a phase answers |
 
 pub mod agent;
+pub mod array_control;
 pub mod array_server;
 pub mod cluster;
 pub mod error;
@@ -20,6 +23,7 @@ pub mod fio;
 pub mod limits;
 pub mod meter;
 pub mod process;
+pub mod relay;
 pub mod run;
 
 pub use array_server::{ArrayOptions, Data, run_array};

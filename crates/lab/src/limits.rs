@@ -1,7 +1,7 @@
 //! What only the simulator can do. The laboratory refuses it by name before anything starts.
 
 use parda_scenario::exchange::{ExchangeSettings, Hearing};
-use parda_scenario::{Action, Scenario};
+use parda_scenario::{Action, HostId, Scenario};
 
 use crate::error::LabError;
 use crate::fio;
@@ -12,38 +12,79 @@ use crate::fio;
 /// It cannot: the error says why.
 pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     fio::can_do(scenario)?;
-    let changes = scenario.timeline.iter().filter_map(|event| match &event.action {
-        Action::SetExchange(_, settings) => Some(&**settings),
-        _ => None,
-    });
-    let first = scenario.present().map(|(_, host)| &host.exchange);
-    first
-        .chain(changes)
-        .filter_map(beyond)
-        .next()
-        .map_or(Ok(()), |what| Err(LabError::OnlySimulated(what.to_owned())))?;
-    for event in &scenario.timeline {
-        let what = match event.action {
-            Action::HangHost(_) | Action::ResumeHost(_) => "an agent that hangs",
-            Action::Array(_) => "what happens to the array",
-            _ => continue,
-        };
-        return Err(LabError::OnlySimulated(what.to_owned()));
-    }
-    match scenario.present().map(|(_, host)| host).find(|host| host.outside) {
-        Some(host) => Err(LabError::OnlySimulated(format!("host {} outside control", host.name))),
+    let beyond = |(id, _)| settings(scenario, id).find_map(beyond);
+    match scenario.present().find_map(beyond) {
+        Some(what) => Err(LabError::OnlySimulated(what.to_owned())),
         None => Ok(()),
     }
 }
 
-/// What of these settings is beyond real processes that share a real exchange.
+/// Whether this host is ever without the exchange.
+#[must_use]
+pub fn can_be_cut_off(scenario: &Scenario, id: HostId) -> bool {
+    settings(scenario, id).any(|settings| !settings.hearing().reachable)
+}
+
+/// All settings that a host ever has of the exchange.
+fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = &ExchangeSettings> {
+    let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
+        Action::SetExchange(host, settings) if *host == id => Some(&**settings),
+        _ => None,
+    });
+    std::iter::once(&scenario.host(id).exchange).chain(changes)
+}
+
+/// What of these settings is beyond a real exchange.
 fn beyond(settings: &ExchangeSettings) -> Option<&'static str> {
     let (hearing, usual) = (settings.hearing(), Hearing::default());
     let beyond = [
         (hearing.delay != usual.delay, "exchange.delay"),
         (hearing.loss != usual.loss, "exchange.loss"),
         (hearing.side != usual.side, "exchange.side"),
-        (hearing.reachable != usual.reachable, "exchange.reachable"),
     ];
     beyond.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_config::Document;
+
+    fn checked(more: &str) -> (Scenario, Result<(), String>) {
+        let text = format!(
+            "name = \"t\"\nduration = \"9s\"\n[array]\npreset = \"cx3-40-raid5-vms\"\n\
+             [[host]]\nname = \"a\"\n[[host.vm]]\nname = \"db\"\nshares = 1\ndisk = \"1GiB\"\n\
+             workload = {{ size = \"4KiB\", read = 100, random = 100, outstanding = 8 }}\n\
+             [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n[[event]]\nat = \"3s\"\n{more}\n"
+        );
+        let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
+        let checked = check(&scenario).map_err(|e| e.to_string());
+        (scenario, checked)
+    }
+
+    #[test]
+    fn what_a_real_exchange_cannot_do_is_refused_by_name() {
+        for (setting, name) in
+            [("delay = \"1s\"", "delay"), ("loss = 1", "loss"), ("side = \"left\"", "side")]
+        {
+            let says = format!("exchange.{name} is beyond the laboratory: parda sim can do it");
+            assert_eq!(checked(&format!("exchange = {{ {setting} }}")).1, Err(says));
+        }
+        let usual = "exchange = { delay = \"0s\", loss = 0, side = \"\" }";
+        assert_eq!(checked(usual).1, Ok(()));
+    }
+
+    #[test]
+    fn what_real_processes_can_do_is_not() {
+        for (event, cut_off) in [
+            ("exchange = { reachable = false }", true),
+            ("exchange = { reachable = true }", false),
+            ("host = \"a\"\ndo = \"hang\"", false),
+            ("array = { fail_drive = 1 }", false),
+        ] {
+            let (scenario, checked) = checked(event);
+            assert_eq!(checked, Ok(()));
+            assert_eq!(can_be_cut_off(&scenario, HostId(0)), cut_off, "{event}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! From what agents count to what a phase answers.
+//! From what agents count, and the array for those without one, to what a phase answers.
 //!
 //! Agents count from their start. A host that was killed and came back counts from zero again, so
 //! a host's meter keeps what its earlier agents had counted when they were last asked.
@@ -9,6 +9,23 @@ use parda_agent::latency::{Latency, Summary};
 use parda_agent::status::{DiskStatus, VolumeStatus};
 use parda_scenario::count::{HostCount, VmCount};
 use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario};
+
+/// How a host stands: what its agent says, or where there is none, the array.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The window in force, in slots. `None` without control.
+    pub window: Option<f64>,
+    /// β, in slots.
+    pub beta: f64,
+    /// Its disks, and maybe others.
+    pub disks: Vec<DiskStatus>,
+}
+
+impl From<VolumeStatus> for Standing {
+    fn from(status: VolumeStatus) -> Standing {
+        Standing { window: status.window, beta: status.beta, disks: status.disks }
+    }
+}
 
 /// What one disk has done.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,13 +139,21 @@ impl Meter {
         }
     }
 
-    /// Takes in what the host's agent says of its volume.
-    pub fn take(&mut self, at: Instant, status: &VolumeStatus) {
+    /// Takes in how the host stands.
+    pub fn take(&mut self, at: Instant, status: &Standing) {
         let disk = |name: &String| {
             status.disks.iter().find(|d| d.name == *name).map(Disk::of).unwrap_or_default()
         };
         self.now = Some(Reading { at, disks: self.names.iter().map(disk).collect() });
         self.samples.push(Sample { at, window: status.window, beta: status.beta });
+    }
+
+    /// Its agent hangs: it has done nothing since it was last asked, and its window is what it was.
+    pub fn hangs(&mut self, at: Instant) {
+        if let Some(now) = &mut self.now {
+            now.at = at;
+        }
+        self.samples.extend(self.samples.last().map(|&last| Sample { at, ..last }));
     }
 
     /// The agent is gone; the next one counts from zero.
@@ -235,25 +260,9 @@ mod tests {
         }
     }
 
-    fn status(ios: [u64; 2], window: Option<f64>) -> VolumeStatus {
-        VolumeStatus {
-            name: "array".to_owned(),
-            mode: "parda".to_owned(),
-            latency_threshold_ms: 30.0,
-            cluster_latency_ms: None,
-            source: "cluster".to_owned(),
-            window,
-            beta: 2.0,
-            shares: 3000,
-            active_shares: 3000.0,
-            outstanding: 0.0,
-            held: 0,
-            connections: 2,
-            ticks: 0,
-            exchange: None,
-            // Not in the order of the scenario.
-            disks: vec![disk("web", ios[1]), disk("db", ios[0])],
-        }
+    fn status(ios: [u64; 2], window: Option<f64>) -> Standing {
+        // Not in the order of the scenario.
+        Standing { window, beta: 2.0, disks: vec![disk("web", ios[1]), disk("db", ios[0])] }
     }
 
     #[test]
@@ -307,6 +316,22 @@ mod tests {
         let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
         assert_eq!((answer.iops, answer.outstanding, answer.window), (40.0, 1.2, None));
         assert_eq!(answer.device_latency_ms.unwrap().p50, 30.0);
+    }
+
+    #[test]
+    fn a_host_that_hangs_does_nothing_for_as_long() {
+        let (scenario, t) = (scenario(), Instant::now());
+        let at = |s| t + Duration::from_secs(s);
+        let mut meter = Meter::new(&scenario.hosts[0], t);
+        meter.take(at(10), &status([1000, 100], Some(20.0)));
+        let from = meter.reading(at(10));
+        meter.hangs(at(20));
+        let to = meter.reading(at(20));
+        assert_eq!(to.iops_since(&from), 0.0);
+        let answer = meter.answer(&scenario, HostId(0), &scenario.phases[0], (&from, &to));
+        assert_eq!((answer.iops, answer.window), (0.0, Some(20.0)));
+        meter.take(at(30), &status([1300, 200], Some(30.0)));
+        assert_eq!(meter.reading(at(30)).iops_since(&to), 40.0);
     }
 
     #[test]

@@ -116,14 +116,17 @@ impl<'a> Run<'a> {
     }
 
     fn happen(&mut self, events: &[Event]) -> Result<(), LabError> {
-        let killed = |event: &Event| match event.action {
-            Action::KillHost(id) => Some(id),
-            _ => None,
-        };
-        for HostId(host) in events.iter().filter_map(killed) {
-            // What its agent counted until now would die with it.
-            self.read()?;
-            self.meters[host].end_of_agent();
+        for event in events {
+            match event.action {
+                // What its agent counted until now would die with it.
+                Action::KillHost(id) if !self.scenario.host(id).outside => {
+                    self.read()?;
+                    self.meters[id.0].end_of_agent();
+                }
+                // It will not say what it counted until it goes on.
+                Action::HangHost(_) => drop(self.read()?),
+                _ => {}
+            }
         }
         self.cluster.apply(events.iter().map(|event| &event.action))
     }
@@ -131,8 +134,10 @@ impl<'a> Run<'a> {
     /// Reads all meters.
     fn read(&mut self) -> Result<Vec<Reading>, LabError> {
         for (i, meter) in self.meters.iter_mut().enumerate() {
-            if let Some(status) = self.cluster.status(HostId(i))? {
-                meter.take(Instant::now(), &status);
+            match self.cluster.status(HostId(i))? {
+                Some(status) => meter.take(Instant::now(), &status),
+                None if self.cluster.hangs(HostId(i)) => meter.hangs(Instant::now()),
+                None => {}
             }
         }
         let now = Instant::now();

@@ -1,0 +1,196 @@
+//! What can be asked of a running array, at a socket of its own: how its exports stand, and that
+//! something happens to it. A request is a line of JSON, and so is the answer.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Weak;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+use parda_agent::server::{PATIENCE, Server};
+use parda_agent::status::DiskStatus;
+use parda_array::{Array, FaultError, Nanos};
+use parda_block::Handle;
+use parda_control::Instant;
+use serde::{Deserialize, Serialize};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Only how it stands: `"status"`.
+    Status,
+    /// A drive fails, counted from 0: `{"fail_drive":2}`.
+    FailDrive(u32),
+    /// A new drive takes the failed one's place: `"rebuild"`.
+    Rebuild,
+    /// The write cache goes on or off: `{"write_cache":false}`.
+    WriteCache(bool),
+}
+
+/// How an array stands after a request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ArrayStatus {
+    /// Why what was asked for did not happen.
+    pub error: Option<String>,
+    /// How much of a failed drive is rebuilt, 0 to 1. None if all drives are there.
+    pub rebuilt: Option<f64>,
+    /// Its exports.
+    pub exports: Vec<DiskStatus>,
+}
+
+/// Why an array could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody answers at the socket.
+    #[error("cannot ask: {0}")]
+    Connect(#[from] io::Error),
+    /// What answers is no array of this version.
+    #[error("the answer is not an array's: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// Asks the array behind a socket.
+///
+/// # Errors
+/// Nobody answers, or not as an array does. That something cannot happen is in the answer.
+pub fn ask(socket: &Path, request: Request) -> Result<ArrayStatus, AskError> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let line = serde_json::to_string(&request)? + "\n";
+    stream.write_all(line.as_bytes())?;
+    Ok(serde_json::from_reader(stream)?)
+}
+
+/// A request on its way to the array's own thread, and the way back.
+type Order = (Request, SyncSender<Result<Option<f64>, FaultError>>);
+
+/// Where the array's thread finds what it is asked.
+#[derive(Debug)]
+pub(crate) struct Orders(Receiver<Order>);
+
+/// Where requests to the array's thread go.
+#[derive(Debug)]
+pub(crate) struct Desk(Sender<Order>);
+
+/// Both ends of the way to the array's thread.
+pub(crate) fn way() -> (Desk, Orders) {
+    let (desk, orders) = channel();
+    (Desk(desk), Orders(orders))
+}
+
+impl Orders {
+    /// Does what was asked since.
+    pub(crate) fn carry_out(&self, now: Instant, array: &mut Array) {
+        while let Ok((request, answer)) = self.0.try_recv() {
+            let now = Nanos(now.0);
+            let done = match request {
+                Request::Status => Ok(()),
+                Request::FailDrive(drive) => array.fail_drive(now, drive),
+                Request::Rebuild => array.start_rebuild(now),
+                Request::WriteCache(on) => array.set_write_cache(now, on),
+            };
+            // An answer that nobody waits for any more is no error.
+            let _ = answer.send(done.map(|()| array.rebuilt_fraction()));
+        }
+    }
+}
+
+/// Answers at a socket for the array that `handle` runs and whose exports have these names.
+pub(crate) fn serve(
+    socket: &Path,
+    desk: Desk,
+    handle: Weak<Handle>,
+    exports: Vec<String>,
+) -> io::Result<Server> {
+    Server::start(socket, move |mut stream| {
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line)?;
+        let status = match serde_json::from_str(&line) {
+            Ok(request) => answer(&desk, &handle, &exports, request)?,
+            Err(error) => {
+                let error = Some(format!("not a request: {error}"));
+                ArrayStatus { error, rebuilt: None, exports: Vec::new() }
+            }
+        };
+        let text = serde_json::to_string(&status)? + "\n";
+        stream.write_all(text.as_bytes())
+    })
+}
+
+fn answer(
+    desk: &Desk,
+    handle: &Weak<Handle>,
+    exports: &[String],
+    request: Request,
+) -> io::Result<ArrayStatus> {
+    let gone = || io::Error::other("the array's thread has ended");
+    let (answer, answered) = sync_channel(1);
+    desk.0.send((request, answer)).map_err(|_| gone())?;
+    // This wakes the array's thread, which then looks at its orders as well.
+    let handle = handle.upgrade().ok_or_else(gone)?;
+    handle.stats().map_err(|_| gone())?;
+    let done = answered.recv_timeout(PATIENCE).map_err(io::Error::other)?;
+    let stats = handle.stats().map_err(|_| gone())?;
+    let exports = exports.iter().zip(&stats.vms);
+    Ok(ArrayStatus {
+        error: done.as_ref().err().map(ToString::to_string),
+        rebuilt: done.ok().flatten(),
+        exports: exports.map(|(name, stats)| DiskStatus::new(name.clone(), 0, stats)).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array_server::{ArrayOptions, Data, PresetChanges, run_array};
+    use parda_array::Preset;
+
+    /// What an idle array answers at its socket, one request after another.
+    fn answers(preset: Preset, requests: &[Request]) -> Vec<ArrayStatus> {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("control");
+        let listen = format!("unix:{}", dir.path().join("array").display()).parse().unwrap();
+        let mut options =
+            ArrayOptions::of_preset(preset, PresetChanges::default(), vec![listen], Data::Memory);
+        options.control = Some(socket.clone());
+        let mut answers = Vec::new();
+        run_array(options, |_| {
+            answers.extend(requests.iter().map(|&request| ask(&socket, request).unwrap()));
+        })
+        .unwrap();
+        assert!(!socket.exists(), "it leaves nothing behind");
+        answers
+    }
+
+    #[test]
+    fn an_array_that_does_nothing_else_takes_what_happens_to_it() {
+        use Request::{FailDrive, Rebuild, Status, WriteCache};
+        let requests = [Status, FailDrive(2), FailDrive(3), WriteCache(false), Rebuild, Status];
+        let answers = answers(Preset::Cx340Raid5Vms, &requests);
+        let errors: Vec<_> = answers.iter().map(|answer| answer.error.as_deref()).collect();
+        let second = Some("drive 3 cannot fail: drive 2 has failed and is not rebuilt");
+        assert_eq!(errors, [None, None, second, None, None, None]);
+        assert_eq!([answers[0].rebuilt, answers[1].rebuilt], [None, Some(0.0)]);
+        assert!(answers[5].rebuilt.is_some_and(|part| part < 1.0));
+        let names: Vec<_> = answers[0].exports.iter().map(|disk| disk.name.as_str()).collect();
+        assert_eq!((names[0], names.last()), ("lun0", Some(&"exchange")));
+    }
+
+    #[test]
+    fn what_cannot_happen_is_answered_by_name() {
+        let [fails] = answers(Preset::Cx340Raid0, &[Request::FailDrive(2)]).try_into().unwrap();
+        assert_eq!(fails.error.as_deref(), Some("drive 2 cannot fail: RAID-0 has no redundancy"));
+    }
+
+    #[test]
+    fn requests_are_written_as_the_manual_says() {
+        let manual = include_str!("../../../docs/array-model.md");
+        let all =
+            [Request::Status, Request::FailDrive(2), Request::Rebuild, Request::WriteCache(false)];
+        for request in all {
+            let text = serde_json::to_string(&request).unwrap();
+            assert!(manual.contains(&format!("`{text}`")), "{text}");
+        }
+    }
+}

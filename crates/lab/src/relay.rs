@@ -1,0 +1,117 @@
+//! A way to a unix socket that can be cut: a host's way to the exchange.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Whoever connects to its socket talks to another one, until it is cut or dropped.
+#[derive(Debug)]
+pub struct Relay {
+    socket: PathBuf,
+    listener: UnixListener,
+    /// Accepts connections.
+    thread: Option<JoinHandle<()>>,
+    streams: Streams,
+}
+
+/// Both ends of every connection.
+type Streams = Arc<Mutex<Vec<UnixStream>>>;
+
+impl Relay {
+    /// Leads from one socket, which it makes, to another.
+    ///
+    /// # Errors
+    /// The socket cannot be made, or no thread can be started.
+    pub fn start(from: &Path, to: &Path) -> io::Result<Relay> {
+        let listener = UnixListener::bind(from)?;
+        let (accepts, to) = (listener.try_clone()?, to.to_owned());
+        let streams = Streams::default();
+        let open = Arc::clone(&streams);
+        let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || {
+            for here in accepts.incoming().map_while(Result::ok) {
+                if let Err(error) = UnixStream::connect(&to).and_then(|it| join(here, it, &open)) {
+                    tracing::debug!("not relayed: {error}");
+                }
+            }
+        })?;
+        Ok(Relay { socket: from.to_owned(), listener, thread: Some(thread), streams })
+    }
+}
+
+/// Lets two streams talk to each other, on threads that end with them.
+fn join(here: UnixStream, there: UnixStream, open: &Streams) -> io::Result<()> {
+    let ends = [here.try_clone()?, there.try_clone()?];
+    open.lock().unwrap_or_else(PoisonError::into_inner).extend(ends);
+    for (mut from, mut to) in [(here.try_clone()?, there.try_clone()?), (there, here)] {
+        thread::Builder::new().name("relay".to_owned()).spawn(move || {
+            // It ends when either end does; then so does the other way.
+            let _ = io::copy(&mut from, &mut to);
+            let _ = from.shutdown(Shutdown::Both);
+            let _ = to.shutdown(Shutdown::Both);
+        })?;
+    }
+    Ok(())
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+        // Ends the accepting, after which there are no more connections than these.
+        let ended = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if let (Ok(()), Some(thread)) = (ended, self.thread.take()) {
+            let _ = thread.join();
+        }
+        for stream in self.streams.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    /// A server that says back each byte plus one.
+    fn server(socket: &Path) {
+        let listener = UnixListener::bind(socket).unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                thread::spawn(move || {
+                    let mut byte = [0];
+                    while stream.read(&mut byte).unwrap() == 1 {
+                        stream.write_all(&[byte[0] + 1]).unwrap();
+                    }
+                });
+            }
+        });
+    }
+
+    fn ask(stream: &mut UnixStream, byte: u8) -> io::Result<u8> {
+        let mut answer = [0];
+        stream.write_all(&[byte])?;
+        stream.read_exact(&mut answer)?;
+        Ok(answer[0])
+    }
+
+    #[test]
+    fn who_was_cut_off_gets_nothing_until_there_is_a_way_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        server(&to);
+        let relay = Relay::start(&from, &to).unwrap();
+        let mut streams = [0, 1].map(|_| UnixStream::connect(&from).unwrap());
+        for (stream, byte) in streams.iter_mut().zip([3, 5]) {
+            assert_eq!(ask(stream, byte).unwrap(), byte + 1);
+        }
+        drop(relay);
+        assert!(streams.iter_mut().all(|stream| ask(stream, 3).is_err()));
+        assert!(UnixStream::connect(&from).is_err());
+        let _relay = Relay::start(&from, &to).unwrap();
+        assert_eq!(ask(&mut UnixStream::connect(&from).unwrap(), 7).unwrap(), 8);
+    }
+}
