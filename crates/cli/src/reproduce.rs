@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use parda_reproduce::{built_in, in_folder, page, reproduce, table};
+use parda_reproduce::{
+    ReportError, built_in, in_folder, page, reproduce, table, write_pictures, write_report,
+};
 use parda_scenario::Study;
 
 use crate::sim::cores;
@@ -21,13 +23,18 @@ Exit status: 1 if a value is out of its tolerance.
 
 Examples:
   parda reproduce
+  parda reproduce --report /tmp/papers
   parda reproduce --json - | jq '.values[] | select(.outcome != \"ok\")'
   parda reproduce --scenarios my/papers")]
 pub(crate) struct Reproduce {
     /// Write all values as JSON to a file, - for standard output in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
-    /// Renew the tables in a Markdown page such as docs/reproduction.md
+    /// Write a page for a browser, index.html, that needs nothing else, and its pictures as SVG
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Renew the tables in a Markdown page such as docs/reproduction.md, and its pictures in the
+    /// folder of the same name
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
     /// The scenarios of this folder, in place of those that are built in
@@ -47,16 +54,24 @@ impl Reproduce {
         let studies = studies.map_err(|e| Failure::usage(e.to_string()))?;
         let bar = Bar::new(&studies);
         let jobs = self.jobs.map_or_else(cores, usize::from);
-        let reproduction = reproduce(studies, false, jobs, |progress| bar.show(progress.scenario));
+        let drawn = self.report.is_some() || self.page.is_some();
+        let reproduction = reproduce(studies, drawn, jobs, |progress| bar.show(progress.scenario));
         bar.bar.finish_and_clear();
         let reproduction = reproduction.map_err(|e| Failure::new(e.to_string()))?;
+        let failed = |e: ReportError| Failure::new(e.to_string());
+        if let Some(dir) = &self.report {
+            write_report(dir, &reproduction).map_err(failed)?;
+            eprintln!("wrote {}", dir.join("index.html").display());
+        }
         if let Some(file) = &self.page {
-            let failed = |e| Failure::new(format!("{}: {e}", file.display()));
-            let old = std::fs::read_to_string(file).map_err(failed)?;
-            let new = page::renewed(&old, &reproduction).ok_or_else(|| {
+            let wrong = |e| Failure::new(format!("{}: {e}", file.display()));
+            let old = std::fs::read_to_string(file).map_err(wrong)?;
+            let folder = file.file_stem().unwrap_or_default().to_string_lossy();
+            let new = page::renewed(&old, &reproduction, &folder).ok_or_else(|| {
                 Failure::usage(format!("{}: has no line `{}`", file.display(), page::MARK))
             })?;
-            std::fs::write(file, new).map_err(failed)?;
+            write_pictures(&file.with_extension(""), &reproduction).map_err(failed)?;
+            std::fs::write(file, new).map_err(wrong)?;
         }
         match &self.json {
             Some(out) => output::json(out, &reproduction.summary())?,

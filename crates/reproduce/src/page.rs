@@ -9,14 +9,15 @@ use crate::value::Value;
 /// What is below this line in a page is written by `parda reproduce --page`.
 pub const MARK: &str = "<!-- From here on by `parda reproduce --page`. -->";
 
-/// The page with everything below [`MARK`] made new. `None` if the page has no such line.
+/// The page with everything below [`MARK`] made new; it finds its pictures in `folder`. `None` if the
+/// page has no such line.
 #[must_use]
-pub fn renewed(page: &str, reproduction: &Reproduction) -> Option<String> {
+pub fn renewed(page: &str, reproduction: &Reproduction, folder: &str) -> Option<String> {
     let (prose, _) = page.split_once(MARK)?;
-    Some(format!("{prose}{MARK}\n{}", markdown(reproduction)))
+    Some(format!("{prose}{MARK}\n{}", markdown(reproduction, folder)))
 }
 
-fn markdown(reproduction: &Reproduction) -> String {
+fn markdown(reproduction: &Reproduction, folder: &str) -> String {
     let mut text = format!("\n{}.\n", reproduction.words());
     // Writing to a String cannot fail.
     for figure in &reproduction.figures {
@@ -26,6 +27,10 @@ fn markdown(reproduction: &Reproduction) -> String {
             let _ = write!(text, ", {} variants", study.runs.len());
         }
         let _ = write!(text, "\n\n{}\n", study.description.trim());
+        for picture in &figure.pictures {
+            let (title, name) = (&picture.figure.title, &picture.name);
+            let _ = write!(text, "\n![{title}]({folder}/{name}.svg)\n");
+        }
         text += "\n| source | value | paper | ours | error | tolerance | |\n\
                  | --- | --- | ---: | ---: | ---: | ---: | --- |\n";
         for value in &figure.values {

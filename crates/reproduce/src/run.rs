@@ -1,7 +1,8 @@
 //! Running the papers' scenarios.
 
+use parda_figures::{Picture, pictures};
 use parda_scenario::Study;
-use parda_sim::{Keep, SimError, SimOptions, StudyOutcome, run_all};
+use parda_sim::{Keep, SimError, SimOptions, run_all};
 use serde::Serialize;
 
 use crate::value::{Outcome, Value};
@@ -11,10 +12,10 @@ use crate::value::{Outcome, Value};
 pub struct Figure {
     /// What was run.
     pub study: Study,
-    /// What came of it.
-    pub outcome: StudyOutcome,
     /// Its values.
     pub values: Vec<Value>,
+    /// Its pictures, if they were asked for.
+    pub pictures: Vec<Picture>,
 }
 
 /// All of them.
@@ -46,22 +47,23 @@ pub struct Summary<'a> {
     pub values: Vec<&'a Value>,
 }
 
-/// Runs scenarios, `jobs` variants at a time. Second by second series are kept if asked for.
+/// Runs scenarios, `jobs` variants at a time, and draws them if `drawn`.
 ///
 /// # Errors
 /// As [`run_all`].
 pub fn reproduce(
     studies: Vec<Study>,
-    series: bool,
+    drawn: bool,
     jobs: usize,
     progress: impl Fn(Progress<'_>) + Sync,
 ) -> Result<Reproduction, SimError> {
-    let options = SimOptions { series: if series { Keep::Plotted } else { Keep::Nothing } };
+    let options = SimOptions { series: if drawn { Keep::Plotted } else { Keep::Nothing } };
     let figure = |study: Study| {
         let scenario = study.name.as_str();
         let outcome = run_all(&study, &options, jobs, |_, _| progress(Progress { scenario }))?;
         let values = Value::all(&outcome.answer);
-        Ok(Figure { study, outcome, values })
+        let pictures = if drawn { pictures(&study, &outcome, "paper") } else { Vec::new() };
+        Ok(Figure { study, values, pictures })
     };
     Ok(Reproduction { figures: studies.into_iter().map(figure).collect::<Result<_, SimError>>()? })
 }

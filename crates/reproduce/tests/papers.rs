@@ -33,7 +33,7 @@ const NUMBERS: &[(&str, &[f64])] = &[
 
 #[test]
 fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
-    let reproduction = reproduce(built_in().unwrap(), false, 2, |_| ()).unwrap();
+    let reproduction = reproduce(built_in().unwrap(), true, 2, |_| ()).unwrap();
     let out: Vec<&Value> =
         reproduction.values().filter(|value| value.outcome == Outcome::Out).collect();
     assert!(out.is_empty(), "{out:#?}");
@@ -54,11 +54,20 @@ fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
             value.source
         );
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reproduction.md");
-    let shown = std::fs::read_to_string(file).unwrap();
-    let renewed = page::renewed(&shown, &reproduction).expect("the line below which it is renewed");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let shown = std::fs::read_to_string(docs.join("reproduction.md")).unwrap();
+    let renewed = page::renewed(&shown, &reproduction, "reproduction")
+        .expect("the line below which it is renewed");
     let differ = shown.lines().zip(renewed.lines()).find(|(shown, renewed)| shown != renewed);
     assert!(shown == renewed, "`make reproduce` renews the page: {differ:?}");
+    let mut pictures = 0;
+    for picture in reproduction.figures.iter().flat_map(|figure| &figure.pictures) {
+        let file = docs.join("reproduction").join(format!("{}.svg", picture.name));
+        let shown = std::fs::read_to_string(&file).unwrap();
+        assert!(shown == picture.figure.svg(), "`make reproduce` renews {}", file.display());
+        pictures += 1;
+    }
+    assert_eq!(docs.join("reproduction").read_dir().unwrap().count(), pictures);
 }
 
 #[test]
