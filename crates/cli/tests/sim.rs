@@ -232,7 +232,7 @@ fn a_sweep_or_a_plot_that_cannot_be_is_named() {
         ("over = \"time\"\npanels = [\"fairness\"]", "is not kept over time; there is window"),
         ("over = \"time\"\npanels = []", "must name at least one quantity"),
         ("over = \"time\"\nvariant = \"q\"", "there are no variants"),
-        ("over = \"time\"\nphase = \"controlled\"", "means nothing for a plot over this"),
+        ("over = \"time\"\nx = \"hosts\"", "means nothing for a plot over this"),
         (
             "over = \"hosts\"\nphase = \"q\"",
             "there is no phase of this name; there is uncontrolled",

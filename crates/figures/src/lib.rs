@@ -41,12 +41,12 @@ pub fn pictures(study: &Study, outcome: &StudyOutcome, reference: &str) -> Vec<P
     let mut pictures: Vec<Picture> = Vec::new();
     for plot in &study.plots {
         let figure = match &plot.view {
-            View::Time { variant, panels } => {
+            View::Time { variant, phase, panels } => {
                 let run =
                     study.runs.iter().zip(&outcome.runs).find(|(run, _)| run.variant == *variant);
                 let Some((run, of)) = run else { continue };
                 let Some(series) = &of.series else { continue };
-                time::figure(plot, run, series, panels, &expected)
+                time::figure(plot, phase.as_deref(), run, series, panels, &expected)
             }
             View::Points { label, draw, panels } => {
                 points::figure(plot, label, *draw, panels, outcome, &expected)

@@ -16,6 +16,7 @@ const MOST_POINTS: usize = 240;
 /// Each host of a run, second by second.
 pub(crate) fn figure(
     plot: &Plot,
+    phase: Option<&str>,
     run: &Run,
     series: &Series,
     quantities: &[String],
@@ -23,10 +24,25 @@ pub(crate) fn figure(
 ) -> Figure {
     let scenario = &run.scenario;
     let mut figure = Figure::new(&plot.title, Across::Time);
+    let shown = scenario.phases.iter().filter(|p| phase == Some(p.name.as_str()));
+    let (from, to) = shown
+        .map(|p| (p.from.as_secs_f64(), p.to.as_secs_f64()))
+        .next()
+        .unwrap_or((0.0, scenario.duration.as_secs_f64()));
     for phase in &scenario.phases {
-        figure = figure.span(&phase.name, phase.from.as_secs_f64(), phase.to.as_secs_f64());
+        let (from, to) = (phase.from.as_secs_f64().max(from), phase.to.as_secs_f64().min(to));
+        if from < to {
+            figure = figure.span(&phase.name, from, to);
+        }
     }
-    let together = series.at.len().div_ceil(MOST_POINTS).max(1);
+    // An interval is told by its end.
+    let within: Vec<usize> =
+        (0..series.at.len()).filter(|&i| series.at[i] > from && series.at[i] <= to).collect();
+    let pick = |values: &[f64]| -> Vec<f64> {
+        within.iter().filter_map(|&i| values.get(i).copied()).collect()
+    };
+    let at = pick(&series.at);
+    let together = at.len().div_ceil(MOST_POINTS).max(1);
     if together > 1 {
         figure.subtitle = format!(", means of {together} s");
     }
@@ -36,7 +52,7 @@ pub(crate) fn figure(
         let mut panel = Panel::new(name, unit);
         let present = series.hosts.iter().zip(&scenario.hosts).filter(|(_, host)| host.present);
         for (place, (host, _)) in present.enumerate() {
-            panel = panel.line(&host.name, means(&series.at, &host.get(quantity), together));
+            panel = panel.line(&host.name, means(&at, &pick(&host.get(quantity)), together));
             if !marked {
                 continue;
             }
@@ -48,13 +64,16 @@ pub(crate) fn figure(
                 let at = phase.from.as_secs_f64() + part * (phase.to - phase.from).as_secs_f64();
                 expected.get(&path).map(|value| (at, value))
             };
-            let marks: Vec<(f64, f64)> = scenario.phases.iter().filter_map(of_phase).collect();
+            let marks = scenario.phases.iter().filter_map(of_phase);
+            let marks: Vec<(f64, f64)> = marks.filter(|(at, _)| (from..=to).contains(at)).collect();
             if !marks.is_empty() {
                 panel = panel.paper(&host.name, marks);
             }
         }
         if quantity == "device_latency_ms" {
             panel.levels = thresholds(scenario);
+            let in_force = |level: &Level| level.within.is_none_or(|(a, b)| a < to && b > from);
+            panel.levels.retain(in_force);
         }
         figure = figure.panel(panel);
     }

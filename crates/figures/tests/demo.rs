@@ -72,6 +72,17 @@ fn a_run_is_drawn_with_its_threshold_its_phases_and_what_the_paper_has() {
 }
 
 #[test]
+fn a_plot_of_a_phase_shows_nothing_else() {
+    let plot = "[[plot]]\nover = \"time\"\nphase = \"late\"\npanels = [\"device_latency_ms\"]\n";
+    let [Picture { figure, .. }] =
+        drawn(&format!("{TEXT}{plot}"), Keep::Plotted).try_into().unwrap();
+    let Data::Line(points) = &figure.panels[0].series[0].data else { panic!("no line") };
+    let at: Vec<f64> = points.iter().map(|(at, _)| *at).collect();
+    assert_eq!(at, [17.0, 18.0, 19.0, 20.0]);
+    assert_eq!(figure.panels[0].levels.len(), 1, "the threshold of then");
+}
+
+#[test]
 fn without_control_there_is_no_panel_of_windows_and_no_threshold() {
     let (before, rest) = TEXT.split_once("[[event]]").unwrap();
     let (_, after) = rest.split_once("[[phase]]").unwrap();

@@ -194,7 +194,10 @@ fn legend(figure: &Figure, names: &[String]) -> Vec<Entry> {
             Data::Marks(_) => add(&series.name, Swatch::Marks(style)),
             Data::Bars(_) => add(&series.name, Swatch::Bars(style)),
             Data::Band(_) => add(&series.name, Swatch::Band),
-            Data::Paper(_) if !ours(&series.name) => add(&series.name, Swatch::Paper(Some(style))),
+            Data::Paper(_) if !ours(&series.name) => {
+                let name = format!("{} ({})", series.name, figure.reference);
+                add(name.trim_start(), Swatch::Paper(Some(style)));
+            }
             Data::Paper(_) => {}
         }
     }
@@ -366,6 +369,13 @@ mod tests {
         let layout = Layout::new(&Figure::new("t", across(&["x"])).panel(panel));
         let names: Vec<&str> = layout.legend.iter().map(|e| e.name.as_str()).collect();
         assert_eq!(names, ["one", "two", "paper (hollow)"]);
+    }
+
+    #[test]
+    fn what_a_paper_says_of_what_is_not_drawn_has_its_own_name() {
+        let panel = Panel::new("a", "").paper("one", vec![(0.0, 1.0)]);
+        let layout = Layout::new(&Figure::new("t", Across::Time).panel(panel));
+        assert_eq!(layout.legend[0].name, "one (paper)");
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum View {
     Time {
         /// The run's variant, if there are any.
         variant: Option<String>,
+        /// The phase that is shown; all of the run if not given.
+        phase: Option<String>,
         /// Quantities of [`OVER_TIME`], from top to bottom.
         panels: Vec<String>,
     },
@@ -190,7 +192,6 @@ impl Checker<'_> {
         let plot = self.plot;
         let given = [
             ("variant", plot.variant.is_some(), plot.over != Over::Variants),
-            ("phase", plot.phase.is_some(), plot.over != Over::Time),
             ("x", plot.x.is_some(), plot.over == Over::Variants),
             ("x_label", plot.x_label.is_some(), plot.over != Over::Time),
             ("draw", plot.draw.is_some(), plot.over != Over::Time),
@@ -217,6 +218,7 @@ impl Checker<'_> {
         };
         let title = plot.title.clone().unwrap_or_else(|| self.title.to_owned());
         let runs = self.chosen()?;
+        self.phases()?;
         match plot.over {
             Over::Time if sweep_of_ours => {}
             Over::Time => {
@@ -236,7 +238,11 @@ impl Checker<'_> {
                     plots.push(Plot {
                         name: of_many(&name, "-"),
                         title: of_many(&title, ": "),
-                        view: View::Time { variant: run.variant.clone(), panels: plot.panels() },
+                        view: View::Time {
+                            variant: run.variant.clone(),
+                            phase: plot.phase.clone(),
+                            panels: plot.panels(),
+                        },
                     });
                 }
             }
@@ -384,7 +390,18 @@ impl X {
         match self {
             X::Variant => "variant".to_owned(),
             X::Hosts => "hosts".to_owned(),
-            X::Key(key) => key.rsplit('.').next().unwrap_or(key).replace('_', " "),
+            X::Key(key) => {
+                let key = key.rsplit('.').next().unwrap_or(key);
+                // Other values have their units with them.
+                let unit = match key {
+                    "outstanding" | "burst" => ", IOs",
+                    "rate" => ", IOs/s",
+                    "read" | "random" => ", %",
+                    "window_min" | "window_max" | "window_start" => ", slots",
+                    _ => "",
+                };
+                format!("{}{unit}", key.replace('_', " "))
+            }
             X::Host => "host".to_owned(),
             X::Vm => "VM".to_owned(),
         }

@@ -314,7 +314,7 @@ fn pair(name: &str, at: &[&str]) -> (String, Vec<String>) {
 fn without_plots_a_scenario_is_drawn_over_time_and_variants_beside_one_another() {
     let [plot] = plots(BASE).try_into().unwrap();
     let panels = ["window", "device_latency_ms", "iops"].map(str::to_owned).into();
-    assert_eq!(plot.view, View::Time { variant: None, panels });
+    assert_eq!(plot.view, View::Time { variant: None, phase: None, panels });
     let [plot] = plots(&format!("{BASE}{VARIANTS}")).try_into().unwrap();
     assert_eq!(lines(&plot), [pair("", &["alone", "both"])]);
     assert!(matches!(plot.view, View::Points { draw: Draw::Bars, .. }));
