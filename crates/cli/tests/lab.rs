@@ -1,13 +1,15 @@
-//! `parda lab` as a person runs it: every scenario in `scenarios/` holds with real processes, and
-//! nothing that it started outlives it.
+//! `parda lab` as a person runs it: every scenario in `scenarios/` holds with real processes, its
+//! answer is the simulator's, and nothing that it started outlives it.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
@@ -19,9 +21,42 @@ fn lab() -> Command {
     command
 }
 
+/// How far the laboratory's throughput and latency may be from the simulator's.
+const AGREEMENT: f64 = 0.1;
+
+/// The throughput and the device latency of each phase, by its name.
+fn totals(answer: &Path) -> BTreeMap<String, [f64; 2]> {
+    let answer: Value = serde_json::from_slice(&fs::read(answer).unwrap()).unwrap();
+    let total = |phase: &Value| {
+        let numbers = ["iops", "device_latency_ms"].map(|q| phase["total"][q].as_f64().unwrap());
+        (phase["name"].as_str().unwrap().to_owned(), numbers)
+    };
+    answer["phases"].as_array().unwrap().iter().map(total).collect()
+}
+
+/// Where the simulator says something else of a scenario than the laboratory, which answered `lab`.
+fn disagreements(scenario: &Path, lab: &Path) -> Vec<String> {
+    let simulated = lab.with_extension("sim");
+    let mut sim = Command::new(env!("CARGO_BIN_EXE_parda"));
+    let sim = sim.arg("sim").arg(scenario).arg("--json").arg(&simulated).output().unwrap();
+    assert!(sim.status.success(), "{}", String::from_utf8_lossy(&sim.stderr));
+    let (simulated, lab) = (totals(&simulated), totals(lab));
+    assert_eq!(simulated.len(), lab.len());
+    let mut out = Vec::new();
+    for (phase, simulated) in simulated {
+        let lab = lab[&phase];
+        let far = |(s, l): (f64, f64)| (s / l - 1.0).abs() > AGREEMENT;
+        println!("{phase}: IOPS and ms {lab:.1?} here, {simulated:.1?} in the simulator");
+        if simulated.into_iter().zip(lab).any(far) {
+            out.push(format!("{}, {phase}: {lab:?}, but {simulated:?}", scenario.display()));
+        }
+    }
+    out
+}
+
 /// One after another: two arrays at once on one small machine would only measure the machine.
 #[test]
-fn every_scenario_holds() {
+fn every_scenario_holds_and_the_simulator_agrees() {
     // Those that come with parda for it, and some that only try what it can do.
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let entries = [scenarios(), own].into_iter().flat_map(|dir| fs::read_dir(dir).unwrap());
@@ -29,16 +64,21 @@ fn every_scenario_holds() {
     files.retain(|path| path.is_file());
     files.sort();
     assert!(files.len() >= 5, "{files:?}");
-    let mut failed = Vec::new();
+    let dir = tempfile::tempdir().unwrap();
+    let answer = dir.path().join("answer");
+    let (mut failed, mut disagreed) = (Vec::new(), Vec::new());
     for file in files {
-        let output = lab().arg(&file).output().unwrap();
+        let output = lab().arg(&file).arg("--json").arg(&answer).output().unwrap();
         println!("{}", String::from_utf8_lossy(&output.stdout));
         if !output.status.success() {
             println!("{}", String::from_utf8_lossy(&output.stderr));
             failed.push(file);
+        } else if file.parent() == Some(&scenarios()) {
+            disagreed.extend(disagreements(&file, &answer));
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
+    assert!(disagreed.is_empty(), "{disagreed:#?}");
 }
 
 /// A lab that runs until it is signalled, with its temporary files in a directory of our own, by
