@@ -1,6 +1,6 @@
 //! `parda lab` as a person runs it: every scenario in `scenarios/` holds with real processes, its
 //! answer is the simulator's, and nothing that it started outlives it.
-#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
 use std::collections::BTreeMap;
 use std::fs;
