@@ -233,22 +233,34 @@ fn prose(text: &str) -> Markup {
     html! {
         @if paired {
             @for (i, part) in parts.iter().enumerate() {
-                @if i % 2 == 1 { code { (part) } } @else { (part) }
+                @if i % 2 == 1 { code { (breakable(part)) } } @else { (part) }
             }
         } @else { (text) }
+    }
+}
+
+/// Code that may go on in another line after a `/` or a `,`: paths of metrics are long.
+fn breakable(code: &str) -> Markup {
+    html! {
+        @for (i, part) in code.split_inclusive(['/', ',']).enumerate() {
+            @if i > 0 { wbr; }
+            (part)
+        }
     }
 }
 
 const STYLE: &str = "
 :root { color-scheme: light; }
 body { margin: 0; background: #fff; color: #1a1a1a; font: 1rem/1.55 system-ui, Roboto, 'Helvetica Neue', Arial, sans-serif; }
-main { max-width: 50rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: break-word; }
+main { max-width: 58rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: break-word; }
+p, ul { max-width: 46rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; }
 h2 { font-size: 1.4rem; margin: 2.5rem 0 .5rem; border-bottom: 1px solid #ddd; padding-bottom: .2rem; }
 h3 { font-size: 1.1rem; margin: 1.8rem 0 .4rem; }
 a { color: #00508a; }
 code { font: .9em ui-monospace, 'DejaVu Sans Mono', monospace; background: #f2f2f2; padding: .05em .3em; border-radius: 3px; }
-nav ul { list-style: none; padding: 0; columns: 16rem; }
+nav ul { list-style: none; padding: 0; columns: 18rem; max-width: none; }
+nav li { break-inside: avoid; padding: .1rem 0; }
 nav .deeper { padding-left: 1.2rem; font-size: .93em; }
 figure { margin: 1.2rem 0; }
 figcaption, caption { color: #555; font-size: .92rem; text-align: left; padding: .3rem 0; }
@@ -259,6 +271,8 @@ table { border-collapse: collapse; font-size: .92rem; }
 th, td { padding: .28rem .8rem .28rem 0; border-bottom: 1px solid #e4e4e4; text-align: left; vertical-align: top; }
 thead th { border-bottom: 2px solid #888; vertical-align: bottom; }
 tbody th { font-weight: inherit; }
+tbody td:not([class]), tbody th:not([class]) { min-width: 8rem; }
+th code, td code { background: none; padding: 0; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: #00664a; white-space: nowrap; }
 .bad { color: #a33c00; font-weight: 600; white-space: nowrap; }
@@ -331,6 +345,7 @@ mod tests {
     #[test]
     fn a_backtick_alone_is_a_backtick() {
         assert_eq!(prose("it`s").into_string(), "it`s");
+        assert_eq!(prose("`a/b`").into_string(), "<code>a/<wbr>b</code>");
         assert_eq!(prose("`a` and `b`").into_string(), "<code>a</code> and <code>b</code>");
     }
 }
