@@ -52,7 +52,7 @@ pub struct ArrayOptions {
     pub listen: Vec<Address>,
     /// Where the data is.
     pub data: Data,
-    /// A unix socket at which [`array_control`](crate::array_control) answers.
+    /// A unix socket at which [`array_control`] answers.
     pub control: Option<PathBuf>,
 }
 
