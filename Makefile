@@ -4,6 +4,14 @@ CARGO  ?= cargo
 PREFIX ?= /usr/local
 PARDA  := target/release/parda
 
+# Where the random clusters of the simulator's tests begin: each commit tries others. Set it to see
+# some again.
+ifndef PARDA_SEED
+hash := $(shell git rev-parse HEAD 2>/dev/null | cut -c 1-8)
+PARDA_SEED := $(shell printf %d 0x$(or $(hash),1))
+endif
+export PARDA_SEED
+
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit
 
@@ -31,6 +39,7 @@ lint: ## Format, clippy, documentation, licences, and that the core is free of t
 
 unit: ## Unit, property, cluster and conformance tests
 	@tools/deps.sh $(TEST_DEPS)
+	@echo "random clusters begin at PARDA_SEED=$(PARDA_SEED)"
 	$(CARGO) test --workspace --exclude parda --locked --no-fail-fast
 	$(CARGO) test --package parda --locked --no-fail-fast
 

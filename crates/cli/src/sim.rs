@@ -81,7 +81,7 @@ impl Sim {
             (None, Some(_)) => Keep::Plotted,
             (None, None) => Keep::Nothing,
         };
-        let options = SimOptions { series: kept };
+        let options = SimOptions { series: kept, ..SimOptions::default() };
         let bar = Bar::new(&study);
         let jobs = self.jobs.map_or_else(cores, usize::from);
         let outcome = parda_sim::run_all(&study, &options, jobs, |_, progress| bar.show(&progress));

@@ -49,7 +49,9 @@ source = "test"
 
 fn drawn(text: &str, keep: Keep) -> Vec<Picture> {
     let study = Study::parse(&Document::new("s.toml", text)).unwrap();
-    let outcome = run_all(&study, &SimOptions { series: keep }, 2, |_, _| ()).unwrap();
+    let outcome =
+        run_all(&study, &SimOptions { series: keep, ..SimOptions::default() }, 2, |_, _| ())
+            .unwrap();
     pictures(&study, &outcome, "paper")
 }
 

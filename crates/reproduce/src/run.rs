@@ -57,7 +57,10 @@ pub fn reproduce(
     jobs: usize,
     progress: impl Fn(Progress<'_>) + Sync,
 ) -> Result<Reproduction, SimError> {
-    let options = SimOptions { series: if drawn { Keep::Plotted } else { Keep::Nothing } };
+    let options = SimOptions {
+        series: if drawn { Keep::Plotted } else { Keep::Nothing },
+        ..SimOptions::default()
+    };
     let figure = |study: Study| {
         let scenario = study.name.as_str();
         let outcome = run_all(&study, &options, jobs, |_, _| progress(Progress { scenario }))?;

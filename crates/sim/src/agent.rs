@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::demand::{ClientRun, Run};
 use crate::events::Life;
 use crate::exchange::Link;
-use crate::run::SimError;
+use crate::run::{Queue, SimError};
 
 /// An IO of a VM that is not done.
 #[derive(Debug)]
@@ -28,6 +28,12 @@ struct Pending {
     submitted: Instant,
 }
 
+/// All VMs as one that has all their shares.
+fn together(vms: &[VmConfig]) -> VmConfig {
+    let shares = vms.iter().map(|vm| vm.shares.0).sum::<u32>();
+    VmConfig { shares: Shares(shares.min(VmConfig::MAX_SHARES)), burst: 0.0 }
+}
+
 /// A living agent. Outside control there is none: then it is the host itself, which without a
 /// window holds nothing back, and never ticks.
 #[derive(Debug)]
@@ -35,6 +41,9 @@ pub(crate) struct Agent {
     pub(crate) life: Life,
     pub(crate) link: Link,
     host: Host,
+    queue: Queue,
+    /// Of each VM, by which it queues.
+    shares: Vec<VmConfig>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,
     ios: Slab<Pending>,
@@ -51,19 +60,33 @@ impl Agent {
         life: Life,
         host: &parda_scenario::Host,
         state: &HostState,
+        queue: Queue,
     ) -> Result<Agent, SimError> {
         let settings = |error| SimError::Control { host: host.name.clone(), error };
         let resolved = state.control.resolve().map_err(settings)?;
         let mut control = Host::new(now, resolved.control).map_err(settings)?;
-        for (vm, state) in host.vms.iter().zip(&state.vms) {
+        let shares = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
             // Outside control nobody has shares. Nothing queues there, so that any will do.
             let shares = if host.outside { Shares(1) } else { state.shares };
-            control.add_vm(now, VmConfig { shares, burst: vm.burst });
+            VmConfig { shares, burst: vm.burst }
+        });
+        let shares: Vec<VmConfig> = shares.collect();
+        match queue {
+            Queue::Fair => {
+                for vm in &shares {
+                    control.add_vm(now, *vm);
+                }
+            }
+            Queue::Fifo => {
+                control.add_vm(now, together(&shares));
+            }
         }
         Ok(Agent {
             life,
             link: Link::new(now, HostName::new(&host.name)?, life, resolved.period.into()),
             host: control,
+            queue,
+            shares,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
             ios: Slab::new(),
             at_array: 0.0,
@@ -89,7 +112,11 @@ impl Agent {
     }
 
     pub(crate) fn set_shares(&mut self, vm: VmId, shares: Shares, burst: f64) {
-        self.host.set_vm(vm, VmConfig { shares, burst });
+        self.shares[vm.0] = VmConfig { shares, burst };
+        match self.queue {
+            Queue::Fair => self.host.set_vm(vm, self.shares[vm.0]),
+            Queue::Fifo => self.host.set_vm(VmId(0), together(&self.shares)),
+        }
     }
 
     pub(crate) fn set_config(
@@ -123,7 +150,8 @@ impl Agent {
         let run = run.id;
         let pending = Pending { vm, run, io: drawn, cost: cost.as_slots(), submitted: now };
         let token = self.ios.insert(pending);
-        self.host.submit(now, vm, Io { kind, bytes }, token as u64);
+        let flow = if self.queue == Queue::Fifo { VmId(0) } else { vm };
+        self.host.submit(now, flow, Io { kind, bytes }, token as u64);
     }
 
     /// An IO that goes to the array now, if one may.
@@ -149,7 +177,7 @@ impl Agent {
         if run.id == pending.run {
             run.end(now, now.since(pending.submitted));
         }
-        Ok(completed)
+        Ok(Completed { vm: pending.vm, ..completed })
     }
 
     /// When to be woken up, if that is not known already.

@@ -16,7 +16,7 @@ use crate::demand::ClientRun;
 use crate::events::{Event, Events, Life, Visit};
 use crate::exchange::{DEADLINE, Ended, Slots};
 use crate::meter::Meters;
-use crate::run::SimError;
+use crate::run::{Queue, SimError};
 
 /// A host, with an agent while it lives.
 #[derive(Debug)]
@@ -56,6 +56,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) events: Events,
     pub(crate) meters: Meters,
     pub(crate) nodes: Vec<Node>,
+    queue: Queue,
     state: State,
     array: Array,
     flights: Slab<Flight>,
@@ -67,7 +68,7 @@ pub(crate) struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    pub(crate) fn new(scenario: &'a Scenario) -> Result<Cluster<'a>, SimError> {
+    pub(crate) fn new(scenario: &'a Scenario, queue: Queue) -> Result<Cluster<'a>, SimError> {
         let mut random = fastrand::Rng::with_seed(scenario.seed);
         let mut nodes = Vec::with_capacity(scenario.hosts.len());
         for host in &scenario.hosts {
@@ -79,6 +80,7 @@ impl<'a> Cluster<'a> {
             events: Events::default(),
             meters: Meters::new(scenario),
             nodes,
+            queue,
             state: State::new(&scenario.hosts),
             array: Array::new(scenario.array_params()?)?,
             flights: Slab::new(),
@@ -243,7 +245,7 @@ impl<'a> Cluster<'a> {
         self.lives += 1;
         let life = Life(self.lives);
         let host = self.scenario.host(id);
-        let agent = Agent::new(self.now, life, host, self.state.host(id))?;
+        let agent = Agent::new(self.now, life, host, self.state.host(id), self.queue)?;
         if !host.outside {
             self.events.plan(agent.link.next(), Event::Tick(id, life));
         }

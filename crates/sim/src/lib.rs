@@ -36,6 +36,6 @@ mod series;
 mod study;
 
 pub use check::Violation;
-pub use run::{Keep, Outcome, Progress, SimError, SimOptions, run};
+pub use run::{Keep, Outcome, Progress, Queue, SimError, SimOptions, run};
 pub use series::{HostSeries, Series};
 pub use study::{StudyOutcome, run_all};

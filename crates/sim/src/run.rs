@@ -21,6 +21,18 @@ use crate::series::Series;
 pub struct SimOptions {
     /// Of which runs to keep how they went, second by second.
     pub series: Keep,
+    /// How hosts queue the IOs of their VMs.
+    pub queue: Queue,
+}
+
+/// How hosts queue the IOs of their VMs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queue {
+    /// Fairly, as the agent does.
+    #[default]
+    Fair,
+    /// First come, first served, whosever they are: something to measure the fair queue by.
+    Fifo,
 }
 
 /// Of which runs of a study something is kept.
@@ -157,7 +169,7 @@ pub(crate) fn instant(at: Duration) -> Instant {
 
 impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, options: &SimOptions) -> Result<Run<'a>, SimError> {
-        let mut cluster = Cluster::new(scenario)?;
+        let mut cluster = Cluster::new(scenario, options.queue)?;
         let events = &mut cluster.events;
         // At one time, phases end and begin before anything happens.
         let edges: BTreeSet<Duration> =

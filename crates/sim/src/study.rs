@@ -40,7 +40,8 @@ pub fn run_all(
             let Some(of) = study.runs.get(index) else { return };
             let kept = options.series == Keep::All
                 || options.series == Keep::Plotted && study.plots_over_time(of);
-            let options = SimOptions { series: if kept { Keep::All } else { Keep::Nothing } };
+            let options =
+                SimOptions { series: if kept { Keep::All } else { Keep::Nothing }, ..*options };
             let outcome = run(&of.scenario, &options, |at| progress(index, at));
             if outcome.is_err() {
                 // The rest is for nothing.

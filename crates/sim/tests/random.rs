@@ -4,18 +4,19 @@
 //! who wants little must have it.
 //!
 //! Each case follows from one seed, which is printed when it fails. `PARDA_SEED=N` runs that one
-//! and those after it; CI sets it to something new for each commit.
+//! and those after it; `make unit` makes it of the commit, so that each commit tries others.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
 mod common;
 
 use std::fmt::Write as _;
+use std::slice;
 
 use common::parse;
 use fastrand::Rng;
-use parda_scenario::shares::host_errors;
+use parda_scenario::shares::{host_errors, vm_errors};
 use parda_scenario::{Answer, Demand, HostAnswer, PhaseAnswer, Scenario, table};
-use parda_sim::{SimOptions, run};
+use parda_sim::{Queue, SimOptions, run};
 
 /// How many cases are tried, and how many of them with the references.
 const CASES: u64 = 16;
@@ -91,15 +92,24 @@ impl Case {
         let mut rng = Rng::with_seed(seed);
         let alike = rng.bool();
         let same = mix(&mut rng, 100);
+        // Small disks are soon rebuilt; with a cache that holds all of them, drives would not matter.
+        let raid5 = rng.u32(..3) == 0;
+        let (level, extent, disk) =
+            if raid5 { ("raid5", "64MiB", "64MiB") } else { ("raid0", "256MiB", "8GiB") };
+        let mut events = Events::default();
+        if raid5 {
+            events.at(0, "array = { write_cache = false }");
+        }
+        array_trouble(&mut rng, raid5, &mut events);
         let mut text = format!(
             "name = \"random\"\nseed = {seed}\nduration = \"{END}s\"\n\
-             [array]\npreset = \"cx3-40-raid0\"\ndrive = {{ queue_depth = 4 }}\nextent = \"256MiB\"\n\
+             [array]\npreset = \"cx3-40-raid0\"\ndrive = {{ queue_depth = 4 }}\n\
+             raid = {{ level = \"{level}\" }}\nextent = \"{extent}\"\n\
              [control]\nlatency_threshold = \"{THRESHOLD_MS}ms\"\n{control}\n\
              [[phase]]\nname = \"trouble\"\nfrom = \"{TROUBLE}s\"\nto = \"{HEALED}s\"\n\
              [[phase]]\nname = \"well\"\nfrom = \"{WELL}s\"\nto = \"{END}s\"\n"
         );
         let hosts = rng.usize(2..=8);
-        let mut events = String::new();
         for host in 0..hosts {
             write!(text, "[[host]]\nname = \"h{host}\"\n").unwrap();
             let vms = rng.usize(1..=3);
@@ -118,44 +128,76 @@ impl Case {
                 };
                 write!(
                     text,
-                    "[[host.vm]]\nname = \"h{host}v{vm}\"\nshares = {shares}\ndisk = \"8GiB\"\n\
+                    "[[host.vm]]\nname = \"h{host}v{vm}\"\nshares = {shares}\ndisk = \"{disk}\"\n\
                      workload = {{ {mix}, {demand} }}\n"
                 )
                 .unwrap();
             }
             trouble(&mut rng, host, vms, &mut events);
         }
-        Case { scenario: parse(&(text + &events)), alike }
+        Case { scenario: parse(&(text + &events.0)), alike }
     }
 
-    fn run(&self) -> Answer {
-        run(&self.scenario, &SimOptions::default(), |_| ()).unwrap().answer
+    fn run(&self, queue: Queue) -> Answer {
+        let options = SimOptions { queue, ..SimOptions::default() };
+        run(&self.scenario, &options, |_| ()).unwrap().answer
     }
 }
 
-/// What happens to one host: one thing at most, over before all is to be healed.
-fn trouble(rng: &mut Rng, host: usize, vms: usize, events: &mut String) {
+/// What happens, as the file says it.
+#[derive(Default)]
+struct Events(String);
+
+impl Events {
+    fn at(&mut self, at: u64, what: &str) {
+        write!(self.0, "[[event]]\nat = \"{at}s\"\n{what}\n").unwrap();
+    }
+}
+
+/// From when to when something is wrong.
+fn while_wrong(rng: &mut Rng) -> [u64; 2] {
     let mut two = [rng.u64(TROUBLE..HEALED), rng.u64(TROUBLE..HEALED)];
     two.sort_unstable();
-    let [from, to] = [two[0], two[1] + 1];
-    let vm = format!("h{host}v{}", rng.usize(..vms));
-    let mut event = |at: u64, what: &str| {
-        write!(events, "[[event]]\nat = \"{at}s\"\n{what}\n").unwrap();
+    [two[0], two[1] + 1]
+}
+
+/// What happens to one host: one thing at most, over before all is to be healed.
+fn trouble(rng: &mut Rng, host: usize, vms: usize, events: &mut Events) {
+    let [from, to] = while_wrong(rng);
+    let vm = format!("vm = \"h{host}v{}\"", rng.usize(..vms));
+    let mut both = |who: &str, first: &str, last: &str| {
+        events.at(from, &format!("{who}\n{first}"));
+        events.at(to, &format!("{who}\n{last}"));
     };
-    match rng.u32(..5) {
-        0 => {
-            event(from, &format!("host = \"h{host}\"\ndo = \"kill\""));
-            event(to, &format!("host = \"h{host}\"\ndo = \"start\""));
-        }
-        1 => {
-            event(from, &format!("vm = \"{vm}\"\ndo = \"stop\""));
-            event(to, &format!("vm = \"{vm}\"\ndo = \"start\""));
-        }
-        2 => event(from, &format!("vm = \"{vm}\"\nshares = {}", [500, 2500][rng.usize(..2)])),
-        3 => {
-            event(from, &format!("host = \"h{host}\"\nexchange = {{ reachable = false }}"));
-            event(to, &format!("host = \"h{host}\"\nexchange = {{ reachable = true }}"));
-        }
+    let host = format!("host = \"h{host}\"");
+    let mut exchange = |wrong: &str, well: &str| {
+        both(&host, &format!("exchange = {{ {wrong} }}"), &format!("exchange = {{ {well} }}"));
+    };
+    match rng.u32(..10) {
+        0 => exchange("reachable = false", "reachable = true"),
+        1 => exchange(&format!("loss = {}", rng.u32(10..=90)), "loss = 0"),
+        2 => exchange(&format!("delay = \"{}ms\"", rng.u32(1..6000)), "delay = \"0s\""),
+        // Whoever draws this, too, is on the same side.
+        3 => exchange("side = \"other\"", "side = \"\""),
+        4 => both(&host, "do = \"hang\"", "do = \"resume\""),
+        5 => both(&host, "do = \"kill\"", "do = \"start\""),
+        6 => both(&vm, "do = \"stop\"", "do = \"start\""),
+        7 => events.at(from, &format!("{vm}\nshares = {}", [500, 2500][rng.usize(..2)])),
+        _ => {}
+    }
+}
+
+/// What happens to the array.
+fn array_trouble(rng: &mut Rng, raid5: bool, events: &mut Events) {
+    let [from, to] = while_wrong(rng);
+    let mut both = |first: &str, last: &str| {
+        events.at(from, &format!("array = {{ {first} }}"));
+        events.at(to, &format!("array = {{ {last} }}"));
+    };
+    let drive = rng.u32(..10);
+    match rng.u32(..3) {
+        0 if raid5 => both(&format!("fail_drive = {drive}"), &format!("rebuild_drive = {drive}")),
+        1 if !raid5 => both("write_cache = false", "write_cache = true"),
         _ => {}
     }
 }
@@ -167,11 +209,14 @@ struct Measured {
     iops: f64,
     /// The same of its share of the slots at the array: what a window is a share of.
     slots: f64,
+    /// The largest error of a VM's share of its own host's IOPS.
+    vms: f64,
 }
 
 impl Measured {
     fn of(phase: &PhaseAnswer) -> Measured {
         let largest = |hosts: &[HostAnswer]| host_errors(hosts).into_values().fold(0.0, f64::max);
+        let largest_vm = |hosts: &[HostAnswer]| vm_errors(hosts).into_values().fold(0.0, f64::max);
         let mut slots = phase.hosts.clone();
         for host in &mut slots {
             // Little's law.
@@ -182,6 +227,11 @@ impl Measured {
             latency_ms: phase.total.device_latency_ms.unwrap(),
             iops: largest(&phase.hosts),
             slots: largest(&slots),
+            vms: phase
+                .hosts
+                .iter()
+                .map(|host| largest_vm(slice::from_ref(host)))
+                .fold(0.0, f64::max),
         }
     }
 
@@ -197,11 +247,14 @@ fn whatever_happens_all_is_well_again_after_it() {
     let mut failed = Vec::new();
     for seed in first..first + CASES {
         let case = Case::new(seed, PARDA, false);
-        let answer = case.run();
+        let answer = case.run(Queue::Fair);
         let well = Measured::of(&answer.phases[1]);
-        let Measured { latency_ms, iops, slots } = well;
-        println!("seed {seed}: {latency_ms:.1} ms, off by {iops:.3} of IOPS, {slots:.3} of slots");
-        let off = [well.latency_error(), slots, if case.alike { iops } else { 0.0 }];
+        let Measured { latency_ms, iops, slots, vms } = well;
+        println!(
+            "seed {seed}: {latency_ms:.1} ms, off by {iops:.3} of IOPS, {slots:.3} of slots, \
+             {vms:.3} among the VMs of a host"
+        );
+        let off = [well.latency_error(), slots, vms, if case.alike { iops } else { 0.0 }];
         if off.into_iter().any(|off| off > TOLERANCE) {
             println!("{}", table(&answer, false));
             failed.push(seed);
@@ -219,7 +272,7 @@ fn whatever_the_restless_do_who_wants_little_gets_it() {
     let mut judged = 0;
     for seed in first..first + CASES {
         let case = Case::new(seed, PARDA, true);
-        let answer = case.run();
+        let answer = case.run(Queue::Fair);
         let well = &answer.phases[1];
         for (id, vm) in case.scenario.vm_ids() {
             let got = &well.hosts[id.host.0].vms[id.index];
@@ -238,25 +291,35 @@ fn whatever_the_restless_do_who_wants_little_gets_it() {
     assert!(judged > 0, "no open loop to be judged");
 }
 
-/// The mean errors of latency and of shares of the slots.
-fn errors(control: &str) -> (f64, f64) {
-    let (mut latency, mut slots) = (0.0, 0.0);
+/// The mean errors of latency, of hosts' shares of the slots, and of VMs' of their host.
+fn errors(control: &str, queue: Queue) -> [f64; 3] {
+    let mut mean = [0.0; 3];
     let first = first_seed();
     for seed in first..first + REFERENCES {
-        let well = Measured::of(&Case::new(seed, control, false).run().phases[1]);
-        latency += well.latency_error() / REFERENCES as f64;
-        slots += well.slots / REFERENCES as f64;
+        let well = Measured::of(&Case::new(seed, control, false).run(queue).phases[1]);
+        for (mean, error) in mean.iter_mut().zip([well.latency_error(), well.slots, well.vms]) {
+            *mean += error / REFERENCES as f64;
+        }
     }
-    println!("{control}: latency off by {latency:.3}, shares by {slots:.3}");
-    (latency, slots)
+    println!("{control}, {queue:?}: latency, hosts, VMs off by {mean:.3?}");
+    mean
 }
 
 /// What holds for any cluster shows no law. The same clusters without one are nowhere near.
 #[test]
 fn without_a_law_nothing_is_well() {
-    let (latency, slots) = errors(PARDA);
+    let [latency, slots, _] = errors(PARDA, Queue::Fair);
     for reference in [OFF, STATIC] {
-        let without = errors(reference);
-        assert!(without.0 > 3.0 * latency && without.1 > 3.0 * slots, "{reference}");
+        let without = errors(reference, Queue::Fair);
+        assert!(without[0] > 3.0 * latency && without[1] > 3.0 * slots, "{reference}");
     }
+}
+
+/// Nor does a law without a fair queue give VMs their shares: only hosts.
+#[test]
+fn first_come_first_served_gives_hosts_their_shares_and_vms_none() {
+    let [_, _, vms] = errors(PARDA, Queue::Fair);
+    let [latency, slots, without] = errors(PARDA, Queue::Fifo);
+    assert!(without > 3.0 * vms, "{without} {vms}");
+    assert!(latency < TOLERANCE && slots < TOLERANCE, "{latency} {slots}");
 }

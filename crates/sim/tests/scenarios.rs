@@ -51,7 +51,7 @@ fn another_seed_gives_another_answer_that_holds_as_well() {
 #[test]
 fn a_series_adds_up_to_what_the_phases_say() {
     let scenario = scenario("demo.toml");
-    let options = SimOptions { series: Keep::All };
+    let options = SimOptions { series: Keep::All, ..SimOptions::default() };
     let outcome = run(&scenario, &options, |_| ()).unwrap();
     let series = outcome.series.unwrap();
     assert_eq!(series.at, (1..=60).map(f64::from).collect::<Vec<_>>());

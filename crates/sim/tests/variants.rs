@@ -35,7 +35,7 @@ to = "11s"
 
 fn outcome(variants: &str, jobs: usize) -> StudyOutcome {
     let study = Study::parse(&Document::new("t.toml", format!("{TEXT}{variants}"))).unwrap();
-    let options = SimOptions { series: Keep::All };
+    let options = SimOptions { series: Keep::All, ..SimOptions::default() };
     run_all(&study, &options, jobs, |_, _| ()).unwrap()
 }
 
