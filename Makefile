@@ -49,9 +49,12 @@ fuzz: ## Every parser, a short while each
 reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md
 	@$(PARDA) reproduce --page docs/reproduction.md
 
-bench: build ## Measures against qemu-nbd and nbdkit; docs/performance.md has a run
-	@tools/deps.sh $(TEST_DEPS)
+bench: build ## Measures against qemu-nbd and nbdkit, and the simulator; docs/performance.md has a run
+	@tools/deps.sh $(TEST_DEPS) valgrind=valgrind
 	benches/nbd.sh
+	$(CARGO) build --release --locked --quiet --package parda-sim --example speed
+	target/release/examples/speed
+	benches/instructions.sh
 
 install: build ## Installs the binary under PREFIX
 	install -D -m 755 $(PARDA) $(DESTDIR)$(PREFIX)/bin/parda

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that `make demo` and `make test` need, or says which are missing.
+# Installs the Debian packages that `make demo`, `make test` and `make bench` need, or says which are missing.
 # usage: tools/deps.sh PROGRAM=PACKAGE ...
 set -euo pipefail
 

@@ -58,6 +58,8 @@ pub(crate) struct Cluster<'a> {
     pub(crate) nodes: Vec<Node>,
     queue: Queue,
     state: State,
+    /// The hosts are not all on one side.
+    parted: bool,
     array: Array,
     flights: Slab<Flight>,
     slots: Slots,
@@ -75,13 +77,15 @@ impl<'a> Cluster<'a> {
             let clients = host.vms.iter().map(|vm| Client::new(vm, random.fork())).collect();
             nodes.push(Node { name: host.name.clone(), clients, agent: None, missed: Vec::new() });
         }
+        let state = State::new(&scenario.hosts);
         let mut cluster = Cluster {
             now: Instant(0),
             events: Events::default(),
             meters: Meters::new(scenario),
             nodes,
             queue,
-            state: State::new(&scenario.hosts),
+            parted: is_parted(scenario, &state),
+            state,
             array: Array::new(scenario.array_params()?)?,
             flights: Slab::new(),
             slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
@@ -154,7 +158,8 @@ impl<'a> Cluster<'a> {
                 node.missed.clear();
             }
             // The state has it.
-            Action::HangHost(_) | Action::SetExchange(..) => {}
+            Action::HangHost(_) => {}
+            Action::SetExchange(..) => self.parted = is_parted(self.scenario, &self.state),
             Action::ResumeHost(id) => self.resume(id)?,
             Action::StartHost(id) => {
                 self.start_agent(id)?;
@@ -395,7 +400,8 @@ impl<'a> Cluster<'a> {
         let hearing = &self.state.host(id).hearing;
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
         let then = self.now.0.checked_sub(Span::from(hearing.delay).0).map(Instant);
-        let on_side = |other: HostId| self.state.host(other).hearing.side == hearing.side;
+        let on_side =
+            |other: HostId| !self.parted || self.state.host(other).hearing.side == hearing.side;
         let heard = read
             .filter(|_| hearing.reachable)
             .and_then(|since| agent.link.hear(since, self.slots.shown(then, on_side)));
@@ -415,6 +421,13 @@ impl<'a> Cluster<'a> {
             self.events.plan(next, Event::Tick(id, agent.life));
         }
     }
+}
+
+/// Asked for seldom, as n hosts look at n slots in each period.
+fn is_parted(scenario: &Scenario, state: &State) -> bool {
+    let mut sides = scenario.host_ids().map(|(id, _)| &state.host(id).hearing.side);
+    let first = sides.next();
+    sides.any(|side| Some(side) != first)
 }
 
 fn submit(
