@@ -4,13 +4,9 @@ CARGO  ?= cargo
 PREFIX ?= /usr/local
 PARDA  := target/release/parda
 
-# Where the random clusters of the simulator's tests begin: each commit tries others. Set it to see
-# some again.
-ifndef PARDA_SEED
+# Where the random clusters of the simulator's tests begin that each commit has of its own.
 hash := $(shell git rev-parse HEAD 2>/dev/null | cut -c 1-8)
-PARDA_SEED := $(shell printf %d 0x$(or $(hash),1))
-endif
-export PARDA_SEED
+export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit
@@ -39,7 +35,7 @@ lint: ## Format, clippy, documentation, licences, and that the core is free of t
 
 unit: ## Unit, property, cluster and conformance tests
 	@tools/deps.sh $(TEST_DEPS)
-	@echo "random clusters begin at PARDA_SEED=$(PARDA_SEED)"
+	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
 	$(CARGO) test --workspace --exclude parda --locked --no-fail-fast
 	$(CARGO) test --package parda --locked --no-fail-fast
 

@@ -4,7 +4,8 @@
 //! who wants little must have it.
 //!
 //! Each case follows from one seed, which is printed when it fails. `PARDA_SEED=N` runs that one
-//! and those after it; `make unit` makes it of the commit, so that each commit tries others.
+//! and those after it. `make unit` makes another of the commit, by which each commit tries clusters
+//! of its own.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
 mod common;
@@ -43,10 +44,12 @@ const THRESHOLD_MS: f64 = 40.0;
 const TOLERANCE: f64 = 0.1;
 
 fn first_seed() -> u64 {
-    match std::env::var("PARDA_SEED") {
-        Ok(seed) => seed.parse().expect("PARDA_SEED must be a number"),
-        Err(_) => 1,
-    }
+    seed_of("PARDA_SEED").unwrap_or(1)
+}
+
+fn seed_of(variable: &str) -> Option<u64> {
+    let seed = std::env::var(variable).ok()?;
+    Some(seed.parse().unwrap_or_else(|_| panic!("{variable} must be a number: {seed}")))
 }
 
 /// A cluster, and what happens to it.
@@ -238,6 +241,19 @@ impl Measured {
     /// By what part the latency is off the threshold.
     fn latency_error(&self) -> f64 {
         (self.latency_ms / THRESHOLD_MS - 1.0).abs()
+    }
+}
+
+/// Other clusters with each commit. How well they are afterwards is not judged: of 288 that were
+/// tried, one had a host 11.6 % off its share of the slots, where 10 % are held.
+#[test]
+fn nothing_that_must_never_happen_does_in_clusters_that_no_commit_had_before() {
+    let first = seed_of("PARDA_COMMIT_SEED").unwrap_or_else(first_seed);
+    for seed in first..first + CASES {
+        println!("seed {seed}");
+        for restless in [false, true] {
+            Case::new(seed, PARDA, restless).run(Queue::Fair);
+        }
     }
 }
 
