@@ -26,17 +26,23 @@ pub(crate) struct Slots {
     lun: LunId,
     size: Bytes,
     /// Each host's.
-    held: Vec<Slot>,
+    held: Vec<Slot<Arc<Message>>>,
     /// For how long what was written over may still be read.
     keep: Span,
 }
 
 /// What a slot holds, and what it held before: each with the time when it was written.
-#[derive(Debug, Default)]
-struct Slot(VecDeque<(Instant, Arc<Message>)>);
+#[derive(Debug)]
+struct Slot<T>(VecDeque<(Instant, T)>);
 
-impl Slot {
-    fn put(&mut self, now: Instant, message: Arc<Message>, keep: Span) {
+impl<T> Default for Slot<T> {
+    fn default() -> Slot<T> {
+        Slot(VecDeque::new())
+    }
+}
+
+impl<T> Slot<T> {
+    fn put(&mut self, now: Instant, message: T, keep: Span) {
         self.0.push_back((now, message));
         // The first that stays is what it held so long ago.
         while self.0.get(1).is_some_and(|(at, _)| now.since(*at) >= keep) {
@@ -45,7 +51,7 @@ impl Slot {
     }
 
     /// What it held then.
-    fn at(&self, then: Instant) -> Option<&Arc<Message>> {
+    fn at(&self, then: Instant) -> Option<&T> {
         self.0.iter().rev().find(|(at, _)| *at <= then).map(|(_, message)| message)
     }
 }
@@ -215,4 +221,30 @@ pub(crate) enum Ended {
     Read(Instant),
     /// It was a write.
     Written,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a slot held at each time, if it is written to at 10, 20 and 30 and keeps for so long
+    /// what was written over.
+    fn held(keep: u64, times: [u64; 6]) -> [Option<u64>; 6] {
+        let mut slot = Slot::default();
+        for at in [10, 20, 30] {
+            slot.put(Instant(at), at, Span(keep));
+        }
+        times.map(|at| slot.at(Instant(at)).copied())
+    }
+
+    #[test]
+    fn a_slot_shows_what_it_held_at_any_time_that_may_still_be_asked_for() {
+        let times = [9, 10, 19, 20, 29, 30];
+        let all = [None, Some(10), Some(10), Some(20), Some(20), Some(30)];
+        assert_eq!(held(100, times), all);
+        // From 30 on nobody asks for what was before 15.
+        assert_eq!(held(15, times), all);
+        assert_eq!(held(10, times), [None, None, None, Some(20), Some(20), Some(30)]);
+        assert_eq!(held(0, times), [None, None, None, None, None, Some(30)]);
+    }
 }
