@@ -1,5 +1,5 @@
-//! The control thread of a volume: once per period it hears the other hosts, lets the law tick on
-//! the volume's ring, and says what came of it. Everything here may block and may fail without
+//! The control thread of a volume: once per period it hears the other hosts, lets the law tick at
+//! the volume's gate, and says what came of it. Everything here may block and may fail without
 //! any IO noticing.
 
 use std::os::unix::fs::FileTypeExt;
@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
-use parda_block::Handle;
 use parda_config::Resolved;
 use parda_control::{Bytes, Instant, Report, Span, Totals};
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
@@ -18,6 +17,7 @@ use parda_exchange::{
 };
 
 use crate::config::{Exchange, Place};
+use crate::gate::Gate;
 use crate::status::{ExchangeStatus, PeerStatus};
 
 /// How long one exchange IO may take. Far above any latency at which the exchange is still of use,
@@ -48,7 +48,7 @@ pub(crate) struct Shown {
 /// The control thread's state.
 pub(crate) struct Control {
     volume: String,
-    handle: Arc<Handle>,
+    gate: Arc<Gate>,
     link: Option<Link>,
     law: Resolved,
     /// For how many periods the window was at its least and the latency still too high.
@@ -83,7 +83,7 @@ impl Control {
     pub(crate) fn new(
         me: &Identity,
         volume: &crate::config::Volume,
-        handle: Arc<Handle>,
+        gate: Arc<Gate>,
         orders: Receiver<Order>,
     ) -> Result<Control, ExchangeError> {
         let link = volume.exchange.as_ref().map(|exchange| {
@@ -92,7 +92,7 @@ impl Control {
         });
         Ok(Control {
             volume: volume.name.clone(),
-            handle,
+            gate,
             link: link.transpose()?,
             law: volume.law.clone(),
             squeezed: 0,
@@ -106,7 +106,7 @@ impl Control {
         Arc::clone(&self.shown)
     }
 
-    /// Ticks until it is told to stop. False if it ended because the ring is gone.
+    /// Ticks until it is told to stop. False if it ended because the gate is gone.
     pub(crate) fn run(mut self) -> bool {
         let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
         let mut next = Clock::now() + self.law.period.mul_f64(phase);
@@ -137,14 +137,14 @@ impl Control {
         Instant(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// One period. False if the ring is gone.
+    /// One period. False if the gate is gone.
     fn tick(&mut self) -> bool {
         let now = self.now();
         let heard = match &mut self.link {
             Some(link) => link.hear(&self.volume, now),
             None => Some(Totals::default()),
         };
-        let Ok(report) = self.handle.tick(heard) else {
+        let Ok(report) = self.gate.tick(heard) else {
             return false;
         };
         tracing::debug!(

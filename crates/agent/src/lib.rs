@@ -11,6 +11,8 @@
 //! | [`config`] | what it means, checked |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
+//! | `gate` | what holds a volume's IOs to its window |
+//! | `served` | a volume whose disks are served: its ring |
 //! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
 //! | [`latency`] | distributions that travel in it |
@@ -20,7 +22,9 @@
 pub mod config;
 mod control;
 pub mod file;
+mod gate;
 pub mod latency;
+mod served;
 pub mod server;
 pub mod status;
 mod volume;

@@ -1,0 +1,94 @@
+//! What holds a volume's IOs to the window that the law finds: our own ring.
+
+use std::time::Duration;
+
+use parda_block::{Drained, Handle};
+use parda_control::law::Mode;
+use parda_control::{Report, Source, Totals};
+
+use crate::config;
+use crate::control::Shown;
+use crate::served;
+use crate::status::VolumeStatus;
+use crate::volume::StartError;
+
+/// A volume's gate. The control thread ticks it; the main thread changes it; the status thread
+/// asks it.
+pub(crate) enum Gate {
+    /// Disks that are served over NBD.
+    Ring(Handle),
+}
+
+/// The gate has ended; the log has the reason.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+impl Gate {
+    pub(crate) fn start(config: &config::Volume) -> Result<Gate, StartError> {
+        Ok(Gate::Ring(served::start(config)?))
+    }
+
+    /// Ends a period. `heard`: what the other hosts said; `None` if the exchange is silent.
+    pub(crate) fn tick(&self, heard: Option<Totals>) -> Result<Report, Gone> {
+        match self {
+            Gate::Ring(handle) => handle.tick(heard).map_err(|_| Gone),
+        }
+    }
+
+    /// Takes over from `new` into what is in force what may change while it runs.
+    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
+        match self {
+            Gate::Ring(handle) => served::reload(handle, in_force, new),
+        }
+    }
+
+    /// The volume's state; `None` once it has ended.
+    pub(crate) fn status(&self, config: &config::Volume, shown: Shown) -> Option<VolumeStatus> {
+        let mut status = base(config, shown);
+        match self {
+            Gate::Ring(handle) => served::describe(&mut status, config, &handle.stats().ok()?),
+        }
+        Some(status)
+    }
+
+    /// Ends it. `None` if it was not running any more.
+    pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
+        match self {
+            Gate::Ring(handle) => handle.shutdown(within).ok(),
+        }
+    }
+}
+
+/// What is said in the same way of every volume.
+fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
+    let Shown { ticks, report, exchange } = shown;
+    let law = &config.law.control.law;
+    VolumeStatus {
+        name: config.name.clone(),
+        mode: match law.mode {
+            Mode::Off => "off",
+            Mode::Static => "static",
+            Mode::Published { .. } => "published",
+            Mode::Normalised { .. } => "parda",
+        }
+        .to_owned(),
+        latency_threshold_ms: law.threshold.secs() * 1e3,
+        cluster_latency_ms: None,
+        source: match report.map(|r| r.source).unwrap_or_default() {
+            Source::Cluster => "cluster",
+            Source::LastGood => "last-good",
+            Source::Local => "local",
+        }
+        .to_owned(),
+        window: None,
+        beta: report.map_or(0.0, |r| r.beta),
+        shares: report.map_or(0, |r| r.shares.0),
+        active_shares: report.map_or(0.0, |r| r.active),
+        outstanding: report.map_or(0.0, |r| r.outstanding),
+        held: 0,
+        connections: 0,
+        ticks,
+        exchange,
+        disks: Vec::new(),
+    }
+}

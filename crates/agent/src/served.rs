@@ -1,0 +1,96 @@
+//! A volume whose disks are served: its ring.
+
+use parda_block::{
+    BackendConfig, DEFAULT_RECONNECT_FOR, Direct, DiskConfig, Handle, Limits, Region, SpawnError,
+    Stats, VolumeConfig,
+};
+use parda_control::Bytes;
+
+use crate::config::{self, Disk, Place};
+use crate::file;
+use crate::status::{DiskStatus, VolumeStatus};
+
+pub(crate) fn start(config: &config::Volume) -> Result<Handle, SpawnError> {
+    let handle = parda_block::Volume::spawn(VolumeConfig {
+        name: config.name.clone(),
+        control: config.law.control.clone(),
+        disks: config.disks.iter().map(disk).collect(),
+        model: None,
+        limits: Limits::default(),
+    })?;
+    for disk in &config.disks {
+        tracing::info!(
+            volume = config.name, disk = %disk.name, data = %disk.place, listen = %disk.listen,
+            shares = disk.vm.shares.0, "serving"
+        );
+    }
+    Ok(handle)
+}
+
+pub(crate) fn reload(handle: &Handle, in_force: &mut config::Volume, new: &config::Volume) {
+    let name = in_force.name.clone();
+    if new.law != in_force.law {
+        match handle.set_control(new.law.control.clone()) {
+            Ok(Ok(control)) => {
+                tracing::info!(volume = %name, ?control, period = ?new.law.period, "control changed");
+                in_force.law = new.law.clone();
+            }
+            Ok(Err(error)) => tracing::error!(volume = %name, "control not changed: {error}"),
+            Err(error) => tracing::error!(volume = %name, "control not changed: {error}"),
+        }
+    }
+    for (index, disk) in in_force.disks.iter_mut().enumerate() {
+        let Some(wanted) = new.disks.iter().find(|d| d.name == disk.name) else { continue };
+        if wanted.vm == disk.vm {
+            continue;
+        }
+        match handle.set_vm(index, wanted.vm) {
+            Ok(Some(vm)) => {
+                tracing::info!(
+                    volume = %name, disk = %disk.name, shares = vm.shares.0, burst = vm.burst,
+                    "shares changed"
+                );
+                disk.vm = vm;
+            }
+            _ => tracing::error!(volume = %name, disk = %disk.name, "shares not changed"),
+        }
+    }
+}
+
+pub(crate) fn describe(status: &mut VolumeStatus, config: &config::Volume, stats: &Stats) {
+    status.cluster_latency_ms = stats.latency.map(|l| l.secs() * 1e3);
+    status.window = Some(stats.window.0).filter(|w| w.is_finite());
+    status.held = stats.held as u64;
+    status.connections = stats.connections as u64;
+    status.shares = config.disks.iter().map(|d| d.vm.shares.0).sum();
+    status.disks = (config.disks.iter().zip(&stats.vms))
+        .map(|(d, vm)| DiskStatus::new(d.name.to_string(), d.vm.shares.0, vm))
+        .collect();
+}
+
+fn disk(disk: &Disk) -> DiskConfig {
+    DiskConfig {
+        export: disk.name.clone(),
+        description: String::new(),
+        backend: match &disk.place {
+            Place::Path(path) => BackendConfig::File {
+                path: path.clone(),
+                direct: match disk.direct {
+                    file::Direct::Auto => Direct::Auto,
+                    file::Direct::On => Direct::On,
+                    file::Direct::Off => Direct::Off,
+                },
+            },
+            Place::Nbd(uri) => {
+                BackendConfig::Nbd { uri: uri.clone(), reconnect_for: DEFAULT_RECONNECT_FOR }
+            }
+        },
+        region: disk
+            .region
+            .as_ref()
+            .map(|r| Region { offset: Bytes(r.start), len: Bytes(r.end - r.start) }),
+        vm: disk.vm,
+        read_only: disk.read_only,
+        listen: vec![disk.listen.clone()],
+    }
+}
