@@ -105,21 +105,40 @@ impl Meter {
 
     /// Records one completed IO.
     pub fn add(&mut self, direction: Direction, size: Bytes, latency: Span) {
+        let factor = self.factor(direction, 1, size, latency);
+        self.count(direction, 1, size, latency, factor);
+    }
+
+    /// Records completed IOs that were of about one size, by what they moved and took together:
+    /// for who only sees sums.
+    pub fn add_many(&mut self, direction: Direction, ios: u64, bytes: Bytes, latency: Span) {
+        let mean = |sum: u64| sum.checked_div(ios);
+        if let (Some(size), Some(each)) = (mean(bytes.0), mean(latency.0)) {
+            let factor = self.factor(direction, ios, Bytes(size), Span(each));
+            self.count(direction, ios, bytes, latency, factor);
+        }
+    }
+
+    /// What scales the latency of `ios` IOs of this size to the reference.
+    fn factor(&mut self, direction: Direction, ios: u64, size: Bytes, each: Span) -> f64 {
         let fit = &mut self.fits[direction as usize];
-        let factor = match self.model {
+        match self.model {
             SizeModel::Off => 1.0,
             SizeModel::Fixed(line) => line.factor(size, self.reference),
             SizeModel::Learned => {
-                fit.add(size, latency);
+                fit.add_many(ios, size, each);
                 fit.line().map_or(1.0, |line| line.factor(size, self.reference))
             }
-        };
-        let sample = match direction {
+        }
+    }
+
+    fn count(&mut self, way: Direction, ios: u64, bytes: Bytes, latency: Span, factor: f64) {
+        let sample = match way {
             Direction::Read => &mut self.interval.reads,
             Direction::Write => &mut self.interval.writes,
         };
-        sample.ios += 1;
-        sample.bytes.0 += size.0;
+        sample.ios += ios;
+        sample.bytes.0 += bytes.0;
         sample.latency += latency;
         sample.scaled += Span::from_secs(latency.secs() * factor);
     }
@@ -222,6 +241,26 @@ mod tests {
         assert_eq!(interval.heard(Signal::Writes).mean(), Some(0.002));
         assert_eq!(interval.heard(Signal::All).mean(), Some(0.006));
         assert_eq!(meter.roll(), Interval::default());
+    }
+
+    #[test]
+    fn sums_tell_what_each_io_would_have() {
+        let at = |kib: u64| Span(4_000_000 + kib * 1024 * 50);
+        let [mut each, mut sums] = [0; 2].map(|_| Meter::new(SizeModel::Learned, Bytes::kib(8)));
+        for kib in [4, 16, 64, 256, 1024] {
+            (0..100).for_each(|_| each.add(Direction::Write, Bytes::kib(kib), at(kib)));
+            sums.add_many(Direction::Write, 100, Bytes::kib(100 * kib), Span(100 * at(kib).0));
+        }
+        each.roll();
+        sums.roll();
+        each.add(Direction::Write, Bytes::kib(512), at(512));
+        sums.add_many(Direction::Write, 1, Bytes::kib(512), at(512));
+        sums.add_many(Direction::Read, 0, Bytes(0), Span::ZERO);
+        let (each, sums) = (each.roll(), sums.roll());
+        assert_eq!((each.reads, each.writes.ios), (sums.reads, sums.writes.ios));
+        let scaled = |interval: &Interval| interval.writes.scaled.secs();
+        assert!((scaled(&each) - scaled(&sums)).abs() < 1e-6, "{each:?} {sums:?}");
+        assert!((scaled(&sums) - at(8).secs()).abs() < 1e-4, "{sums:?}");
     }
 
     #[test]

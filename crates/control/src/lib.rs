@@ -13,16 +13,23 @@
 //! | [`size`] | latency of an IO against its size | SPEED'08 §3.1 |
 //! | [`law`] | the window that follows from it | eq. 2 |
 //! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
+//! | [`governor`] | one period: from what was measured and heard to the window and the report | |
 //! | [`gate`] | holding outstanding IOs to a window that may be a fraction | |
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
+//! | [`depth`] | a window for a queue that takes whole numbers only | |
+//! | [`config`] | what a host is told about a volume | |
 //! | [`host`] | the state machine that ties these together | |
 //!
-//! [`host::Host`] is where to start reading.
+//! [`host::Host`] is where to start reading. A volume whose queue and gate are the kernel's has its own
+//! [`governor::Governor`] and [`depth::Depth`].
 
 extern crate alloc;
 
 pub mod cluster;
+pub mod config;
+pub mod depth;
 pub mod gate;
+pub mod governor;
 pub mod host;
 pub mod latency;
 pub mod law;
@@ -31,7 +38,8 @@ pub mod size;
 pub mod units;
 
 pub use cluster::{Report, Source, Totals, View};
-pub use host::{
-    Completed, Config, ConfigError, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId,
-};
+pub use config::{Config, ConfigError};
+pub use depth::Depth;
+pub use governor::{Governor, Measured, VmDemand};
+pub use host::{Completed, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -51,15 +51,16 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Adds one IO.
-    pub fn add(&mut self, size: Bytes, latency: Span) {
+    /// Adds `n` IOs that are much alike.
+    pub fn add_many(&mut self, n: u64, size: Bytes, latency: Span) {
         // Kilobytes and milliseconds keep the sums near one another in magnitude.
         let (x, y) = (size.0 as f64 / 1024.0, latency.secs() * 1e3);
-        self.n += 1.0;
-        self.x += x;
-        self.y += y;
-        self.xx += x * x;
-        self.xy += x * y;
+        let n = n as f64;
+        self.n += n;
+        self.x += n * x;
+        self.y += n * y;
+        self.xx += n * (x * x);
+        self.xy += n * (x * y);
     }
 
     /// Ends an interval: what was learned so far counts a little less.
@@ -92,7 +93,7 @@ mod tests {
         let mut fit = Fit::default();
         for i in 0..200u64 {
             let size = Bytes::kib(4 << (i % 5));
-            fit.add(size, Span(5_000_000 + size.0 * 20));
+            fit.add_many(1, size, Span(5_000_000 + size.0 * 20));
         }
         let line = fit.line().unwrap();
         assert!((line.per_byte * 1e9 - 20.0).abs() < 0.01, "{line:?}");
@@ -103,7 +104,7 @@ mod tests {
     fn one_size_gives_no_line() {
         let mut fit = Fit::default();
         for i in 0..200 {
-            fit.add(Bytes::kib(16), Span::from_micros(1000 + i));
+            fit.add_many(1, Bytes::kib(16), Span::from_micros(1000 + i));
         }
         assert_eq!(fit.line(), None);
     }
@@ -114,7 +115,7 @@ mod tests {
         let feed = |fit: &mut Fit, per_byte: u64| {
             for i in 0..100u64 {
                 let size = Bytes::kib(4 << (i % 5));
-                fit.add(size, Span(1_000_000 + size.0 * per_byte));
+                fit.add_many(1, size, Span(1_000_000 + size.0 * per_byte));
             }
             fit.age();
         };

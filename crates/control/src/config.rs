@@ -1,0 +1,84 @@
+//! What a host is told about one volume, and what of it cannot work.
+
+use crate::law::{LawConfig, Mode};
+use crate::size::SizeModel;
+use crate::units::Bytes;
+
+/// A host's parameters at one volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The law's.
+    pub law: LawConfig,
+    /// How latencies are scaled to one size.
+    pub size_model: SizeModel,
+    /// That size: 4 KB in SPEED'08, 8 KB in FAST '09.
+    pub reference_size: Bytes,
+    /// The IO size that one slot of the window stands for (SPEED'08 §2): shares are then of
+    /// bytes/s. `None`: one slot for each IO, shares are of IOPS.
+    pub slot_size: Option<Bytes>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            law: LawConfig::default(),
+            size_model: SizeModel::Off,
+            reference_size: Bytes::kib(8),
+            slot_size: None,
+        }
+    }
+}
+
+/// A parameter that cannot work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConfigError {
+    /// Its name.
+    pub parameter: &'static str,
+    /// What it must be.
+    pub must_be: &'static str,
+    /// What it is.
+    pub value: f64,
+}
+
+impl core::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} must be {}, but is {}", self.parameter, self.must_be, self.value)
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    /// Checks every parameter.
+    ///
+    /// # Errors
+    /// The first one that cannot work.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let law = &self.law;
+        let check = |ok: bool, parameter, must_be, value| {
+            if ok { Ok(()) } else { Err(ConfigError { parameter, must_be, value }) }
+        };
+        let (min, max) = (law.window_min.0, law.window_max.0);
+        let threshold = law.threshold.secs();
+        check(threshold > 0.0, "latency_threshold", "above zero", threshold)?;
+        check((0.0..1.0).contains(&law.alpha), "alpha", "at least 0 and below 1", law.alpha)?;
+        check(law.gamma > 0.0 && law.gamma <= 1.0, "gamma", "above 0, at most 1", law.gamma)?;
+        check(min > 0.0 && min.is_finite(), "window_min", "above zero", min)?;
+        check(max >= min && max.is_finite(), "window_max", "at least window_min", max)?;
+        check(law.window_start.0 > 0.0, "window_start", "above zero", law.window_start.0)?;
+        let cluster = law.cluster_min;
+        check(cluster >= 0.0 && cluster.is_finite(), "cluster_min", "zero or more", cluster)?;
+        match law.mode {
+            Mode::Published { beta_per_share: k } => {
+                check(k > 0.0 && k.is_finite(), "beta_per_share", "above zero", k)?;
+            }
+            Mode::Normalised { epsilon: e } => {
+                check(e > 0.0 && e <= 1.0, "epsilon", "above 0, at most 1", e)?;
+            }
+            Mode::Off | Mode::Static => {}
+        }
+        let reference = self.reference_size.0;
+        check(reference > 0, "reference_size", "above zero", reference as f64)?;
+        check(self.slot_size != Some(Bytes(0)), "slot_size", "above zero", 0.0)
+    }
+}

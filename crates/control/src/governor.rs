@@ -1,0 +1,256 @@
+//! One period of one host at one volume: from what it measured and what it heard of the others to
+//! its new window and to what it tells them.
+//!
+//! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
+//! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
+
+use crate::cluster::{Report, Source, Totals, View};
+use crate::config::{Config, ConfigError};
+use crate::latency::{Average, Interval};
+use crate::law::{Estimation, Input, Law, Mode};
+use crate::units::{Shares, Span, Window};
+
+/// What a VM wanted in a period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VmDemand {
+    /// Its weight.
+    pub shares: Shares,
+    /// Mean of its IOs that were not done, in slots: held and outstanding.
+    pub pending: f64,
+    /// Mean of the same up to its slice of the window: what beyond that it would use if it could is
+    /// no use of the array.
+    pub used: f64,
+}
+
+impl VmDemand {
+    /// Of a VM of which only the mean over the period is known. What a burst had pending beyond the
+    /// VM's slice then makes up for the time in which it had nothing. `window_per_share`:
+    /// [`Governor::window_per_share`].
+    #[must_use]
+    pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
+        VmDemand { shares, pending, used: pending.min(slice(shares, window_per_share)) }
+    }
+}
+
+/// A VM's slice of the window, in slots.
+pub(crate) fn slice(shares: Shares, window_per_share: f64) -> f64 {
+    window_per_share * f64::from(shares.0)
+}
+
+/// What a host measured in a period.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured<'a> {
+    /// How long it was.
+    pub elapsed: Span,
+    /// What completed, and how long that was at the array.
+    pub interval: Interval,
+    /// Mean of what was outstanding at the array, in slots.
+    pub outstanding: f64,
+    /// What each of the host's VMs wanted.
+    pub vms: &'a [VmDemand],
+}
+
+/// The law of one host at one volume, with what it remembers from period to period.
+#[derive(Debug)]
+pub struct Governor {
+    config: Config,
+    average: Average,
+    law: Law,
+    /// Shares that the window rests on.
+    window_shares: f64,
+    /// What VMs' slices of it are measured by, as of the last period.
+    window_per_share: f64,
+    /// What the exchange showed last, if it ever showed anything.
+    last_peers: Option<Totals>,
+    silent_periods: u32,
+}
+
+impl Governor {
+    /// A law that has seen nothing.
+    ///
+    /// # Errors
+    /// A parameter that cannot work.
+    pub fn new(config: Config) -> Result<Governor, ConfigError> {
+        config.validate()?;
+        Ok(Governor {
+            average: Average::new(config.law.alpha),
+            law: Law::new(config.law.clone()),
+            window_shares: 0.0,
+            window_per_share: f64::INFINITY,
+            last_peers: None,
+            silent_periods: 0,
+            config,
+        })
+    }
+
+    /// Changes the parameters.
+    ///
+    /// # Errors
+    /// A parameter that cannot work; nothing is changed then.
+    pub fn set_config(&mut self, config: Config) -> Result<(), ConfigError> {
+        config.validate()?;
+        if config.law.alpha != self.config.law.alpha {
+            self.average = Average::new(config.law.alpha);
+        }
+        self.law.set_config(config.law.clone());
+        self.config = config;
+        Ok(())
+    }
+
+    /// The parameters in force.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The window in force. Infinite where there is none.
+    #[must_use]
+    pub fn window(&self) -> Window {
+        self.law.window()
+    }
+
+    /// CAL(t), the latency that the window rests on, in seconds.
+    #[must_use]
+    pub fn latency(&self) -> Option<f64> {
+        self.average.secs()
+    }
+
+    /// What VMs' slices of the window are measured by, in slots per share, as of the last period.
+    /// Infinite before the first.
+    #[must_use]
+    pub fn window_per_share(&self) -> f64 {
+        self.window_per_share
+    }
+
+    /// Ends a period: finds the new window from what was measured and what the exchange shows,
+    /// and says what to publish.
+    pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
+        let Measured { elapsed, interval, outstanding, vms } = measured;
+        let source = self.listen(view);
+        let (active, wanted) = self.active_shares(vms);
+        let mut own = Report {
+            elapsed,
+            interval,
+            outstanding,
+            window: self.law.window(),
+            beta: self.law.beta(),
+            shares: Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add)),
+            active,
+            governed: matches!(
+                self.config.law.mode,
+                Mode::Published { .. } | Mode::Normalised { .. }
+            ),
+            source,
+        };
+        let peers = self.last_peers.filter(|_| source != Source::Local);
+        let mut totals = peers.unwrap_or_default();
+        totals.add(&own);
+        let heard = totals.interval.heard(self.config.law.signal);
+        self.average.add(&heard, self.config.law.min_ios);
+        // While nobody does IO, there is nothing to act on: what was last measured is no news.
+        let latency = self.average.secs().filter(|_| heard.ios > 0);
+        let all = source != Source::Local;
+        let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &totals, all));
+        let level = latency.filter(|_| all).and_then(|_| totals.level(headroom));
+        let input = Input { latency, headroom, level, shares: wanted };
+        let window = self.law.step(self.window_shares, input);
+        own.window = if window.0.is_finite() { window } else { Window(0.0) };
+        own.beta = self.law.beta();
+        self.window_shares = wanted;
+        self.window_per_share = self.law.window_per_share(all_shares(vms));
+        own
+    }
+
+    /// Takes in what the exchange shows; falls back in order when it is silent.
+    fn listen(&mut self, view: View) -> Source {
+        if self.config.law.estimation == Estimation::Local {
+            return Source::Local;
+        }
+        match view {
+            View::Peers(peers) => {
+                self.silent_periods = 0;
+                self.last_peers = Some(peers);
+                Source::Cluster
+            }
+            View::Silent => {
+                self.silent_periods = self.silent_periods.saturating_add(1);
+                let held = self.silent_periods <= self.config.law.hold_periods;
+                if held && self.last_peers.is_some() { Source::LastGood } else { Source::Local }
+            }
+        }
+    }
+
+    /// The host's shares as its VMs use them: those to report, and those its window rests on.
+    fn active_shares(&self, vms: &[VmDemand]) -> (f64, f64) {
+        let all = all_shares(vms);
+        let level = self.law.window_per_share(all);
+        let (mut active, mut wanted, mut saturated) = (0.0, 0.0, false);
+        for vm in vms {
+            let shares = f64::from(vm.shares.0);
+            active += (vm.used / level).min(shares);
+            // A client that comes and goes needs, when it is there, the window for what it brings.
+            let pending = vm.pending / level;
+            wanted += pending.min(shares);
+            saturated |= pending >= shares;
+        }
+        // While every VM has what it wants, the window only waits for one to want more: it may
+        // then have its whole share at once. As soon as one VM could use more than its share, what
+        // its neighbours leave of theirs is not its to take (PARDA §3).
+        (active, if saturated { wanted } else { all.max(1.0) })
+    }
+}
+
+fn all_shares(vms: &[VmDemand]) -> f64 {
+    vms.iter().map(|vm| f64::from(vm.shares.0)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Sample;
+    use crate::units::Bytes;
+
+    /// A period of one second at 30 ms, the threshold, with `outstanding` at the array.
+    fn measured(outstanding: f64, vms: &[VmDemand]) -> Measured<'_> {
+        let ios = (outstanding / 0.030) as u64;
+        let latency = Span::from_secs(0.030 * ios as f64);
+        let reads = Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency };
+        let interval = Interval { reads, ..Interval::default() };
+        Measured { elapsed: Span::from_millis(1000), interval, outstanding, vms }
+    }
+
+    #[test]
+    fn means_alone_share_the_array_by_demand() {
+        let mut governor = Governor::new(Config::default()).unwrap();
+        // Of 60 slots at the array 30 are another host's, whose VM of 1000 shares could use more.
+        let peer = Report {
+            active: 1000.0,
+            governed: true,
+            ..Governor::new(Config::default()).unwrap().tick(measured(30.0, &[]), View::Silent)
+        };
+        for _ in 0..40 {
+            let per_share = governor.window_per_share();
+            let vms = [
+                VmDemand::of_mean(Shares(1000), 64.0, per_share),
+                VmDemand::of_mean(Shares(3000), 3.0, per_share),
+            ];
+            let report = governor.tick(measured(30.0, &vms), View::Peers(Totals::of([&peer])));
+            assert_eq!(report.shares, Shares(4000));
+        }
+        // The light VM keeps its 3 slots, and 57 are left for two VMs of equal shares.
+        let window = governor.window().0;
+        assert!((window - 31.5).abs() < 0.05, "{window}");
+        let slice = governor.window_per_share() * 1000.0;
+        assert!((slice - 28.5).abs() < 0.05, "{slice}");
+    }
+
+    #[test]
+    fn parameters_that_cannot_work_change_nothing() {
+        let mut governor = Governor::new(Config::default()).unwrap();
+        let mut wrong = Config::default();
+        wrong.law.gamma = 0.0;
+        assert_eq!(governor.set_config(wrong.clone()).unwrap_err().parameter, "gamma");
+        assert_eq!(*governor.config(), Config::default());
+        assert!(Governor::new(wrong).is_err());
+    }
+}
