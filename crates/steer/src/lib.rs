@@ -7,9 +7,27 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`number`] | device numbers |
+//! | [`device`] | from a path to the queues to steer; [`refusal`]: what cannot be, and why |
+//! | [`steering`] | a device's queue depth: taken, set, looked after, put back |
+//! | [`knob`] | the one number of one queue that bounds it |
+//! | [`multipath`] | which paths carry IOs |
+//! | [`journal`] | what was there before, on disk before anything is written |
 //! | [`measure`] | device latency, outstanding IOs, demand of each cgroup |
 
+pub mod device;
+pub mod journal;
+pub mod knob;
 pub mod measure;
+pub mod multipath;
+mod nr_requests;
 pub mod number;
+pub mod refusal;
+pub mod steering;
+mod sysfs;
 
+pub use device::Device;
+pub use journal::Journal;
 pub use number::DevNum;
+pub use refusal::Refusal;
+pub use steering::Steering;
+pub use sysfs::SysError;

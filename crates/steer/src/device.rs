@@ -1,0 +1,301 @@
+//! What a path is, down to the queues to steer: partitions, logical volumes and encryption lead to
+//! the disk below, a multipath device to its paths.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::DevNum;
+use crate::measure::Watched;
+use crate::refusal::{Refusal, Why, by_name};
+use crate::sysfs::{self, SysError};
+
+/// A device whose queues can be steered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Where `/sys` is below: `/` but in tests.
+    pub root: PathBuf,
+    /// As the kernel calls what is steered: `sda`, or `dm-3` for a multipath device.
+    pub name: String,
+    /// Its number.
+    pub number: DevNum,
+    /// What was gone through to come there, from above: `vg-data`, `sda2`.
+    pub through: Vec<String>,
+    /// Its name for the device mapper, where it is a multipath device.
+    pub multipath: Option<String>,
+    /// The queues: one, or a multipath device's paths, live or not.
+    pub queues: Vec<Queue>,
+}
+
+/// A disk with a queue of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// As the kernel calls it.
+    pub name: String,
+    /// Its number.
+    pub number: DevNum,
+    /// Its directory in sysfs.
+    pub dir: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What kind of disk a queue belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A LUN.
+    Scsi {
+        /// Its adapter's directory in sysfs.
+        adapter: PathBuf,
+        /// Its adapter's driver.
+        driver: String,
+    },
+    /// A disk whose driver takes requests from the block layer itself: virtio-blk, NVMe, nbd,
+    /// loop …
+    BlkMq,
+}
+
+impl Device {
+    /// What a path leads to. `path` is a device node, or a disk's directory in sysfs.
+    pub fn resolve(root: &Path, path: &Path) -> Result<Device, Refusal> {
+        let refuse = |why| Refusal { path: path.to_owned(), why };
+        let number = number_of(path).map_err(refuse)?;
+        let dir = fs::canonicalize(root.join("sys/dev/block").join(number.to_string()))
+            .map_err(|_| refuse(Why::NotInSysfs(number)))?;
+        let mut through = Vec::new();
+        let dir = descend(&dir, &mut through).map_err(refuse)?;
+        Device::at(root, dir, through).map_err(refuse)
+    }
+
+    /// A disk or a multipath device.
+    fn at(root: &Path, dir: PathBuf, through: Vec<String>) -> Result<Device, Why> {
+        let name = name_of(&dir);
+        let number = sysfs::number(&dir.join("dev")).map_err(unreadable)?;
+        let (multipath, queues) = if is_multipath(&dir) {
+            let mapped = sysfs::read(&dir.join("dm/name")).map_err(unreadable)?;
+            let paths = paths(&dir)?;
+            if paths.is_empty() {
+                return Err(Why::NoPath(name));
+            }
+            (Some(mapped), paths)
+        } else {
+            if let Some(above) = multipath_above(&dir) {
+                return Err(Why::PathOf { name, above });
+            }
+            (None, vec![Queue::at(&dir)?])
+        };
+        Ok(Device { root: root.to_owned(), name, number, through, multipath, queues })
+    }
+
+    /// Where to measure it.
+    #[must_use]
+    pub fn watched(&self) -> Watched {
+        Watched {
+            fronts: vec![self.number],
+            leaves: self.queues.iter().map(|queue| queue.number).collect(),
+        }
+    }
+
+    /// Its directory in sysfs.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.root.join("sys/dev/block").join(self.number.to_string())
+    }
+}
+
+impl Queue {
+    /// The disk whose directory this is.
+    fn at(dir: &Path) -> Result<Queue, Why> {
+        let name = name_of(dir);
+        if let Some(what) = by_name(&name) {
+            return Err(Why::Kind { name, what });
+        }
+        if is_native_multipath(dir) {
+            let what = "is an NVMe disk whose paths the kernel hides: they can be neither steered \
+                        nor measured one by one; boot with nvme_core.multipath=N and use the \
+                        device mapper's multipath";
+            return Err(Why::Kind { name, what });
+        }
+        let is =
+            |file: &str, value: &str| sysfs::read_any(&dir.join(file)).as_deref() == Some(value);
+        if is("removable", "1") {
+            return Err(Why::Removable(name));
+        }
+        if is("size", "0") {
+            return Err(Why::Empty(name));
+        }
+        if !dir.join("mq").is_dir() {
+            return Err(Why::NoQueue(name));
+        }
+        let number = sysfs::number(&dir.join("dev")).map_err(unreadable)?;
+        Ok(Queue { name, number, dir: dir.to_owned(), kind: kind(dir) })
+    }
+
+    /// What it is, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Scsi { driver, .. } => format!("SCSI ({driver})"),
+            Kind::BlkMq => {
+                let driver = fs::canonicalize(self.dir.join("device/driver"));
+                let driver = driver.map_or_else(
+                    // A device that is nobody's but its module's: loop0, nbd3.
+                    |_| self.name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+                    |dir| name_of(&dir),
+                );
+                format!("blk-mq ({driver})")
+            }
+        }
+    }
+
+    /// The elevator in force.
+    pub(crate) fn scheduler(&self) -> Result<String, SysError> {
+        let list = sysfs::read(&self.dir.join("queue/scheduler"))?;
+        Ok(sysfs::chosen(&list).to_owned())
+    }
+
+    /// How many hardware queues it has. Each has tags of its own.
+    #[must_use]
+    pub fn hardware_queues(&self) -> u32 {
+        let numbered = |entry: io::Result<fs::DirEntry>| {
+            let name = entry.ok()?.file_name();
+            name.to_str()?.parse::<u32>().ok()
+        };
+        let count = fs::read_dir(self.dir.join("mq")).map_or(0, |d| d.filter_map(numbered).count());
+        u32::try_from(count).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// What changes when another disk comes to bear its name: a count of the kernel's since 5.15.
+    #[must_use]
+    pub(crate) fn instance(&self) -> Option<String> {
+        sysfs::read_any(&self.dir.join("diskseq"))
+    }
+
+    /// Other disks that share its tags: namespaces of one NVMe controller.
+    pub(crate) fn tag_mates(&self) -> Vec<String> {
+        let Some((controller, _)) =
+            self.name.strip_prefix("nvme").and_then(|rest| rest.split_once('n'))
+        else {
+            return Vec::new();
+        };
+        let prefix = format!("nvme{controller}n");
+        let Some(above) = self.dir.parent() else { return Vec::new() };
+        let names = fs::read_dir(above).into_iter().flatten().filter_map(Result::ok);
+        let mut mates: Vec<String> = names
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| name.starts_with(&prefix) && *name != self.name)
+            .collect();
+        mates.sort();
+        mates
+    }
+}
+
+/// The paths of a multipath device, as they are now.
+pub(crate) fn paths(dir: &Path) -> Result<Vec<Queue>, Why> {
+    slaves(dir)?.iter().map(|below| Queue::at(below)).collect()
+}
+
+/// The device number behind a device node or a directory in sysfs.
+fn number_of(path: &Path) -> Result<DevNum, Why> {
+    let meta = fs::metadata(path).map_err(Why::Unreadable)?;
+    if meta.is_dir() {
+        return sysfs::number(&path.join("dev")).map_err(|_| Why::NotBlock);
+    }
+    if !meta.file_type().is_block_device() {
+        return Err(Why::NotBlock);
+    }
+    let number = meta.rdev();
+    Ok(DevNum { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
+}
+
+/// From a block device to the disk or multipath device that its IOs end in.
+fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
+    let name = name_of(dir);
+    if dir.join("partition").exists() {
+        through.push(name);
+        let disk = dir.parent().ok_or(Why::NotBlock)?;
+        return descend(disk, through);
+    }
+    if !dir.join("dm").is_dir() || is_multipath(dir) {
+        return Ok(dir.to_owned());
+    }
+    let shown = sysfs::read_any(&dir.join("dm/name")).unwrap_or(name);
+    through.push(shown.clone());
+    let mut ends: Vec<(PathBuf, Vec<String>)> = Vec::new();
+    for below in slaves(dir)? {
+        let mut way = Vec::new();
+        let end = descend(&below, &mut way)?;
+        if ends.iter().all(|(known, _)| *known != end) {
+            ends.push((end, way));
+        }
+    }
+    let mut below: Vec<String> = ends.iter().map(|(end, _)| name_of(end)).collect();
+    below.sort();
+    match (ends.pop(), ends.is_empty()) {
+        (None, _) => Err(Why::Nothing(shown)),
+        (Some((end, way)), true) => {
+            through.extend(way);
+            Ok(end)
+        }
+        (Some(_), false) => Err(Why::Several { name: shown, below }),
+    }
+}
+
+/// The block devices that a device lies on.
+fn slaves(dir: &Path) -> Result<Vec<PathBuf>, Why> {
+    let entries = match fs::read_dir(dir.join("slaves")) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Why::Unreadable(e)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(Why::Unreadable)?.path();
+        // One that goes away between the two looks is not there.
+        found.extend(fs::canonicalize(path));
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn is_multipath(dir: &Path) -> bool {
+    sysfs::read_any(&dir.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("mpath-"))
+}
+
+/// The multipath device that a disk is a path of.
+fn multipath_above(dir: &Path) -> Option<String> {
+    let holders = fs::read_dir(dir.join("holders")).ok()?;
+    let above = holders.filter_map(|entry| fs::canonicalize(entry.ok()?.path()).ok());
+    above.filter(|dir| is_multipath(dir)).map(|dir| name_of(&dir)).next()
+}
+
+/// An NVMe disk under the driver's own multipath: it lives with the subsystem, not a controller.
+fn is_native_multipath(dir: &Path) -> bool {
+    name_of(dir).starts_with("nvme")
+        && dir.components().any(|part| part.as_os_str() == "nvme-subsystem")
+}
+
+fn kind(dir: &Path) -> Kind {
+    let Ok(device) = fs::canonicalize(dir.join("device")) else { return Kind::BlkMq };
+    if !device.join("queue_depth").exists() {
+        return Kind::BlkMq;
+    }
+    let is_host = |dir: &&Path| {
+        let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.strip_prefix("host").is_some_and(|rest| rest.parse::<u32>().is_ok())
+    };
+    let Some(host) = device.ancestors().find(is_host) else { return Kind::BlkMq };
+    let adapter = host.join("scsi_host").join(name_of(host));
+    let driver = sysfs::read_any(&adapter.join("proc_name"));
+    Kind::Scsi { driver: driver.unwrap_or_else(|| "unknown driver".to_owned()), adapter }
+}
+
+/// The last part of a path: what the kernel calls it.
+fn name_of(dir: &Path) -> String {
+    dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+fn unreadable(error: SysError) -> Why {
+    Why::Unreadable(io::Error::other(error.to_string()))
+}

@@ -1,0 +1,120 @@
+//! Devices whose queue cannot be steered, and why.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A path that cannot be steered.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub struct Refusal {
+    /// As it was given.
+    pub path: PathBuf,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a device cannot be steered.
+#[derive(Debug, thiserror::Error)]
+pub enum Why {
+    /// The path leads nowhere.
+    #[error("cannot be looked at: {0}")]
+    Unreadable(io::Error),
+    /// A file, or something else without a queue.
+    #[error("is no block device")]
+    NotBlock,
+    /// The kernel shows nothing of it.
+    #[error("device {0} is not in sysfs: is it mounted at /sys?")]
+    NotInSysfs(crate::DevNum),
+    /// Nothing behind it: a loop device without a file, a drive without a medium.
+    #[error("{0} has no size: nothing is attached to it")]
+    Empty(String),
+    /// A stick, a card, a CD.
+    #[error("{0} is removable: it is no volume that hosts share")]
+    Removable(String),
+    /// Known by name.
+    #[error("{name} {what}")]
+    Kind {
+        /// The device.
+        name: String,
+        /// What it is, and what to do instead.
+        what: &'static str,
+    },
+    /// It makes no requests, so there is no queue to bound.
+    #[error("{0} hands its IOs on one by one and has no queue of its own: nothing to set")]
+    NoQueue(String),
+    /// Spread over several.
+    #[error("{name} lies on several disks ({}): their queues fill unevenly, so that no split of one \
+             window is right; steer each of them as a volume of its own", below.join(", "))]
+    Several {
+        /// The device.
+        name: String,
+        /// What it lies on.
+        below: Vec<String>,
+    },
+    /// Device-mapper targets that lead nowhere.
+    #[error("{0} lies on no disk: nothing to steer")]
+    Nothing(String),
+    /// Part of a multipath device.
+    #[error("{name} is a path of the multipath device {above}: steer that")]
+    PathOf {
+        /// The path.
+        name: String,
+        /// The device over it.
+        above: String,
+    },
+    /// A multipath device all of whose paths are gone.
+    #[error("{0} has no path left")]
+    NoPath(String),
+    /// What is chosen does not go with the device.
+    #[error("{name}: {why}")]
+    Method {
+        /// The device.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// What is known by name to have no queue that could be steered.
+pub(crate) fn by_name(name: &str) -> Option<&'static str> {
+    let kinds = [
+        ("zram", "is memory of this host, compressed: no array is behind it"),
+        ("ram", "is memory of this host: no array is behind it"),
+        ("pmem", "is memory of this host: no array is behind it"),
+        ("md", "is a software RAID: it has no queue; steer the disks that it lies on"),
+        (
+            "bcache",
+            "is a cache: what it sends to its disks is not what VMs ask of it; steer the \
+                    disks that it lies on",
+        ),
+        ("drbd", "replicates in its own module: it has no queue; steer the disk that it lies on"),
+        (
+            "zd",
+            "is a ZFS volume: ZFS has queues of its own (zfs_vdev_*_max_active); steer the disks \
+                of the pool",
+        ),
+        ("fd", "is a floppy drive"),
+        ("sr", "is a CD drive"),
+    ];
+    let numbered = |prefix: &str| {
+        let rest = name.strip_prefix(prefix)?;
+        (rest.starts_with(|c: char| c.is_ascii_digit()) || prefix == "md" && rest.starts_with('_'))
+            .then_some(())
+    };
+    kinds.iter().find(|(prefix, _)| numbered(prefix).is_some()).map(|(_, what)| *what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_names_are_known() {
+        for name in ["zram0", "ram3", "md127", "md_d0", "bcache2", "drbd1", "zd16", "sr0"] {
+            assert!(by_name(name).is_some(), "{name}");
+        }
+        for name in ["sda", "sdfd1", "vda", "nvme0n1", "dm-0", "loop0", "rbd0", "nbd0"] {
+            assert!(by_name(name).is_none(), "{name}");
+        }
+    }
+}
