@@ -10,6 +10,7 @@ mod reproduce;
 mod serve;
 mod sim;
 mod status;
+mod steer;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -62,6 +63,9 @@ enum Command {
     Check(serve::Check),
     /// Ask a running agent for its windows, latencies and peers
     Status(status::Status),
+    /// Look at, set and put back the queue depth of a block device
+    #[command(subcommand)]
+    Steer(steer::Steer),
     /// Look into an exchange file
     #[command(subcommand)]
     Exchange(exchange::Exchange),
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         Command::Serve(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Status(command) => command.run(),
+        Command::Steer(command) => command.run(),
         Command::Exchange(command) => command.run(),
         Command::Array(command) => command.run(),
         Command::Lab(command) => command.run(),

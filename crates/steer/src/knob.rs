@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::device::{Kind, Queue};
@@ -142,12 +142,6 @@ impl Knob {
     pub(crate) fn new(queue: Queue, method: Method) -> Result<Knob, SysError> {
         let file = queue.file(method);
         let original: u32 = sysfs::number(&file)?;
-        // One that can never be written shows it here, before anything is set.
-        OpenOptions::new().write(true).open(&file).map_err(|source| SysError::Write {
-            file: file.clone(),
-            value: original.to_string(),
-            source,
-        })?;
         let scheduler = queue.scheduler()?;
         let instance = queue.instance();
         let tags = None;
@@ -162,6 +156,35 @@ impl Knob {
             set: None,
             seen: original,
         })
+    }
+
+    /// Fails where it can never be written: before anything is noted or set.
+    pub(crate) fn try_open(&self) -> Result<(), SysError> {
+        let open = OpenOptions::new().write(true).open(&self.file);
+        open.map(drop).map_err(|source| SysError::Write {
+            file: self.file.clone(),
+            value: self.original.to_string(),
+            source,
+        })
+    }
+
+    /// What it held before somebody steered it, as the journal has it.
+    pub(crate) fn remember(&mut self, originals: &[Original]) {
+        let known = originals.iter().find(|original| original.file == self.file);
+        self.original = known.and_then(|o| o.value.parse().ok()).unwrap_or(self.original);
+    }
+
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// What the file held when last looked at.
+    pub(crate) fn now(&self) -> u32 {
+        self.seen
+    }
+
+    pub(crate) fn scheduler(&self) -> &str {
+        &self.scheduler
     }
 
     /// What belongs in the journal before it is written.

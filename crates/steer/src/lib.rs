@@ -9,6 +9,7 @@
 //! | [`number`] | device numbers |
 //! | [`device`] | from a path to the queues to steer; [`refusal`]: what cannot be, and why |
 //! | [`steering`] | a device's queue depth: taken, set, looked after, put back |
+//! | [`show`] | what it is now, for people |
 //! | [`knob`] | the one number of one queue that bounds it |
 //! | [`multipath`] | which paths carry IOs |
 //! | [`journal`] | what was there before, on disk before anything is written |
@@ -22,6 +23,7 @@ pub mod multipath;
 mod nr_requests;
 pub mod number;
 pub mod refusal;
+pub mod show;
 pub mod steering;
 mod sysfs;
 

@@ -197,6 +197,7 @@ impl Steering {
     fn path(&mut self, queue: &Queue) -> Result<Path, SteerError> {
         let method = queue.method(self.asked)?;
         let knob = Knob::new(queue.clone(), method)?;
+        knob.try_open()?;
         self.journal.note(&[knob.original()])?;
         Ok(Path { knob, state: PathState::Active })
     }

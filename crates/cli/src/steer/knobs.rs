@@ -1,0 +1,257 @@
+//! `parda steer show`, `set` and `restore`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use parda_steer::journal::{JournalError, Original, Restored};
+use parda_steer::knob::{Method, NoMethod};
+use parda_steer::steering::{PathInForce, SteerError, Steering};
+use parda_steer::{Device, Journal};
+use serde::Serialize;
+
+use super::{DeviceArg, StateArg};
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda steer show /dev/sdb
+  parda steer show /dev/vg/data --json - | jq '.queues[0].least'")]
+pub(crate) struct Show {
+    #[command(flatten)]
+    device: DeviceArg,
+    #[command(flatten)]
+    method: MethodArg,
+    #[command(flatten)]
+    state: StateArg,
+    /// Write the answer as JSON to a file, - for standard output
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Example:
+  parda steer set /dev/sdb 8        no more than 8 in flight, until
+  parda steer restore /dev/sdb      it is put back")]
+pub(crate) struct Set {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// How many IOs it may have in flight, over all its paths
+    #[arg(value_name = "DEPTH")]
+    depth: u32,
+    #[command(flatten)]
+    method: MethodArg,
+    #[command(flatten)]
+    state: StateArg,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+What an agent that runs has set it puts back by itself when it ends; this is for one that was
+killed, and for `parda steer set`. A device that an agent holds is left alone, and told.")]
+pub(crate) struct Restore {
+    /// One device only: its path, or its name in the kernel if it is gone
+    #[arg(value_name = "DEVICE")]
+    device: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateArg,
+}
+
+#[derive(Args)]
+pub(crate) struct MethodArg {
+    /// What is set: auto, queue_depth (SCSI), nr_requests
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = method)]
+    method: Choice,
+}
+
+#[derive(Clone, Copy)]
+struct Choice(Option<Method>);
+
+fn method(name: &str) -> Result<Choice, NoMethod> {
+    if name == "auto" { Ok(Choice(None)) } else { name.parse().map(|m| Choice(Some(m))) }
+}
+
+/// A device, as it is shown.
+#[derive(Serialize)]
+struct Answer {
+    device: String,
+    through: Vec<String>,
+    multipath: Option<String>,
+    queues: Vec<Row>,
+    /// Process that steers it now.
+    steered_by: Option<String>,
+    /// What will be put back.
+    originals: Vec<Original>,
+}
+
+/// One of its queues.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    kind: String,
+    state: String,
+    file: PathBuf,
+    now: u32,
+    depth: u32,
+    hardware_queues: u32,
+    least: u32,
+    most: u32,
+    scheduler: String,
+}
+
+impl Show {
+    fn answer(&self) -> Result<Answer, Failure> {
+        let device = self.device.resolve()?;
+        let journal = self.state.journal();
+        let originals = journal.read(&device.name).map_err(failed)?;
+        let queues = parda_steer::show::show(&device, self.method.method.0, &originals)
+            .map_err(steer_failed)?;
+        let queues = queues.into_iter().map(|queue| Row {
+            name: queue.name,
+            kind: queue.kind,
+            state: queue.state.to_string(),
+            file: queue.file,
+            now: queue.now,
+            depth: queue.depth,
+            hardware_queues: queue.hardware_queues,
+            least: queue.least,
+            most: queue.most,
+            scheduler: queue.scheduler,
+        });
+        Ok(Answer {
+            queues: queues.collect(),
+            steered_by: journal.holder(&device.name),
+            originals,
+            device: device.name,
+            through: device.through,
+            multipath: device.multipath,
+        })
+    }
+
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let answer = self.answer()?;
+        match &self.json {
+            Some(out) => output::json(out, &answer),
+            None => output::print(&text(&answer)),
+        }
+    }
+}
+
+fn text(answer: &Answer) -> String {
+    let mut text = answer.through.iter().fold(String::new(), |text, on| text + on + " on ");
+    text += &answer.device;
+    if let Some(name) = &answer.multipath {
+        text += &format!(" (multipath {name})");
+    }
+    text += "\n";
+    for queue in &answer.queues {
+        let path =
+            if answer.multipath.is_some() { format!(", {}", queue.state) } else { String::new() };
+        text += &format!(
+            "\n{}: {}{path}, elevator {}, {} hardware queue{}\n  {} = {}: in flight at most {}; \
+             can be set from {} to {}\n",
+            queue.name,
+            queue.kind,
+            queue.scheduler,
+            queue.hardware_queues,
+            if queue.hardware_queues == 1 { "" } else { "s" },
+            queue.file.display(),
+            queue.now,
+            queue.depth,
+            queue.least,
+            queue.most,
+        );
+    }
+    let by = match &answer.steered_by {
+        Some(process) => format!("steered by process {process}, which will put back"),
+        None => "set, and nobody holds it: `parda steer restore` puts back".to_owned(),
+    };
+    for original in &answer.originals {
+        text += &format!("\n{by} {} = {}", original.file.display(), original.value);
+    }
+    text
+}
+
+impl Set {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let device = self.device.resolve()?;
+        let journal = self.state.journal();
+        let mut steering =
+            Steering::take(&device, self.method.method.0, &journal).map_err(steer_failed)?;
+        let bounds = steering.bounds();
+        if self.depth < bounds.least || self.depth > bounds.most {
+            return Err(Failure::usage(format!(
+                "{}: a depth of {} cannot be set: {} to {} can",
+                device.name, self.depth, bounds.least, bounds.most
+            )));
+        }
+        let set = steering.set(self.depth).map_err(steer_failed)?;
+        steering.leave();
+        let mut text = format!("{}: at most {} in flight", device.name, set.depth);
+        let each = |p: &PathInForce| format!("\n  {} ({}): {}", p.name, p.state, p.depth);
+        if device.multipath.is_some() {
+            text += &set.paths.iter().map(each).collect::<String>();
+        }
+        output::print(&format!("{text}\n`parda steer restore` puts back what was there before"))
+    }
+}
+
+impl Restore {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let journal = self.state.journal();
+        let results = match &self.device {
+            None => journal.restore_all().map_err(failed)?,
+            Some(path) => of_device(&journal, &name(path)).map_err(failed)?,
+        };
+        if results.is_empty() {
+            return output::print("nothing is set that could be put back");
+        }
+        let mut whole = true;
+        for result in results {
+            match result {
+                Ok(restored) => output::print(&told(&restored))?,
+                Err(error) => {
+                    whole = false;
+                    eprintln!("parda: {error}");
+                }
+            }
+        }
+        if whole { Ok(()) } else { Err(Failure::silent()) }
+    }
+}
+
+/// A device's journal, and those of what is set beside it, such as `sda.weights`.
+fn of_device(
+    journal: &Journal,
+    device: &str,
+) -> Result<Vec<Result<Restored, JournalError>>, JournalError> {
+    let names = journal.names()?.into_iter();
+    let its = names.filter(|name| name.split('.').next() == Some(device));
+    Ok(its.filter_map(|name| journal.restore(&name).transpose()).collect())
+}
+
+/// The name under which a device is in the journal. One that is gone is called by it.
+fn name(path: &std::path::Path) -> String {
+    Device::resolve("/".as_ref(), path)
+        .map(|device| device.name)
+        .unwrap_or_else(|_| path.file_name().unwrap_or_default().to_string_lossy().into_owned())
+}
+
+fn told(restored: &Restored) -> String {
+    let back = restored.back.iter().map(|o| format!("{} = {}", o.file.display(), o.value));
+    let gone = restored.gone.iter().map(|o| format!("{}: gone with its device", o.file.display()));
+    back.chain(gone).map(|line| format!("{}: {line}\n", restored.name)).collect()
+}
+
+fn failed(error: JournalError) -> Failure {
+    Failure::new(error.to_string())
+}
+
+/// A device that is of no kind to be steered is a wrong argument; the rest has gone wrong.
+fn steer_failed(error: SteerError) -> Failure {
+    match error {
+        SteerError::Refused(_) => Failure::usage(error.to_string()),
+        error => Failure::new(error.to_string()),
+    }
+}

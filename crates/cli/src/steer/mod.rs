@@ -1,0 +1,60 @@
+//! `parda steer`: the kernel's own queues, by hand.
+
+mod knobs;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use parda_steer::{Device, Journal};
+
+use crate::Failure;
+
+/// What can be done to the kernel's own queues by hand.
+#[derive(Subcommand)]
+pub(crate) enum Steer {
+    /// Show what a device's queue depth is, and how it could be set
+    Show(knobs::Show),
+    /// Set a device's queue depth, to try it out: it stays until `restore`
+    Set(knobs::Set),
+    /// Put back what was there before, for one device or for all
+    Restore(knobs::Restore),
+}
+
+impl Steer {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        match self {
+            Steer::Show(show) => show.run(),
+            Steer::Set(set) => set.run(),
+            Steer::Restore(restore) => restore.run(),
+        }
+    }
+}
+
+/// A block device, as it is named on the command line.
+#[derive(Args)]
+pub(crate) struct DeviceArg {
+    /// A block device: a disk, a partition, a logical volume, a multipath device
+    #[arg(value_name = "DEVICE")]
+    device: PathBuf,
+}
+
+impl DeviceArg {
+    /// What it leads to.
+    pub(crate) fn resolve(&self) -> Result<Device, Failure> {
+        Device::resolve("/".as_ref(), &self.device).map_err(|e| Failure::usage(e.to_string()))
+    }
+}
+
+/// Where it is kept what was there before.
+#[derive(Args)]
+pub(crate) struct StateArg {
+    /// Where it is kept what was there before
+    #[arg(long, value_name = "DIR", default_value = Journal::PLACE)]
+    state: PathBuf,
+}
+
+impl StateArg {
+    fn journal(&self) -> Journal {
+        Journal::at(&self.state)
+    }
+}
