@@ -9,15 +9,23 @@ hash := $(shell git rev-parse HEAD 2>/dev/null | cut -c 1-8)
 export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 
 DEMO_DEPS := fio=fio
-TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit
+TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit \
+	qemu-system-x86_64=qemu-system-x86 busybox=busybox-static mke2fs=e2fsprogs
 
-.PHONY: help build demo test lint unit fuzz reproduce bench install clean
+# Where cargo builds, and what the laboratory's guests are made of.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help build guest demo test lint unit fuzz reproduce bench install clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 build: ## The binary, target/release/parda
 	$(CARGO) build --release --locked --package parda
+
+guest: ## What the laboratory's guests are made of: a kernel and tools, from Debian packages
+	@tools/deps.sh $(TEST_DEPS)
+	@tools/guest.sh $(TARGET)/guest
 
 demo: ## Shows it: no control, then control, side by side
 	@tools/deps.sh $(DEMO_DEPS)
@@ -35,6 +43,7 @@ lint: ## Format, clippy, documentation, licences, and that the core is free of t
 
 unit: ## Unit, property, cluster and conformance tests
 	@tools/deps.sh $(TEST_DEPS)
+	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
 	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
 	$(CARGO) test --workspace --exclude parda --locked --no-fail-fast
 	$(CARGO) test --package parda --locked --no-fail-fast

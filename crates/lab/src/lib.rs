@@ -10,6 +10,7 @@
 //! | [`process`] | a child that never outlives us |
 //! | [`agent`] | a host's agent: its configuration and what it says of itself |
 //! | [`fio`] | a VM's client |
+//! | [`guest`] | a host with a kernel of its own |
 //! | [`limits`] | what only the simulator can do |
 //! | [`relay`] | a host's way to the exchange, which can be cut |
 //! | [`meter`] | from what agents count to what a phase answers |
@@ -20,6 +21,7 @@ pub mod array_server;
 pub mod cluster;
 pub mod error;
 pub mod fio;
+pub mod guest;
 pub mod limits;
 pub mod meter;
 pub mod process;

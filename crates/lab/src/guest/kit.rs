@@ -1,0 +1,141 @@
+//! What guests are made of: kernel, initramfs and the disk with tools, as `make guest` leaves them;
+//! and a disk with the program under test.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::GuestError;
+
+/// The environment's word for where the kit is.
+pub const VARIABLE: &str = "PARDA_GUEST";
+
+/// What `tools/guest.sh` writes last.
+const STAMP: &str = "stamp";
+
+/// A directory with what guests are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kit {
+    dir: PathBuf,
+}
+
+impl Kit {
+    /// The kit at [`VARIABLE`], or else that of the build directory which this program is from.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find() -> Result<Kit, GuestError> {
+        if let Some(dir) = std::env::var_os(VARIABLE) {
+            return Kit::at(PathBuf::from(dir));
+        }
+        let exe = std::env::current_exe().map_err(|_| GuestError::NoKit { at: None })?;
+        let mut kits = exe.ancestors().skip(1).map(|dir| dir.join("guest"));
+        kits.find_map(|dir| Kit::at(dir).ok()).ok_or(GuestError::NoKit { at: None })
+    }
+
+    fn at(dir: PathBuf) -> Result<Kit, GuestError> {
+        if dir.join(STAMP).is_file() {
+            Ok(Kit { dir })
+        } else {
+            Err(GuestError::NoKit { at: Some(dir) })
+        }
+    }
+
+    /// The kernel.
+    #[must_use]
+    pub fn kernel(&self) -> PathBuf {
+        self.dir.join("vmlinuz")
+    }
+
+    /// The first file system.
+    #[must_use]
+    pub fn initramfs(&self) -> PathBuf {
+        self.dir.join("initramfs.gz")
+    }
+
+    /// The disk with modules, programs and libraries.
+    #[must_use]
+    pub fn tools(&self) -> PathBuf {
+        self.dir.join("tools.img")
+    }
+
+    /// A disk with this program on it, as `parda`. It is made once for each version of the program
+    /// and lies beside the kit, for others that run the same; that of the version before goes.
+    ///
+    /// # Errors
+    /// The program cannot be read, or the disk not be written.
+    pub fn disk_with(&self, program: &Path) -> Result<PathBuf, GuestError> {
+        let failed = |source| GuestError::Disk { program: program.to_owned(), source };
+        let meta = fs::metadata(program).map_err(failed)?;
+        let mut path = DefaultHasher::new();
+        program.hash(&mut path);
+        let of = format!("parda-{:x}-", path.finish());
+        let name = format!("{of}{:x}-{:x}-{:x}.img", meta.mtime(), meta.mtime_nsec(), meta.len());
+        let image = self.dir.join(&name);
+        if image.is_file() {
+            return Ok(image);
+        }
+        let work = tempfile::tempdir_in(&self.dir).map_err(failed)?;
+        let (root, unfinished) = (work.path().join("root"), work.path().join("image"));
+        fs::create_dir(&root).map_err(failed)?;
+        fs::copy(program, root.join("parda")).map_err(failed)?;
+        let size = format!("{}k", ((meta.len() * 9 / 8) >> 10) + 2048);
+        let mut mke2fs = Command::new("mke2fs");
+        mke2fs.args(["-q", "-F", "-t", "ext2", "-m", "0", "-O", "^resize_inode", "-d"]);
+        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+        mke2fs.arg(&root).arg(&unfinished).arg(size).env("PATH", path);
+        let made = mke2fs.output().map_err(failed)?;
+        if !made.status.success() {
+            let says = String::from_utf8_lossy(&made.stderr).into_owned();
+            return Err(failed(io::Error::other(says)));
+        }
+        self.forget(&of);
+        fs::rename(&unfinished, &image).map_err(failed)?;
+        Ok(image)
+    }
+
+    /// Guests that run on these go on: the file is there until they close it.
+    fn forget(&self, beginning: &str) {
+        let begins = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(beginning));
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            if begins(&entry.file_name()) {
+                // What stays is only space.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_without_a_finished_kit_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Kit::at(dir.path().to_owned()).unwrap_err().to_string();
+        assert!(error.contains(dir.path().to_str().unwrap()), "{error}");
+        assert!(error.contains("make guest"), "{error}");
+        fs::write(dir.path().join(STAMP), "x").unwrap();
+        assert_eq!(Kit::at(dir.path().to_owned()).unwrap().tools(), dir.path().join("tools.img"));
+    }
+
+    #[test]
+    fn a_programs_disk_is_made_once_and_anew_when_the_program_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let kit = Kit { dir: dir.path().to_owned() };
+        let program = dir.path().join("program");
+        fs::write(&program, "one").unwrap();
+        let first = kit.disk_with(&program).unwrap();
+        let made = fs::metadata(&first).unwrap().modified().unwrap();
+        assert_eq!(kit.disk_with(&program).unwrap(), first);
+        assert_eq!(fs::metadata(&first).unwrap().modified().unwrap(), made);
+        fs::write(&program, "another").unwrap();
+        let second = kit.disk_with(&program).unwrap();
+        assert!(second != first && second.is_file() && !first.exists());
+    }
+}

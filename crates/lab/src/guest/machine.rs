@@ -1,0 +1,219 @@
+//! A guest as hardware: what it has, and how QEMU is told so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::kit::Kit;
+
+/// The program that plays the machines.
+pub(super) const QEMU: &str = "qemu-system-x86_64";
+
+/// Where a guest with a network finds what listens on this machine's loopback.
+pub const HOST: &str = "10.0.2.2";
+
+/// A guest that is to be.
+#[derive(Clone, Debug)]
+pub struct GuestConfig {
+    /// Its name, for people.
+    pub name: String,
+    /// MiB of memory.
+    pub memory: u32,
+    /// Processors.
+    pub cpus: u32,
+    /// Its disks, in the order in which the kernel meets those of each bus.
+    pub disks: Vec<Disk>,
+    /// A program that it shall have as `parda`. It must run with the libraries that this machine has.
+    pub program: Option<PathBuf>,
+    /// Whether it can reach this machine's loopback, at [`HOST`].
+    pub network: bool,
+}
+
+impl GuestConfig {
+    /// A guest without disks or network: one processor, 256 MiB.
+    #[must_use]
+    pub fn new(name: &str) -> GuestConfig {
+        GuestConfig {
+            name: name.to_owned(),
+            memory: 256,
+            cpus: 1,
+            disks: Vec::new(),
+            program: None,
+            network: false,
+        }
+    }
+
+    /// With one more disk.
+    #[must_use]
+    pub fn disk(mut self, name: &str, bus: Bus, source: Source) -> GuestConfig {
+        self.disks.push(Disk { name: name.to_owned(), bus, source, wwn: None });
+        self
+    }
+
+    /// With this program as `parda`.
+    #[must_use]
+    pub fn program(mut self, program: &Path) -> GuestConfig {
+        self.program = Some(program.to_owned());
+        self
+    }
+}
+
+/// A disk of a guest.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// Its name and serial number: 1 to 20 letters, digits and dashes. The guest has it as
+    /// `/dev/lab/NAME`.
+    pub name: String,
+    /// How it is connected.
+    pub bus: Bus,
+    /// What is behind it.
+    pub source: Source,
+    /// Disks with the same are paths to one LUN (SCSI only).
+    pub wwn: Option<u64>,
+}
+
+/// How a disk is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bus {
+    /// virtio-scsi: a LUN of this controller, counted from 0.
+    Scsi(u8),
+    /// virtio-blk.
+    Virtio,
+}
+
+/// What is behind a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An NBD export at a unix socket. QEMU keeps at most 16 requests under way on it.
+    Nbd {
+        /// The server's socket.
+        socket: PathBuf,
+        /// The export.
+        export: String,
+    },
+    /// A raw file, past the page cache. Several guests may have the same.
+    File(PathBuf),
+    /// Nothing: reads give zeros, writes are forgotten, and each takes this long, however many
+    /// there are at a time.
+    Null {
+        /// Its size in bytes.
+        size: u64,
+        /// In nanoseconds.
+        latency: u64,
+    },
+}
+
+impl Source {
+    fn blockdev(&self, node: &str) -> Value {
+        let mut dev = match self {
+            Source::Nbd { socket, export } => json!({
+                "driver": "nbd", "export": export,
+                "server": { "type": "unix", "path": socket },
+            }),
+            Source::File(path) => json!({
+                "driver": "raw",
+                "file": { "driver": "file", "filename": path, "locking": "off",
+                          "cache": { "direct": true } },
+                "cache": { "direct": true },
+            }),
+            Source::Null { size, latency } => json!({
+                "driver": "null-co", "size": size, "latency-ns": latency, "read-zeroes": true,
+            }),
+        };
+        dev["node-name"] = json!(node);
+        dev
+    }
+}
+
+impl GuestConfig {
+    /// The command that runs it. `port` is a socket that listens; the console goes to standard output.
+    pub(super) fn command(&self, kit: &Kit, program: Option<&Path>, port: &Path) -> Command {
+        let mut qemu = Command::new(QEMU);
+        // Nothing but what is named here.
+        qemu.arg("-nodefaults");
+        let mut set = |key: &str, value: String| {
+            qemu.arg(format!("-{key}")).arg(value);
+        };
+        set("accel", "tcg,thread=multi".to_owned());
+        set("machine", "pc".to_owned());
+        set("cpu", "max".to_owned());
+        set("smp", self.cpus.to_string());
+        set("m", format!("{}M", self.memory));
+        set("display", "none".to_owned());
+        set("kernel", kit.kernel().display().to_string());
+        set("initrd", kit.initramfs().display().to_string());
+        let parda = if program.is_some() { " lab.parda" } else { "" };
+        // A kernel that panics ends with QEMU: neither waits, nor begins again.
+        set("append", format!("console=ttyS0 quiet panic=-1 mitigations=off{parda}"));
+        set("action", "reboot=shutdown".to_owned());
+        set("chardev", "stdio,id=console,signal=off".to_owned());
+        set("serial", "chardev:console".to_owned());
+        set("device", "virtio-serial-pci".to_owned());
+        set("chardev", format!("socket,id=port,path={}", port.display()));
+        set("device", "virtserialport,chardev=port".to_owned());
+        let ours = [Some(("tools", kit.tools())), program.map(|image| ("parda", image.to_owned()))];
+        for (name, image) in ours.into_iter().flatten() {
+            let dev = json!({
+                "driver": "file", "filename": image, "node-name": name, "read-only": true,
+                "locking": "off",
+            });
+            set("blockdev", dev.to_string());
+            set("device", format!("virtio-blk-pci,drive={name},serial={name}"));
+        }
+        for controller in 0..self.controllers() {
+            set("device", format!("virtio-scsi-pci,id=scsi{controller}"));
+        }
+        for (i, disk) in self.disks.iter().enumerate() {
+            let (node, name) = (format!("disk{i}"), &disk.name);
+            set("blockdev", disk.source.blockdev(&node).to_string());
+            let what = match disk.bus {
+                Bus::Scsi(controller) => {
+                    let wwn = disk.wwn.map_or(String::new(), |wwn| format!(",wwn={wwn:#x}"));
+                    format!("scsi-hd,bus=scsi{controller}.0,lun={i},device_id={name}{wwn}")
+                }
+                Bus::Virtio => "virtio-blk-pci".to_owned(),
+            };
+            // What another guest writes there is that guest's affair.
+            set("device", format!("{what},drive={node},serial={name},share-rw=on"));
+        }
+        if self.network {
+            set("netdev", "user,id=net".to_owned());
+            set("device", "virtio-net-pci,netdev=net,romfile=".to_owned());
+        }
+        qemu
+    }
+
+    fn controllers(&self) -> u8 {
+        let of = |disk: &Disk| match disk.bus {
+            Bus::Scsi(controller) => controller + 1,
+            Bus::Virtio => 0,
+        };
+        self.disks.iter().map(of).max().unwrap_or(0)
+    }
+
+    /// What is done in it before anything else: its disks by name, its network.
+    pub(super) fn setup(&self) -> String {
+        let mut script = "set -e\nmkdir -p /dev/lab\n".to_owned();
+        if self.controllers() > 0 {
+            script += "modprobe -a virtio_scsi sd_mod\n";
+        }
+        if !self.disks.is_empty() {
+            let names: Vec<&str> = self.disks.iter().map(|disk| disk.name.as_str()).collect();
+            script += &format!("for name in {}; do\n", names.join(" "));
+            script += "until [ -e /dev/lab/$name ]; do\n\
+                for block in /sys/block/[sv]d*; do\n\
+                serial=$(cat $block/serial 2>/dev/null ||\n\
+                  dd if=$block/device/vpd_pg80 bs=1 skip=4 2>/dev/null) || continue\n\
+                [ \"$serial\" != \"$name\" ] || ln -s ../${block##*/} /dev/lab/$name\n\
+                done\n\
+                [ -e /dev/lab/$name ] || usleep 20000\n\
+                done\ndone\n";
+        }
+        if self.network {
+            script += "modprobe virtio_net\n\
+                ip addr add 10.0.2.15/24 dev eth0\nip link set eth0 up\n";
+        }
+        script
+    }
+}

@@ -1,0 +1,400 @@
+//! A guest: a real kernel of its own, under software emulation, that does what it is told.
+//!
+//! ```no_run
+//! # use parda_lab::guest::{Bus, Guest, GuestConfig, Source};
+//! # use std::time::Duration;
+//! # fn main() -> Result<(), parda_lab::guest::GuestError> {
+//! let disk = Source::Null { size: 1 << 30, latency: 5_000_000 };
+//! let guest = Guest::boot(GuestConfig::new("a").disk("array", Bus::Scsi(0), disk))?;
+//! let depth = guest.ok("cat /sys/block/sda/device/queue_depth", Duration::from_secs(5))?;
+//! # drop(depth); Ok(()) }
+//! ```
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`kit`] | what guests are made of |
+//! | [`machine`] | what hardware a guest has |
+//! | [`port`] | how it is told what to do |
+
+pub mod kit;
+pub mod machine;
+pub mod port;
+
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::process::Process;
+use kit::Kit;
+pub use machine::{Bus, Disk, GuestConfig, HOST, Source};
+pub use port::Output;
+use port::{Id, Port, READY, Waited};
+
+/// A guest boots in some 3 s; a machine with much else to do takes longer.
+const BOOT_WITHIN: Duration = Duration::from_secs(90);
+
+/// What takes a guest no time may take this long all the same.
+const BRIEF: Duration = Duration::from_secs(20);
+
+/// Why a guest is none, or does not do what it is told.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// What guests are made of is not there.
+    #[error(
+        "there is nothing to make guests of{}: `make guest` makes it, and {} says where it is",
+        .at.as_ref().map_or(String::new(), |at| format!(" in {}", at.display())), kit::VARIABLE
+    )]
+    NoKit {
+        /// Where it should have been.
+        at: Option<PathBuf>,
+    },
+    /// The emulator is missing.
+    #[error("guests need {qemu} (Debian, Ubuntu: apt install qemu-system-x86): {0}", qemu = machine::QEMU)]
+    NoQemu(io::Error),
+    /// The program under test cannot be brought into a guest.
+    #[error("cannot put {program} on a disk for guests: {source}", program = program.display())]
+    Disk {
+        /// The program.
+        program: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its files or its port cannot be made.
+    #[error("guest {name}: {source}")]
+    Io {
+        /// The guest.
+        name: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It was not ready in time, or it ended.
+    #[error("guest {name} {what}. Its console last said:\n{last}")]
+    Gone {
+        /// The guest.
+        name: String,
+        /// What became of it.
+        what: String,
+        /// The end of its console.
+        last: String,
+    },
+    /// A command took too long, and was killed.
+    #[error("guest {name} was not done within {waited:?} with: {command}")]
+    Late {
+        /// The guest.
+        name: String,
+        /// The command.
+        command: String,
+        /// How long it was given.
+        waited: Duration,
+    },
+    /// A command failed.
+    #[error("guest {name}: {command}: {output:?}")]
+    Failed {
+        /// The guest.
+        name: String,
+        /// The command.
+        command: String,
+        /// What it said.
+        output: Output,
+    },
+}
+
+/// A running guest. It is killed when this is dropped, or when the thread ends that booted it.
+#[derive(Debug)]
+pub struct Guest {
+    config: GuestConfig,
+    kit: Kit,
+    running: Option<Running>,
+    dir: TempDir,
+}
+
+#[derive(Debug)]
+struct Running {
+    port: Port,
+    process: Process,
+}
+
+/// A command that runs in a guest. When this is dropped it runs on.
+#[derive(Debug)]
+#[must_use]
+pub struct Job {
+    id: Id,
+    command: String,
+}
+
+/// Why there can be no guests here: for tests that then say so and do nothing.
+///
+/// Whoever says where guests' things are ([`kit::VARIABLE`]) wants guests: there it is never a reason.
+#[must_use]
+pub fn unavailable() -> Option<String> {
+    if std::env::var_os(kit::VARIABLE).is_some() {
+        return None;
+    }
+    Kit::find().and_then(|_| qemu_is_there()).err().map(|error| error.to_string())
+}
+
+fn qemu_is_there() -> Result<(), GuestError> {
+    Command::new(machine::QEMU).arg("-version").output().map(drop).map_err(GuestError::NoQemu)
+}
+
+impl Guest {
+    /// Boots a guest; when this returns, it does what it is told and its disks are there.
+    ///
+    /// # Errors
+    /// There is nothing to boot, or it does not come up.
+    pub fn boot(config: GuestConfig) -> Result<Guest, GuestError> {
+        let [guest] = Guest::boot_all([config])?;
+        Ok(guest)
+    }
+
+    /// Boots guests at the same time.
+    ///
+    /// # Errors
+    /// As of [`Guest::boot`], with the first that has one. None of them is left then.
+    pub fn boot_all<const N: usize>(configs: [GuestConfig; N]) -> Result<[Guest; N], GuestError> {
+        let guests = Guest::boot_each(configs)?;
+        // As many as there were configurations.
+        guests.try_into().map_err(|_| GuestError::NoKit { at: None })
+    }
+
+    /// As [`Guest::boot_all`], of any number.
+    ///
+    /// # Errors
+    /// As of [`Guest::boot_all`].
+    pub fn boot_each(
+        configs: impl IntoIterator<Item = GuestConfig>,
+    ) -> Result<Vec<Guest>, GuestError> {
+        let kit = Kit::find()?;
+        let started: Result<Vec<_>, _> =
+            configs.into_iter().map(|config| Guest::start(config, &kit)).collect();
+        let mut guests = started?;
+        guests.iter_mut().try_for_each(|(guest, listener)| guest.come_up(listener))?;
+        Ok(guests.into_iter().map(|(guest, _)| guest).collect())
+    }
+
+    fn start(config: GuestConfig, kit: &Kit) -> Result<(Guest, Starting), GuestError> {
+        let failed = |source| GuestError::Io { name: config.name.clone(), source };
+        let dir = tempfile::Builder::new().prefix("parda-guest-").tempdir().map_err(failed)?;
+        let guest = Guest { config, kit: kit.clone(), running: None, dir };
+        let starting = guest.power_on()?;
+        Ok((guest, starting))
+    }
+
+    fn power_on(&self) -> Result<Starting, GuestError> {
+        let socket = self.dir.path().join("port");
+        // From the run before; an error would mean that there was none.
+        let _ = std::fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket).map_err(|e| self.io(e))?;
+        listener.set_nonblocking(true).map_err(|e| self.io(e))?;
+        let program = self.config.program.as_deref();
+        let program = program.map(|program| self.kit.disk_with(program)).transpose()?;
+        let command = self.config.command(&self.kit, program.as_deref(), &socket);
+        let who = format!("guest {}", self.config.name);
+        let process =
+            Process::start(who, self.console(), command).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => GuestError::NoQemu(error),
+                _ => self.io(error),
+            })?;
+        Ok(Starting { listener, process: Some(process), deadline: Instant::now() + BOOT_WITHIN })
+    }
+
+    fn come_up(&mut self, starting: &mut Starting) -> Result<(), GuestError> {
+        let Some(mut process) = starting.process.take() else { return Ok(()) };
+        let stream = loop {
+            match starting.listener.accept() {
+                Ok((stream, _)) => break stream,
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Err(self.io(error));
+                }
+                Err(_) => {}
+            }
+            if let Some(status) = process.ended() {
+                return Err(self.gone(&process, format!("did not start, {status}")));
+            }
+            if Instant::now() > starting.deadline {
+                return Err(self.gone(&process, "did not start".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let ready = stream.set_nonblocking(false).and_then(|()| Port::new(stream));
+        let port = ready.map_err(|e| self.io(e))?;
+        let left = starting.deadline.saturating_duration_since(Instant::now());
+        match port.wait(READY, left) {
+            Waited::Done(_) => {}
+            Waited::Late => {
+                return Err(self.gone(&process, format!("was not up in {BOOT_WITHIN:?}")));
+            }
+            Waited::Gone => return Err(self.gone(&process, "died while it booted".to_owned())),
+        }
+        self.running = Some(Running { port, process });
+        self.ok(&self.config.setup(), BRIEF).map(drop)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// What its kernel says, from its first boot on.
+    #[must_use]
+    pub fn console(&self) -> PathBuf {
+        self.dir.path().join("console")
+    }
+
+    /// Runs a shell script in it, and waits for its end.
+    ///
+    /// # Errors
+    /// It takes longer, and is killed; or the guest is gone. That it fails is in its status.
+    pub fn run(&self, command: &str, at_most: Duration) -> Result<Output, GuestError> {
+        let job = self.begin(command)?;
+        match self.look(&job, at_most)? {
+            Some(output) => Ok(output),
+            None => {
+                self.end(&job)?;
+                Err(self.late(&job, at_most))
+            }
+        }
+    }
+
+    /// Runs a shell script that must not fail: its output, as text without space around it.
+    ///
+    /// # Errors
+    /// As of [`Guest::run`], and if it fails.
+    pub fn ok(&self, command: &str, at_most: Duration) -> Result<String, GuestError> {
+        self.run(command, at_most).and_then(|output| self.succeeded(command, output))
+    }
+
+    /// Begins a shell script in it, beside others.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn begin(&self, command: &str) -> Result<Job, GuestError> {
+        let Some(running) = &self.running else { return Err(self.is_off()) };
+        match running.port.send(command.as_bytes()) {
+            Ok(id) => Ok(Job { id, command: command.to_owned() }),
+            Err(_) => Err(self.gone(&running.process, "is gone".to_owned())),
+        }
+    }
+
+    /// Waits for the end of what was begun: what it said, or `None` if it runs on.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn look(&self, job: &Job, at_most: Duration) -> Result<Option<Output>, GuestError> {
+        let Some(running) = &self.running else { return Err(self.is_off()) };
+        match running.port.wait(job.id, at_most) {
+            Waited::Done(output) => Ok(Some(output)),
+            Waited::Late => Ok(None),
+            Waited::Gone => Err(self.gone(&running.process, "is gone".to_owned())),
+        }
+    }
+
+    /// Sends a signal (`INT`, `STOP`) to all processes of what was begun. What has ended gets none.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn signal(&self, job: &Job, signal: &str) -> Result<(), GuestError> {
+        let pid = format!("pid=$(cat /run/lab/{}.pid) && kill -{signal} -$pid || true", job.id);
+        self.ok(&pid, BRIEF).map(drop)
+    }
+
+    /// Kills what was begun, and waits until it is gone: what it said until then.
+    ///
+    /// # Errors
+    /// The guest is gone, or it cannot be killed.
+    pub fn end(&self, job: &Job) -> Result<Output, GuestError> {
+        self.signal(job, "KILL")?;
+        self.look(job, BRIEF)?.ok_or_else(|| self.late(job, BRIEF))
+    }
+
+    /// The device that a disk of its configuration is: `/dev/sda`.
+    ///
+    /// # Errors
+    /// It has no such disk, or is gone.
+    pub fn device(&self, disk: &str) -> Result<String, GuestError> {
+        self.ok(&format!("[ -b /dev/lab/{disk} ] && readlink -f /dev/lab/{disk}"), BRIEF)
+    }
+
+    /// Writes a file in it.
+    ///
+    /// # Errors
+    /// It cannot be written, or the guest is gone.
+    pub fn put(&self, path: &str, contents: &[u8]) -> Result<(), GuestError> {
+        let octal: String = contents.iter().map(|byte| format!("\\0{byte:03o}")).collect();
+        self.ok(&format!("printf %b '{octal}' >'{path}'"), BRIEF).map(drop)
+    }
+
+    /// Reads a file in it.
+    ///
+    /// # Errors
+    /// It cannot be read, or the guest is gone.
+    pub fn get(&self, path: &str) -> Result<Vec<u8>, GuestError> {
+        let command = format!("cat '{path}'");
+        let output = self.run(&command, BRIEF)?;
+        let bytes = output.stdout.clone();
+        self.succeeded(&command, output).map(|_| bytes)
+    }
+
+    /// Whether it runs.
+    pub fn runs(&mut self) -> bool {
+        let runs = |r: &mut Running| !r.port.is_closed() && r.process.ended().is_none();
+        self.running.as_mut().is_some_and(runs)
+    }
+
+    /// Pulls the plug.
+    pub fn kill(&mut self) {
+        self.running = None;
+    }
+
+    /// Boots it again with the same hardware, after pulling the plug if it runs.
+    ///
+    /// # Errors
+    /// As of [`Guest::boot`].
+    pub fn restart(&mut self) -> Result<(), GuestError> {
+        self.kill();
+        let mut starting = self.power_on()?;
+        self.come_up(&mut starting)
+    }
+
+    fn succeeded(&self, command: &str, output: Output) -> Result<String, GuestError> {
+        if output.success() {
+            return Ok(output.text());
+        }
+        Err(GuestError::Failed {
+            name: self.name().to_owned(),
+            command: command.to_owned(),
+            output,
+        })
+    }
+
+    fn io(&self, source: io::Error) -> GuestError {
+        GuestError::Io { name: self.name().to_owned(), source }
+    }
+
+    fn late(&self, job: &Job, waited: Duration) -> GuestError {
+        let (name, command) = (self.name().to_owned(), job.command.clone());
+        GuestError::Late { name, command, waited }
+    }
+
+    fn is_off(&self) -> GuestError {
+        let (name, what) = (self.name().to_owned(), "is off".to_owned());
+        GuestError::Gone { name, what, last: crate::process::last_lines(&self.console()) }
+    }
+
+    fn gone(&self, process: &Process, what: String) -> GuestError {
+        GuestError::Gone { name: self.name().to_owned(), what, last: process.last_words() }
+    }
+}
+
+/// A guest between its power switch and its first word.
+#[derive(Debug)]
+struct Starting {
+    listener: UnixListener,
+    process: Option<Process>,
+    deadline: Instant,
+}
