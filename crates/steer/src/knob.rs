@@ -196,9 +196,12 @@ impl Knob {
                 tags: self.tags.is_some() || self.scheduler == NONE,
             },
         };
+        // These keep their queue, and what is set on it, when another file or server is attached.
+        let lasting = ["loop", "nbd"].iter().any(|prefix| self.queue.name.starts_with(prefix));
         let only_if = self
             .instance
             .clone()
+            .filter(|_| !lasting)
             .map(|value| Holds { file: self.queue.dir.join("diskseq"), value });
         Original { file: self.file.clone(), value: self.original.to_string(), only_if, how }
     }
