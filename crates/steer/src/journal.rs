@@ -259,6 +259,14 @@ impl Held {
         self.save()
     }
 
+    /// Forgets what was noted of files that are there no more: cgroups come and go, and took what
+    /// was set with them.
+    pub fn forget_gone(&mut self) -> Result<(), JournalError> {
+        let known = self.originals.len();
+        self.originals.retain(|original| original.file.exists());
+        if self.originals.len() < known { self.save() } else { Ok(()) }
+    }
+
     /// What was noted.
     #[must_use]
     pub fn originals(&self) -> &[Original] {

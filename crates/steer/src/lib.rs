@@ -12,9 +12,11 @@
 //! | [`show`] | what it is now, for people |
 //! | [`knob`] | the one number of one queue that bounds it |
 //! | [`multipath`] | which paths carry IOs |
+//! | [`cgroup`] | the VMs of the host as cgroups, and their shares |
 //! | [`journal`] | what was there before, on disk before anything is written |
 //! | [`measure`] | device latency, outstanding IOs, demand of each cgroup |
 
+pub mod cgroup;
 pub mod device;
 pub mod journal;
 pub mod knob;

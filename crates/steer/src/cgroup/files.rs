@@ -1,0 +1,73 @@
+//! Files of cgroups that hold a line for each device, and the io controller that makes them appear.
+
+use std::path::{Path, PathBuf};
+
+use crate::cgroup::vms::{VmKey, Vms};
+use crate::journal::{Held, How, JournalError, Original};
+use crate::number::DevNum;
+use crate::sysfs::{self, SysError};
+
+/// What follows a device's number in a file. None: there is no line for it.
+pub(crate) fn line(text: &str, device: DevNum) -> Option<&str> {
+    let number = device.to_string();
+    text.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' ').map(str::trim))
+}
+
+/// What puts a device's line back. `unset`: what to write where there is no line.
+pub(crate) fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysError> {
+    let text = sysfs::read(file)?;
+    let value = format!("{device} {}", line(&text, device).unwrap_or(unset));
+    Ok(Original { file: file.to_owned(), value, only_if: None, how: How::Write })
+}
+
+/// Lets VMs' cgroups have the files of the io controller: every cgroup above them must hand it
+/// down. Tells for which VMs that failed, and why.
+pub(crate) fn hand_down_io(
+    vms: &Vms,
+    journal: &mut Held,
+) -> Result<Vec<(VmKey, SysError)>, JournalError> {
+    let mut failed = Vec::new();
+    for (key, _) in vms.iter() {
+        if vms.dir(key).join("io.max").exists() {
+            continue;
+        }
+        for above in aboves(vms.mounted(), key) {
+            let file = above.join("cgroup.subtree_control");
+            match sysfs::read(&file) {
+                Ok(text) if text.split_whitespace().any(|name| name == "io") => continue,
+                Err(error) => {
+                    failed.push((key.clone(), error));
+                    break;
+                }
+                Ok(_) => {}
+            }
+            let value = "-io".to_owned();
+            let how = How::Write;
+            journal.note(&[Original { file: file.clone(), value, only_if: None, how }])?;
+            if let Err(error) = sysfs::write(&file, "+io") {
+                failed.push((key.clone(), error));
+                break;
+            }
+        }
+    }
+    Ok(failed)
+}
+
+/// The cgroups above a VM's, from the root down.
+fn aboves(mounted: &Path, key: &VmKey) -> Vec<PathBuf> {
+    let mut dir = mounted.to_owned();
+    let mut dirs = vec![dir.clone()];
+    let names: Vec<&str> = key.0.split('/').collect();
+    for name in &names[..names.len().saturating_sub(1)] {
+        dir.push(name);
+        dirs.push(dir.clone());
+    }
+    dirs
+}
+
+/// The cgroups whose weights matter for a VM: its own and those above it but the root, as paths
+/// below the root.
+pub(crate) fn lineage(key: &VmKey) -> Vec<String> {
+    let ends = key.0.match_indices('/').map(|(at, _)| at).chain([key.0.len()]);
+    ends.map(|end| key.0[..end].to_owned()).collect()
+}
