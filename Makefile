@@ -10,12 +10,13 @@ export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit \
-	qemu-system-x86_64=qemu-system-x86 busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin
+	qemu-system-x86_64=qemu-system-x86 busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
+	clang=clang llvm-strip=llvm
 
 # Where cargo builds, and what the laboratory's guests are made of.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help build guest demo test lint unit fuzz reproduce bench install clean
+.PHONY: help build bpf guest demo test lint unit fuzz reproduce bench install clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -60,6 +61,9 @@ bench: build ## Measures against qemu-nbd and nbdkit, and the simulator; docs/pe
 	$(CARGO) build --release --locked --quiet --package parda-sim --example speed
 	target/release/examples/speed
 	benches/instructions.sh
+
+bpf: ## The eBPF object of crates/steer, after a change of its source (clang, llvm-strip)
+	tools/bpf.sh
 
 install: build ## Installs the binary under PREFIX
 	install -D -m 755 $(PARDA) $(DESTDIR)$(PREFIX)/bin/parda

@@ -1,8 +1,22 @@
 //! What a device does between two readings: latency from issue to completion, by direction and
 //! size; mean outstanding IOs; and what each cgroup of the host wanted of it.
 
+mod ebpf;
+mod find;
+mod flow;
+mod histogram;
+mod little;
+mod whole;
+
+use std::str::FromStr;
+
 use parda_control::Span;
 use parda_control::latency::Direction;
+
+pub use ebpf::{Ebpf, RunTime};
+pub use find::NotWatchable;
+pub use histogram::Histogram;
+pub use little::Little;
 
 use crate::number::DevNum;
 
@@ -64,8 +78,13 @@ pub struct Reading {
     pub elapsed: Span,
     /// How it was measured.
     pub method: Method,
-    /// What completed.
+    /// What completed: reads and writes that moved data. (Flushes and discards take up a place at
+    /// the device and count as outstanding; their latency says little of the array's.)
     pub classes: Vec<Class>,
+    /// How the latencies of reads are spread. Empty where IOs are not seen one by one.
+    pub reads: Histogram,
+    /// And those of writes.
+    pub writes: Histogram,
     /// Mean number of IOs issued to the array and not completed.
     pub outstanding: f64,
     /// Mean number of IOs submitted and not completed: those that wait for a place in a queue too.
@@ -74,4 +93,98 @@ pub struct Reading {
     pub requeues: u64,
     /// What each cgroup did, where that can be told.
     pub groups: Vec<Group>,
+}
+
+/// How to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// With eBPF where it is to be had, else by Little's law.
+    #[default]
+    Auto,
+    /// With eBPF or not at all.
+    Ebpf,
+    /// By Little's law.
+    Little,
+}
+
+/// No way to measure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no way to measure: it must be \"auto\", \"ebpf\" or \"little\"")]
+pub struct NotAChoice(String);
+
+impl FromStr for Choice {
+    type Err = NotAChoice;
+
+    fn from_str(text: &str) -> Result<Choice, NotAChoice> {
+        match text {
+            "auto" => Ok(Choice::Auto),
+            "ebpf" => Ok(Choice::Ebpf),
+            "little" => Ok(Choice::Little),
+            _ => Err(NotAChoice(text.to_owned())),
+        }
+    }
+}
+
+/// Why a device cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// The kernel refuses eBPF, or has not what it takes.
+    #[error("no eBPF: {0}")]
+    Ebpf(String),
+    /// The kernel does not count the IOs of a device.
+    #[error("{device}: the kernel does not count its IOs: write 1 to {file}")]
+    NotCounted {
+        /// Which.
+        device: DevNum,
+        /// The file that says so.
+        file: std::path::PathBuf,
+    },
+    /// A file of the kernel's that cannot be read, or not be understood; if it does not exist, the
+    /// device is gone.
+    #[error("{file}: {why}")]
+    File {
+        /// Which.
+        file: std::path::PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Something that measures. Each reading covers the time since the one before.
+pub trait Measure: Send {
+    /// What happened since the reading before.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say, or a device is gone.
+    fn read(&mut self) -> Result<Reading, MeasureError>;
+
+    /// Looks elsewhere from now on, as when a path failed or came back.
+    ///
+    /// # Errors
+    ///
+    /// If a device cannot be measured. What was watched before is watched still.
+    fn watch(&mut self, watched: &Watched) -> Result<(), MeasureError>;
+
+    /// Why it is done this way, if another was asked for first.
+    fn because(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// Begins to measure. Ends when what it gives is dropped.
+///
+/// # Errors
+///
+/// If it cannot be measured in the way asked for.
+pub fn open(watched: &Watched, choice: Choice) -> Result<Box<dyn Measure>, MeasureError> {
+    let why = match choice {
+        Choice::Little => None,
+        Choice::Ebpf => return Ok(Box::new(Ebpf::open(watched)?)),
+        Choice::Auto => match Ebpf::open(watched) {
+            Ok(ebpf) => return Ok(Box::new(ebpf)),
+            Err(e) => Some(e.to_string()),
+        },
+    };
+    Ok(Box::new(Little::open(std::path::Path::new("/"), watched, why)?))
 }

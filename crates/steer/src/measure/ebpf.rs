@@ -1,0 +1,312 @@
+//! At the block layer's tracepoints, by eBPF: each IO, from its issue to its completion.
+//!
+//! What is counted, and how, is in `bpf/block.bpf.c`; the arrays of `u64` here are its structures.
+//! The programs are attached while an [`Ebpf`] lives, and no longer than its process.
+
+use std::collections::HashMap as Map;
+
+use aya::maps::{HashMap, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
+use aya::programs::BtfTracePoint;
+use aya::{Btf, EbpfLoader};
+use parda_control::Span;
+use parda_control::latency::Direction;
+
+use super::flow::{Flow, Level};
+use super::whole::whole;
+use super::{Class, Group, Histogram, Measure, MeasureError, Method, Reading, Watched, find};
+use crate::number::DevNum;
+
+const OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/block.bpf.o");
+/// Each program, and the tracepoint that it is for. Those that see IOs end come first, so that none
+/// is seen to begin whose end is not.
+const PROGRAMS: [(&str, &str); 5] = [
+    ("rq_complete", "block_rq_complete"),
+    ("rq_requeue", "block_rq_requeue"),
+    ("bio_complete", "block_bio_complete"),
+    ("rq_issue", "block_rq_issue"),
+    ("bio_queue", "block_bio_queue"),
+];
+
+/// `struct totals`: ended, issued, done, requeues, lost, begun.
+type Totals = [u64; 8];
+/// `struct group`: ended, queued, done, ios, bytes, begun.
+type InGroup = [u64; 8];
+const SIZES: usize = 32;
+const CLASSES: usize = 2 * SIZES * 3;
+/// `struct sums`: classes, then latencies, each of reads and then of writes.
+type Sums = [u64; CLASSES + 2 * Histogram::LEN];
+
+const FRONT: u32 = 1;
+const LEAF: u32 = 2;
+
+/// A cgroup that did nothing for so many readings makes room for others.
+const FORGET: u32 = 60;
+
+/// How often each program ran and how long that took, counted while the kernel's statistics of eBPF
+/// are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunTime {
+    /// Runs of all programs.
+    pub runs: u64,
+    /// What they took.
+    pub time: Span,
+}
+
+/// Measures with eBPF.
+pub struct Ebpf {
+    /// The programs, attached while it lives.
+    object: aya::Ebpf,
+    watched: HashMap<MapData, u32, u32>,
+    totals: PerCpuArray<MapData, Totals>,
+    sums: PerCpuArray<MapData, Sums>,
+    groups: PerCpuHashMap<MapData, u64, InGroup>,
+    looks_at: Watched,
+    /// As of the reading before.
+    now: u64,
+    outstanding: Level,
+    requeues: u64,
+    summed: Box<Sums>,
+    in_groups: Map<u64, Seen>,
+}
+
+/// A cgroup as of the reading before.
+struct Seen {
+    pending: Level,
+    ios: u64,
+    bytes: u64,
+    /// In sectors, as long as nothing of another size is seen.
+    mean_size: f64,
+    still: u32,
+}
+
+fn failed(e: impl std::error::Error) -> MeasureError {
+    let mut why = e.to_string();
+    let mut source = e.source();
+    while let Some(cause) = source {
+        let cause_says = cause.to_string();
+        if !why.contains(&cause_says) {
+            why += &format!(": {cause_says}");
+        }
+        source = cause.source();
+    }
+    // The verifier's log may be long; what it ends with says what is wrong.
+    let chars = why.chars().count();
+    if chars > 600 {
+        let head: String = why.chars().take(200).collect();
+        let tail: String = why.chars().skip(chars - 400).collect();
+        why = format!("{head} … {tail}");
+    }
+    MeasureError::Ebpf(why)
+}
+
+impl Ebpf {
+    /// Loads and attaches the programs.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), is older than 5.15, or does not let this
+    /// process (CAP_BPF and CAP_PERFMON, or root; lockdown).
+    pub fn open(watched: &Watched) -> Result<Ebpf, MeasureError> {
+        let btf = Btf::from_sys_fs().map_err(failed)?;
+        let mut object = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(failed)?;
+        let mut take = |name: &str| {
+            object.take_map(name).ok_or_else(|| MeasureError::Ebpf(format!("no map {name}")))
+        };
+        let mut ebpf = Ebpf {
+            watched: take("watched")?.try_into().map_err(failed)?,
+            totals: take("totals")?.try_into().map_err(failed)?,
+            sums: take("sums")?.try_into().map_err(failed)?,
+            groups: take("groups")?.try_into().map_err(failed)?,
+            object,
+            looks_at: Watched { fronts: Vec::new(), leaves: Vec::new() },
+            now: now(),
+            outstanding: Level::since(now()),
+            requeues: 0,
+            summed: Box::new([0; CLASSES + 2 * Histogram::LEN]),
+            in_groups: Map::new(),
+        };
+        ebpf.room_for_others()?;
+        ebpf.watch(watched)?;
+        for (name, tracepoint) in PROGRAMS {
+            let program = ebpf
+                .object
+                .program_mut(name)
+                .ok_or_else(|| MeasureError::Ebpf(format!("no program {name}")))?;
+            let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
+            program.load(tracepoint, &btf).map_err(failed)?;
+        }
+        for (name, _) in PROGRAMS {
+            if let Some(program) = ebpf.object.program_mut(name) {
+                let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
+                program.attach().map_err(failed)?;
+            }
+        }
+        Ok(ebpf)
+    }
+
+    /// What it has cost so far.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not say.
+    pub fn run_time(&self) -> Result<RunTime, MeasureError> {
+        let mut sum = RunTime { runs: 0, time: Span::ZERO };
+        for (_, program) in self.object.programs() {
+            let info = program.info().map_err(failed)?;
+            sum.runs += info.run_count();
+            sum.time += info.run_time().into();
+        }
+        Ok(sum)
+    }
+
+    /// Cgroup 0 stands for those that find no room.
+    fn room_for_others(&mut self) -> Result<(), MeasureError> {
+        let cpus = aya::util::nr_cpus().map_err(|(_, e)| failed(e))?;
+        let none = PerCpuValues::try_from(vec![[0; 8]; cpus]).map_err(failed)?;
+        self.groups.insert(0, none, 0).map_err(failed)
+    }
+
+    /// Reads `sums`; what it had at the reading before is taken off.
+    fn sums(&mut self) -> Result<Box<Sums>, MeasureError> {
+        let mut sums: Box<Sums> = Box::new([0; CLASSES + 2 * Histogram::LEN]);
+        for cpu in self.sums.get(&0, 0).map_err(failed)?.iter() {
+            sums.iter_mut().zip(cpu).for_each(|(sum, n)| *sum += n);
+        }
+        let before = std::mem::replace(&mut self.summed, sums.clone());
+        sums.iter_mut().zip(before.iter()).for_each(|(sum, n)| *sum = sum.wrapping_sub(*n));
+        Ok(sums)
+    }
+
+    fn read_groups(&mut self, since: u64) -> Result<(Vec<Group>, f64), MeasureError> {
+        let keys: Vec<u64> = self.groups.keys().collect::<Result<_, _>>().map_err(failed)?;
+        let (mut seen, mut pending) = (Vec::new(), 0.0);
+        for key in keys {
+            let map = &self.groups;
+            let Some(cpus) = whole(|| map.get(&key, 0).map(|v| v.to_vec())).map_err(failed)? else {
+                pending += self.in_groups.get(&key).map_or(0.0, |g| g.pending.mean);
+                continue;
+            };
+            let sum = cpus
+                .iter()
+                .fold([0u64; 8], |sum, cpu| std::array::from_fn(|i| sum[i].wrapping_add(cpu[i])));
+            let group = self.in_groups.entry(key).or_insert_with(|| Seen {
+                pending: Level::since(since),
+                ios: 0,
+                bytes: 0,
+                mean_size: 8.0,
+                still: 0,
+            });
+            let (came, went) = (Flow { n: sum[1], at: sum[2] }, Flow { n: sum[3], at: sum[4] });
+            let fronts = &self.looks_at.fronts;
+            let sectors = group.pending.read(now(), came, went, || empty(fronts));
+            let (ios, bytes) = (sum[5].wrapping_sub(group.ios), sum[6].wrapping_sub(group.bytes));
+            (group.ios, group.bytes) = (sum[5], sum[6]);
+            if ios > 0 && bytes > 0 {
+                group.mean_size = bytes as f64 / 512.0 / ios as f64;
+            }
+            let mean = sectors / group.mean_size;
+            pending += mean;
+            group.still = if ios > 0 || !group.pending.is_empty() { 0 } else { group.still + 1 };
+            if key == 0 {
+                continue;
+            }
+            if group.still < FORGET {
+                seen.push(Group { cgroup: key, ios, bytes, pending: mean });
+            } else {
+                self.in_groups.remove(&key);
+                // If it is gone already, so much the better.
+                let _ = self.groups.remove(&key);
+            }
+        }
+        Ok((seen, pending))
+    }
+}
+
+impl Measure for Ebpf {
+    fn read(&mut self) -> Result<Reading, MeasureError> {
+        let since = self.now;
+        let map = &self.totals;
+        let totals = whole(|| map.get(&0, 0).map(|v| v.to_vec())).map_err(failed)?;
+        self.now = now();
+        let mut requeues = 0;
+        let outstanding = match totals {
+            Some(cpus) => {
+                let sum = cpus.iter().fold([0u64; 8], |sum, cpu| {
+                    std::array::from_fn(|i| sum[i].wrapping_add(cpu[i]))
+                });
+                requeues = sum[5].wrapping_sub(self.requeues);
+                self.requeues = sum[5];
+                let came = Flow { n: sum[1], at: sum[2] };
+                let went = Flow { n: sum[3], at: sum[4] };
+                let leaves = &self.looks_at.leaves;
+                self.outstanding.read(self.now, came, went, || empty(leaves))
+            }
+            None => self.outstanding.mean,
+        };
+        let (groups, pending) = self.read_groups(since)?;
+        let sums = self.sums()?;
+        let classes = sums[..CLASSES].chunks(3).enumerate().filter(|(_, c)| c[0] > 0);
+        let latencies = |way: usize| {
+            let from = CLASSES + way * Histogram::LEN;
+            Histogram::of(sums[from..from + Histogram::LEN].iter().copied())
+        };
+        Ok(Reading {
+            elapsed: Span(self.now - since),
+            method: Method::Ebpf,
+            classes: classes
+                .map(|(class, c)| Class {
+                    direction: match class / SIZES {
+                        0 => Direction::Read,
+                        _ => Direction::Write,
+                    },
+                    bytes_log2: (class % SIZES) as u8,
+                    ios: c[0],
+                    bytes: c[1],
+                    latency: Span(c[2]),
+                })
+                .collect(),
+            reads: latencies(0),
+            writes: latencies(1),
+            outstanding,
+            // What is at the array is pending, whatever the sizes of IOs make of it.
+            pending: pending.max(outstanding),
+            requeues,
+            groups,
+        })
+    }
+
+    fn watch(&mut self, watched: &Watched) -> Result<(), MeasureError> {
+        let numbers = |w: &Watched| w.fronts.iter().chain(&w.leaves).map(|n| n.kernel()).collect();
+        let (new, old): (Vec<u32>, Vec<u32>) = (numbers(watched), numbers(&self.looks_at));
+        for &number in &new {
+            let has = |devices: &[DevNum], role| {
+                if devices.iter().any(|d| d.kernel() == number) { role } else { 0 }
+            };
+            let roles = has(&watched.fronts, FRONT) | has(&watched.leaves, LEAF);
+            self.watched.insert(number, roles, 0).map_err(failed)?;
+        }
+        for gone in old.iter().filter(|n| !new.contains(n)) {
+            self.watched.remove(gone).map_err(failed)?;
+        }
+        if watched.fronts != self.looks_at.fronts {
+            // What waits elsewhere is not waiting here: begin anew.
+            for cgroup in std::mem::take(&mut self.in_groups).into_keys() {
+                let _ = self.groups.remove(&cgroup);
+            }
+            self.room_for_others()?;
+        }
+        self.looks_at = watched.clone();
+        Ok(())
+    }
+}
+
+/// Whether nothing is at these devices. Unknown counts as no.
+fn empty(devices: &[DevNum]) -> bool {
+    devices.iter().all(|d| find::inflight("/".as_ref(), *d).is_ok_and(|(r, w)| r + w == 0))
+}
+
+/// The clock of the kernel's side.
+fn now() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
+}

@@ -1,0 +1,194 @@
+//! Where to look, for any block device, steerable or not; and the counts that the kernel keeps.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::{MeasureError, Watched};
+use crate::number::DevNum;
+
+/// A path that leads to nothing that could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum NotWatchable {
+    /// It cannot be looked at.
+    #[error("{0}: {1}")]
+    Unreadable(PathBuf, std::io::Error),
+    /// It is something else.
+    #[error("{0} is no block device")]
+    NotBlock(PathBuf),
+    /// The kernel does not list it.
+    #[error("{0}: {1} is not in sysfs")]
+    NotInSysfs(PathBuf, DevNum),
+    /// Its driver takes what VMs submit as it comes.
+    #[error("{0}: {1} makes no requests of what is submitted, so there is nothing to measure")]
+    NoRequests(PathBuf, String),
+}
+
+impl Watched {
+    /// Where to look for a device: down to the disks below a partition, a logical volume or a
+    /// multipath device.
+    ///
+    /// # Errors
+    ///
+    /// If it is no block device, or one below it makes no requests.
+    pub fn find(root: &Path, device: &Path) -> Result<Watched, NotWatchable> {
+        let unreadable = |e| NotWatchable::Unreadable(device.to_owned(), e);
+        let about: Metadata = std::fs::metadata(device).map_err(unreadable)?;
+        if !about.file_type().is_block_device() {
+            return Err(NotWatchable::NotBlock(device.to_owned()));
+        }
+        let number = about.rdev();
+        let number = DevNum { major: rustix::fs::major(number), minor: rustix::fs::minor(number) };
+        let dir = std::fs::canonicalize(root.join("sys/dev/block").join(number.to_string()))
+            .map_err(|_| NotWatchable::NotInSysfs(device.to_owned(), number))?;
+        Watched::at(&dir).map_err(|name| NotWatchable::NoRequests(device.to_owned(), name))
+    }
+
+    /// The same from its directory in sysfs. The error is the name of what makes no requests.
+    fn at(dir: &Path) -> Result<Watched, String> {
+        let dir = match dir.parent() {
+            Some(disk) if dir.join("partition").exists() => disk,
+            _ => dir,
+        };
+        let name = || dir.file_name().map_or_else(String::new, |n| n.display().to_string());
+        let number: Option<DevNum> =
+            std::fs::read_to_string(dir.join("dev")).ok().and_then(|text| text.parse().ok());
+        // A device mapper's has it as well, if it is request-based.
+        let here = number.filter(|_| dir.join("mq").is_dir());
+        let below = below(dir);
+        if below.is_empty() {
+            let here = here.ok_or_else(name)?;
+            return Ok(Watched { fronts: vec![here], leaves: vec![here] });
+        }
+        let mut all = Watched { fronts: Vec::new(), leaves: Vec::new() };
+        for one in below {
+            let one = Watched::at(&one)?;
+            all.fronts.extend(one.fronts);
+            all.leaves.extend(one.leaves);
+        }
+        if let Some(here) = here {
+            all.fronts = vec![here];
+        }
+        for devices in [&mut all.fronts, &mut all.leaves] {
+            devices.sort();
+            devices.dedup();
+        }
+        Ok(all)
+    }
+}
+
+/// What a device stands on.
+fn below(dir: &Path) -> Vec<PathBuf> {
+    let slaves = std::fs::read_dir(dir.join("slaves"));
+    let mut below: Vec<PathBuf> = slaves
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| std::fs::canonicalize(entry.ok()?.path()).ok())
+        .collect();
+    below.sort();
+    below
+}
+
+/// A file of a device's in sysfs, which is read again and again.
+pub(super) struct Counts {
+    path: PathBuf,
+    file: File,
+}
+
+impl Counts {
+    pub(super) fn open(root: &Path, device: DevNum, file: &str) -> Result<Counts, MeasureError> {
+        let path = root.join("sys/dev/block").join(device.to_string()).join(file);
+        match File::open(&path) {
+            Ok(file) => Ok(Counts { path, file }),
+            Err(e) => Err(MeasureError::File { file: path, why: e.to_string() }),
+        }
+    }
+
+    /// Its first `N` numbers.
+    pub(super) fn read<const N: usize>(&self) -> Result<[u64; N], MeasureError> {
+        let wrong = |why| MeasureError::File { file: self.path.clone(), why };
+        let mut bytes = [0; 512];
+        let len = self.file.read_at(&mut bytes, 0).map_err(|e| wrong(e.to_string()))?;
+        let text = String::from_utf8_lossy(&bytes[..len]);
+        let mut numbers = text.split_whitespace().map(str::parse);
+        let mut found = [0; N];
+        for slot in &mut found {
+            *slot = numbers
+                .next()
+                .and_then(Result::ok)
+                .ok_or_else(|| wrong(format!("{:?} is not {N} numbers", text.trim())))?;
+        }
+        Ok(found)
+    }
+}
+
+/// Reads and writes that are at a device.
+pub(super) fn inflight(root: &Path, device: DevNum) -> Result<(u64, u64), MeasureError> {
+    let [reads, writes] = Counts::open(root, device, "inflight")?.read()?;
+    Ok((reads, writes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir_all, write};
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn disk(root: &Path, name: &str, number: &str, mq: bool) -> PathBuf {
+        let dir = root.join(name);
+        create_dir_all(dir.join("slaves")).unwrap();
+        write(dir.join("dev"), number).unwrap();
+        if mq {
+            create_dir_all(dir.join("mq/0")).unwrap();
+        }
+        dir
+    }
+
+    fn on(above: &Path, below: &Path) {
+        symlink(below, above.join("slaves").join(below.file_name().unwrap())).unwrap();
+    }
+
+    fn numbers(list: &[&str]) -> Vec<DevNum> {
+        list.iter().map(|n| n.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_volume_on_multipath_arrives_at_the_multipath_device_and_leaves_by_its_paths() {
+        let root = tempfile::tempdir().unwrap();
+        let (a, b) =
+            (disk(root.path(), "sda", "8:0", true), disk(root.path(), "sdb", "8:16", true));
+        let mpath = disk(root.path(), "dm-0", "253:0", true);
+        let volume = disk(root.path(), "dm-1", "253:1", false);
+        on(&mpath, &b);
+        on(&mpath, &a);
+        on(&volume, &mpath);
+        let watched = Watched::at(&volume).unwrap();
+        assert_eq!(watched.fronts, numbers(&["253:0"]));
+        assert_eq!(watched.leaves, numbers(&["8:0", "8:16"]));
+    }
+
+    #[test]
+    fn a_partition_is_its_disk_and_a_striped_volume_all_of_its_disks() {
+        let root = tempfile::tempdir().unwrap();
+        let (a, b) =
+            (disk(root.path(), "sda", "8:0", true), disk(root.path(), "sdb", "8:16", true));
+        let part = disk(&a, "sda1", "8:1", false);
+        write(part.join("partition"), "1\n").unwrap();
+        let volume = disk(root.path(), "dm-0", "253:0", false);
+        on(&volume, &part);
+        on(&volume, &b);
+        let watched = Watched::at(&volume).unwrap();
+        assert_eq!(watched.fronts, numbers(&["8:0", "8:16"]));
+        assert_eq!(watched.leaves, watched.fronts);
+    }
+
+    #[test]
+    fn what_makes_no_requests_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let zram = disk(root.path(), "zram0", "252:0", false);
+        assert_eq!(Watched::at(&zram), Err("zram0".to_owned()));
+        let error = Watched::find(root.path(), root.path()).unwrap_err().to_string();
+        assert!(error.ends_with("is no block device"), "{error}");
+    }
+}

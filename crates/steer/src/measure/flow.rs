@@ -1,0 +1,113 @@
+//! How many are there, as a mean over time, from what came and what went and the sums of when.
+//!
+//! With n things come at times that sum up to Σt, the time integral of how many came by T is
+//! n·T − Σt; what went is taken off alike. All of it modulo 2^64: only differences count.
+
+/// Things that came or went, and the sum of the times at which they did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flow {
+    /// How many.
+    pub(crate) n: u64,
+    /// Sum of the times, in ns.
+    pub(crate) at: u64,
+}
+
+impl Flow {
+    fn integral(self, now: u64) -> u64 {
+        self.n.wrapping_mul(now).wrapping_sub(self.at)
+    }
+}
+
+/// What is there, between readings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Level {
+    /// When the reading before was, its integral, and what had come and gone.
+    now: u64,
+    integral: u64,
+    seen: (u64, u64),
+    /// What was counted as come and will not go, or has gone and had not come (negative): IOs that
+    /// were there when counting began, and what was missed since.
+    base: i64,
+    /// The mean at the reading before.
+    pub(crate) mean: f64,
+}
+
+impl Level {
+    /// Nothing has come or gone until `now`.
+    pub(crate) fn since(now: u64) -> Level {
+        Level { now, integral: 0, seen: (0, 0), base: 0, mean: 0.0 }
+    }
+
+    /// The mean since the reading before. `empty` is asked when nothing came or went though
+    /// something seems to be there: whether it is so.
+    pub(crate) fn read(
+        &mut self,
+        now: u64,
+        came: Flow,
+        went: Flow,
+        empty: impl FnOnce() -> bool,
+    ) -> f64 {
+        let integral = came.integral(now).wrapping_sub(went.integral(now));
+        let area = integral.wrapping_sub(self.integral).cast_signed();
+        let elapsed = now.saturating_sub(self.now);
+        let here = came.n.wrapping_sub(went.n).cast_signed();
+        let still = self.seen == (came.n, went.n);
+        if here < self.base || (still && here != self.base && empty()) {
+            self.base = here;
+        }
+        (self.now, self.integral, self.seen) = (now, integral, (came.n, went.n));
+        if elapsed > 0 {
+            self.mean = (area as f64 / elapsed as f64 - self.base as f64).max(0.0);
+        }
+        self.mean
+    }
+
+    /// Whether nothing was there at the reading before.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seen.0.wrapping_sub(self.seen.1).cast_signed() == self.base
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOOT: u64 = 5_000_000_000_000_000;
+
+    fn flow(times: &[u64]) -> Flow {
+        let at = times.iter().fold(0u64, |sum, t| sum.wrapping_add(BOOT + t));
+        Flow { n: times.len() as u64, at }
+    }
+
+    #[test]
+    fn the_mean_is_the_time_integral_and_carries_on_over_readings() {
+        let mut level = Level::since(BOOT);
+        // One from 10 to 60, another from 50 on.
+        let mean = level.read(BOOT + 100, flow(&[10, 50]), flow(&[60]), || false);
+        assert!((mean - 1.0).abs() < 1e-9, "{mean}");
+        let mean = level.read(BOOT + 200, flow(&[10, 50]), flow(&[60, 175]), || false);
+        assert!((mean - 0.75).abs() < 1e-9, "{mean}");
+        assert!(level.is_empty());
+    }
+
+    #[test]
+    fn what_was_there_before_is_not_held_against_what_comes() {
+        let mut level = Level::since(BOOT);
+        // Three go that were never seen to come; then one is there for half the time.
+        level.read(BOOT + 100, flow(&[]), flow(&[20, 30, 40]), || false);
+        let came = flow(&[120]);
+        let went = flow(&[20, 30, 40, 170]);
+        let mean = level.read(BOOT + 200, came, went, || false);
+        assert!((mean - 0.5).abs() < 1e-9, "{mean}");
+    }
+
+    #[test]
+    fn what_never_went_is_forgotten_once_the_device_is_empty() {
+        let mut level = Level::since(BOOT);
+        let came = flow(&[10]);
+        assert!(level.read(BOOT + 100, came, flow(&[]), || false) > 0.8);
+        assert!(level.read(BOOT + 200, came, flow(&[]), || false) > 0.99);
+        assert!(level.read(BOOT + 300, came, flow(&[]), || true).abs() < 1e-9);
+        assert!(level.is_empty());
+    }
+}

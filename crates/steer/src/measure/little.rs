@@ -1,0 +1,274 @@
+//! By Little's law, where eBPF is not to be had: the mean latency of what completed is the time
+//! integral of how many were at the device, divided by how many completed.
+//!
+//! The integral is taken from samples of `inflight`, which counts requests from their issue on. The
+//! ticks in `stat` begin earlier, where a request is made, and so measure our own queue once we limit
+//! it: they serve here only for what is pending.
+//!
+//! Two things are not known. Between two samples, when within the gap an IO came or went: a variance
+//! of gap²/12 for each. And how old the IOs are that were at the device at the beginning and at the
+//! end of the reading: about a latency times √2 times the root of how many there are, and half of the
+//! difference, if they are more at the end. Both together are the error that is stated.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parda_control::Span;
+use parda_control::latency::Direction;
+
+use super::find::Counts;
+use super::{Class, Histogram, Measure, MeasureError, Method, Reading, Watched};
+use crate::number::DevNum;
+
+/// Samples are a quarter of a latency apart, within these.
+const NEAREST: Duration = Duration::from_millis(1);
+const FARTHEST: Duration = Duration::from_millis(8);
+/// And so far while the device is idle, which it is after so many samples that found nothing.
+const IDLE: Duration = Duration::from_millis(50);
+const QUIET: u32 = 100;
+
+/// Measures by Little's law.
+pub struct Little {
+    root: PathBuf,
+    shared: Arc<Shared>,
+    sampler: Option<JoinHandle<()>>,
+    since: Instant,
+    before: Done,
+    at_start: f64,
+    because: Option<String>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+}
+
+struct State {
+    stop: bool,
+    sampled: Vec<Counts>,
+    leaves: Vec<Counts>,
+    fronts: Vec<Counts>,
+    fault: Option<MeasureError>,
+    last: Instant,
+    now: [f64; 2],
+    quiet: u32,
+    apart: Duration,
+    /// IO seconds, of reads and of writes.
+    area: [f64; 2],
+    /// Sum of the cubes of the gaps, in s³.
+    cubes: f64,
+}
+
+/// What a device has done since it exists: `stat`, of reads and of writes.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    ios: [u64; 2],
+    sectors: [u64; 2],
+    /// In ms, of the fronts.
+    ticks: u64,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes a sample, and the trapezium between the last one and this.
+    fn sample(&mut self) -> Result<(), MeasureError> {
+        let mut found = [0.0; 2];
+        for counts in &self.sampled {
+            let [reads, writes] = counts.read()?;
+            found[0] += reads as f64;
+            found[1] += writes as f64;
+        }
+        let now = Instant::now();
+        let gap = (now - self.last).as_secs_f64();
+        for (area, (was, is)) in self.area.iter_mut().zip(self.now.iter().zip(&found)) {
+            *area += gap * f64::midpoint(*was, *is);
+        }
+        self.cubes += gap.powi(3);
+        self.quiet = if found == [0.0; 2] { self.quiet.saturating_add(1) } else { 0 };
+        (self.last, self.now) = (now, found);
+        Ok(())
+    }
+
+    fn done(&self) -> Result<Done, MeasureError> {
+        let mut done = Done::default();
+        for counts in &self.leaves {
+            let [reads, _, read_sectors, _, writes, _, written_sectors] = counts.read()?;
+            done.ios = [done.ios[0] + reads, done.ios[1] + writes];
+            done.sectors = [done.sectors[0] + read_sectors, done.sectors[1] + written_sectors];
+        }
+        for counts in &self.fronts {
+            let [_, _, _, reading, _, _, _, writing] = counts.read()?;
+            done.ticks += reading + writing;
+        }
+        Ok(done)
+    }
+
+    /// How long to the next sample. A little more or less each time, so as never to keep step with
+    /// what the device does.
+    fn pause(&self) -> Duration {
+        let apart = if self.quiet > QUIET { IDLE } else { self.apart };
+        apart.mul_f64(fastrand::f64() + 0.5)
+    }
+}
+
+fn opened(root: &Path, devices: &[DevNum], file: &str) -> Result<Vec<Counts>, MeasureError> {
+    devices.iter().map(|device| Counts::open(root, *device, file)).collect()
+}
+
+impl Little {
+    /// Begins to sample, in a thread of its own. `because`: why not with eBPF.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not count a device's IOs.
+    pub fn open(
+        root: &Path,
+        watched: &Watched,
+        because: Option<String>,
+    ) -> Result<Little, MeasureError> {
+        let state = State {
+            stop: false,
+            sampled: Vec::new(),
+            leaves: Vec::new(),
+            fronts: Vec::new(),
+            fault: None,
+            last: Instant::now(),
+            now: [0.0; 2],
+            quiet: 0,
+            apart: NEAREST,
+            area: [0.0; 2],
+            cubes: 0.0,
+        };
+        let mut little = Little {
+            root: root.to_owned(),
+            shared: Arc::new(Shared { state: Mutex::new(state) }),
+            sampler: None,
+            since: Instant::now(),
+            before: Done::default(),
+            at_start: 0.0,
+            because,
+        };
+        little.watch(watched)?;
+        let shared = Arc::clone(&little.shared);
+        little.sampler = Some(thread::spawn(move || sample(&shared)));
+        Ok(little)
+    }
+}
+
+fn sample(shared: &Shared) {
+    loop {
+        let pause = shared.lock().pause();
+        thread::park_timeout(pause);
+        let mut state = shared.lock();
+        if state.stop {
+            return;
+        }
+        if let Err(e) = state.sample() {
+            // Told at the next reading. It may come back, or others be watched: go on, seldom.
+            (state.fault, state.quiet) = (Some(e), u32::MAX);
+        }
+    }
+}
+
+impl Drop for Little {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        if let Some(sampler) = self.sampler.take() {
+            sampler.thread().unpark();
+            // It cannot have panicked while anybody waits for what it says.
+            let _ = sampler.join();
+        }
+    }
+}
+
+impl Measure for Little {
+    fn read(&mut self) -> Result<Reading, MeasureError> {
+        let mut state = self.shared.lock();
+        if let Some(fault) = state.fault.take() {
+            return Err(fault);
+        }
+        state.sample()?;
+        let done = state.done()?;
+        let elapsed = state.last - self.since;
+        let area = std::mem::take(&mut state.area);
+        let cubes = std::mem::take(&mut state.cubes);
+        let at_end = state.now[0] + state.now[1];
+        let ios = [0, 1].map(|way| done.ios[way].saturating_sub(self.before.ios[way]));
+        let total = area[0] + area[1];
+        let count = (ios[0] + ios[1]) as f64;
+        if count > 0.0 {
+            let quarter =
+                (total / count / 4.0).clamp(NEAREST.as_secs_f64(), FARTHEST.as_secs_f64());
+            state.apart = Duration::from_secs_f64(quarter);
+        }
+        let seconds = elapsed.as_secs_f64().max(1e-9);
+        let mean = total / seconds;
+        let error = if count > 0.0 && total > 0.0 {
+            let gaps = (count / seconds / 6.0 * cubes).sqrt() / total;
+            let ages = (2.0 * mean + ((at_end - self.at_start) / 2.0).powi(2)).sqrt() / count;
+            gaps.hypot(ages)
+        } else {
+            0.0
+        };
+        let classes = [Direction::Read, Direction::Write].into_iter().filter_map(|direction| {
+            let way = direction as usize;
+            let bytes = 512 * done.sectors[way].saturating_sub(self.before.sectors[way]);
+            (ios[way] > 0).then(|| Class {
+                direction,
+                bytes_log2: (bytes / ios[way]).checked_ilog2().unwrap_or(0) as u8,
+                ios: ios[way],
+                bytes,
+                latency: Span::from_secs(area[way]),
+            })
+        });
+        let ticks = done.ticks.saturating_sub(self.before.ticks) as f64 / 1e3;
+        let reading = Reading {
+            elapsed: elapsed.into(),
+            method: Method::Little { error },
+            classes: classes.collect(),
+            reads: Histogram::default(),
+            writes: Histogram::default(),
+            outstanding: mean,
+            pending: mean.max(ticks / seconds),
+            requeues: 0,
+            groups: Vec::new(),
+        };
+        (self.since, self.before, self.at_start) = (state.last, done, at_end);
+        Ok(reading)
+    }
+
+    fn watch(&mut self, watched: &Watched) -> Result<(), MeasureError> {
+        for device in &watched.leaves {
+            let counted = Counts::open(&self.root, *device, "queue/iostats")?;
+            if counted.read::<1>()? == [0] {
+                let dir = self.root.join("sys/dev/block").join(device.to_string());
+                return Err(MeasureError::NotCounted {
+                    device: *device,
+                    file: dir.join("queue/iostats"),
+                });
+            }
+        }
+        let sampled = opened(&self.root, &watched.leaves, "inflight")?;
+        let leaves = opened(&self.root, &watched.leaves, "stat")?;
+        let fronts = opened(&self.root, &watched.fronts, "stat")?;
+        let mut state = self.shared.lock();
+        (state.sampled, state.leaves, state.fronts) = (sampled, leaves, fronts);
+        (state.fault, state.quiet) = (None, 0);
+        // What is between here and the reading before is let go: it was of other devices.
+        state.sample()?;
+        self.before = state.done()?;
+        (state.area, state.cubes) = ([0.0; 2], 0.0);
+        (self.since, self.at_start) = (state.last, state.now[0] + state.now[1]);
+        Ok(())
+    }
+
+    fn because(&self) -> Option<&str> {
+        self.because.as_deref()
+    }
+}

@@ -1,0 +1,154 @@
+//! Block devices whose latency is known: loop devices, on a file whose every read and write takes a
+//! set time (nbdkit's delay filter, as a file by nbdfuse), or on a file in memory.
+
+#![allow(clippy::print_stdout, reason = "what is skipped is said")]
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A loop device, for as long as it lives.
+pub(crate) struct Disk {
+    pub(crate) device: PathBuf,
+    /// What was in its files before, to be put back: the kernel keeps loop devices.
+    before: Vec<(PathBuf, String)>,
+    mounted: Option<PathBuf>,
+    servers: Vec<Child>,
+    _dir: TempDir,
+}
+
+/// Why it cannot be had here; printed, so that nobody takes it for a test that ran.
+pub(crate) fn skipped(why: &str) {
+    println!("SKIPPED: {why}");
+}
+
+fn possible() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        skipped("loop devices need root");
+        return false;
+    }
+    for need in ["/dev/loop-control", "/dev/fuse"] {
+        if !Path::new(need).exists() {
+            skipped(&format!("no {need}"));
+            return false;
+        }
+    }
+    true
+}
+
+fn attach(file: &Path, options: &[&str]) -> PathBuf {
+    let out = Command::new("losetup").args(["-f", "--show"]).args(options).arg(file).output();
+    let out = out.unwrap();
+    assert!(out.status.success(), "losetup: {}", String::from_utf8_lossy(&out.stderr));
+    PathBuf::from(String::from_utf8(out.stdout).unwrap().trim())
+}
+
+impl Disk {
+    /// `read` and `write`: how long each takes. `None`, said aloud, where it cannot be.
+    pub(crate) fn slow(read: Duration, write: Duration) -> Option<Disk> {
+        if !possible() {
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (socket, mounted) = (dir.path().join("nbd"), dir.path().join("at"));
+        std::fs::create_dir(&mounted).unwrap();
+        let mut nbdkit = Command::new("nbdkit");
+        nbdkit.args(["-f", "--exit-with-parent", "--threads=64", "-U"]).arg(&socket);
+        nbdkit.args(["--filter=delay", "memory", "256M"]);
+        nbdkit.arg(format!("rdelay={}ms", read.as_millis()));
+        nbdkit.arg(format!("wdelay={}ms", write.as_millis()));
+        let mut servers = vec![child(&mut nbdkit)];
+        until("nbdkit listens", || socket.exists());
+        let file = mounted.join("disk");
+        let mut nbdfuse = Command::new("nbdfuse");
+        servers.push(child(nbdfuse.args(["-C", "16"]).arg(&file).arg("--unix").arg(&socket)));
+        until("nbdfuse has the file", || file.exists());
+        let device = attach(&file, &["--direct-io=on"]);
+        Some(Disk { device, before: Vec::new(), mounted: Some(mounted), servers, _dir: dir })
+    }
+
+    /// As fast as memory.
+    #[allow(dead_code, reason = "not every test that stands on this wants one")]
+    pub(crate) fn fast() -> Option<Disk> {
+        if !possible() {
+            return None;
+        }
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let file = dir.path().join("disk");
+        std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
+        let device = attach(&file, &[]);
+        Some(Disk { device, before: Vec::new(), mounted: None, servers: Vec::new(), _dir: dir })
+    }
+
+    /// Writes to a file of its queue.
+    pub(crate) fn set(&mut self, file: &str, value: &str) {
+        let name = self.device.file_name().unwrap();
+        let path = Path::new("/sys/block").join(name).join("queue").join(file);
+        self.before.push((path.clone(), std::fs::read_to_string(&path).unwrap()));
+        std::fs::write(&path, value).unwrap();
+    }
+
+    /// fio on it, until it has done what it is told to.
+    pub(crate) fn fio(&self, options: &[&str]) -> Child {
+        child(
+            Command::new("fio")
+                .args(["--name=load", "--direct=1", "--ioengine=libaio"])
+                .arg(format!("--filename={}", self.device.display()))
+                // One process, so that ending it ends all of its jobs.
+                .args(["--thread", "--output-format=json"])
+                .args(options),
+        )
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let run = |program: &str, args: &[&str]| {
+            let _ = Command::new(program).args(args).stderr(Stdio::null()).status();
+        };
+        for (path, value) in self.before.iter().rev() {
+            let _ = std::fs::write(path, value.trim());
+        }
+        run("losetup", &["-d", &self.device.display().to_string()]);
+        // The loop device lets go of its file a moment later.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while let Some(mounted) = &self.mounted
+            && mounted.join("disk").exists()
+            && Instant::now() < deadline
+        {
+            run("umount", &[&mounted.display().to_string()]);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        for server in self.servers.iter_mut().rev() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+fn child(command: &mut Command) -> Child {
+    let program = command.get_program().to_owned();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap_or_else(|e| panic!("{}: {e}", program.display()))
+}
+
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is() {
+        assert!(Instant::now() < deadline, "not within ten seconds: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Ends a load that would go on.
+pub(crate) fn end(fio: &mut Child) {
+    let _ = fio.kill();
+    let _ = fio.wait();
+}
