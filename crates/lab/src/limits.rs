@@ -12,6 +12,9 @@ use crate::fio;
 /// It cannot: the error says why.
 pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     fio::can_do(scenario)?;
+    if let Some((_, guest)) = scenario.present().find(|(_, host)| host.kind.guest().is_some()) {
+        return Err(LabError::OnlySimulated(format!("{}, a guest,", guest.name)));
+    }
     let beyond = |(id, _)| settings(scenario, id).find_map(beyond);
     match scenario.present().find_map(beyond) {
         Some(what) => Err(LabError::OnlySimulated(what.to_owned())),

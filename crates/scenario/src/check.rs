@@ -12,6 +12,7 @@ use crate::array::Group;
 use crate::exchange::ExchangeSettings;
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
+use crate::guest;
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
@@ -186,6 +187,8 @@ impl Checker<'_> {
         if self.hosts.insert(host.name.clone(), id).is_some() {
             return Err(self.error(&format!("{path}.name"), "there is another host of this name"));
         }
+        let kind = guest::kind(host)
+            .map_err(|(key, message)| self.error(&format!("{path}.{key}"), message))?;
         let control = if host.outside {
             let own = host.control.is_some();
             let message = "means nothing for a host that is outside control";
@@ -213,7 +216,7 @@ impl Checker<'_> {
         };
         let (name, outside) = (host.name.clone(), host.outside);
         let exchange = ExchangeSettings { slots: None, ..file.exchange.clone() };
-        Ok(Host { name, present, outside, control, exchange, vms })
+        Ok(Host { name, present, kind, outside, control, exchange, vms })
     }
 
     fn vm(

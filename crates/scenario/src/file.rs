@@ -11,6 +11,7 @@ use toml::Table;
 use crate::amount::Amount;
 use crate::array::ArraySettings;
 use crate::exchange::ExchangeSettings;
+use crate::guest::GuestDisk;
 use crate::study::Sweep;
 
 #[derive(Debug, Deserialize)]
@@ -55,10 +56,30 @@ pub(crate) struct Host {
     /// How many such hosts there are, see [`crate::many`]; one, of just this name, if not given.
     pub count: Option<u32>,
     #[serde(default)]
+    pub kind: Kind,
+    pub guest: Option<Guest>,
+    #[serde(default)]
     pub outside: bool,
     pub control: Option<ControlSettings>,
     #[serde(default)]
     pub vm: Vec<Vm>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    #[default]
+    Process,
+    Guest,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Guest {
+    #[serde(default)]
+    pub disk: GuestDisk,
+    pub memory: Option<ByteSize>,
+    pub queue_depth: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

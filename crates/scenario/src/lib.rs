@@ -30,6 +30,7 @@ mod deeds;
 pub mod exchange;
 pub mod expectation;
 mod file;
+pub mod guest;
 mod many;
 pub mod metric;
 pub mod plot;
@@ -46,6 +47,7 @@ pub mod workload;
 
 pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
 pub use expectation::Verdict;
+pub use guest::{GuestDisk, GuestSettings, HostKind};
 pub use scenario::{Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId};
 pub use study::{Run, Study};
 pub use table::table;

@@ -10,6 +10,7 @@ use parda_control::{Bytes, Shares};
 use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
 use crate::exchange::{ExchangeSettings, Hearing};
 use crate::expectation::Expectation;
+use crate::guest::HostKind;
 use crate::workload::Workload;
 
 /// A cluster, what happens to it, what is measured and what is expected.
@@ -48,6 +49,8 @@ pub struct Host {
     /// Whether it takes part. One that a variant leaves out has its disks on the array, and does
     /// nothing.
     pub present: bool,
+    /// Whether it serves the disks of its VMs, or is a guest.
+    pub kind: HostKind,
     /// Without an agent: its VMs go to the array directly, it is not in the exchange, and its VMs
     /// have no shares.
     pub outside: bool,

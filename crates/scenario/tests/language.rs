@@ -8,7 +8,9 @@ use parda_config::{Document, ModeSetting};
 use parda_control::{Bytes, Shares};
 use parda_scenario::expectation::Bound;
 use parda_scenario::workload::{Bursts, Hot, SizePart};
-use parda_scenario::{Action, Demand, HostId, Scenario, Study, VmId, Workload};
+use parda_scenario::{
+    Action, Demand, GuestDisk, GuestSettings, HostId, HostKind, Scenario, Study, VmId, Workload,
+};
 
 /// The example in the manual.
 fn example() -> String {
@@ -424,4 +426,47 @@ fn the_scenarios_that_come_with_parda_make_sense() {
         }
     }
     assert!(names.iter().any(|name| name == "demo"), "{names:?}");
+}
+
+#[test]
+fn a_guest_has_one_disk_and_only_its_own_settings() {
+    let guest = |host: &str, second: &str| {
+        let vm = |name: &str, disk: &str| {
+            format!(
+                "[[host.vm]]\nname = \"{name}\"\nshares = 1\n{disk}\n\
+                 workload = {{ size = \"4KiB\", read = 100, random = 100, outstanding = 8 }}\n"
+            )
+        };
+        let text = format!(
+            "name = \"x\"\nduration = \"9s\"\n[array]\npreset = \"drive-15k\"\n\
+             [[host]]\nname = \"h\"\n{host}\n{}{}[[phase]]\nname = \"p\"\nfrom = \"1s\"\n\
+             to = \"2s\"\n",
+            vm("db", "disk = \"1GiB\""),
+            vm("web", second),
+        );
+        parse(&text).map(|scenario| scenario.hosts[0].kind)
+    };
+    let same = "same_disk_as = \"db\"";
+    assert_eq!(guest("", same).unwrap(), HostKind::Process);
+    let kind = guest("kind = \"guest\"", same).unwrap();
+    let settings =
+        GuestSettings { disk: GuestDisk::Scsi, memory: Bytes(256 << 20), queue_depth: None };
+    assert_eq!(kind, HostKind::Guest(settings));
+    let all = "outside = true\nkind = \"guest\"\n\
+               guest = { disk = \"iscsi\", memory = \"128MiB\", queue_depth = 4 }";
+    let kind = guest(all, same).unwrap();
+    let settings =
+        GuestSettings { disk: GuestDisk::Iscsi, memory: Bytes(128 << 20), queue_depth: Some(4) };
+    assert_eq!(kind, HostKind::Guest(settings));
+    for (host, second, says) in [
+        ("guest = { disk = \"nbd\" }", same, "s.toml:7:9: guest: means nothing for a host"),
+        ("kind = \"guest\"", "disk = \"1GiB\"", "a guest has one disk"),
+        ("kind = \"guest\"", "same_disk_as = \"db\"\nburst = 3", "cannot have `burst`"),
+        ("kind = \"guest\"\nguest = { memory = \"1MiB\" }", same, "at least 128 MiB"),
+        ("kind = \"guest\"\nguest = { queue_depth = 4 }", same, "its agent's affair"),
+        ("kind = \"cloud\"", same, "unknown variant `cloud`"),
+    ] {
+        let error = guest(host, second).expect_err(host).to_string();
+        assert!(error.contains(says), "{host}: {error}");
+    }
 }
