@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
+use comfy_table::{CellAlignment, Table, presets};
 use parda_scenario::{Answer, table};
 use serde::Serialize;
 
@@ -10,13 +11,32 @@ use crate::Failure;
 
 /// Prints an answer, without the blanks that tables have at the ends of lines. A reader that stops reading (`| head`) is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    tell(text).map(|_| ())
+}
+
+/// The same for one answer of many: whether the next one will be read.
+pub(crate) fn tell(text: &str) -> Result<bool, Failure> {
     let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
     match writeln!(std::io::stdout().lock(), "{}", lines.join("\n")) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("cannot write to standard output: {e}")))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(Failure::new(format!("cannot write to standard output: {e}"))),
     }
+}
+
+/// A table without lines.
+pub(crate) fn plain<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(header);
+    table
+}
+
+/// Names to the left, numbers to the right.
+pub(crate) fn align(mut table: Table) -> Table {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
 
 /// Writes an answer as JSON to a file, or to standard output for `-`.

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 use parda_agent::config::Config;
 use parda_agent::status::{Status as Answer, VolumeStatus};
 
+use crate::output::{align, plain};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -138,18 +139,4 @@ fn peers(peers: &[parda_agent::status::PeerStatus]) -> Table {
 
 fn slots(window: Option<f64>) -> String {
     window.map_or("none".to_owned(), |w| format!("{w:.2}"))
-}
-
-fn plain<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    table
-}
-
-/// Names to the left, numbers to the right.
-fn align(mut table: Table) -> Table {
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }

@@ -1,6 +1,8 @@
-//! `parda steer`: the kernel's own queues, by hand.
+//! `parda steer`: the kernel's own queues, looked at and set by hand.
 
 mod knobs;
+mod reading;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -9,9 +11,11 @@ use parda_steer::{Device, Journal};
 
 use crate::Failure;
 
-/// What can be done to the kernel's own queues by hand.
+/// What can be seen of the kernel's own queues, and done to them by hand.
 #[derive(Subcommand)]
 pub(crate) enum Steer {
+    /// Show what a device does, each second: latencies, sizes, IOs outstanding and pending
+    Watch(watch::Watch),
     /// Show what a device's queue depth is, and how it could be set
     Show(knobs::Show),
     /// Set a device's queue depth, to try it out: it stays until `restore`
@@ -23,6 +27,7 @@ pub(crate) enum Steer {
 impl Steer {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match self {
+            Steer::Watch(watch) => watch.run(),
             Steer::Show(show) => show.run(),
             Steer::Set(set) => set.run(),
             Steer::Restore(restore) => restore.run(),

@@ -141,6 +141,8 @@ impl Ebpf {
                 program.attach().map_err(failed)?;
             }
         }
+        ebpf.now = now();
+        ebpf.outstanding = Level::since(ebpf.now);
         Ok(ebpf)
     }
 

@@ -1,0 +1,132 @@
+//! `parda steer watch`: what a device does, second by second.
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use parda_steer::DevNum;
+use parda_steer::measure::{self, Choice, Measure, Watched};
+
+use super::DeviceArg;
+use super::reading::Shown;
+use crate::{Failure, output};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// To the upper left corner, and nothing below it.
+const AFRESH: &str = "\x1b[H\x1b[J";
+
+#[derive(Args)]
+#[command(after_help = "\
+Latency is the device's own, from the issue of an IO to its completion; what waits for a place in a
+queue is pending, and not yet outstanding.
+
+Examples:
+  parda steer watch /dev/sdb
+  parda steer watch /dev/mapper/san --seconds 10 --json - | jq .reads.mean_ms")]
+pub(crate) struct Watch {
+    #[command(flatten)]
+    device: DeviceArg,
+    /// End after so many seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// How to measure
+    #[arg(long, value_enum, default_value = "auto")]
+    method: Method,
+    /// Write each second as a line of JSON to a file, - for standard output
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Method {
+    /// eBPF if it can be had, else Little's law
+    Auto,
+    /// Each IO, at the kernel's tracepoints
+    Ebpf,
+    /// Little's law, from counts that the kernel keeps: no sizes, no spread, an error
+    Little,
+}
+
+impl Watch {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let name = self.device.device.display().to_string();
+        let watched = Watched::find("/".as_ref(), &self.device.device)
+            .map_err(|e| Failure::usage(e.to_string()))?;
+        let choice = match self.method {
+            Method::Auto => Choice::Auto,
+            Method::Ebpf => Choice::Ebpf,
+            Method::Little => Choice::Little,
+        };
+        let failed = |e| Failure::new(format!("{name}: {e}"));
+        let mut meter = measure::open(&watched, choice).map_err(failed)?;
+        let mut out = self.json.as_deref().map(Lines::to).transpose()?;
+        let begun = Instant::now();
+        let mut second = 0;
+        while self.seconds.is_none_or(|last| second < last) {
+            second += 1;
+            let next = begun + SECOND * u32::try_from(second).unwrap_or(u32::MAX);
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            let shown = Shown::of(&meter.read().map_err(failed)?);
+            let read_on = match &mut out {
+                Some(lines) => lines.write(&shown)?,
+                None => output::tell(&table(&name, &watched, &*meter, &shown, second))?,
+            };
+            if !read_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// In a terminal always in the same place; else one below the other.
+fn table(name: &str, watched: &Watched, meter: &dyn Measure, shown: &Shown, second: u64) -> String {
+    let list =
+        |devices: &[DevNum]| devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let apart = match std::io::stdout().is_terminal() {
+        true => AFRESH,
+        false if second > 1 => "\n",
+        false => "",
+    };
+    let mut text = format!("{apart}{name} ({})", list(&watched.leaves));
+    if watched.fronts != watched.leaves {
+        text += &format!(", queued at {}", list(&watched.fronts));
+    }
+    text += &format!(": {}", shown.method());
+    if let Some(why) = meter.because() {
+        text += &format!(" ({why})");
+    }
+    text += &format!("\n\n{}\n", shown.table());
+    text
+}
+
+/// One JSON object a line.
+enum Lines {
+    Stdout,
+    File(PathBuf, File),
+}
+
+impl Lines {
+    fn to(path: &Path) -> Result<Lines, Failure> {
+        if path.as_os_str() == "-" {
+            return Ok(Lines::Stdout);
+        }
+        let file = File::create(path)
+            .map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display())))?;
+        Ok(Lines::File(path.to_owned(), file))
+    }
+
+    /// Whether anybody still reads.
+    fn write(&mut self, shown: &Shown) -> Result<bool, Failure> {
+        let line = serde_json::to_string(shown)
+            .map_err(|e| Failure::new(format!("cannot write the reading as JSON: {e}")))?;
+        match self {
+            Lines::Stdout => output::tell(&line),
+            Lines::File(path, file) => writeln!(file, "{line}")
+                .map(|()| true)
+                .map_err(|e| Failure::new(format!("cannot write {}: {e}", path.display()))),
+        }
+    }
+}
