@@ -14,6 +14,10 @@ use parda_nbd::uri::{Address, AddressError, Uri, UriError};
 
 use crate::file;
 
+mod steer;
+
+pub use steer::{Steer, Vms};
+
 /// A host's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -34,8 +38,28 @@ pub struct Volume {
     pub law: Resolved,
     /// Where the hosts meet. Without one, this host is alone.
     pub exchange: Option<Exchange>,
-    /// Its disks, at least one.
-    pub disks: Vec<Disk>,
+    /// What this host does of it.
+    pub work: Work,
+}
+
+/// What a host does of a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// It serves these disks, at least one.
+    Serve(Vec<Disk>),
+    /// It steers the device that its VMs open.
+    Steer(Steer),
+}
+
+impl Volume {
+    /// The disks that are served: none of a steered volume.
+    #[must_use]
+    pub fn disks(&self) -> &[Disk] {
+        match &self.work {
+            Work::Serve(disks) => disks,
+            Work::Steer(_) => &[],
+        }
+    }
 }
 
 /// Where the hosts of a volume meet.
@@ -150,11 +174,36 @@ fn check_volume(
         wrong(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
     })?;
     let exchange = volume.exchange.as_ref().map(|e| check_exchange(&wrong, e)).transpose()?;
-    if volume.disk.is_empty() {
-        return Err(wrong("disk", "is missing: at least one [[volume.disk]] is needed".into()));
+    let work = match &volume.steer {
+        Some(_) if !volume.disk.is_empty() => {
+            let message = "a volume is either steered or served, and this one has disks";
+            return Err(wrong("steer", message.into()));
+        }
+        Some(_) if law.control.slot_size.is_some() => {
+            let message = "cannot be \"bytes\" on a steered volume: the kernel's queue counts IOs";
+            return Err(wrong("control.fairness", message.into()));
+        }
+        Some(steer) => Work::Steer(steer::check(
+            &|key, message| wrong(&format!("steer.{key}"), message),
+            steer,
+        )?),
+        None => Work::Serve(check_disks(doc, at, &volume.disk, unique)?),
+    };
+    Ok(Volume { name: volume.name.clone(), law, exchange, work })
+}
+
+fn check_disks(
+    doc: &Document,
+    at: &str,
+    files: &[file::Disk],
+    unique: &mut Unique,
+) -> Result<Vec<Disk>, Error> {
+    if files.is_empty() {
+        let message = "is missing: a [[volume.disk]] to serve is needed, or [volume.steer]";
+        return Err(doc.error(&format!("{at}.disk"), message));
     }
     let mut disks: Vec<Disk> = Vec::new();
-    for (i, disk) in volume.disk.iter().enumerate() {
+    for (i, disk) in files.iter().enumerate() {
         let wrong =
             |key: &str, message: String| doc.error(&format!("{at}.disk.{i}.{key}"), message);
         let disk = check_disk(&wrong, disk)?;
@@ -177,7 +226,7 @@ fn check_volume(
         }
         disks.push(disk);
     }
-    Ok(Volume { name: volume.name.clone(), law, exchange, disks })
+    Ok(disks)
 }
 
 fn check_exchange(

@@ -111,12 +111,15 @@ impl Control {
         let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
         let mut next = Clock::now() + self.law.period.mul_f64(phase);
         loop {
-            match self.orders.recv_timeout(next.saturating_duration_since(Clock::now())) {
+            let slice = self.gate.between_ticks();
+            let wake = slice.map_or(next, |slice| next.min(Clock::now() + slice));
+            match self.orders.recv_timeout(wake.saturating_duration_since(Clock::now())) {
                 Ok(Order::Law(law)) => {
                     next = next.min(Clock::now() + law.period);
                     self.law = law;
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if Clock::now() < next => {}
                 Err(RecvTimeoutError::Timeout) => {
                     if !self.tick() {
                         return false;

@@ -1,6 +1,8 @@
 //! The configuration file as it is written: `parda.toml`. What it means, and whether it can, is
 //! for [`crate::config`]; `docs/configuration.md` explains every key.
 
+use std::path::PathBuf;
+
 use bytesize::ByteSize;
 use parda_config::ControlSettings;
 use serde::{Deserialize, Serialize};
@@ -31,9 +33,48 @@ pub struct Volume {
     /// Where the hosts meet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Exchange>,
-    /// The virtual disks that live on it.
-    #[serde(default)]
+    /// The virtual disks that live on it, to be served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disk: Vec<Disk>,
+    /// The block device that it is on this host, to be steered in place of serving disks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steer: Option<Steer>,
+}
+
+/// `[volume.steer]`: a block device that VMs open directly, and whose queue is held to the window.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steer {
+    /// The device, or anything that lies on it: a disk, a multipath device, an LV, a partition.
+    pub device: PathBuf,
+    /// How its queue is held to the window: `auto`, or one of what `parda steer show` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// How it is measured: `auto`, `ebpf` or `little`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<String>,
+    /// The host's weight against all disks and VMs of the volume, where it is one VM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<u32>,
+    /// What its VMs' shares are made of: `auto`, `caps` or `bfq`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<String>,
+    /// Its VMs, where they are told apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vm: Vec<SteeredVm>,
+}
+
+/// `[[volume.steer.vm]]`: VMs of the host, each a cgroup.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteeredVm {
+    /// What it goes by. Where several cgroups match, each has its own name after this.
+    pub name: String,
+    /// Which cgroups: a path below the root of the hierarchy, a pattern, or a platform's name.
+    pub cgroup: String,
+    /// The weight of each against all other VMs and disks of the volume, on any host.
+    #[serde(default = "default_shares")]
+    pub shares: u32,
 }
 
 /// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks.

@@ -1,4 +1,4 @@
-//! What holds a volume's IOs to the window that the law finds: our own ring.
+//! What holds a volume's IOs to the window that the law finds: our own ring, or the kernel's queue.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use parda_block::{Drained, Handle};
 use parda_control::law::Mode;
 use parda_control::{Report, Source, Totals};
 
-use crate::config;
+use crate::config::{self, Work};
 use crate::control::Shown;
 use crate::served;
 use crate::status::VolumeStatus;
+use crate::steered::Steered;
 use crate::volume::StartError;
 
 /// A volume's gate. The control thread ticks it; the main thread changes it; the status thread
@@ -17,6 +18,8 @@ use crate::volume::StartError;
 pub(crate) enum Gate {
     /// Disks that are served over NBD.
     Ring(Handle),
+    /// A device that VMs open directly.
+    Kernel(Box<Steered>),
 }
 
 /// The gate has ended; the log has the reason.
@@ -25,13 +28,25 @@ pub(crate) struct Gone;
 
 impl Gate {
     pub(crate) fn start(config: &config::Volume) -> Result<Gate, StartError> {
-        Ok(Gate::Ring(served::start(config)?))
+        Ok(match &config.work {
+            Work::Serve(disks) => Gate::Ring(served::start(config, disks)?),
+            Work::Steer(steer) => Gate::Kernel(Box::new(Steered::start(config, steer)?)),
+        })
     }
 
     /// Ends a period. `heard`: what the other hosts said; `None` if the exchange is silent.
     pub(crate) fn tick(&self, heard: Option<Totals>) -> Result<Report, Gone> {
         match self {
             Gate::Ring(handle) => handle.tick(heard).map_err(|_| Gone),
+            Gate::Kernel(steered) => steered.tick(heard),
+        }
+    }
+
+    /// Does what is due between two ticks, and says after what time to ask again, if at all.
+    pub(crate) fn between_ticks(&self) -> Option<Duration> {
+        match self {
+            Gate::Ring(_) => None,
+            Gate::Kernel(steered) => steered.slice(),
         }
     }
 
@@ -39,6 +54,7 @@ impl Gate {
     pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
         match self {
             Gate::Ring(handle) => served::reload(handle, in_force, new),
+            Gate::Kernel(steered) => steered.reload(in_force, new),
         }
     }
 
@@ -47,6 +63,7 @@ impl Gate {
         let mut status = base(config, shown);
         match self {
             Gate::Ring(handle) => served::describe(&mut status, config, &handle.stats().ok()?),
+            Gate::Kernel(steered) => steered.describe(&mut status),
         }
         Some(status)
     }
@@ -55,6 +72,7 @@ impl Gate {
     pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
         match self {
             Gate::Ring(handle) => handle.shutdown(within).ok(),
+            Gate::Kernel(steered) => steered.stop(),
         }
     }
 }
@@ -90,5 +108,6 @@ fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         ticks,
         exchange,
         disks: Vec::new(),
+        steer: None,
     }
 }

@@ -13,6 +13,7 @@
 //! | `control` | the control thread |
 //! | `gate` | what holds a volume's IOs to its window |
 //! | `served` | a volume whose disks are served: its ring |
+//! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
 //! | [`latency`] | distributions that travel in it |
@@ -27,6 +28,7 @@ pub mod latency;
 mod served;
 pub mod server;
 pub mod status;
+mod steered;
 mod volume;
 
 use std::path::{Path, PathBuf};
@@ -39,6 +41,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 pub use control::ExchangeError;
+pub use steered::SteerError;
 pub use volume::StartError;
 
 use crate::config::Config;

@@ -6,19 +6,19 @@ use parda_block::{
 };
 use parda_control::Bytes;
 
-use crate::config::{self, Disk, Place};
+use crate::config::{self, Disk, Place, Work};
 use crate::file;
 use crate::status::{DiskStatus, VolumeStatus};
 
-pub(crate) fn start(config: &config::Volume) -> Result<Handle, SpawnError> {
+pub(crate) fn start(config: &config::Volume, disks: &[Disk]) -> Result<Handle, SpawnError> {
     let handle = parda_block::Volume::spawn(VolumeConfig {
         name: config.name.clone(),
         control: config.law.control.clone(),
-        disks: config.disks.iter().map(disk).collect(),
+        disks: disks.iter().map(disk).collect(),
         model: None,
         limits: Limits::default(),
     })?;
-    for disk in &config.disks {
+    for disk in disks {
         tracing::info!(
             volume = config.name, disk = %disk.name, data = %disk.place, listen = %disk.listen,
             shares = disk.vm.shares.0, "serving"
@@ -28,31 +28,32 @@ pub(crate) fn start(config: &config::Volume) -> Result<Handle, SpawnError> {
 }
 
 pub(crate) fn reload(handle: &Handle, in_force: &mut config::Volume, new: &config::Volume) {
-    let name = in_force.name.clone();
+    let name = &in_force.name;
     if new.law != in_force.law {
         match handle.set_control(new.law.control.clone()) {
             Ok(Ok(control)) => {
-                tracing::info!(volume = %name, ?control, period = ?new.law.period, "control changed");
+                tracing::info!(volume = name, ?control, period = ?new.law.period, "control changed");
                 in_force.law = new.law.clone();
             }
-            Ok(Err(error)) => tracing::error!(volume = %name, "control not changed: {error}"),
-            Err(error) => tracing::error!(volume = %name, "control not changed: {error}"),
+            Ok(Err(error)) => tracing::error!(volume = name, "control not changed: {error}"),
+            Err(error) => tracing::error!(volume = name, "control not changed: {error}"),
         }
     }
-    for (index, disk) in in_force.disks.iter_mut().enumerate() {
-        let Some(wanted) = new.disks.iter().find(|d| d.name == disk.name) else { continue };
+    let Work::Serve(disks) = &mut in_force.work else { return };
+    for (index, disk) in disks.iter_mut().enumerate() {
+        let Some(wanted) = new.disks().iter().find(|d| d.name == disk.name) else { continue };
         if wanted.vm == disk.vm {
             continue;
         }
         match handle.set_vm(index, wanted.vm) {
             Ok(Some(vm)) => {
                 tracing::info!(
-                    volume = %name, disk = %disk.name, shares = vm.shares.0, burst = vm.burst,
+                    volume = name, disk = %disk.name, shares = vm.shares.0, burst = vm.burst,
                     "shares changed"
                 );
                 disk.vm = vm;
             }
-            _ => tracing::error!(volume = %name, disk = %disk.name, "shares not changed"),
+            _ => tracing::error!(volume = name, disk = %disk.name, "shares not changed"),
         }
     }
 }
@@ -62,8 +63,8 @@ pub(crate) fn describe(status: &mut VolumeStatus, config: &config::Volume, stats
     status.window = Some(stats.window.0).filter(|w| w.is_finite());
     status.held = stats.held as u64;
     status.connections = stats.connections as u64;
-    status.shares = config.disks.iter().map(|d| d.vm.shares.0).sum();
-    status.disks = (config.disks.iter().zip(&stats.vms))
+    status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();
+    status.disks = (config.disks().iter().zip(&stats.vms))
         .map(|(d, vm)| DiskStatus::new(d.name.to_string(), d.vm.shares.0, vm))
         .collect();
 }

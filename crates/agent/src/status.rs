@@ -58,8 +58,86 @@ pub struct VolumeStatus {
     pub ticks: u64,
     /// The exchange, if there is one.
     pub exchange: Option<ExchangeStatus>,
-    /// Its disks.
+    /// Its disks, where they are served.
     pub disks: Vec<DiskStatus>,
+    /// Its device, where that is steered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steer: Option<SteerStatus>,
+}
+
+/// The state of a device that is steered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SteerStatus {
+    /// The device of the configuration.
+    pub device: String,
+    /// What of it is steered, as the kernel calls it; none while it is gone.
+    pub steered: Option<String>,
+    /// What is wrong with it now, if anything.
+    pub fault: Option<String>,
+    /// `ebpf` or `little`, once it has been measured.
+    pub measured_by: Option<String>,
+    /// Why not with eBPF, if not.
+    pub why_not_ebpf: Option<String>,
+    /// One standard error of the latency, relative, where it is an estimate.
+    pub latency_error: Option<f64>,
+    /// The depth in force, over all paths that carry IOs; none while nothing is set.
+    pub depth: Option<u32>,
+    /// The least depth that can be set.
+    pub least: Option<u32>,
+    /// The most.
+    pub most: Option<u32>,
+    /// Whether the window is smaller than the least depth, and cannot be held.
+    pub cannot_go_lower: bool,
+    /// How often the kernel lowered the depth by itself, as the array was full.
+    pub drops: u64,
+    /// IOs that came back undone, to be issued again.
+    pub requeues: u64,
+    /// Mean of what was submitted and not completed in the last period, in IOs.
+    pub pending: f64,
+    /// Its queues: one, or one for each path.
+    pub paths: Vec<PathStatus>,
+    /// Reads completed since the start.
+    pub reads: Counter,
+    /// Writes completed since the start.
+    pub writes: Counter,
+    /// Device latency of reads, from issue to completion.
+    pub read_latency: Latency,
+    /// And of writes.
+    pub write_latency: Latency,
+    /// What their shares are made of, where any are set: `caps` (io.max) or `bfq` (and caps).
+    pub vms_share_by: Option<String>,
+    /// Its VMs, where they are told apart.
+    pub vms: Vec<SteeredVmStatus>,
+}
+
+/// The state of one queue of a steered device.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// As the kernel calls it.
+    pub name: String,
+    /// What is set on it.
+    pub method: String,
+    /// What it is set to, in IOs in flight.
+    pub depth: u32,
+    /// Whether it carries IOs.
+    pub state: String,
+}
+
+/// The state of one VM of a steered volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SteeredVmStatus {
+    /// Its name.
+    pub name: String,
+    /// Its cgroup.
+    pub cgroup: String,
+    /// Its shares.
+    pub shares: u32,
+    /// IOs completed since it was first seen.
+    pub ios: u64,
+    /// Bytes they moved.
+    pub bytes: u64,
+    /// Mean of what it had submitted and not got back in the last period, in IOs.
+    pub pending: f64,
 }
 
 /// The state of a volume's exchange.

@@ -12,6 +12,7 @@ use crate::config;
 use crate::control::{Control, ExchangeError, Order, Shown};
 use crate::gate::Gate;
 use crate::status::VolumeStatus;
+use crate::steered::SteerError;
 
 /// A volume that runs.
 pub(crate) struct Volume {
@@ -28,6 +29,9 @@ pub enum StartError {
     /// Its disks, listeners or ring.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// Its device, or the way to steer it.
+    #[error(transparent)]
+    Steer(#[from] SteerError),
     /// Its exchange.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),

@@ -1,7 +1,8 @@
 //! The configuration file: the README's example works, and everything wrong is pointed at.
 
-use parda_agent::config::{Config, Place};
+use parda_agent::config::{Config, Place, Vms, Work};
 use parda_config::Document;
+use parda_control::Shares;
 
 const GOOD: &str = r#"host = "kvm-01"
 
@@ -39,9 +40,9 @@ fn a_good_file_means_what_it_says() {
     let config = check(GOOD).unwrap();
     let volume = &config.volumes[0];
     assert_eq!(volume.law.control.law.threshold.secs(), 0.030);
-    assert_eq!(volume.disks[0].vm.shares.0, 1000);
-    assert_eq!(volume.disks[1].region, Some(0..8 << 30));
-    assert!(matches!(volume.disks[1].place, Place::Nbd(_)));
+    assert_eq!(volume.disks()[0].vm.shares.0, 1000);
+    assert_eq!(volume.disks()[1].region, Some(0..8 << 30));
+    assert!(matches!(volume.disks()[1].place, Place::Nbd(_)));
 }
 
 /// Replaces one line of the good file, and expects the error to point at it.
@@ -100,5 +101,68 @@ fn two_volumes_need_listeners_of_their_own() {
 fn nothing_to_serve_is_an_error() {
     assert!(check("host = \"a\"").unwrap_err().contains("at least one [[volume]]"));
     let message = check("host = \"a\"\n[[volume]]\nname = \"v\"\n").unwrap_err();
-    assert_eq!(message, "parda.toml:2:1: disk: is missing: at least one [[volume.disk]] is needed");
+    assert_eq!(
+        message,
+        "parda.toml:2:1: disk: is missing: a [[volume.disk]] to serve is needed, or \
+         [volume.steer]"
+    );
+}
+
+const STEERED: &str = r#"host = "db-01"
+
+[[volume]]
+name = "san"
+exchange = { file = "/dev/mapper/exchange" }
+
+[volume.control]
+window_max = 32
+
+[volume.steer]
+device = "/dev/mapper/san"
+method = "queue_depth"
+measure = "little"
+shares = 2000
+"#;
+
+#[test]
+fn a_volume_may_be_steered_in_place_of_served() {
+    let config = check(STEERED).unwrap();
+    let Work::Steer(steer) = &config.volumes[0].work else { panic!("not steered") };
+    assert_eq!(steer.device.to_str(), Some("/dev/mapper/san"));
+    assert_eq!(steer.method.map(|m| m.to_string()).as_deref(), Some("queue_depth"));
+    assert_eq!(steer.vms, Vms::Host(Shares(2000)));
+    let plain = check(&STEERED.replace("shares = 2000", "")).unwrap();
+    let Work::Steer(steer) = &plain.volumes[0].work else { panic!("not steered") };
+    assert_eq!(steer.vms, Vms::Host(Shares(1000)));
+    let vms = "[[volume.steer.vm]]\nname = \"vms\"\ncgroup = \"proxmox:*\"\nshares = 500\n";
+    let groups = check(&format!("{}{vms}", STEERED.replace("shares = 2000", ""))).unwrap();
+    let Work::Steer(steer) = &groups.volumes[0].work else { panic!("not steered") };
+    let Vms::Groups(patterns) = &steer.vms else { panic!("one VM") };
+    assert_eq!((patterns[0].name.as_str(), patterns[0].shares), ("vms", Shares(500)));
+    check(&STEERED.replace("queue_depth", "auto").replace("little", "auto")).unwrap();
+}
+
+#[test]
+fn everything_wrong_with_steering_is_pointed_at() {
+    for (from, to, error) in [
+        ("/dev/mapper/san", "san", "parda.toml:11:10: device = \"san\": must be an absolute path"),
+        ("queue_depth", "nr_request", "parda.toml:12:10: method = \"nr_request\": "),
+        ("little", "bpf", "parda.toml:13:11: measure = \"bpf\": "),
+        ("shares = 2000", "shares = 0", "parda.toml:14:10: shares = 0: must be from 1 to 1000000"),
+        (
+            "window_max = 32",
+            "fairness = \"bytes\"",
+            "parda.toml:8:12: fairness = \"bytes\": cannot",
+        ),
+        ("device =", "devise =", "parda.toml:11:1: devise = \"/dev/mapper/san\": unknown field"),
+    ] {
+        let text = STEERED.replacen(from, to, 1);
+        assert_ne!(text, STEERED);
+        let message = check(&text).expect_err(&text);
+        assert!(message.contains(error), "{to}: {message}");
+    }
+    let both =
+        format!("{STEERED}[[volume.disk]]\nname = \"a\"\npath = \"/a\"\nlisten = \"unix:/b\"\n");
+    let message = check(&both).unwrap_err();
+    assert!(message.contains("a volume is either steered or served"), "{message}");
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_agent::config::Config;
+use parda_agent::config::{Config, Disk, Steer, Vms, Work};
 
 use crate::{Failure, output};
 
@@ -45,21 +45,45 @@ impl Check {
         let config = Config::read(&self.config)?;
         let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
         for volume in &config.volumes {
-            let shares: u64 = volume.disks.iter().map(|d| u64::from(d.vm.shares.0)).sum();
-            text += &format!(
-                "\n  volume {}: {} disks with {} shares in all, {}",
-                volume.name,
-                volume.disks.len(),
-                shares,
-                match &volume.exchange {
-                    Some(exchange) => format!("exchange {}", exchange.place),
-                    None => "no exchange: it shares with no other host".to_owned(),
-                }
-            );
-            for disk in &volume.disks {
-                text += &format!("\n    {} = {} at {}", disk.name, disk.place, disk.listen);
-            }
+            let exchange = match &volume.exchange {
+                Some(exchange) => format!("exchange {}", exchange.place),
+                None => "no exchange: it shares with no other host".to_owned(),
+            };
+            text += &match &volume.work {
+                Work::Serve(disks) => served(&volume.name, disks, &exchange),
+                Work::Steer(steer) => steered(&volume.name, steer, &exchange),
+            };
         }
         output::print(&text)
+    }
+}
+
+fn served(volume: &str, disks: &[Disk], exchange: &str) -> String {
+    let shares: u64 = disks.iter().map(|d| u64::from(d.vm.shares.0)).sum();
+    let mut text = format!(
+        "\n  volume {volume}: {} disks with {shares} shares in all, {exchange}",
+        disks.len()
+    );
+    for disk in disks {
+        text += &format!("\n    {} = {} at {}", disk.name, disk.place, disk.listen);
+    }
+    text
+}
+
+fn steered(volume: &str, steer: &Steer, exchange: &str) -> String {
+    let device = steer.device.display();
+    match &steer.vms {
+        Vms::Host(shares) => format!(
+            "\n  volume {volume}: steers {device}, the host is one VM with {} shares, {exchange}",
+            shares.0
+        ),
+        Vms::Groups(vms) => {
+            let mut text = format!("\n  volume {volume}: steers {device}, {exchange}");
+            for vm in vms {
+                let (pattern, shares) = (vm.pattern.as_str(), vm.shares.0);
+                text += &format!("\n    {} = cgroup {pattern} with {shares} shares", vm.name);
+            }
+            text
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use comfy_table::Table;
 use parda_agent::config::Config;
-use parda_agent::status::{Status as Answer, VolumeStatus};
+use parda_agent::status::{Status as Answer, SteerStatus, VolumeStatus};
 
 use crate::output::{align, plain};
 use crate::{Failure, output};
@@ -55,7 +55,11 @@ fn table(status: &Answer) -> String {
         status.host, status.version, status.uptime_s, status.pid
     );
     for volume in &status.volumes {
-        text += &format!("\n{}\n{}\n", headline(volume), disks(volume));
+        text += &format!("\n{}\n", headline(volume));
+        text += &match &volume.steer {
+            None => format!("{}\n", disks(volume)),
+            Some(steer) => steered(steer),
+        };
         if let Some(exchange) = &volume.exchange {
             let slot = exchange.slot.map_or("none yet".to_owned(), |slot| slot.to_string());
             text += &format!("exchange {}, slot {slot}", exchange.place);
@@ -91,6 +95,75 @@ fn headline(volume: &VolumeStatus) -> String {
         volume.source,
         volume.latency_threshold_ms,
     )
+}
+
+fn steered(steer: &SteerStatus) -> String {
+    let mut text = match (&steer.steered, steer.depth) {
+        (None, _) => format!("device {}: gone", steer.device),
+        (Some(name), None) => format!("device {} ({name}): nothing is set", steer.device),
+        (Some(name), Some(depth)) => {
+            let bound = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
+            let (least, most) = (bound(steer.least), bound(steer.most));
+            format!("device {} ({name}): depth {depth} of {least} to {most}", steer.device)
+        }
+    };
+    if steer.cannot_go_lower {
+        text += "; CANNOT GO LOWER, and the window is smaller";
+    }
+    if steer.drops + steer.requeues > 0 {
+        text += &format!(
+            "; the kernel lowered it {} times, the array gave back {} IOs undone",
+            steer.drops, steer.requeues
+        );
+    }
+    if let Some(by) = &steer.measured_by {
+        text += &format!("; measured by {by}");
+    }
+    if let Some(error) = steer.latency_error {
+        text += &format!(", within {:.0} %", 100.0 * error);
+    }
+    text.push('\n');
+    if let Some(fault) = &steer.fault {
+        text += &format!("  FAULT: {fault}\n");
+    }
+    let mut table = plain(["", "IOs", "MiB", "device ms", "p50", "p99"]);
+    for (name, counter, latency) in [
+        ("reads", &steer.reads, &steer.read_latency),
+        ("writes", &steer.writes, &steer.write_latency),
+    ] {
+        let summary = latency.summary();
+        table.add_row([
+            name.to_owned(),
+            counter.ios.to_string(),
+            (counter.bytes >> 20).to_string(),
+            format!("{:.2}", summary.mean),
+            format!("{:.2}", summary.p50),
+            format!("{:.2}", summary.p99),
+        ]);
+    }
+    text += &format!("{}\n", align(table));
+    if steer.paths.len() > 1 {
+        let mut table = plain(["path", "what is set", "depth", "state"]);
+        for path in &steer.paths {
+            let depth = path.depth.to_string();
+            table.add_row([path.name.clone(), path.method.clone(), depth, path.state.clone()]);
+        }
+        text += &format!("{}\n", align(table));
+    }
+    if !steer.vms.is_empty() {
+        let mut table = plain(["VM", "shares", "IOs", "MiB", "pending"]);
+        for vm in &steer.vms {
+            table.add_row([
+                vm.name.clone(),
+                vm.shares.to_string(),
+                vm.ios.to_string(),
+                (vm.bytes >> 20).to_string(),
+                format!("{:.1}", vm.pending),
+            ]);
+        }
+        text += &format!("{}\n", align(table));
+    }
+    text
 }
 
 fn disks(volume: &VolumeStatus) -> Table {

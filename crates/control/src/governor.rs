@@ -109,6 +109,11 @@ impl Governor {
         self.law.window()
     }
 
+    /// Lowers the window, if it is larger: the array itself said that it is full (QUEUE_FULL).
+    pub fn lower_to(&mut self, window: Window) {
+        self.law.lower_to(window);
+    }
+
     /// CAL(t), the latency that the window rests on, in seconds.
     #[must_use]
     pub fn latency(&self) -> Option<f64> {

@@ -177,6 +177,13 @@ impl Law {
         }
     }
 
+    /// Lowers the window, if it is larger: the array itself said that it is full.
+    pub fn lower_to(&mut self, window: Window) {
+        if !matches!(self.config.mode, Mode::Off | Mode::Static) {
+            self.window = self.window.min(window.0).max(self.config.window_min.0);
+        }
+    }
+
     /// L_threshold over a latency: how much larger the windows could be. As long as they bound
     /// nobody they must not grow: the array's latency under light load would take them to their
     /// maximum, from where all would wake at once. Nor do they shrink below
@@ -323,6 +330,20 @@ mod tests {
         assert_eq!(law.headroom(0.300, &cluster(0.8, true), true), 1.25);
         // Not where only one's own part of the cluster is known.
         assert_eq!(law.headroom(0.300, &cluster(0.8, true), false), 0.1);
+    }
+
+    #[test]
+    fn an_array_that_says_it_is_full_lowers_the_window_and_nothing_else() {
+        let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
+        law.lower_to(Window(9.0));
+        assert_eq!(law.window(), Window(4.0));
+        law.lower_to(Window(3.0));
+        assert_eq!(law.window(), Window(3.0));
+        law.lower_to(Window(0.0));
+        assert_eq!(law.window(), Window(0.02));
+        let mut fixed = Law::new(config(Mode::Static));
+        fixed.lower_to(Window(3.0));
+        assert_eq!(fixed.window(), Window(1e4));
     }
 
     #[test]

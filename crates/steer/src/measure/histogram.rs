@@ -60,6 +60,12 @@ impl Histogram {
         None
     }
 
+    /// Each slice that any IO fell in, by its middle, and how many did.
+    pub fn buckets(&self) -> impl Iterator<Item = (Span, u64)> {
+        let used = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
+        used.map(|(slice, &n)| (Span(bound(slice).0.midpoint(bound(slice + 1).0)), n))
+    }
+
     /// Each octave that any IO fell in and those between: from, to, and how many.
     #[must_use]
     pub fn octaves(&self) -> Vec<(Span, Span, u64)> {

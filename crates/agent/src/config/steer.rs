@@ -1,0 +1,105 @@
+//! A volume whose device is steered, checked.
+
+use std::path::PathBuf;
+
+use parda_config::Error;
+use parda_control::{Shares, VmConfig};
+
+use parda_steer::cgroup::{Means, Pattern, PatternError, VmPattern};
+use parda_steer::knob::Method;
+use parda_steer::measure::Choice;
+
+use crate::file;
+
+/// A volume whose VMs open its device directly.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Steer {
+    /// The device, or anything that lies on it.
+    pub device: PathBuf,
+    /// How its queue is held to the window; `None` for what suits the device.
+    pub method: Option<Method>,
+    /// How it is measured.
+    pub measure: Choice,
+    /// What its VMs' shares are made of; `None` for what suits the device.
+    pub sharing: Option<Means>,
+    /// Whose IO it is.
+    pub vms: Vms,
+}
+
+/// The VMs of a steered volume.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Vms {
+    /// The whole host is one.
+    Host(Shares),
+    /// Each is a cgroup.
+    Groups(Vec<VmPattern>),
+}
+
+/// The shares of a host that is one VM.
+const DEFAULT_SHARES: u32 = 1000;
+
+pub(super) fn check(
+    wrong: &dyn Fn(&str, String) -> Error,
+    steer: &file::Steer,
+) -> Result<Steer, Error> {
+    if !steer.device.is_absolute() {
+        return Err(wrong("device", "must be an absolute path".into()));
+    }
+    let method = match steer.method.as_deref() {
+        None | Some("auto") => None,
+        Some(name) => Some(name.parse::<Method>().map_err(|e| wrong("method", e.to_string()))?),
+    };
+    let measure = match steer.measure.as_deref() {
+        None => Choice::Auto,
+        Some(name) => name.parse::<Choice>().map_err(|e| wrong("measure", e.to_string()))?,
+    };
+    let sharing = match steer.sharing.as_deref() {
+        None | Some("auto") => None,
+        Some(name) => Some(name.parse::<Means>().map_err(|e| wrong("sharing", e.to_string()))?),
+    };
+    let vms = match (steer.shares, steer.vm.as_slice()) {
+        (Some(_), [_, ..]) => {
+            let message = "is for a host that is one VM: here each [[volume.steer.vm]] has its own";
+            return Err(wrong("shares", message.into()));
+        }
+        (shares, []) => Vms::Host(check_shares(wrong, "shares", shares.unwrap_or(DEFAULT_SHARES))?),
+        (None, vms) => Vms::Groups(check_vms(wrong, vms)?),
+    };
+    Ok(Steer { device: steer.device.clone(), method, measure, sharing, vms })
+}
+
+fn check_vms(
+    wrong: &dyn Fn(&str, String) -> Error,
+    vms: &[file::SteeredVm],
+) -> Result<Vec<VmPattern>, Error> {
+    let mut patterns: Vec<VmPattern> = Vec::new();
+    for (i, vm) in vms.iter().enumerate() {
+        let wrong = |key: &str, message: String| wrong(&format!("vm.{i}.{key}"), message);
+        if vm.name.is_empty() {
+            return Err(wrong("name", "must not be empty".into()));
+        }
+        if patterns.iter().any(|other| other.name == vm.name) {
+            return Err(wrong("name", "is another VM's name already".into()));
+        }
+        patterns.push(VmPattern {
+            name: vm.name.clone(),
+            pattern: vm
+                .cgroup
+                .parse::<Pattern>()
+                .map_err(|e: PatternError| wrong("cgroup", e.to_string()))?,
+            shares: check_shares(&wrong, "shares", vm.shares)?,
+        });
+    }
+    Ok(patterns)
+}
+
+fn check_shares(
+    wrong: &dyn Fn(&str, String) -> Error,
+    key: &str,
+    shares: u32,
+) -> Result<Shares, Error> {
+    if shares == 0 || shares > VmConfig::MAX_SHARES {
+        return Err(wrong(key, format!("must be from 1 to {}", VmConfig::MAX_SHARES)));
+    }
+    Ok(Shares(shares))
+}

@@ -1,0 +1,240 @@
+//! A volume whose device is steered: VMs open it directly, and the law's window becomes the depth of
+//! the kernel's queue. The law is the same as the ring's; what it is told is measured here, and what
+//! it says is set here.
+
+mod describe;
+mod done;
+mod live;
+mod vms;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use parda_block::Drained;
+use parda_control::governor::{Governor, Measured};
+use parda_control::latency::Meter;
+use parda_control::{Bytes, ConfigError, Report, Span, Totals, View, Window};
+use parda_steer::cgroup::Allowance;
+use parda_steer::measure::Reading;
+
+use crate::config::{self, Steer, Work};
+use crate::gate::Gone;
+use crate::status::VolumeStatus;
+use done::Done;
+use live::{Live, Look};
+use vms::HostVms;
+
+pub use live::SteerError;
+
+/// A steered volume.
+pub(crate) struct Steered(Mutex<State>);
+
+struct State {
+    volume: String,
+    steer: Steer,
+    governor: Governor,
+    sizes: Meter,
+    /// The device; none while it is gone.
+    device: Option<Live>,
+    vms: HostVms,
+    done: Done,
+    /// What is wrong now.
+    fault: Option<String>,
+    ticked: Instant,
+    period: Duration,
+    /// Whether anybody did IO in the last period: else its depth is no matter.
+    busy: bool,
+}
+
+impl Steered {
+    /// Takes hold of the device and begins to measure it.
+    pub(crate) fn start(config: &config::Volume, steer: &Steer) -> Result<Steered, SteerError> {
+        let control = &config.law.control;
+        let governor = Governor::new(control.clone())?;
+        let device = Live::start(&config.name, steer, control.law.mode)?;
+        Ok(Steered(Mutex::new(State {
+            volume: config.name.clone(),
+            steer: steer.clone(),
+            sizes: Meter::new(control.size_model, control.reference_size),
+            governor,
+            device: Some(device),
+            vms: HostVms::start(&config.name, &steer.vms),
+            done: Done::default(),
+            fault: None,
+            ticked: Instant::now(),
+            period: config.law.period,
+            busy: false,
+        })))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a period.
+    pub(crate) fn tick(&self, heard: Option<Totals>) -> Result<Report, Gone> {
+        Ok(self.state().tick(heard.map_or(View::Silent, View::Peers)))
+    }
+
+    /// Sets the depth for the next slice of the period, where depths may be changed that often.
+    pub(crate) fn slice(&self) -> Option<Duration> {
+        self.state().slice()
+    }
+
+    /// The law and the shares may change while it runs.
+    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
+        let mut state = self.state();
+        let Work::Steer(wanted) = &new.work else { return };
+        let Work::Steer(steer) = &mut in_force.work else { return };
+        if new.law != in_force.law {
+            match state.set_control(new) {
+                Ok(()) => {
+                    let control = state.governor.config();
+                    tracing::info!(
+                        volume = in_force.name, ?control, period = ?new.law.period, "control changed"
+                    );
+                    in_force.law = new.law.clone();
+                }
+                Err(error) => {
+                    tracing::error!(volume = in_force.name, "control not changed: {error}");
+                }
+            }
+        }
+        if wanted.vms != steer.vms {
+            tracing::info!(volume = in_force.name, vms = ?wanted.vms, "shares changed");
+            steer.vms = wanted.vms.clone();
+            state.steer.vms = wanted.vms.clone();
+            state.vms.change(&in_force.name, &wanted.vms);
+        }
+    }
+
+    pub(crate) fn describe(&self, status: &mut VolumeStatus) {
+        self.state().describe(status);
+    }
+
+    /// Puts back what was there before. Nothing is in flight here that would have to be answered.
+    pub(crate) fn stop(self) -> Option<Drained> {
+        let state = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        state.vms.stop(&state.volume);
+        if let Some(device) = state.device {
+            device.stop(&state.volume);
+        }
+        Some(Drained { unanswered: 0 })
+    }
+}
+
+impl State {
+    fn set_control(&mut self, new: &config::Volume) -> Result<(), ConfigError> {
+        let before = self.governor.config().clone();
+        let control = &new.law.control;
+        self.governor.set_config(control.clone())?;
+        if (before.size_model, before.reference_size)
+            != (control.size_model, control.reference_size)
+        {
+            self.sizes = Meter::new(control.size_model, control.reference_size);
+        }
+        self.period = new.law.period;
+        Ok(())
+    }
+
+    fn tick(&mut self, view: View) -> Report {
+        let before = std::mem::replace(&mut self.ticked, Instant::now());
+        if self.device.is_none() {
+            self.take_again();
+        }
+        let look = self.look();
+        let elapsed = self.ticked.saturating_duration_since(before).into();
+        let (elapsed, outstanding) = match &look {
+            Some(Look { reading, dropped_to }) => {
+                self.count(reading);
+                if let Some(depth) = *dropped_to {
+                    // The array said that it is full.
+                    self.governor.lower_to(Window(f64::from(depth)));
+                }
+                (reading.elapsed, reading.outstanding)
+            }
+            None => (elapsed, 0.0),
+        };
+        self.busy = outstanding > 0.0;
+        let reading = look.as_ref().map(|look| &look.reading);
+        let vms = self.vms.demand(&self.volume, reading, self.governor.window_per_share());
+        let interval = self.sizes.roll();
+        let report =
+            self.governor.tick(Measured { elapsed, interval, outstanding, vms: &vms }, view);
+        self.set();
+        self.share(reading.map_or(Span::ZERO, vms::latency));
+        report
+    }
+
+    /// Splits the window over the VMs. `latency`: of the device, in the period that ended.
+    fn share(&mut self, latency: Span) {
+        let window = self.governor.window();
+        let allowed = self.device.as_ref().and_then(|device| {
+            let least = device.bounds()?.least;
+            Some((device.device(), Allowance { window, latency, least }))
+        });
+        self.vms.set(&self.volume, &self.steer, allowed);
+    }
+
+    /// What the device did since the last look; nothing if it is gone.
+    fn look(&mut self) -> Option<Look> {
+        let looked = self.device.as_mut()?.look(&self.volume);
+        looked.map_err(|error| self.lose(&error)).ok()
+    }
+
+    fn count(&mut self, reading: &Reading) {
+        for class in &reading.classes {
+            self.sizes.add_many(class.direction, class.ios, Bytes(class.bytes), class.latency);
+        }
+        self.done.add(reading);
+    }
+
+    /// Sets the next depth that the window asks for.
+    fn set(&mut self) {
+        let mode = self.governor.config().law.mode;
+        let Some(device) = &mut self.device else { return };
+        match device.set(mode, self.governor.window()) {
+            Ok(()) => self.fault = None,
+            Err(error) => self.lose(&error),
+        }
+    }
+
+    fn slice(&mut self) -> Option<Duration> {
+        let slice = self.device.as_ref()?.slice(self.period)?;
+        // What nobody uses may be what it is.
+        if self.busy {
+            self.set();
+        }
+        Some(slice)
+    }
+
+    /// The device is gone, or does not let us. It is looked for again at each tick.
+    fn lose(&mut self, error: &SteerError) {
+        self.device = None;
+        self.vms.set(&self.volume, &self.steer, None);
+        self.say(error);
+    }
+
+    /// Says once what is wrong, not once per period.
+    fn say(&mut self, error: &SteerError) {
+        let fault = error.to_string();
+        if self.fault.as_ref() != Some(&fault) {
+            tracing::error!(
+                volume = self.volume,
+                "{fault}; nothing is set until it works again, IO goes on"
+            );
+            self.fault = Some(fault);
+        }
+    }
+
+    fn take_again(&mut self) {
+        let mode = self.governor.config().law.mode;
+        match Live::start(&self.volume, &self.steer, mode) {
+            Ok(device) => {
+                self.device = Some(device);
+                tracing::info!(volume = self.volume, "the device is there again");
+            }
+            Err(error) => self.say(&error),
+        }
+    }
+}

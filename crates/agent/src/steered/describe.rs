@@ -1,0 +1,61 @@
+//! What a steered volume says of itself.
+
+use parda_steer::measure::Method;
+
+use super::State;
+use crate::status::{PathStatus, SteerStatus, VolumeStatus};
+
+impl State {
+    pub(super) fn describe(&self, status: &mut VolumeStatus) {
+        let law = self.governor.config().law.mode;
+        let device = self.device.as_ref();
+        let bounds = device.and_then(|d| d.bounds());
+        let in_force = device.and_then(|d| d.in_force());
+        let window = self.governor.window();
+        status.cluster_latency_ms = self.governor.latency().map(|l| l * 1e3);
+        status.window = Some(window.0).filter(|w| w.is_finite());
+        status.shares = self.vms.shares().0;
+        status.held = (self.done.pending - status.outstanding).max(0.0) as u64;
+        status.steer = Some(SteerStatus {
+            device: self.steer.device.display().to_string(),
+            steered: device.map(|d| d.device().name.clone()),
+            fault: self.fault.as_deref().or(self.vms.fault()).map(str::to_owned),
+            vms_share_by: self.vms.means(),
+            measured_by: self.done.method.map(|method| {
+                match method {
+                    Method::Ebpf => "ebpf",
+                    Method::Little { .. } => "little",
+                }
+                .to_owned()
+            }),
+            why_not_ebpf: device.and_then(|d| d.why_not_ebpf()).map(str::to_owned),
+            latency_error: match self.done.method {
+                Some(Method::Little { error }) => Some(error),
+                _ => None,
+            },
+            depth: in_force.as_ref().map(|f| f.depth),
+            least: bounds.map(|b| b.least),
+            most: bounds.map(|b| b.most),
+            cannot_go_lower: device.is_some_and(|d| d.cannot_hold(law, window))
+                && !self.vms.hold_below_least(),
+            drops: device.map_or(0, |d| d.drops()),
+            requeues: self.done.requeues,
+            pending: self.done.pending,
+            paths: in_force.map_or(Vec::new(), |f| f.paths.iter().map(path).collect()),
+            reads: self.done.reads,
+            writes: self.done.writes,
+            read_latency: self.done.read_latency.clone(),
+            write_latency: self.done.write_latency.clone(),
+            vms: self.vms.status(),
+        });
+    }
+}
+
+fn path(path: &parda_steer::steering::PathInForce) -> PathStatus {
+    PathStatus {
+        name: path.name.clone(),
+        method: path.method.to_string(),
+        depth: path.depth,
+        state: path.state.to_string(),
+    }
+}

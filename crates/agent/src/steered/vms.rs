@@ -1,0 +1,268 @@
+//! The VMs of a steered volume: what each wanted, and how the host's window is split over them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use parda_control::governor::VmDemand;
+use parda_control::{Shares, Span};
+use parda_steer::cgroup::sharing::Happened;
+use parda_steer::cgroup::{Allowance, Change, Demand, Demands, Sharing, VmKey, Vms, Whole};
+use parda_steer::measure::{Method, Reading};
+use parda_steer::{Device, Journal};
+
+use super::SteerError;
+use crate::config::{self, Steer};
+use crate::status::SteeredVmStatus;
+
+/// The VMs of this host.
+pub(super) enum HostVms {
+    /// The host is one.
+    One(Shares),
+    /// Each is a cgroup.
+    Groups(Box<Groups>),
+}
+
+/// VMs that are cgroups.
+pub(super) struct Groups {
+    vms: Vms,
+    /// None while nothing is to be set.
+    sharing: Option<Sharing>,
+    demands: Demands,
+    /// What each did since it was first seen.
+    done: BTreeMap<VmKey, (u64, u64)>,
+    /// What is wrong with what was set, as it was last logged.
+    fault: Option<String>,
+}
+
+impl HostVms {
+    pub(super) fn start(volume: &str, vms: &config::Vms) -> HostVms {
+        let patterns = match vms {
+            config::Vms::Host(shares) => return HostVms::One(*shares),
+            config::Vms::Groups(patterns) => patterns,
+        };
+        match Vms::find(Path::new("/"), patterns) {
+            Ok(vms) => {
+                for (key, vm) in vms.iter() {
+                    tracing::info!(volume, vm = vm.name, cgroup = %key, shares = vm.shares.0, "VM");
+                }
+                HostVms::Groups(Box::new(Groups {
+                    vms,
+                    sharing: None,
+                    demands: Demands::default(),
+                    done: BTreeMap::new(),
+                    fault: None,
+                }))
+            }
+            Err(error) => {
+                let all = patterns.iter().map(|p| p.shares.0).fold(0, u32::saturating_add);
+                tracing::warn!(volume, shares = all, "{error}; it has the shares of all its VMs");
+                HostVms::One(Shares(all))
+            }
+        }
+    }
+
+    /// Of all of them together.
+    pub(super) fn shares(&self) -> Shares {
+        match self {
+            HostVms::One(shares) => *shares,
+            HostVms::Groups(groups) => {
+                let each = groups.vms.iter().map(|(_, vm)| vm.shares.0);
+                Shares(each.fold(0, u32::saturating_add))
+            }
+        }
+    }
+
+    /// Takes over other shares. Those of cgroups are in force with the next period.
+    pub(super) fn change(&mut self, volume: &str, wanted: &config::Vms) {
+        match (&mut *self, wanted) {
+            (HostVms::Groups(groups), config::Vms::Groups(patterns)) => {
+                groups.vms.set_patterns(patterns);
+            }
+            _ => *self = HostVms::start(volume, wanted),
+        }
+    }
+
+    /// What they wanted in the period.
+    pub(super) fn demand(
+        &mut self,
+        volume: &str,
+        reading: Option<&Reading>,
+        window_per_share: f64,
+    ) -> Vec<VmDemand> {
+        let of = |shares, pending| VmDemand::of_mean(shares, pending, window_per_share);
+        match self {
+            HostVms::One(shares) => vec![of(*shares, reading.map_or(0.0, |r| r.pending))],
+            HostVms::Groups(groups) => {
+                groups.look(volume, reading);
+                let each = groups.vms.iter().map(|(key, vm)| {
+                    of(vm.shares, groups.demands.vms.get(key).map_or(0.0, |d| d.pending))
+                });
+                each.collect()
+            }
+        }
+    }
+
+    /// Splits what the host may do. `allowed`: none while nothing is to be set.
+    pub(super) fn set(
+        &mut self,
+        volume: &str,
+        steer: &Steer,
+        allowed: Option<(&Device, Allowance)>,
+    ) {
+        let HostVms::Groups(groups) = self else { return };
+        let set = match allowed {
+            Some((device, allowance)) => groups.set(volume, steer, device, allowance),
+            None => groups.release(),
+        };
+        match set {
+            Ok(()) => groups.fault = None,
+            Err(error) => {
+                // What was set is put back when it is dropped; it is tried again in a period.
+                groups.sharing = None;
+                let fault = error.to_string();
+                if groups.fault.as_ref() != Some(&fault) {
+                    tracing::error!(volume, "{fault}; VMs share the host's window as they can");
+                    groups.fault = Some(fault);
+                }
+            }
+        }
+    }
+
+    /// Whether VMs are held to less than the queue's least depth by caps of their own.
+    pub(super) fn hold_below_least(&self) -> bool {
+        match self {
+            HostVms::One(_) => false,
+            HostVms::Groups(groups) => {
+                groups.sharing.as_ref().is_some_and(|sharing| sharing.beyond().is_empty())
+            }
+        }
+    }
+
+    pub(super) fn fault(&self) -> Option<&str> {
+        match self {
+            HostVms::One(_) => None,
+            HostVms::Groups(groups) => groups.fault.as_deref(),
+        }
+    }
+
+    /// What their shares are made of, where anything is set.
+    pub(super) fn means(&self) -> Option<String> {
+        match self {
+            HostVms::One(_) => None,
+            HostVms::Groups(groups) => groups.sharing.as_ref().map(|s| s.means().to_string()),
+        }
+    }
+
+    pub(super) fn status(&self) -> Vec<SteeredVmStatus> {
+        let HostVms::Groups(groups) = self else { return Vec::new() };
+        let each = groups.vms.iter().map(|(key, vm)| {
+            let (ios, bytes) = groups.done.get(key).copied().unwrap_or_default();
+            SteeredVmStatus {
+                name: vm.name.clone(),
+                cgroup: key.to_string(),
+                shares: vm.shares.0,
+                ios,
+                bytes,
+                pending: groups.demands.vms.get(key).map_or(0.0, |d| d.pending),
+            }
+        });
+        each.collect()
+    }
+
+    /// Puts back what was there before.
+    pub(super) fn stop(mut self, volume: &str) {
+        if let HostVms::Groups(groups) = &mut self
+            && let Err(error) = groups.release()
+        {
+            tracing::error!(volume, "{error}; parda steer restore puts back what was set before");
+        }
+    }
+}
+
+impl Groups {
+    /// Who is there, and what they did.
+    fn look(&mut self, volume: &str, reading: Option<&Reading>) {
+        match self.vms.refresh() {
+            Ok(changes) => changes.iter().for_each(|change| match change {
+                Change::Came(vm) => tracing::info!(volume, %vm, "a VM came"),
+                Change::Went(vm) => tracing::info!(volume, %vm, "a VM went"),
+            }),
+            Err(error) => tracing::debug!(volume, "{error}"),
+        }
+        let Some(reading) = reading else {
+            self.demands = Demands::default();
+            return;
+        };
+        let counted = matches!(reading.method, Method::Ebpf).then_some(reading.groups.as_slice());
+        let done: (u64, u64) =
+            reading.classes.iter().fold((0, 0), |(n, b), c| (n + c.ios, b + c.bytes));
+        let (ios, bytes) = done;
+        let whole =
+            Whole { ios, bytes, outstanding: reading.outstanding, pending: reading.pending };
+        let looked = self.sharing.as_mut().map(|sharing| sharing.look(&self.vms, reading.elapsed));
+        self.demands = match (&self.sharing, looked, counted) {
+            (Some(sharing), Some(Ok(())), _) => {
+                sharing.demands(&self.vms, counted, whole, latency(reading))
+            }
+            (_, _, Some(groups)) => Demands::of_groups(&self.vms, groups),
+            _ => by_shares(&self.vms, whole),
+        };
+        for (key, demand) in &self.demands.vms {
+            let (ios, bytes) = self.done.entry(key.clone()).or_default();
+            *ios += demand.ios;
+            *bytes += demand.bytes;
+        }
+        let there = &self.vms;
+        self.done.retain(|key, _| there.get(key).is_some());
+    }
+
+    fn set(
+        &mut self,
+        volume: &str,
+        steer: &Steer,
+        device: &Device,
+        allowance: Allowance,
+    ) -> Result<(), SteerError> {
+        let sharing = match &mut self.sharing {
+            Some(sharing) => sharing,
+            none => {
+                let journal = Journal::at(Journal::PLACE);
+                let sharing = Sharing::take(device, &self.vms, steer.sharing, &journal)?;
+                for (vm, why) in sharing.beyond() {
+                    tracing::warn!(volume, %vm, "cannot be held to its shares: {why}");
+                }
+                none.insert(sharing)
+            }
+        };
+        let happened: Vec<Happened> = sharing.set(&self.vms, &self.demands, allowance)?;
+        happened.iter().for_each(|happened| tracing::warn!(volume, "{happened}"));
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<(), SteerError> {
+        match self.sharing.take() {
+            Some(sharing) => sharing.release().map(drop).map_err(SteerError::from),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where nothing is known of each, each is taken to want its share of what the host did.
+fn by_shares(vms: &Vms, whole: Whole) -> Demands {
+    let all: f64 = vms.iter().map(|(_, vm)| f64::from(vm.shares.0)).sum();
+    let part = |shares: Shares| Demand {
+        pending: whole.pending * f64::from(shares.0) / all.max(1.0),
+        ..Demand::default()
+    };
+    let vms = vms.iter().map(|(key, vm)| (key.clone(), part(vm.shares)));
+    Demands { vms: vms.collect(), rest: Demand::default() }
+}
+
+/// Mean device latency; zero where no IO completed.
+pub(super) fn latency(reading: &Reading) -> Span {
+    let (ios, sum) = reading
+        .classes
+        .iter()
+        .fold((0, Span::ZERO), |(ios, sum), class| (ios + class.ios, sum + class.latency));
+    Span(sum.0.checked_div(ios).unwrap_or(0))
+}
