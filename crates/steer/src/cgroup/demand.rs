@@ -48,9 +48,9 @@ impl Demands {
         demands
     }
 
-    /// From what each began: what is at the array is split by IOs, and what waits before it belongs
-    /// to the VMs that get most for their shares. A VM that gets less, beside one that waits, wants
-    /// no more.
+    /// From what each began. All wait for the same queue, so all wait alike, and of what is pending
+    /// each has the part that it has of the IOs (Little's law). Where an elevator lets some wait
+    /// longer than others this takes the former to want less than they do, and the latter more.
     #[must_use]
     pub fn of_begun(vms: &Vms, begun: &BTreeMap<VmKey, Begun>, whole: Whole) -> Demands {
         let mut demands = Demands::none(vms);
@@ -62,7 +62,12 @@ impl Demands {
         let sum = |of: fn(&Demand) -> u64| demands.vms.values().map(of).sum::<u64>();
         demands.rest.ios = whole.ios.saturating_sub(sum(|d| d.ios));
         demands.rest.bytes = whole.bytes.saturating_sub(sum(|d| d.bytes));
-        spread(&mut demands, vms, whole);
+        let ios = demands.rest.ios + sum(|d| d.ios);
+        for demand in demands.vms.values_mut().chain([&mut demands.rest]) {
+            // Where nobody was served, nothing says who waits.
+            let part = if ios == 0 { 0.0 } else { demand.ios as f64 / ios as f64 };
+            demand.pending = whole.pending * part;
+        }
         demands
     }
 
@@ -79,37 +84,8 @@ pub struct Whole {
     pub ios: u64,
     /// Bytes they moved.
     pub bytes: u64,
-    /// Mean of what was at the array.
-    pub outstanding: f64,
     /// Mean of what was submitted and not completed.
     pub pending: f64,
-}
-
-/// How near to the most for its shares a VM must come to count as one that waits.
-const WAITS: f64 = 0.8;
-
-/// Gives each its part of what was at the array, and of what waited.
-fn spread(demands: &mut Demands, vms: &Vms, whole: Whole) {
-    let ios: u64 = demands.rest.ios + demands.vms.values().map(|d| d.ios).sum::<u64>();
-    if ios == 0 {
-        // Nobody was served, so nothing says who waits.
-        return;
-    }
-    let used = |d: &Demand| whole.outstanding * d.ios as f64 / ios as f64;
-    let per_share = |key: &VmKey, d: &Demand| {
-        let shares = vms.get(key).map_or(1, |vm| vm.shares.0);
-        d.ios as f64 / f64::from(shares.max(1))
-    };
-    let most = demands.vms.iter().map(|(key, d)| per_share(key, d)).fold(0.0, f64::max);
-    let waits = |key: &VmKey, d: &Demand| most > 0.0 && per_share(key, d) >= WAITS * most;
-    let waiting = demands.vms.iter().filter(|(key, d)| waits(key, d));
-    let theirs: u64 = waiting.map(|(_, d)| d.ios).sum();
-    let queued = (whole.pending - whole.outstanding).max(0.0);
-    demands.rest.pending = used(&demands.rest) + if theirs == 0 { queued } else { 0.0 };
-    for (key, demand) in &mut demands.vms {
-        let part = if waits(key, demand) { demand.ios as f64 / theirs as f64 } else { 0.0 };
-        demand.pending = used(demand) + queued * part;
-    }
 }
 
 /// What a VM began between two looks at `io.stat`. What a cap holds back is not begun.
