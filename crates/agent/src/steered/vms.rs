@@ -197,8 +197,7 @@ impl Groups {
         let done: (u64, u64) =
             reading.classes.iter().fold((0, 0), |(n, b), c| (n + c.ios, b + c.bytes));
         let (ios, bytes) = done;
-        let whole =
-            Whole { ios, bytes, outstanding: reading.outstanding, pending: reading.pending };
+        let whole = Whole { ios, bytes, pending: reading.pending };
         let looked = self.sharing.as_mut().map(|sharing| sharing.look(&self.vms, reading.elapsed));
         self.demands = match (&self.sharing, looked, counted) {
             (Some(sharing), Some(Ok(())), _) => {
