@@ -20,11 +20,15 @@ typedef unsigned long long u64;
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
-static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_PERCPU_HASH = 5, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
-enum { BPF_NOEXIST = 1 };
+enum {
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+};
+enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
 
 // ---- The kernel's types: the fields that are used -------------------------------------------------
 
@@ -64,11 +68,21 @@ enum { OP_PRIVATE = 32 };
 		value_type *value;                                 \
 	} name SEC(".maps")
 
-// What a watched device is for: IOs arrive there, or leave there for the array.
-enum { FRONT = 1, LEAF = 2 };
+// What a watched device is for: IOs arrive there, or leave there for the array. One that was watched
+// until now has only what it had before to complete.
+enum { FRONT = 1, LEAF = 2, PAST = 4 };
 
-// A request at a device.
+// Mostly one or two: to go through them takes less than to look one up. Each is a device number and,
+// in the lower half, roles.
+enum { DEVICES = 64 };
+struct watched {
+	u64 count;
+	u64 devices[DEVICES];
+};
+
+// A request. The kernel has as many as fit into its queues, and uses each again and again: so does this.
 struct flight {
+	// When; 0 while it is not at the device.
 	u64 issued;
 	u64 cgroup;
 	u32 bytes;
@@ -109,8 +123,9 @@ struct sums {
 	u64 latency[2][OCTAVES * SLICES];
 };
 
-MAP(watched, BPF_MAP_TYPE_HASH, u32, u32, 256);
-MAP(flights, BPF_MAP_TYPE_HASH, u64, struct flight, 8192);
+MAP(watched, BPF_MAP_TYPE_ARRAY, u32, struct watched, 1);
+// Those that are used no more, as after a change of elevator, give way to others.
+MAP(flights, BPF_MAP_TYPE_LRU_HASH, u64, struct flight, 16384);
 MAP(totals, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct totals, 1);
 MAP(sums, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct sums, 1);
 // Cgroup 0, which the reading side puts there, has what finds no room.
@@ -143,9 +158,14 @@ INLINE u32 log2_of(u64 v)
 
 INLINE u32 roles_of(struct gendisk *disk)
 {
-	u32 number = (u32)disk->major << 20 | disk->first_minor;
-	u32 *roles = bpf_map_lookup_elem(&watched, &number);
-	return roles ? *roles : 0;
+	u32 zero = 0, number = (u32)disk->major << 20 | disk->first_minor;
+	struct watched *w = bpf_map_lookup_elem(&watched, &zero);
+	if (!w)
+		return 0;
+	for (u32 i = 0; i < DEVICES && i < w->count; i++)
+		if (w->devices[i] >> 32 == number)
+			return (u32)w->devices[i];
+	return 0;
 }
 
 INLINE int moves_data(u32 op)
@@ -263,7 +283,7 @@ int rq_issue(u64 *ctx)
 	u32 op = rq->cmd_flags & OP_MASK;
 	if (op >= OP_PRIVATE)
 		return 0;
-	u32 roles = roles_of(rq->q->disk);
+	u32 roles = roles_of(rq->q->disk) & (FRONT | LEAF);
 	if (!roles)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
@@ -277,16 +297,19 @@ int rq_issue(u64 *ctx)
 	struct totals *t = totals_of();
 	if (!t)
 		return 0;
-	if (bpf_map_update_elem(&flights, &key, &flight, BPF_NOEXIST)) {
-		// Full; or its last completion was missed, in an interrupt of this same program's.
-		struct flight *old = bpf_map_lookup_elem(&flights, &key);
+	struct flight *found = bpf_map_lookup_elem(&flights, &key);
+	if (found) {
+		if (found->issued) {
+			// Its last completion was missed, in an interrupt of this same program's.
+			add(&t->lost, 1);
+			leaves(found, now, 0);
+			if (found->roles & FRONT && moves_data(found->op))
+				returns(found->cgroup, found->bytes, 0, 0, now);
+		}
+		*found = flight;
+	} else if (bpf_map_update_elem(&flights, &key, &flight, BPF_ANY)) {
 		add(&t->lost, 1);
-		if (!old)
-			return 0;
-		leaves(old, now, 0);
-		if (old->roles & FRONT && moves_data(old->op))
-			returns(old->cgroup, old->bytes, 0, 0, now);
-		*old = flight;
+		return 0;
 	}
 	if (!(roles & LEAF))
 		return 0;
@@ -302,22 +325,23 @@ int rq_complete(u64 *ctx)
 	struct request *rq = (struct request *)ctx[0];
 	u32 bytes = ctx[2];
 	u64 key = (u64)rq;
-	struct flight *found = bpf_map_lookup_elem(&flights, &key);
-	if (!found)
+	if (!roles_of(rq->q->disk))
 		return 0;
-	struct flight flight = *found;
+	struct flight *flight = bpf_map_lookup_elem(&flights, &key);
+	if (!flight || !flight->issued)
+		return 0;
 	u64 now = bpf_ktime_get_ns();
-	int data = moves_data(flight.op);
+	int data = moves_data(flight->op);
 	// Some drivers complete a request in parts.
 	int whole = bytes >= rq->__data_len;
-	if (data && flight.roles & FRONT)
-		returns(flight.cgroup, bytes, whole, bytes, now);
+	if (data && flight->roles & FRONT)
+		returns(flight->cgroup, bytes, whole, bytes, now);
 	if (!whole)
 		return 0;
-	bpf_map_delete_elem(&flights, &key);
-	leaves(&flight, now, 0);
-	if (data && flight.roles & LEAF)
-		timed(&flight, now - flight.issued);
+	leaves(flight, now, 0);
+	if (data && flight->roles & LEAF)
+		timed(flight, now - flight->issued);
+	flight->issued = 0;
 	return 0;
 }
 
@@ -325,13 +349,15 @@ int rq_complete(u64 *ctx)
 SEC("tp_btf/block_rq_requeue")
 int rq_requeue(u64 *ctx)
 {
-	u64 key = ctx[0];
-	struct flight *found = bpf_map_lookup_elem(&flights, &key);
-	if (!found)
+	struct request *rq = (struct request *)ctx[0];
+	u64 key = (u64)rq;
+	if (!roles_of(rq->q->disk))
 		return 0;
-	struct flight flight = *found;
-	bpf_map_delete_elem(&flights, &key);
-	leaves(&flight, bpf_ktime_get_ns(), 1);
+	struct flight *flight = bpf_map_lookup_elem(&flights, &key);
+	if (!flight || !flight->issued)
+		return 0;
+	leaves(flight, bpf_ktime_get_ns(), 1);
+	flight->issued = 0;
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap as Map;
 
-use aya::maps::{HashMap, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
+use aya::maps::{Array, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
 use aya::programs::BtfTracePoint;
 use aya::{Btf, EbpfLoader};
 use parda_control::Span;
@@ -36,8 +36,13 @@ const CLASSES: usize = 2 * SIZES * 3;
 /// `struct sums`: classes, then latencies, each of reads and then of writes.
 type Sums = [u64; CLASSES + 2 * Histogram::LEN];
 
-const FRONT: u32 = 1;
-const LEAF: u32 = 2;
+/// `struct watched`: how many, and devices.
+type List = [u64; 1 + DEVICES];
+const DEVICES: usize = 64;
+
+const FRONT: u64 = 1;
+const LEAF: u64 = 2;
+const PAST: u64 = 4;
 
 /// A cgroup that did nothing for so many readings makes room for others.
 const FORGET: u32 = 60;
@@ -56,11 +61,13 @@ pub struct RunTime {
 pub struct Ebpf {
     /// The programs, attached while it lives.
     object: aya::Ebpf,
-    watched: HashMap<MapData, u32, u32>,
+    watched: Array<MapData, List>,
     totals: PerCpuArray<MapData, Totals>,
     sums: PerCpuArray<MapData, Sums>,
     groups: PerCpuHashMap<MapData, u64, InGroup>,
     looks_at: Watched,
+    /// These, and those that it looked at before.
+    past: Vec<DevNum>,
     /// As of the reading before.
     now: u64,
     outstanding: Level,
@@ -119,6 +126,7 @@ impl Ebpf {
             groups: take("groups")?.try_into().map_err(failed)?,
             object,
             looks_at: Watched { fronts: Vec::new(), leaves: Vec::new() },
+            past: Vec::new(),
             now: now(),
             outstanding: Level::since(now()),
             requeues: 0,
@@ -278,18 +286,26 @@ impl Measure for Ebpf {
     }
 
     fn watch(&mut self, watched: &Watched) -> Result<(), MeasureError> {
-        let numbers = |w: &Watched| w.fronts.iter().chain(&w.leaves).map(|n| n.kernel()).collect();
-        let (new, old): (Vec<u32>, Vec<u32>) = (numbers(watched), numbers(&self.looks_at));
-        for &number in &new {
-            let has = |devices: &[DevNum], role| {
-                if devices.iter().any(|d| d.kernel() == number) { role } else { 0 }
-            };
-            let roles = has(&watched.fronts, FRONT) | has(&watched.leaves, LEAF);
-            self.watched.insert(number, roles, 0).map_err(failed)?;
+        let now = watched.fronts.iter().chain(&watched.leaves);
+        let mut devices: Vec<DevNum> = Vec::new();
+        for device in now.chain(&self.past) {
+            if !devices.contains(device) {
+                devices.push(*device);
+            }
         }
-        for gone in old.iter().filter(|n| !new.contains(n)) {
-            self.watched.remove(gone).map_err(failed)?;
+        let wanted = watched.fronts.len() + watched.leaves.len();
+        if wanted > DEVICES {
+            return Err(MeasureError::Ebpf(format!("{wanted} devices are more than {DEVICES}")));
         }
+        devices.truncate(DEVICES);
+        let mut list = [0; 1 + DEVICES];
+        list[0] = devices.len() as u64;
+        for (slot, device) in list[1..].iter_mut().zip(&devices) {
+            let role = |of: &[DevNum], role| if of.contains(device) { role } else { 0 };
+            let roles = role(&watched.fronts, FRONT) | role(&watched.leaves, LEAF);
+            *slot = u64::from(device.kernel()) << 32 | if roles == 0 { PAST } else { roles };
+        }
+        self.watched.set(0, list, 0).map_err(failed)?;
         if watched.fronts != self.looks_at.fronts {
             // What waits elsewhere is not waiting here: begin anew.
             for cgroup in std::mem::take(&mut self.in_groups).into_keys() {
@@ -297,7 +313,7 @@ impl Measure for Ebpf {
             }
             self.room_for_others()?;
         }
-        self.looks_at = watched.clone();
+        (self.looks_at, self.past) = (watched.clone(), devices);
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -18,6 +19,12 @@ pub(crate) struct Disk {
     mounted: Option<PathBuf>,
     servers: Vec<Child>,
     _dir: TempDir,
+}
+
+/// One test at a time: they measure time.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why it cannot be had here; printed, so that nobody takes it for a test that ran.
@@ -71,7 +78,6 @@ impl Disk {
     }
 
     /// As fast as memory.
-    #[allow(dead_code, reason = "not every test that stands on this wants one")]
     pub(crate) fn fast() -> Option<Disk> {
         if !possible() {
             return None;
@@ -83,12 +89,30 @@ impl Disk {
         Some(Disk { device, before: Vec::new(), mounted: None, servers: Vec::new(), _dir: dir })
     }
 
+    fn dir(&self) -> PathBuf {
+        Path::new("/sys/block").join(self.device.file_name().unwrap())
+    }
+
+    /// How many IOs it has done, by the kernel's own count.
+    pub(crate) fn completed(&self) -> u64 {
+        let stat = std::fs::read_to_string(self.dir().join("stat")).unwrap();
+        let fields: Vec<u64> = stat.split_whitespace().map(|n| n.parse().unwrap()).collect();
+        fields[0] + fields[4]
+    }
+
     /// Writes to a file of its queue.
     pub(crate) fn set(&mut self, file: &str, value: &str) {
-        let name = self.device.file_name().unwrap();
-        let path = Path::new("/sys/block").join(name).join("queue").join(file);
+        let path = self.dir().join("queue").join(file);
         self.before.push((path.clone(), std::fs::read_to_string(&path).unwrap()));
         std::fs::write(&path, value).unwrap();
+    }
+
+    /// A load that goes on until it is ended; it has begun when this returns.
+    pub(crate) fn load(&self, options: &[&str]) -> Child {
+        let before = self.completed();
+        let fio = self.fio(&[options, &["--runtime=600", "--time_based"]].concat());
+        until("fio has begun", || self.completed() > before + 20);
+        fio
     }
 
     /// fio on it, until it has done what it is told to.
@@ -140,9 +164,9 @@ fn child(command: &mut Command) -> Child {
 }
 
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !is() {
-        assert!(Instant::now() < deadline, "not within ten seconds: {what}");
+        assert!(Instant::now() < deadline, "not within half a minute: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
