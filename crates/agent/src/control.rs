@@ -157,7 +157,7 @@ impl Control {
         if let Some(link) = &mut self.link {
             link.say(&self.volume, self.law.period, report, false);
         }
-        let peers = heard.map_or(0.0, |peers| peers.outstanding);
+        let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
         self.show(report);
         true
@@ -168,8 +168,9 @@ impl Control {
     fn watch_threshold(&mut self, report: &Report, outstanding: f64) {
         let law = &self.law.control.law;
         let latency = report.interval.heard(law.signal).mean();
-        let least = report.governed
-            && (report.window <= law.window_min || outstanding <= 1.5 * law.cluster_min);
+        let least = report
+            .in_force()
+            .is_some_and(|window| window <= law.window_min || outstanding <= 1.5 * law.cluster_min);
         self.squeezed = match latency {
             Some(latency) if least && latency > law.threshold.secs() => self.squeezed + 1,
             // The least of windows may leave a period without an IO.
@@ -322,7 +323,8 @@ fn peer_status(peer: &parda_exchange::Peer<'_>) -> PeerStatus {
         }
         .to_owned(),
         age_s: peer.age.secs(),
-        window: report.governed.then_some(report.window.0),
+        window: report.in_force().map(|w| w.0),
+        would_be: report.would_be().map(|w| w.0),
         shares: report.shares.0,
         latency_ms: report.interval.reads.plus(report.interval.writes).mean().map(|s| s * 1e3),
     }

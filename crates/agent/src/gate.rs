@@ -85,6 +85,7 @@ fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         name: config.name.clone(),
         mode: match law.mode {
             Mode::Off => "off",
+            Mode::Observe => "observe",
             Mode::Static => "static",
             Mode::Published { .. } => "published",
             Mode::Normalised { .. } => "parda",
@@ -99,6 +100,7 @@ fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         }
         .to_owned(),
         window: None,
+        outlook: None,
         beta: report.map_or(0.0, |r| r.beta),
         shares: report.map_or(0, |r| r.shares.0),
         active_shares: report.map_or(0.0, |r| r.active),

@@ -16,6 +16,7 @@
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
+//! | [`outlook`] | what of it says what would be done |
 //! | [`latency`] | distributions that travel in it |
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod control;
 pub mod file;
 mod gate;
 pub mod latency;
+pub mod outlook;
 mod served;
 pub mod server;
 pub mod status;

@@ -8,6 +8,7 @@ use parda_control::Bytes;
 
 use crate::config::{self, Disk, Place, Work};
 use crate::file;
+use crate::outlook::OutlookStatus;
 use crate::status::{DiskStatus, VolumeStatus};
 
 pub(crate) fn start(config: &config::Volume, disks: &[Disk]) -> Result<Handle, SpawnError> {
@@ -61,6 +62,9 @@ pub(crate) fn reload(handle: &Handle, in_force: &mut config::Volume, new: &confi
 pub(crate) fn describe(status: &mut VolumeStatus, config: &config::Volume, stats: &Stats) {
     status.cluster_latency_ms = stats.latency.map(|l| l.secs() * 1e3);
     status.window = Some(stats.window.0).filter(|w| w.is_finite());
+    let disks: Vec<_> =
+        config.disks().iter().map(|d| (d.name.to_string(), d.vm.shares.0)).collect();
+    status.outlook = stats.outlook.as_ref().and_then(|o| OutlookStatus::new(o, &disks));
     status.held = stats.held as u64;
     status.connections = stats.connections as u64;
     status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();

@@ -10,6 +10,7 @@ use parda_block::VmStats;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
+use crate::outlook::OutlookStatus;
 use crate::server::{PATIENCE, Server};
 
 /// An agent's state.
@@ -32,7 +33,7 @@ pub struct Status {
 pub struct VolumeStatus {
     /// Its name.
     pub name: String,
-    /// `parda`, `published`, `static` or `off`.
+    /// `parda`, `published`, `static`, `observe` or `off`.
     pub mode: String,
     /// The latency to hold the array at, in milliseconds.
     pub latency_threshold_ms: f64,
@@ -42,6 +43,9 @@ pub struct VolumeStatus {
     pub source: String,
     /// The window in force, in slots. None without control.
     pub window: Option<f64>,
+    /// What would be done, if the law only observes and has something to go by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outlook: Option<OutlookStatus>,
     /// β, in slots.
     pub beta: f64,
     /// Sum of the shares of this host's disks.
@@ -172,6 +176,9 @@ pub struct PeerStatus {
     pub age_s: f64,
     /// Its window, in slots. None without control.
     pub window: Option<f64>,
+    /// What its window would be, if it observes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_be: Option<f64>,
     /// Its shares.
     pub shares: u32,
     /// Its mean device latency in its last interval, in milliseconds.

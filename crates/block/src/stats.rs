@@ -1,7 +1,7 @@
 //! What a volume counts, per VM and in sum, since it started.
 
 use hdrhistogram::Histogram;
-use parda_control::{Completed, Instant, IoKind, Outcome, Span, Window};
+use parda_control::{Completed, Instant, IoKind, Outcome, Outlook, Span, Window};
 
 /// Latencies in nanoseconds. Two significant digits: off by at most 1 %, and 22 KiB each.
 pub type Latencies = Histogram<u64>;
@@ -136,6 +136,8 @@ pub struct Stats {
     pub held: usize,
     /// The latency that the window rests on, if there is one yet.
     pub latency: Option<Span>,
+    /// What would have been done to the disks, if the law only observes.
+    pub outlook: Option<Outlook>,
     /// Open connections.
     pub connections: usize,
     /// One for each disk, in the order of the configuration.

@@ -41,6 +41,7 @@ struct Row {
     sequence: Option<u64>,
     period_s: Option<f64>,
     window: Option<f64>,
+    would_be: Option<f64>,
     beta: Option<f64>,
     shares: Option<u32>,
     active_shares: Option<f64>,
@@ -83,6 +84,7 @@ fn row(slot: u32, content: Content) -> Option<Row> {
         sequence: None,
         period_s: None,
         window: None,
+        would_be: None,
         beta: None,
         shares: None,
         active_shares: None,
@@ -102,7 +104,8 @@ fn row(slot: u32, content: Content) -> Option<Row> {
             row.volume = Some(record.volume.to_string());
             row.sequence = Some(record.message.sequence.0);
             row.period_s = Some(body.period.secs());
-            row.window = body.report.governed.then_some(body.report.window.0);
+            row.window = body.report.in_force().map(|w| w.0);
+            row.would_be = body.report.would_be().map(|w| w.0);
             row.beta = Some(body.report.beta);
             row.shares = Some(body.report.shares.0);
             row.active_shares = Some(body.report.active);
@@ -121,6 +124,7 @@ fn table(rows: &[Row]) -> String {
         "host",
         "sequence",
         "window",
+        "would be",
         "shares",
         "active",
         "IOPS",
@@ -139,6 +143,7 @@ fn table(rows: &[Row]) -> String {
             row.host.clone().unwrap_or_default(),
             row.sequence.map_or(String::new(), |s| s.to_string()),
             number(row.window),
+            number(row.would_be),
             row.shares.map_or(String::new(), |s| s.to_string()),
             number(row.active_shares),
             number(row.iops),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use comfy_table::Table;
 use parda_agent::config::Config;
+use parda_agent::outlook::ForecastStatus;
 use parda_agent::status::{Status as Answer, SteerStatus, VolumeStatus};
 
 use crate::output::{align, plain};
@@ -60,6 +61,13 @@ fn table(status: &Answer) -> String {
             None => format!("{}\n", disks(volume)),
             Some(steer) => steered(steer),
         };
+        if let Some(outlook) = &volume.outlook {
+            text += &format!(
+                "{}{}",
+                forecast("in the last period", &outlook.last),
+                forecast("since observing began", &outlook.since)
+            );
+        }
         if let Some(exchange) = &volume.exchange {
             let slot = exchange.slot.map_or("none yet".to_owned(), |slot| slot.to_string());
             text += &format!("exchange {}, slot {slot}", exchange.place);
@@ -88,7 +96,10 @@ fn headline(volume: &VolumeStatus) -> String {
          threshold of {:.1} ms",
         volume.name,
         volume.mode,
-        slots(volume.window),
+        match &volume.outlook {
+            Some(outlook) => format!("none (would be {:.2})", outlook.last.window),
+            None => slots(volume.window),
+        },
         volume.outstanding,
         volume.held,
         ms(volume.cluster_latency_ms),
@@ -195,6 +206,27 @@ fn disks(volume: &VolumeStatus) -> Table {
     align(table)
 }
 
+/// What would have been done.
+fn forecast(when: &str, forecast: &ForecastStatus) -> String {
+    let mut table = plain(["", "shares", "part now", "would be"]);
+    for disk in &forecast.disks {
+        table.add_row([
+            disk.name.clone(),
+            disk.shares.to_string(),
+            format!("{:.1} %", disk.part * 100.0),
+            format!("{:.1} %", disk.part_would_be * 100.0),
+        ]);
+    }
+    format!(
+        "under control, {when} ({:.0} s): latency {:.1} ms in place of {:.1} ms, window {:.2}\n{}\n",
+        forecast.over_s,
+        forecast.latency_would_be_ms,
+        forecast.latency_ms,
+        forecast.window,
+        align(table)
+    )
+}
+
 fn peers(peers: &[parda_agent::status::PeerStatus]) -> Table {
     let mut table = plain(["peer", "state", "seen s ago", "shares", "window", "latency ms"]);
     for peer in peers {
@@ -203,7 +235,10 @@ fn peers(peers: &[parda_agent::status::PeerStatus]) -> Table {
             peer.liveness.clone(),
             format!("{:.1}", peer.age_s),
             peer.shares.to_string(),
-            slots(peer.window),
+            match peer.would_be {
+                Some(window) => format!("none (would be {window:.2})"),
+                None => slots(peer.window),
+            },
             peer.latency_ms.map_or("-".to_owned(), |v| format!("{v:.2}")),
         ]);
     }

@@ -20,6 +20,8 @@ pub enum ModeSetting {
     Published,
     /// The window is `window_max` and stays there.
     Static,
+    /// No window and no queue, but all is measured, exchanged and computed.
+    Observe,
     /// No window and no queue.
     Off,
 }
@@ -187,6 +189,7 @@ impl ControlSettings {
         let bytes = |size: ByteSize| Bytes(size.as_u64());
         let mode = match self.mode.unwrap_or(ModeSetting::Parda) {
             ModeSetting::Off => Mode::Off,
+            ModeSetting::Observe => Mode::Observe,
             ModeSetting::Static => Mode::Static,
             ModeSetting::Published => Mode::Published {
                 beta_per_share: self.beta_per_share.unwrap_or(DEFAULT_BETA_PER_SHARE),
@@ -261,10 +264,11 @@ pub struct Tunable {
 pub const TUNABLES: &[Tunable] = &[
     Tunable {
         key: "mode",
-        unit: "\"parda\", \"published\", \"static\" or \"off\"",
+        unit: "\"parda\", \"published\", \"static\", \"observe\" or \"off\"",
         default: "\"parda\"",
         why: "How the window is found: eq. 2 normalised so that latency lands on the threshold; \
-              eq. 2 to the letter; always window_max; no window and no queue.",
+              eq. 2 to the letter; always window_max; no window and no queue, but `parda status` \
+              says what would be done; no window and no queue.",
         source: "FAST '09 eq. 2; docs/control.md",
     },
     Tunable {

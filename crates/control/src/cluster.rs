@@ -12,7 +12,8 @@ pub struct Report {
     pub interval: Interval,
     /// Mean outstanding IOs at the array, in slots, over the interval.
     pub outstanding: f64,
-    /// The window from now on; 0 if there is none, as no host with a window has one of 0.
+    /// The window from now on; 0 if there is none, as no host with a window has one of 0. Of a host
+    /// that observes: what it would be.
     pub window: Window,
     /// β as used for it, in slots.
     pub beta: f64,
@@ -20,11 +21,37 @@ pub struct Report {
     pub shares: Shares,
     /// The same, scaled down for VMs that use less than their slice (PARDA §3: s' = n · s / w).
     pub active: f64,
-    /// Whether a law governs the window. A host without control is heard, but the others do not
-    /// count its IOs as theirs to share.
-    pub governed: bool,
+    /// Whether a law governs the window.
+    pub governed: Governed,
     /// Where the latency came from that the window rests on.
     pub source: Source,
+}
+
+impl Report {
+    /// The window that a law holds the host to.
+    #[must_use]
+    pub fn in_force(&self) -> Option<Window> {
+        (self.governed == Governed::Yes).then_some(self.window)
+    }
+
+    /// The window that it would hold it to, if it did not only observe.
+    #[must_use]
+    pub fn would_be(&self) -> Option<Window> {
+        (self.governed == Governed::Observes).then_some(self.window)
+    }
+}
+
+/// Whether a law governs a host's window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Governed {
+    /// It is without control. It is heard, but the others do not count its IOs as theirs to share.
+    #[default]
+    No,
+    /// Yes.
+    Yes,
+    /// No, but it finds what its window would be, as if all hosts that do so had theirs. For the
+    /// others it is without control.
+    Observes,
 }
 
 /// Where the latency comes from that a window rests on, in the order of falling back.
@@ -55,7 +82,16 @@ pub enum View {
 pub struct Totals {
     /// What they completed.
     pub interval: Interval,
-    /// Mean outstanding IOs of governed hosts, in slots.
+    /// What the governed hosts have.
+    pub governed: Load,
+    /// What those have that observe.
+    pub observing: Load,
+}
+
+/// What hosts have at the array.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Mean outstanding IOs, in slots.
     pub outstanding: f64,
     /// Σ of their active shares.
     pub active: f64,
@@ -78,10 +114,27 @@ impl Totals {
     /// Adds a host.
     pub fn add(&mut self, report: &Report) {
         self.interval = self.interval.plus(report.interval);
-        if report.governed {
-            self.outstanding += report.outstanding;
-            self.active += report.active;
-            self.in_use |= report.outstanding >= IN_USE * report.window.0;
+        let load = match report.governed {
+            Governed::No => return,
+            Governed::Yes => &mut self.governed,
+            Governed::Observes => &mut self.observing,
+        };
+        *load = load.plus(Load {
+            outstanding: report.outstanding,
+            active: report.active,
+            in_use: report.outstanding >= IN_USE * report.window.0,
+        });
+    }
+}
+
+impl Load {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Load) -> Load {
+        Load {
+            outstanding: self.outstanding + other.outstanding,
+            active: self.active + other.active,
+            in_use: self.in_use || other.in_use,
         }
     }
 

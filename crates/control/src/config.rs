@@ -75,7 +75,7 @@ impl Config {
             Mode::Normalised { epsilon: e } => {
                 check(e > 0.0 && e <= 1.0, "epsilon", "above 0, at most 1", e)?;
             }
-            Mode::Off | Mode::Static => {}
+            Mode::Off | Mode::Static | Mode::Observe => {}
         }
         let reference = self.reference_size.0;
         check(reference > 0, "reference_size", "above zero", reference as f64)?;

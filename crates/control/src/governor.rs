@@ -4,8 +4,9 @@
 //! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
 //! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
 
-use crate::cluster::{Report, Source, Totals, View};
+use crate::cluster::{Governed, Report, Source, Totals, View};
 use crate::config::{Config, ConfigError};
+use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::units::{Shares, Span, Window};
@@ -63,6 +64,7 @@ pub struct Governor {
     /// What the exchange showed last, if it ever showed anything.
     last_peers: Option<Totals>,
     silent_periods: u32,
+    outlook: Outlook,
 }
 
 impl Governor {
@@ -79,6 +81,7 @@ impl Governor {
             window_per_share: f64::INFINITY,
             last_peers: None,
             silent_periods: 0,
+            outlook: Outlook::default(),
             config,
         })
     }
@@ -93,6 +96,9 @@ impl Governor {
             self.average = Average::new(config.law.alpha);
         }
         self.law.set_config(config.law.clone());
+        if config.law != self.config.law {
+            self.outlook = Outlook::default();
+        }
         self.config = config;
         Ok(())
     }
@@ -106,7 +112,17 @@ impl Governor {
     /// The window in force. Infinite where there is none.
     #[must_use]
     pub fn window(&self) -> Window {
-        self.law.window()
+        if self.observes() { Window(f64::INFINITY) } else { self.law.window() }
+    }
+
+    fn observes(&self) -> bool {
+        self.config.law.mode == Mode::Observe
+    }
+
+    /// What would have been done, if the law only observes.
+    #[must_use]
+    pub fn outlook(&self) -> Option<&Outlook> {
+        Some(&self.outlook).filter(|_| self.observes())
     }
 
     /// Lowers the window, if it is larger: the array itself said that it is full (QUEUE_FULL).
@@ -141,10 +157,11 @@ impl Governor {
             beta: self.law.beta(),
             shares: Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add)),
             active,
-            governed: matches!(
-                self.config.law.mode,
-                Mode::Published { .. } | Mode::Normalised { .. }
-            ),
+            governed: match self.config.law.mode {
+                Mode::Published { .. } | Mode::Normalised { .. } => Governed::Yes,
+                Mode::Observe => Governed::Observes,
+                Mode::Off | Mode::Static => Governed::No,
+            },
             source,
         };
         let peers = self.last_peers.filter(|_| source != Source::Local);
@@ -155,14 +172,32 @@ impl Governor {
         // While nobody does IO, there is nothing to act on: what was last measured is no news.
         let latency = self.average.secs().filter(|_| heard.ios > 0);
         let all = source != Source::Local;
-        let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &totals, all));
-        let level = latency.filter(|_| all).and_then(|_| totals.level(headroom));
+        let observes = self.observes();
+        let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
+        let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load, all));
+        // Who observes only its own part of the cluster takes it for the whole: there is no other λ.
+        let level = latency.filter(|_| all || observes).and_then(|_| load.level(headroom));
         let input = Input { latency, headroom, level, shares: wanted };
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
         self.window_shares = wanted;
         self.window_per_share = self.law.window_per_share(all_shares(vms));
+        if let (true, Some(latency)) = (observes, latency) {
+            // Of what is pending a part may wait in a queue that is not ours.
+            let pending: f64 = vms.iter().map(|vm| vm.pending).sum();
+            let there = if pending > outstanding { outstanding / pending } else { 1.0 };
+            self.outlook.add(Forecast::new(
+                elapsed,
+                Span::from_secs(latency),
+                headroom,
+                load.outstanding,
+                window,
+                vms.iter().map(|vm| {
+                    (there * vm.pending, vm.used.min(slice(vm.shares, self.window_per_share)))
+                }),
+            ));
+        }
         own
     }
 
@@ -230,7 +265,7 @@ mod tests {
         // Of 60 slots at the array 30 are another host's, whose VM of 1000 shares could use more.
         let peer = Report {
             active: 1000.0,
-            governed: true,
+            governed: Governed::Yes,
             ..Governor::new(Config::default()).unwrap().tick(measured(30.0, &[]), View::Silent)
         };
         for _ in 0..40 {

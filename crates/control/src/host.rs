@@ -12,6 +12,7 @@ use slab::Slab;
 
 use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
+use crate::forecast::Outlook;
 use crate::gate::Gate;
 use crate::governor::{Governor, Measured, VmDemand, slice};
 use crate::latency::{Direction, Meter};
@@ -335,6 +336,12 @@ impl Host {
         }
         self.gate.set_window(now, self.governor.window(), !self.queue.is_empty());
         report
+    }
+
+    /// What would have been done, if the law only observes.
+    #[must_use]
+    pub fn outlook(&self) -> Option<&Outlook> {
+        self.governor.outlook()
     }
 
     /// CAL(t), the latency that the window rests on, in seconds.

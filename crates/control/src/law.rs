@@ -19,7 +19,7 @@
 //! The normalised law keeps the window *per share* as its state. A host whose VMs fall idle or
 //! wake thus moves to its new window at once, in place of drifting there over many periods.
 
-use crate::cluster::Totals;
+use crate::cluster::Load;
 use crate::latency::Signal;
 use crate::units::{Span, Window};
 
@@ -40,6 +40,10 @@ pub enum Mode {
         /// ε in (0, 1].
         epsilon: f64,
     },
+    /// No window, as with [`Mode::Off`], but the law finds what it would be. It cannot do so by eq. 2,
+    /// which waits for what the window of the last period did: with none in force it would shrink
+    /// for ever, or grow. So the window is λ · shares, from what is outstanding as it is.
+    Observe,
 }
 
 /// Whose latency drives the window (PARDA §4).
@@ -144,8 +148,7 @@ impl Law {
 
     /// Changes the parameters. The window is kept as far as they allow.
     pub fn set_config(&mut self, config: LawConfig) {
-        let same_mode =
-            core::mem::discriminant(&self.config.mode) == core::mem::discriminant(&config.mode);
+        let same_mode = kin(self.config.mode) == kin(config.mode);
         let kept = self.window.clamp(config.window_min.0, config.window_max.0);
         self.window =
             if same_mode && !matches!(config.mode, Mode::Off) { kept } else { start(&config) };
@@ -156,7 +159,7 @@ impl Law {
         self.config = config;
     }
 
-    /// w(t).
+    /// w(t). With [`Mode::Observe`]: what it would be.
     #[must_use]
     pub fn window(&self) -> Window {
         Window(self.window)
@@ -172,7 +175,7 @@ impl Law {
     #[must_use]
     pub fn window_per_share(&self, all: f64) -> f64 {
         match (self.config.mode, self.level) {
-            (Mode::Normalised { .. }, Some(level)) => level,
+            (Mode::Normalised { .. } | Mode::Observe, Some(level)) => level,
             _ => self.window / all,
         }
     }
@@ -189,7 +192,7 @@ impl Law {
     /// maximum, from where all would wake at once. Nor do they shrink below
     /// [`LawConfig::cluster_min`] in all, if these are all.
     #[must_use]
-    pub fn headroom(&self, latency: f64, cluster: &Totals, all: bool) -> f64 {
+    pub fn headroom(&self, latency: f64, cluster: &Load, all: bool) -> f64 {
         let least = if all { self.config.cluster_min / cluster.outstanding } else { 0.0 };
         let most = if cluster.in_use { MAX_RISE } else { 1.0 };
         (self.config.threshold.secs() / latency).max(least).min(most)
@@ -208,10 +211,7 @@ impl Law {
                 }
             }
             Mode::Normalised { epsilon } => {
-                let joins = self.level.is_none() && input.level.is_some();
-                // A λ beyond what the largest window can follow would take as long to come back.
-                let most = window_max.0 / input.shares;
-                self.level = input.level.map(|level| level.min(most)).or(self.level);
+                let joins = self.learn(&input);
                 let mut per_share = self.window / if before > 0.0 { before } else { input.shares };
                 if let (true, Some(level)) = (joins, self.level) {
                     // A host that joins starts at the window that its peers have per share.
@@ -224,9 +224,40 @@ impl Law {
                 self.beta = epsilon * self.level.unwrap_or(per_share) * input.shares;
                 self.window = per_share * input.shares;
             }
+            Mode::Observe => {
+                let joins = self.learn(&input);
+                let before = self.window / if before > 0.0 { before } else { input.shares };
+                let per_share = match input.level.and(self.level) {
+                    Some(level) if joins => level,
+                    Some(level) => (1.0 - gamma) * before + gamma * level,
+                    None => before,
+                };
+                self.beta = 0.0;
+                self.window = per_share * input.shares;
+            }
         }
         self.window = self.window.clamp(window_min.0, window_max.0);
         Window(self.window)
+    }
+
+    /// Takes in λ, if it is known. True if it was not before.
+    fn learn(&mut self, input: &Input) -> bool {
+        let joins = self.level.is_none() && input.level.is_some();
+        // A λ beyond what the largest window can follow would take as long to come back.
+        let most = self.config.window_max.0 / input.shares;
+        self.level = input.level.map(|level| level.min(most)).or(self.level);
+        joins
+    }
+}
+
+/// What changing between two modes keeps the window for: what an observer found is where it begins
+/// when it is to act.
+fn kin(mode: Mode) -> u8 {
+    match mode {
+        Mode::Off => 0,
+        Mode::Static => 1,
+        Mode::Published { .. } => 2,
+        Mode::Normalised { .. } | Mode::Observe => 3,
     }
 }
 
@@ -254,7 +285,7 @@ mod tests {
         for _ in 0..periods {
             let total: f64 = laws.iter().map(|l| l.window().0).sum();
             latency = (total / rate).max(0.005);
-            let cluster = Totals { outstanding: total, in_use: true, ..Totals::default() };
+            let cluster = Load { outstanding: total, in_use: true, ..Load::default() };
             let headroom = laws[0].headroom(latency, &cluster, true);
             let level = headroom * total / shares.iter().sum::<f64>();
             for (law, &s) in laws.iter_mut().zip(shares) {
@@ -321,7 +352,7 @@ mod tests {
     #[test]
     fn windows_grow_only_in_use_and_shrink_only_while_something_of_ours_waits() {
         let law = Law::new(LawConfig::default());
-        let cluster = |outstanding, in_use| Totals { outstanding, in_use, ..Totals::default() };
+        let cluster = |outstanding, in_use| Load { outstanding, in_use, ..Load::default() };
         assert_eq!(law.headroom(0.001, &cluster(40.0, true), true), MAX_RISE);
         assert_eq!(law.headroom(0.001, &cluster(40.0, false), true), 1.0);
         assert_eq!(law.headroom(0.060, &cluster(40.0, false), true), 0.5);
@@ -349,7 +380,7 @@ mod tests {
     #[test]
     fn bounds_hold() {
         let mut law = Law::new(LawConfig::default());
-        let cluster = Totals { outstanding: 10.0, in_use: true, ..Totals::default() };
+        let cluster = Load { outstanding: 10.0, in_use: true, ..Load::default() };
         for latency in [1e-9, 1e-6, 1.0, 1e6] {
             let headroom = law.headroom(latency, &cluster, true);
             for _ in 0..100 {

@@ -14,6 +14,7 @@
 //! | [`law`] | the window that follows from it | eq. 2 |
 //! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
 //! | [`governor`] | one period: from what was measured and heard to the window and the report | |
+//! | [`forecast`] | what would be done, where the law only observes | |
 //! | [`gate`] | holding outstanding IOs to a window that may be a fraction | |
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
@@ -28,6 +29,7 @@ extern crate alloc;
 pub mod cluster;
 pub mod config;
 pub mod depth;
+pub mod forecast;
 pub mod gate;
 pub mod governor;
 pub mod host;
@@ -37,9 +39,10 @@ pub mod queue;
 pub mod size;
 pub mod units;
 
-pub use cluster::{Report, Source, Totals, View};
+pub use cluster::{Governed, Load, Report, Source, Totals, View};
 pub use config::{Config, ConfigError};
 pub use depth::Depth;
+pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
 pub use host::{Completed, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -20,6 +20,10 @@ fn config() -> Config {
     }
 }
 
+fn mode(mode: Mode) -> Config {
+    Config { law: LawConfig { mode, ..config().law }, ..config() }
+}
+
 fn vm(shares: u32, outstanding: usize) -> VmSpec {
     VmSpec { shares, outstanding }
 }
@@ -261,6 +265,85 @@ fn the_published_law_settles_above_the_threshold_by_sum_beta_over_throughput() {
     let (iops, latency) = cluster.run(secs(120));
     let total: f64 = iops.iter().flatten().sum();
     near(latency, 0.030 + 4.0 * 3.0 / total, 0.02, "latency");
+}
+
+#[test]
+fn what_observers_foretell_is_what_comes_when_they_act() {
+    let mut cluster = Cluster::new(37, 8, Span::from_millis(5), PERIOD);
+    // A light VM, one that wants much on few shares, and two hosts at 2:1.
+    let specs = [vec![vm(2000, 96), vm(500, 2)], vec![vm(1000, 64)], vec![vm(250, 128)]];
+    let hosts = specs.map(|vms| cluster.add_host(mode(Mode::Observe), &vms));
+    cluster.run(secs(60));
+    let early: Vec<f64> = hosts.map(|h| cluster.report(h).unwrap().window.0).into();
+    let (iops, latency) = cluster.run(secs(600));
+    assert_eq!(cluster.held(), 0, "nothing is set, nothing waits");
+    assert!(latency > 0.15, "290 IOs at 1600 a second: {latency}");
+    let parts_of = |iops: &[Vec<f64>]| {
+        let all: f64 = iops.iter().flatten().sum();
+        iops.iter().flatten().map(|iops| iops / all).collect::<Vec<f64>>()
+    };
+    let now = parts_of(&iops);
+    let foretold: Vec<_> = hosts.map(|h| cluster.outlook(h).unwrap().since.clone()).into();
+    let windows: Vec<f64> = foretold.iter().map(|f| f.window().unwrap()).collect();
+    for (early, window) in early.iter().zip(&windows) {
+        near(*early, *window, 0.1, "the window that would be, after 1 minute and over 11");
+    }
+    let parts: Vec<_> = foretold.iter().flat_map(|f| f.parts()).collect();
+    for (part, now) in parts.iter().zip(&now) {
+        near(part.is, *now, 0.05, "a VM's part as it is");
+    }
+    near(foretold[0].latency().unwrap().is, latency, 0.05, "latency as it is");
+    near(foretold[0].latency().unwrap().would_be, 0.030, 0.01, "latency that would be");
+
+    hosts.iter().for_each(|&h| cluster.set_config(h, config()));
+    cluster.run(secs(20));
+    let (iops, latency) = cluster.run(secs(300));
+    near(latency, 0.030, 0.03, "latency under control");
+    for (part, now) in parts.iter().zip(&parts_of(&iops)) {
+        near(part.would_be, *now, 0.1, "a VM's part under control");
+    }
+    for (&h, window) in hosts.iter().zip(&windows) {
+        near(*window, cluster.window(h), 0.1, "the window");
+    }
+}
+
+#[test]
+fn a_light_load_foretells_windows_that_stop() {
+    let mut cluster = Cluster::new(41, 8, Span::from_millis(5), PERIOD);
+    let hosts = [2, 1].map(|n| cluster.add_host(mode(Mode::Observe), &[vm(1000, n)]));
+    for _ in 0..10 {
+        cluster.run(secs(60));
+        let windows = hosts.map(|h| cluster.report(h).unwrap().window.0);
+        assert!(windows.iter().all(|w| (2.0..=16.0).contains(w)), "{windows:?}");
+    }
+    let outlook = cluster.outlook(hosts[0]).unwrap();
+    let latency = outlook.last.latency().unwrap();
+    assert_eq!(latency.is, latency.would_be, "what nobody asks for is not foretold");
+    let part = outlook.last.parts().next().unwrap();
+    near(part.would_be, 2.0 / 3.0, 0.02, "all that it asks for");
+}
+
+#[test]
+fn for_governed_hosts_an_observer_is_a_host_outside_control() {
+    let beside = |outsider| {
+        let mut cluster = Cluster::new(43, 8, Span::from_millis(5), PERIOD);
+        cluster.add_host(config(), &[vm(1000, 64)]);
+        cluster.add_host(config(), &[vm(500, 64)]);
+        cluster.add_host(mode(outsider), &[vm(1000, 8)]);
+        (cluster.run(secs(120)), cluster.window(0), cluster.window(2))
+    };
+    assert_eq!(beside(Mode::Observe), beside(Mode::Off));
+}
+
+#[test]
+fn an_observer_that_hears_nobody_foretells_by_itself() {
+    let mut cluster = Cluster::new(47, 8, Span::from_millis(5), PERIOD);
+    let host = cluster.add_host(mode(Mode::Observe), &[vm(1000, 96), vm(500, 96)]);
+    cluster.silence(host, true);
+    cluster.run(secs(60));
+    let last = cluster.report(host).unwrap();
+    assert_eq!(last.source, Source::Local);
+    near(last.window.0, 48.0, 0.1, "30 ms of 1600 a second");
 }
 
 #[test]

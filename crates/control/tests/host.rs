@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Bytes, Config, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span, Totals, View,
-    VmConfig, VmId, Window,
+    Bytes, Config, Governed, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span,
+    Totals, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -43,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn mode() -> impl Strategy<Value = Mode> {
     prop_oneof![
         Just(Mode::Static),
+        Just(Mode::Observe),
         (0.0001..0.1f64).prop_map(|beta_per_share| Mode::Published { beta_per_share }),
         (0.05..1.0f64).prop_map(|epsilon| Mode::Normalised { epsilon }),
     ]
@@ -64,6 +65,7 @@ proptest! {
         for shares in [1000, 500, 10, 3] {
             host.add_vm(now, VmConfig { shares: Shares(shares), burst: 2.0 });
         }
+        let observes = mode == Mode::Observe;
         let mut held: BTreeMap<u64, (Instant, Io)> = BTreeMap::new();
         let mut out: Vec<(IoId, u64, Instant, Instant, Io)> = Vec::new();
         let cost = |io: Io| match slot {
@@ -103,7 +105,7 @@ proptest! {
                         beta: 1.0,
                         shares: Shares(500),
                         active: 500.0,
-                        governed: true,
+                        governed: Governed::Yes,
                         source: Default::default(),
                     };
                     let peers = vec![peer; peers];
@@ -119,7 +121,7 @@ proptest! {
                     let mut config = config.clone();
                     config.law.window_max = Window(slots);
                     host.set_config(now, config).unwrap();
-                    prop_assert!(host.window().0 <= slots);
+                    prop_assert!(host.window().0 <= slots || observes);
                 }
             }
             while let Some(d) = host.next_dispatch(now) {
@@ -131,6 +133,7 @@ proptest! {
             }
             prop_assert_eq!(host.outstanding(), out.len());
             prop_assert_eq!(host.held(), held.len());
+            prop_assert!(held.is_empty() || !observes, "who observes holds nothing");
             // No deadlock: whatever waits has something that will let it go.
             let waits = !held.is_empty() && out.is_empty();
             prop_assert!(!waits || host.next_wakeup().is_some());
@@ -210,7 +213,7 @@ fn without_control_order_is_kept_and_nothing_is_held() {
         assert_eq!(host.next_dispatch(Instant(token)).unwrap().token, token);
     }
     let report = host.tick(Instant(2000), View::Peers(Totals::default()));
-    assert_eq!((report.window, report.governed), (Window(0.0), false));
+    assert_eq!((report.window, report.governed), (Window(0.0), Governed::No));
     assert!(host.window().0.is_infinite());
 }
 

@@ -2,7 +2,7 @@
 //! a table, which a test holds to this file.
 
 use parda_control::latency::{Interval, Sample};
-use parda_control::{Bytes, Report, Shares, Source, Span, Window};
+use parda_control::{Bytes, Governed, Report, Shares, Source, Span, Window};
 
 use crate::exchange::{Message, Publication};
 use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
@@ -157,7 +157,11 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     put_measure(to, at::BETA, "beta", report.beta)?;
     put_measure(to, at::ACTIVE, "active shares", report.active)?;
     put(to, at::SHARES, report.shares.0.to_le_bytes());
-    to[at::GOVERNED] = report.governed.into();
+    to[at::GOVERNED] = match report.governed {
+        Governed::No => 0,
+        Governed::Yes => 1,
+        Governed::Observes => 2,
+    };
     to[at::SOURCE] = match report.source {
         Source::Cluster => 0,
         Source::LastGood => 1,
@@ -240,7 +244,12 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
         beta: get_measure(from, at::BETA, "beta")?,
         shares: Shares(u32::from_le_bytes(get(from, at::SHARES))),
         active: get_measure(from, at::ACTIVE, "active shares")?,
-        governed: get_flag(from, at::GOVERNED, "governed")?,
+        governed: match from[at::GOVERNED] {
+            0 => Governed::No,
+            1 => Governed::Yes,
+            2 => Governed::Observes,
+            _ => return Err(SlotFault::Malformed("governed")),
+        },
         source: match from[at::SOURCE] {
             0 => Source::Cluster,
             1 => Source::LastGood,

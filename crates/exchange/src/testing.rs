@@ -1,7 +1,7 @@
 //! What several tests need.
 
 use parda_control::latency::{Interval, Sample};
-use parda_control::{Bytes, Instant, Report, Shares, Source, Span, Window};
+use parda_control::{Bytes, Governed, Instant, Report, Shares, Source, Span, Window};
 
 use crate::claim::SlotChoice;
 use crate::exchange::{Message, Publication};
@@ -49,7 +49,7 @@ pub(crate) fn publication(window: f64) -> Publication {
             beta: 4.25,
             shares: Shares(3_000),
             active: 2_750.5,
-            governed: true,
+            governed: Governed::Yes,
             source: Source::LastGood,
         },
     }

@@ -101,7 +101,7 @@ fn thresholds(scenario: &Scenario) -> Vec<Level> {
         let hosts = (0..scenario.hosts.len()).filter(|&h| scenario.hosts[h].present).map(HostId);
         let of_host = |id| {
             let law = state.host(id).control.resolve().ok()?.control.law;
-            let holds = !matches!(law.mode, Mode::Off | Mode::Static);
+            let holds = !matches!(law.mode, Mode::Off | Mode::Observe | Mode::Static);
             holds.then(|| law.threshold.secs() * 1e3)
         };
         let mut all: Vec<f64> = hosts.filter_map(of_host).collect();

@@ -3,6 +3,7 @@
 use parda_steer::measure::Method;
 
 use super::State;
+use crate::outlook::OutlookStatus;
 use crate::status::{PathStatus, SteerStatus, VolumeStatus};
 
 impl State {
@@ -14,6 +15,8 @@ impl State {
         let window = self.governor.window();
         status.cluster_latency_ms = self.governor.latency().map(|l| l * 1e3);
         status.window = Some(window.0).filter(|w| w.is_finite());
+        status.outlook =
+            self.governor.outlook().and_then(|o| OutlookStatus::new(o, &self.vms.names()));
         status.shares = self.vms.shares().0;
         status.held = (self.done.pending - status.outstanding).max(0.0) as u64;
         status.steer = Some(SteerStatus {

@@ -61,7 +61,7 @@ pub(super) struct Look {
 
 /// Whether a law sets anything.
 fn sets(mode: Mode) -> bool {
-    !matches!(mode, Mode::Off)
+    !matches!(mode, Mode::Off | Mode::Observe)
 }
 
 impl Live {

@@ -153,6 +153,16 @@ impl HostVms {
         }
     }
 
+    /// Names and shares, in the order of their demands.
+    pub(super) fn names(&self) -> Vec<(String, u32)> {
+        match self {
+            HostVms::One(shares) => vec![("all".to_owned(), shares.0)],
+            HostVms::Groups(groups) => {
+                groups.vms.iter().map(|(_, vm)| (vm.name.clone(), vm.shares.0)).collect()
+            }
+        }
+    }
+
     pub(super) fn status(&self) -> Vec<SteeredVmStatus> {
         let HostVms::Groups(groups) = self else { return Vec::new() };
         let each = groups.vms.iter().map(|(key, vm)| {

@@ -63,6 +63,7 @@ impl Engine {
             outstanding: self.host.outstanding(),
             held: self.host.held(),
             latency: self.host.latency().map(Span::from_secs),
+            outlook: self.host.outlook().cloned(),
             connections: self.conns.len(),
             vms: self.disks.iter().map(|disk| disk.stats.clone()).collect(),
         }

@@ -360,6 +360,10 @@ impl Engine {
             });
             self.host.submit(now, VmId(disk), io, request as u64);
         }
+        if self.host.window().0.is_infinite() {
+            // Without control the order is that in which they came, over all disks.
+            self.dispatch(now);
+        }
         if let Err(error) = outcome {
             self.fail(key, &error);
         }

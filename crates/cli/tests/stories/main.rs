@@ -6,6 +6,7 @@
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
 //! | `crash` | SIGKILL, power cuts, SIGTERM |
 //! | `reload` | SIGHUP |
+//! | `observe` | looking before acting |
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
@@ -23,6 +24,7 @@ mod exchange_faults;
 mod failing_backends;
 mod island;
 mod journal;
+mod observe;
 mod page_cache;
 mod raw;
 mod reload;

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use parda_control::{
-    Bytes, Config, Dispatch, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span,
-    Totals, View, VmConfig, VmId,
+    Bytes, Config, Dispatch, Host, Instant, Io, IoId, IoKind, Outcome, Outlook, Report, Shares,
+    Span, Totals, View, VmConfig, VmId,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,6 +125,18 @@ impl Cluster {
 
     pub(crate) fn silence(&mut self, host: usize, silent: bool) {
         self.hosts[host].silent = silent;
+    }
+
+    pub(crate) fn set_config(&mut self, host: usize, config: Config) {
+        self.hosts[host].host.set_config(self.now, config).unwrap();
+    }
+
+    pub(crate) fn outlook(&self, host: usize) -> Option<&Outlook> {
+        self.hosts[host].host.outlook()
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.hosts.iter().map(|h| h.host.held()).sum()
     }
 
     pub(crate) fn window(&self, host: usize) -> f64 {

@@ -33,7 +33,11 @@ prop_compose! {
         interval in (arb_sample(), arb_sample()),
         measures in (arb_measure(), arb_measure(), arb_measure(), arb_measure()),
         shares: u32,
-        governed: bool,
+        governed in prop_oneof![
+            Just(Governed::No),
+            Just(Governed::Yes),
+            Just(Governed::Observes),
+        ],
         source in prop_oneof![Just(Source::Cluster), Just(Source::LastGood), Just(Source::Local)],
     ) -> Report {
         Report {
@@ -191,7 +195,9 @@ fn each_fault_is_told_apart() {
     assert_eq!(fault_after(|b| b[at::SLOT] = 4), SlotFault::WrongSlot(SlotIndex(4)));
     assert_eq!(fault_after(|b| b[at::SOURCE] = 3), malformed("source"));
     assert_eq!(fault_after(|b| b[at::LEAVING] = 2), malformed("leaving"));
-    assert_eq!(fault_after(|b| b[at::GOVERNED] = 255), malformed("governed"));
+    for unknown in [3, 255] {
+        assert_eq!(fault_after(|b| b[at::GOVERNED] = unknown), malformed("governed"));
+    }
     assert_eq!(fault_after(|b| b[at::HOST] ^= 1), malformed("host"));
     assert_eq!(fault_after(|b| b[at::NAME_LEN] = 0), malformed("host name"));
     assert_eq!(fault_after(|b| b[at::NAME_LEN] = 65), malformed("host name"));
@@ -277,7 +283,7 @@ fn every_field_lies_where_the_page_says() {
         ("beta", |r| r.message.body.report.beta += 0.1),
         ("active shares", |r| r.message.body.report.active += 0.1),
         ("shares", |r| r.message.body.report.shares.0 ^= u32::MAX),
-        ("governed", |r| r.message.body.report.governed = false),
+        ("governed", |r| r.message.body.report.governed = Governed::Observes),
         ("source", |r| r.message.body.report.source = Source::Local),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),

@@ -1,7 +1,7 @@
 //! What several tests need.
 
 use parda_control::latency::Interval;
-use parda_control::{Report, Shares, Source, Span, Window};
+use parda_control::{Governed, Report, Shares, Source, Span, Window};
 use parda_exchange::{
     Freshness, HostName, Identity, Incarnation, Publication, Region, SlotChoice, SlotExchange,
     SlotIndex, SlotSettings, VolumeId,
@@ -29,7 +29,7 @@ pub(crate) fn publication(window: f64) -> Publication {
         beta: 1.0,
         shares: Shares(1_000),
         active: 1_000.0,
-        governed: true,
+        governed: Governed::Yes,
         source: Source::Cluster,
     };
     Publication { period: Span::from_millis(1_000), leaving: false, report }

@@ -1,0 +1,113 @@
+//! What a host that only observes would do: what its window would be, and what each of its VMs would
+//! have of the array beside what it has.
+//!
+//! At the threshold the array has L_threshold / L of what is outstanding there now, and takes
+//! L_threshold for each: it completes as much as now. Of it a VM would have what it asks for, at most
+//! its slice λ · shares. What is not at the array then is not gone, it waits in the hosts' queues.
+
+use alloc::vec::Vec;
+
+use crate::units::{Span, Window};
+
+/// What would have been done over some time. Only time in which the cluster did IO counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forecast {
+    /// How long that is.
+    pub over: Span,
+    /// Time integrals of all the rest, in seconds.
+    latency: [f64; 2],
+    outstanding: [f64; 2],
+    window: f64,
+    vms: Vec<[f64; 2]>,
+}
+
+/// What is, and what would be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// As it is, without control.
+    pub is: f64,
+    /// As the law would have it.
+    pub would_be: f64,
+}
+
+impl Forecast {
+    /// Of a period. `vms`: what each has at the array, and what it would use of its slice.
+    pub(crate) fn new(
+        elapsed: Span,
+        latency: Span,
+        headroom: f64,
+        outstanding: f64,
+        window: Window,
+        vms: impl Iterator<Item = (f64, f64)>,
+    ) -> Forecast {
+        // What nobody asks for cannot be given: there is never more at the array than there is now.
+        let (part, secs) = (headroom.min(1.0), elapsed.secs());
+        let both = |is: f64| [is * secs, is * part * secs];
+        Forecast {
+            over: elapsed,
+            latency: both(latency.secs()),
+            outstanding: both(outstanding),
+            window: window.0 * secs,
+            vms: vms.map(|(is, would_be)| [is * secs, would_be * secs]).collect(),
+        }
+    }
+
+    /// The mean latency in seconds. `None` if there was no IO.
+    #[must_use]
+    pub fn latency(&self) -> Option<Change> {
+        self.mean(self.latency)
+    }
+
+    /// What the mean window would be, in slots.
+    #[must_use]
+    pub fn window(&self) -> Option<f64> {
+        self.mean([self.window; 2]).map(|mean| mean.is)
+    }
+
+    /// For each VM its part of what all hosts that observe or are governed have at the array, from 0
+    /// to 1: its part of their IOs too, as far as these take the same time.
+    pub fn parts(&self) -> impl Iterator<Item = Change> {
+        let [is, would_be] = self.outstanding;
+        let part = |of: f64, all: f64| if all > 0.0 { (of / all).min(1.0) } else { 0.0 };
+        self.vms
+            .iter()
+            .map(move |vm| Change { is: part(vm[0], is), would_be: part(vm[1], would_be) })
+    }
+
+    fn mean(&self, [is, would_be]: [f64; 2]) -> Option<Change> {
+        let secs = self.over.secs();
+        (secs > 0.0).then(|| Change { is: is / secs, would_be: would_be / secs })
+    }
+
+    fn add(&mut self, other: &Forecast) {
+        self.over += other.over;
+        for (sum, part) in
+            [(&mut self.latency, &other.latency), (&mut self.outstanding, &other.outstanding)]
+                .into_iter()
+                .chain(self.vms.iter_mut().zip(&other.vms))
+        {
+            sum.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+        }
+        self.window += other.window;
+    }
+}
+
+/// What would have been done lately, and since observing began.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outlook {
+    /// In the last period with IO.
+    pub last: Forecast,
+    /// Since the law observes by its present parameters, for as many VMs as there are now.
+    pub since: Forecast,
+}
+
+impl Outlook {
+    pub(crate) fn add(&mut self, period: Forecast) {
+        if period.vms.len() == self.since.vms.len() {
+            self.since.add(&period);
+        } else {
+            self.since = period.clone();
+        }
+        self.last = period;
+    }
+}
