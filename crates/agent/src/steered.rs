@@ -145,7 +145,7 @@ impl State {
         let look = self.look();
         let elapsed = self.ticked.saturating_duration_since(before).into();
         let (elapsed, outstanding) = match &look {
-            Some(Look { reading, dropped_to }) => {
+            Some(Look { reading, dropped_to, .. }) => {
                 self.count(reading);
                 if let Some(depth) = *dropped_to {
                     // The array said that it is full.
@@ -157,7 +157,8 @@ impl State {
         };
         self.busy = outstanding > 0.0;
         let reading = look.as_ref().map(|look| &look.reading);
-        let vms = self.vms.demand(&self.volume, reading, self.governor.window_per_share());
+        let per_share = self.governor.window_per_share();
+        let vms = self.vms.demand(&self.volume, look.as_ref(), per_share);
         let interval = self.sizes.roll();
         let report =
             self.governor.tick(Measured { elapsed, interval, outstanding, vms: &vms }, view);

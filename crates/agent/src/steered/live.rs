@@ -20,6 +20,9 @@ const SLICES: u32 = 20;
 /// Not oftener than this: the kernel's own queues take a few IOs to follow.
 const SHORTEST_SLICE: Duration = Duration::from_millis(20);
 
+/// A queue that on average holds this part of what it can is full.
+const FULL: f64 = 0.9;
+
 /// Why a device is not steered.
 #[derive(Debug, thiserror::Error)]
 pub enum SteerError {
@@ -55,6 +58,9 @@ pub(super) struct Live {
 /// What a look at the device brought.
 pub(super) struct Look {
     pub(super) reading: Reading,
+    /// Whether the queue was full, where what waits for a place in it cannot be seen: requests are
+    /// only made once there is one, and a program that waits to submit shows one IO, not all it has.
+    pub(super) full: bool,
     /// To which depth the kernel lowered it by itself, if it did.
     pub(super) dropped_to: Option<u32>,
 }
@@ -129,7 +135,12 @@ impl Live {
                 self.meter.watch(&self.device.watched())?;
             }
         }
-        Ok(Look { reading: self.meter.read()?, dropped_to })
+        let reading = self.meter.read()?;
+        let full = self.steering.as_ref().is_some_and(|steering| {
+            let depth = f64::from(steering.in_force().depth);
+            !steering.bounds().cheap && reading.outstanding >= FULL * depth
+        });
+        Ok(Look { reading, full, dropped_to })
     }
 
     /// Sets the next depth that a window asks for.

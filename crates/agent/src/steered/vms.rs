@@ -11,8 +11,12 @@ use parda_steer::measure::{Method, Reading};
 use parda_steer::{Device, Journal};
 
 use super::SteerError;
+use super::live::Look;
 use crate::config::{self, Steer};
 use crate::status::SteeredVmStatus;
+
+/// What a VM is taken to want whose queue is full: this many times what can be seen of it.
+const UNSEEN: f64 = 2.0;
 
 /// The VMs of this host.
 pub(super) enum HostVms {
@@ -86,10 +90,18 @@ impl HostVms {
     pub(super) fn demand(
         &mut self,
         volume: &str,
-        reading: Option<&Reading>,
+        look: Option<&Look>,
         window_per_share: f64,
     ) -> Vec<VmDemand> {
-        let of = |shares, pending| VmDemand::of_mean(shares, pending, window_per_share);
+        let reading = look.map(|look| &look.reading);
+        let full = look.is_some_and(|look| look.full);
+        let one = matches!(self, HostVms::One(_));
+        let of = |shares: Shares, pending: f64| {
+            let near = window_per_share * f64::from(shares.0) / UNSEEN;
+            let wants_more = full && (one || pending >= near);
+            let pending = if wants_more { UNSEEN * pending } else { pending };
+            VmDemand::of_mean(shares, pending, window_per_share)
+        };
         match self {
             HostVms::One(shares) => vec![of(*shares, reading.map_or(0.0, |r| r.pending))],
             HostVms::Groups(groups) => {
