@@ -11,6 +11,7 @@
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
+//! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
 //!
 //! The rest is what they stand on.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -20,6 +21,9 @@ mod bad_clients;
 mod bad_configuration;
 mod clients;
 mod crash;
+#[allow(dead_code, reason = "the tests of the crate that it belongs to use the rest")]
+#[path = "../../../steer/tests/stage/mod.rs"]
+mod disks;
 mod exchange_faults;
 mod failing_backends;
 mod island;
@@ -29,3 +33,4 @@ mod page_cache;
 mod raw;
 mod reload;
 mod stage;
+mod steering;

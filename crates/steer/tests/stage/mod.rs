@@ -53,6 +53,11 @@ fn attach(file: &Path, options: &[&str]) -> PathBuf {
     PathBuf::from(String::from_utf8(out.stdout).unwrap().trim())
 }
 
+fn attach_as(device: &Path, file: &Path) {
+    let status = Command::new("losetup").arg(device).arg(file).status().unwrap();
+    assert!(status.success(), "losetup {}", device.display());
+}
+
 impl Disk {
     /// `read` and `write`: how long each takes. `None`, said aloud, where it cannot be.
     pub(crate) fn slow(read: Duration, write: Duration) -> Option<Disk> {
@@ -60,33 +65,51 @@ impl Disk {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        let (socket, mounted) = (dir.path().join("nbd"), dir.path().join("at"));
-        std::fs::create_dir(&mounted).unwrap();
+        let socket = dir.path().join("nbd");
         let mut nbdkit = Command::new("nbdkit");
         nbdkit.args(["-f", "--exit-with-parent", "--threads=64", "-U"]).arg(&socket);
         nbdkit.args(["--filter=delay", "memory", "256M"]);
         nbdkit.arg(format!("rdelay={}ms", read.as_millis()));
         nbdkit.arg(format!("wdelay={}ms", write.as_millis()));
-        let mut servers = vec![child(&mut nbdkit)];
+        let servers = vec![child(&mut nbdkit)];
         until("nbdkit listens", || socket.exists());
+        Some(Disk::on_nbd(dir, servers, &format!("nbd+unix:///?socket={}", socket.display())))
+    }
+
+    /// On an NBD server's export, at most some ten IOs at a time.
+    #[allow(dead_code, reason = "not every test that stands on this wants one")]
+    pub(crate) fn of_nbd(uri: &str) -> Option<Disk> {
+        possible().then(|| Disk::on_nbd(tempfile::tempdir().unwrap(), Vec::new(), uri))
+    }
+
+    fn on_nbd(dir: TempDir, mut servers: Vec<Child>, uri: &str) -> Disk {
+        let mounted = dir.path().join("at");
+        std::fs::create_dir(&mounted).unwrap();
         let file = mounted.join("disk");
         let mut nbdfuse = Command::new("nbdfuse");
-        servers.push(child(nbdfuse.args(["-C", "16"]).arg(&file).arg("--unix").arg(&socket)));
+        servers.push(child(nbdfuse.args(["-C", "16"]).arg(&file).arg(uri)));
         until("nbdfuse has the file", || file.exists());
         let device = attach(&file, &["--direct-io=on"]);
-        Some(Disk { device, before: Vec::new(), mounted: Some(mounted), servers, _dir: dir })
+        Disk { device, before: Vec::new(), mounted: Some(mounted), servers, _dir: dir }
     }
 
     /// As fast as memory.
     pub(crate) fn fast() -> Option<Disk> {
-        if !possible() {
-            return None;
-        }
+        possible().then(|| Disk::in_memory(None))
+    }
+
+    fn in_memory(device: Option<PathBuf>) -> Disk {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let file = dir.path().join("disk");
         std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
-        let device = attach(&file, &[]);
-        Some(Disk { device, before: Vec::new(), mounted: None, servers: Vec::new(), _dir: dir })
+        let device = device.map_or_else(
+            || attach(&file, &[]),
+            |device| {
+                attach_as(&device, &file);
+                device
+            },
+        );
+        Disk { device, before: Vec::new(), mounted: None, servers: Vec::new(), _dir: dir }
     }
 
     fn dir(&self) -> PathBuf {
@@ -94,13 +117,37 @@ impl Disk {
     }
 
     /// How many IOs it has done, by the kernel's own count.
+    #[allow(dead_code, reason = "not every test that stands on this wants it")]
     pub(crate) fn completed(&self) -> u64 {
         let stat = std::fs::read_to_string(self.dir().join("stat")).unwrap();
         let fields: Vec<u64> = stat.split_whitespace().map(|n| n.parse().unwrap()).collect();
         fields[0] + fields[4]
     }
 
+    /// The same under a number that nobody else is given while it is away.
+    #[allow(dead_code, reason = "not every test that stands on this wants one")]
+    pub(crate) fn numbered(number: u32) -> Option<Disk> {
+        possible().then(|| Disk::in_memory(Some(PathBuf::from(format!("/dev/loop{number}")))))
+    }
+
+    /// Takes the device away; whoever has it open keeps it. Returns what was behind it.
+    #[allow(dead_code, reason = "not every test that stands on this wants it")]
+    pub(crate) fn take_away(&mut self) -> PathBuf {
+        let status = Command::new("losetup").arg("-d").arg(&self.device).status().unwrap();
+        assert!(status.success(), "losetup -d");
+        let gone = || std::fs::read_to_string(self.dir().join("size")).unwrap().trim() == "0";
+        until("the device is gone", gone);
+        self._dir.path().join("disk")
+    }
+
+    /// Puts a file behind the device again.
+    #[allow(dead_code, reason = "not every test that stands on this wants it")]
+    pub(crate) fn bring_back(&mut self, file: &Path) {
+        attach_as(&self.device, file);
+    }
+
     /// Writes to a file of its queue.
+    #[allow(dead_code, reason = "not every test that stands on this wants it")]
     pub(crate) fn set(&mut self, file: &str, value: &str) {
         let path = self.dir().join("queue").join(file);
         self.before.push((path.clone(), std::fs::read_to_string(&path).unwrap()));
