@@ -1,15 +1,13 @@
-//! `parda steer show`, `set` and `restore`.
+//! `parda steer show` and `restore`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use parda_steer::journal::{JournalError, Original, Restored};
-use parda_steer::knob::{Method, NoMethod};
-use parda_steer::steering::{PathInForce, SteerError, Steering};
 use parda_steer::{Device, Journal};
 use serde::Serialize;
 
-use super::{DeviceArg, StateArg};
+use super::{DeviceArg, MethodArg, StateArg, steer_failed};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -31,23 +29,6 @@ pub(crate) struct Show {
 
 #[derive(Args)]
 #[command(after_help = "\
-Example:
-  parda steer set /dev/sdb 8        no more than 8 in flight, until
-  parda steer restore /dev/sdb      it is put back")]
-pub(crate) struct Set {
-    #[command(flatten)]
-    device: DeviceArg,
-    /// How many IOs it may have in flight, over all its paths
-    #[arg(value_name = "DEPTH")]
-    depth: u32,
-    #[command(flatten)]
-    method: MethodArg,
-    #[command(flatten)]
-    state: StateArg,
-}
-
-#[derive(Args)]
-#[command(after_help = "\
 What an agent that runs has set it puts back by itself when it ends; this is for one that was
 killed, and for `parda steer set`. A device that an agent holds is left alone, and told.")]
 pub(crate) struct Restore {
@@ -56,20 +37,6 @@ pub(crate) struct Restore {
     device: Option<PathBuf>,
     #[command(flatten)]
     state: StateArg,
-}
-
-#[derive(Args)]
-pub(crate) struct MethodArg {
-    /// What is set: auto, queue_depth (SCSI), nr_requests
-    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = method)]
-    method: Choice,
-}
-
-#[derive(Clone, Copy)]
-struct Choice(Option<Method>);
-
-fn method(name: &str) -> Result<Choice, NoMethod> {
-    if name == "auto" { Ok(Choice(None)) } else { name.parse().map(|m| Choice(Some(m))) }
 }
 
 /// A device, as it is shown.
@@ -105,7 +72,7 @@ impl Show {
         let device = self.device.resolve()?;
         let journal = self.state.journal();
         let originals = journal.read(&device.name).map_err(failed)?;
-        let queues = parda_steer::show::show(&device, self.method.method.0, &originals)
+        let queues = parda_steer::show::show(&device, self.method.get(), &originals)
             .map_err(steer_failed)?;
         let queues = queues.into_iter().map(|queue| Row {
             name: queue.name,
@@ -173,30 +140,6 @@ fn text(answer: &Answer) -> String {
     text
 }
 
-impl Set {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        let device = self.device.resolve()?;
-        let journal = self.state.journal();
-        let mut steering =
-            Steering::take(&device, self.method.method.0, &journal).map_err(steer_failed)?;
-        let bounds = steering.bounds();
-        if self.depth < bounds.least || self.depth > bounds.most {
-            return Err(Failure::usage(format!(
-                "{}: a depth of {} cannot be set: {} to {} can",
-                device.name, self.depth, bounds.least, bounds.most
-            )));
-        }
-        let set = steering.set(self.depth).map_err(steer_failed)?;
-        steering.leave();
-        let mut text = format!("{}: at most {} in flight", device.name, set.depth);
-        let each = |p: &PathInForce| format!("\n  {} ({}): {}", p.name, p.state, p.depth);
-        if device.multipath.is_some() {
-            text += &set.paths.iter().map(each).collect::<String>();
-        }
-        output::print(&format!("{text}\n`parda steer restore` puts back what was there before"))
-    }
-}
-
 impl Restore {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let journal = self.state.journal();
@@ -246,12 +189,4 @@ fn told(restored: &Restored) -> String {
 
 fn failed(error: JournalError) -> Failure {
     Failure::new(error.to_string())
-}
-
-/// A device that is of no kind to be steered is a wrong argument; the rest has gone wrong.
-fn steer_failed(error: SteerError) -> Failure {
-    match error {
-        SteerError::Refused(_) => Failure::usage(error.to_string()),
-        error => Failure::new(error.to_string()),
-    }
 }

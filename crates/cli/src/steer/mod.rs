@@ -2,11 +2,14 @@
 
 mod knobs;
 mod reading;
+mod set;
 mod watch;
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use parda_steer::knob::{Method, NoMethod};
+use parda_steer::steering::SteerError;
 use parda_steer::{Device, Journal};
 
 use crate::Failure;
@@ -18,8 +21,8 @@ pub(crate) enum Steer {
     Watch(watch::Watch),
     /// Show what a device's queue depth is, and how it could be set
     Show(knobs::Show),
-    /// Set a device's queue depth, to try it out: it stays until `restore`
-    Set(knobs::Set),
+    /// Set a device's queue depth by hand, and no more than that
+    Set(set::Set),
     /// Put back what was there before, for one device or for all
     Restore(knobs::Restore),
 }
@@ -61,5 +64,34 @@ pub(crate) struct StateArg {
 impl StateArg {
     fn journal(&self) -> Journal {
         Journal::at(&self.state)
+    }
+}
+
+/// How a queue is steered.
+#[derive(Args)]
+pub(crate) struct MethodArg {
+    /// What is set: auto, queue_depth (SCSI), nr_requests
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = method)]
+    method: Choice,
+}
+
+impl MethodArg {
+    fn get(&self) -> Option<Method> {
+        self.method.0
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Choice(Option<Method>);
+
+fn method(name: &str) -> Result<Choice, NoMethod> {
+    if name == "auto" { Ok(Choice(None)) } else { name.parse().map(|m| Choice(Some(m))) }
+}
+
+/// A device that is of no kind to be steered is a wrong argument; the rest has gone wrong.
+fn steer_failed(error: SteerError) -> Failure {
+    match error {
+        SteerError::Refused(_) => Failure::usage(error.to_string()),
+        error => Failure::new(error.to_string()),
     }
 }

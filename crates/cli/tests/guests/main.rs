@@ -1,6 +1,8 @@
 //! What can only be shown with kernels of our own: stories with guests.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod harness;
+mod knobs;
 
 use std::path::Path;
 use std::time::Duration;
