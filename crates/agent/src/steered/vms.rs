@@ -276,7 +276,7 @@ fn by_shares(vms: &Vms, whole: Whole) -> Demands {
         ..Demand::default()
     };
     let vms = vms.iter().map(|(key, vm)| (key.clone(), part(vm.shares)));
-    Demands { vms: vms.collect(), rest: Demand::default() }
+    Demands { vms: vms.collect(), ..Demands::default() }
 }
 
 /// Mean device latency; zero where no IO completed.

@@ -14,6 +14,8 @@ use crate::sysfs::{self, SysError};
 
 /// What is left for the direction of which a VM did nothing, as a part of its cap: it may begin to.
 const OTHER_WAY: f64 = 0.1;
+/// The kernel takes no less.
+const LEAST: f64 = 2.0;
 /// A change of less than this part is not written: it starts the kernel's own period anew.
 const SAME: f64 = 0.02;
 /// From this part of its cap on a VM counts as held back by it.
@@ -34,7 +36,7 @@ impl Cap {
         let all = begun.reads + begun.writes;
         let reads = if all == 0 { 1.0 } else { begun.reads as f64 / all as f64 };
         let writes = if all == 0 { 1.0 } else { begun.writes as f64 / all as f64 };
-        let whole = |part: f64| (rate * part.max(OTHER_WAY)).round().max(1.0) as u64;
+        let whole = |part: f64| (rate * part.max(OTHER_WAY)).round().max(LEAST) as u64;
         Cap { reads: whole(reads), writes: whole(writes) }
     }
 
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!(Cap::split(1000.0, begun(300, 100)), Cap { reads: 750, writes: 250 });
         assert_eq!(Cap::split(1000.0, begun(300, 0)), Cap { reads: 1000, writes: 100 });
         assert_eq!(Cap::split(1000.0, begun(0, 0)), Cap { reads: 1000, writes: 1000 });
-        assert_eq!(Cap::split(0.2, begun(1, 0)), Cap { reads: 1, writes: 1 });
+        assert_eq!(Cap::split(0.2, begun(1, 0)), Cap { reads: 2, writes: 2 }, "as low as it goes");
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub struct Demands {
     pub vms: BTreeMap<VmKey, Demand>,
     /// What was none of any VM's: the host's own processes, and what writes back its page cache.
     pub rest: Demand,
+    /// Mean of what waited above the device's queue, of all together, in IOs. What a cap holds back
+    /// is no part of it.
+    pub queued: f64,
 }
 
 impl Demands {
@@ -73,7 +76,7 @@ impl Demands {
 
     fn none(vms: &Vms) -> Demands {
         let vms = vms.iter().map(|(key, _)| (key.clone(), Demand::default())).collect();
-        Demands { vms, rest: Demand::default() }
+        Demands { vms, ..Demands::default() }
     }
 }
 

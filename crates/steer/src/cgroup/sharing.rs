@@ -26,9 +26,14 @@ use crate::device::{Device, Kind};
 use crate::journal::{Held, Journal, JournalError, Restored};
 use crate::sysfs::SysError;
 
-/// How far caps may be above what the window and the latency say, so that the window is what binds
-/// a host whose VMs all want more.
+/// Under bfq, how far caps may be above what the window and the latency say: something must wait
+/// for bfq to choose from.
 const HEADROOM: f64 = 1.02;
+/// Without bfq all wait in one queue, first come first served, which knows no shares. What waits
+/// there is taken out again: this part of it in a period …
+const DRAIN: f64 = 0.25;
+/// … and no more than this part of what the host may do.
+const DRAIN_AT_MOST: f64 = 0.5;
 /// What a VM that its cap holds back is taken to want: this many times what it gets. What waits for
 /// a cap cannot be seen.
 const UNSEEN: f64 = 2.0;
@@ -201,6 +206,9 @@ impl Sharing {
             None => Demands::of_begun(vms, &self.begun, whole),
         };
         let seconds = self.elapsed.secs();
+        if seconds > 0.0 {
+            demands.queued = (whole.pending - whole.ios as f64 / seconds * latency.secs()).max(0.0);
+        }
         for key in &self.held_back {
             if let Some(demand) = demands.vms.get_mut(key).filter(|_| seconds > 0.0) {
                 let gets = demand.ios as f64 / seconds * latency.secs();
@@ -250,8 +258,13 @@ impl Sharing {
             // Nothing is known of the device: as it was.
             return self.rates.clone();
         }
-        let floor = allow.window.0 < f64::from(allow.least);
-        let all = allow.window.0 / latency * if floor { 1.0 } else { HEADROOM };
+        let fits = allow.window.0 / latency;
+        let below = allow.window.0 < f64::from(allow.least);
+        let all = if self.bfq.is_some() && !below {
+            HEADROOM * fits
+        } else {
+            fits - (DRAIN * demands.queued / seconds).min(DRAIN_AT_MOST * fits)
+        };
         // What the host does itself leaves less for its VMs, but never nothing.
         let theirs = (all - demands.rest.ios as f64 / seconds).max(all / 10.0);
         let want = |(key, demand)| {
