@@ -65,8 +65,10 @@ bench: build ## Measures against qemu-nbd and nbdkit, and the simulator; docs/pe
 bpf: ## The eBPF object of crates/steer, after a change of its source (clang, llvm-strip)
 	tools/bpf.sh
 
-install: build ## Installs the binary under PREFIX
+install: build ## Installs the binary and its systemd unit under PREFIX
 	install -D -m 755 $(PARDA) $(DESTDIR)$(PREFIX)/bin/parda
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|@PREFIX@|$(PREFIX)|' contrib/parda.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/parda.service
 
 clean: ## Removes what was built
 	$(CARGO) clean

@@ -9,7 +9,7 @@ use parda_agent::status::SteerStatus;
 use rustix::process::Signal;
 
 use crate::disks::{Disk, end};
-use crate::stage::{Agent, PARDA, Stage, config, until, uri};
+use crate::stage::{Agent, PARDA, Stage, config, until, uri, wait_for};
 
 /// A steered volume's configuration.
 fn steered(host: &str, control: &str, disk: &Disk, more: &str) -> String {
@@ -112,6 +112,36 @@ fn what_is_in_flight_is_never_above_the_window_and_the_window_changes_under_load
     assert!(steer(&agent).reads.ios > 100, "it is measured all the same");
     end(&mut fio);
     agent.stop();
+}
+
+#[test]
+fn observing_sets_nothing_and_says_what_would_be_done() {
+    let Some(disk) = Disk::slow(Duration::from_millis(20), Duration::from_millis(20)) else {
+        return;
+    };
+    let stage = Stage::new();
+    let before = nr_requests(&disk);
+    let control = "mode = \"observe\"\nlatency_threshold = \"10ms\"\nperiod = \"200ms\"";
+    let text = steered("host", control, &disk, "");
+    let agent = stage.agent("host", &text);
+    let mut fio = load(&disk, &["--iodepth=8"]);
+    let outlook = wait_for("there is something to go by", || {
+        agent.volume().outlook.filter(|outlook| outlook.since.over_s > 2.0)
+    });
+    // A threshold of half the latency would have half of what is there.
+    let volume = agent.volume();
+    let halved = outlook.since.window / volume.outstanding;
+    assert!((0.35..0.65).contains(&halved), "{outlook:?} with {} outstanding", volume.outstanding);
+    assert_eq!((nr_requests(&disk), volume.window, steer(&agent).depth), (before, None, None));
+    let said = stage.ok(&[PARDA, "status", "host.status"]);
+    assert!(said.contains("mode observe, window none (would be"), "{said}");
+    // From looking to acting without a restart.
+    stage.write("host.toml", text.replace("observe", "parda"));
+    agent.process.signal(Signal::HUP);
+    until("what it said is done", || nr_requests(&disk) < before);
+    end(&mut fio);
+    agent.stop();
+    assert_eq!(nr_requests(&disk), before);
 }
 
 #[test]
