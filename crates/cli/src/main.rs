@@ -42,10 +42,19 @@ Examples:
   parda sim scenarios/demo.toml         the same in virtual time, in no time
   parda reproduce                       the source papers' figures, beside ours
   parda check /etc/parda.toml           check a configuration without starting
-  parda serve -c /etc/parda.toml        serve this host's disks
+  parda serve -c /etc/parda.toml        serve this host's disks, steer its devices
+  parda steer watch /dev/mapper/san     see what a device does, each second
   parda status -c /etc/parda.toml       ask a running agent how it is
 
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
+
+const STEER_EXAMPLES: &str = "\
+Examples:
+  parda steer watch /dev/mapper/san     latencies, sizes and IOs outstanding, each second
+  parda steer show /dev/vg/data         what of it could be steered, from what to what
+  parda steer restore                   put back all that a crash left set
+
+The agent steers by itself, as a volume with [volume.steer] says: parda serve -c /etc/parda.toml";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum LogFormat {
@@ -57,13 +66,14 @@ enum LogFormat {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve virtual disks over NBD, within this host's share of each volume
+    /// Run this host's agent: serve its virtual disks over NBD, steer its devices, within its shares
     Serve(serve::Serve),
     /// Check an agent's configuration without starting anything
     Check(serve::Check),
     /// Ask a running agent for its windows, latencies and peers
     Status(status::Status),
     /// Look at, set and put back the queue depth of a block device
+    #[command(after_help = STEER_EXAMPLES)]
     #[command(subcommand)]
     Steer(steer::Steer),
     /// Look into an exchange file
