@@ -102,6 +102,15 @@ pub enum Source {
         /// In nanoseconds.
         latency: u64,
     },
+    /// As [`Source::Null`], but reads of one sector are answered TASK SET FULL, each time (SCSI only).
+    Full {
+        /// Its size in bytes.
+        size: u64,
+        /// In nanoseconds.
+        latency: u64,
+        /// Which sector of 512 bytes.
+        sector: u64,
+    },
 }
 
 impl Source {
@@ -119,6 +128,14 @@ impl Source {
             }),
             Source::Null { size, latency } => json!({
                 "driver": "null-co", "size": size, "latency-ns": latency, "read-zeroes": true,
+            }),
+            // QEMU's disks say TASK SET FULL for EDOM (33).
+            Source::Full { size, latency, sector } => json!({
+                "driver": "blkdebug",
+                "image": { "driver": "null-co", "size": size, "latency-ns": latency,
+                           "read-zeroes": true },
+                "inject-error": [{ "event": "none", "iotype": "read", "errno": 33,
+                                   "sector": sector, "once": false }],
             }),
         };
         dev["node-name"] = json!(node);
