@@ -21,6 +21,7 @@ typedef unsigned long long u64;
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 
 enum {
 	BPF_MAP_TYPE_ARRAY = 2,
@@ -52,6 +53,7 @@ struct request {
 	u32 cmd_flags;
 	u32 __data_len;
 	struct bio *bio;
+	u64 start_time_ns;
 } CORE;
 
 enum { OP_READ = 0, OP_WRITE = 1, OP_MASK = 0xff };
@@ -77,6 +79,10 @@ enum { FRONT = 1, LEAF = 2, PAST = 4 };
 enum { DEVICES = 64 };
 struct watched {
 	u64 count;
+	// Since when. What had come before then does not count as pending.
+	u64 since;
+	// Not long ago: some may wait still that had.
+	u64 beginning;
 	u64 devices[DEVICES];
 };
 
@@ -114,7 +120,7 @@ struct group {
 	u64 begun;
 };
 
-enum { SIZES = 32, OCTAVES = 27, SLICES = 8, SHORTEST = 10 };
+enum { SIZES = 32, OCTAVES = 32, SLICES = 8, SHORTEST = 10 };
 struct class { u64 ios; u64 bytes; u64 ns; };
 // By direction.
 struct sums {
@@ -128,6 +134,8 @@ MAP(watched, BPF_MAP_TYPE_ARRAY, u32, struct watched, 1);
 MAP(flights, BPF_MAP_TYPE_LRU_HASH, u64, struct flight, 16384);
 MAP(totals, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct totals, 1);
 MAP(sums, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct sums, 1);
+// Tasks that came to a device since then.
+MAP(came, BPF_MAP_TYPE_LRU_HASH, u32, u32, 4096);
 // Cgroup 0, which the reading side puts there, has what finds no room.
 MAP(groups, BPF_MAP_TYPE_PERCPU_HASH, u64, struct group, 1024);
 
@@ -156,16 +164,25 @@ INLINE u32 log2_of(u64 v)
 	return r + (v >> 1);
 }
 
-INLINE u32 roles_of(struct gendisk *disk)
+INLINE struct watched *watch(void)
 {
-	u32 zero = 0, number = (u32)disk->major << 20 | disk->first_minor;
-	struct watched *w = bpf_map_lookup_elem(&watched, &zero);
-	if (!w)
-		return 0;
+	u32 zero = 0;
+	return bpf_map_lookup_elem(&watched, &zero);
+}
+
+INLINE u32 roles_in(struct watched *w, struct gendisk *disk)
+{
+	u32 number = (u32)disk->major << 20 | disk->first_minor;
 	for (u32 i = 0; i < DEVICES && i < w->count; i++)
 		if (w->devices[i] >> 32 == number)
 			return (u32)w->devices[i];
 	return 0;
+}
+
+INLINE u32 roles_of(struct gendisk *disk)
+{
+	struct watched *w = watch();
+	return w ? roles_in(w, disk) : 0;
 }
 
 INLINE int moves_data(u32 op)
@@ -225,41 +242,69 @@ INLINE void returns(u64 cgroup, u32 bytes, u64 ios, u64 moved, u64 now)
 	add(&g->ended, 1);
 }
 
+// Where the compiler sees that an index is small, it drops the mask by which the verifier would.
+#define MASKED(index, count) ({ u64 i = (index); asm volatile("" : "+r"(i)); i & ((count) - 1); })
+
 INLINE void timed(struct flight *flight, u64 ns)
 {
-	u32 zero = 0, size = log2_of(flight->bytes), octave = log2_of(ns), slice = 0;
+	u32 zero = 0, octave = log2_of(ns), slice = 0;
 	struct sums *s = bpf_map_lookup_elem(&sums, &zero);
 	u32 way = flight->op & 1;
 	if (!s)
 		return;
-	if (size >= SIZES)
-		size = SIZES - 1;
-	struct class *class = &s->classes[way][size];
+	struct class *class = &s->classes[way][MASKED(log2_of(flight->bytes), SIZES)];
 	add(&class->ios, 1);
 	add(&class->bytes, flight->bytes);
 	add(&class->ns, ns);
-	if (octave >= SHORTEST)
-		slice = (octave - SHORTEST) * SLICES + ((ns >> (octave - 3)) & (SLICES - 1));
-	if (slice >= OCTAVES * SLICES)
+	if (octave >= SHORTEST + OCTAVES)
 		slice = OCTAVES * SLICES - 1;
-	add(&s->latency[way][slice], 1);
+	else if (octave >= SHORTEST)
+		slice = (octave - SHORTEST) * SLICES + ((ns >> (octave - 3)) & (SLICES - 1));
+	add(&s->latency[way][MASKED(slice, OCTAVES * SLICES)], 1);
 }
 
 // ---- The tracepoints ------------------------------------------------------------------------------
+
+INLINE void comes(struct bio *bio)
+{
+	struct group *g = group_of(cgroup_of(bio));
+	if (!g)
+		return;
+	add(&g->begun, 1);
+	flow(&g->queued, bio->bi_iter.bi_size >> 9, bpf_ktime_get_ns());
+	add(&g->ended, 1);
+}
 
 // A VM's IO comes to a device. (What io.max holds back has not come yet.)
 SEC("tp_btf/block_bio_queue")
 int bio_queue(u64 *ctx)
 {
 	struct bio *bio = (struct bio *)ctx[0];
+	struct watched *w = watch();
+	if (!w || !moves_data(bio->bi_opf & OP_MASK) || !(roles_in(w, bio->bi_bdev->bd_disk) & FRONT))
+		return 0;
+	if (w->beginning) {
+		u32 task = bpf_get_current_pid_tgid();
+		if (!bpf_map_lookup_elem(&came, &task))
+			bpf_map_update_elem(&came, &task, &task, BPF_ANY);
+	}
+	comes(bio);
+	return 0;
+}
+
+// A request is found for it. If it had to wait for one since before we began, this is when it comes:
+// its task cannot have submitted anything since. Attached only in the beginning.
+SEC("tp_btf/block_getrq")
+int bio_getrq(u64 *ctx)
+{
+	struct bio *bio = (struct bio *)ctx[0];
+	u32 task = bpf_get_current_pid_tgid();
 	if (!moves_data(bio->bi_opf & OP_MASK) || !(roles_of(bio->bi_bdev->bd_disk) & FRONT))
 		return 0;
-	struct group *g = group_of(cgroup_of(bio));
-	if (!g)
+	if (bpf_map_lookup_elem(&came, &task))
 		return 0;
-	add(&g->begun, 1);
-	flow(&g->queued, bio->bi_iter.bi_size >> 9, bpf_ktime_get_ns());
-	add(&g->ended, 1);
+	bpf_map_update_elem(&came, &task, &task, BPF_ANY);
+	comes(bio);
 	return 0;
 }
 
@@ -283,10 +328,15 @@ int rq_issue(u64 *ctx)
 	u32 op = rq->cmd_flags & OP_MASK;
 	if (op >= OP_PRIVATE)
 		return 0;
-	u32 roles = roles_of(rq->q->disk) & (FRONT | LEAF);
+	struct watched *w = watch();
+	u32 roles = w ? roles_in(w, rq->q->disk) & (FRONT | LEAF) : 0;
 	if (!roles)
 		return 0;
 	u64 now = bpf_ktime_get_ns();
+	// It came before we began. (0 where the kernel does not keep it.)
+	u64 made = rq->start_time_ns;
+	if (made && made < w->since)
+		roles &= ~FRONT;
 	struct flight flight = {
 		.issued = now,
 		.cgroup = roles & FRONT ? cgroup_of(rq->bio) : 0,

@@ -117,21 +117,28 @@ fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer
 }
 
 #[test]
-fn a_device_that_was_busy_before_anybody_looked_is_seen_as_it_is() {
+fn what_was_there_before_anybody_looked_is_seen_as_it_is() {
     let _alone = stage::alone();
-    let Some(disk) = Disk::slow(40 * MS, 40 * MS) else { return };
-    let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=8"]);
-    let mut meters =
-        [Choice::Auto, Choice::Little].map(|c| measure::open(&watched(&disk), c).unwrap());
-    std::thread::sleep(100 * MS);
-    meters.iter_mut().for_each(|m| drop(m.read().unwrap()));
-    std::thread::sleep(1000 * MS);
-    let [ebpf, little] = [0, 1].map(|i| meters[i].read().unwrap());
-    stage::end(&mut fio);
-    assert_eq!(ebpf.method, Method::Ebpf);
-    assert!((4.0..8.1).contains(&ebpf.outstanding), "{}", ebpf.outstanding);
-    near("outstanding, both ways", ebpf.outstanding, little.outstanding, 0.05);
-    near("pending, where nothing waits", ebpf.pending, ebpf.outstanding, 0.05);
+    let Some(mut disk) = Disk::slow(40 * MS, 40 * MS) else { return };
+    // All of them at the device, some that wait for a request, and some that have one but no turn.
+    // (The driver keeps its four places when an elevator comes.)
+    for (elevator, requests) in [("none", "127"), ("none", "4"), ("mq-deadline", "128")] {
+        disk.set("scheduler", elevator);
+        disk.set("nr_requests", requests);
+        let mut fio = disk.load(&["--ioengine=psync", "--rw=randread", "--numjobs=8", "--bs=4k"]);
+        let mut meters =
+            [Choice::Auto, Choice::Little].map(|c| measure::open(&watched(&disk), c).unwrap());
+        std::thread::sleep(300 * MS);
+        meters.iter_mut().for_each(|m| drop(m.read().unwrap()));
+        std::thread::sleep(1000 * MS);
+        let [ebpf, little] = [0, 1].map(|i| meters[i].read().unwrap());
+        stage::end(&mut fio);
+        let case = format!("{requests} requests, {elevator}");
+        println!("{case}: {} outstanding, {} pending", ebpf.outstanding, ebpf.pending);
+        assert_eq!(ebpf.method, Method::Ebpf);
+        near(&format!("outstanding, {case}"), ebpf.outstanding, little.outstanding, 0.05);
+        assert!((6.0..8.02).contains(&ebpf.pending), "{case}: {} pending", ebpf.pending);
+    }
 }
 
 /// 1 % of a core at 10,000 IOs a second, in ns for each.
@@ -141,7 +148,8 @@ const AT_MOST: f64 = 1000.0;
 /// The least of some rounds: what else the machine does only makes it longer.
 fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> (f64, f64) {
     let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=16", "--rate_iops=10000"]);
-    let round = || {
+    let mut round = || {
+        meter.read().unwrap();
         let before = (meter.run_time().unwrap(), disk.completed());
         std::thread::sleep(700 * MS);
         let after = (meter.run_time().unwrap(), disk.completed());
@@ -172,9 +180,10 @@ fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_oth
     let (elsewhere, _) = cost(&mut meter, &other);
     println!("{watched:.0} ns for each IO in {runs:.2} runs; {elsewhere:.0} ns if of no interest");
     assert!(runs > 2.9, "an IO is seen to come, to be issued and to be done: {runs}");
-    assert!(watched < AT_MOST, "{watched} ns for each IO are more than 1 % at 10,000 a second");
-    // Most of this is what it takes to take the time.
-    assert!(elsewhere < 0.6 * watched, "{elsewhere} ns for IOs that are of no interest");
+    // Nearly all of what IOs of no interest take is the statistics' own: an empty program has as much.
+    let net = watched - elsewhere;
+    assert!(net < AT_MOST, "{net} ns for each IO are more than 1 % at 10,000 a second");
+    assert!(elsewhere < 0.5 * watched, "{elsewhere} ns for IOs that are of no interest");
 
     let cpu = || {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

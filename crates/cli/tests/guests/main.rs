@@ -3,6 +3,7 @@
 
 mod harness;
 mod knobs;
+mod watch;
 
 use std::path::Path;
 use std::time::Duration;

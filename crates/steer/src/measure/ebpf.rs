@@ -7,6 +7,7 @@ use std::collections::HashMap as Map;
 
 use aya::maps::{Array, MapData, PerCpuArray, PerCpuHashMap, PerCpuValues};
 use aya::programs::BtfTracePoint;
+use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::{Btf, EbpfLoader};
 use parda_control::Span;
 use parda_control::latency::Direction;
@@ -19,13 +20,17 @@ use crate::number::DevNum;
 const OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/block.bpf.o");
 /// Each program, and the tracepoint that it is for. Those that see IOs end come first, so that none
 /// is seen to begin whose end is not.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("rq_complete", "block_rq_complete"),
     ("rq_requeue", "block_rq_requeue"),
     ("bio_complete", "block_bio_complete"),
     ("rq_issue", "block_rq_issue"),
     ("bio_queue", "block_bio_queue"),
+    BEGINNING,
 ];
+/// Sees IOs that wait since before it was begun. So long after that there are none.
+const BEGINNING: (&str, &str) = ("bio_getrq", "block_getrq");
+const BEGINNING_LASTS: u64 = 5_000_000_000;
 
 /// `struct totals`: ended, issued, done, requeues, lost, begun.
 type Totals = [u64; 8];
@@ -36,8 +41,8 @@ const CLASSES: usize = 2 * SIZES * 3;
 /// `struct sums`: classes, then latencies, each of reads and then of writes.
 type Sums = [u64; CLASSES + 2 * Histogram::LEN];
 
-/// `struct watched`: how many, and devices.
-type List = [u64; 1 + DEVICES];
+/// `struct watched`: how many, since when, whether this is the beginning, and devices.
+type List = [u64; 3 + DEVICES];
 const DEVICES: usize = 64;
 
 const FRONT: u64 = 1;
@@ -65,6 +70,9 @@ pub struct Ebpf {
     totals: PerCpuArray<MapData, Totals>,
     sums: PerCpuArray<MapData, Sums>,
     groups: PerCpuHashMap<MapData, u64, InGroup>,
+    list: List,
+    /// While there may be IOs that came before: the program that sees them, and until when.
+    beginning: Option<(BtfTracePointLinkId, u64)>,
     looks_at: Watched,
     /// These, and those that it looked at before.
     past: Vec<DevNum>,
@@ -125,6 +133,8 @@ impl Ebpf {
             sums: take("sums")?.try_into().map_err(failed)?,
             groups: take("groups")?.try_into().map_err(failed)?,
             object,
+            list: [0; 3 + DEVICES],
+            beginning: None,
             looks_at: Watched { fronts: Vec::new(), leaves: Vec::new() },
             past: Vec::new(),
             now: now(),
@@ -134,24 +144,36 @@ impl Ebpf {
             in_groups: Map::new(),
         };
         ebpf.room_for_others()?;
-        ebpf.watch(watched)?;
         for (name, tracepoint) in PROGRAMS {
-            let program = ebpf
-                .object
-                .program_mut(name)
-                .ok_or_else(|| MeasureError::Ebpf(format!("no program {name}")))?;
-            let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
-            program.load(tracepoint, &btf).map_err(failed)?;
+            ebpf.program(name)?.load(tracepoint, &btf).map_err(failed)?;
         }
-        for (name, _) in PROGRAMS {
-            if let Some(program) = ebpf.object.program_mut(name) {
-                let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
-                program.attach().map_err(failed)?;
-            }
+        for (name, _) in PROGRAMS.iter().filter(|p| **p != BEGINNING) {
+            ebpf.program(name)?.attach().map_err(failed)?;
         }
+        ebpf.watch(watched)?;
         ebpf.now = now();
         ebpf.outstanding = Level::since(ebpf.now);
         Ok(ebpf)
+    }
+
+    fn program(&mut self, name: &str) -> Result<&mut BtfTracePoint, MeasureError> {
+        let program = self.object.program_mut(name);
+        let program = program.ok_or_else(|| MeasureError::Ebpf(format!("no program {name}")))?;
+        program.try_into().map_err(failed)
+    }
+
+    /// From now on what is pending counts; or, some time later, what came before is gone.
+    fn begin(&mut self, begin: bool) -> Result<(), MeasureError> {
+        if let Some((link, _)) = self.beginning.take() {
+            self.program(BEGINNING.0)?.detach(link).map_err(failed)?;
+        }
+        if begin {
+            let link = self.program(BEGINNING.0)?.attach().map_err(failed)?;
+            self.list[1] = now();
+            self.beginning = Some((link, self.list[1] + BEGINNING_LASTS));
+        }
+        self.list[2] = u64::from(begin);
+        self.watched.set(0, self.list, 0).map_err(failed)
     }
 
     /// What it has cost so far.
@@ -235,6 +257,9 @@ impl Ebpf {
 impl Measure for Ebpf {
     fn read(&mut self) -> Result<Reading, MeasureError> {
         let since = self.now;
+        if self.beginning.as_ref().is_some_and(|(_, until)| since > *until) {
+            self.begin(false)?;
+        }
         let map = &self.totals;
         let totals = whole(|| map.get(&0, 0).map(|v| v.to_vec())).map_err(failed)?;
         self.now = now();
@@ -298,20 +323,21 @@ impl Measure for Ebpf {
             return Err(MeasureError::Ebpf(format!("{wanted} devices are more than {DEVICES}")));
         }
         devices.truncate(DEVICES);
-        let mut list = [0; 1 + DEVICES];
-        list[0] = devices.len() as u64;
-        for (slot, device) in list[1..].iter_mut().zip(&devices) {
+        self.list[0] = devices.len() as u64;
+        for (slot, device) in self.list[3..].iter_mut().zip(&devices) {
             let role = |of: &[DevNum], role| if of.contains(device) { role } else { 0 };
             let roles = role(&watched.fronts, FRONT) | role(&watched.leaves, LEAF);
             *slot = u64::from(device.kernel()) << 32 | if roles == 0 { PAST } else { roles };
         }
-        self.watched.set(0, list, 0).map_err(failed)?;
-        if watched.fronts != self.looks_at.fronts {
+        if watched.fronts == self.looks_at.fronts {
+            self.watched.set(0, self.list, 0).map_err(failed)?;
+        } else {
             // What waits elsewhere is not waiting here: begin anew.
             for cgroup in std::mem::take(&mut self.in_groups).into_keys() {
                 let _ = self.groups.remove(&cgroup);
             }
             self.room_for_others()?;
+            self.begin(true)?;
         }
         (self.looks_at, self.past) = (watched.clone(), devices);
         Ok(())

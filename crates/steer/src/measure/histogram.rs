@@ -6,8 +6,8 @@ use parda_control::Span;
 const SLICES: usize = 8;
 /// The first octave begins at 2^this ns, one microsecond; shorter ones count with it.
 const SHORTEST: u32 = 10;
-/// So many octaves: up to 137 s. Longer ones count with the last.
-const OCTAVES: usize = 27;
+/// So many octaves, which is more than an hour. Longer ones count with the last.
+const OCTAVES: usize = 32;
 
 /// How many IOs took how long, issue to completion.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -50,7 +50,13 @@ fn attach(file: &Path, options: &[&str]) -> PathBuf {
     let out = Command::new("losetup").args(["-f", "--show"]).args(options).arg(file).output();
     let out = out.unwrap();
     assert!(out.status.success(), "losetup: {}", String::from_utf8_lossy(&out.stderr));
-    PathBuf::from(String::from_utf8(out.stdout).unwrap().trim())
+    let device = PathBuf::from(String::from_utf8(out.stdout).unwrap().trim());
+    // The kernel keeps loop devices: whoever had it before may have left it with fewer places.
+    let queue = Path::new("/sys/block").join(device.file_name().unwrap()).join("queue");
+    for (file, value) in [("scheduler", "none"), ("nr_requests", "127"), ("nr_requests", "128")] {
+        std::fs::write(queue.join(file), value).unwrap();
+    }
+    device
 }
 
 fn attach_as(device: &Path, file: &Path) {
@@ -181,7 +187,12 @@ impl Drop for Disk {
             let _ = Command::new(program).args(args).stderr(Stdio::null()).status();
         };
         for (path, value) in self.before.iter().rev() {
-            let _ = std::fs::write(path, value.trim());
+            if path.ends_with("nr_requests") {
+                // One that is shown already would not be set, whatever the driver has.
+                let _ = std::fs::write(path, "16");
+            }
+            let chosen = value.split(['[', ']']).nth(1).unwrap_or(value.trim());
+            let _ = std::fs::write(path, chosen);
         }
         run("losetup", &["-d", &self.device.display().to_string()]);
         // The loop device lets go of its file a moment later.
