@@ -15,6 +15,7 @@ use crate::config::{Config, ConfigError};
 use crate::forecast::Outlook;
 use crate::gate::Gate;
 use crate::governor::{Governor, Measured, VmDemand, slice};
+use crate::integral::Integral;
 use crate::latency::{Direction, Meter};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::units::{Bytes, Instant, Shares, Span, Window};
@@ -114,36 +115,6 @@ struct Outstanding {
     dispatched: Instant,
 }
 
-/// The time integral of a quantity that steps.
-#[derive(Clone, Copy, Debug)]
-struct Integral {
-    value: f64,
-    sum: f64,
-    since: Instant,
-}
-
-impl Integral {
-    fn new(now: Instant) -> Integral {
-        Integral { value: 0.0, sum: 0.0, since: now }
-    }
-
-    fn add(&mut self, now: Instant, change: f64) {
-        self.sum += self.value * now.since(self.since).secs();
-        self.since = self.since.max(now);
-        self.value += change;
-    }
-
-    fn set(&mut self, now: Instant, value: f64) {
-        self.add(now, value - self.value);
-    }
-
-    /// The sum until now, starting again from zero.
-    fn take(&mut self, now: Instant) -> f64 {
-        self.add(now, 0.0);
-        core::mem::take(&mut self.sum)
-    }
-}
-
 #[derive(Debug)]
 struct Vm {
     shares: Shares,
@@ -158,7 +129,7 @@ impl Vm {
     /// Some slots of IO come or, if negative, are done. A slice is shares times `window_per_share`.
     fn add(&mut self, now: Instant, slots: f64, window_per_share: f64) {
         self.pending.add(now, slots);
-        self.used.set(now, self.pending.value.min(slice(self.shares, window_per_share)));
+        self.used.set(now, self.pending.value().min(slice(self.shares, window_per_share)));
     }
 }
 
@@ -320,13 +291,13 @@ impl Host {
         self.demands.clear();
         self.demands.extend(self.vms.iter_mut().map(|vm| VmDemand {
             shares: vm.shares,
-            pending: mean_over(vm.pending.take(now), elapsed),
-            used: mean_over(vm.used.take(now), elapsed),
+            pending: vm.pending.mean(now, elapsed),
+            used: vm.used.mean(now, elapsed),
         }));
         let measured = Measured {
             elapsed,
             interval: self.meter.roll(),
-            outstanding: mean_over(self.at_array.take(now), elapsed),
+            outstanding: self.at_array.mean(now, elapsed),
             vms: &self.demands,
         };
         let report = self.governor.tick(measured, view);
@@ -358,8 +329,4 @@ impl Host {
             _ => Cost::ONE,
         }
     }
-}
-
-fn mean_over(integral: f64, elapsed: Span) -> f64 {
-    if elapsed > Span::ZERO { integral / elapsed.secs() } else { 0.0 }
 }

@@ -19,6 +19,7 @@
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
 //! | [`config`] | what a host is told about a volume | |
+//! | [`integral`] | what means over a period are made of | |
 //! | [`host`] | the state machine that ties these together | |
 //!
 //! [`host::Host`] is where to start reading. A volume whose queue and gate are the kernel's has its own
@@ -33,6 +34,7 @@ pub mod forecast;
 pub mod gate;
 pub mod governor;
 pub mod host;
+pub mod integral;
 pub mod latency;
 pub mod law;
 pub mod queue;

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use parda_array::ArrayParams;
-use parda_config::{ControlSettings, Document, Error, ModeSetting};
+use parda_config::{ControlSettings, Document, Error, Fairness, ModeSetting};
 use parda_control::{Bytes, Shares, VmConfig};
 
 use crate::array::Group;
 use crate::exchange::ExchangeSettings;
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
-use crate::guest;
+use crate::guest::{self, HostKind};
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
@@ -158,6 +158,18 @@ impl Checker<'_> {
         })
     }
 
+    /// As the agent has it of a volume that it steers.
+    fn counts_ios(
+        &self,
+        path: &str,
+        kind: HostKind,
+        effective: &ControlSettings,
+    ) -> Result<(), Error> {
+        let by_bytes = kind.guest().is_some() && effective.fairness == Some(Fairness::Bytes);
+        let message = "fairness = \"bytes\" is not for guests: the kernel's queue counts IOs";
+        self.ensure(!by_bytes, path, message)
+    }
+
     pub(crate) fn exchange(&self, path: &str, settings: &ExchangeSettings) -> Result<(), Error> {
         let whole = path == "exchange" || settings.slots.is_none();
         self.ensure(whole, &format!("{path}.slots"), "cannot change during a run")?;
@@ -197,7 +209,9 @@ impl Checker<'_> {
         } else {
             let own = host.control.clone().unwrap_or_default();
             let control = file.control.overlaid(&own);
-            self.control(&format!("{path}.control"), &own, &control)?;
+            let at = format!("{path}.control");
+            self.control(&at, &own, &control)?;
+            self.counts_ios(&at, kind, &control)?;
             control
         };
         self.ensure(
@@ -317,6 +331,7 @@ impl Checker<'_> {
                     let effective = state.host(*host).control.overlaid(settings);
                     let path = path.replace(".at", ".control");
                     self.control(&path, settings, &effective)?;
+                    self.counts_ios(&path, hosts[host.0].kind, &effective)?;
                     **settings = effective;
                 }
                 Action::SetExchange(host, settings) => {

@@ -464,6 +464,11 @@ fn a_guest_has_one_disk_and_only_its_own_settings() {
         ("kind = \"guest\"", "same_disk_as = \"db\"\nburst = 3", "cannot have `burst`"),
         ("kind = \"guest\"\nguest = { memory = \"1MiB\" }", same, "at least 128 MiB"),
         ("kind = \"guest\"\nguest = { queue_depth = 4 }", same, "its agent's affair"),
+        (
+            "kind = \"guest\"\ncontrol = { fairness = \"bytes\" }",
+            same,
+            "the kernel's queue counts IOs",
+        ),
         ("kind = \"cloud\"", same, "unknown variant `cloud`"),
     ] {
         let error = guest(host, second).expect_err(host).to_string();

@@ -3,10 +3,11 @@
 use parda_array::ArrayIo;
 use parda_control::queue::Cost;
 use parda_control::{
-    Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Totals,
-    View, VmConfig, VmId,
+    Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Totals, View,
+    VmConfig, VmId,
 };
 use parda_exchange::HostName;
+use parda_scenario::HostKind;
 use parda_scenario::scenario::HostState;
 use slab::Slab;
 
@@ -15,6 +16,8 @@ use crate::client::Client;
 use crate::demand::{ClientRun, Run};
 use crate::events::Life;
 use crate::exchange::Link;
+use crate::gate::Gate;
+use crate::kernel::Kernel;
 use crate::run::{Queue, SimError};
 
 /// An IO of a VM that is not done.
@@ -40,7 +43,7 @@ fn together(vms: &[VmConfig]) -> VmConfig {
 pub(crate) struct Agent {
     pub(crate) life: Life,
     pub(crate) link: Link,
-    host: Host,
+    gate: Gate,
     queue: Queue,
     /// Of each VM, by which it queues.
     shares: Vec<VmConfig>,
@@ -64,27 +67,42 @@ impl Agent {
     ) -> Result<Agent, SimError> {
         let settings = |error| SimError::Control { host: host.name.clone(), error };
         let resolved = state.control.resolve().map_err(settings)?;
-        let mut control = Host::new(now, resolved.control).map_err(settings)?;
         let shares = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
             // Outside control nobody has shares. Nothing queues there, so that any will do.
             let shares = if host.outside { Shares(1) } else { state.shares };
             VmConfig { shares, burst: vm.burst }
         });
         let shares: Vec<VmConfig> = shares.collect();
-        match queue {
-            Queue::Fair => {
-                for vm in &shares {
-                    control.add_vm(now, *vm);
+        let name = HostName::new(&host.name)?;
+        let period = Span::from(resolved.period);
+        let gate = match &host.kind {
+            HostKind::Process => {
+                let mut control = Host::new(now, resolved.control).map_err(settings)?;
+                match queue {
+                    Queue::Fair => {
+                        for vm in &shares {
+                            control.add_vm(now, *vm);
+                        }
+                    }
+                    Queue::Fifo => {
+                        control.add_vm(now, together(&shares));
+                    }
                 }
+                Gate::Agent(Box::new(control))
             }
-            Queue::Fifo => {
-                control.add_vm(now, together(&shares));
+            HostKind::Guest(guest) => {
+                let phase = name.id().phase();
+                let kernel = Kernel::new(now, resolved.control, period, guest, &shares, phase);
+                Gate::Kernel(Box::new(kernel.map_err(settings)?))
             }
-        }
+        };
+        // A kernel's queue knows whose an IO is: it counts what each VM wants, and serves them in
+        // the order in which they come.
+        let queue = if host.kind == HostKind::Process { queue } else { Queue::Fair };
         Ok(Agent {
             life,
-            link: Link::new(now, HostName::new(&host.name)?, life, resolved.period.into()),
-            host: control,
+            link: Link::new(now, name, life, period),
+            gate,
             queue,
             shares,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
@@ -114,8 +132,8 @@ impl Agent {
     pub(crate) fn set_shares(&mut self, vm: VmId, shares: Shares, burst: f64) {
         self.shares[vm.0] = VmConfig { shares, burst };
         match self.queue {
-            Queue::Fair => self.host.set_vm(vm, self.shares[vm.0]),
-            Queue::Fifo => self.host.set_vm(VmId(0), together(&self.shares)),
+            Queue::Fair => self.gate.set_vm(vm, self.shares[vm.0]),
+            Queue::Fifo => self.gate.set_vm(VmId(0), together(&self.shares)),
         }
     }
 
@@ -123,8 +141,9 @@ impl Agent {
         &mut self,
         now: Instant,
         config: Config,
+        period: Span,
     ) -> Result<(), parda_control::ConfigError> {
-        self.host.set_config(now, config)
+        self.gate.set_config(now, config, period)
     }
 
     /// The IOs that a client wants to do now.
@@ -141,7 +160,7 @@ impl Agent {
             parda_array::IoKind::Write => IoKind::Write,
         };
         let bytes = Bytes(drawn.len.0);
-        let cost = match self.host.config().slot_size {
+        let cost = match self.gate.slot_size() {
             Some(slot) => Cost::slots((bytes.0 as f64 / slot.0 as f64).max(1.0)),
             None => Cost::ONE,
         };
@@ -151,7 +170,7 @@ impl Agent {
         let pending = Pending { vm, run, io: drawn, cost: cost.as_slots(), submitted: now };
         let token = self.ios.insert(pending);
         let flow = if self.queue == Queue::Fifo { VmId(0) } else { vm };
-        self.host.submit(now, flow, Io { kind, bytes }, token as u64);
+        self.gate.submit(now, flow, Io { kind, bytes }, token as u64);
     }
 
     /// An IO that goes to the array now, if one may.
@@ -160,9 +179,9 @@ impl Agent {
         now: Instant,
         name: &str,
     ) -> Result<Option<(IoId, ArrayIo)>, Violation> {
-        let Some(dispatch) = self.host.next_dispatch(now) else { return Ok(None) };
+        let Some(dispatch) = self.gate.next_dispatch(now) else { return Ok(None) };
         let pending = &self.ios[dispatch.token as usize];
-        check::window(name, self.at_array, pending.cost, self.host.window())?;
+        check::window(name, self.at_array, pending.cost, self.gate.bound())?;
         self.at_array += pending.cost;
         Ok(Some((dispatch.id, pending.io)))
     }
@@ -170,7 +189,7 @@ impl Agent {
     /// Takes back an IO from the array.
     pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Result<Completed, Violation> {
         let unknown = || Violation::Array(format!("completed IO {} of no VM", id.0));
-        let completed = self.host.complete(now, id, Outcome::Done).ok_or_else(unknown)?;
+        let completed = self.gate.complete(now, id).ok_or_else(unknown)?;
         let pending = self.ios.try_remove(completed.token as usize).ok_or_else(unknown)?;
         self.at_array -= pending.cost;
         let run = &mut self.runs[pending.vm.0];
@@ -182,7 +201,7 @@ impl Agent {
 
     /// When to be woken up, if that is not known already.
     pub(crate) fn wake(&mut self) -> Option<Instant> {
-        let at = self.host.next_wakeup()?;
+        let at = self.gate.next_wakeup()?;
         let before = self.wakes.replace(at);
         (before != Some(at)).then_some(at)
     }
@@ -193,14 +212,14 @@ impl Agent {
 
     /// Lets the law tick with what the exchange shows.
     pub(crate) fn tick(&mut self, now: Instant, heard: Option<Totals>) -> Report {
-        let report = self.host.tick(now, heard.map_or(View::Silent, View::Peers));
+        let report = self.gate.tick(now, heard.map_or(View::Silent, View::Peers));
         self.beta = report.beta;
         report
     }
 
     /// The window in force; `None` without control.
     pub(crate) fn window(&self) -> Option<f64> {
-        Some(self.host.window().0).filter(|w| w.is_finite())
+        Some(self.gate.window().0).filter(|w| w.is_finite())
     }
 
     /// β as last used.
@@ -237,7 +256,7 @@ impl Agent {
 
     /// Whether no IO was lost between us, the host and the array.
     pub(crate) fn check(&self, name: &str) -> Result<(), Violation> {
-        let (held, outstanding) = (self.host.held(), self.host.outstanding());
+        let (held, outstanding) = (self.gate.held(), self.gate.outstanding());
         check::books(name, self.ios.len(), "the law", held + outstanding)
     }
 }

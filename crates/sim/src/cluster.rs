@@ -320,8 +320,9 @@ impl<'a> Cluster<'a> {
         let settings = |error| SimError::Control { host: host.clone(), error };
         let resolved = self.state.host(id).control.resolve().map_err(settings)?;
         if let Some(agent) = &mut self.nodes[id.0].agent {
-            agent.set_config(self.now, resolved.control).map_err(settings)?;
-            if agent.link.set_period(self.now, resolved.period.into()) {
+            let period = resolved.period.into();
+            agent.set_config(self.now, resolved.control, period).map_err(settings)?;
+            if agent.link.set_period(self.now, period) {
                 self.events.plan(agent.link.next(), Event::Tick(id, agent.life));
             }
         }

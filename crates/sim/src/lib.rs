@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 //! Scenarios in virtual time: discrete events, one seed, and the same answer to the bit each time.
 //!
-//! Everything but the clients is what runs elsewhere, too: hosts are [`parda_control::Host`], the
-//! array is [`parda_array::Array`] as `parda array` serves it, and who is heard is for
+//! Everything but the clients is what runs elsewhere, too: hosts are [`parda_control::Host`] (or, for
+//! guests, the same law over a kernel's queue), the array is [`parda_array::Array`] as `parda array` serves it, and who is heard is for
 //! [`parda_exchange::Peers`] to say. The exchange costs what it costs in production: each period
 //! of each host is one read of all slots and one write of its own, as IOs of the array.
 //! `docs/simulator.md` says what is modelled, and what is not.
@@ -12,6 +12,8 @@
 //! | `run` | a scenario from its first event to its answer |
 //! | `cluster` | the array, the hosts, and what happens between them |
 //! | `agent` | one host's agent: its law, its VMs' IOs, its part in the exchange |
+//! | `gate` | what holds its IOs back: an agent's, or a kernel's |
+//! | `kernel` | a kernel's queue, and the agent that steers it |
 //! | `client` | what a VM does to its disk |
 //! | `demand` | and when: its loop, its bursts, its books |
 //! | `exchange` | the slots, and a host's visits to them |
@@ -29,6 +31,8 @@ mod cluster;
 mod demand;
 mod events;
 mod exchange;
+mod gate;
+mod kernel;
 mod latencies;
 mod meter;
 mod run;

@@ -86,9 +86,6 @@ pub enum SimError {
         /// What is wrong.
         error: ConfigError,
     },
-    /// A host has a kernel of its own, which is not simulated.
-    #[error("host {0} is of kind = \"guest\", which is beyond the simulator: parda lab can do it")]
-    Guest(String),
     /// A host cannot have this name. Never for a scenario that was parsed.
     #[error(transparent)]
     Name(#[from] HostNameError),
@@ -133,9 +130,6 @@ pub fn run(
     options: &SimOptions,
     progress: impl FnMut(Progress),
 ) -> Result<Outcome, SimError> {
-    if let Some((_, guest)) = scenario.present().find(|(_, host)| host.kind.guest().is_some()) {
-        return Err(SimError::Guest(guest.name.clone()));
-    }
     let mut run = Run::new(scenario, options)?;
     run.play(progress).map_err(|error| match error {
         SimError::Violation(violation) => {

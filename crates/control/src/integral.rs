@@ -1,0 +1,44 @@
+//! The time integral of a quantity that steps: what means over a period are made of.
+
+use crate::units::{Instant, Span};
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Integral {
+    value: f64,
+    sum: f64,
+    since: Instant,
+}
+
+impl Integral {
+    /// Of zero, so far.
+    #[must_use]
+    pub fn new(now: Instant) -> Integral {
+        Integral { value: 0.0, sum: 0.0, since: now }
+    }
+
+    /// The quantity changes by so much.
+    pub fn add(&mut self, now: Instant, change: f64) {
+        self.sum += self.value * now.since(self.since).secs();
+        self.since = self.since.max(now);
+        self.value += change;
+    }
+
+    /// The quantity changes to so much.
+    pub fn set(&mut self, now: Instant, value: f64) {
+        self.add(now, value - self.value);
+    }
+
+    /// What it is now.
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Its mean since the last call, which was so long ago. Zero over no time.
+    pub fn mean(&mut self, now: Instant, elapsed: Span) -> f64 {
+        self.add(now, 0.0);
+        let sum = core::mem::take(&mut self.sum);
+        if elapsed > Span::ZERO { sum / elapsed.secs() } else { 0.0 }
+    }
+}
