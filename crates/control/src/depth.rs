@@ -15,13 +15,6 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// `phase` in [0, 1): where in the turns between two depths to begin. Hosts that all had the
-    /// same would all be above their windows at the same time.
-    #[must_use]
-    pub fn new(phase: f64) -> Depth {
-        Depth { owed: phase.clamp(0.0, 1.0) - 0.5 }
-    }
-
     /// The depth for the next length of time, of those that the queue can have. A window outside
     /// them is not made up for afterwards: nobody asked the queue for what it cannot do.
     pub fn next(&mut self, window: Window, least: u32, most: u32) -> u32 {
@@ -43,13 +36,12 @@ impl Depth {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     #[test]
     fn the_mean_over_time_is_the_window() {
         for hundredths in 100..=800 {
             let window = f64::from(hundredths) / 100.0;
-            let mut depth = Depth::new(0.3);
+            let mut depth = Depth::default();
             let mut sum = 0.0;
             for n in 1..=200 {
                 let next = f64::from(depth.next(Window(window), 1, 8));
@@ -83,14 +75,5 @@ mod tests {
         assert_eq!(depth.next(Window(f64::INFINITY), 4, 16), 16);
         assert_eq!(depth.next(Window(f64::NAN), 4, 16), 16);
         assert_eq!(depth.next(Window(2.5), 7, 7), 7);
-    }
-
-    #[test]
-    fn hosts_of_one_window_are_not_above_it_together() {
-        let mut hosts: Vec<Depth> = (0..4).map(|i| Depth::new(f64::from(i) / 4.0)).collect();
-        for _ in 0..50 {
-            let all: u32 = hosts.iter_mut().map(|host| host.next(Window(1.25), 1, 8)).sum();
-            assert_eq!(all, 5);
-        }
     }
 }

@@ -91,8 +91,7 @@ impl Agent {
                 Gate::Agent(Box::new(control))
             }
             HostKind::Guest(guest) => {
-                let phase = name.id().phase();
-                let kernel = Kernel::new(now, resolved.control, period, guest, &shares, phase);
+                let kernel = Kernel::new(now, resolved.control, period, guest, &shares);
                 Gate::Kernel(Box::new(kernel.map_err(settings)?))
             }
         };

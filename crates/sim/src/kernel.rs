@@ -93,7 +93,6 @@ impl Kernel {
         period: Span,
         guest: &GuestSettings,
         vms: &[VmConfig],
-        phase: f64,
     ) -> Result<Kernel, ConfigError> {
         let bounds = bounds(guest.disk);
         let vm = |vm: &VmConfig| Vm { shares: vm.shares, pending: Integral::new(now) };
@@ -103,7 +102,7 @@ impl Kernel {
             governor: Governor::new(config)?,
             bounds,
             by_hand,
-            turns: Depth::new(phase),
+            turns: Depth::default(),
             depth: by_hand,
             period,
             ticked: now,
@@ -241,7 +240,7 @@ mod tests {
         let config = Config { law, ..Config::default() };
         let guest = GuestSettings { disk, memory: Bytes(0), queue_depth };
         let vms = [1000, 500].map(|n| VmConfig { shares: Shares(n), burst: 0.0 });
-        Kernel::new(Instant(0), config, Span::from_millis(1000), &guest, &vms, 0.3).unwrap()
+        Kernel::new(Instant(0), config, Span::from_millis(1000), &guest, &vms).unwrap()
     }
 
     /// Two VMs with 64 IOs each, at an array that takes 10 ms for any number of them. The mean of
