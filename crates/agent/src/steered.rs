@@ -145,12 +145,8 @@ impl State {
         let look = self.look();
         let elapsed = self.ticked.saturating_duration_since(before).into();
         let (elapsed, outstanding) = match &look {
-            Some(Look { reading, dropped_to, .. }) => {
+            Some(Look { reading, .. }) => {
                 self.count(reading);
-                if let Some(depth) = *dropped_to {
-                    // The array said that it is full.
-                    self.governor.lower_to(Window(f64::from(depth)));
-                }
                 (reading.elapsed, reading.outstanding)
             }
             None => (elapsed, 0.0),
@@ -179,8 +175,20 @@ impl State {
 
     /// What the device did since the last look; nothing if it is gone.
     fn look(&mut self) -> Option<Look> {
-        let looked = self.device.as_mut()?.look(&self.volume);
+        self.check();
+        let looked = self.device.as_mut()?.look();
         looked.map_err(|error| self.lose(&error)).ok()
+    }
+
+    /// Looks whether all is as it was set.
+    fn check(&mut self) {
+        let Some(device) = &mut self.device else { return };
+        match device.check(&self.volume) {
+            Ok(None) => {}
+            // The array said that it is full.
+            Ok(Some(depth)) => self.governor.lower_to(Window(f64::from(depth))),
+            Err(error) => self.lose(&error),
+        }
     }
 
     fn count(&mut self, reading: &Reading) {
@@ -204,6 +212,8 @@ impl State {
         let slice = self.device.as_ref()?.slice(self.period)?;
         // What nobody uses may be what it is.
         if self.busy {
+            // First, as what the kernel lowered by itself would not be seen any more.
+            self.check();
             self.set();
         }
         Some(slice)

@@ -61,8 +61,6 @@ pub(super) struct Look {
     /// Whether the queue was full, where what waits for a place in it cannot be seen: requests are
     /// only made once there is one, and a program that waits to submit shows one IO, not all it has.
     pub(super) full: bool,
-    /// To which depth the kernel lowered it by itself, if it did.
-    pub(super) dropped_to: Option<u32>,
 }
 
 /// Whether a law sets anything.
@@ -117,30 +115,34 @@ impl Live {
         self.meter.because()
     }
 
-    /// Looks whether all is as it was left, and what was done since the last look.
-    pub(super) fn look(&mut self, volume: &str) -> Result<Look, SteerError> {
-        let mut dropped_to = None;
-        if let Some(steering) = &mut self.steering {
-            let checked = steering.check()?;
-            for event in &checked.events {
-                tracing::warn!(volume, "{event}");
-            }
-            if checked.dropped() {
-                self.drops += 1;
-                dropped_to = Some(checked.in_force.depth);
-            }
-            let moved = |e: &Event| matches!(e, Event::Added { .. } | Event::Removed { .. });
-            if checked.events.iter().any(moved) {
-                self.device = Device::resolve(Path::new("/"), &self.asked.device)?;
-                self.meter.watch(&self.device.watched())?;
-            }
+    /// Looks whether all is as it was left. Answers with the depth to which the kernel lowered it by
+    /// itself, if it did.
+    pub(super) fn check(&mut self, volume: &str) -> Result<Option<u32>, SteerError> {
+        let Some(steering) = &mut self.steering else { return Ok(None) };
+        let checked = steering.check()?;
+        for event in &checked.events {
+            tracing::warn!(volume, "{event}");
         }
+        let moved = |e: &Event| matches!(e, Event::Added { .. } | Event::Removed { .. });
+        if checked.events.iter().any(moved) {
+            self.device = Device::resolve(Path::new("/"), &self.asked.device)?;
+            self.meter.watch(&self.device.watched())?;
+        }
+        if !checked.dropped() {
+            return Ok(None);
+        }
+        self.drops += 1;
+        Ok(Some(checked.in_force.depth))
+    }
+
+    /// What was done since the last look.
+    pub(super) fn look(&mut self) -> Result<Look, SteerError> {
         let reading = self.meter.read()?;
         let full = self.steering.as_ref().is_some_and(|steering| {
             let depth = f64::from(steering.in_force().depth);
             !steering.bounds().cheap && reading.outstanding >= FULL * depth
         });
-        Ok(Look { reading, full, dropped_to })
+        Ok(Look { reading, full })
     }
 
     /// Sets the next depth that a window asks for.
