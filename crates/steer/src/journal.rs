@@ -8,12 +8,18 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::nr_requests;
 use crate::sysfs::{self, SysError};
+
+/// Somebody who only looks whether a journal is held has it for less than this, and nobody who
+/// wants it shall fail for that.
+const GLANCE: Duration = Duration::from_millis(10);
+const PATIENCE: u32 = 10;
 
 /// Where the journals are.
 #[derive(Clone, Debug)]
@@ -222,7 +228,15 @@ impl Journal {
             .truncate(false)
             .open(&beside)
             .map_err(fail)?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        let mut got = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        for _ in 0..PATIENCE {
+            if got != Err(rustix::io::Errno::WOULDBLOCK) {
+                break;
+            }
+            std::thread::sleep(GLANCE);
+            got = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        }
+        match got {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut holder = String::new();

@@ -236,7 +236,12 @@ impl Steering {
         events.extend(states);
         for path in &mut self.paths {
             let name = path.knob.queue.name.clone();
-            let event = match path.knob.look().map_err(|e| gone(&name, e))? {
+            let found = match path.knob.look() {
+                // The next look tells that the path went.
+                Err(error) if error.gone() && self.device.multipath.is_some() => continue,
+                found => found.map_err(|e| gone(&name, e))?,
+            };
+            let event = match found {
                 Found::Same => continue,
                 Found::Dropped { from, to } => Event::Dropped { path: name, from, to },
                 Found::Changed { set, found } => Event::Changed { path: name, set, found },
@@ -291,7 +296,7 @@ impl Steering {
     fn look_at_paths(&mut self) -> Result<Vec<Event>, SteerError> {
         let mut events = Vec::new();
         if self.device.multipath.is_some() {
-            let now = paths(&self.device.dir()).map_err(|_| self.gone())?;
+            let now = paths(&self.device.dir())?;
             let mut kept = Vec::new();
             for path in std::mem::take(&mut self.paths) {
                 if !path.knob.gone() && now.contains(&path.knob.queue) {
