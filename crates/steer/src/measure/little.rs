@@ -47,7 +47,7 @@ struct Shared {
 struct State {
     stop: bool,
     sampled: Vec<Counts>,
-    leaves: Vec<Counts>,
+    completed: Vec<Counts>,
     fronts: Vec<Counts>,
     fault: Option<MeasureError>,
     last: Instant,
@@ -97,7 +97,7 @@ impl State {
 
     fn done(&self) -> Result<Done, MeasureError> {
         let mut done = Done::default();
-        for counts in &self.leaves {
+        for counts in &self.completed {
             let [reads, _, read_sectors, _, writes, _, written_sectors] = counts.read()?;
             done.ios = [done.ios[0] + reads, done.ios[1] + writes];
             done.sectors = [done.sectors[0] + read_sectors, done.sectors[1] + written_sectors];
@@ -135,7 +135,7 @@ impl Little {
         let state = State {
             stop: false,
             sampled: Vec::new(),
-            leaves: Vec::new(),
+            completed: Vec::new(),
             fronts: Vec::new(),
             fault: None,
             last: Instant::now(),
@@ -255,10 +255,16 @@ impl Measure for Little {
             }
         }
         let sampled = opened(&self.root, &watched.leaves, "inflight")?;
-        let leaves = opened(&self.root, &watched.leaves, "stat")?;
+        // A request that a multipath device hands to a path that is full counts there as done, and
+        // again when it is handed on (blk_insert_cloned_request). So it is counted above.
+        let makes_requests =
+            |d: &DevNum| self.root.join("sys/dev/block").join(d.to_string()).join("mq").is_dir();
+        let above = watched.fronts.iter().all(makes_requests);
+        let counted = if above { &watched.fronts } else { &watched.leaves };
+        let completed = opened(&self.root, counted, "stat")?;
         let fronts = opened(&self.root, &watched.fronts, "stat")?;
         let mut state = self.shared.lock();
-        (state.sampled, state.leaves, state.fronts) = (sampled, leaves, fronts);
+        (state.sampled, state.completed, state.fronts) = (sampled, completed, fronts);
         (state.fault, state.quiet) = (None, 0);
         // What is between here and the reading before is let go: it was of other devices.
         state.sample()?;
