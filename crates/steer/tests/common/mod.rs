@@ -2,8 +2,6 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
-pub mod slow;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

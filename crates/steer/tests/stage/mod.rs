@@ -198,7 +198,7 @@ impl Drop for Disk {
         // The loop device lets go of its file a moment later.
         let deadline = Instant::now() + Duration::from_secs(10);
         while let Some(mounted) = &self.mounted
-            && mounted.join("disk").exists()
+            && is_mounted(mounted)
             && Instant::now() < deadline
         {
             run("umount", &[&mounted.display().to_string()]);
@@ -208,7 +208,16 @@ impl Drop for Disk {
             let _ = server.kill();
             let _ = server.wait();
         }
+        if let Some(mounted) = self.mounted.as_deref().filter(|mounted| is_mounted(mounted)) {
+            run("umount", &["--lazy", &mounted.display().to_string()]);
+        }
     }
+}
+
+/// A mount whose server has died is one, too.
+fn is_mounted(at: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts.lines().any(|line| line.split(' ').nth(1) == at.to_str())
 }
 
 fn child(command: &mut Command) -> Child {
