@@ -6,7 +6,7 @@ use std::path::Path;
 use parda_control::governor::VmDemand;
 use parda_control::{Shares, Span};
 use parda_steer::cgroup::sharing::Happened;
-use parda_steer::cgroup::{Allowance, Change, Demand, Demands, Sharing, VmKey, Vms, Whole};
+use parda_steer::cgroup::{Allowance, Change, Demand, Demands, Means, Sharing, VmKey, Vms, Whole};
 use parda_steer::measure::{Method, Reading};
 use parda_steer::{Device, Journal};
 
@@ -248,7 +248,10 @@ impl Groups {
             Some(sharing) => sharing,
             none => {
                 let journal = Journal::at(Journal::PLACE);
-                let sharing = Sharing::take(device, &self.vms, steer.sharing, &journal)?;
+                // A bound above the elevator leaves bfq nothing to choose from.
+                let above = steer.method == Some(parda_steer::knob::Method::NrRequests);
+                let means = steer.sharing.or(above.then_some(Means::Caps));
+                let sharing = Sharing::take(device, &self.vms, means, &journal)?;
                 for (vm, why) in sharing.beyond() {
                     tracing::warn!(volume, %vm, "cannot be held to its shares: {why}");
                 }

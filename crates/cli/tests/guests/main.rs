@@ -1,6 +1,7 @@
 //! What can only be shown with kernels of our own: stories with guests.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod cgroups;
 mod harness;
 mod knobs;
 mod watch;

@@ -28,7 +28,7 @@ use crate::sysfs::SysError;
 
 /// Under bfq, how far caps may be above what the window and the latency say: something must wait
 /// for bfq to choose from.
-const HEADROOM: f64 = 1.02;
+const HEADROOM: f64 = 1.05;
 /// Without bfq all wait in one queue, first come first served, which knows no shares. What waits
 /// there is taken out again: this part of it in a period …
 const DRAIN: f64 = 0.25;
@@ -116,6 +116,8 @@ pub struct Sharing {
     held_back: Vec<VmKey>,
     /// IOs per second of each VM that is capped.
     rates: BTreeMap<VmKey, f64>,
+    /// IOs per second that fit into the window, as of the last period.
+    fits: f64,
     elapsed: Span,
     /// VMs that cannot be capped, and why.
     beyond: Vec<(VmKey, String)>,
@@ -140,6 +142,7 @@ impl Sharing {
             begun: BTreeMap::new(),
             held_back: Vec::new(),
             rates: BTreeMap::new(),
+            fits: f64::INFINITY,
             elapsed: Span::ZERO,
             beyond: Vec::new(),
             left: false,
@@ -251,14 +254,18 @@ impl Sharing {
     }
 
     /// IOs per second of each VM that is to be capped.
-    fn split(&self, vms: &Vms, demands: &Demands, allow: Allowance) -> BTreeMap<VmKey, f64> {
+    fn split(&mut self, vms: &Vms, demands: &Demands, allow: Allowance) -> BTreeMap<VmKey, f64> {
         let latency = allow.latency.secs();
         let seconds = self.elapsed.secs();
         if latency <= 0.0 || seconds <= 0.0 {
             // Nothing is known of the device: as it was.
             return self.rates.clone();
         }
-        let fits = allow.window.0 / latency;
+        let now = allow.window.0 / latency;
+        // A rate that is too high for one period is first come first served, one that is too low
+        // only leaves the queue short: of the last two the lower one.
+        let before = std::mem::replace(&mut self.fits, now);
+        let fits = if self.bfq.is_some() { now } else { now.min(before) };
         let below = allow.window.0 < f64::from(allow.least);
         let all = if self.bfq.is_some() && !below {
             HEADROOM * fits

@@ -1,0 +1,208 @@
+//! VMs of a host as cgroups of a kernel of its own, and what of its window each gets.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use parda_lab::guest::{Bus, Guest, GuestConfig, Job, Source};
+use tempfile::TempDir;
+
+use crate::{PARDA, SOON, guest, possible};
+
+/// How long shares may take to settle, and how long they are looked at then.
+const SETTLE: Duration = Duration::from_secs(8);
+const LOOK: Duration = Duration::from_secs(8);
+
+/// Two drives that serve in order: some 300 IOPS, so that emulation is out of the picture.
+const ARRAY: &str = r#"
+name = "cgroups"
+duration = "1s"
+[[phase]]
+name = "all"
+from = "0s"
+to = "1s"
+[array]
+preset = "drive-7200"
+raid = { drives = 2, level = "raid0" }
+drive = { queue_depth = 1, scheduling = "fcfs" }
+[[host]]
+name = "one"
+[[host.vm]]
+name = "one"
+shares = 1000
+disk = "8GiB"
+workload = { size = "4KiB", read = "100%", random = "100%", outstanding = 1 }
+[[host.vm]]
+name = "two"
+shares = 1000
+disk = "8GiB"
+workload = { size = "4KiB", read = "100%", random = "100%", outstanding = 1 }
+"#;
+
+/// An array that guests share, and where they meet.
+struct Shared {
+    dir: TempDir,
+    array: Child,
+}
+
+impl Shared {
+    fn new() -> Shared {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("array.toml");
+        fs::write(&file, ARRAY).unwrap();
+        let exchange = fs::File::create(dir.path().join("exchange")).unwrap();
+        exchange.set_len(1 << 20).unwrap();
+        let socket = dir.path().join("array.sock");
+        let mut array = Command::new(PARDA);
+        array.arg("array").arg("--scenario").arg(file).stdout(Stdio::null());
+        array.arg("--listen").arg(format!("unix:{}", socket.display()));
+        let shared = Shared { array: array.spawn().unwrap(), dir };
+        let began = Instant::now();
+        while !socket.exists() {
+            assert!(began.elapsed() < SOON, "the array does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        shared
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A guest with one of the array's LUNs on this bus.
+    fn guest(&self, name: &str, bus: Bus) -> GuestConfig {
+        let lun = Source::Nbd { socket: self.path("array.sock"), export: name.to_owned() };
+        let exchange = Source::File(self.path("exchange"));
+        guest(name).disk("array", bus, lun).disk("exchange", Bus::Virtio, exchange)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = self.array.kill();
+        let _ = self.array.wait();
+    }
+}
+
+/// An agent in a guest, with VMs by their names and shares. Each is a libvirt guest's cgroup.
+fn agent(guest: &Guest, vms: &[(&str, u32)]) -> Job {
+    let mut config = format!(
+        "host = \"{}\"\nstatus = \"unix:/run/parda.sock\"\n[[volume]]\nname = \"array\"\n\
+         [volume.control]\nlatency_threshold = \"25ms\"\nwindow_max = 16\nperiod = \"500ms\"\n\
+         [volume.exchange]\nfile = \"{}\"\nslots = 4\n[volume.steer]\ndevice = \"{}\"\n",
+        guest.name(),
+        guest.device("exchange").unwrap(),
+        guest.device("array").unwrap()
+    );
+    for (name, shares) in vms {
+        config += &format!(
+            "[[volume.steer.vm]]\nname = \"{name}\"\ncgroup = \"libvirt:{name}\"\n\
+             shares = {shares}\n"
+        );
+        guest.ok(&format!("mkdir -p '{}'", cgroup(name)), SOON).unwrap();
+    }
+    guest.put("/run/parda.toml", config.as_bytes()).unwrap();
+    let agent = guest.begin("exec parda serve -c /run/parda.toml").unwrap();
+    let up = "until parda status /run/parda.sock >/dev/null 2>&1; do usleep 100000; done";
+    if let Err(error) = guest.ok(up, SOON) {
+        panic!("{error}: {}", guest.end(&agent).unwrap().errors());
+    }
+    agent
+}
+
+/// Where libvirt has the threads of a guest: below the VM's own cgroup.
+fn cgroup(vm: &str) -> String {
+    format!(r"/sys/fs/cgroup/machine.slice/machine-qemu\x2d1\x2d{vm}.scope/libvirt/emulator")
+}
+
+/// Random reads by a VM, as many at a time as said, which are counted once all has settled.
+fn load(guest: &Guest, vm: &str, outstanding: u32) -> Job {
+    let command = format!(
+        "echo $$ >'{}/cgroup.procs' && exec fio --name={vm} --filename={} --thread --rw=randread \
+         --bs=4k --norandommap --direct=1 --ioengine=libaio --iodepth={outstanding} --time_based \
+         --ramp_time={} --runtime={} --minimal",
+        cgroup(vm),
+        guest.device("array").unwrap(),
+        SETTLE.as_secs(),
+        LOOK.as_secs()
+    );
+    guest.begin(&command).unwrap()
+}
+
+/// IOPS of a load, once it is through.
+fn iops(guest: &Guest, load: &Job) -> f64 {
+    let within = SETTLE + LOOK + SOON;
+    let output = guest.look(load, within).unwrap().expect("the load ends");
+    let text = output.text();
+    let read = text.split(';').nth(7).and_then(|iops| iops.parse().ok());
+    read.unwrap_or_else(|| panic!("fio: {text} {}", output.errors()))
+}
+
+fn read(guest: &Guest, path: &str) -> String {
+    guest.ok(&format!("cat '{path}'"), SOON).unwrap()
+}
+
+fn near(what: &str, got: f64, wanted: f64, tolerance: f64) {
+    eprintln!("{what}: {got:.2}");
+    let off = (got / wanted - 1.0).abs();
+    assert!(off <= tolerance, "{what}: {got:.2}, not {wanted:.2} within {tolerance}");
+}
+
+/// Two VMs of 2000 and 1000 shares, on a LUN that the bus makes one kind of device or another.
+fn two_to_one(bus: Bus, elevator: &str, tolerance: f64) {
+    let shared = Shared::new();
+    let guest = Guest::boot(shared.guest("one", bus)).unwrap();
+    let device = guest.device("array").unwrap();
+    let scheduler = format!("/sys/block/{}/queue/scheduler", &device["/dev/".len()..]);
+    // Where the kernel can call modprobe, choosing it does that.
+    guest.ok("modprobe bfq", SOON).unwrap();
+    let before = read(&guest, &scheduler);
+    let agent = agent(&guest, &[("db", 2000), ("web", 1000)]);
+    let [db, web] = [("db", 32), ("web", 32)].map(|(vm, deep)| load(&guest, vm, deep));
+    let [db, web] = [iops(&guest, &db), iops(&guest, &web)];
+    eprintln!("{db} + {web} IOPS");
+    let handed_down = "find /sys/fs/cgroup/machine.slice -name io.max";
+    assert!(guest.ok(handed_down, SOON).unwrap().contains("db.scope/io.max"));
+    eprintln!("{}", guest.ok("parda status /run/parda.sock", SOON).unwrap());
+    assert!(read(&guest, &scheduler).contains(elevator), "{}", read(&guest, &scheduler));
+    near("2000 against 1000 shares", db / web, 2.0, tolerance);
+    // What was there before is there again.
+    guest.signal(&agent, "TERM").unwrap();
+    let ended = guest.look(&agent, SOON).unwrap().expect("the agent ends");
+    assert!(ended.success(), "{}", ended.errors());
+    assert_eq!(read(&guest, &scheduler), before);
+    assert_eq!(guest.ok(handed_down, SOON).unwrap(), "", "io is not handed down any more");
+    assert_eq!(guest.ok("find /run/parda/steer -name '*.json'", SOON).unwrap(), "");
+}
+
+#[test]
+fn two_vms_of_a_lun_get_what_their_shares_say() {
+    if possible() {
+        two_to_one(Bus::Scsi(0), "[bfq]", 0.15);
+    }
+}
+
+/// Caps alone follow what the machine does meanwhile by one period, so it must have little else to do.
+#[test]
+#[ignore = "needs a quiet machine"]
+fn two_vms_of_a_virtio_disk_get_what_their_shares_say() {
+    if possible() {
+        two_to_one(Bus::Virtio, "[mq-deadline]", 0.20);
+    }
+}
+
+#[test]
+fn what_an_idle_vm_leaves_is_not_its_neighbours_alone() {
+    if !possible() {
+        return;
+    }
+    let shared = Shared::new();
+    let configs = ["one", "two"].map(|name| shared.guest(name, Bus::Scsi(0)));
+    let [one, two] = Guest::boot_all(configs).unwrap();
+    let _agents = [agent(&one, &[("db", 1000), ("idle", 1000)]), agent(&two, &[("app", 1000)])];
+    let [db, app] = [load(&one, "db", 32), load(&two, "app", 32)];
+    let [db, app] = [iops(&one, &db), iops(&two, &app)];
+    eprintln!("{}", one.ok("parda status /run/parda.sock", SOON).unwrap());
+    near("a VM beside an idle one, against one alone", db / app, 1.0, 0.15);
+}
