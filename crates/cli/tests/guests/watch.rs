@@ -94,8 +94,9 @@ fn an_older_kernel_tells_latency_sizes_cgroups_and_what_waits_above_a_multipath_
     assert_eq!(sizes, [("read", 4096.0), ("write", 16384.0)], "{seen}");
     for (cgroup, pending) in [("many", 6.0), ("few", 2.0)] {
         let id = guest.ok(&format!("stat -c %i /sys/fs/cgroup/{cgroup}"), SOON).unwrap();
+        let id: u64 = id.parse().unwrap();
         let groups = seen["cgroups"].as_array().unwrap();
-        let group = groups.iter().find(|g| g["id"].to_string() == id);
+        let group = groups.iter().find(|g| g["id"] == id);
         let got = number(&group.unwrap_or_else(|| panic!("{cgroup} is {id}: {seen}"))["pending"]);
         assert!((0.8 * pending..1.02 * pending).contains(&got), "{cgroup}: {got}, {seen}");
     }
