@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parda_agent::status::ask;
+use parda_agent::status::{Status, ask};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::{Action, HostId, Scenario, State, VmId};
 use rustix::process::Signal;
@@ -18,7 +18,8 @@ use tempfile::TempDir;
 use crate::agent;
 use crate::array_control::{self, ArrayStatus, Request};
 use crate::error::LabError;
-use crate::fio;
+use crate::fio::{self, Target};
+use crate::guest_host::GuestHost;
 use crate::limits;
 use crate::meter::Standing;
 use crate::process::Process;
@@ -102,6 +103,8 @@ pub struct Cluster<'a> {
     /// Clients that were told to stop.
     stopping: Vec<Process>,
     agents: BTreeMap<HostId, Process>,
+    /// The hosts that are guests, with their agents and clients.
+    guests: BTreeMap<HostId, GuestHost>,
     /// The ways to the exchange of hosts that can be cut off from it.
     relays: BTreeMap<HostId, Relay>,
     array: Process,
@@ -130,6 +133,7 @@ impl<'a> Cluster<'a> {
             clients: BTreeMap::new(),
             stopping: Vec::new(),
             agents: BTreeMap::new(),
+            guests: BTreeMap::new(),
             relays: BTreeMap::new(),
             array,
             place,
@@ -144,8 +148,10 @@ impl<'a> Cluster<'a> {
     fn started(&mut self) -> Result<(), LabError> {
         let socket = self.place.array();
         self.wait(Who::Array, "accept connections", |_| UnixStream::connect(&socket).is_ok())?;
-        let hosts = self.scenario.present().filter(|(_, host)| !host.outside);
-        let hosts: Vec<HostId> = hosts.map(|(id, _)| id).collect();
+        let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
+        self.guests = GuestHost::boot(self.scenario, &all, &self.options.program, &self.place)?;
+        let outside = |id: &HostId| self.scenario.host(*id).outside;
+        let hosts: Vec<HostId> = all.into_iter().filter(|id| !outside(id)).collect();
         hosts.iter().try_for_each(|&id| self.set_way(id))?;
         hosts.iter().try_for_each(|&id| self.start_agent(id))?;
         hosts.iter().try_for_each(|&id| self.agent_answers(id))
@@ -165,9 +171,12 @@ impl<'a> Cluster<'a> {
             let _ = self.state.apply(action);
             match *action {
                 Action::StartVm(id) => self.start_client(id)?,
-                Action::StopVm(id) => self.stop_client(id),
+                Action::StopVm(id) => self.stop_client(id)?,
                 Action::KillHost(id) => self.kill_host(id),
                 Action::StartHost(id) => {
+                    if let Some(guest) = self.guests.get_mut(&id) {
+                        guest.restart(self.scenario, id)?;
+                    }
                     if !self.scenario.host(id).outside {
                         self.start_agent(id)?;
                         self.agent_answers(id)?;
@@ -181,9 +190,9 @@ impl<'a> Cluster<'a> {
                 Action::SetShares(VmId { host, .. }, _) | Action::SetControl(host, _) => {
                     changed.push(host);
                 }
-                Action::HangHost(id) => self.signal(id, Signal::STOP),
+                Action::HangHost(id) => self.signal(id, Signal::STOP)?,
                 Action::ResumeHost(id) => {
-                    self.signal(id, Signal::CONT);
+                    self.signal(id, Signal::CONT)?;
                     self.agent_answers(id)?;
                     // What it was told meanwhile.
                     changed.push(id);
@@ -196,14 +205,13 @@ impl<'a> Cluster<'a> {
         changed.retain(|&id| self.state.host(id).alive);
         for &id in &changed {
             self.configure(id)?;
-            self.signal(id, Signal::HUP);
+            self.signal(id, Signal::HUP)?;
         }
         // Who hangs does so when it goes on.
         changed.retain(|&id| !self.state.host(id).hangs);
         changed.into_iter().try_for_each(|id| {
             let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
-            let socket = self.place.status(id);
-            let follows = |_: &mut Self| ask(&socket).is_ok_and(|s| agent::follows(&s, &file));
+            let follows = |c: &mut Self| c.ask(id).is_some_and(|s| agent::follows(&s, &file));
             self.wait(Who::Agent(id), "take up its new configuration", follows)
         })
     }
@@ -220,12 +228,18 @@ impl<'a> Cluster<'a> {
         if !self.state.host(id).alive || self.state.host(id).hangs {
             return Ok(None);
         }
-        match ask(&self.place.status(id)) {
-            Ok(status) => {
-                let volume = status.volumes.into_iter().find(|v| v.name == agent::VOLUME);
-                Ok(volume.map(Standing::from))
-            }
-            Err(_) => Err(self.late(Who::Agent(id), "say how it stands")),
+        let Some(status) = self.ask(id) else {
+            return Err(self.late(Who::Agent(id), "say how it stands"));
+        };
+        let volume = status.volumes.into_iter().find(|v| v.name == agent::VOLUME);
+        Ok(volume.map(Standing::from))
+    }
+
+    /// What a host's agent says of itself, if it answers.
+    fn ask(&self, id: HostId) -> Option<Status> {
+        match self.guests.get(&id) {
+            Some(guest) => guest.status(),
+            None => ask(&self.place.status(id)).ok(),
         }
     }
 
@@ -301,7 +315,9 @@ impl<'a> Cluster<'a> {
                 });
             }
         }
-        Ok(())
+        let alive = |id: &HostId| self.state.host(*id).alive;
+        let mut guests = self.guests.iter_mut().filter(|(id, _)| alive(id));
+        Ok(guests.try_for_each(|(_, guest)| guest.check())?)
     }
 
     fn wait(
@@ -358,8 +374,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn agent_answers(&mut self, id: HostId) -> Result<(), LabError> {
-        let socket = self.place.status(id);
-        self.wait(Who::Agent(id), "say how it stands", |_| ask(&socket).is_ok())
+        self.wait(Who::Agent(id), "say how it stands", |cluster| cluster.ask(id).is_some())
     }
 
     /// Lets something happen to the array.
@@ -378,9 +393,13 @@ impl<'a> Cluster<'a> {
             .map_err(|_| self.late(Who::Array, "say how it stands"))
     }
 
-    fn signal(&mut self, id: HostId, signal: Signal) {
+    fn signal(&mut self, id: HostId, signal: Signal) -> Result<(), LabError> {
         if let Some(agent) = self.agents.get_mut(&id) {
             agent.signal(signal);
+        }
+        match self.guests.get(&id) {
+            Some(guest) => Ok(guest.signal_agent(signal.as_raw())?),
+            None => Ok(()),
         }
     }
 
@@ -401,35 +420,54 @@ impl<'a> Cluster<'a> {
         if let Some(agent) = self.agents.remove(&id) {
             agent.kill();
         }
+        if let Some(guest) = self.guests.get_mut(&id) {
+            guest.kill();
+        }
         self.clients.retain(|vm, _| vm.host != id);
     }
 
     fn start_client(&mut self, id: VmId) -> Result<(), LabError> {
         let Scenario { seed, duration, .. } = *self.scenario;
-        let vm = self.scenario.vm(id);
+        let (vm, at_most) = (self.scenario.vm(id), duration + CLIENT_SLACK);
+        if let Some(guest) = self.guests.get_mut(&id.host) {
+            return Ok(guest.start_client(self.scenario, id, at_most)?);
+        }
         let outside = self.scenario.host(id.host).outside;
         let socket = if outside { self.place.array() } else { self.place.disks(id.host) };
-        let command = fio::command(vm, id, &socket, seed, duration + CLIENT_SLACK);
+        let mut command = Command::new("fio");
+        command.args(fio::arguments(vm, id, Target::Nbd(&socket), seed, at_most));
         let log = self.place.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())
     }
 
-    fn stop_client(&mut self, id: VmId) {
+    fn stop_client(&mut self, id: VmId) -> Result<(), LabError> {
+        if let Some(guest) = self.guests.get_mut(&id.host) {
+            guest.stop_client(id)?;
+        }
         if let Some(mut client) = self.clients.remove(&id) {
             // It waits for what it has under way, if it is awake.
             client.signal(Signal::INT);
             client.signal(Signal::CONT);
             self.stopping.push(client);
         }
+        Ok(())
     }
 
     /// A client's burst is over, or its next begins. Between them it is stopped where it stands:
     /// the host does what it has under way. (fio's `thinktime` would begin with a burst that is
     /// longer than the others.)
-    pub fn burst(&mut self, id: VmId, works: bool) {
+    ///
+    /// # Errors
+    /// Its host is a guest that is gone.
+    pub fn burst(&mut self, id: VmId, works: bool) -> Result<(), LabError> {
+        let signal = if works { Signal::CONT } else { Signal::STOP };
         if let Some(client) = self.clients.get_mut(&id) {
-            client.signal(if works { Signal::CONT } else { Signal::STOP });
+            client.signal(signal);
+        }
+        match self.guests.get(&id.host) {
+            Some(guest) => Ok(guest.signal_client(id, signal.as_raw())?),
+            None => Ok(()),
         }
     }
 }

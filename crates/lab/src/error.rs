@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use crate::guest::GuestError;
+
 /// Why a run has no answer. Where processes are involved, their logs are kept and named.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -73,6 +75,9 @@ pub enum LabError {
         /// Where the logs are.
         logs: PathBuf,
     },
+    /// A host that is a guest does not do what it should.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
     /// The array would not take what was to happen to it.
     #[error("nothing happened to the array: {0}")]
     Array(String),

@@ -37,20 +37,42 @@ pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
     }
 }
 
-/// The client of a VM whose disk is exported at a unix socket.
+/// Where a VM finds its disk.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// Exported by its name at a unix socket.
+    Nbd(&'a Path),
+    /// A block device.
+    Device(&'a str),
+}
+
+/// What the client of a VM is told.
 ///
 /// `seed` is the scenario's: every VM draws other numbers, every run of a scenario the same.
 /// `at_most` bounds how long it runs if nobody stops it.
 #[must_use]
-pub fn command(vm: &Vm, id: VmId, socket: &Path, seed: u64, at_most: Duration) -> Command {
+pub fn arguments(
+    vm: &Vm,
+    id: VmId,
+    target: Target<'_>,
+    seed: u64,
+    at_most: Duration,
+) -> Vec<String> {
     let workload = &vm.workload;
-    let mut fio = Command::new("fio");
-    let mut set = |key: &str, value: String| {
-        fio.arg(format!("--{key}={value}"));
-    };
+    let mut arguments = Vec::new();
+    let mut set = |key: &str, value: String| arguments.push(format!("--{key}={value}"));
     set("name", vm.name.clone());
-    set("ioengine", "nbd".to_owned());
-    set("uri", format!("nbd+unix:///{}?socket={}", vm.name, socket.display()));
+    match target {
+        Target::Nbd(socket) => {
+            set("ioengine", "nbd".to_owned());
+            set("uri", format!("nbd+unix:///{}?socket={}", vm.name, socket.display()));
+        }
+        Target::Device(path) => {
+            set("ioengine", "libaio".to_owned());
+            set("direct", "1".to_owned());
+            set("filename", path.to_owned());
+        }
+    }
     set("rw", "randrw".to_owned());
     set("rwmixread", format!("{:.0}", workload.read_percent));
     set("percentage_random", format!("{:.0}", workload.random_percent));
@@ -79,7 +101,7 @@ pub fn command(vm: &Vm, id: VmId, socket: &Path, seed: u64, at_most: Duration) -
     // One process, so that killing it leaves nothing behind.
     set("thread", "1".to_owned());
     set("eta", "never".to_owned());
-    fio
+    arguments
 }
 
 /// A seed of its own for each client.
@@ -110,11 +132,10 @@ mod tests {
         }
     }
 
-    fn arguments(workload: Workload, id: VmId) -> Vec<String> {
+    fn told(workload: Workload, id: VmId) -> Vec<String> {
         let (name, shares, disk) = ("db".to_owned(), Shares(1), Bytes(1 << 30));
         let vm = Vm { name, shares, burst: 0.0, disk, lun: 0, workload };
-        let command = command(&vm, id, Path::new("/run/h1"), 7, Duration::from_secs(90));
-        command.get_args().map(|a| a.to_string_lossy().into_owned()).collect()
+        arguments(&vm, id, Target::Nbd(Path::new("/run/h1")), 7, Duration::from_secs(90))
     }
 
     const fn id(index: usize) -> VmId {
@@ -129,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_command_says_what_the_workload_says() {
-        let args = arguments(closed(24), id(0));
+        let args = told(closed(24), id(0));
         has(
             &args,
             &[
@@ -142,8 +163,8 @@ mod tests {
                 "--runtime=90",
             ],
         );
-        assert_eq!(args, arguments(closed(24), id(0)));
-        assert_ne!(args, arguments(closed(24), id(1)), "another VM draws other numbers");
+        assert_eq!(args, told(closed(24), id(0)));
+        assert_ne!(args, told(closed(24), id(1)), "another VM draws other numbers");
         let more = ["bssplit", "random_distribution"];
         assert!(!args.iter().any(|a| more.iter().any(|key| a.contains(key))), "{args:?}");
     }
@@ -156,7 +177,7 @@ mod tests {
             hot: Some(Hot { part_percent: 10.0, hits_percent: 85.0 }),
             ..closed(24)
         };
-        let args = arguments(workload, id(0));
+        let args = told(workload, id(0));
         has(
             &args,
             &[

@@ -11,6 +11,7 @@
 //! | [`agent`] | a host's agent: its configuration and what it says of itself |
 //! | [`fio`] | a VM's client |
 //! | [`guest`] | a host with a kernel of its own |
+//! | [`guest_host`] | and that as a host of a scenario |
 //! | [`limits`] | what only the simulator can do |
 //! | [`relay`] | a host's way to the exchange, which can be cut |
 //! | [`meter`] | from what agents count to what a phase answers |
@@ -22,6 +23,7 @@ pub mod cluster;
 pub mod error;
 pub mod fio;
 pub mod guest;
+pub mod guest_host;
 pub mod limits;
 pub mod meter;
 pub mod process;

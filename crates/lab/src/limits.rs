@@ -12,9 +12,21 @@ use crate::fio;
 /// It cannot: the error says why.
 pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     fio::can_do(scenario)?;
-    if let Some((_, guest)) = scenario.present().find(|(_, host)| host.kind.guest().is_some()) {
-        return Err(LabError::OnlySimulated(format!("{}, a guest,", guest.name)));
-    }
+    scenario.present().filter(|(_, host)| host.kind.guest().is_some()).try_for_each(
+        |(id, guest)| {
+            if can_be_cut_off(scenario, id) {
+                let what = format!("`exchange.reachable` of {}, a guest,", guest.name);
+                return Err(LabError::OnlySimulated(what));
+            }
+            let luns = |id: HostId| scenario.host(id).vms.iter().map(|vm| vm.lun);
+            let others = scenario.present().filter(|(other, _)| *other != id);
+            if others.flat_map(|(other, _)| luns(other)).any(|lun| luns(id).any(|l| l == lun)) {
+                let what = format!("{}, a guest whose disk is another host's, too,", guest.name);
+                return Err(LabError::OnlySimulated(what));
+            }
+            Ok(())
+        },
+    )?;
     let beyond = |(id, _)| settings(scenario, id).find_map(beyond);
     match scenario.present().find_map(beyond) {
         Some(what) => Err(LabError::OnlySimulated(what.to_owned())),

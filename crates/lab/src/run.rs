@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
                     self.edges.insert(at, readings);
                 }
                 Task::Tell => progress(self.tell(at)?),
-                Task::Burst(id, works) => self.cluster.burst(id, works),
+                Task::Burst(id, works) => self.cluster.burst(id, works)?,
                 Task::Events(events) => self.happen(events)?,
             }
         }

@@ -4,13 +4,11 @@ use std::time::{Duration, Instant};
 
 use parda_lab::guest::{Bus, Guest, GuestError, Source};
 
-use crate::{SOON, guest, possible};
+use crate::{SOON, guest, turn};
 
 #[test]
 fn a_guest_does_what_it_is_told_whatever_its_kernel_says_meanwhile() {
-    if !possible() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     let disk = Source::Null { size: 1 << 30, latency: 5_000_000 };
     let config = guest("one").disk("array", Bus::Scsi(0), disk.clone());
     let config = config.disk("fast", Bus::Virtio, disk);

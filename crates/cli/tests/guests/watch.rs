@@ -5,7 +5,7 @@ use std::time::Duration;
 use parda_lab::guest::{Bus, Guest, Job, Source};
 use serde_json::Value;
 
-use crate::{SOON, guest, possible};
+use crate::{SOON, guest, turn};
 
 /// What each of the guest's devices takes for an IO. So long that what the emulation adds is little.
 const DELAY_MS: f64 = 50.0;
@@ -56,9 +56,7 @@ fn near(what: &str, got: &Value, wanted: f64) {
 
 #[test]
 fn an_older_kernel_tells_latency_sizes_cgroups_and_what_waits_above_a_multipath_device() {
-    if !possible() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     let slow = Source::Null { size: 1 << 30, latency: (DELAY_MS * 1e6) as u64 };
     let config = guest("watched").disk("a", Bus::Scsi(0), slow.clone());
     let guest = Guest::boot(config.disk("b", Bus::Scsi(1), slow)).unwrap();

@@ -26,6 +26,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::Process;
@@ -294,11 +295,11 @@ impl Guest {
         }
     }
 
-    /// Sends a signal (`INT`, `STOP`) to all processes of what was begun. What has ended gets none.
+    /// Sends a signal, by its number, to all processes of what was begun. What has ended gets none.
     ///
     /// # Errors
     /// The guest is gone.
-    pub fn signal(&self, job: &Job, signal: &str) -> Result<(), GuestError> {
+    pub fn signal(&self, job: &Job, signal: i32) -> Result<(), GuestError> {
         let pid = format!("pid=$(cat /run/lab/{}.pid) && kill -{signal} -$pid || true", job.id);
         self.ok(&pid, BRIEF).map(drop)
     }
@@ -308,7 +309,7 @@ impl Guest {
     /// # Errors
     /// The guest is gone, or it cannot be killed.
     pub fn end(&self, job: &Job) -> Result<Output, GuestError> {
-        self.signal(job, "KILL")?;
+        self.signal(job, Signal::KILL.as_raw())?;
         self.look(job, BRIEF)?.ok_or_else(|| self.late(job, BRIEF))
     }
 
@@ -359,6 +360,20 @@ impl Guest {
         self.kill();
         let mut starting = self.power_on()?;
         self.come_up(&mut starting)
+    }
+
+    /// That it is gone, which it should not be.
+    pub(crate) fn is_gone(&self) -> GuestError {
+        match &self.running {
+            Some(running) => self.gone(&running.process, "is gone".to_owned()),
+            None => self.is_off(),
+        }
+    }
+
+    /// That what was begun has ended, which it should not have.
+    pub(crate) fn failed(&self, job: &Job, output: Output) -> GuestError {
+        let (name, command) = (self.name().to_owned(), job.command.clone());
+        GuestError::Failed { name, command, output }
     }
 
     fn succeeded(&self, command: &str, output: Output) -> Result<String, GuestError> {

@@ -1,0 +1,23 @@
+//! Scenarios whose hosts are guests.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::{PARDA, turn};
+
+/// A scenario of `scenarios/guests` holds.
+fn holds(name: &str) {
+    let Some(_turn) = turn() else { return };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/guests");
+    let mut lab = Command::new(PARDA);
+    lab.arg("lab").arg(folder.join(name).with_extension("toml")).stdin(Stdio::null());
+    let output = lab.output().unwrap();
+    let [said, errors] = [output.stdout, output.stderr].map(|b| String::from_utf8(b).unwrap());
+    println!("{said}");
+    assert!(output.status.success(), "{said}\n{errors}");
+}
+
+#[test]
+fn depths_set_by_hand_give_throughput_in_proportion() {
+    holds("static-depths");
+}

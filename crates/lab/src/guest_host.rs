@@ -1,0 +1,237 @@
+//! A host of a scenario that is a guest: its machine, its agent and its VMs, all behind one port.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use parda_agent::status::{Counter, DiskStatus, Status};
+use parda_scenario::scenario::EXCHANGE;
+use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, VmId};
+
+use rustix::process::Signal;
+
+use crate::cluster::Place;
+use crate::fio::{self, Target};
+use crate::guest::{Bus, Guest, GuestConfig, GuestError, Job, Source};
+
+/// The LUN that its VMs open.
+pub const DISK: &str = "/dev/lab/lun";
+
+/// The LUN on which hosts meet.
+pub const EXCHANGE_DISK: &str = "/dev/lab/exchange";
+
+/// Where its agent says how it stands.
+pub const STATUS: &str = "/run/parda.sock";
+
+/// Below this its VMs have a cgroup each, as libvirt makes them.
+pub const SLICE: &str = "machine.slice";
+
+const CONFIGURATION: &str = "/run/parda.toml";
+
+/// What is done at once may take a busy machine this long.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A guest that is a host.
+#[derive(Debug)]
+pub struct GuestHost {
+    guest: Guest,
+    settings: GuestSettings,
+    agent: Option<Job>,
+    clients: BTreeMap<VmId, Job>,
+    /// What the array had counted of its LUN when its agent began.
+    before: Option<DiskStatus>,
+}
+
+impl GuestHost {
+    /// Boots those of these hosts that are guests, all at a time.
+    ///
+    /// # Errors
+    /// One of them does not come up.
+    pub fn boot(
+        scenario: &Scenario,
+        ids: &[HostId],
+        program: &Path,
+        place: &Place,
+    ) -> Result<BTreeMap<HostId, GuestHost>, GuestError> {
+        let guests = ids.iter().filter_map(|&id| Some((id, scenario.host(id).kind.guest()?)));
+        let guests: Vec<(HostId, GuestSettings)> = guests.map(|(id, s)| (id, *s)).collect();
+        if guests.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let machine = |&(id, ref s): &(HostId, _)| machine(scenario, id, s, program, place);
+        let booted = Guest::boot_each(guests.iter().map(machine))?;
+        let hosts = guests.into_iter().zip(booted).map(|((id, settings), guest)| {
+            let (agent, clients) = (None, BTreeMap::new());
+            let host = GuestHost { guest, settings, agent, clients, before: None };
+            host.prepare(scenario, id).map(|()| (id, host))
+        });
+        hosts.collect()
+    }
+
+    /// Pulls its plug.
+    pub fn kill(&mut self) {
+        self.guest.kill();
+        self.agent = None;
+        self.clients.clear();
+    }
+
+    /// Boots it again.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub fn restart(&mut self, scenario: &Scenario, id: HostId) -> Result<(), GuestError> {
+        self.guest.restart()?;
+        self.prepare(scenario, id)
+    }
+
+    /// Its cgroups, and the depth of its queue.
+    fn prepare(&self, scenario: &Scenario, id: HostId) -> Result<(), GuestError> {
+        let mut script = format!(
+            "set -e\ncd /sys/fs/cgroup\nmkdir {SLICE}\n\
+             echo +io | tee cgroup.subtree_control >{SLICE}/cgroup.subtree_control\n"
+        );
+        for vm in &scenario.host(id).vms {
+            script += &format!("mkdir {SLICE}/{}.scope\n", vm.name);
+        }
+        if let Some(depth) = self.settings.queue_depth {
+            let (knob, of) = match self.settings.disk {
+                GuestDisk::Scsi | GuestDisk::Iscsi => ("device/queue_depth", depth),
+                GuestDisk::Nbd => ("queue/nr_requests", depth),
+            };
+            script += &format!(
+                "knob=/sys/block/$(basename $(readlink -f {DISK}))/{knob}\n\
+                 echo {of} >$knob\n[ $(cat $knob) = {of} ]\n"
+            );
+        }
+        self.guest.ok(&script, SOON).map(drop)
+    }
+
+    /// Starts its agent with this configuration. `counted` is what the array has counted of its LUN.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn start_agent(
+        &mut self,
+        configuration: &str,
+        counted: Option<DiskStatus>,
+    ) -> Result<(), GuestError> {
+        self.configure(configuration)?;
+        self.agent = Some(self.guest.begin(&format!("exec parda serve -c {CONFIGURATION}"))?);
+        self.before = counted;
+        Ok(())
+    }
+
+    /// Gives its agent a configuration, of which it does not know yet.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn configure(&self, configuration: &str) -> Result<(), GuestError> {
+        self.guest.put(CONFIGURATION, configuration.as_bytes())
+    }
+
+    /// Sends its agent a signal, by its number.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn signal_agent(&self, signal: i32) -> Result<(), GuestError> {
+        self.agent.as_ref().map_or(Ok(()), |agent| self.guest.signal(agent, signal))
+    }
+
+    /// What its agent says of itself; `None` if it does not answer.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        let answer = self.guest.ok(&format!("nc.openbsd -N -U {STATUS} </dev/null"), SOON).ok()?;
+        serde_json::from_str(&answer).ok()
+    }
+
+    /// What the array has counted of its LUN since its agent began.
+    #[must_use]
+    pub fn since_start(&self, counted: DiskStatus) -> DiskStatus {
+        let Some(before) = &self.before else { return counted };
+        let since = |now: Counter, then: Counter| Counter {
+            ios: now.ios.saturating_sub(then.ios),
+            bytes: now.bytes.saturating_sub(then.bytes),
+        };
+        DiskStatus {
+            reads: since(counted.reads, before.reads),
+            writes: since(counted.writes, before.writes),
+            device: counted.device.since(&before.device),
+            ..counted
+        }
+    }
+
+    /// Starts a VM's client, in the cgroup of that VM.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn start_client(
+        &mut self,
+        scenario: &Scenario,
+        id: VmId,
+        at_most: Duration,
+    ) -> Result<(), GuestError> {
+        let vm = scenario.vm(id);
+        let arguments = fio::arguments(vm, id, Target::Device(DISK), scenario.seed, at_most);
+        let script = format!(
+            "echo $$ >/sys/fs/cgroup/{SLICE}/{}.scope/cgroup.procs && cd /run && exec fio '{}'",
+            vm.name,
+            arguments.join("' '")
+        );
+        self.clients.insert(id, self.guest.begin(&script)?);
+        Ok(())
+    }
+
+    /// Tells a VM's client to stop; it waits for what it has under way.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn stop_client(&mut self, id: VmId) -> Result<(), GuestError> {
+        let Some(client) = self.clients.remove(&id) else { return Ok(()) };
+        self.guest.signal(&client, Signal::INT.as_raw())?;
+        self.guest.signal(&client, Signal::CONT.as_raw())
+    }
+
+    /// Sends a VM's client a signal, by its number.
+    ///
+    /// # Errors
+    /// The guest is gone.
+    pub fn signal_client(&self, id: VmId, signal: i32) -> Result<(), GuestError> {
+        self.clients.get(&id).map_or(Ok(()), |client| self.guest.signal(client, signal))
+    }
+
+    /// Sees to it that all that should live does.
+    ///
+    /// # Errors
+    /// The guest, its agent or a client has ended by itself.
+    pub fn check(&mut self) -> Result<(), GuestError> {
+        if !self.guest.runs() {
+            return Err(self.guest.is_gone());
+        }
+        for job in self.agent.iter().chain(self.clients.values()) {
+            if let Some(output) = self.guest.look(job, Duration::ZERO)? {
+                return Err(self.guest.failed(job, output));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The machine that a host is.
+fn machine(
+    scenario: &Scenario,
+    id: HostId,
+    settings: &GuestSettings,
+    program: &Path,
+    place: &Place,
+) -> GuestConfig {
+    let host = scenario.host(id);
+    let mut config = GuestConfig::new(&host.name);
+    config.memory = u32::try_from(settings.memory.0 >> 20).unwrap_or(u32::MAX);
+    let lun = host.vms.first().and_then(|vm| scenario.disk_owner(vm.lun));
+    let on_array = |export: &str| Source::Nbd { socket: place.array(), export: export.to_owned() };
+    config = config.disk("lun", Bus::Scsi(0), on_array(lun.map_or("", |vm| &vm.name)));
+    if !host.outside {
+        config = config.program(program).disk("exchange", Bus::Virtio, on_array(EXCHANGE));
+    }
+    config
+}
