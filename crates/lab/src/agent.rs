@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use parda_agent::file::{Direct, Disk, Exchange, File, Volume};
+use parda_agent::file::{Direct, Disk, Exchange, File, Steer, SteeredVm, Volume};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::ControlSettings;
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
 use crate::cluster::Place;
-use crate::limits;
+use crate::{guest_host, limits};
 
 /// The name of the one volume that all hosts of a scenario share.
 pub const VOLUME: &str = "array";
@@ -18,6 +18,9 @@ pub const VOLUME: &str = "array";
 #[must_use]
 pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: &Place) -> File {
     let host = scenario.host(id);
+    if host.kind.guest().is_some() {
+        return guests(scenario, id, state);
+    }
     let on_array =
         |export: &str| format!("nbd+unix:///{export}?socket={}", place.array().display());
     let disks = host.vms.iter().zip(&state.vms).map(|(vm, state)| Disk {
@@ -56,6 +59,35 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
     }
 }
 
+/// The configuration of a guest: it steers its one disk.
+fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
+    let host = scenario.host(id);
+    let vms: Vec<SteeredVm> = (host.vms.iter().zip(&state.vms))
+        .map(|(vm, state)| SteeredVm {
+            name: vm.name.clone(),
+            cgroup: guest_host::cgroup(&vm.name),
+            shares: state.shares.0,
+        })
+        .collect();
+    let (shares, vm) = match vms.as_slice() {
+        [only] => (Some(only.shares), Vec::new()),
+        _ => (None, vms),
+    };
+    let device = guest_host::DISK.into();
+    let steer = Steer { device, method: None, measure: None, shares, sharing: None, vm };
+    let file = guest_host::EXCHANGE_DISK.to_owned();
+    let slots = scenario.exchange_slots;
+    let volume = Volume {
+        name: VOLUME.to_owned(),
+        control: state.control.clone(),
+        exchange: Some(Exchange { file, slots, slot: None, offset: None }),
+        disk: Vec::new(),
+        steer: Some(steer),
+    };
+    let status = Some(format!("unix:{}", guest_host::STATUS));
+    File { host: host.name.clone(), status, volume: vec![volume] }
+}
+
 /// Whether an agent's status is what its configuration says: it has taken up a change. What the
 /// configuration leaves out is the agent's affair.
 #[must_use]
@@ -76,6 +108,12 @@ fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
             .disk
             .iter()
             .all(|disk| status.disks.iter().any(|s| s.name == disk.name && s.shares == disk.shares))
+        && volume.steer.as_ref().is_none_or(|steer| {
+            let vms = status.steer.as_ref().map_or([].as_slice(), |steer| &steer.vms);
+            steer.shares.is_none_or(|shares| u64::from(shares) == u64::from(status.shares))
+                && (steer.vm.iter())
+                    .all(|vm| vms.iter().any(|s| s.name == vm.name && s.shares == vm.shares))
+        })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use parda_agent::status::{Status, ask};
+use parda_agent::status::{DiskStatus, Status, ask};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::{Action, HostId, Scenario, State, VmId};
 use rustix::process::Signal;
@@ -232,7 +232,23 @@ impl<'a> Cluster<'a> {
             return Err(self.late(Who::Agent(id), "say how it stands"));
         };
         let volume = status.volumes.into_iter().find(|v| v.name == agent::VOLUME);
-        Ok(volume.map(Standing::from))
+        let Some(volume) = volume else { return Ok(None) };
+        let counted = self.counted(id)?;
+        Ok(Some(match (self.guests.get(&id), counted) {
+            (Some(guest), Some(counted)) => guest.standing(self.scenario, id, volume, counted),
+            _ => Standing::from(volume),
+        }))
+    }
+
+    /// What the array has counted of a guest's LUN.
+    fn counted(&mut self, id: HostId) -> Result<Option<DiskStatus>, LabError> {
+        if !self.guests.contains_key(&id) {
+            return Ok(None);
+        }
+        let lun = self.scenario.host(id).vms.first().map(|vm| vm.lun);
+        let owner = lun.and_then(|lun| self.scenario.disk_owner(lun));
+        let exports = self.ask_array(Request::Status)?.exports;
+        Ok(exports.into_iter().find(|export| owner.is_some_and(|vm| vm.name == export.name)))
     }
 
     /// What a host's agent says of itself, if it answers.
@@ -359,12 +375,17 @@ impl<'a> Cluster<'a> {
         let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
         let path = self.place.configuration(id);
         let text = toml::to_string(&file).map_err(std::io::Error::other);
-        text.and_then(|text| fs::write(&path, text))
-            .map_err(|source| LabError::Write { path, source })
+        let written = text.and_then(|text| fs::write(&path, &text).map(|()| text));
+        let text = written.map_err(|source| LabError::Write { path, source })?;
+        Ok(self.guests.get(&id).map_or(Ok(()), |guest| guest.configure(&text))?)
     }
 
     fn start_agent(&mut self, id: HostId) -> Result<(), LabError> {
         self.configure(id)?;
+        let counted = self.counted(id)?;
+        if let Some(guest) = self.guests.get_mut(&id) {
+            return Ok(guest.start_agent(counted)?);
+        }
         let name = &self.scenario.host(id).name;
         let mut command = Command::new(&self.options.program);
         command.arg("serve").arg("-c").arg(self.place.configuration(id));

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use parda_agent::status::{Counter, DiskStatus, Status};
+use parda_agent::latency::Latency;
+use parda_agent::status::{Counter, DiskStatus, Status, VolumeStatus};
 use parda_scenario::scenario::EXCHANGE;
-use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, VmId};
+use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, Vm, VmId};
 
 use rustix::process::Signal;
 
 use crate::cluster::Place;
 use crate::fio::{self, Target};
 use crate::guest::{Bus, Guest, GuestConfig, GuestError, Job, Source};
+use crate::meter::Standing;
 
 /// The LUN that its VMs open.
 pub const DISK: &str = "/dev/lab/lun";
@@ -24,7 +26,13 @@ pub const EXCHANGE_DISK: &str = "/dev/lab/exchange";
 pub const STATUS: &str = "/run/parda.sock";
 
 /// Below this its VMs have a cgroup each, as libvirt makes them.
-pub const SLICE: &str = "machine.slice";
+const SLICE: &str = "machine.slice";
+
+/// A VM's cgroup.
+#[must_use]
+pub fn cgroup(vm: &str) -> String {
+    format!("{SLICE}/{vm}.scope")
+}
 
 const CONFIGURATION: &str = "/run/parda.toml";
 
@@ -91,7 +99,7 @@ impl GuestHost {
              echo +io | tee cgroup.subtree_control >{SLICE}/cgroup.subtree_control\n"
         );
         for vm in &scenario.host(id).vms {
-            script += &format!("mkdir {SLICE}/{}.scope\n", vm.name);
+            script += &format!("mkdir {}\n", cgroup(&vm.name));
         }
         if let Some(depth) = self.settings.queue_depth {
             let (knob, of) = match self.settings.disk {
@@ -106,16 +114,11 @@ impl GuestHost {
         self.guest.ok(&script, SOON).map(drop)
     }
 
-    /// Starts its agent with this configuration. `counted` is what the array has counted of its LUN.
+    /// Starts its agent. `counted` is what the array has counted of its LUN.
     ///
     /// # Errors
     /// The guest is gone.
-    pub fn start_agent(
-        &mut self,
-        configuration: &str,
-        counted: Option<DiskStatus>,
-    ) -> Result<(), GuestError> {
-        self.configure(configuration)?;
+    pub fn start_agent(&mut self, counted: Option<DiskStatus>) -> Result<(), GuestError> {
         self.agent = Some(self.guest.begin(&format!("exec parda serve -c {CONFIGURATION}"))?);
         self.before = counted;
         Ok(())
@@ -144,10 +147,45 @@ impl GuestHost {
         serde_json::from_str(&answer).ok()
     }
 
-    /// What the array has counted of its LUN since its agent began.
+    /// How it stands, from what its agent says and what the array has counted of its LUN. Of several
+    /// VMs only the agent knows whose the IOs are; how long they took, the array knows.
     #[must_use]
-    pub fn since_start(&self, counted: DiskStatus) -> DiskStatus {
-        let Some(before) = &self.before else { return counted };
+    pub fn standing(
+        &self,
+        scenario: &Scenario,
+        id: HostId,
+        volume: VolumeStatus,
+        counted: DiskStatus,
+    ) -> Standing {
+        let VolumeStatus { window, beta, steer, .. } = volume;
+        let counted = self.since_start(counted);
+        let disks = match scenario.host(id).vms.as_slice() {
+            [only] => vec![DiskStatus { name: only.name.clone(), ..counted }],
+            vms => {
+                let told = steer.map_or(Vec::new(), |steer| steer.vms);
+                let disk = |(i, vm): (usize, &Vm)| {
+                    let told = told.iter().find(|told| told.name == vm.name);
+                    let (ios, bytes) = told.map_or((0, 0), |told| (told.ios, told.bytes));
+                    DiskStatus {
+                        name: vm.name.clone(),
+                        reads: Counter { ios, bytes },
+                        writes: Counter::default(),
+                        // All of the host's, once.
+                        device: if i == 0 { counted.device.clone() } else { Latency::default() },
+                        ..counted.clone()
+                    }
+                };
+                vms.iter().enumerate().map(disk).collect()
+            }
+        };
+        Standing { window, beta, disks }
+    }
+
+    /// What the array has counted of its LUN since its agent began. How long an IO was held, it does
+    /// not know.
+    fn since_start(&self, counted: DiskStatus) -> DiskStatus {
+        let unheld = DiskStatus { held: Latency::default(), total: Latency::default(), ..counted };
+        let (Some(before), counted) = (&self.before, unheld.clone()) else { return unheld };
         let since = |now: Counter, then: Counter| Counter {
             ios: now.ios.saturating_sub(then.ios),
             bytes: now.bytes.saturating_sub(then.bytes),
@@ -173,8 +211,8 @@ impl GuestHost {
         let vm = scenario.vm(id);
         let arguments = fio::arguments(vm, id, Target::Device(DISK), scenario.seed, at_most);
         let script = format!(
-            "echo $$ >/sys/fs/cgroup/{SLICE}/{}.scope/cgroup.procs && cd /run && exec fio '{}'",
-            vm.name,
+            "echo $$ >/sys/fs/cgroup/{}/cgroup.procs && cd /run && exec fio '{}'",
+            cgroup(&vm.name),
             arguments.join("' '")
         );
         self.clients.insert(id, self.guest.begin(&script)?);

@@ -2,7 +2,7 @@
 
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 use crate::scenario::{HostId, Phase, Scenario, State, VmId};
-use crate::shares::saturated;
+use crate::shares::{HELD_PART, saturated};
 use crate::workload::Demand;
 
 /// What one host did in one phase.
@@ -57,10 +57,14 @@ impl HostCount {
                     && scenario.runs_throughout(vm_id, phase, at_start)
                     && (endless || self.window.is_some());
                 let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
+                let saturated = match latency {
+                    None if self.window.is_some() => ran && self.holds(scenario, id, at_start),
+                    _ => saturated(ran, self.window, latency, held),
+                };
                 VmAnswer {
                     name: vm.name.clone(),
                     shares: at_start.vm(vm_id).shares.0,
-                    saturated: saturated(ran, self.window, latency, held),
+                    saturated,
                     iops: count.ios as f64 / self.seconds,
                     mib_per_s: mib(count.bytes) / self.seconds,
                     latency_ms: count.latency_ms,
@@ -85,6 +89,24 @@ impl HostCount {
             device_latency_ms: self.device_latency_ms,
             vms,
         }
+    }
+}
+
+impl HostCount {
+    /// Whether its VMs are held, where nobody saw how long: of what their clients keep outstanding,
+    /// all the time, so much less is at the array.
+    fn holds(&self, scenario: &Scenario, id: HostId, at_start: &State) -> bool {
+        let kept = scenario.host(id).vms.iter().enumerate().filter_map(|(index, vm)| {
+            match vm.workload.demand {
+                Demand::Closed { outstanding } if at_start.runs(VmId { host: id, index }) => {
+                    Some(f64::from(outstanding))
+                }
+                _ => None,
+            }
+        });
+        let ios: u64 = self.vms.iter().map(|vm| vm.ios).sum();
+        let at_array = self.device_latency_ms.map_or(0.0, |d| d.mean / 1e3) * ios as f64;
+        at_array > 0.0 && at_array / self.seconds <= (1.0 - HELD_PART) * kept.sum::<f64>()
     }
 }
 
