@@ -20,6 +20,7 @@ pub mod kit;
 pub mod machine;
 pub mod port;
 
+use std::fmt::Display;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -295,11 +296,11 @@ impl Guest {
         }
     }
 
-    /// Sends a signal, by its number, to all processes of what was begun. What has ended gets none.
+    /// Sends a signal, by its name or number, to all processes of what was begun. What has ended gets none.
     ///
     /// # Errors
     /// The guest is gone.
-    pub fn signal(&self, job: &Job, signal: i32) -> Result<(), GuestError> {
+    pub fn signal(&self, job: &Job, signal: impl Display) -> Result<(), GuestError> {
         let pid = format!("pid=$(cat /run/lab/{}.pid) && kill -{signal} -$pid || true", job.id);
         self.ok(&pid, BRIEF).map(drop)
     }
