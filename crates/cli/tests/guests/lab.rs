@@ -21,8 +21,3 @@ fn holds(name: &str) {
 fn depths_set_by_hand_give_throughput_in_proportion() {
     holds("static-depths");
 }
-
-#[test]
-fn two_kernels_share_by_shares_and_again_after_one_was_killed() {
-    holds("two-guests");
-}
