@@ -176,10 +176,14 @@ fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_oth
     let (Some(disk), Some(other)) = (Disk::fast(), Disk::fast()) else { return };
     let _statistics = aya::sys::enable_stats(aya::sys::Stats::RunTime).unwrap();
     let mut meter = measure::Ebpf::open(&watched(&disk)).unwrap();
+    // One more program runs in the beginning.
+    std::thread::sleep(5100 * MS);
+    meter.read().unwrap();
+    meter.read().unwrap();
     let (watched, runs) = cost(&mut meter, &disk);
     let (elsewhere, _) = cost(&mut meter, &other);
     println!("{watched:.0} ns for each IO in {runs:.2} runs; {elsewhere:.0} ns if of no interest");
-    assert!(runs > 2.9, "an IO is seen to come, to be issued and to be done: {runs}");
+    assert!((2.9..3.9).contains(&runs), "an IO comes, is issued, and is done: {runs} runs");
     // Nearly all of what IOs of no interest take is the statistics' own: an empty program has as much.
     let net = watched - elsewhere;
     assert!(net < AT_MOST, "{net} ns for each IO are more than 1 % at 10,000 a second");

@@ -20,6 +20,9 @@ pub(crate) struct Shown {
     /// One standard error of the latency by Little's law, as a part of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<f64>,
+    /// Why not otherwise, if it was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    because: Option<String>,
     reads: Way,
     writes: Way,
     outstanding: f64,
@@ -106,7 +109,7 @@ impl Way {
 }
 
 impl Shown {
-    pub(crate) fn of(reading: &Reading) -> Shown {
+    pub(crate) fn of(reading: &Reading, because: Option<&str>) -> Shown {
         let (method, error) = match reading.method {
             Method::Ebpf => ("ebpf", None),
             Method::Little { error } => ("little", Some(error)),
@@ -118,6 +121,7 @@ impl Shown {
             elapsed_s: reading.elapsed.secs(),
             method,
             error,
+            because: because.map(str::to_owned),
             reads: Way::of(reading, Direction::Read, &reading.reads),
             writes: Way::of(reading, Direction::Write, &reading.writes),
             outstanding: reading.outstanding,
@@ -146,10 +150,9 @@ impl Shown {
 
     /// How it was measured, for people.
     pub(crate) fn method(&self) -> String {
-        match self.error {
-            None => "measured with eBPF".to_owned(),
-            Some(error) => format!("by Little's law, ± {:.1} %", error * 100.0),
-        }
+        let Some(error) = self.error else { return "measured with eBPF".to_owned() };
+        let because = self.because.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        format!("by Little's law, ± {:.1} %{because}", error * 100.0)
     }
 
     pub(crate) fn table(&self) -> String {

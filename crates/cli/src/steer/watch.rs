@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use parda_steer::DevNum;
-use parda_steer::measure::{self, Choice, Measure, Watched};
+use parda_steer::measure::{self, Choice, Watched};
 
 use super::DeviceArg;
 use super::reading::Shown;
@@ -68,10 +68,10 @@ impl Watch {
             second += 1;
             let next = begun + SECOND * u32::try_from(second).unwrap_or(u32::MAX);
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
-            let shown = Shown::of(&meter.read().map_err(failed)?);
+            let shown = Shown::of(&meter.read().map_err(failed)?, meter.because());
             let read_on = match &mut out {
                 Some(lines) => lines.write(&shown)?,
-                None => output::tell(&table(&name, &watched, &*meter, &shown, second))?,
+                None => output::tell(&table(&name, &watched, &shown, second))?,
             };
             if !read_on {
                 break;
@@ -82,7 +82,7 @@ impl Watch {
 }
 
 /// In a terminal always in the same place; else one below the other.
-fn table(name: &str, watched: &Watched, meter: &dyn Measure, shown: &Shown, second: u64) -> String {
+fn table(name: &str, watched: &Watched, shown: &Shown, second: u64) -> String {
     let list =
         |devices: &[DevNum]| devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let apart = match std::io::stdout().is_terminal() {
@@ -95,9 +95,6 @@ fn table(name: &str, watched: &Watched, meter: &dyn Measure, shown: &Shown, seco
         text += &format!(", queued at {}", list(&watched.fronts));
     }
     text += &format!(": {}", shown.method());
-    if let Some(why) = meter.because() {
-        text += &format!(" ({why})");
-    }
     text += &format!("\n\n{}\n", shown.table());
     text
 }

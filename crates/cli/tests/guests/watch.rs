@@ -105,9 +105,11 @@ fn an_older_kernel_tells_latency_sizes_cgroups_and_what_waits_above_a_multipath_
     // Two paths that take two each: what waits for them waits at the multipath device.
     let load = load(&guest, "/dev/mapper/san", "many", 16, "--rw=randread --bs=4k");
     until_wait(&guest, 16);
-    let [seen] = watch(&guest, "/dev/mapper/san", 2, ["ebpf"]);
+    let [seen, little] = watch(&guest, "/dev/mapper/san", 2, ["ebpf", "little"]);
     guest.end(&load).unwrap();
     near("reads of the paths", &seen["reads"]["mean_ms"], DELAY_MS);
+    let both = number(&little["reads"]["mean_ms"]) / number(&seen["reads"]["mean_ms"]);
+    assert!((both - 1.0).abs() < 0.1, "{little}, {seen}");
     let (outstanding, pending) = (number(&seen["outstanding"]), number(&seen["pending"]));
     assert!((3.5..4.02).contains(&outstanding), "{seen}");
     assert!((14.0..16.1).contains(&pending), "{seen}");

@@ -12,6 +12,7 @@
 //! | `failing_backends` | full disks, lost servers |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
+//! | `watching` | what a device does, shown by `parda steer watch` |
 //!
 //! The rest is what they stand on.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -34,3 +35,4 @@ mod raw;
 mod reload;
 mod stage;
 mod steering;
+mod watching;

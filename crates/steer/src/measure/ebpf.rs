@@ -311,6 +311,7 @@ impl Measure for Ebpf {
     }
 
     fn watch(&mut self, watched: &Watched) -> Result<(), MeasureError> {
+        let watched = watched.requests("/".as_ref());
         let now = watched.fronts.iter().chain(&watched.leaves);
         let mut devices: Vec<DevNum> = Vec::new();
         for device in now.chain(&self.past) {
@@ -339,7 +340,7 @@ impl Measure for Ebpf {
             self.room_for_others()?;
             self.begin(true)?;
         }
-        (self.looks_at, self.past) = (watched.clone(), devices);
+        (self.looks_at, self.past) = (watched, devices);
         Ok(())
     }
 }

@@ -44,6 +44,15 @@ impl Watched {
         Watched::at(&dir).map_err(|name| NotWatchable::NoRequests(device.to_owned(), name))
     }
 
+    /// The same, with the leaves in place of a front that makes no requests of what is submitted (a
+    /// multipath device with `queue_mode bio`): it hands everything on at once.
+    pub(super) fn requests(&self, root: &Path) -> Watched {
+        let block = root.join("sys/dev/block");
+        let makes = |device: &DevNum| block.join(device.to_string()).join("mq").is_dir();
+        let fronts = if self.fronts.iter().all(makes) { &self.fronts } else { &self.leaves };
+        Watched { fronts: fronts.clone(), leaves: self.leaves.clone() }
+    }
+
     /// The same from its directory in sysfs. The error is the name of what makes no requests.
     fn at(dir: &Path) -> Result<Watched, String> {
         let dir = match dir.parent() {
@@ -181,6 +190,18 @@ mod tests {
         let watched = Watched::at(&volume).unwrap();
         assert_eq!(watched.fronts, numbers(&["8:0", "8:16"]));
         assert_eq!(watched.leaves, watched.fronts);
+    }
+
+    #[test]
+    fn a_front_that_makes_no_requests_is_seen_by_what_is_below() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |number: &str| format!("sys/dev/block/{number}");
+        disk(root.path(), &path("253:0"), "253:0", false);
+        disk(root.path(), &path("8:0"), "8:0", true);
+        let watched = Watched { fronts: numbers(&["253:0"]), leaves: numbers(&["8:0"]) };
+        assert_eq!(watched.requests(root.path()).fronts, watched.leaves);
+        create_dir_all(root.path().join(path("253:0")).join("mq/0")).unwrap();
+        assert_eq!(watched.requests(root.path()), watched);
     }
 
     #[test]

@@ -47,8 +47,7 @@ struct Shared {
 struct State {
     stop: bool,
     sampled: Vec<Counts>,
-    completed: Vec<Counts>,
-    fronts: Vec<Counts>,
+    done: Vec<Counts>,
     fault: Option<MeasureError>,
     last: Instant,
     now: [f64; 2],
@@ -65,7 +64,7 @@ struct State {
 struct Done {
     ios: [u64; 2],
     sectors: [u64; 2],
-    /// In ms, of the fronts.
+    /// In ms.
     ticks: u64,
 }
 
@@ -95,15 +94,15 @@ impl State {
         Ok(())
     }
 
+    /// As the fronts count them: a request that a multipath device hands to a path that is full counts
+    /// there as done, and again when it is handed on (blk_insert_cloned_request).
     fn done(&self) -> Result<Done, MeasureError> {
         let mut done = Done::default();
-        for counts in &self.completed {
-            let [reads, _, read_sectors, _, writes, _, written_sectors] = counts.read()?;
+        for counts in &self.done {
+            let [reads, _, read_sectors, reading, writes, _, written_sectors, writing] =
+                counts.read()?;
             done.ios = [done.ios[0] + reads, done.ios[1] + writes];
             done.sectors = [done.sectors[0] + read_sectors, done.sectors[1] + written_sectors];
-        }
-        for counts in &self.fronts {
-            let [_, _, _, reading, _, _, _, writing] = counts.read()?;
             done.ticks += reading + writing;
         }
         Ok(done)
@@ -135,8 +134,7 @@ impl Little {
         let state = State {
             stop: false,
             sampled: Vec::new(),
-            completed: Vec::new(),
-            fronts: Vec::new(),
+            done: Vec::new(),
             fault: None,
             last: Instant::now(),
             now: [0.0; 2],
@@ -244,7 +242,8 @@ impl Measure for Little {
     }
 
     fn watch(&mut self, watched: &Watched) -> Result<(), MeasureError> {
-        for device in &watched.leaves {
+        let watched = watched.requests(&self.root);
+        for device in watched.fronts.iter().chain(&watched.leaves) {
             let counted = Counts::open(&self.root, *device, "queue/iostats")?;
             if counted.read::<1>()? == [0] {
                 let dir = self.root.join("sys/dev/block").join(device.to_string());
@@ -255,16 +254,9 @@ impl Measure for Little {
             }
         }
         let sampled = opened(&self.root, &watched.leaves, "inflight")?;
-        // A request that a multipath device hands to a path that is full counts there as done, and
-        // again when it is handed on (blk_insert_cloned_request). So it is counted above.
-        let makes_requests =
-            |d: &DevNum| self.root.join("sys/dev/block").join(d.to_string()).join("mq").is_dir();
-        let above = watched.fronts.iter().all(makes_requests);
-        let counted = if above { &watched.fronts } else { &watched.leaves };
-        let completed = opened(&self.root, counted, "stat")?;
-        let fronts = opened(&self.root, &watched.fronts, "stat")?;
+        let done = opened(&self.root, &watched.fronts, "stat")?;
         let mut state = self.shared.lock();
-        (state.sampled, state.completed, state.fronts) = (sampled, completed, fronts);
+        (state.sampled, state.done) = (sampled, done);
         (state.fault, state.quiet) = (None, 0);
         // What is between here and the reading before is let go: it was of other devices.
         state.sample()?;
