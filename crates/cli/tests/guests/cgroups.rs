@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parda_lab::guest::{Bus, Guest, GuestConfig, Job, Source};
 use tempfile::TempDir;
 
-use crate::{PARDA, SOON, guest, possible};
+use crate::{PARDA, SOON, guest, turn};
 
 /// How long shares may take to settle, and how long they are looked at then.
 const SETTLE: Duration = Duration::from_secs(8);
@@ -178,7 +178,7 @@ fn two_to_one(bus: Bus, elevator: &str, tolerance: f64) {
 
 #[test]
 fn two_vms_of_a_lun_get_what_their_shares_say() {
-    if possible() {
+    if let Some(_turn) = turn() {
         two_to_one(Bus::Scsi(0), "[bfq]", 0.15);
     }
 }
@@ -187,16 +187,14 @@ fn two_vms_of_a_lun_get_what_their_shares_say() {
 #[test]
 #[ignore = "needs a quiet machine"]
 fn two_vms_of_a_virtio_disk_get_what_their_shares_say() {
-    if possible() {
+    if let Some(_turn) = turn() {
         two_to_one(Bus::Virtio, "[mq-deadline]", 0.20);
     }
 }
 
 #[test]
 fn what_an_idle_vm_leaves_is_not_its_neighbours_alone() {
-    if !possible() {
-        return;
-    }
+    let Some(_turn) = turn() else { return };
     let shared = Shared::new();
     let configs = ["one", "two"].map(|name| shared.guest(name, Bus::Scsi(0)));
     let [one, two] = Guest::boot_all(configs).unwrap();
