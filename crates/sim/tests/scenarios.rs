@@ -3,6 +3,9 @@
 
 mod common;
 
+use std::fs;
+use std::path::Path;
+
 use common::{answer, scenario};
 use parda_scenario::Answer;
 use parda_sim::{Keep, SimOptions, run};
@@ -25,6 +28,16 @@ fn static_windows() {
 #[test]
 fn an_agent_is_killed() {
     holds("kill-agent.toml");
+}
+
+/// What kernels do in the laboratory, by the model of one: all that is there.
+#[test]
+fn guests() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/guests");
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| format!("guests/{}", name.display())).collect();
+    assert!(!names.is_empty());
+    names.iter().for_each(|name| holds(name));
 }
 
 fn seeded(seed: u64) -> Answer {
