@@ -138,10 +138,13 @@ impl Queue {
         match &self.kind {
             Kind::Scsi { driver, .. } => format!("SCSI ({driver})"),
             Kind::BlkMq => {
-                let driver = fs::canonicalize(self.dir.join("device/driver"));
+                // An NVMe namespace's device is its controller, whose device is on a bus.
+                let driver = ["device/driver", "device/device/driver"];
+                let driver =
+                    driver.iter().find_map(|link| fs::canonicalize(self.dir.join(link)).ok());
                 let driver = driver.map_or_else(
                     // A device that is nobody's but its module's: loop0, nbd3.
-                    |_| self.name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+                    || self.name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
                     |dir| name_of(&dir),
                 );
                 format!("blk-mq ({driver})")
