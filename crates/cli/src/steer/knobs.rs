@@ -154,6 +154,10 @@ impl Restore {
         for result in results {
             match result {
                 Ok(restored) => output::print(&told(&restored))?,
+                // It is not this one's to put back; asked for by name it is an error all the same.
+                Err(error @ JournalError::Held { .. }) if self.device.is_none() => {
+                    eprintln!("parda: {error}");
+                }
                 Err(error) => {
                     whole = false;
                     eprintln!("parda: {error}");

@@ -201,6 +201,11 @@ fn what_a_killed_one_left_is_put_back(guest: &Guest) {
     let hold = Hold::of(guest, "/dev/lab/a 3");
     let twice = guest.run("parda steer set /dev/lab/a 4", SOON).unwrap();
     assert!(twice.errors().contains("is being steered by process"), "{twice:?}");
+    for (command, status) in [("parda steer restore", 0), ("parda steer restore /dev/lab/a", 1)] {
+        let left_alone = guest.run(command, SOON).unwrap();
+        assert!(left_alone.errors().contains("is being steered by process"), "{left_alone:?}");
+        assert_eq!((left_alone.status, depth(guest, &a).as_str()), (status, "3"), "{command}");
+    }
     guest.end(&hold.job).unwrap();
     assert_eq!(depth(guest, &a), "3");
     let shown = guest.ok("parda steer show /dev/lab/a", SOON).unwrap();
