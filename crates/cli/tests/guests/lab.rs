@@ -21,3 +21,18 @@ fn holds(name: &str) {
 fn depths_set_by_hand_give_throughput_in_proportion() {
     holds("static-depths");
 }
+
+#[test]
+fn two_kernels_share_by_shares_and_again_after_one_was_killed() {
+    holds("two-guests");
+}
+
+#[test]
+fn four_kernels_share_by_shares() {
+    holds("four-guests");
+}
+
+#[test]
+fn a_kernel_that_is_steered_and_a_host_that_serves_share_by_shares() {
+    holds("guest-and-process");
+}
