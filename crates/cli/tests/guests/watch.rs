@@ -1,7 +1,5 @@
 //! `parda steer watch` on a kernel that is years older than others that its eBPF object is for.
 
-use std::time::Duration;
-
 use parda_lab::guest::{Bus, Guest, Job, Source};
 use serde_json::Value;
 
@@ -31,27 +29,32 @@ fn until_wait(guest: &Guest, threads: u32) {
     guest.ok(&command, 3 * SOON).unwrap();
 }
 
-/// The last of so many seconds, by each method at once.
-fn watch<const N: usize>(guest: &Guest, device: &str, seconds: u64, by: [&str; N]) -> [Value; N] {
-    let jobs = by.map(|method| {
-        let options = format!("--seconds {seconds} --json - --method {method}");
+/// Watches for some seconds by both methods, and holds a second of each against what should be:
+/// one will do, as a busy machine lets the guest do nothing for much of another.
+fn watch(guest: &Guest, device: &str, check: impl Fn(&Value) -> Result<(), String>) {
+    let jobs = ["ebpf", "little"].map(|method| {
+        let options = format!("--seconds 5 --json - --method {method}");
         guest.begin(&format!("parda steer watch {device} {options}")).unwrap()
     });
-    jobs.map(|job| {
-        let output = guest.look(&job, SOON + Duration::from_secs(seconds)).unwrap().unwrap();
+    for job in jobs {
+        let output = guest.look(&job, 2 * SOON).unwrap().unwrap();
         assert!(output.success(), "{}", output.errors());
-        serde_json::from_str(output.text().lines().last().unwrap()).unwrap()
-    })
+        let text = output.text();
+        let seconds: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(seconds.len(), 5);
+        let wrong: Vec<String> = seconds.iter().filter_map(|s| check(s).err()).collect();
+        assert!(wrong.len() < 5, "{}\n{text}", wrong.join("\n"));
+    }
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or(f64::NAN)
 }
 
-/// Not less than it should be but for a hundredth, and more only as far as a busy machine makes it.
-fn near(what: &str, got: &Value, wanted: f64) {
-    let ratio = number(got) / wanted;
-    assert!((0.99..1.15).contains(&ratio), "{what}: {got}, not {wanted}");
+/// `part`: how far it may be from that.
+fn near(what: &str, got: f64, wanted: f64, part: f64) -> Result<(), String> {
+    let near = (got / wanted - 1.0).abs() <= part;
+    if near { Ok(()) } else { Err(format!("{what}: {got}, not {wanted} ± {}%", part * 100.0)) }
 }
 
 #[test]
@@ -80,37 +83,45 @@ fn an_older_kernel_tells_latency_sizes_cgroups_and_what_waits_above_a_multipath_
         load(&guest, "/dev/nullb0", "few", 2, "--rw=randwrite --bs=16k"),
     ];
     until_wait(&guest, 8);
-    let [seen, little] = watch(&guest, "/dev/nullb0", 1, ["ebpf", "little"]);
-    near("reads", &seen["reads"]["mean_ms"], DELAY_MS);
-    near("writes", &seen["writes"]["mean_ms"], DELAY_MS);
-    let sizes: Vec<(&str, f64)> = seen["sizes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|size| (size["direction"].as_str().unwrap(), number(&size["from_bytes"])))
-        .collect();
-    assert_eq!(sizes, [("read", 4096.0), ("write", 16384.0)], "{seen}");
-    for (cgroup, pending) in [("many", 6.0), ("few", 2.0)] {
+    let ids = ["many", "few"].map(|cgroup| {
         let id = guest.ok(&format!("stat -c %i /sys/fs/cgroup/{cgroup}"), SOON).unwrap();
-        let id: u64 = id.parse().unwrap();
-        let groups = seen["cgroups"].as_array().unwrap();
-        let group = groups.iter().find(|g| g["id"] == id);
-        let got = number(&group.unwrap_or_else(|| panic!("{cgroup} is {id}: {seen}"))["pending"]);
-        assert!((0.8 * pending..1.02 * pending).contains(&got), "{cgroup}: {got}, {seen}");
-    }
-    near("reads", &little["reads"]["mean_ms"], DELAY_MS);
-    near("writes", &little["writes"]["mean_ms"], DELAY_MS);
+        id.parse::<u64>().unwrap()
+    });
+    watch(&guest, "/dev/nullb0", |seen| {
+        let ebpf = seen["method"] == "ebpf";
+        let error = if ebpf { 0.0 } else { 4.0 * number(&seen["error"]) };
+        near("reads", number(&seen["reads"]["mean_ms"]), DELAY_MS, 0.06 + error.min(0.15))?;
+        near("writes", number(&seen["writes"]["mean_ms"]), DELAY_MS, 0.06 + error.min(0.15))?;
+        near("outstanding", number(&seen["outstanding"]), 8.0, 0.1)?;
+        if !ebpf {
+            return Ok(());
+        }
+        let sizes: Vec<(&Value, f64)> = seen["sizes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|size| (&size["direction"], number(&size["from_bytes"])))
+            .collect();
+        if sizes != [(&"read".into(), 4096.0), (&"write".into(), 16384.0)] {
+            return Err(format!("sizes: {sizes:?}"));
+        }
+        for (id, pending) in ids.into_iter().zip([6.0, 2.0]) {
+            let group = seen["cgroups"].as_array().unwrap().iter().find(|g| g["id"] == id);
+            let group = group.ok_or(format!("no cgroup {id}"))?;
+            near("pending of a cgroup", number(&group["pending"]), pending, 0.1)?;
+        }
+        Ok(())
+    });
     loads.iter().for_each(|load| drop(guest.end(load).unwrap()));
 
     // Two paths that take two each: what waits for them waits at the multipath device.
     let load = load(&guest, "/dev/mapper/san", "many", 16, "--rw=randread --bs=4k");
     until_wait(&guest, 16);
-    let [seen, little] = watch(&guest, "/dev/mapper/san", 2, ["ebpf", "little"]);
+    watch(&guest, "/dev/mapper/san", |seen| {
+        let error = if seen["method"] == "ebpf" { 0.0 } else { 4.0 * number(&seen["error"]) };
+        near("reads", number(&seen["reads"]["mean_ms"]), DELAY_MS, 0.08 + error.min(0.15))?;
+        near("outstanding", number(&seen["outstanding"]), 4.0, 0.1)?;
+        near("pending", number(&seen["pending"]), 16.0, 0.1)
+    });
     guest.end(&load).unwrap();
-    near("reads of the paths", &seen["reads"]["mean_ms"], DELAY_MS);
-    let both = number(&little["reads"]["mean_ms"]) / number(&seen["reads"]["mean_ms"]);
-    assert!((both - 1.0).abs() < 0.1, "{little}, {seen}");
-    let (outstanding, pending) = (number(&seen["outstanding"]), number(&seen["pending"]));
-    assert!((3.5..4.02).contains(&outstanding), "{seen}");
-    assert!((14.0..16.1).contains(&pending), "{seen}");
 }
