@@ -1,7 +1,7 @@
 //! What only the simulator can do. The laboratory refuses it by name before anything starts.
 
 use parda_scenario::exchange::{ExchangeSettings, Hearing};
-use parda_scenario::{Action, HostId, Scenario};
+use parda_scenario::{Action, GuestDisk, HostId, Scenario};
 
 use crate::error::LabError;
 use crate::fio;
@@ -14,6 +14,10 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     fio::can_do(scenario)?;
     scenario.present().filter(|(_, host)| host.kind.guest().is_some()).try_for_each(
         |(id, guest)| {
+            if guest.kind.guest().is_some_and(|settings| settings.disk != GuestDisk::Scsi) {
+                let what = format!("`guest.disk` of {} other than \"scsi\"", guest.name);
+                return Err(LabError::OnlySimulated(what));
+            }
             if can_be_cut_off(scenario, id) {
                 let what = format!("`exchange.reachable` of {}, a guest,", guest.name);
                 return Err(LabError::OnlySimulated(what));
@@ -87,6 +91,38 @@ mod tests {
         }
         let usual = "exchange = { delay = \"0s\", loss = 0, side = \"\" }";
         assert_eq!(checked(usual).1, Ok(()));
+    }
+
+    #[test]
+    fn what_a_guest_cannot_do_is_refused_by_name() {
+        let refused = |guest: &str, other: &str, more: &str| {
+            let host = |name: &str, keys: &str, disk: &str| {
+                format!(
+                    "[[host]]\nname = \"{name}\"\n{keys}\n[[host.vm]]\nname = \"vm-{name}\"\n\
+                     shares = 1\n{disk}\nworkload = {{ size = \"4KiB\", read = 100, random = 100, \
+                     outstanding = 8 }}\n"
+                )
+            };
+            let text = format!(
+                "name = \"t\"\nduration = \"9s\"\n[array]\npreset = \"drive-7200\"\n{}{}\
+                 [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n{more}",
+                host("a", &format!("kind = \"guest\"\n{guest}"), "disk = \"1GiB\""),
+                host("b", "", other),
+            );
+            check(&Scenario::parse(&Document::new("t.toml", text)).unwrap())
+                .map_err(|e| e.to_string())
+        };
+        let own = "disk = \"1GiB\"";
+        assert_eq!(refused("guest = { disk = \"scsi\" }", own, ""), Ok(()));
+        let cut = "[[event]]\nat = \"3s\"\nhost = \"a\"\nexchange = { reachable = false }\n";
+        for (guest, other, more, says) in [
+            ("guest = { disk = \"nbd\" }", own, "", "`guest.disk` of a other than \"scsi\" is"),
+            ("", "same_disk_as = \"vm-a\"", "", "a, a guest whose disk is another host's, too, is"),
+            ("", own, cut, "`exchange.reachable` of a, a guest, is"),
+        ] {
+            let says = format!("{says} beyond the laboratory: parda sim can do it");
+            assert_eq!(refused(guest, other, more), Err(says));
+        }
     }
 
     #[test]
