@@ -189,7 +189,7 @@ fn two_vms_of_a_lun_get_what_their_shares_say() {
 #[ignore = "needs a quiet machine"]
 fn two_vms_of_a_virtio_disk_get_what_their_shares_say() {
     if let Some(_turn) = turn() {
-        two_to_one(Bus::Virtio, "[mq-deadline]", 0.20);
+        two_to_one(Bus::Virtio, "[mq-deadline]", 0.30);
     }
 }
 

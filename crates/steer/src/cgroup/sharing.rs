@@ -26,14 +26,18 @@ use crate::device::{Device, Kind};
 use crate::journal::{Held, Journal, JournalError, Restored};
 use crate::sysfs::SysError;
 
-/// Under bfq, how far caps may be above what the window and the latency say: something must wait
-/// for bfq to choose from.
-const HEADROOM: f64 = 1.05;
-/// Without bfq all wait in one queue, first come first served, which knows no shares. What waits
-/// there is taken out again: this part of it in a period …
-const DRAIN: f64 = 0.25;
-/// … and no more than this part of what the host may do.
-const DRAIN_AT_MOST: f64 = 0.5;
+/// How far the sum of the caps may be from what the window and the latency say. `io.max` lets
+/// through a little less than it is told, in bursts: the window would not be used, and the law takes
+/// what is not used away. So caps are raised until it is, and lowered while IOs wait all the same.
+const LEAST_SUM: f64 = 0.9;
+/// Under bfq something must wait, for it to choose from.
+const LEAST_SUM_BFQ: f64 = 1.05;
+const MOST_SUM: f64 = 1.6;
+/// From this part on a window counts as used.
+const USED: f64 = 0.95;
+/// How much the sum may rise, and does fall, in a period.
+const RISE: f64 = 1.15;
+const FALL: f64 = 0.98;
 /// What a VM that its cap holds back is taken to want: this many times what it gets. What waits for
 /// a cap cannot be seen.
 const UNSEEN: f64 = 2.0;
@@ -116,8 +120,8 @@ pub struct Sharing {
     held_back: Vec<VmKey>,
     /// IOs per second of each VM that is capped.
     rates: BTreeMap<VmKey, f64>,
-    /// IOs per second that fit into the window, as of the last period.
-    fits: f64,
+    /// The sum of the caps, as a part of what fits into the window.
+    sum: f64,
     elapsed: Span,
     /// VMs that cannot be capped, and why.
     beyond: Vec<(VmKey, String)>,
@@ -142,7 +146,7 @@ impl Sharing {
             begun: BTreeMap::new(),
             held_back: Vec::new(),
             rates: BTreeMap::new(),
-            fits: f64::INFINITY,
+            sum: 1.0,
             elapsed: Span::ZERO,
             beyond: Vec::new(),
             left: false,
@@ -261,17 +265,10 @@ impl Sharing {
             // Nothing is known of the device: as it was.
             return self.rates.clone();
         }
-        let now = allow.window.0 / latency;
-        // A rate that is too high for one period is first come first served, one that is too low
-        // only leaves the queue short: of the last two the lower one.
-        let before = std::mem::replace(&mut self.fits, now);
-        let fits = if self.bfq.is_some() { now } else { now.min(before) };
-        let below = allow.window.0 < f64::from(allow.least);
-        let all = if self.bfq.is_some() && !below {
-            HEADROOM * fits
-        } else {
-            fits - (DRAIN * demands.queued / seconds).min(DRAIN_AT_MOST * fits)
-        };
+        let fits = allow.window.0 / latency;
+        let ios = demands.rest.ios + demands.vms.values().map(|d| d.ios).sum::<u64>();
+        self.follow(ios as f64 / seconds / fits, demands.queued);
+        let all = fits * self.sum;
         // What the host does itself leaves less for its VMs, but never nothing.
         let theirs = (all - demands.rest.ios as f64 / seconds).max(all / 10.0);
         let want = |(key, demand)| {
@@ -288,6 +285,20 @@ impl Sharing {
             level.filter(|_| capped(key)).map(|level| (key.clone(), level * want.shares))
         };
         demands.vms.keys().zip(&wants).filter_map(rate).collect()
+    }
+
+    /// Moves the sum of the caps. `used`: part of the window that was; `queued`: IOs that waited.
+    fn follow(&mut self, used: f64, queued: f64) {
+        let least = if self.bfq.is_some() { LEAST_SUM_BFQ } else { LEAST_SUM };
+        if self.rates.is_empty() {
+            // Nobody was held back.
+            self.sum = 1.0;
+        } else if used < USED && used > 0.0 {
+            self.sum *= (USED / used).sqrt().min(RISE);
+        } else if queued > 1.0 {
+            self.sum *= FALL;
+        }
+        self.sum = self.sum.clamp(least, MOST_SUM);
     }
 
     fn reached(&self, vms: &Vms, key: &VmKey) -> bool {
