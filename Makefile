@@ -16,7 +16,10 @@ TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-
 # Where cargo builds, and what the laboratory's guests are made of.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help build bpf guest demo test lint unit fuzz reproduce bench install clean
+# The binary's. Of the whole workspace, as one package alone would have other features, and all of it be built again.
+PARDA_TESTS := --workspace --locked --no-fail-fast
+
+.PHONY: help build bpf guest demo test lint unit real fuzz reproduce bench install clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,7 +36,7 @@ demo: ## Shows it: no control, then control, side by side
 	@$(MAKE) --no-print-directory build
 	@$(PARDA) lab scenarios/demo.toml
 
-test: lint unit fuzz ## Everything that proves it; what CI runs
+test: lint unit real ## Everything that proves it; what CI runs
 
 lint: ## Format, clippy, documentation, licences, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
@@ -47,7 +50,11 @@ unit: ## Unit, property, cluster and conformance tests
 	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
 	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
 	$(CARGO) test --workspace --exclude parda --locked --no-fail-fast
-	$(CARGO) test --package parda --locked --no-fail-fast
+	$(CARGO) test $(PARDA_TESTS) --test guests --test reproduce --test sim --test stories
+
+# The laboratory keeps real time and needs little of the machine: what needs only time goes on beside it.
+real: ## The scenarios in real time, and fuzzing beside them
+	@tools/beside.sh "nice -n 19 tools/fuzz.sh 15" "$(CARGO) test $(PARDA_TESTS) --test lab"
 
 fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 15
