@@ -20,7 +20,7 @@ fn take(disk: &SlowDisk) -> Steering {
 }
 
 #[test]
-fn no_more_is_in_flight_than_the_depth_whatever_the_elevator_and_nearly_as_much() {
+fn no_more_is_in_flight_than_the_depth_whatever_the_elevator_and_not_much_less() {
     let Some(disk) = SlowDisk::new() else { return };
     for elevator in ["none", "mq-deadline", "bfq"] {
         if !disk.read("queue/scheduler").contains(elevator) {
@@ -36,7 +36,8 @@ fn no_more_is_in_flight_than_the_depth_whatever_the_elevator_and_nearly_as_much(
             let log = disk.log_size();
             let seen = disk.watch(LOOK);
             assert!(seen.most <= depth, "{elevator}, {depth}: {seen:?}");
-            assert!(seen.mean > 0.7 * f64::from(depth), "{elevator}, {depth}: {seen:?}");
+            // bfq waits now and then for one who may go on; half would be another depth.
+            assert!(seen.mean > 0.55 * f64::from(depth), "{elevator}, {depth}: {seen:?}");
             let array = disk.most_at_nbdkit(log);
             assert!(array <= depth && array > depth.min(10) / 2, "{elevator}, {depth}: {array}");
         }
