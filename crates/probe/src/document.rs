@@ -1,0 +1,185 @@
+//! A probe as a document: what `--json` writes.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::findings::Findings;
+use crate::point::Point;
+
+/// The version of the document that this code writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// A probe: all points, and what they say together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// When it began, RFC 3339.
+    pub begun: String,
+    /// How long it took, in seconds; of a model, in its own time.
+    pub took_s: f64,
+    /// What was probed.
+    pub target: TargetInfo,
+    /// The seed that offsets and mixes follow from.
+    pub seed: u64,
+    /// How it ended.
+    pub end: End,
+    /// What was measured, in the order it was run.
+    pub points: Vec<Point>,
+    /// What the points say together.
+    pub findings: Findings,
+}
+
+/// How a probe ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// All loads were run.
+    Complete,
+    /// Its time was up.
+    Time,
+    /// It was asked to stop.
+    Aborted,
+    /// The target failed.
+    Failed,
+}
+
+/// What was probed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// As it was named: a path, a URI, `model:drive-7200`.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its size, in bytes.
+    pub bytes: u64,
+    /// Whether it was written to.
+    pub writes: bool,
+    /// What else is known of it: model, scheduler, queue depth, file system below. In words.
+    pub about: Vec<String>,
+}
+
+/// What a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A block device.
+    Device,
+    /// An NBD export.
+    Nbd,
+    /// The array model, in virtual time.
+    Model,
+}
+
+/// Why a document cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// There is no such file, or it cannot be read.
+    #[error("{path}: {error}")]
+    Read {
+        /// Which.
+        path: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It is not what `parda probe --json` writes.
+    #[error("{path}:{}:{}: not a probe: {error}", .error.line(), .error.column())]
+    Parse {
+        /// Which.
+        path: String,
+        /// Where and why.
+        error: serde_json::Error,
+    },
+    /// Another version of parda wrote it.
+    #[error("{path}: a probe of format {found}; this parda reads format {FORMAT}")]
+    Format {
+        /// Which.
+        path: String,
+        /// Its format.
+        found: u32,
+    },
+}
+
+impl Document {
+    /// Reads one from a file.
+    ///
+    /// # Errors
+    /// It is not there, or not a probe, or one of another version.
+    pub fn read(path: &Path) -> Result<Document, DocumentError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| DocumentError::Read { path: name.clone(), error })?;
+        let parse = |error| DocumentError::Parse { path: name.clone(), error };
+        let Version { format } = serde_json::from_str(&text).map_err(parse)?;
+        if format != FORMAT {
+            return Err(DocumentError::Format { path: name, found: format });
+        }
+        serde_json::from_str(&text).map_err(parse)
+    }
+
+    /// The document as JSON, with a line's end.
+    #[must_use]
+    pub fn json(&self) -> String {
+        // Plain data: there is no map with keys other than text, and numbers that are none are null.
+        serde_json::to_string_pretty(self).map(|text| text + "\n").unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> Document {
+        Document {
+            format: FORMAT,
+            begun: "2026-01-01T00:00:00Z".to_owned(),
+            took_s: 1.5,
+            target: TargetInfo {
+                name: "model:drive-7200".to_owned(),
+                kind: Kind::Model,
+                bytes: 1 << 40,
+                writes: false,
+                about: Vec::new(),
+            },
+            seed: 1,
+            end: End::Complete,
+            points: Vec::new(),
+            findings: Findings::default(),
+        }
+    }
+
+    fn read(text: &str) -> Result<Document, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let name = file.path().display().to_string();
+        Document::read(file.path()).map_err(|e| e.to_string().replace(&name, "FILE"))
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        assert_eq!(read(&document().json()), Ok(document()));
+    }
+
+    #[test]
+    fn what_is_no_probe_is_refused_with_its_place() {
+        let other = Document { format: 9, ..document() }.json();
+        assert_eq!(
+            read(&other).unwrap_err(),
+            "FILE: a probe of format 9; this parda reads format 1"
+        );
+        assert_eq!(
+            read("{\n \"format\": x").unwrap_err(),
+            "FILE:2:12: not a probe: expected value at line 2 column 12"
+        );
+        assert!(
+            read("{\"format\": 1}").unwrap_err().starts_with("FILE:1:13: not a probe: missing")
+        );
+    }
+}

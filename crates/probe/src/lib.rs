@@ -1,0 +1,18 @@
+#![forbid(unsafe_code)]
+//! Know the array: a device's latency against its load, its knee, and the threshold to set.
+//!
+//! A probe drives a target through loads and keeps, for each, what was measured ([`Point`]); all
+//! points of a run and what they say together are one [`Document`], which is what `parda probe
+//! --json` writes and what everything else reads: tables, pages, comparisons, the agent.
+
+mod document;
+mod findings;
+mod load;
+mod point;
+
+pub use document::{Document, DocumentError, End, FORMAT, Kind, TargetInfo};
+pub use findings::{
+    Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine, Suspicion,
+};
+pub use load::{Load, Mix, Purpose};
+pub use point::{Bucket, Measured, Point, Slice};

@@ -1,0 +1,61 @@
+//! What a target is driven with.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What the IOs are: their size, how many read, how many go anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Mix {
+    /// The size of an IO, in bytes.
+    pub size: u64,
+    /// Reads, in percent of IOs; the rest are writes.
+    pub read_percent: u32,
+    /// IOs that go anywhere, in percent; the rest follow the one before.
+    pub random_percent: u32,
+}
+
+/// A mix, and how many of it are under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Load {
+    /// What the IOs are.
+    #[serde(flatten)]
+    pub mix: Mix,
+    /// How many are kept outstanding, a closed loop.
+    pub outstanding: u32,
+}
+
+/// Which question a load answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    /// Latency and throughput against outstanding: one of a curve of its mix.
+    Depth,
+    /// Latency against size, for the size model.
+    Size,
+    /// Read % against random % against size, at one depth: SPEED'08 figure 2.
+    Mix,
+    /// A load that was run before, again, to see how repeatable the target is.
+    Repeat,
+}
+
+impl fmt::Display for Mix {
+    /// Such as `4 KiB, 67 % reads, 70 % random`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.size {
+            size if size % (1 << 20) == 0 => write!(f, "{} MiB", size >> 20)?,
+            size if size % (1 << 10) == 0 => write!(f, "{} KiB", size >> 10)?,
+            size => write!(f, "{size} B")?,
+        }
+        match self.read_percent {
+            100 => write!(f, ", reads")?,
+            0 => write!(f, ", writes")?,
+            some => write!(f, ", {some} % reads")?,
+        }
+        match self.random_percent {
+            100 => write!(f, ", random"),
+            0 => write!(f, ", sequential"),
+            some => write!(f, ", {some} % random"),
+        }
+    }
+}
