@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parda_agent::status::{DiskStatus, Status, ask};
 use parda_scenario::array::ArrayEvent;
+use parda_scenario::fio::Target;
 use parda_scenario::{Action, HostId, Scenario, State, VmId};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -18,8 +19,8 @@ use tempfile::TempDir;
 use crate::agent;
 use crate::array_control::{self, ArrayStatus, Request};
 use crate::error::LabError;
-use crate::fio::{self, Target};
-use crate::guest_host::GuestHost;
+use crate::fio;
+use crate::guest_host::{self, GuestHost};
 use crate::limits;
 use crate::meter::Standing;
 use crate::process::Process;
@@ -449,14 +450,16 @@ impl<'a> Cluster<'a> {
 
     fn start_client(&mut self, id: VmId) -> Result<(), LabError> {
         let Scenario { seed, duration, .. } = *self.scenario;
-        let (vm, at_most) = (self.scenario.vm(id), duration + CLIENT_SLACK);
+        let vm = self.scenario.vm(id);
+        let told = |target| fio::arguments(vm, id, target, seed, duration + CLIENT_SLACK);
         if let Some(guest) = self.guests.get_mut(&id.host) {
-            return Ok(guest.start_client(self.scenario, id, at_most)?);
+            return Ok(guest.start_client(vm, id, &told(Target::Path(guest_host::DISK))?)?);
         }
         let outside = self.scenario.host(id.host).outside;
         let socket = if outside { self.place.array() } else { self.place.disks(id.host) };
+        let uri = format!("nbd+unix:///{}?socket={}", vm.name, socket.display());
         let mut command = Command::new("fio");
-        command.args(fio::arguments(vm, id, Target::Nbd(&socket), seed, at_most));
+        command.args(told(Target::Nbd(&uri))?);
         let log = self.place.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())

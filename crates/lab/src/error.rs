@@ -31,6 +31,9 @@ pub enum LabError {
     /// The scenario needs something that real processes do not do.
     #[error("{0} is beyond the laboratory: parda sim can do it")]
     OnlySimulated(String),
+    /// A VM's workload has no words in its client's language. Never for a scenario that was checked.
+    #[error(transparent)]
+    Unsayable(#[from] parda_scenario::fio::Unsayable),
     /// A file of the run cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {

@@ -1,11 +1,10 @@
 //! A VM's client: one fio on one export.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use parda_scenario::workload::{Hot, SizePart};
-use parda_scenario::{Demand, Scenario, Vm, VmId};
+use parda_scenario::fio::{Job, Target, Unsayable};
+use parda_scenario::{Demand, Scenario, Vm, VmId, Workload};
 
 use crate::error::LabError;
 
@@ -37,71 +36,32 @@ pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
     }
 }
 
-/// Where a VM finds its disk.
-#[derive(Clone, Copy, Debug)]
-pub enum Target<'a> {
-    /// Exported by its name at a unix socket.
-    Nbd(&'a Path),
-    /// A block device.
-    Device(&'a str),
-}
-
 /// What the client of a VM is told.
 ///
 /// `seed` is the scenario's: every VM draws other numbers, every run of a scenario the same.
 /// `at_most` bounds how long it runs if nobody stops it.
-#[must_use]
+///
+/// # Errors
+/// What of its workload fio has no words for; none after [`can_do`].
 pub fn arguments(
     vm: &Vm,
     id: VmId,
     target: Target<'_>,
     seed: u64,
     at_most: Duration,
-) -> Vec<String> {
-    let workload = &vm.workload;
-    let mut arguments = Vec::new();
-    let mut set = |key: &str, value: String| arguments.push(format!("--{key}={value}"));
-    set("name", vm.name.clone());
-    match target {
-        Target::Nbd(socket) => {
-            set("ioengine", "nbd".to_owned());
-            set("uri", format!("nbd+unix:///{}?socket={}", vm.name, socket.display()));
-        }
-        Target::Device(path) => {
-            set("ioengine", "libaio".to_owned());
-            set("direct", "1".to_owned());
-            set("filename", path.to_owned());
-        }
-    }
-    set("rw", "randrw".to_owned());
-    set("rwmixread", format!("{:.0}", workload.read_percent));
-    set("percentage_random", format!("{:.0}", workload.random_percent));
-    match workload.sizes.as_slice() {
-        [only] => set("bs", only.size.0.to_string()),
-        several => {
-            let part = |part: &SizePart| format!("{}/{}", part.size.0, part.percent);
-            set("bssplit", several.iter().map(part).collect::<Vec<_>>().join(":"));
-        }
-    }
-    if let Some(Hot { part_percent: part, hits_percent: hits }) = workload.hot {
-        let (rest, misses) = (100.0 - part, 100.0 - hits);
-        set("random_distribution", format!("zoned:{hits:.0}/{part:.0}:{misses:.0}/{rest:.0}"));
-    }
-    set("size", vm.disk.0.to_string());
-    // No other demand comes here: `can_do`.
-    if let Demand::Closed { outstanding } = workload.demand {
-        set("iodepth", outstanding.to_string());
-    }
-    set("time_based", "1".to_owned());
-    set("runtime", at_most.as_secs().max(1).to_string());
-    // A map of the blocks that were used would cost memory and, late in a run, time.
-    set("norandommap", "1".to_owned());
-    set("random_generator", "tausworthe64".to_owned());
-    set("randseed", client_seed(seed, id).to_string());
+) -> Result<Vec<String>, Unsayable> {
+    let mut job = Job::new(&vm.name);
+    job.target(target);
+    // Between bursts it is stopped, at the moments at which the scenario says.
+    let workload = Workload { bursts: None, ..vm.workload.clone() };
+    job.load(&workload, vm.disk)?;
+    job.set("time_based", 1);
+    job.set("runtime", at_most.as_secs().max(1));
+    job.set("randseed", client_seed(seed, id));
     // One process, so that killing it leaves nothing behind.
-    set("thread", "1".to_owned());
-    set("eta", "never".to_owned());
-    arguments
+    job.set("thread", 1);
+    job.set("eta", "never");
+    Ok(job.arguments())
 }
 
 /// A seed of its own for each client.
@@ -118,7 +78,8 @@ mod tests {
     use super::*;
     use parda_config::Document;
     use parda_control::{Bytes, Shares};
-    use parda_scenario::{HostId, Workload};
+    use parda_scenario::HostId;
+    use parda_scenario::workload::{Bursts, SizePart};
 
     fn closed(outstanding: u32) -> Workload {
         Workload {
@@ -135,7 +96,8 @@ mod tests {
     fn told(workload: Workload, id: VmId) -> Vec<String> {
         let (name, shares, disk) = ("db".to_owned(), Shares(1), Bytes(1 << 30));
         let vm = Vm { name, shares, burst: 0.0, disk, lun: 0, workload };
-        arguments(&vm, id, Target::Nbd(Path::new("/run/h1")), 7, Duration::from_secs(90))
+        let target = Target::Nbd("nbd+unix:///db?socket=/run/h1");
+        arguments(&vm, id, target, 7, Duration::from_secs(90)).unwrap()
     }
 
     const fn id(index: usize) -> VmId {
@@ -156,37 +118,15 @@ mod tests {
             &[
                 "--uri=nbd+unix:///db?socket=/run/h1",
                 "--rwmixread=67",
-                "--percentage_random=70",
-                "--bs=16384",
-                "--size=1073741824",
                 "--iodepth=24",
                 "--runtime=90",
             ],
         );
         assert_eq!(args, told(closed(24), id(0)));
         assert_ne!(args, told(closed(24), id(1)), "another VM draws other numbers");
-        let more = ["bssplit", "random_distribution"];
-        assert!(!args.iter().any(|a| more.iter().any(|key| a.contains(key))), "{args:?}");
-    }
-
-    #[test]
-    fn sizes_and_the_hot_part_are_said_in_fios_words() {
-        let part = |kib, percent| SizePart { size: Bytes::kib(kib), percent };
-        let workload = Workload {
-            sizes: vec![part(4, 70), part(64, 30)],
-            hot: Some(Hot { part_percent: 10.0, hits_percent: 85.0 }),
-            ..closed(24)
-        };
-        let args = told(workload, id(0));
-        has(
-            &args,
-            &[
-                "--bssplit=4096/70:65536/30",
-                "--random_distribution=zoned:85/10:15/90",
-                "--iodepth=24",
-            ],
-        );
-        assert!(!args.iter().any(|a| a.starts_with("--bs=")), "{args:?}");
+        let bursts = Some(Bursts { on: Duration::from_secs(2), off: Duration::from_secs(8) });
+        let stopped = told(Workload { bursts, ..closed(24) }, id(0));
+        assert_eq!(stopped, args, "between bursts it is stopped, and thinks no time");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, Vm, VmId};
 use rustix::process::Signal;
 
 use crate::cluster::Place;
-use crate::fio::{self, Target};
 use crate::guest::{Bus, Guest, GuestConfig, GuestError, Job, Source};
 use crate::meter::Standing;
 
@@ -198,18 +197,16 @@ impl GuestHost {
         }
     }
 
-    /// Starts a VM's client, in the cgroup of that VM.
+    /// Starts a VM's client, a fio that is told this, in the cgroup of that VM.
     ///
     /// # Errors
     /// The guest is gone.
     pub fn start_client(
         &mut self,
-        scenario: &Scenario,
+        vm: &Vm,
         id: VmId,
-        at_most: Duration,
+        arguments: &[String],
     ) -> Result<(), GuestError> {
-        let vm = scenario.vm(id);
-        let arguments = fio::arguments(vm, id, Target::Device(DISK), scenario.seed, at_most);
         let script = format!(
             "echo $$ >/sys/fs/cgroup/{}/cgroup.procs && cd /run && exec fio '{}'",
             cgroup(&vm.name),

@@ -12,6 +12,7 @@
 //! | [`count`] | what an engine counts, and what that answers |
 //! | [`metric`] | paths that name one number of an answer |
 //! | [`exchange`] | how well hosts hear one another |
+//! | [`fio`] | workloads in fio's words |
 //! | [`expectation`] | what is expected of such a number |
 //! | [`set`] | values in place of those in the file |
 //! | [`study`] | one scenario, or several variants of it in one answer |
@@ -30,6 +31,7 @@ mod deeds;
 pub mod exchange;
 pub mod expectation;
 mod file;
+pub mod fio;
 pub mod guest;
 mod many;
 pub mod metric;
