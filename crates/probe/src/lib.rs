@@ -5,6 +5,7 @@
 //! points of a run and what they say together are one [`Document`], which is what `parda probe
 //! --json` writes and what everything else reads: tables, pages, comparisons, the agent.
 
+pub mod analysis;
 mod document;
 mod findings;
 mod load;

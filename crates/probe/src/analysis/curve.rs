@@ -1,0 +1,143 @@
+//! Throughput against outstanding, without its noise.
+//!
+//! Nothing is assumed of a device but that more outstanding gives no less throughput up to its peak,
+//! and no more after it: that is fitted, by least squares with weights (pool adjacent violators).
+
+/// One depth of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Depth {
+    /// So many were asked for.
+    pub(super) asked: f64,
+    /// So many were outstanding: throughput times latency.
+    pub(super) outstanding: f64,
+    /// IOs a second.
+    pub(super) iops: f64,
+    /// The standard error of that, relative to it.
+    pub(super) error: f64,
+}
+
+/// No run is known better than this: what is outside a run's slices strays, too.
+const LEAST_ERROR: f64 = 0.001;
+
+/// A decline is one if it explains so much more than a level does, in squared standard errors.
+const DECLINES: f64 = 12.0;
+
+/// A sweep, ascending in depth, and the throughput fitted to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Fit {
+    pub(super) depths: Vec<Depth>,
+    /// IOPS, one for each depth: not falling up to the peak, not rising after it.
+    pub(super) iops: Vec<f64>,
+    /// The first depth that is the peak.
+    pub(super) top: usize,
+}
+
+/// A place on the fitted curve, between depths.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Place {
+    pub(super) outstanding: f64,
+    pub(super) iops: f64,
+}
+
+impl Place {
+    /// The mean latency there: Little's law.
+    pub(super) fn latency_ms(self) -> f64 {
+        self.outstanding / self.iops * 1e3
+    }
+}
+
+impl Fit {
+    /// Fits depths, of which there is one at least.
+    pub(super) fn new(depths: Vec<Depth>) -> Fit {
+        let level = monotone(&depths, false);
+        let (mut best, mut iops) = (distance(&depths, &level), level);
+        let certain = best;
+        for top in 0..depths.len().saturating_sub(1) {
+            let (rising, falling) = depths.split_at(top + 1);
+            let mut fit = monotone(rising, false);
+            let peak = fit[top];
+            fit.extend(monotone(falling, true).into_iter().map(|iops| iops.min(peak)));
+            let distance = distance(&depths, &fit);
+            if distance < best && distance < certain - DECLINES {
+                (best, iops) = (distance, fit);
+            }
+        }
+        let peak = iops.iter().copied().fold(0.0, f64::max);
+        let top = iops.iter().position(|iops| *iops >= peak).unwrap_or(0);
+        Fit { depths, iops, top }
+    }
+
+    /// The highest throughput.
+    pub(super) fn peak(&self) -> f64 {
+        self.iops.get(self.top).copied().unwrap_or(0.0)
+    }
+
+    /// The depths between which throughput reaches `iops`, and how far between.
+    pub(super) fn reaches(&self, iops: f64) -> (usize, usize, f64) {
+        let Some(after) = self.iops.iter().position(|fitted| *fitted >= iops) else {
+            return (self.top, self.top, 0.0);
+        };
+        if after == 0 {
+            return (0, 0, 0.0);
+        }
+        let (below, above) = (self.iops[after - 1], self.iops[after]);
+        (after - 1, after, (iops - below) / (above - below))
+    }
+
+    /// Where throughput reaches `iops`.
+    pub(super) fn place(&self, iops: f64) -> Place {
+        let (before, after, way) = self.reaches(iops);
+        self.between(before, after, way)
+    }
+
+    /// Where latency reaches `ms`; the deepest if it does not.
+    pub(super) fn at_latency(&self, ms: f64) -> Place {
+        let mut last = 0;
+        for next in 1..self.depths.len() {
+            let (from, to) = (self.between(last, last, 0.0), self.between(next, next, 0.0));
+            if from.latency_ms() <= ms && ms < to.latency_ms() {
+                // outstanding = throughput · latency, both linear in the way between.
+                let slope = (to.outstanding - from.outstanding) - (to.iops - from.iops) * ms / 1e3;
+                let way = (from.iops * ms / 1e3 - from.outstanding) / slope;
+                return self.between(last, next, way.clamp(0.0, 1.0));
+            }
+            last = next;
+        }
+        self.between(last, last, 0.0)
+    }
+
+    fn between(&self, before: usize, after: usize, way: f64) -> Place {
+        let mid = |a: f64, b: f64| a + (b - a) * way;
+        let fitted = |at: usize| (self.depths[at].outstanding, self.iops[at]);
+        let ((n, x), (m, y)) = (fitted(before), fitted(after));
+        Place { outstanding: mid(n, m), iops: mid(x, y) }
+    }
+}
+
+fn weight(depth: &Depth) -> f64 {
+    (depth.iops * depth.error.max(LEAST_ERROR)).max(f64::MIN_POSITIVE).powi(-2)
+}
+
+/// How far a fit is from what was measured, in squared standard errors.
+fn distance(depths: &[Depth], fit: &[f64]) -> f64 {
+    depths.iter().zip(fit).map(|(depth, fit)| weight(depth) * (depth.iops - fit).powi(2)).sum()
+}
+
+/// The nearest throughputs that never fall, or never rise.
+fn monotone(depths: &[Depth], falling: bool) -> Vec<f64> {
+    // Blocks of depths that have one throughput: that, its weight, how many.
+    let mut blocks: Vec<(f64, f64, usize)> = Vec::with_capacity(depths.len());
+    for depth in depths {
+        let mut block = (depth.iops, weight(depth), 1);
+        while let Some(&(mean, weight, count)) = blocks.last() {
+            if (mean < block.0) != falling || mean == block.0 {
+                break;
+            }
+            let both = weight + block.1;
+            block = ((mean * weight + block.0 * block.1) / both, both, count + block.2);
+            blocks.pop();
+        }
+        blocks.push(block);
+    }
+    blocks.iter().flat_map(|(mean, _, count)| std::iter::repeat_n(*mean, *count)).collect()
+}
