@@ -44,6 +44,8 @@ struct State {
     period: Duration,
     /// Whether anybody did IO in the last period: else its depth is no matter.
     busy: bool,
+    /// Whether the depth that is in force is the one that the last tick set.
+    just_set: bool,
 }
 
 impl Steered {
@@ -64,6 +66,7 @@ impl Steered {
             ticked: Instant::now(),
             period: config.law.period,
             busy: false,
+            just_set: false,
         })))
     }
 
@@ -125,14 +128,9 @@ impl Steered {
 
 impl State {
     fn set_control(&mut self, new: &config::Volume) -> Result<(), ConfigError> {
-        let before = self.governor.config().clone();
         let control = &new.law.control;
         self.governor.set_config(control.clone())?;
-        if (before.size_model, before.reference_size)
-            != (control.size_model, control.reference_size)
-        {
-            self.sizes = Meter::new(control.size_model, control.reference_size);
-        }
+        self.sizes.scale(control.size_model, control.reference_size);
         self.period = new.law.period;
         Ok(())
     }
@@ -159,6 +157,7 @@ impl State {
         let report =
             self.governor.tick(Measured { elapsed, interval, outstanding, vms: &vms }, view);
         self.set();
+        self.just_set = true;
         self.share(reading.map_or(Span::ZERO, vms::latency));
         report
     }
@@ -175,15 +174,15 @@ impl State {
 
     /// What the device did since the last look; nothing if it is gone.
     fn look(&mut self) -> Option<Look> {
-        self.check();
+        self.check(Live::check);
         let looked = self.device.as_mut()?.look();
         looked.map_err(|error| self.lose(&error)).ok()
     }
 
     /// Looks whether all is as it was set.
-    fn check(&mut self) {
+    fn check(&mut self, look: fn(&mut Live, &str) -> Result<Option<u32>, SteerError>) {
         let Some(device) = &mut self.device else { return };
-        match device.check(&self.volume) {
+        match look(device, &self.volume) {
             Ok(None) => {}
             // The array said that it is full.
             Ok(Some(depth)) => self.governor.lower_to(Window(f64::from(depth))),
@@ -210,10 +209,10 @@ impl State {
 
     fn slice(&mut self) -> Option<Duration> {
         let slice = self.device.as_ref()?.slice(self.period)?;
-        // What nobody uses may be what it is.
-        if self.busy {
+        // What nobody uses may be what it is, and what the tick has just set stands for a slice.
+        if !std::mem::take(&mut self.just_set) && self.busy {
             // First, as what the kernel lowered by itself would not be seen any more.
-            self.check();
+            self.check(Live::check_knobs);
             self.set();
         }
         Some(slice)

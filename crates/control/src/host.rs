@@ -190,13 +190,9 @@ impl Host {
     /// # Errors
     /// A parameter that cannot work; nothing is changed then.
     pub fn set_config(&mut self, now: Instant, config: Config) -> Result<(), ConfigError> {
-        let sizes = |config: &Config| (config.size_model, config.reference_size);
-        let before = sizes(self.config());
         self.governor.set_config(config)?;
-        let (model, reference) = sizes(self.config());
-        if (model, reference) != before {
-            self.meter = Meter::new(model, reference);
-        }
+        let Config { size_model, reference_size, .. } = *self.governor.config();
+        self.meter.scale(size_model, reference_size);
         self.gate.set_window(now, self.governor.window(), !self.queue.is_empty());
         Ok(())
     }

@@ -103,6 +103,13 @@ impl Meter {
         Meter { model, reference, interval: Interval::default(), fits: Default::default() }
     }
 
+    /// Scales by another model, or to another size. What was learned so far begins anew then.
+    pub fn scale(&mut self, model: SizeModel, reference: Bytes) {
+        if (self.model, self.reference) != (model, reference) {
+            *self = Meter::new(model, reference);
+        }
+    }
+
     /// Records one completed IO.
     pub fn add(&mut self, direction: Direction, size: Bytes, latency: Span) {
         let factor = self.factor(direction, 1, size, latency);

@@ -229,11 +229,20 @@ impl Steering {
 
     /// Looks whether all is still as it was set, and puts right what is not. Once a tick.
     pub fn check(&mut self) -> Result<Checked, SteerError> {
-        let mut events = self.look_at_paths()?;
+        let mut moved = self.look_at_paths()?;
+        moved.extend(self.look_at_states());
+        self.look_at_knobs(moved)
+    }
+
+    /// The same of what is set alone: for looks between two ticks, as to ask which paths carry IOs
+    /// takes a process.
+    pub fn check_knobs(&mut self) -> Result<Checked, SteerError> {
+        self.look_at_knobs(Vec::new())
+    }
+
+    /// Looks at the knobs, after `events`, which ask for another split.
+    fn look_at_knobs(&mut self, mut events: Vec<Event>) -> Result<Checked, SteerError> {
         let mut again = !events.is_empty();
-        let states = self.look_at_states();
-        again |= !states.is_empty();
-        events.extend(states);
         for path in &mut self.paths {
             let name = path.knob.queue.name.clone();
             let found = match path.knob.look() {

@@ -104,6 +104,23 @@ fn the_depth_is_split_over_the_paths_that_live_and_split_again_when_one_fails() 
 }
 
 #[test]
+fn between_two_ticks_only_what_is_set_is_looked_at() {
+    let tree = Tree::new();
+    let (a, b) = (tree.scsi("sda", "0:0:0:1", "8:0"), tree.scsi("sdb", "0:0:1:1", "8:16"));
+    let san = tree.mapped(0, "san", "mpath-3600", &[&a, &b]);
+    let mut device = take(&tree, &san);
+    device.set(8).unwrap();
+    tree.file("sys/devices/host0/0:0:0:1/state", "transport-offline");
+    tree.file(OTHER, "3");
+    let found = device.check_knobs().unwrap();
+    let full = Event::Dropped { path: "sdb".into(), from: 4, to: 3 };
+    assert_eq!((found.dropped(), found.events, found.in_force.depth), (true, vec![full], 7));
+    let failed = Event::State { path: "sda".into(), state: PathState::Failed };
+    assert_eq!(device.check().unwrap().events, [failed], "left for the tick");
+    device.release().unwrap();
+}
+
+#[test]
 fn a_path_that_comes_or_goes_for_good_changes_the_split() {
     let tree = Tree::new();
     let (a, b) = (tree.scsi("sda", "0:0:0:1", "8:0"), tree.scsi("sdb", "0:0:1:1", "8:16"));

@@ -11,7 +11,7 @@ use parda_steer::device::Device;
 use parda_steer::journal::Journal;
 use parda_steer::measure::{self, Measure, MeasureError, Reading};
 use parda_steer::refusal::Refusal;
-use parda_steer::steering::{self, Bounds, Event, InForce, Steering};
+use parda_steer::steering::{self, Bounds, Checked, Event, InForce, Steering};
 
 use crate::config::Steer;
 
@@ -120,19 +120,28 @@ impl Live {
     pub(super) fn check(&mut self, volume: &str) -> Result<Option<u32>, SteerError> {
         let Some(steering) = &mut self.steering else { return Ok(None) };
         let checked = steering.check()?;
-        for event in &checked.events {
-            tracing::warn!(volume, "{event}");
-        }
         let moved = |e: &Event| matches!(e, Event::Added { .. } | Event::Removed { .. });
         if checked.events.iter().any(moved) {
             self.device = Device::resolve(Path::new("/"), &self.asked.device)?;
             self.meter.watch(&self.device.watched())?;
         }
-        if !checked.dropped() {
-            return Ok(None);
+        Ok(self.lowered(volume, &checked))
+    }
+
+    /// The same between two ticks: of what is set alone, not of the paths.
+    pub(super) fn check_knobs(&mut self, volume: &str) -> Result<Option<u32>, SteerError> {
+        let Some(steering) = &mut self.steering else { return Ok(None) };
+        let checked = steering.check_knobs()?;
+        Ok(self.lowered(volume, &checked))
+    }
+
+    /// Says what was found. Answers as [`Live::check`].
+    fn lowered(&mut self, volume: &str, checked: &Checked) -> Option<u32> {
+        for event in &checked.events {
+            tracing::warn!(volume, "{event}");
         }
-        self.drops += 1;
-        Ok(Some(checked.in_force.depth))
+        self.drops += u64::from(checked.dropped());
+        checked.dropped().then_some(checked.in_force.depth)
     }
 
     /// What was done since the last look.
