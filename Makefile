@@ -16,8 +16,8 @@ TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-
 # Where cargo builds, and what the laboratory's guests are made of.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-# The binary's. Of the whole workspace, as one package alone would have other features, and all of it be built again.
-PARDA_TESTS := --workspace --locked --no-fail-fast
+# Always of the whole workspace: some packages alone would have other features, and all of it be built again.
+TESTS := --workspace --locked --no-fail-fast
 
 .PHONY: help build bpf guest demo test lint unit real fuzz reproduce bench install clean
 
@@ -41,20 +41,23 @@ test: lint unit real ## Everything that proves it; what CI runs
 lint: ## Format, clippy, documentation, licences, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --quiet --workspace --test guests --test lab --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
 	tools/deny.sh
 
 unit: ## Unit, property, cluster and conformance tests
 	@tools/deps.sh $(TEST_DEPS)
-	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
 	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
-	$(CARGO) test --workspace --exclude parda --locked --no-fail-fast
-	$(CARGO) test $(PARDA_TESTS) --test guests --test reproduce --test sim --test stories
+	$(CARGO) test $(TESTS) --tests
+	$(CARGO) test $(TESTS) --doc
 
-# The laboratory keeps real time and needs little of the machine: what needs only time goes on beside it.
-real: ## The scenarios in real time, and fuzzing beside them
-	@tools/beside.sh "nice -n 19 tools/fuzz.sh 15" "$(CARGO) test $(PARDA_TESTS) --test lab"
+# Real time passes whoever watches, and the laboratory needs little of the machine: what needs only time goes on beside it.
+real: ## Guests, then the scenarios in real time, and fuzzing beside them
+	@tools/deps.sh $(TEST_DEPS)
+	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
+	$(CARGO) test $(TESTS) --test guests
+	@tools/beside.sh "nice -n 19 tools/fuzz.sh 15" "$(CARGO) test $(TESTS) --test lab"
 
 fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 15

@@ -1,4 +1,4 @@
-//! The model against the figures of the source documents, and against itself where they are silent.
+//! The model against arithmetic. The source documents' figures are held where they are reproduced.
 
 mod closed_loop;
 
@@ -7,8 +7,6 @@ use parda_array::{
     Array, ArrayParams, Bytes, DriveParams, IoKind, LunId, Nanos, Placement, Preset, RaidLevel,
     Scheduling,
 };
-use parda_config::ModeSetting;
-use parda_reproduce::{Outcome, built_in, reproduce};
 
 const MINUTES: Window =
     Window { warm: Nanos::from_millis(5_000), measure: Nanos::from_millis(300_000) };
@@ -27,26 +25,6 @@ fn one_drive(outstanding: usize, change: impl FnOnce(&mut DriveParams)) -> Seen 
     let mut params = Preset::Drive7200.params();
     change(params.drive.disk_mut().expect("a disk"));
     measure(params, &[Client::random_reads(0, outstanding, Bytes::kib(4))]).0
-}
-
-/// The figures that no law has a part in. Their numbers stand in scenarios/papers alone.
-#[test]
-fn the_figures_of_the_papers_hold() {
-    let lawless = |run: &parda_scenario::Run| {
-        let modes = [Some(ModeSetting::Off), Some(ModeSetting::Static)];
-        run.scenario.hosts.iter().all(|host| modes.contains(&host.control.mode))
-    };
-    let alone = |study: parda_scenario::Study| {
-        let all = study.runs.iter().all(lawless);
-        let names = study.runs.iter().filter(|run| lawless(run)).filter_map(|r| r.variant.clone());
-        let names: Vec<String> = names.collect();
-        if all { study } else { study.pick(&names).expect("its own variants") }
-    };
-    let studies = built_in().expect("scenarios").into_iter().map(alone).collect();
-    let figures = reproduce(studies, false, 2, |_| ()).expect("an answer");
-    assert!(figures.values().count() > 80);
-    let out: Vec<_> = figures.values().filter(|v| v.outcome == Outcome::Out).collect();
-    assert!(out.is_empty(), "{out:#?}");
 }
 
 #[test]
