@@ -15,16 +15,21 @@ impl Figure {
             out.push(' ');
             out.push_str(&describe(panel, &self.reference));
         }
+        for upright in &self.uprights {
+            out.push_str(&format!(" {} at {}.", upright.name, brief(upright.at)));
+        }
         out
     }
 }
 
 fn describe(panel: &Panel, reference: &str) -> String {
     let unit = if panel.unit.is_empty() { String::new() } else { format!(", {}", panel.unit) };
-    let mut parts: Vec<String> =
-        panel.series.iter().take(MOST).map(|s| series(s, reference)).collect();
-    if panel.series.len() > MOST {
-        parts.push(format!("and {} more", panel.series.len() - MOST));
+    // Whiskers belong to what is told already.
+    let all: Vec<&Series> =
+        panel.series.iter().filter(|s| !matches!(s.data, Data::Whiskers(_))).collect();
+    let mut parts: Vec<String> = all.iter().take(MOST).map(|s| series(s, reference)).collect();
+    if all.len() > MOST {
+        parts.push(format!("and {} more", all.len() - MOST));
     }
     parts.extend(panel.levels.iter().map(|l| format!("{} {}", l.name, brief(l.value))));
     if parts.is_empty() {

@@ -5,11 +5,9 @@ use std::fmt::Write;
 use maud::{Markup, PreEscaped, html};
 
 use crate::digest::thinned;
-use crate::figure::{Across, Data, Figure, Level, Panel, Series, drawable};
+use crate::figure::{Across, Data, Figure, Level, Panel, Series, Tile, drawable};
 use crate::font::{self, FAMILY};
-use crate::layout::{
-    Entry, Frame, Layout, MARGIN, SLANT, SMALL, SWATCH, Swatch, TEXT, TITLE, WIDTH,
-};
+use crate::layout::{Entry, Frame, Layout, MARGIN, SLANT, SMALL, SWATCH, Swatch, TEXT};
 use crate::number::brief;
 use crate::style::Style;
 
@@ -17,6 +15,9 @@ const INK: &str = "#1a1a1a";
 const FAINT: &str = "#555555";
 const GRID: &str = "#e2e2e2";
 const BAND: &str = "#0072B2";
+const HEAT: &str = "#08519c";
+/// The dashes of a line from top to bottom: others than those of a level.
+const UPRIGHT: &str = "2 3";
 /// A line with no more points than this has a mark at each of them, others have one now and then.
 const MARK_EACH: usize = 40;
 const MARK_EVERY: f64 = 98.0;
@@ -42,17 +43,18 @@ pub(crate) fn svg(figure: &Figure, letters: Letters) -> String {
     let draw = Draw { figure, layout: &layout, letters };
     let alt = clean(&figure.alt());
     let markup = html! {
-        svg xmlns="http://www.w3.org/2000/svg" width=(WIDTH) height=(layout.height)
-            viewBox={ "0 0 " (WIDTH) " " (layout.height) } role="img" aria-label=(alt)
+        svg xmlns="http://www.w3.org/2000/svg" width=(layout.width) height=(layout.height)
+            viewBox={ "0 0 " (layout.width) " " (layout.height) } role="img" aria-label=(alt)
             font-family=(FAMILY) font-size=(SMALL) fill=(INK) {
             title { (clean(&figure.title)) }
             desc { (alt) }
-            rect width=(WIDTH) height=(layout.height) fill="#ffffff" {}
+            rect width=(layout.width) height=(layout.height) fill="#ffffff" {}
             (draw.head())
             (draw.spans())
             @for (panel, frame) in figure.panels.iter().zip(&layout.panels) {
                 (draw.panel(panel, frame))
             }
+            (draw.uprights())
             (draw.x_label())
         }
     };
@@ -138,7 +140,7 @@ impl Draw<'_> {
     fn head(&self) -> Markup {
         html! {
             @for (y, line) in &self.layout.title {
-                (self.text(line, (MARGIN, *y), TITLE, Anchor::Start, INK))
+                (self.text(line, (MARGIN, *y), self.layout.title_size, Anchor::Start, INK))
             }
             @for (y, line) in &self.layout.subtitle {
                 (self.text(line, (MARGIN, *y), SMALL, Anchor::Start, FAINT))
@@ -200,6 +202,7 @@ impl Draw<'_> {
                 @for series in over {
                     g class="series" { (self.series(panel, series, frame)) }
                 }
+                (self.notes(panel, frame))
             }
         }
     }
@@ -256,6 +259,62 @@ impl Draw<'_> {
         }
     }
 
+    /// Over the data, through all panels.
+    fn uprights(&self) -> Markup {
+        html! {
+            @for upright in self.figure.uprights.iter().filter(|u| self.layout.x.holds(u.at)) {
+                @let x = tenth(self.layout.x.place(upright.at));
+                @for frame in &self.layout.panels {
+                    line class="upright" x1=(x) x2=(x) y1=(tenth(frame.top)) y2=(tenth(frame.bottom))
+                        stroke=(INK) stroke-width="1.3" stroke-dasharray=(UPRIGHT) {}
+                }
+            }
+        }
+    }
+
+    /// Words beside points: where there is room, and none where there is not.
+    fn notes(&self, panel: &Panel, frame: &Frame) -> Markup {
+        let size = SMALL - 1.0;
+        let mut taken: Vec<[f64; 4]> = Vec::new();
+        let mut placed: Vec<(f64, f64, String)> = Vec::new();
+        for note in &panel.notes {
+            let Some((x, y)) = self.at(frame, note.at) else { continue };
+            let text = clean(&note.text);
+            let wide = font::width(&text, size);
+            let beside = [
+                (x + 7.0, y + 12.0),
+                (x + 7.0, y - 5.0),
+                (x - 7.0 - wide, y - 5.0),
+                (x - 7.0 - wide, y + 12.0),
+                (x - wide / 2.0, y - 9.0),
+                (x - wide / 2.0, y + 18.0),
+            ];
+            let free = beside.into_iter().find(|&(left, base)| {
+                let area = [left, base - size, left + wide, base + 2.0];
+                let inside = area[0] >= self.layout.left
+                    && area[2] <= self.layout.right
+                    && area[1] >= frame.top - 6.0
+                    && area[3] <= frame.bottom;
+                let apart = |other: &[f64; 4]| {
+                    area[2] < other[0]
+                        || other[2] < area[0]
+                        || area[3] < other[1]
+                        || other[3] < area[1]
+                };
+                inside && taken.iter().all(apart)
+            });
+            if let Some((left, base)) = free {
+                taken.push([left, base - size, left + wide, base + 2.0]);
+                placed.push((left, base, text));
+            }
+        }
+        html! {
+            @for (left, base, text) in placed {
+                (self.text(&text, (left, base), size, Anchor::Start, INK))
+            }
+        }
+    }
+
     fn series(&self, panel: &Panel, series: &Series, frame: &Frame) -> Markup {
         let style = self.layout.style(&series.name);
         let at = |points: &[(f64, f64)]| -> Vec<Option<(f64, f64)>> {
@@ -279,6 +338,45 @@ impl Draw<'_> {
             }
             Data::Bars(points) => self.bars(panel, series, points, frame),
             Data::Band(points) => self.band(points, frame),
+            Data::Whiskers(points) => self.whiskers(points, style, frame),
+            Data::Heat(tiles) => self.heat(tiles, frame),
+        }
+    }
+
+    /// What is beyond an end of the scale ends there.
+    fn whiskers(&self, points: &[(f64, f64, f64)], style: Style, frame: &Frame) -> Markup {
+        let there = |&(x, low, high): &(f64, f64, f64)| -> Option<(f64, f64, f64)> {
+            let x = drawable(x).filter(|x| self.layout.x.holds(*x))?;
+            let (low, high) = (drawable(low)?, drawable(high)?);
+            Some((self.layout.x.place(x), frame.y.place(low), frame.y.place(high)))
+        };
+        html! {
+            @for (x, low, high) in points.iter().filter_map(there) {
+                path d={ "M" (tenth(x - 3.0)) " " (tenth(high)) "h6M" (tenth(x)) " " (tenth(high)) "V" (tenth(low))
+                    "M" (tenth(x - 3.0)) " " (tenth(low)) "h6" } fill="none" stroke=(style.colour) stroke-width="1.1" {}
+            }
+        }
+    }
+
+    fn heat(&self, tiles: &[Tile], frame: &Frame) -> Markup {
+        let place = |tile: &Tile| -> Option<[f64; 5]> {
+            let sides = [tile.across.0, tile.across.1, tile.up.0, tile.up.1];
+            if sides.iter().any(|v| drawable(*v).is_none()) {
+                return None;
+            }
+            let (x, y) = (&self.layout.x, &frame.y);
+            let (left, right) = (x.place(sides[0]), x.place(sides[1]));
+            let (bottom, top) = (y.place(sides[2]), y.place(sides[3]));
+            let shade = if tile.shade.is_nan() { 0.0 } else { tile.shade.clamp(0.0, 1.0) };
+            Some([left, top, right - left, bottom - top, shade])
+        };
+        html! {
+            @for [left, top, wide, high, shade] in tiles.iter().filter_map(place) {
+                @if wide > 0.0 && high > 0.0 && shade > 0.0 {
+                    rect class="tile" x=(tenth(left)) y=(tenth(top)) width=(tenth(wide)) height=(tenth(high.max(1.0)))
+                        fill=(HEAT) fill-opacity=(format!("{shade:.2}")) {}
+                }
+            }
         }
     }
 
@@ -398,11 +496,13 @@ impl Draw<'_> {
 fn in_order(series: &[Series]) -> Vec<&Series> {
     let mut all: Vec<&Series> = series.iter().collect();
     all.sort_by_key(|s| match s.data {
-        Data::Band(_) => 0,
-        Data::Bars(_) => 1,
-        Data::Line(_) => 2,
-        Data::Marks(_) => 3,
-        Data::Paper(_) => 4,
+        Data::Heat(_) => 0,
+        Data::Band(_) => 1,
+        Data::Bars(_) => 2,
+        Data::Whiskers(_) => 3,
+        Data::Line(_) => 4,
+        Data::Marks(_) => 5,
+        Data::Paper(_) => 6,
     });
     all
 }
@@ -456,7 +556,18 @@ fn swatch(entry: &Entry) -> Markup {
         Swatch::Paper(Some(style)) => hollow(style.colour, style, middle, y),
         Swatch::Paper(None) => hollow(FAINT, Style::of(0), middle, y),
         Swatch::Band => area(BAND, 0.25),
+        Swatch::Whiskers(style) => line(style.colour, "none", 1.1),
+        Swatch::Heat => html! {
+            @for (step, shade) in [0.15, 0.4, 0.7, 1.0].into_iter().enumerate() {
+                rect x=(tenth(left + 6.5 * step as f64)) y=(tenth(y - 6.0)) width="6.5" height="12" fill=(HEAT)
+                    fill-opacity=(shade) {}
+            }
+        },
         Swatch::Level => line(INK, "7 4", 1.3),
+        Swatch::Upright => html! {
+            line x1=(tenth(middle)) x2=(tenth(middle)) y1=(tenth(y - 8.0)) y2=(tenth(y + 8.0)) stroke=(INK)
+                stroke-width="1.3" stroke-dasharray=(UPRIGHT) {}
+        },
         Swatch::Nothing => PreEscaped(String::new()),
     }
 }

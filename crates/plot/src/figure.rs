@@ -2,7 +2,8 @@
 
 /// Panels above one another over a common axis.
 ///
-/// A value that is NaN, infinite or beyond ±10¹⁵ counts as missing: lines have a gap there.
+/// A value that is NaN, infinite or beyond ±10¹⁵ counts as missing: lines have a gap there. So does one on a
+/// logarithmic scale that is not above 10⁻¹⁵.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// What it shows.
@@ -17,6 +18,23 @@ pub struct Figure {
     pub spans: Vec<Span>,
     /// Whose values the hollow marks are, for the legend: a paper's if nothing else is said.
     pub reference: String,
+    /// Dashed lines from top to bottom through all panels, at places of the axis that matter.
+    pub uprights: Vec<Upright>,
+    /// A range that the common axis has room for, whatever the data: that of another figure, so that
+    /// both can be held against each other.
+    pub room: Option<(f64, f64)>,
+    /// How wide it is, in the units of CSS, at which its text is as large as text is. Two
+    /// [`NARROW`](Figure::NARROW) ones stand side by side on a page, and one fits a phone.
+    pub width: f64,
+}
+
+/// A dashed line from top to bottom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upright {
+    /// Its name in the legend.
+    pub name: String,
+    /// Where it is.
+    pub at: f64,
 }
 
 /// The common axis, from left to right.
@@ -26,6 +44,11 @@ pub enum Across {
     Time,
     /// Numbers.
     Numbers {
+        /// What they are, with their unit.
+        label: String,
+    },
+    /// Numbers on a logarithmic scale.
+    Log {
         /// What they are, with their unit.
         label: String,
     },
@@ -49,6 +72,21 @@ pub struct Panel {
     pub series: Vec<Series>,
     /// Dashed lines at values that matter.
     pub levels: Vec<Level>,
+    /// Words beside points.
+    pub notes: Vec<Note>,
+    /// Whether its scale is logarithmic.
+    pub log: bool,
+    /// A range that its scale has room for, whatever the data.
+    pub room: Option<(f64, f64)>,
+}
+
+/// Words beside a point.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// The place of the point on the common axis, and its value.
+    pub at: (f64, f64),
+    /// A word or two.
+    pub text: String,
 }
 
 /// Data of one name. In all panels, one name has one colour and one kind of mark.
@@ -73,6 +111,21 @@ pub enum Data {
     Paper(Vec<(f64, f64)>),
     /// A band from the second number to the third.
     Band(Vec<(f64, f64, f64)>),
+    /// Whiskers from the second number to the third, at what is drawn under the same name.
+    Whiskers(Vec<(f64, f64, f64)>),
+    /// Areas, shaded by how much there is in each.
+    Heat(Vec<Tile>),
+}
+
+/// An area of a heat map.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tile {
+    /// From where to where on the common axis.
+    pub across: (f64, f64),
+    /// From which value to which.
+    pub up: (f64, f64),
+    /// How dark it is: 0 as the ground, 1 as dark as it gets.
+    pub shade: f64,
 }
 
 /// A dashed line.
@@ -98,6 +151,11 @@ pub struct Span {
 }
 
 impl Figure {
+    /// As wide as a page.
+    pub const WIDE: f64 = 760.0;
+    /// Half as wide as a page, and as wide as a phone.
+    pub const NARROW: f64 = 400.0;
+
     /// A figure without panels yet.
     pub fn new(title: impl Into<String>, across: Across) -> Figure {
         Figure {
@@ -107,7 +165,17 @@ impl Figure {
             panels: Vec::new(),
             spans: Vec::new(),
             reference: "paper".to_owned(),
+            uprights: Vec::new(),
+            room: None,
+            width: Figure::WIDE,
         }
+    }
+
+    /// With a dashed line from top to bottom through all panels.
+    #[must_use]
+    pub fn upright(mut self, name: impl Into<String>, at: f64) -> Figure {
+        self.uprights.push(Upright { name: name.into(), at });
+        self
     }
 
     /// With a line below the title.
@@ -175,6 +243,36 @@ impl Panel {
         self
     }
 
+    /// With whiskers from the second number to the third.
+    #[must_use]
+    pub fn whiskers(
+        self,
+        name: impl Into<String>,
+        points: impl Into<Vec<(f64, f64, f64)>>,
+    ) -> Panel {
+        self.with(name, Data::Whiskers(points.into()))
+    }
+
+    /// With shaded areas.
+    #[must_use]
+    pub fn heat(self, name: impl Into<String>, tiles: impl Into<Vec<Tile>>) -> Panel {
+        self.with(name, Data::Heat(tiles.into()))
+    }
+
+    /// With words beside a point.
+    #[must_use]
+    pub fn note(mut self, at: (f64, f64), text: impl Into<String>) -> Panel {
+        self.notes.push(Note { at, text: text.into() });
+        self
+    }
+
+    /// With a logarithmic scale.
+    #[must_use]
+    pub fn log(mut self) -> Panel {
+        self.log = true;
+        self
+    }
+
     fn with(mut self, name: impl Into<String>, data: Data) -> Panel {
         self.series.push(Series { name: name.into(), data });
         self
@@ -198,8 +296,11 @@ impl Data {
             Data::Line(points) | Data::Marks(points) | Data::Bars(points) | Data::Paper(points) => {
                 points.clone()
             }
-            Data::Band(points) => {
+            Data::Band(points) | Data::Whiskers(points) => {
                 points.iter().flat_map(|&(x, low, high)| [(x, low), (x, high)]).collect()
+            }
+            Data::Heat(tiles) => {
+                tiles.iter().flat_map(|t| [(t.across.0, t.up.0), (t.across.1, t.up.1)]).collect()
             }
         };
         all.into_iter().filter(|p| drawable(p.0).and(drawable(p.1)).is_some()).collect()

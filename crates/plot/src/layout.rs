@@ -1,12 +1,13 @@
 //! Where everything goes.
 
 use crate::figure::{Across, Data, Figure, Panel};
-use crate::font::{fitted, width, wrapped};
-use crate::scale::{Scale, Ticks, extent, from_zero, not_empty, rounded, ticks, time_unit};
+use crate::font::{self, fitted, wrapped};
+use crate::scale::{
+    Scale, Ticks, doubles, doubling, extent, from_zero, log_rounded, not_empty, rounded, ticks,
+    time_unit,
+};
 use crate::style::Style;
 
-/// The figure is so wide; how high it is depends on what is in it. The unit is that of CSS.
-pub(crate) const WIDTH: f64 = 760.0;
 /// White around everything.
 pub(crate) const MARGIN: f64 = 16.0;
 /// Font sizes.
@@ -19,7 +20,11 @@ pub(crate) const SWATCH: f64 = 26.0;
 const LEGEND_MOST: usize = 36;
 
 pub(crate) struct Layout {
+    pub(crate) width: f64,
+    /// It depends on what is in the figure.
     pub(crate) height: f64,
+    /// The font's size of the title.
+    pub(crate) title_size: f64,
     /// Text at the left above everything: its baseline.
     pub(crate) title: Vec<(f64, String)>,
     pub(crate) subtitle: Vec<(f64, String)>,
@@ -67,13 +72,17 @@ pub(crate) enum Swatch {
     /// Hollow marks: those of one name, or of all.
     Paper(Option<Style>),
     Band,
+    Whiskers(Style),
+    Heat,
     Level,
+    Upright,
     Nothing,
 }
 
 impl Layout {
     pub(crate) fn new(figure: &Figure) -> Layout {
-        let room = WIDTH - 2.0 * MARGIN;
+        let width = width(figure);
+        let room = width - 2.0 * MARGIN;
         let mut down = MARGIN;
         let mut lines = |text: &str, size: f64| -> Vec<(f64, String)> {
             let lines = wrapped(text, size, room).into_iter();
@@ -84,32 +93,38 @@ impl Layout {
                 })
                 .collect()
         };
-        let title = lines(&figure.title, TITLE);
+        let title_size = if width < Figure::WIDE { TEXT + 2.0 } else { TITLE };
+        let title = lines(&figure.title, title_size);
         let subtitle = lines(&figure.subtitle, SMALL);
 
         let names = names(figure);
         let mut legend = legend(figure, &names);
         if !legend.is_empty() {
-            down = place(&mut legend, down + 8.0);
+            down = place(&mut legend, down + 8.0, width);
         }
 
         let frames: Vec<((f64, f64), Ticks)> =
             figure.panels.iter().map(|panel| y_range(panel, panel_height(figure))).collect();
-        let labels = frames.iter().flat_map(|(_, ticks)| &ticks.at).map(|(_, l)| width(l, SMALL));
+        let labels =
+            frames.iter().flat_map(|(_, ticks)| &ticks.at).map(|(_, l)| font::width(l, SMALL));
         let left = MARGIN + labels.fold(24.0, f64::max) + 10.0;
-        let right = WIDTH - MARGIN;
+        let right = width - MARGIN;
         let range = x_range(figure);
-        let x = Scale::new(range, left, right);
+        let x = match figure.across {
+            Across::Log { .. } => Scale::log(range, left, right),
+            _ => Scale::new(range, left, right),
+        };
 
         let (spans, rows) = spans(figure, &x, down + 4.0);
         down += 18.0 * rows as f64;
 
         let mut panels = Vec::new();
-        for (range, ticks) in frames {
+        for ((range, ticks), panel) in frames.into_iter().zip(&figure.panels) {
             let heading = down + 22.0;
             let top = heading + 9.0;
             let bottom = top + panel_height(figure);
-            let y = Scale::new(range, bottom, top);
+            let scale = if panel.log { Scale::log } else { Scale::new };
+            let y = scale(range, bottom, top);
             panels.push(Frame { heading, top, bottom, y, ticks });
             down = bottom + 4.0;
         }
@@ -118,11 +133,13 @@ impl Layout {
         let slanted = crowded(&x_ticks, &x);
         down += 18.0;
         if slanted {
-            let widest = x_ticks.at.iter().map(|(_, l)| width(l, SMALL)).fold(0.0, f64::max);
+            let widest = x_ticks.at.iter().map(|(_, l)| font::width(l, SMALL)).fold(0.0, f64::max);
             down += widest * SLANT.to_radians().sin();
         }
         let x_label = (down + 16.0, x_label(figure, range));
         Layout {
+            width,
+            title_size,
             height: (x_label.0 + MARGIN).ceil(),
             title,
             subtitle,
@@ -153,8 +170,15 @@ impl Layout {
 /// The angle of labels that do not fit side by side.
 pub(crate) const SLANT: f64 = 40.0;
 
+/// Whole pixels, of which there are some.
+fn width(figure: &Figure) -> f64 {
+    let width = if figure.width.is_finite() { figure.width } else { Figure::WIDE };
+    width.round().clamp(200.0, 4000.0)
+}
+
 fn panel_height(figure: &Figure) -> f64 {
     match figure.panels.len() {
+        1 if width(figure) < Figure::WIDE => 250.0,
         1 => 290.0,
         2 => 190.0,
         3 => 150.0,
@@ -166,7 +190,7 @@ fn panel_height(figure: &Figure) -> f64 {
 fn names(figure: &Figure) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for series in figure.panels.iter().flat_map(|p| &p.series) {
-        if !matches!(series.data, Data::Band(_)) && !names.contains(&series.name) {
+        if !matches!(series.data, Data::Band(_) | Data::Heat(_)) && !names.contains(&series.name) {
             names.push(series.name.clone());
         }
     }
@@ -194,6 +218,8 @@ fn legend(figure: &Figure, names: &[String]) -> Vec<Entry> {
             Data::Marks(_) => add(&series.name, Swatch::Marks(style)),
             Data::Bars(_) => add(&series.name, Swatch::Bars(style)),
             Data::Band(_) => add(&series.name, Swatch::Band),
+            Data::Whiskers(_) => add(&series.name, Swatch::Whiskers(style)),
+            Data::Heat(_) => add(&series.name, Swatch::Heat),
             Data::Paper(_) if !ours(&series.name) => {
                 let name = format!("{} ({})", series.name, figure.reference);
                 add(name.trim_start(), Swatch::Paper(Some(style)));
@@ -207,6 +233,9 @@ fn legend(figure: &Figure, names: &[String]) -> Vec<Entry> {
     for level in figure.panels.iter().flat_map(|p| &p.levels) {
         add(&level.name, Swatch::Level);
     }
+    for upright in &figure.uprights {
+        add(&upright.name, Swatch::Upright);
+    }
     if entries.len() > LEGEND_MOST {
         let more = format!("and {} more", entries.len() - LEGEND_MOST);
         entries.truncate(LEGEND_MOST);
@@ -216,13 +245,13 @@ fn legend(figure: &Figure, names: &[String]) -> Vec<Entry> {
 }
 
 /// Puts the entries into rows from there on, and says where they end.
-fn place(entries: &mut [Entry], mut down: f64) -> f64 {
+fn place(entries: &mut [Entry], mut down: f64, width: f64) -> f64 {
     const ROW: f64 = 19.0;
     let mut x = MARGIN;
     for entry in entries {
-        entry.name = fitted(&entry.name, TEXT, WIDTH - 2.0 * MARGIN - SWATCH - 8.0);
-        let needed = SWATCH + 6.0 + width(&entry.name, TEXT);
-        if x > MARGIN && x + needed > WIDTH - MARGIN {
+        entry.name = fitted(&entry.name, TEXT, width - 2.0 * MARGIN - SWATCH - 8.0);
+        let needed = SWATCH + 6.0 + font::width(&entry.name, TEXT);
+        if x > MARGIN && x + needed > width - MARGIN {
             x = MARGIN;
             down += ROW;
         }
@@ -236,6 +265,13 @@ fn place(entries: &mut [Entry], mut down: f64) -> f64 {
 fn y_range(panel: &Panel, height: f64) -> ((f64, f64), Ticks) {
     let values = panel.series.iter().flat_map(|s| s.data.values()).map(|(_, y)| y);
     let levels = panel.levels.iter().map(|l| l.value).filter(|v| v.abs() <= 1e15);
+    let room = panel.room.into_iter().flat_map(|(low, high)| [low, high]);
+    let room = room.filter(|v| v.abs() <= 1e15);
+    if panel.log {
+        let range = extent(values.chain(levels).chain(room).filter(|v| (1e-15..=1e15).contains(v)));
+        return log_rounded(range.unwrap_or((1.0, 10.0)), (height / 22.0) as usize);
+    }
+    let levels = levels.chain(room);
     let (low, mut high) = from_zero(extent(values.chain(levels)));
     if panel.series.iter().any(|s| matches!(s.data, Data::Bars(_))) {
         // For the numbers above the bars.
@@ -251,7 +287,17 @@ fn x_range(figure: &Figure) -> (f64, f64) {
     }
     let data = figure.panels.iter().flat_map(|p| &p.series).flat_map(|s| s.data.values());
     let spans = figure.spans.iter().flat_map(|s| [s.from, s.to]).filter(|v| v.abs() <= 1e15);
-    let Some((low, high)) = extent(data.map(|(x, _)| x).chain(spans)) else { return (0.0, 1.0) };
+    let uprights = figure.uprights.iter().map(|u| u.at).filter(|v| v.abs() <= 1e15);
+    let room = figure.room.into_iter().flat_map(|(low, high)| [low, high]);
+    let room = room.filter(|v| v.abs() <= 1e15);
+    let all = data.map(|(x, _)| x).chain(spans).chain(uprights).chain(room);
+    if matches!(figure.across, Across::Log { .. }) {
+        let (low, high) = extent(all.filter(|v| (1e-15..=1e15).contains(v))).unwrap_or((1.0, 10.0));
+        // As much room beside the data as on a scale that is not logarithmic; some even for a single place.
+        let room = (high / low).powf(0.04).max(1.05);
+        return (low / room, high * room);
+    }
+    let Some((low, high)) = extent(all) else { return (0.0, 1.0) };
     if matches!(figure.across, Across::Time) {
         let low = if (0.0..=0.1 * high).contains(&low) { 0.0 } else { low };
         return not_empty((low, high));
@@ -287,6 +333,25 @@ fn x_ticks(figure: &Figure, range: (f64, f64), x: &Scale, room: f64) -> Ticks {
             }
             ticks(range, (room / 75.0) as usize)
         }
+        Across::Log { .. } => {
+            let data = figure.panels.iter().flat_map(|p| &p.series);
+            // Tiles are as wide as they need to be: it is what is in them that has a place.
+            let data = data.filter(|s| !matches!(s.data, Data::Heat(_)));
+            let wanted = (room / 45.0) as usize;
+            let mut at =
+                data.flat_map(|s| s.data.values()).map(|(at, _)| at).filter(|at| x.holds(*at));
+            let mut ticks = if at.all(doubles) {
+                doubling(range, wanted)
+            } else {
+                log_rounded(range, wanted).1
+            };
+            ticks.at.retain(|(value, _)| x.holds(*value));
+            if ticks.at.len() < 2 {
+                // So short a stretch of it is nearly a scale like others.
+                ticks = crate::scale::ticks(range, (room / 75.0) as usize);
+            }
+            ticks
+        }
         Across::Names { names, .. } => {
             // Slanted labels need 16 each.
             let every = ((names.len() as f64 * 16.0 / room).ceil() as usize).max(1);
@@ -300,15 +365,16 @@ fn x_ticks(figure: &Figure, range: (f64, f64), x: &Scale, room: f64) -> Ticks {
 fn crowded(ticks: &Ticks, x: &Scale) -> bool {
     ticks.at.windows(2).any(|pair| {
         let [(a, left), (b, right)] = pair else { return false };
-        x.place(*b) - x.place(*a) < (width(left, SMALL) + width(right, SMALL)) / 2.0 + 8.0
+        x.place(*b) - x.place(*a)
+            < (font::width(left, SMALL) + font::width(right, SMALL)) / 2.0 + 8.0
     })
 }
 
 fn x_label(figure: &Figure, range: (f64, f64)) -> String {
     match &figure.across {
         Across::Time => format!("time, {}", time_unit(range.1 - range.0).0),
-        Across::Numbers { label } | Across::Names { label, .. } => {
-            fitted(label, TEXT, WIDTH - 2.0 * MARGIN)
+        Across::Numbers { label } | Across::Log { label } | Across::Names { label, .. } => {
+            fitted(label, TEXT, width(figure) - 2.0 * MARGIN)
         }
     }
 }
@@ -387,7 +453,9 @@ mod tests {
         assert_eq!(layout.legend.last().map(|e| e.name.as_str()), Some("and 4 more"));
         for entry in &layout.legend {
             assert!(entry.y < layout.panels[0].heading - 10.0);
-            assert!(entry.x + SWATCH + 6.0 + width(&entry.name, TEXT) <= WIDTH - MARGIN);
+            assert!(
+                entry.x + SWATCH + 6.0 + font::width(&entry.name, TEXT) <= Figure::WIDE - MARGIN
+            );
         }
     }
 
@@ -397,7 +465,7 @@ mod tests {
         let figure = Figure::new("t", Across::Time).panel(wide).panel(Panel::new("b", ""));
         let layout = Layout::new(&figure);
         assert!(layout.panels[0].bottom < layout.panels[1].heading - TEXT);
-        assert!(layout.left > MARGIN + width("120,000", SMALL));
+        assert!(layout.left > MARGIN + font::width("120,000", SMALL));
         assert!(layout.height > layout.x_label.0);
     }
 

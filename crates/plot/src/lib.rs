@@ -34,7 +34,7 @@ mod png;
 mod scale;
 mod style;
 
-pub use figure::{Across, Data, Figure, Level, Panel, Series, Span};
-pub use number::number;
+pub use figure::{Across, Data, Figure, Level, Note, Panel, Series, Span, Tile, Upright};
+pub use number::{brief, number};
 pub use page::{Cell, Page, Table};
 pub use png::PngError;

@@ -30,7 +30,7 @@ pub fn number(value: f64, decimals: usize) -> String {
 }
 
 /// A number with three digits that count: 1,482 and 30.2 and 0.0482.
-pub(crate) fn brief(value: f64) -> String {
+pub fn brief(value: f64) -> String {
     let size = value.abs();
     if size >= 1e7 || (size > 0.0 && size < 1e-4) {
         return format!("{value:.2e}");

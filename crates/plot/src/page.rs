@@ -176,6 +176,40 @@ impl Page {
         self.body.push(html! { ul { @for item in items { li { (prose(item.as_ref())) } } } });
     }
 
+    /// Lines to copy, as they are.
+    pub fn code(&mut self, lines: &str) {
+        let clean: Vec<String> = lines.trim_end().lines().map(clean).collect();
+        self.body.push(html! { pre tabindex="0" { code { (clean.join("\n")) } } });
+    }
+
+    /// The few numbers that matter most: what each is called, the number, and a word on it that may be empty.
+    pub fn facts<S: AsRef<str>>(&mut self, facts: impl IntoIterator<Item = [S; 3]>) {
+        self.body.push(html! {
+            dl.facts {
+                @for [name, number, word] in facts {
+                    div {
+                        dt { (prose(name.as_ref())) }
+                        dd { strong { (clean(number.as_ref())) } " " small { (prose(word.as_ref())) } }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Narrow figures side by side, as many as there is room for, each with a line below it that may be empty.
+    pub fn side_by_side(&mut self, figures: &[(Figure, String)]) {
+        self.body.push(html! {
+            div.beside {
+                @for (figure, caption) in figures {
+                    figure {
+                        (PreEscaped(figure.svg()))
+                        @if !caption.is_empty() { figcaption { (prose(caption)) } }
+                    }
+                }
+            }
+        });
+    }
+
     /// A table.
     pub fn table(&mut self, table: Table) {
         self.body.push(table.html());
@@ -250,32 +284,64 @@ fn breakable(code: &str) -> Markup {
 }
 
 const STYLE: &str = "
-:root { color-scheme: light; }
-body { margin: 0; background: #fff; color: #1a1a1a; font: 1rem/1.55 system-ui, Roboto, 'Helvetica Neue', Arial, sans-serif; }
+:root {
+  color-scheme: light dark;
+  --ground: #fff; --ink: #1a1a1a; --faint: #555; --line: #ddd; --rule: #888; --code: #f2f2f2;
+  --link: #00508a; --good: #00664a; --bad: #a33c00;
+}
+body { margin: 0; background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, Roboto, 'Helvetica Neue', Arial, sans-serif; }
 main { max-width: 58rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; overflow-wrap: break-word; }
 p, ul { max-width: 46rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; }
-h2 { font-size: 1.4rem; margin: 2.5rem 0 .5rem; border-bottom: 1px solid #ddd; padding-bottom: .2rem; }
+h2 { font-size: 1.4rem; margin: 2.5rem 0 .5rem; border-bottom: 1px solid var(--line); padding-bottom: .2rem; }
 h3 { font-size: 1.1rem; margin: 1.8rem 0 .4rem; }
-a { color: #00508a; }
-code { font: .9em ui-monospace, 'DejaVu Sans Mono', monospace; background: #f2f2f2; padding: .05em .3em; border-radius: 3px; }
+a { color: var(--link); }
+code { font: .9em ui-monospace, 'DejaVu Sans Mono', monospace; background: var(--code); padding: .05em .3em; border-radius: 3px; }
 nav ul { list-style: none; padding: 0; columns: 18rem; max-width: none; }
 nav li { break-inside: avoid; padding: .1rem 0; }
 nav .deeper { padding-left: 1.2rem; font-size: .93em; }
 figure { margin: 1.2rem 0; }
-figcaption, caption { color: #555; font-size: .92rem; text-align: left; padding: .3rem 0; }
+figcaption, caption { color: var(--faint); font-size: .92rem; text-align: left; padding: .3rem 0; }
 .wide { overflow-x: auto; }
-.wide:focus-visible { outline: 2px solid #00508a; outline-offset: 2px; }
+.wide:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 figure svg { display: block; width: 100%; min-width: 36rem; height: auto; }
+.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 0 1.5rem; align-items: start; }
+.beside svg { min-width: 0; max-width: 34rem; }
+pre { background: var(--code); padding: .7rem .9rem; border-radius: 4px; overflow-x: auto; max-width: 44rem; }
+pre code { padding: 0; background: none; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: .8rem; margin: 1.2rem 0; }
+.facts div { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; }
+.facts dt { color: var(--faint); font-size: .92rem; }
+.facts dd { margin: 0; }
+.facts strong { font-size: 1.45rem; font-weight: 600; display: block; }
+.facts small { color: var(--faint); font-size: .88rem; }
 table { border-collapse: collapse; font-size: .92rem; }
-th, td { padding: .28rem .8rem .28rem 0; border-bottom: 1px solid #e4e4e4; text-align: left; vertical-align: top; }
-thead th { border-bottom: 2px solid #888; vertical-align: bottom; }
+th, td { padding: .28rem .8rem .28rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+thead th { border-bottom: 2px solid var(--rule); vertical-align: bottom; }
 tbody th { font-weight: inherit; }
 tbody td:not([class]), tbody th:not([class]) { min-width: 8rem; }
 th code, td code { background: none; padding: 0; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.good { color: #00664a; white-space: nowrap; }
-.bad { color: #a33c00; font-weight: 600; white-space: nowrap; }
+.good { color: var(--good); white-space: nowrap; }
+.bad { color: var(--bad); font-weight: 600; white-space: nowrap; }
+/* Pictures are drawn for a light ground: their few colours have others on a dark one. */
+@media screen and (prefers-color-scheme: dark) {
+  :root {
+    --ground: #16181b; --ink: #e8e6e3; --faint: #a9a9a9; --line: #3a3d42; --rule: #777; --code: #24272c;
+    --link: #7fbfff; --good: #4fd1a5; --bad: #ff9d66;
+  }
+  svg, svg [fill='#1a1a1a'] { fill: var(--ink); }
+  svg [stroke='#1a1a1a'], svg [stroke='#000000'] { stroke: var(--ink); }
+  svg [fill='#000000'] { fill: var(--ink); }
+  svg [fill='#ffffff'] { fill: var(--ground); }
+  svg [stroke='#ffffff'] { stroke: var(--ground); }
+  svg [fill='#555555'] { fill: var(--faint); }
+  svg [stroke='#555555'] { stroke: var(--faint); }
+  svg [stroke='#e2e2e2'] { stroke: var(--line); }
+  svg [fill='#0072B2'] { fill: #4aa8e0; }
+  svg [stroke='#0072B2'] { stroke: #4aa8e0; }
+  svg [fill='#08519c'] { fill: #8cc8ff; }
+}
 @media print {
   @page { margin: 15mm; }
   body { font-size: 10pt; }

@@ -1,6 +1,6 @@
 //! Ranges, ticks, and from values to places.
 
-use crate::number::number;
+use crate::number::{brief, number};
 
 /// Values where an axis has a tick, each with its label.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,17 +16,29 @@ pub(crate) struct Scale {
     high: f64,
     from: f64,
     to: f64,
+    /// Whether `low` and `high` are logarithms.
+    log: bool,
 }
 
 impl Scale {
     /// Puts `low` at `from` and `high` at `to`.
     pub(crate) fn new((low, high): (f64, f64), from: f64, to: f64) -> Scale {
-        Scale { low, high, from, to }
+        Scale { low, high, from, to, log: false }
+    }
+
+    /// The same, logarithmic: both are above zero.
+    pub(crate) fn log((low, high): (f64, f64), from: f64, to: f64) -> Scale {
+        Scale { low: low.ln(), high: high.ln(), from, to, log: true }
+    }
+
+    /// A value as it counts on the axis: not a number or infinite if it has no place there.
+    fn counts(&self, value: f64) -> f64 {
+        if self.log { value.ln() } else { value }
     }
 
     /// Where a value is.
     pub(crate) fn place(&self, value: f64) -> f64 {
-        let part = (value - self.low) / (self.high - self.low);
+        let part = (self.counts(value) - self.low) / (self.high - self.low);
         let part = if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) };
         self.from + part * (self.to - self.from)
     }
@@ -34,7 +46,7 @@ impl Scale {
     /// Whether a value is on the axis.
     pub(crate) fn holds(&self, value: f64) -> bool {
         let slack = (self.high - self.low) * 1e-9;
-        (self.low - slack..=self.high + slack).contains(&value)
+        (self.low - slack..=self.high + slack).contains(&self.counts(value))
     }
 }
 
@@ -119,6 +131,63 @@ pub(crate) fn rounded((low, high): (f64, f64), wanted: usize) -> ((f64, f64), Ti
     (outer, stepped(outer, step))
 }
 
+/// The factors by which ticks of a logarithmic axis are multiples of powers of ten: the first that are not too many.
+const LADDERS: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+
+/// A range above zero whose ends are ticks of a logarithmic axis, and the ticks: no more than about `wanted`.
+pub(crate) fn log_rounded((low, high): (f64, f64), wanted: usize) -> ((f64, f64), Ticks) {
+    let all = |ladder: &[f64]| -> Vec<f64> {
+        let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+        let rungs = |power: i32| ladder.iter().map(move |f| round(*f, power)).collect::<Vec<_>>();
+        let rungs: Vec<f64> = (first..=last).flat_map(rungs).collect();
+        // The last that is no higher, to the first that is no lower.
+        let from = rungs.iter().rposition(|r| *r <= low * (1.0 + 1e-9)).unwrap_or(0);
+        let to = rungs.iter().position(|r| *r >= high * (1.0 - 1e-9)).unwrap_or(rungs.len() - 1);
+        rungs.get(from..=to.max(from + 1)).unwrap_or(&rungs).to_vec()
+    };
+    let mut rungs = all(LADDERS[2]);
+    if let Some(fine) = LADDERS.iter().map(|ladder| all(ladder)).find(|r| r.len() <= wanted.max(2))
+    {
+        rungs = fine;
+    }
+    let range = (rungs[0], rungs[rungs.len() - 1]);
+    let every = rungs.len().div_ceil(wanted.max(2) + 1);
+    let at = rungs.into_iter().step_by(every).map(|v| (v, log_label(v))).collect();
+    (range, Ticks { at })
+}
+
+/// A factor times a power of ten, without the dust of multiplying.
+fn round(factor: f64, power: i32) -> f64 {
+    format!("{factor}e{power}").parse().unwrap_or(factor * 10f64.powi(power))
+}
+
+/// The powers of two within a range, no more than about `wanted`.
+pub(crate) fn doubling((low, high): (f64, f64), wanted: usize) -> Ticks {
+    let (first, last) = ((low.log2() - 1e-6).ceil() as i32, (high.log2() + 1e-6).floor() as i32);
+    let every = ((last - first + 1).max(1) as usize).div_ceil(wanted.max(2));
+    let values = (first..=last).step_by(every).map(|power| 2f64.powi(power));
+    Ticks { at: values.map(|v| (v, log_label(v))).collect() }
+}
+
+/// Whether a number is a power of two.
+pub(crate) fn doubles(value: f64) -> bool {
+    value > 0.0 && (value.log2() - value.log2().round()).abs() < 1e-9
+}
+
+/// Ticks of a logarithmic axis are round: all their digits count.
+fn log_label(value: f64) -> String {
+    for (unit, name) in [(1e12, " T"), (1e9, " G"), (1e6, " M")] {
+        if value >= unit {
+            return format!("{}{name}", brief(value / unit));
+        }
+    }
+    match value {
+        v if v >= 1.0 => brief(v),
+        v if v >= 1e-4 => v.to_string(),
+        v => format!("{v:e}"),
+    }
+}
+
 /// In which unit a stretch of time reads well: its name, and how many seconds it is.
 pub(crate) fn time_unit(seconds: f64) -> (&'static str, f64) {
     match seconds {
@@ -171,6 +240,16 @@ mod tests {
     }
 
     #[test]
+    fn a_logarithmic_range_ends_at_ticks_that_are_as_many_as_fit() {
+        let (range, ticks) = log_rounded((0.3, 150.0), 10);
+        assert_eq!(range, (0.2, 200.0));
+        assert_eq!(
+            labels(&ticks),
+            ["0.2", "0.5", "1", "2", "5", "10", "20", "50", "100", "200"][..]
+        );
+    }
+
+    #[test]
     fn time_is_told_in_the_unit_that_reads_well() {
         assert_eq!(time_unit(350.0), ("s", 1.0));
         assert_eq!(time_unit(1800.0), ("min", 60.0));
@@ -178,6 +257,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_logarithmic_range_has_some_ticks_in_order_within_it(a in -13.0..15f64, b in -13.0..15f64, wanted in 1usize..12) {
+            let (low, high) = (10f64.powf(a.min(b)), 10f64.powf(a.max(b)));
+            let ((from, to), ticks) = log_rounded((low, high), wanted);
+            prop_assert!(from <= low * 1.000_001 && high <= to * 1.000_001, "{from} {low} {high} {to}");
+            prop_assert!((2..=wanted.max(2) + 2).contains(&ticks.at.len()), "{ticks:?}");
+            prop_assert!(ticks.at.windows(2).all(|w| w[0].0 < w[1].0));
+            let scale = Scale::log((from, to), 100.0, 0.0);
+            prop_assert!(ticks.at.iter().all(|(value, _)| scale.holds(*value)));
+            prop_assert!(!scale.holds(0.0) && !scale.holds(-1.0) && !scale.holds(f64::NAN));
+            prop_assert!(scale.place(low) >= scale.place(high));
+        }
+
         #[test]
         fn any_range_has_some_ticks_in_order_within_it(a in -1e15..1e15f64, b in -1e15..1e15f64, wanted in 1usize..12) {
             let range = not_empty((a.min(b), a.max(b)));

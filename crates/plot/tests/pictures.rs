@@ -1,6 +1,6 @@
 //! Pictures are well-formed, hold what was put into them, and can be made of any data.
 
-use parda_plot::{Across, Data, Figure, Panel, Series};
+use parda_plot::{Across, Data, Figure, Note, Panel, Series, Tile};
 use proptest::prelude::*;
 use resvg::tiny_skia::Pixmap;
 use roxmltree::{Document, Node};
@@ -145,6 +145,99 @@ fn no_data_at_all_is_a_picture_that_says_so() {
     assert!(texts(&Document::parse(&svg).unwrap()).contains(&"no data".to_owned()));
 }
 
+#[test]
+fn on_a_logarithmic_scale_a_line_that_doubles_is_straight_and_what_is_not_above_zero_is_a_gap() {
+    let points = vec![(1.0, 3.0), (2.0, 6.0), (4.0, 12.0), (8.0, 0.0), (16.0, 48.0), (-2.0, 7.0)];
+    let across = Across::Log { label: "outstanding".to_owned() };
+    let svg = drawn(&Figure::new("t", across).panel(Panel::new("p", "ms").line("a", points).log()));
+    let document = Document::parse(&svg).unwrap();
+    let line = of_class(document.root(), "series")[0].first_element_child().unwrap();
+    let path = line.attribute("d").unwrap();
+    let numbers: Vec<f64> =
+        path.split(['M', 'L', ' ', 'h']).filter_map(|n| n.parse().ok()).collect();
+    let (dx, dy) = (numbers[2] - numbers[0], numbers[3] - numbers[1]);
+    assert!(dx > 50.0 && dy < -10.0, "{path}");
+    assert!(
+        (numbers[4] - numbers[2] - dx).abs() < 0.2 && (numbers[5] - numbers[3] - dy).abs() < 0.2
+    );
+    assert_eq!(path.matches('M').count(), 2, "{path}");
+    for tick in ["1", "2", "4", "8", "16"] {
+        assert!(texts(&document).contains(&tick.to_owned()), "{tick}");
+    }
+}
+
+#[test]
+fn a_line_may_turn_back() {
+    let points = vec![(1.0, 100.0), (3.0, 300.0), (2.0, 400.0)];
+    let across = Across::Log { label: "latency, ms".to_owned() };
+    let figure = Figure::new("t", across).panel(Panel::new("p", "IOPS").line("a", points));
+    let svg = drawn(&figure.upright("threshold", 2.5));
+    let document = Document::parse(&svg).unwrap();
+    let line = of_class(document.root(), "series")[0].first_element_child().unwrap();
+    let path = line.attribute("d").unwrap();
+    let places: Vec<f64> =
+        path[1..].split('L').filter_map(|point| point.split(' ').next()?.parse().ok()).collect();
+    assert!(places[0] < places[2] && places[2] < places[1], "{path}");
+    assert_eq!(of_class(document.root(), "upright").len(), 1);
+    assert!(figure_says(&document, "threshold at 2.5"));
+}
+
+fn figure_says(document: &Document, words: &str) -> bool {
+    document.root_element().attribute("aria-label").is_some_and(|alt| alt.contains(words))
+}
+
+#[test]
+fn a_heat_map_is_darker_where_there_is_more() {
+    let tile = |x: f64, shade| Tile { across: (x, x + 1.0), up: (1.0, 2.0), shade };
+    let panel =
+        Panel::new("p", "ms").heat("share", vec![tile(1.0, 0.2), tile(2.0, 0.9), tile(3.0, 0.0)]);
+    let across = Across::Numbers { label: "n".to_owned() };
+    let svg = drawn(&Figure::new("t", across).panel(panel.log()));
+    let document = Document::parse(&svg).unwrap();
+    let tiles = of_class(document.root(), "tile");
+    let shades: Vec<&str> = tiles.iter().filter_map(|t| t.attribute("fill-opacity")).collect();
+    assert_eq!(shades, ["0.20", "0.90"], "what is empty is not drawn");
+}
+
+#[test]
+fn whiskers_have_the_colour_of_what_they_belong_to_and_no_name_of_their_own() {
+    let panel =
+        Panel::new("p", "ms").line("a", vec![(1.0, 2.0)]).whiskers("a", vec![(1.0, 1.5, 2.5)]);
+    let svg = drawn(&Figure::new("t", Across::Time).panel(panel));
+    let document = Document::parse(&svg).unwrap();
+    let colours: Vec<&str> = of_class(document.root(), "series")
+        .iter()
+        .filter_map(|s| s.first_element_child()?.attribute("stroke"))
+        .collect();
+    assert_eq!(colours.len(), 2);
+    assert_eq!(colours[0], colours[1]);
+    assert_eq!(texts(&document).iter().filter(|t| *t == "a").count(), 1);
+}
+
+#[test]
+fn words_beside_points_do_not_cover_one_another_and_stay_inside() {
+    let points: Vec<(f64, f64)> = (0..40).map(|i| (f64::from(i) / 50.0, 1.0)).collect();
+    let mut panel = Panel::new("p", "").line("a", points.clone());
+    for (i, at) in points.iter().enumerate() {
+        panel = panel.note(*at, format!("note {i}"));
+    }
+    let mut figure = Figure::new("t", Across::Time).panel(panel);
+    figure.width = Figure::NARROW;
+    let svg = drawn(&figure);
+    let document = Document::parse(&svg).unwrap();
+    let notes: Vec<(f64, f64)> = document
+        .descendants()
+        .filter(|n| n.has_tag_name("text") && n.text().is_some_and(|t| t.starts_with("note")))
+        .map(|n| ["x", "y"].map(|a| n.attribute(a).unwrap().parse().unwrap()))
+        .map(|[x, y]: [f64; 2]| (x, y))
+        .collect();
+    assert!((4..40).contains(&notes.len()), "{notes:?}");
+    for (i, a) in notes.iter().enumerate() {
+        assert!(a.0 > 0.0 && a.0 + 30.0 < Figure::NARROW);
+        assert!(notes[..i].iter().all(|b| (a.0 - b.0).abs() > 30.0 || (a.1 - b.1).abs() > 11.0));
+    }
+}
+
 fn value() -> impl Strategy<Value = f64> {
     prop_oneof![
         4 => -1e3..1e3f64,
@@ -157,12 +250,16 @@ fn value() -> impl Strategy<Value = f64> {
 
 fn data() -> impl Strategy<Value = Data> {
     let points = || prop::collection::vec((value(), value()), 0..30);
+    let tile = ((value(), value()), (value(), value()), value());
+    let tile = tile.prop_map(|(across, up, shade)| Tile { across, up, shade });
     prop_oneof![
         points().prop_map(Data::Line),
         points().prop_map(Data::Marks),
         points().prop_map(Data::Bars),
         points().prop_map(Data::Paper),
         prop::collection::vec((value(), value(), value()), 0..30).prop_map(Data::Band),
+        prop::collection::vec((value(), value(), value()), 0..30).prop_map(Data::Whiskers),
+        prop::collection::vec(tile, 0..30).prop_map(Data::Heat),
     ]
 }
 
@@ -170,14 +267,27 @@ fn panel() -> impl Strategy<Value = Panel> {
     let series = (".{0,12}", data()).prop_map(|(name, data)| Series { name, data });
     let level = (".{0,5}", value(), prop::option::of((value(), value())));
     let level = level.prop_map(|(name, value, within)| parda_plot::Level { name, value, within });
-    (".{0,40}", ".{0,8}", prop::collection::vec(series, 0..5), prop::collection::vec(level, 0..3))
-        .prop_map(|(label, unit, series, levels)| Panel { label, unit, series, levels })
+    let note = ((value(), value()), ".{0,9}").prop_map(|(at, text)| Note { at, text });
+    let data = (prop::collection::vec(series, 0..5), prop::collection::vec(level, 0..3));
+    let scale = (any::<bool>(), prop::option::of((value(), value())));
+    (".{0,40}", ".{0,8}", data, prop::collection::vec(note, 0..5), scale).prop_map(
+        |(label, unit, (series, levels), notes, (log, room))| Panel {
+            label,
+            unit,
+            series,
+            levels,
+            notes,
+            log,
+            room,
+        },
+    )
 }
 
 fn across() -> impl Strategy<Value = Across> {
     prop_oneof![
         Just(Across::Time),
         ".{0,20}".prop_map(|label| Across::Numbers { label }),
+        ".{0,20}".prop_map(|label| Across::Log { label }),
         (".{0,20}", prop::collection::vec(".{0,30}", 0..40))
             .prop_map(|(label, names)| Across::Names { label, names }),
     ]
@@ -191,6 +301,9 @@ proptest! {
         across in across(),
         panels in prop::collection::vec(panel(), 0..4),
         spans in prop::collection::vec((".{0,20}", value(), value()), 0..4),
+        uprights in prop::collection::vec((".{0,9}", value()), 0..3),
+        width in prop_oneof![Just(Figure::WIDE), Just(Figure::NARROW), value()],
+        room in prop::option::of((value(), value())),
         many in any::<bool>(),
     ) {
         let mut figure = Figure::new(title, across);
@@ -198,6 +311,11 @@ proptest! {
         for (name, from, to) in spans {
             figure = figure.span(name, from, to);
         }
+        for (name, at) in uprights {
+            figure = figure.upright(name, at);
+        }
+        figure.width = width;
+        figure.room = room;
         let figure = if many { figure.digest(1, "hosts") } else { figure };
         let svg = drawn(&figure);
         // Attributes are numbers; names may say what they like.

@@ -10,6 +10,7 @@ mod document;
 mod findings;
 mod load;
 mod point;
+pub mod report;
 
 pub use document::{Document, DocumentError, End, FORMAT, Kind, TargetInfo};
 pub use findings::{

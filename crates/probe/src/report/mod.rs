@@ -1,0 +1,20 @@
+//! A probe for people: a table for the terminal, a row a point for other programs, pictures, and a
+//! page.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | `words` | numbers, times and sizes as they are said |
+//! | `table` | for the terminal |
+//! | `csv` | for other programs |
+//! | `page` | for a browser |
+
+mod csv;
+#[cfg(test)]
+mod example;
+mod page;
+mod table;
+mod words;
+
+pub use csv::csv;
+pub use page::page;
+pub use table::table;

@@ -1,0 +1,182 @@
+//! A probe for a browser.
+
+use parda_plot::{Cell, Page, Table};
+
+use super::table::sections;
+use super::words::{curve, curves, estimate, mb_per_s, ms, others, percent, short, story};
+use crate::document::Document;
+
+/// A probe as one HTML page that needs nothing else: what was probed, what to set and why, how the target answers load,
+/// what is suspected, what is not known, and all points.
+#[must_use]
+pub fn page(document: &Document) -> String {
+    let mut page = Page::new(format!("Probe of `{}`", document.target.name));
+    page.prose(&story(document));
+    facts(&mut page, document);
+    advice(&mut page, document);
+    let found = &document.findings;
+    if !found.curves.is_empty() {
+        page.heading("How it answers load");
+        page.list(curves(document));
+    }
+    let others = others(document);
+    if !others.is_empty() {
+        page.heading("What else was found");
+        page.list(others);
+    }
+    if !found.suspicions.is_empty() {
+        page.heading("What may be in between");
+        page.list(found.suspicions.iter().map(|s| format!("{}: {}", s.what, s.evidence)));
+    }
+    page.heading("What this cannot tell");
+    page.list(
+        found.unknown.iter().cloned().chain(["What the target does under the load of others, or when it is fuller or older than it was.".to_owned()]),
+    );
+    points(&mut page, document);
+    page.html()
+}
+
+/// The numbers that matter most.
+fn facts(page: &mut Page, document: &Document) {
+    let found = &document.findings;
+    let mut facts: Vec<[String; 3]> = Vec::new();
+    let mut add =
+        |name: &str, number: String, word: String| facts.push([name.to_owned(), number, word]);
+    if let Some(advice) = &found.advice {
+        add(
+            "latency threshold to set",
+            ms(advice.latency_threshold_ms),
+            format!("{} of the peak throughput", percent(advice.throughput_fraction)),
+        );
+        add("largest window of a host", short(advice.window_max), "IOs outstanding".to_owned());
+    }
+    if let Some(first) = found.curves.first() {
+        if let Some(service) = &first.service_ms {
+            add("service time", ms(service.value), format!("one outstanding; {}", first.mix));
+        }
+        if let Some(knee) = &first.knee {
+            add(
+                "knee",
+                estimate(&knee.outstanding, ""),
+                format!("outstanding, at {}", ms(knee.latency_ms.value)),
+            );
+        }
+        let peak = format!("IOPS, {} MB/s; {}", short(mb_per_s(first.peak_bytes_per_s)), first.mix);
+        add("peak throughput", short(first.peak_iops.value), peak);
+    }
+    if !facts.is_empty() {
+        page.facts(facts);
+    }
+}
+
+fn advice(page: &mut Page, document: &Document) {
+    page.heading("What to set");
+    let Some(advice) = &document.findings.advice else {
+        page.prose("These points say nothing on what to set: see below what this cannot tell.");
+        return;
+    };
+    page.list(&advice.why);
+    page.prose("For `parda.toml`:");
+    page.code(&advice.snippet);
+}
+
+/// All points, a table each sweep.
+fn points(page: &mut Page, document: &Document) {
+    page.heading("All points");
+    if document.points.is_empty() {
+        page.prose("Nothing was measured.");
+        return;
+    }
+    page.prose(
+        "Latencies are in milliseconds, from issue to completion. X·L is what was outstanding by Little's law: throughput \
+         times mean latency. Warm-up is not in any number.",
+    );
+    let columns = [
+        "IOPS",
+        "MB/s",
+        "mean",
+        "stddev",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "X·L",
+        "measured, s",
+        "settled",
+    ];
+    for (heading, first, points) in sections(document) {
+        let knee = points
+            .first()
+            .filter(|_| first == "outstanding")
+            .and_then(|(_, p)| curve(document, &p.load.mix)?.knee);
+        let caption = match knee {
+            Some(knee) => {
+                format!("{heading}: knee at {} outstanding", estimate(&knee.outstanding, ""))
+            }
+            None => heading,
+        };
+        let mut table = Table::new([first].into_iter().chain(columns)).caption(caption);
+        for (name, point) in points {
+            let all = &point.all;
+            let numbers = [
+                all.iops,
+                mb_per_s(all.bytes_per_s),
+                all.mean_ms,
+                all.stddev_ms,
+                all.p50_ms,
+                all.p90_ms,
+                all.p99_ms,
+                all.p99_9_ms,
+                all.max_ms,
+                point.outstanding_measured,
+                point.measured_s,
+            ];
+            let name = if first == "outstanding" { Cell::Number(name) } else { Cell::text(name) };
+            let cells = numbers.map(|v| Cell::Number(short(v)));
+            let settled = Cell::verdict(point.settled, if point.settled { "yes" } else { "no" });
+            table = table.row([name].into_iter().chain(cells).chain([settled]));
+        }
+        page.table(table);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::example::{document, empty};
+
+    #[test]
+    fn a_page_tells_what_to_set_before_it_tells_why_and_how_it_was_found() {
+        let html = page(&document());
+        let places: Vec<usize> = [
+            "was probed on 2026-01-31",
+            "latency threshold to set",
+            "What to set</h2>",
+            "latency_threshold = &quot;40ms&quot;",
+            "How it answers load</h2>",
+            "write cache",
+            "What this cannot tell</h2>",
+            "All points</h2>",
+        ]
+        .iter()
+        .map(|part| html.find(part).unwrap_or_else(|| panic!("{part} is not there")))
+        .collect();
+        assert!(places.is_sorted(), "{places:?}");
+    }
+
+    #[test]
+    fn a_probe_that_measured_nothing_has_a_page_that_says_so() {
+        let html = page(&empty());
+        assert!(html.contains("Nothing was measured") && html.contains("nothing on what to set"));
+    }
+
+    #[test]
+    fn whatever_a_target_is_called_is_text() {
+        let mut document = document();
+        document.target.name = "<script>alert(1)</script>".to_owned();
+        document.findings.suspicions[0].evidence = "<img src=x onerror=y>".to_owned();
+        let html = page(&document);
+        assert!(!html.contains("<script") && !html.contains("<img"));
+    }
+}

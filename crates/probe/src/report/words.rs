@@ -1,0 +1,252 @@
+//! Numbers, times and sizes as they are said.
+
+use parda_plot::{brief, number};
+
+use crate::document::{Document, End, Kind};
+use crate::findings::{Curve, Estimate};
+use crate::load::Mix;
+
+/// Bytes in what storage is sold in: `1.80 TB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    let units = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let size = bytes as f64;
+    let unit = units.into_iter().find(|(unit, _)| size >= *unit);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(unit, name)| format!("{} {name}", brief(size / unit)),
+    )
+}
+
+/// The size of an IO: `4 KiB`.
+pub(super) fn size(bytes: u64) -> String {
+    match bytes {
+        size if size > 0 && size.is_multiple_of(1 << 20) => format!("{} MiB", size >> 20),
+        size if size > 0 && size.is_multiple_of(1 << 10) => format!("{} KiB", size >> 10),
+        size => format!("{size} B"),
+    }
+}
+
+/// A time that somebody waits: `3 min 20 s`.
+pub(super) fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "an unknown time".to_owned();
+    }
+    if seconds < 10.0 {
+        return format!("{} s", number(seconds, 1));
+    }
+    let whole = seconds.round() as u64;
+    let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, whole % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{rest} s"),
+        (0, _) if rest == 0 => format!("{minutes} min"),
+        (0, _) => format!("{minutes} min {rest} s"),
+        _ => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// Milliseconds with three digits that count.
+pub(super) fn ms(ms: f64) -> String {
+    if ms.is_finite() { format!("{} ms", brief(ms)) } else { "–".to_owned() }
+}
+
+/// A number of the unit, and where it lies with 95 % confidence, if that is wider than it is said.
+pub(super) fn estimate(of: &Estimate, unit: &str) -> String {
+    let [value, low, high] = [of.value, of.low, of.high].map(short);
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    if low == high || !of.low.is_finite() || !of.high.is_finite() {
+        return format!("{value}{unit}");
+    }
+    format!("{value}{unit} ({low} to {high})")
+}
+
+/// Three digits that count, and none behind the point of what is large.
+pub(super) fn short(value: f64) -> String {
+    if value.is_finite() { brief(value) } else { "–".to_owned() }
+}
+
+/// Megabytes a second.
+pub(super) fn mb_per_s(bytes_per_s: f64) -> f64 {
+    bytes_per_s / 1e6
+}
+
+/// Percent of a part: `95 %`.
+pub(super) fn percent(part: f64) -> String {
+    let percent = part * 100.0;
+    let decimals = if percent.abs() < 10.0 && percent.fract().abs() > 0.05 { 1 } else { 0 };
+    format!("{} %", number(percent, decimals))
+}
+
+/// What was probed: `a block device of 1.80 TB`.
+pub(super) fn kind(document: &Document) -> String {
+    let kind = match document.target.kind {
+        Kind::File => "a file",
+        Kind::Device => "a block device",
+        Kind::Nbd => "an NBD export",
+        Kind::Model => "the array model, in virtual time",
+    };
+    match document.target.bytes {
+        0 => kind.to_owned(),
+        some if document.target.kind == Kind::Model => format!("{kind}, of {}", bytes(some)),
+        some => format!("{kind} of {}", bytes(some)),
+    }
+}
+
+/// How it ended, as a sentence.
+pub(super) fn end(end: End) -> &'static str {
+    match end {
+        End::Complete => "All loads were run.",
+        End::Time => "Its time was up before all loads were run: what is missing is not below.",
+        End::Aborted => "It was stopped before all loads were run: what is missing is not below.",
+        End::Failed => "The target failed before all loads were run: what is missing is not below.",
+    }
+}
+
+/// When, where and for how long, as sentences. Names in backticks.
+pub(super) fn story(document: &Document) -> String {
+    let points = document.points.len();
+    let loads = if points == 1 { "1 load".to_owned() } else { format!("{points} loads") };
+    let access = if document.target.writes { "reads and writes" } else { "reads only" };
+    let unsettled = document.points.iter().filter(|p| !p.settled).count();
+    let unsettled = match unsettled {
+        0 => String::new(),
+        1 => " One load never settled; it is marked.".to_owned(),
+        some => format!(" {some} loads never settled; they are marked."),
+    };
+    format!(
+        "`{}` ({}) was probed on {} for {}: {loads}, {access}. {}{unsettled}",
+        document.target.name,
+        kind(document),
+        date(&document.begun),
+        duration(document.took_s),
+        end(document.end),
+    )
+}
+
+/// RFC 3339 as people write it: `2026-01-31 12:00 UTC`.
+pub(super) fn date(begun: &str) -> String {
+    let utc = begun.ends_with('Z') || begun.ends_with("+00:00");
+    match (begun.get(..10), begun.get(10..11), begun.get(11..16)) {
+        (Some(day), Some("T" | "t" | " "), Some(time)) if utc => format!("{day} {time} UTC"),
+        _ => begun.to_owned(),
+    }
+}
+
+/// The curve of a mix, if there is one.
+pub(super) fn curve<'a>(document: &'a Document, mix: &Mix) -> Option<&'a Curve> {
+    document.findings.curves.iter().find(|curve| curve.mix == *mix)
+}
+
+/// The curves as sentences, one each.
+pub(super) fn curves(document: &Document) -> Vec<String> {
+    let sentence = |curve: &Curve| {
+        let mut parts = vec![format!(
+            "peak {} IOPS ({} MB/s) from {} outstanding on",
+            estimate(&curve.peak_iops, ""),
+            short(mb_per_s(curve.peak_bytes_per_s)),
+            curve.peak_outstanding,
+        )];
+        if let Some(service) = &curve.service_ms {
+            parts.insert(0, format!("one at a time takes {}", estimate(service, "ms")));
+        }
+        parts.push(match &curve.knee {
+            Some(knee) => format!(
+                "knee at {} outstanding: {} IOPS at {}",
+                estimate(&knee.outstanding, ""),
+                short(knee.iops),
+                estimate(&knee.latency_ms, "ms"),
+            ),
+            None => {
+                "no knee: more outstanding still bought throughput where the sweep ended".to_owned()
+            }
+        });
+        format!("{}: {}.", curve.mix, parts.join("; "))
+    };
+    document.findings.curves.iter().map(sentence).collect()
+}
+
+/// What else the points say together, as sentences.
+pub(super) fn others(document: &Document) -> Vec<String> {
+    let found = &document.findings;
+    let mut out = Vec::new();
+    if let Some(line) = &found.size_line {
+        out.push(format!(
+            "Latency = {} ms per KiB × size + {} ms with one outstanding; the line explains {} of the \
+             variance, its worst point is {} off.",
+            estimate(&line.ms_per_kib, ""),
+            estimate(&line.fixed_ms, ""),
+            precise_percent(line.r_squared),
+            percent(line.worst_residual),
+        ));
+    }
+    if let Some(asymmetry) = &found.asymmetry {
+        out.push(format!(
+            "Writes take {} times as long as reads, and there are {} times as many of them a second, with {} \
+             outstanding.",
+            short(asymmetry.latency_ratio),
+            short(asymmetry.iops_ratio),
+            asymmetry.outstanding,
+        ));
+    }
+    if let Some(noise) = &found.noise {
+        let pairs =
+            if noise.pairs == 1 { "1 pair".to_owned() } else { format!("{} pairs", noise.pairs) };
+        out.push(format!(
+            "Runs of one load differ by up to {} in throughput and {} in latency ({pairs} of runs).",
+            percent(noise.iops),
+            percent(noise.latency),
+        ));
+    }
+    out
+}
+
+/// 0.9987 is 99.87 %: what is near to all is told by what is missing.
+fn precise_percent(part: f64) -> String {
+    let decimals = if part > 0.99 && part < 0.999_95 { 2 } else { 0 };
+    format!("{} %", number(part * 100.0, decimals))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_sizes_and_dates_are_said_as_people_say_them() {
+        let said = [
+            duration(3.25),
+            duration(200.0),
+            duration(240.2),
+            duration(7260.0),
+            duration(f64::NAN),
+            bytes(1_800_000_000_000),
+            bytes(512),
+            size(4096),
+            size(3 << 20),
+            size(1000),
+            date("2026-01-31T12:00:59Z"),
+            date("yesterday"),
+        ];
+        let expected = [
+            "3.2 s",
+            "3 min 20 s",
+            "4 min",
+            "2 h 1 min",
+            "an unknown time",
+            "1.80 TB",
+            "512 B",
+            "4 KiB",
+            "3 MiB",
+            "1000 B",
+            "2026-01-31 12:00 UTC",
+            "yesterday",
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn an_estimate_is_said_with_its_interval_unless_that_is_nothing() {
+        let of = |value, low, high| Estimate { value, low, high };
+        assert_eq!(estimate(&of(12.0, 10.5, 14.0), "ms"), "12 ms (10.5 to 14)");
+        assert_eq!(estimate(&of(12.0, 12.0, 12.0), "ms"), "12 ms");
+        assert_eq!(estimate(&of(12.0, f64::NAN, 13.0), ""), "12");
+    }
+}
