@@ -3,11 +3,13 @@
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use parda_block::SocketFile;
 
 /// How long both ends wait for each other.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -15,10 +17,14 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// A thread that answers at a socket until it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    socket: PathBuf,
+    listener: UnixListener,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    _file: SocketFile,
 }
+
+/// How long to wait when nobody can be heard, for want of file descriptors most likely.
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Binds the socket; `answer` is given each connection, which closes when it returns.
@@ -37,13 +43,19 @@ impl Server {
             }
             bound => bound?,
         };
+        let file = SocketFile::just_bound(socket.to_owned());
+        let heard = listener.try_clone()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("status".to_owned()).spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
+            for stream in heard.incoming() {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
+                let Ok(stream) = stream else {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                };
                 let patient = stream.set_write_timeout(Some(PATIENCE));
                 let patient = patient.and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
                 if let Err(error) = patient.and_then(|()| answer(stream)) {
@@ -51,7 +63,7 @@ impl Server {
                 }
             }
         })?;
-        Ok(Server { socket: socket.to_owned(), stop, thread: Some(thread) })
+        Ok(Server { listener, stop, thread: Some(thread), _file: file })
     }
 }
 
@@ -65,11 +77,33 @@ fn is_abandoned(path: &Path) -> bool {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // It waits for somebody to ask. If it cannot be woken it has ended.
-        let woken = UnixStream::connect(&self.socket);
-        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+        // It waits for somebody to ask. To connect would wake whoever listens at that path now.
+        let woken = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
             let _ = thread.join();
         }
-        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn a_server_ends_though_another_has_taken_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let says = |word: &'static [u8]| move |mut to: UnixStream| to.write_all(word);
+        let ours = Server::start(&path, says(b"ours")).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let other = Server::start(&path, says(b"other")).unwrap();
+        drop(ours);
+        let mut heard = String::new();
+        UnixStream::connect(&path).unwrap().read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "other");
+        drop(other);
+        assert!(!path.exists());
     }
 }

@@ -28,7 +28,7 @@ mod volume;
 
 pub use backend::{BackendConfig, DEFAULT_RECONNECT_FOR, Direct, OpenError, Region};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
-pub use listen::ListenError;
+pub use listen::{ListenError, SocketFile};
 pub use stats::{Count, Latencies, Stats, VmStats};
 pub use timed::{Timed, TimedId};
 pub use volume::{Drained, Handle, Stopped, Volume};

@@ -3,9 +3,9 @@
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -48,12 +48,31 @@ pub(crate) struct Bound {
 
 /// The file of a unix socket, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct SocketFile(PathBuf);
+pub struct SocketFile {
+    path: PathBuf,
+    /// Its device and inode: another may have been put in its place since.
+    instance: Option<(u64, u64)>,
+}
+
+impl SocketFile {
+    /// The file that was just made by binding a socket to `path`.
+    #[must_use]
+    pub fn just_bound(path: PathBuf) -> SocketFile {
+        let instance = instance(&path);
+        SocketFile { path, instance }
+    }
+}
+
+fn instance(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()))
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may have been removed by hand.
-        let _ = std::fs::remove_file(&self.0);
+        // Removed by hand, or another's.
+        if instance(&self.path) == self.instance {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -84,7 +103,7 @@ pub(crate) fn bind(address: &Address) -> Result<Bound, ListenError> {
                 other => other,
             }
             .map_err(fail)?;
-            let file = Some(SocketFile(path.clone()));
+            let file = Some(SocketFile::just_bound(path.clone()));
             Ok(Bound { fd: listener.into(), address: address.clone(), file })
         }
     }
@@ -137,6 +156,18 @@ mod tests {
         std::fs::write(&path, "precious").unwrap();
         assert!(matches!(bind(&address), Err(ListenError::NotASocket(_))));
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_socket_that_another_has_put_in_place_of_ours_is_left_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let ours = bind(&Address::Unix(path.clone())).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let others = UnixListener::bind(&path).unwrap();
+        drop(ours);
+        assert!(path.exists());
+        drop(others);
     }
 
     #[test]
