@@ -5,7 +5,8 @@ mod closed_loop;
 
 use closed_loop::{Access, Client, Seen, Window, run};
 use parda_array::{
-    Array, ArrayParams, Bytes, ControllerParams, LunId, Nanos, Preset, RaidLevel, Rate,
+    Array, ArrayIo, ArrayParams, Bytes, ControllerParams, IoId, IoKind, LunId, Nanos, Preset,
+    RaidLevel, Rate,
 };
 
 fn seconds(warm: u64, measure: u64) -> Window {
@@ -39,6 +40,33 @@ fn a_full_cache_makes_writes_wait() {
     let early = measure(Preset::Cx340Raid0.params(), many, early);
     let late = measure(Preset::Cx340Raid0.params(), many, late);
     assert!(late.mean_ms > 4.0 * early.mean_ms, "{early:?} {late:?}");
+}
+
+/// What has been written and is nowhere but in a cache: all of it at first, in the end no more.
+#[test]
+fn what_only_the_caches_hold_is_known() {
+    // An idle array keeps what is below the low water mark, but for the last stripes that left; a
+    // drive alone keeps nothing.
+    let low_water = 1.495e9..=1.5e9;
+    for (preset, kept, seconds_of) in
+        [(Preset::Cx340Raid0, low_water, 60), (Preset::Drive7200, 0.0..=0.0, 10)]
+    {
+        let mut array = Array::new(preset.params()).unwrap();
+        assert_eq!(array.unwritten(), Bytes(0));
+        let io = ArrayIo {
+            lun: LunId(0),
+            kind: IoKind::Write,
+            offset: Bytes::mib(3),
+            len: Bytes::kib(8),
+        };
+        array.submit(Nanos::ZERO, IoId(0), io).unwrap();
+        let done = array.advance_to_completion(Nanos::NEVER).unwrap();
+        assert_eq!(array.unwritten(), Bytes::kib(8), "{preset}: done after {done}, and not there");
+        let mut array = Array::new(preset.params()).unwrap();
+        run(&mut array, &[client(64, 64, 0, Access::Random)], seconds(0, seconds_of), 1);
+        let held = array.unwritten().0 as f64;
+        assert!(kept.contains(&held), "{preset}: {held}");
+    }
 }
 
 /// Written in order, even small writes leave as whole stripes, which need no reading: faster than

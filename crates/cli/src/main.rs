@@ -6,6 +6,7 @@ mod array;
 mod exchange;
 mod lab;
 mod output;
+mod probe;
 mod reproduce;
 mod serve;
 mod sim;
@@ -40,6 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   parda lab scenarios/demo.toml         see it work, on an emulated array
   parda sim scenarios/demo.toml         the same in virtual time, in no time
+  parda probe /dev/mapper/san           latency against load, and the threshold to set
   parda reproduce                       the source papers' figures, beside ours
   parda check /etc/parda.toml           check a configuration without starting
   parda serve -c /etc/parda.toml        serve this host's disks, steer its devices
@@ -85,6 +87,8 @@ enum Command {
     Lab(lab::Lab),
     /// Run a scenario in virtual time: the same law and the same array model, in seconds
     Sim(sim::Sim),
+    /// Measure latency against load, find the knee, say which threshold to set
+    Probe(probe::Probe),
     /// Run every figure and table of the source papers, and hold our numbers against theirs
     Reproduce(reproduce::Reproduce),
 }
@@ -104,6 +108,11 @@ impl Failure {
     /// What was asked for cannot be: exit status 2, as for a wrong option.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), code: 2 }
+    }
+
+    /// It was stopped: the exit status of a program that an interrupt ended.
+    pub(crate) fn interrupted() -> Failure {
+        Failure { message: String::new(), code: 130 }
     }
 
     /// Everything has been said already: exit status 1.
@@ -129,6 +138,7 @@ fn main() -> ExitCode {
         Command::Array(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Sim(command) => command.run(),
+        Command::Probe(command) => command.run(),
         Command::Reproduce(command) => command.run(),
     });
     match done {

@@ -39,16 +39,21 @@ pub(crate) fn align(mut table: Table) -> Table {
     table
 }
 
+/// Writes a text to a file, or to standard output for `-`: whether it went there.
+pub(crate) fn write(to: &Path, text: &str) -> Result<bool, Failure> {
+    if to.as_os_str() == "-" {
+        return print(text).map(|()| true);
+    }
+    let wrong = |e| Failure::new(format!("cannot write {}: {e}", to.display()));
+    std::fs::write(to, text).map(|()| false).map_err(wrong)
+}
+
 /// Writes an answer as JSON to a file, or to standard output for `-`.
 pub(crate) fn json(to: &Path, answer: &impl Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(answer)
         .map_err(|e| Failure::new(format!("cannot write the answer as JSON: {e}")))?;
-    if to.as_os_str() == "-" {
-        return print(&text);
-    }
     text.push('\n');
-    std::fs::write(to, text)
-        .map_err(|e| Failure::new(format!("cannot write {}: {e}", to.display())))
+    write(to, &text).map(|_| ())
 }
 
 /// Gives the answer of a run, as JSON if that is where it goes, and fails if an expectation did.

@@ -7,14 +7,25 @@
 
 pub mod analysis;
 mod document;
+mod driver;
 mod findings;
 mod load;
+mod model;
+mod plan;
 mod point;
+mod recording;
 pub mod report;
+mod run;
+mod steady;
+mod target;
 
 pub use document::{Document, DocumentError, End, FORMAT, Kind, TargetInfo};
 pub use findings::{
     Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine, Suspicion,
 };
 pub use load::{Load, Mix, Purpose};
+pub use model::{Model, ModelError};
+pub use plan::{Effort, Plan, Wishes};
 pub use point::{Bucket, Measured, Point, Slice};
+pub use run::{LEAST_PER_LOAD_S, Progress, Watcher};
+pub use target::{Target, TargetError};

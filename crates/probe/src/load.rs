@@ -59,3 +59,10 @@ impl fmt::Display for Mix {
         }
     }
 }
+
+impl fmt::Display for Load {
+    /// Such as `4 KiB, reads, random, 16 outstanding`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} outstanding", self.mix, self.outstanding)
+    }
+}

@@ -4,9 +4,9 @@ use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
 use parda_scenario::{Demand, Vm, Workload};
 
-/// A VM's client.
+/// A VM's client. What drives a model elsewhere draws from it, too, so that a workload means the same.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub struct Client {
     workload: Workload,
     lun: LunId,
     sizes: Vec<Size>,
@@ -34,7 +34,9 @@ struct Size {
 }
 
 impl Client {
-    pub(crate) fn new(vm: &Vm, random: fastrand::Rng) -> Client {
+    /// The client of a VM, that draws all chance from `random`.
+    #[must_use]
+    pub fn new(vm: &Vm, random: fastrand::Rng) -> Client {
         let workload = vm.workload.clone();
         let grain = workload.grain().0;
         let mut up_to = 0;
@@ -57,12 +59,13 @@ impl Client {
     }
 
     /// What it does, as the scenario says it.
-    pub(crate) fn workload(&self) -> &Workload {
+    #[must_use]
+    pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
     /// Its next IO.
-    pub(crate) fn draw(&mut self) -> ArrayIo {
+    pub fn draw(&mut self) -> ArrayIo {
         let read = self.percent(self.workload.read_percent);
         let random = self.percent(self.workload.random_percent);
         let Size { bytes, grains, places, .. } = self.size();
@@ -86,7 +89,7 @@ impl Client {
 
     /// The time until the next IO of an open loop arrives: exponential, so that they make a
     /// Poisson process. A closed loop has none.
-    pub(crate) fn gap(&mut self) -> Option<Span> {
+    pub fn gap(&mut self) -> Option<Span> {
         let Demand::Open { rate } = self.workload.demand else { return None };
         // From (0, 1], so that there is a logarithm.
         let uniform = 1.0 - self.random.f64();

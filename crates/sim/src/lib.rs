@@ -40,6 +40,7 @@ mod series;
 mod study;
 
 pub use check::Violation;
+pub use client::Client;
 pub use run::{Keep, Outcome, Progress, Queue, SimError, SimOptions, run};
 pub use series::{HostSeries, Series};
 pub use study::{StudyOutcome, run_all};

@@ -17,7 +17,7 @@ use crate::io::{ArrayIo, IoKind, SubmitError};
 use crate::layout::{Layout, Range};
 use crate::params::{ArrayParams, ParamError};
 use crate::raid::{Part, Raid};
-use crate::units::{IoId, Nanos};
+use crate::units::{Bytes, IoId, Nanos};
 
 use faults::Rebuild;
 use job::{Job, Step, Task};
@@ -119,6 +119,14 @@ impl Array {
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding
+    }
+
+    /// Data of completed writes that the drives' media do not have yet: what the write cache and the
+    /// drives' own buffers hold. While it grows, writes are faster than they can go on being.
+    #[must_use]
+    pub fn unwritten(&self) -> Bytes {
+        let cache = self.write_cache.as_ref().map_or(Bytes(0), WriteCache::held);
+        self.drives.iter().fold(cache, |sum, drive| Bytes(sum.0 + drive.unwritten().0))
     }
 
     /// Takes an IO at `now`, after all that happens until then.

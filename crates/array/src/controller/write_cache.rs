@@ -128,6 +128,11 @@ impl WriteCache {
         self.used == 0
     }
 
+    /// How much it holds, what is on its way to the drives included.
+    pub(crate) fn held(&self) -> Bytes {
+        Bytes(self.used as u64 * self.page.0)
+    }
+
     /// Whether so many pages could be held if nothing else was.
     pub(crate) fn could_hold(&self, pages: usize) -> bool {
         pages <= self.capacity

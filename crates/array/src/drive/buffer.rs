@@ -35,6 +35,11 @@ impl Buffer {
         len.0.min(self.capacity) <= self.free
     }
 
+    /// How much it holds.
+    pub(super) fn held(&self) -> Bytes {
+        Bytes(self.capacity - self.free)
+    }
+
     /// Takes a write for which there is room.
     pub(super) fn put(&mut self, write: Request) {
         self.free -= write.len.0.min(self.capacity);

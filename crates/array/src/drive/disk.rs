@@ -9,7 +9,7 @@ use super::queue::Queue;
 use super::{DriveParams, Request, Served, Wakes};
 use crate::controller::Server;
 use crate::io::IoKind;
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
@@ -83,6 +83,11 @@ impl Disk {
                 Served { owner: None, next: [acknowledged, self.begin(now)] }
             }
         }
+    }
+
+    /// What the buffer holds.
+    pub(super) fn unwritten(&self) -> Bytes {
+        self.buffer.as_ref().map_or(Bytes(0), Buffer::held)
     }
 
     /// What the drive has not done yet. What it has acknowledged and not written is lost with it.

@@ -116,6 +116,11 @@ impl Flash {
         Served { owner, next: [next, None] }
     }
 
+    /// What the write buffer holds; room that is free again counts from the next write on.
+    pub(super) fn unwritten(&self) -> Bytes {
+        Bytes(self.buffered)
+    }
+
     /// What the drive has not done yet. As the drive is gone, so is where it was to happen: all of
     /// what had begun counts as writes, which need nothing more.
     pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {

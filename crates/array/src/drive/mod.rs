@@ -120,6 +120,14 @@ impl Drive {
         }
     }
 
+    /// Written data that is in its buffer only.
+    pub(crate) fn unwritten(&self) -> Bytes {
+        match self {
+            Drive::Disk(disk) => disk.unwritten(),
+            Drive::Flash(flash) => flash.unwritten(),
+        }
+    }
+
     /// What the drive has not done yet.
     pub(crate) fn into_requests(self) -> Vec<Request> {
         match self {

@@ -92,6 +92,8 @@ pub(super) fn sections(document: &Document) -> Vec<Section<'_>> {
             None => sections.push((heading, first, vec![(name, point)])),
         }
     }
+    // They are run in another order.
+    sections.iter_mut().for_each(|section| section.2.sort_by_key(|(_, point)| point.load));
     sections
 }
 

@@ -1,0 +1,170 @@
+//! `parda probe`.
+
+mod arguments;
+mod bar;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use parda_probe::{
+    Document, Effort, End, Kind, Mix, Point, Progress, Purpose, Target, Watcher, Wishes, report,
+};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::{Failure, output};
+use arguments::{depths, mix, percent, purpose, size};
+use bar::Bar;
+
+#[derive(Args)]
+#[command(after_help = "\
+TARGET is the array model: model:NAME, of its first LUN, or model:NAME/lun2. NAME is one of drive-7200,
+drive-15k, cx3-40-raid0, cx3-40-raid0-vms, cx3-40-raid5-vms, flash-sata and flash-nvme.
+
+Each load is a closed loop. Its warm-up is dropped; it ends when its throughput and mean latency are
+known well enough. What never settles is kept and marked.
+
+Ctrl-C ends with what was measured so far, another one at once.
+
+Exit status: 1 if the target failed, 130 if it was stopped; either way with what was measured until then.
+
+Examples:
+  parda probe model:drive-7200
+  parda probe model:flash-nvme --quick
+  parda probe model:cx3-40-raid5-vms --mix 8k,67,70 --mix 4k,100,100 --depths 1-64 --only depth
+  parda probe model:cx3-40-raid0 --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'")]
+pub(crate) struct Probe {
+    /// What to measure
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// How long it may take in all, in the target's own time; a model is not bounded if not given
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    time: Option<Duration>,
+    /// Only what is needed to find the knee, roughly
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// And all mixes: read % against random % against size
+    #[arg(long)]
+    full: bool,
+    /// The size of an IO in the sweep over outstanding
+    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = size)]
+    size: u64,
+    /// How many of them are reads, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = percent)]
+    read: u32,
+    /// How many go anywhere, in percent; the rest follow the one before
+    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = percent)]
+    random: u32,
+    /// A mix to sweep in place of these: size, read % and random %; may be given more than once. Advice is drawn from
+    /// the first
+    #[arg(
+        long,
+        value_name = "SIZE,READ,RANDOM",
+        value_parser = mix,
+        conflicts_with_all = ["size", "read", "random"]
+    )]
+    mix: Vec<Mix>,
+    /// From how many outstanding to how many
+    #[arg(long, value_name = "FROM-TO", default_value = "1-256", value_parser = depths)]
+    depths: (u32, u32),
+    /// Go to the most outstanding, even if throughput has long stopped to grow
+    #[arg(long)]
+    all: bool,
+    /// Only some of the questions: depth, size, mix, repeat
+    #[arg(long, value_name = "QUESTION", value_delimiter = ',', value_parser = purpose)]
+    only: Vec<Purpose>,
+    /// The seed that offsets and the order of loads follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the answer as JSON to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+    /// Write a row for each load to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    csv: Option<PathBuf>,
+    /// Write a page with plots for a browser
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+impl Probe {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let mut target: Target = self.target.parse().map_err(|e| Failure::usage(format!("{e}")))?;
+        let info = target.info();
+        let wishes = self.wishes(info.kind == Kind::Model, info.bytes);
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            // The second one ends us: it finds the flag that the first one set.
+            flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+                .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+                .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
+        }
+        let mut terminal = Terminal { bar: Bar::default(), stop };
+        let time = self.time.map(|time| time.as_secs_f64());
+        let document = target.probe(wishes, time, self.seed, &mut terminal);
+        terminal.bar.clear();
+        self.answer(&document)?;
+        match document.end {
+            End::Complete | End::Time => Ok(()),
+            End::Aborted => Err(Failure::interrupted()),
+            End::Failed => Err(Failure::silent()),
+        }
+    }
+
+    fn wishes(&self, writes: bool, bytes: u64) -> Wishes {
+        let own = Mix { size: self.size, read_percent: self.read, random_percent: self.random };
+        let every = [Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat];
+        Wishes {
+            mixes: if self.mix.is_empty() { vec![own] } else { self.mix.clone() },
+            outstanding: self.depths.0..=self.depths.1,
+            all: self.all,
+            purposes: if self.only.is_empty() { every.to_vec() } else { self.only.clone() },
+            effort: match (self.quick, self.full) {
+                (true, _) => Effort::Quick,
+                (_, true) => Effort::Full,
+                _ => Effort::Usual,
+            },
+            writes,
+            largest: bytes,
+        }
+    }
+
+    fn answer(&self, document: &Document) -> Result<(), Failure> {
+        let outputs = [
+            (&self.json, Document::json as fn(&Document) -> String),
+            (&self.csv, report::csv),
+            (&self.page, report::page),
+        ];
+        let mut said = false;
+        for (to, text) in outputs {
+            if let Some(to) = to {
+                said |= output::write(to, &text(document))?;
+            }
+        }
+        if said { Ok(()) } else { output::print(&report::table(document)) }
+    }
+}
+
+/// What is said while it goes on.
+struct Terminal {
+    bar: Bar,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watcher for Terminal {
+    fn progress(&mut self, progress: &Progress<'_>) -> bool {
+        self.bar.show(progress);
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn measured(&mut self, point: &Point) {
+        self.bar.measured(point);
+    }
+
+    fn note(&mut self, note: &str) {
+        self.bar.say(note);
+    }
+}

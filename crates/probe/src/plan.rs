@@ -1,0 +1,468 @@
+//! Which loads are run, in which order: each next one follows from what was measured so far.
+//!
+//! Drift must not look like load. So a sweep goes up in steps of four, and back down over what lies
+//! between; then come, shuffled, the sizes, the mixes, and some loads once more.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use crate::analysis;
+use crate::load::{Load, Mix, Purpose};
+use crate::point::Point;
+
+/// How thorough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// The knee, roughly.
+    Quick,
+    /// The knee, sizes, noise.
+    Usual,
+    /// And every mix.
+    Full,
+}
+
+/// What is wanted of a probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wishes {
+    /// The mixes to be swept over outstanding; the first is the one that advice is drawn from.
+    pub mixes: Vec<Mix>,
+    /// From how many outstanding to how many.
+    pub outstanding: RangeInclusive<u32>,
+    /// Go to the most outstanding, even where it has long stopped to pay.
+    pub all: bool,
+    /// Which questions are asked; no repeats without what is repeated.
+    pub purposes: Vec<Purpose>,
+    /// How thorough.
+    pub effort: Effort,
+    /// Whether there may be writes.
+    pub writes: bool,
+    /// No IO is larger than this.
+    pub largest: u64,
+}
+
+/// The sizes of the size model.
+const SIZES_KIB: [u64; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
+const FEW_SIZES_KIB: [u64; 3] = [4, 64, 512];
+
+/// The grid of mixes (SPEED'08 figure 2), and how many are outstanding there.
+const GRID_KIB: [u64; 4] = [4, 16, 64, 256];
+const GRID_PERCENT: [u32; 4] = [100, 67, 33, 0];
+const GRID_OUTSTANDING: u32 = 8;
+
+/// Throughput that grows by less over two doublings has stopped to grow.
+const FLAT: f64 = 1.03;
+
+/// A plan of loads.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    wishes: Wishes,
+    /// How many are looked at around where throughput stops to grow.
+    around: usize,
+    /// Sweeps have only every other power of two.
+    coarse: bool,
+    sizes: Vec<u64>,
+    grid: Grid,
+    repeats: usize,
+    tried: HashSet<Load>,
+    /// What comes after the sweeps, once they are done.
+    rest: Option<Vec<(Load, Purpose)>>,
+    random: fastrand::Rng,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grid {
+    None,
+    /// The ends of it, at the first mix's size.
+    Ends,
+    Whole,
+}
+
+impl Plan {
+    /// The plan that follows from wishes; its order from the seed, too.
+    #[must_use]
+    pub fn new(wishes: Wishes, seed: u64) -> Plan {
+        let asked = |purpose| wishes.purposes.contains(&purpose);
+        let (around, sizes, grid, repeats) = match wishes.effort {
+            Effort::Quick => (1, FEW_SIZES_KIB.as_slice(), Grid::None, 1),
+            Effort::Usual => (3, SIZES_KIB.as_slice(), Grid::Ends, 1),
+            Effort::Full => (6, SIZES_KIB.as_slice(), Grid::Whole, 2),
+        };
+        let fits = |kib: &u64| (kib << 10 <= wishes.largest).then_some(kib << 10);
+        let sizes = if asked(Purpose::Size) { sizes } else { &[] };
+        // Who asks for mixes alone wants all of them.
+        let grid = if wishes.purposes == [Purpose::Mix] { Grid::Whole } else { grid };
+        Plan {
+            around: if asked(Purpose::Depth) { around } else { 0 },
+            coarse: false,
+            sizes: sizes.iter().filter_map(fits).collect(),
+            grid: if asked(Purpose::Mix) { grid } else { Grid::None },
+            repeats: if asked(Purpose::Repeat) { repeats } else { 0 },
+            tried: HashSet::new(),
+            rest: None,
+            random: fastrand::Rng::with_seed(seed),
+            wishes,
+        }
+    }
+
+    /// Leaves out what matters least until there are no more than `most` loads. What was left out.
+    pub fn shrink(&mut self, most: usize) -> Vec<String> {
+        let mut left_out = Vec::new();
+        type LeaveOut = fn(&mut Plan);
+        let steps: [(&str, LeaveOut); 9] = [
+            ("all but the ends of the grid of mixes", |plan| {
+                if plan.grid == Grid::Whole {
+                    plan.grid = Grid::Ends;
+                }
+            }),
+            ("second repeats", |plan| plan.repeats = plan.repeats.min(1)),
+            ("all but one load beside the knee", |plan| plan.around = plan.around.min(1)),
+            ("mixes", |plan| plan.grid = Grid::None),
+            ("all but three sizes", |plan| {
+                plan.sizes.retain(|size| FEW_SIZES_KIB.contains(&(size >> 10)));
+            }),
+            ("all mixes but the first", |plan| plan.wishes.mixes.truncate(1)),
+            ("sizes", |plan| plan.sizes.clear()),
+            ("repeats", |plan| plan.repeats = 0),
+            ("every other depth", |plan| (plan.coarse, plan.around) = (true, 0)),
+        ];
+        for (what, leave_out) in steps {
+            let before = self.left(&[]);
+            if before <= most {
+                break;
+            }
+            leave_out(self);
+            if self.left(&[]) < before {
+                left_out.push(what.to_owned());
+            }
+        }
+        left_out
+    }
+
+    /// The load to run next, and why.
+    pub fn next(&mut self, points: &[Point]) -> Option<(Load, Purpose)> {
+        if let Some(load) = self.next_of_sweeps(points) {
+            self.tried.insert(load);
+            return Some((load, Purpose::Depth));
+        }
+        if self.rest.is_none() {
+            let mut rest = self.rest_after(points);
+            self.random.shuffle(&mut rest);
+            self.rest = Some(rest);
+        }
+        self.rest.as_mut()?.pop()
+    }
+
+    /// How many are left at most, the next one included.
+    #[must_use]
+    pub fn left(&self, points: &[Point]) -> usize {
+        if let Some(rest) = &self.rest {
+            return rest.len();
+        }
+        let sweeps = if self.wishes.purposes.contains(&Purpose::Depth) {
+            let of = |mix: &Mix| {
+                let deepest = if self.up(*mix, points).is_some() {
+                    *self.wishes.outstanding.end()
+                } else {
+                    self.deepest(*mix, points)
+                };
+                let powers = self.powers().into_iter().filter(|n| *n <= deepest);
+                let all = if self.coarse { self.ladder().len() } else { powers.count() };
+                let tried = self.tried.iter().filter(|load| load.mix == *mix).count();
+                (all + self.around).saturating_sub(tried)
+            };
+            self.wishes.mixes.iter().map(of).sum()
+        } else {
+            0
+        };
+        sweeps + self.rest_after(points).len()
+    }
+
+    fn next_of_sweeps(&self, points: &[Point]) -> Option<Load> {
+        if !self.wishes.purposes.contains(&Purpose::Depth) {
+            return None;
+        }
+        let first = |of: &dyn Fn(Mix) -> Option<u32>| {
+            let load = |mix: &Mix| Some(Load { mix: *mix, outstanding: of(*mix)? });
+            self.wishes.mixes.iter().find_map(load)
+        };
+        first(&|mix| self.up(mix, points))
+            .or_else(|| first(&|mix| self.down(mix, points)))
+            .or_else(|| first(&|mix| self.around(mix, points)))
+    }
+
+    fn is_new(&self, mix: Mix, outstanding: u32) -> bool {
+        !self.tried.contains(&Load { mix, outstanding })
+    }
+
+    /// All powers of two, and both ends.
+    fn powers(&self) -> Vec<u32> {
+        let (low, high) = (*self.wishes.outstanding.start(), *self.wishes.outstanding.end());
+        let between = (0..32).map(|power| 1 << power).filter(|n| *n > low && *n < high);
+        let mut all: Vec<u32> = [low].into_iter().chain(between).chain([high]).collect();
+        all.dedup();
+        all
+    }
+
+    /// Every other of them, and both ends.
+    fn ladder(&self) -> Vec<u32> {
+        let powers = self.powers();
+        let last = powers.len() - 1;
+        let rung = |(i, n): (usize, &u32)| (i % 2 == 0 || i == last).then_some(*n);
+        powers.iter().enumerate().filter_map(rung).collect()
+    }
+
+    /// The next rung, unless throughput has stopped to grow.
+    fn up(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+        let ladder = self.ladder();
+        let next = ladder.iter().position(|n| self.is_new(mix, *n))?;
+        let flat = next >= 2 && {
+            let [before, last] = [ladder[next - 2], ladder[next - 1]];
+            let [before, last] = [before, last].map(|n| iops(points, mix, n));
+            // A load of which nothing came back ends it, too.
+            last.zip(before).is_none_or(|(last, before)| last < FLAT * before)
+        };
+        let failed = next == 1 && iops(points, mix, ladder[0]).is_none();
+        (!failed && (!flat || self.wishes.all)).then(|| ladder[next])
+    }
+
+    /// What lies between the rungs, from above.
+    fn down(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+        let deepest = self.deepest(mix, points);
+        let powers = if self.coarse { self.ladder() } else { self.powers() };
+        powers.into_iter().rev().find(|n| *n <= deepest && self.is_new(mix, *n))
+    }
+
+    fn deepest(&self, mix: Mix, points: &[Point]) -> u32 {
+        let powers = self.powers();
+        let measured = powers.iter().filter(|n| iops(points, mix, **n).is_some());
+        measured.max().copied().unwrap_or(0)
+    }
+
+    /// Where one more makes the knee surer.
+    fn around(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+        let powers = self.powers();
+        let extra = |load: &&Load| load.mix == mix && !powers.contains(&load.outstanding);
+        if self.tried.iter().filter(extra).count() >= self.around {
+            return None;
+        }
+        analysis::sharper(points, mix).filter(|n| self.is_new(mix, *n))
+    }
+
+    /// The fewest of the sweep that are near its peak.
+    fn near_peak(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+        let powers = self.powers();
+        let swept = || powers.iter().filter_map(|n| Some((*n, iops(points, mix, *n)?)));
+        let peak = swept().map(|(_, iops)| iops).fold(0.0, f64::max);
+        swept().find(|(_, iops)| *iops >= analysis::WORTH * peak).map(|(n, _)| n)
+    }
+
+    fn rest_after(&self, points: &[Point]) -> Vec<(Load, Purpose)> {
+        let size = |size: &u64| {
+            let mix = Mix { size: *size, read_percent: 100, random_percent: 100 };
+            (Load { mix, outstanding: 1 }, Purpose::Size)
+        };
+        let mut rest: Vec<(Load, Purpose)> = self.sizes.iter().map(size).collect();
+        rest.extend(self.grid().into_iter().map(|mix| {
+            let most = *self.wishes.outstanding.end();
+            (Load { mix, outstanding: GRID_OUTSTANDING.min(most) }, Purpose::Mix)
+        }));
+        for _ in 0..self.repeats {
+            rest.extend(self.repeated(points).into_iter().map(|load| (load, Purpose::Repeat)));
+        }
+        rest
+    }
+
+    fn grid(&self) -> Vec<Mix> {
+        let first = self.wishes.mixes.first().map_or(4096, |mix| mix.size);
+        let (sizes, percents) = match self.grid {
+            Grid::None => return Vec::new(),
+            Grid::Ends => (vec![first], [100, 0].as_slice()),
+            Grid::Whole => (GRID_KIB.map(|kib| kib << 10).to_vec(), GRID_PERCENT.as_slice()),
+        };
+        let reads = if self.wishes.writes { percents } else { &[100] };
+        let mut all = Vec::new();
+        for size in sizes.into_iter().filter(|size| *size <= self.wishes.largest) {
+            for read_percent in reads.iter().copied() {
+                let mix = |random_percent: &u32| Mix {
+                    size,
+                    read_percent,
+                    random_percent: *random_percent,
+                };
+                all.extend(percents.iter().map(mix));
+            }
+        }
+        all
+    }
+
+    /// One outstanding, those near the peak, and the most; before it is known which those are, as
+    /// many.
+    fn repeated(&self, points: &[Point]) -> Vec<Load> {
+        let Some(mix) = self.wishes.mixes.first().copied() else { return Vec::new() };
+        if !self.wishes.purposes.contains(&Purpose::Depth) {
+            return Vec::new();
+        }
+        let powers = self.powers();
+        let near = self.near_peak(mix, points).unwrap_or(powers[powers.len() / 2]);
+        let last = match self.deepest(mix, points) {
+            0 => *self.wishes.outstanding.end(),
+            deepest => deepest,
+        };
+        let mut all = vec![powers[0], near, last];
+        all.sort_unstable();
+        all.dedup();
+        // Where the peak is at an end, another from the midst.
+        if all.len() < 3
+            && let Some(middle) = powers.iter().rev().find(|n| **n < last && !all.contains(n))
+        {
+            all.push(*middle);
+        }
+        all.into_iter().map(|outstanding| Load { mix, outstanding }).collect()
+    }
+}
+
+/// The throughput of one load of a sweep.
+fn iops(points: &[Point], mix: Mix, outstanding: u32) -> Option<f64> {
+    let load = Load { mix, outstanding };
+    let found = points.iter().find(|p| p.load == load && p.purpose == Purpose::Depth);
+    found.map(|point| point.all.iops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::Measured;
+
+    const READS: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
+    const EVERY: [Purpose; 4] = [Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat];
+
+    fn wishes(effort: Effort) -> Wishes {
+        Wishes {
+            mixes: vec![READS],
+            outstanding: 1..=256,
+            all: false,
+            purposes: EVERY.to_vec(),
+            effort,
+            writes: false,
+            largest: 1 << 30,
+        }
+    }
+
+    fn point(load: Load, purpose: Purpose, iops: f64) -> Point {
+        let all = Measured {
+            ios: 1,
+            iops,
+            bytes_per_s: 0.0,
+            mean_ms: 1.0,
+            stddev_ms: 0.0,
+            p50_ms: 1.0,
+            p90_ms: 1.0,
+            p99_ms: 1.0,
+            p99_9_ms: 1.0,
+            max_ms: 1.0,
+            histogram: Vec::new(),
+        };
+        Point {
+            load,
+            purpose,
+            warmup_s: 0.0,
+            measured_s: 1.0,
+            settled: true,
+            outstanding_measured: 1.0,
+            little_error: 0.0,
+            all,
+            reads: None,
+            writes: None,
+            slices: Vec::new(),
+        }
+    }
+
+    /// Runs a plan on a target whose throughput is linear up to some depth, and how many were said
+    /// to be left before each.
+    fn run(plan: &mut Plan, knee: u32) -> (Vec<Point>, Vec<usize>) {
+        let (mut points, mut left) = (Vec::new(), Vec::new());
+        loop {
+            left.push(plan.left(&points));
+            let Some((load, purpose)) = plan.next(&points) else { break };
+            points.push(point(load, purpose, 100.0 * f64::from(load.outstanding.min(knee))));
+        }
+        (points, left)
+    }
+
+    fn depths(points: &[Point]) -> Vec<u32> {
+        let depth = points.iter().filter(|p| p.purpose == Purpose::Depth);
+        depth.map(|p| p.load.outstanding).collect()
+    }
+
+    #[test]
+    fn a_sweep_goes_up_until_throughput_is_flat_and_back_down_and_looks_closely() {
+        let (points, left) = run(&mut Plan::new(wishes(Effort::Usual), 1), 12);
+        assert_eq!(depths(&points), [1, 4, 16, 64, 32, 8, 2, 11]);
+        assert!(left.windows(2).all(|pair| pair[1] <= pair[0]), "{left:?}");
+        assert_eq!(left.last(), Some(&0));
+        let sizes = points.iter().filter(|p| p.purpose == Purpose::Size);
+        assert_eq!(sizes.count(), 8);
+        let again: Vec<u32> = points
+            .iter()
+            .filter(|p| p.purpose == Purpose::Repeat)
+            .map(|p| p.load.outstanding)
+            .collect();
+        assert!(again.len() == 3 && [1, 16, 64].iter().all(|n| again.contains(n)), "{again:?}");
+        assert!(points.iter().all(|p| p.load.mix.read_percent == 100), "no writes");
+    }
+
+    #[test]
+    fn all_means_to_the_end_and_a_range_its_ends() {
+        let all = Wishes { all: true, ..wishes(Effort::Quick) };
+        assert_eq!(*depths(&run(&mut Plan::new(all, 1), 1).0).iter().max().unwrap(), 256);
+        let some = Wishes { outstanding: 3..=20, ..wishes(Effort::Quick) };
+        let (points, _) = run(&mut Plan::new(some, 1), 256);
+        assert_eq!(depths(&points)[..5], [3, 8, 20, 16, 4]);
+        let one = Wishes { outstanding: 5..=5, ..wishes(Effort::Usual) };
+        let (points, left) = run(&mut Plan::new(one, 1), 256);
+        assert_eq!((depths(&points), left.last()), (vec![5], Some(&0)));
+    }
+
+    #[test]
+    fn too_little_time_leaves_out_what_matters_least_and_says_so() {
+        let mut plan = Plan::new(wishes(Effort::Usual), 1);
+        let all = plan.left(&[]);
+        assert!(plan.shrink(all).is_empty());
+        assert_eq!(
+            plan.shrink(20),
+            ["all but one load beside the knee", "mixes", "all but three sizes"]
+        );
+        assert!(plan.left(&[]) <= 20);
+        let mut plan = Plan::new(wishes(Effort::Usual), 1);
+        assert_eq!(plan.shrink(0).last().map(String::as_str), Some("every other depth"));
+        assert_eq!(depths(&run(&mut plan, 256).0), [1, 4, 16, 64, 256]);
+    }
+
+    #[test]
+    fn a_load_of_which_nothing_came_back_is_not_tried_for_ever() {
+        let mut plan = Plan::new(wishes(Effort::Usual), 1);
+        let mut tries = 0;
+        while plan.next(&[]).is_some() {
+            tries += 1;
+            assert!(tries < 100);
+        }
+    }
+
+    #[test]
+    fn the_whole_grid_has_writes_only_if_there_may_be_any() {
+        let count = |writes| {
+            let wishes = Wishes { purposes: vec![Purpose::Mix], writes, ..wishes(Effort::Full) };
+            run(&mut Plan::new(wishes, 1), 8).0.len()
+        };
+        assert_eq!((count(false), count(true)), (16, 64));
+    }
+
+    #[test]
+    fn the_order_of_the_rest_follows_from_the_seed() {
+        let of = |seed| {
+            let (points, _) = run(&mut Plan::new(wishes(Effort::Usual), seed), 12);
+            points.iter().map(|p| p.load).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+}

@@ -1,0 +1,340 @@
+//! What a driver counts while it drives, and what becomes of it when it is known from when on it
+//! counts.
+
+use crate::load::{Load, Purpose};
+use crate::point::{Bucket, Measured, Point, Slice};
+use crate::steady::Verdict;
+
+/// A point has no more slices than this: enough to draw confidence from, each long enough to be
+/// independent of the one before.
+const SLICES: usize = 64;
+
+/// A document has buckets of this width at least: 16 to a factor of two, so 4.4 %.
+const STEPS_PER_DOUBLING: f64 = 16.0;
+
+/// Latencies of about one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bin {
+    /// What stands for them, in nanoseconds.
+    pub(crate) middle: u64,
+    /// No one is larger.
+    pub(crate) up_to: u64,
+    /// So many.
+    pub(crate) ios: u64,
+}
+
+/// IOs of one kind, from the first on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Totals {
+    pub(crate) ios: u64,
+    /// Their latencies added up, in milliseconds.
+    pub(crate) sum_ms: f64,
+    /// The squares of their latencies added up.
+    pub(crate) squares: f64,
+    pub(crate) max_ms: f64,
+    /// Ascending; none is empty.
+    pub(crate) bins: Vec<Bin>,
+}
+
+impl Totals {
+    /// What came after `earlier`.
+    fn since(&self, earlier: &Totals) -> Totals {
+        let mut before = earlier.bins.iter().peekable();
+        let mut bins = Vec::new();
+        for bin in &self.bins {
+            while before.next_if(|b| b.middle < bin.middle).is_some() {}
+            let had = before.next_if(|b| b.middle == bin.middle).map_or(0, |b| b.ios);
+            let ios = bin.ios.saturating_sub(had);
+            if ios > 0 {
+                bins.push(Bin { ios, ..*bin });
+            }
+        }
+        // The largest of all may have been before; then the largest bin bounds it.
+        let bound = bins.last().map_or(0.0, |bin| bin.up_to as f64 / 1e6);
+        let max_ms =
+            if self.max_ms > earlier.max_ms { self.max_ms } else { bound.min(self.max_ms) };
+        Totals {
+            ios: self.ios.saturating_sub(earlier.ios),
+            sum_ms: self.sum_ms - earlier.sum_ms,
+            squares: self.squares - earlier.squares,
+            max_ms,
+            bins,
+        }
+    }
+
+    /// Both kinds together.
+    fn and(&self, other: &Totals) -> Totals {
+        let mut bins = [self.bins.as_slice(), other.bins.as_slice()].concat();
+        bins.sort_unstable_by_key(|bin| bin.middle);
+        bins.dedup_by(|next, bin| {
+            let same = next.middle == bin.middle;
+            bin.ios += if same { next.ios } else { 0 };
+            same
+        });
+        Totals {
+            ios: self.ios + other.ios,
+            sum_ms: self.sum_ms + other.sum_ms,
+            squares: self.squares + other.squares,
+            max_ms: self.max_ms.max(other.max_ms),
+            bins,
+        }
+    }
+
+    fn mean_ms(&self) -> Option<f64> {
+        (self.ios > 0).then(|| self.sum_ms / self.ios as f64)
+    }
+
+    /// No more than so many of a hundred thousand are slower than this.
+    fn quantile_ms(&self, quantile: f64) -> f64 {
+        // Of the IOs that are in bins: a driver's totals may be taken an IO earlier.
+        let all: u64 = self.bins.iter().map(|bin| bin.ios).sum();
+        let rank = ((all as f64 * quantile).ceil() as u64).max(1);
+        let mut seen = 0;
+        let found = self.bins.iter().find(|bin| {
+            seen += bin.ios;
+            seen >= rank
+        });
+        found.map_or(0.0, |bin| bin.middle as f64 / 1e6).min(self.max_ms)
+    }
+
+    fn measured(&self, seconds: f64, size: u64) -> Option<Measured> {
+        let mean_ms = self.mean_ms()?;
+        let iops = self.ios as f64 / seconds;
+        Some(Measured {
+            ios: self.ios,
+            iops,
+            bytes_per_s: iops * size as f64,
+            mean_ms,
+            stddev_ms: (self.squares / self.ios as f64 - mean_ms * mean_ms).max(0.0).sqrt(),
+            p50_ms: self.quantile_ms(0.5),
+            p90_ms: self.quantile_ms(0.9),
+            p99_ms: self.quantile_ms(0.99),
+            p99_9_ms: self.quantile_ms(0.999),
+            max_ms: self.max_ms,
+            histogram: self.histogram(),
+        })
+    }
+
+    /// The bins, as wide as a document has them.
+    fn histogram(&self) -> Vec<Bucket> {
+        let mut buckets: Vec<Bucket> = Vec::new();
+        let step = |ns: u64| (ns.max(1) as f64).log2() * STEPS_PER_DOUBLING;
+        let mut open = None;
+        for bin in &self.bins {
+            let up_to_ms = bin.up_to as f64 / 1e6;
+            let of = step(bin.middle).floor() as u64;
+            match buckets.last_mut().filter(|_| open == Some(of)) {
+                Some(bucket) => *bucket = Bucket { up_to_ms, ios: bucket.ios + bin.ios },
+                None => buckets.push(Bucket { up_to_ms, ios: bin.ios }),
+            }
+            open = Some(of);
+        }
+        buckets
+    }
+}
+
+/// All that was counted up to a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Snapshot {
+    /// Since the load began, in seconds.
+    pub(crate) at_s: f64,
+    pub(crate) reads: Totals,
+    pub(crate) writes: Totals,
+    /// What then is written but in a cache only, in bytes, if the driver knows.
+    pub(crate) unwritten: u64,
+}
+
+/// A slice between two moments: what steadiness is judged by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) seconds: f64,
+    pub(crate) ios: u64,
+    pub(crate) sum_ms: f64,
+}
+
+impl Piece {
+    fn between(earlier: &Snapshot, later: &Snapshot) -> Piece {
+        let count = |s: &Snapshot| s.reads.ios + s.writes.ios;
+        let sum = |s: &Snapshot| s.reads.sum_ms + s.writes.sum_ms;
+        Piece {
+            seconds: later.at_s - earlier.at_s,
+            ios: count(later).saturating_sub(count(earlier)),
+            sum_ms: sum(later) - sum(earlier),
+        }
+    }
+
+    pub(crate) fn iops(&self) -> f64 {
+        self.ios as f64 / self.seconds
+    }
+
+    pub(crate) fn mean_ms(&self) -> Option<f64> {
+        (self.ios > 0).then(|| self.sum_ms / self.ios as f64)
+    }
+}
+
+/// A load as it was counted, moment by moment; the first is its beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Recording {
+    snapshots: Vec<Snapshot>,
+}
+
+impl Default for Recording {
+    fn default() -> Recording {
+        Recording { snapshots: vec![Snapshot::default()] }
+    }
+}
+
+impl Recording {
+    /// The next moment; one that is not later than the last is left out.
+    pub(crate) fn push(&mut self, snapshot: Snapshot) {
+        if snapshot.at_s > self.seconds() {
+            self.snapshots.push(snapshot);
+        }
+    }
+
+    /// How long it is.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.snapshots.last().map_or(0.0, |last| last.at_s)
+    }
+
+    pub(crate) fn ios(&self) -> u64 {
+        self.snapshots.last().map_or(0, |last| last.reads.ios + last.writes.ios)
+    }
+
+    pub(crate) fn snapshots(&self) -> &[Snapshot] {
+        &self.snapshots
+    }
+
+    pub(crate) fn pieces(&self) -> Vec<Piece> {
+        let pairs = self.snapshots.windows(2);
+        pairs.map(|pair| Piece::between(&pair[0], &pair[1])).collect()
+    }
+
+    /// Makes one slice of each two, from the first on.
+    pub(crate) fn halve(&mut self) {
+        let mut number = 0;
+        let last = self.snapshots.len() - 1;
+        self.snapshots.retain(|_| {
+            number += 1;
+            (number - 1) % 2 == 0 || number - 1 == last
+        });
+    }
+
+    /// What was measured, from where the verdict says. `None` if that is nothing.
+    pub(crate) fn point(&self, load: Load, purpose: Purpose, verdict: Verdict) -> Option<Point> {
+        let group = (self.snapshots.len() - 1).saturating_sub(verdict.warmup).div_ceil(SLICES);
+        let whole = (self.snapshots.len() - 1 - verdict.warmup).checked_div(group)?;
+        let from = self.snapshots.len() - 1 - whole * group;
+        let (first, last) = (self.snapshots.get(from)?, self.snapshots.last()?);
+        let seconds = last.at_s - first.at_s;
+        let (reads, writes) = (last.reads.since(&first.reads), last.writes.since(&first.writes));
+        let all = reads.and(&writes);
+        let measured = |totals: &Totals| totals.measured(seconds, load.mix.size);
+        let slice = |pair: &[&Snapshot]| {
+            let piece = Piece::between(pair[0], pair[1]);
+            Slice { seconds: piece.seconds, iops: piece.iops(), mean_ms: piece.mean_ms() }
+        };
+        let edges: Vec<&Snapshot> = self.snapshots[from..].iter().step_by(group).collect();
+        let outstanding = all.sum_ms / 1e3 / seconds;
+        Some(Point {
+            load,
+            purpose,
+            warmup_s: first.at_s,
+            measured_s: seconds,
+            settled: verdict.steady,
+            outstanding_measured: outstanding,
+            little_error: outstanding / f64::from(load.outstanding) - 1.0,
+            all: measured(&all)?,
+            reads: measured(&reads),
+            writes: measured(&writes),
+            slices: edges.windows(2).map(slice).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Mix;
+
+    fn totals(bins: &[(u64, u64)], max_ms: f64) -> Totals {
+        let bins: Vec<Bin> = bins
+            .iter()
+            .map(|&(ms, ios)| Bin { middle: ms * 1_000_000, up_to: ms * 1_010_000, ios })
+            .collect();
+        let ms = |bin: &Bin| bin.middle as f64 / 1e6;
+        Totals {
+            ios: bins.iter().map(|bin| bin.ios).sum(),
+            sum_ms: bins.iter().map(|bin| ms(bin) * bin.ios as f64).sum(),
+            squares: bins.iter().map(|bin| ms(bin).powi(2) * bin.ios as f64).sum(),
+            max_ms,
+            bins,
+        }
+    }
+
+    fn load(outstanding: u32) -> Load {
+        let mix = Mix { size: 4096, read_percent: 50, random_percent: 100 };
+        Load { mix, outstanding }
+    }
+
+    #[test]
+    fn what_was_counted_before_is_no_part_of_what_came_after() {
+        let early = totals(&[(1, 10), (3, 5), (90, 1)], 90.5);
+        let late = totals(&[(1, 10), (2, 70), (3, 20), (90, 1)], 90.5);
+        let since = late.since(&early);
+        assert_eq!(since, Totals { max_ms: 3.03, ..totals(&[(2, 70), (3, 15)], 0.0) });
+        assert_eq!(late.since(&Totals::default()), late);
+    }
+
+    #[test]
+    fn a_point_is_what_was_measured_after_its_warm_up() {
+        let mut recording = Recording::default();
+        let moment = |at_s, reads, writes| Snapshot { at_s, reads, writes, unwritten: 0 };
+        let slow = totals(&[(50, 100)], 50.2);
+        recording.push(moment(1.0, slow.clone(), Totals::default()));
+        let after = totals(&[(1, 900), (9, 100), (50, 100)], 50.2);
+        recording.push(moment(2.0, after.clone(), totals(&[(4, 500)], 4.0)));
+        recording.push(moment(2.0, Totals::default(), Totals::default()));
+        let verdict = Verdict { warmup: 1, steady: true, precision: 0.01 };
+        let point = recording.point(load(4), Purpose::Depth, verdict).unwrap();
+        assert_eq!((point.warmup_s, point.measured_s, point.settled), (1.0, 1.0, true));
+        let reads = point.reads.unwrap();
+        assert_eq!((reads.ios, reads.mean_ms, reads.max_ms), (1000, 1.8, 9.09));
+        assert_eq!((reads.p50_ms, reads.p90_ms, reads.p99_ms), (1.0, 1.0, 9.0));
+        assert!((reads.stddev_ms - 2.4).abs() < 1e-9, "{}", reads.stddev_ms);
+        assert_eq!(point.all.iops, 1500.0);
+        assert_eq!(point.all.bytes_per_s, 1500.0 * 4096.0);
+        let upto: Vec<f64> = point.all.histogram.iter().map(|b| b.up_to_ms).collect();
+        assert_eq!(upto, [1.01, 4.04, 9.09]);
+        // 900 + 900 + 2000 ms in a second.
+        assert!((point.outstanding_measured - 3.8).abs() < 1e-9);
+        assert!((point.little_error + 0.05).abs() < 1e-9);
+        assert_eq!(point.slices.len(), 1);
+    }
+
+    #[test]
+    fn a_point_without_an_io_is_none() {
+        let mut recording = Recording::default();
+        let verdict = Verdict { warmup: 0, steady: true, precision: 0.01 };
+        assert!(recording.point(load(1), Purpose::Depth, verdict).is_none());
+        recording.push(Snapshot { at_s: 1.0, ..Snapshot::default() });
+        assert!(recording.point(load(1), Purpose::Depth, verdict).is_none());
+    }
+
+    #[test]
+    fn many_moments_become_a_few_slices_of_one_length() {
+        let mut recording = Recording::default();
+        for second in 1..=100 {
+            let reads = totals(&[(10, 100 * second)], 10.0);
+            recording.push(Snapshot { at_s: second as f64, reads, ..Snapshot::default() });
+        }
+        let verdict = Verdict { warmup: 3, steady: true, precision: 0.01 };
+        let point = recording.point(load(1), Purpose::Depth, verdict).unwrap();
+        assert_eq!((point.warmup_s, point.slices.len()), (4.0, 48));
+        assert!(point.slices.iter().all(|s| s.seconds == 2.0 && s.iops == 100.0));
+        recording.halve();
+        assert_eq!((recording.pieces().len(), recording.seconds()), (50, 100.0));
+        recording.halve();
+        assert!(recording.pieces().iter().all(|p| p.seconds == 4.0 && p.ios == 400));
+    }
+}

@@ -1,0 +1,188 @@
+//! From when on a load is steady, and when it has been measured well enough.
+//!
+//! Where warm-up ends is found by MSER (White 1997): drop as many slices from the front as make the
+//! mean of the rest surest. What is left must not lean: its two halves agree, but for what chance
+//! explains.
+
+use crate::recording::Piece;
+
+/// What is left must be so many slices at least, or nothing can be said of it.
+const LEAST: usize = 6;
+
+/// A slice is dropped only if the square of the standard error falls below so much of what it was:
+/// chance alone makes it a little less now and then.
+const WORTH: f64 = 0.95;
+
+/// Halves that differ by less than this are the same for anyone who sets a threshold.
+const ALIKE: f64 = 0.02;
+
+/// Halves may differ by so many standard errors of their difference.
+const CHANCE: f64 = 3.0;
+
+/// A mean that is not known better than this is none that one could go by.
+const UNKNOWN: f64 = 0.25;
+
+/// What slices say of a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    /// So many slices are warm-up.
+    pub(crate) warmup: usize,
+    /// The rest is steady.
+    pub(crate) steady: bool,
+    /// Where throughput and mean latency lie with 95 % confidence: half of that, relative to them;
+    /// the worse of both.
+    pub(crate) precision: f64,
+}
+
+/// Judges a load by its slices, of which at least `least_warmup` are warm-up whatever they look like.
+pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Verdict {
+    let iops: Vec<f64> = pieces.iter().map(Piece::iops).collect();
+    // A slice without an IO has no latency: what the last one had has not changed.
+    let mut last = pieces.iter().find_map(Piece::mean_ms).unwrap_or(0.0);
+    let latency = pieces.iter().map(|piece| {
+        last = piece.mean_ms().unwrap_or(last);
+        last
+    });
+    let latency: Vec<f64> = latency.collect();
+    let half = pieces.len() / 2;
+    let from = least_warmup.min(pieces.len());
+    if pieces.len() < from + LEAST {
+        return Verdict { warmup: from, steady: false, precision: f64::INFINITY };
+    }
+    let warmup = cut(&iops, from, half).max(cut(&latency, from, half));
+    let rest = pieces.len() - warmup;
+    if rest < LEAST {
+        return Verdict { warmup, steady: false, precision: f64::INFINITY };
+    }
+    let level = |values: &[f64]| level(&values[warmup..]);
+    let precision = half_width(&iops[warmup..]).max(half_width(&latency[warmup..]));
+    let steady = level(&iops) && level(&latency) && precision < UNKNOWN;
+    Verdict { warmup, steady, precision }
+}
+
+/// Where the mean of the rest is surest, from `from` to `half`.
+fn cut(values: &[f64], from: usize, half: usize) -> usize {
+    let (mut best, mut at) = (f64::INFINITY, from);
+    for start in from..=half {
+        let rest = &values[start..];
+        // The square of the standard error.
+        let error = spread(rest).1 / rest.len() as f64;
+        // To drop a slice must be worth it.
+        if error < best * WORTH {
+            (best, at) = (error, start);
+        }
+    }
+    at
+}
+
+/// Whether two halves agree.
+fn level(values: &[f64]) -> bool {
+    let (early, late) = values.split_at(values.len() / 2);
+    let ((a, va), (b, vb)) = (spread(early), spread(late));
+    let error = (va / early.len() as f64 + vb / late.len() as f64).sqrt();
+    (a - b).abs() <= (ALIKE * (a + b) / 2.0).max(CHANCE * error)
+}
+
+/// Half of where the mean lies with 95 % confidence, relative to it.
+fn half_width(values: &[f64]) -> f64 {
+    let (mean, variance) = spread(values);
+    let error = (variance / values.len() as f64).sqrt();
+    if mean > 0.0 { student(values.len() - 1) * error / mean } else { f64::INFINITY }
+}
+
+/// Mean and variance.
+fn spread(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, squares / (count - 1.0).max(1.0))
+}
+
+/// Student's t for 95 % on both sides, within 1 % from 3 degrees of freedom on (Abramowitz and
+/// Stegun 26.7.5).
+fn student(freedom: usize) -> f64 {
+    let (z, n) = (1.959_964_f64, freedom as f64);
+    let (z3, z5, z7) = (z.powi(3), z.powi(5), z.powi(7));
+    z + (z3 + z) / (4.0 * n)
+        + (5.0 * z5 + 16.0 * z3 + 3.0 * z) / (96.0 * n.powi(2))
+        + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / (384.0 * n.powi(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slices of a second of a closed loop of 8.
+    fn closed(iops: impl IntoIterator<Item = f64>) -> Vec<Piece> {
+        let piece = |iops: f64| Piece { seconds: 1.0, ios: iops as u64, sum_ms: 8000.0 };
+        iops.into_iter().map(piece).collect()
+    }
+
+    fn noise(seed: u64) -> impl Iterator<Item = f64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        // Roughly normal, with a standard deviation of 1.
+        std::iter::repeat_with(move || (0..12).map(|_| random.f64()).sum::<f64>() - 6.0)
+    }
+
+    #[test]
+    fn noise_alone_is_steady_and_its_confidence_known() {
+        let steady = (0..200).filter(|seed| {
+            let verdict = judge(&closed(noise(*seed).take(20).map(|n| 1000.0 + 50.0 * n)), 0);
+            if verdict.steady {
+                assert!((0.008..0.06).contains(&verdict.precision), "{verdict:?}");
+            }
+            verdict.steady
+        });
+        assert!(steady.count() >= 190);
+    }
+
+    #[test]
+    fn a_cold_start_is_cut_off_and_no_more_than_that() {
+        for seed in 0..20 {
+            let cold = [200.0, 350.0, 600.0, 850.0].into_iter();
+            let all = cold.chain(noise(seed).take(16).map(|n| 1000.0 + 10.0 * n));
+            let verdict = judge(&closed(all), 0);
+            assert!((4..=10).contains(&verdict.warmup) && verdict.steady, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn a_drift_is_never_steady() {
+        for seed in 0..20 {
+            let drift = noise(seed).zip(0..20).map(|(n, i)| 1000.0 + 20.0 * f64::from(i) + 5.0 * n);
+            assert!(!judge(&closed(drift), 0).steady);
+            let slows = noise(seed).zip(0..).map(|(n, i)| 1000.0 / f64::from(i + 4) + n);
+            assert!(!judge(&closed(slows.take(24)), 0).steady);
+        }
+    }
+
+    #[test]
+    fn a_cliff_in_the_midst_is_not_measured_over() {
+        let cliff = |at| (0..20).map(move |i| if i < at { 5000.0 } else { 500.0 });
+        let early = judge(&closed(cliff(4)), 0);
+        assert_eq!((early.warmup, early.steady), (4, true));
+        assert!(!judge(&closed(cliff(14)), 0).steady);
+    }
+
+    #[test]
+    fn what_jumps_up_and_down_is_not_known() {
+        let jumps = (0..12).map(|i| if i % 4 == 0 { 5000.0 } else { 50.0 });
+        assert!(!judge(&closed(jumps), 0).steady);
+    }
+
+    #[test]
+    fn too_few_slices_say_nothing() {
+        assert!(!judge(&closed([1000.0; 5]), 0).steady);
+        assert!(!judge(&closed([1000.0; 12]), 8).steady);
+        assert!(judge(&closed([1000.0; 12]), 6).steady);
+        assert!(!judge(&closed([0.0; 12]), 0).steady, "nothing came back");
+        assert!(!judge(&[], 0).steady);
+    }
+
+    #[test]
+    fn students_t_is_that_of_the_tables() {
+        for (freedom, t) in [(5, 2.571), (10, 2.228), (30, 2.042), (1000, 1.962)] {
+            assert!((student(freedom) / t - 1.0).abs() < 0.003, "{freedom}: {}", student(freedom));
+        }
+    }
+}
