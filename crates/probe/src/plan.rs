@@ -174,7 +174,9 @@ impl Plan {
         } else {
             0
         };
-        sweeps + self.rest_after(points).len()
+        // What is repeated is not known before the sweep has been everywhere.
+        let going_up = self.wishes.mixes.first().is_some_and(|mix| self.up(*mix, points).is_some());
+        sweeps + self.rest_after(if going_up { &[] } else { points }).len()
     }
 
     fn next_of_sweeps(&self, points: &[Point]) -> Option<Load> {
@@ -240,6 +242,8 @@ impl Plan {
 
     /// Where one more makes the knee surer.
     fn around(&self, mix: Mix, points: &[Point]) -> Option<u32> {
+        // Without a point there is nothing to look at.
+        self.near_peak(mix, points)?;
         let powers = self.powers();
         let extra = |load: &&Load| load.mix == mix && !powers.contains(&load.outstanding);
         if self.tried.iter().filter(extra).count() >= self.around {
@@ -396,7 +400,7 @@ mod tests {
     #[test]
     fn a_sweep_goes_up_until_throughput_is_flat_and_back_down_and_looks_closely() {
         let (points, left) = run(&mut Plan::new(wishes(Effort::Usual), 1), 12);
-        assert_eq!(depths(&points), [1, 4, 16, 64, 32, 8, 2, 11]);
+        assert_eq!(depths(&points), [1, 4, 16, 64, 32, 8, 2, 11, 13, 12]);
         assert!(left.windows(2).all(|pair| pair[1] <= pair[0]), "{left:?}");
         assert_eq!(left.last(), Some(&0));
         let sizes = points.iter().filter(|p| p.purpose == Purpose::Size);
