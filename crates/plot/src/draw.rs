@@ -15,7 +15,7 @@ const INK: &str = "#1a1a1a";
 const FAINT: &str = "#555555";
 const GRID: &str = "#e2e2e2";
 const BAND: &str = "#0072B2";
-const HEAT: &str = "#08519c";
+const HEAT: &str = "#4a5568";
 /// The dashes of a line from top to bottom: others than those of a level.
 const UPRIGHT: &str = "2 3";
 /// A line with no more points than this has a mark at each of them, others have one now and then.
@@ -64,7 +64,7 @@ pub(crate) fn svg(figure: &Figure, letters: Letters) -> String {
 /// Without what XML cannot hold.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_whitespace() { ' ' } else { c })
+        .map(|c| if c.is_whitespace() && c != '\u{a0}' { ' ' } else { c })
         .filter(|c| !c.is_control() && !matches!(c, '\u{FFFE}' | '\u{FFFF}'))
         .collect()
 }
@@ -274,7 +274,7 @@ impl Draw<'_> {
 
     /// Words beside points: where there is room, and none where there is not.
     fn notes(&self, panel: &Panel, frame: &Frame) -> Markup {
-        let size = SMALL - 1.0;
+        let size = SMALL;
         let mut taken: Vec<[f64; 4]> = Vec::new();
         let mut placed: Vec<(f64, f64, String)> = Vec::new();
         for note in &panel.notes {
@@ -321,7 +321,11 @@ impl Draw<'_> {
             points.iter().map(|p| self.at(frame, *p)).collect()
         };
         match &series.data {
-            Data::Line(points) => self.line(&at(points), style, self.layout.place(&series.name)),
+            Data::Line(points) => {
+                // Over dark areas a line needs an edge.
+                let edged = panel.series.iter().any(|s| matches!(s.data, Data::Heat(_)));
+                self.line(&at(points), style, self.layout.place(&series.name), edged)
+            }
             Data::Marks(points) => {
                 let shift = self.bar(panel, &series.name).0;
                 html! {
@@ -387,7 +391,13 @@ impl Draw<'_> {
             .then(|| (self.layout.x.place(x), frame.y.place(y)))
     }
 
-    fn line(&self, points: &[Option<(f64, f64)>], style: Style, place: usize) -> Markup {
+    fn line(
+        &self,
+        points: &[Option<(f64, f64)>],
+        style: Style,
+        place: usize,
+        edged: bool,
+    ) -> Markup {
         let points = thinned(points, self.layout.right - self.layout.left);
         let mut path = String::new();
         let mut marks = Vec::new();
@@ -409,6 +419,10 @@ impl Draw<'_> {
             }
         }
         html! {
+            @if edged {
+                path d=(path) fill="none" stroke="#ffffff" stroke-width="4" stroke-linejoin="round"
+                    stroke-linecap="round" {}
+            }
             path d=(path) fill="none" stroke=(style.colour) stroke-width="1.7" stroke-linejoin="round"
                 stroke-linecap="round" stroke-dasharray=(style.dash) {}
             @for (x, y) in marks { (filled(style, x, y)) }

@@ -387,7 +387,7 @@ fn spans(figure: &Figure, x: &Scale, down: f64) -> (Vec<Option<(f64, String)>>, 
     for span in &figure.spans {
         let (from, to) = (x.place(span.from), x.place(span.to));
         let name = fitted(&span.name, SMALL, to - from - 4.0);
-        if to <= from || name == "…" {
+        if to <= from || name.is_empty() || name == "…" {
             out.push(None);
             continue;
         }

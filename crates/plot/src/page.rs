@@ -305,11 +305,11 @@ figcaption, caption { color: var(--faint); font-size: .92rem; text-align: left; 
 .wide { overflow-x: auto; }
 .wide:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 figure svg { display: block; width: 100%; min-width: 36rem; height: auto; }
-.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 0 1.5rem; align-items: start; }
+.beside { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); gap: 0 1.5rem; align-items: start; }
 .beside svg { min-width: 0; max-width: 34rem; }
 pre { background: var(--code); padding: .7rem .9rem; border-radius: 4px; overflow-x: auto; max-width: 44rem; }
 pre code { padding: 0; background: none; }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: .8rem; margin: 1.2rem 0; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 9.5rem), 1fr)); gap: .7rem; margin: 1.2rem 0; }
 .facts div { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; }
 .facts dt { color: var(--faint); font-size: .92rem; }
 .facts dd { margin: 0; }
@@ -340,7 +340,7 @@ th code, td code { background: none; padding: 0; }
   svg [stroke='#e2e2e2'] { stroke: var(--line); }
   svg [fill='#0072B2'] { fill: #4aa8e0; }
   svg [stroke='#0072B2'] { stroke: #4aa8e0; }
-  svg [fill='#08519c'] { fill: #8cc8ff; }
+  svg [fill='#4a5568'] { fill: #a9b6c9; }
 }
 @media print {
   @page { margin: 15mm; }

@@ -1,10 +1,12 @@
 //! A probe for a browser.
 
-use parda_plot::{Cell, Page, Table};
+use parda_plot::{Cell, Figure, Page, Table};
 
+use super::figures;
 use super::table::sections;
 use super::words::{curve, curves, estimate, mb_per_s, ms, others, percent, short, story};
 use crate::document::Document;
+use crate::findings::Estimate;
 
 /// A probe as one HTML page that needs nothing else: what was probed, what to set and why, how the target answers load,
 /// what is suspected, what is not known, and all points.
@@ -12,26 +14,25 @@ use crate::document::Document;
 pub fn page(document: &Document) -> String {
     let mut page = Page::new(format!("Probe of `{}`", document.target.name));
     page.prose(&story(document));
+    if !document.target.about.is_empty() {
+        page.list(&document.target.about);
+    }
     facts(&mut page, document);
     advice(&mut page, document);
+    answers(&mut page, document);
+    spreads(&mut page, document);
+    sizes_and_mixes(&mut page, document);
     let found = &document.findings;
-    if !found.curves.is_empty() {
-        page.heading("How it answers load");
-        page.list(curves(document));
-    }
-    let others = others(document);
-    if !others.is_empty() {
-        page.heading("What else was found");
-        page.list(others);
-    }
     if !found.suspicions.is_empty() {
         page.heading("What may be in between");
+        page.prose(
+            "A cache or a limit between us and the medium makes a device look like another one. What speaks for one:",
+        );
         page.list(found.suspicions.iter().map(|s| format!("{}: {}", s.what, s.evidence)));
     }
     page.heading("What this cannot tell");
-    page.list(
-        found.unknown.iter().cloned().chain(["What the target does under the load of others, or when it is fuller or older than it was.".to_owned()]),
-    );
+    let always = "What the target does when it is fuller, older or busier with others than it was.";
+    page.list(found.unknown.iter().map(String::as_str).chain([always]));
     points(&mut page, document);
     page.html()
 }
@@ -40,8 +41,9 @@ pub fn page(document: &Document) -> String {
 fn facts(page: &mut Page, document: &Document) {
     let found = &document.findings;
     let mut facts: Vec<[String; 3]> = Vec::new();
-    let mut add =
-        |name: &str, number: String, word: String| facts.push([name.to_owned(), number, word]);
+    let mut add = |name: &str, number: String, word: String| {
+        facts.push([name.to_owned(), number, word].map(unbroken))
+    };
     if let Some(advice) = &found.advice {
         add(
             "latency threshold to set",
@@ -55,11 +57,14 @@ fn facts(page: &mut Page, document: &Document) {
             add("service time", ms(service.value), format!("one outstanding; {}", first.mix));
         }
         if let Some(knee) = &first.knee {
-            add(
-                "knee",
-                estimate(&knee.outstanding, ""),
-                format!("outstanding, at {}", ms(knee.latency_ms.value)),
+            let Estimate { value, low, high } = knee.outstanding;
+            let word = format!(
+                "outstanding, at {}; 95 % sure: {} to {}",
+                ms(knee.latency_ms.value),
+                short(low),
+                short(high)
             );
+            add("knee", short(value), word);
         }
         let peak = format!("IOPS, {} MB/s; {}", short(mb_per_s(first.peak_bytes_per_s)), first.mix);
         add("peak throughput", short(first.peak_iops.value), peak);
@@ -67,6 +72,78 @@ fn facts(page: &mut Page, document: &Document) {
     if !facts.is_empty() {
         page.facts(facts);
     }
+}
+
+/// Throughput and latency against load.
+fn answers(page: &mut Page, document: &Document) {
+    let figures = figures::load(document);
+    if figures.is_empty() {
+        return;
+    }
+    page.heading("How it answers load");
+    page.prose(
+        "So many IOs were kept outstanding, a new one whenever one was done. At first more of them bring more throughput at \
+         nearly the same latency; from the knee on the target is busy all the time, and more of them only wait for one \
+         another: throughput stays, latency doubles with each doubling.",
+    );
+    let captions = [
+        "Both scales are logarithmic where a curve doubles again and again: on them, a straight line means in proportion. \
+         Whiskers are 95 % confidence.",
+        "The same points, one against the other: up is more throughput, left is less latency. Where a curve bends to the \
+         right, more outstanding buys nothing but waiting.",
+    ];
+    side_by_side(page, figures, &captions);
+    if !document.findings.curves.is_empty() {
+        page.list(curves(document));
+    }
+}
+
+fn spreads(page: &mut Page, document: &Document) {
+    let figures = figures::spread(document);
+    if figures.is_empty() {
+        return;
+    }
+    page.heading("How latencies are spread");
+    page.prose(
+        "A mean hides what single IOs see. Each column is one load, the stronger its grey the more IOs had a latency \
+         there: each step is ten times as many. All pictures have the same axes.",
+    );
+    side_by_side(page, figures, &[]);
+}
+
+fn sizes_and_mixes(page: &mut Page, document: &Document) {
+    let sizes: Vec<(String, Figure)> = figures::sizes(document).into_iter().collect();
+    let others = others(document);
+    if !sizes.is_empty() || !others.is_empty() {
+        page.heading("What size costs, and what else was found");
+        side_by_side(page, sizes, &[]);
+        page.list(others);
+    }
+    let mixes = figures::mixes(document);
+    if !mixes.is_empty() {
+        page.heading("Reads, writes, randomness");
+        page.prose(
+            "Latency and bandwidth of mixes, at one depth. All pictures have the same axes.",
+        );
+        side_by_side(page, mixes, &[]);
+    }
+}
+
+/// Figures with their captions, as far as there are any.
+fn side_by_side(page: &mut Page, figures: Vec<(String, Figure)>, captions: &[&str]) {
+    let caption = |i: usize| captions.get(i).copied().unwrap_or_default().to_owned();
+    let with: Vec<(Figure, String)> =
+        figures.into_iter().enumerate().map(|(i, (_, figure))| (figure, caption(i))).collect();
+    if !with.is_empty() {
+        page.side_by_side(&with);
+    }
+}
+
+/// No line ends between a number and its unit.
+fn unbroken(text: String) -> String {
+    ["ms", "µs", "KiB", "MiB", "%"]
+        .iter()
+        .fold(text, |text, unit| text.replace(&format!(" {unit}"), &format!("\u{a0}{unit}")))
 }
 
 fn advice(page: &mut Page, document: &Document) {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
-use super::words::{curves, mb_per_s, others, percent, short, size, story};
+use super::words::{curves, mb_per_s, ms, others, percent, short, size, story};
 use crate::document::Document;
 use crate::load::Purpose;
 use crate::point::Point;
@@ -42,8 +42,8 @@ pub fn table(document: &Document) -> String {
     match &found.advice {
         Some(advice) => {
             let line = format!(
-                "latency_threshold = {} ms, window_max = {}: {} of the peak",
-                short(advice.latency_threshold_ms),
+                "latency_threshold = {}, window_max = {}: {} of the peak",
+                ms(advice.latency_threshold_ms),
                 short(advice.window_max),
                 percent(advice.throughput_fraction),
             );

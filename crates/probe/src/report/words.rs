@@ -44,9 +44,22 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Milliseconds with three digits that count.
+/// A latency, with three digits that count, in a unit in which they are seen.
 pub(super) fn ms(ms: f64) -> String {
-    if ms.is_finite() { format!("{} ms", brief(ms)) } else { "–".to_owned() }
+    match ms {
+        ms if !ms.is_finite() => "–".to_owned(),
+        ms if ms >= 1.0 || ms <= 0.0 => format!("{} ms", brief(ms)),
+        ms => format!("{} µs", brief(ms * 1e3)),
+    }
+}
+
+/// The same with where it lies.
+pub(super) fn latency(of: &Estimate) -> String {
+    if of.value >= 1.0 {
+        return estimate(of, "ms");
+    }
+    let [value, low, high] = [of.value, of.low, of.high].map(|ms| ms * 1e3);
+    estimate(&Estimate { value, low, high }, "µs")
 }
 
 /// A number of the unit, and where it lies with 95 % confidence, if that is wider than it is said.
@@ -146,14 +159,14 @@ pub(super) fn curves(document: &Document) -> Vec<String> {
             curve.peak_outstanding,
         )];
         if let Some(service) = &curve.service_ms {
-            parts.insert(0, format!("one at a time takes {}", estimate(service, "ms")));
+            parts.insert(0, format!("one at a time takes {}", latency(service)));
         }
         parts.push(match &curve.knee {
             Some(knee) => format!(
                 "knee at {} outstanding: {} IOPS at {}",
                 estimate(&knee.outstanding, ""),
                 short(knee.iops),
-                estimate(&knee.latency_ms, "ms"),
+                latency(&knee.latency_ms),
             ),
             None => {
                 "no knee: more outstanding still bought throughput where the sweep ended".to_owned()
