@@ -37,6 +37,8 @@ pub struct ArrayStatus {
     pub rebuilt: Option<f64>,
     /// Its exports.
     pub exports: Vec<DiskStatus>,
+    /// Where clients find them, as `unix:PATH` or `tcp:ADDRESS:PORT`.
+    pub addresses: Vec<String>,
 }
 
 /// Why an array could not be asked.
@@ -110,7 +112,7 @@ pub(crate) fn serve(
             Ok(request) => answer(&desk, &handle, &exports, request)?,
             Err(error) => {
                 let error = Some(format!("not a request: {error}"));
-                ArrayStatus { error, rebuilt: None, exports: Vec::new() }
+                ArrayStatus { error, rebuilt: None, exports: Vec::new(), addresses: Vec::new() }
             }
         };
         let text = serde_json::to_string(&status)? + "\n";
@@ -137,6 +139,7 @@ fn answer(
         error: done.as_ref().err().map(ToString::to_string),
         rebuilt: done.ok().flatten(),
         exports: exports.map(|(name, stats)| DiskStatus::new(name.clone(), 0, stats)).collect(),
+        addresses: handle.addresses().iter().map(ToString::to_string).collect(),
     })
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parda_agent::status::{DiskStatus, Status, ask};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::fio::Target;
-use parda_scenario::{Action, HostId, Scenario, State, VmId};
+use parda_scenario::{Action, GuestDisk, Host, HostId, Scenario, State, VmId};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -126,7 +126,7 @@ impl<'a> Cluster<'a> {
         let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
         let dir = dir.map_err(|source| LabError::Write { path: root, source })?;
         let place = Place::new(dir.path());
-        let array = start_array(options, &place)?;
+        let array = start_array(scenario, options, &place)?;
         let mut cluster = Cluster {
             state: State::new(&scenario.hosts),
             scenario,
@@ -523,13 +523,22 @@ enum Who {
     Agent(HostId),
 }
 
-fn start_array(options: &LabOptions, place: &Place) -> Result<Process, LabError> {
+fn start_array(
+    scenario: &Scenario,
+    options: &LabOptions,
+    place: &Place,
+) -> Result<Process, LabError> {
     let mut command = Command::new(&options.program);
     command.arg("array").arg("--scenario").arg(&options.scenario);
     if let Some(variant) = &options.variant {
         command.arg("--variant").arg(variant);
     }
     command.arg("--listen").arg(format!("unix:{}", place.array().display()));
+    // A guest with an NBD client of its own comes over its network.
+    let nbd = |host: &Host| host.kind.guest().is_some_and(|guest| guest.disk == GuestDisk::Nbd);
+    if scenario.present().any(|(_, host)| nbd(host)) {
+        command.args(["--listen", "tcp:127.0.0.1:0"]);
+    }
     command.arg("--control").arg(place.array_control());
     start("the array".to_owned(), place.log("array"), command)
 }

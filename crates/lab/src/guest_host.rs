@@ -6,16 +6,23 @@ use std::time::Duration;
 
 use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, VolumeStatus};
+use parda_nbd::uri::Address;
 use parda_scenario::scenario::EXCHANGE;
 use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, Vm, VmId};
 
 use rustix::process::Signal;
 
+use crate::array_control::{self, Request};
 use crate::cluster::Place;
-use crate::guest::{Bus, Guest, GuestConfig, GuestError, Job, Source};
+use crate::guest::{
+    Bus, ExportFile, Guest, GuestConfig, GuestError, IscsiTarget, Job, Server, Source,
+};
 use crate::meter::Standing;
 
-/// The LUN that its VMs open.
+/// What the LUN is called that its VMs open.
+const LUN: &str = "lun";
+
+/// And as a device.
 pub const DISK: &str = "/dev/lab/lun";
 
 /// The LUN on which hosts meet.
@@ -42,6 +49,7 @@ const SOON: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct GuestHost {
     guest: Guest,
+    _way: Way,
     settings: GuestSettings,
     agent: Option<Job>,
     clients: BTreeMap<VmId, Job>,
@@ -60,18 +68,25 @@ impl GuestHost {
         program: &Path,
         place: &Place,
     ) -> Result<BTreeMap<HostId, GuestHost>, GuestError> {
-        let guests = ids.iter().filter_map(|&id| Some((id, scenario.host(id).kind.guest()?)));
-        let guests: Vec<(HostId, GuestSettings)> = guests.map(|(id, s)| (id, *s)).collect();
+        let guests = ids.iter().filter_map(|&id| Some((id, *scenario.host(id).kind.guest()?)));
+        let guests: Vec<(HostId, GuestSettings)> = guests.collect();
         if guests.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let machine = |&(id, ref s): &(HostId, _)| machine(scenario, id, s, program, place);
-        let booted = Guest::boot_each(guests.iter().map(machine))?;
-        let hosts = guests.into_iter().zip(booted).map(|((id, settings), guest)| {
-            let (agent, clients) = (None, BTreeMap::new());
-            let host = GuestHost { guest, settings, agent, clients, before: None };
-            host.prepare(scenario, id).map(|()| (id, host))
-        });
+        let way = |&(id, ref settings): &(HostId, GuestSettings)| {
+            Way::open(settings.disk, lun(scenario, id), place)
+        };
+        let ways: Vec<Way> = guests.iter().map(way).collect::<Result<_, _>>()?;
+        let machines = guests.iter().zip(&ways);
+        let machines =
+            machines.map(|((id, s), way)| machine(scenario, *id, s, program, place, way));
+        let booted = Guest::boot_each(machines)?;
+        let hosts =
+            guests.into_iter().zip(booted).zip(ways).map(|(((id, settings), guest), _way)| {
+                let (agent, clients) = (None, BTreeMap::new());
+                let host = GuestHost { guest, _way, settings, agent, clients, before: None };
+                host.prepare(scenario, id).map(|()| (id, host))
+            });
         hosts.collect()
     }
 
@@ -251,6 +266,62 @@ impl GuestHost {
     }
 }
 
+/// What is between a guest and its LUN. It goes with the guest's host, not with the guest: one that is
+/// killed finds it as it was.
+#[derive(Debug)]
+enum Way {
+    /// QEMU has the LUN as a file.
+    File(ExportFile),
+    /// A target has it as a file.
+    Iscsi(IscsiTarget, #[expect(dead_code, reason = "the target's file, for as long")] ExportFile),
+    /// The guest goes to the array's port itself.
+    Nbd(Server),
+}
+
+impl Way {
+    fn open(disk: GuestDisk, lun: &str, place: &Place) -> Result<Way, GuestError> {
+        let file = || ExportFile::mount(&place.array(), lun);
+        match disk {
+            GuestDisk::Scsi => file().map(Way::File),
+            GuestDisk::Iscsi => {
+                let file = file()?;
+                Ok(Way::Iscsi(IscsiTarget::serve(&file.path(), LUN)?, file))
+            }
+            GuestDisk::Nbd => {
+                let port = array_port(place)?;
+                Ok(Way::Nbd(Server::Nbd { port, export: lun.to_owned() }))
+            }
+        }
+    }
+
+    /// A machine with the LUN at this end.
+    fn give_to(&self, machine: GuestConfig) -> GuestConfig {
+        match self {
+            Way::File(file) => machine.disk(LUN, Bus::Scsi(0), Source::File(file.path())),
+            Way::Iscsi(target, _) => machine.remote(LUN, Server::Iscsi { port: target.port() }),
+            Way::Nbd(server) => machine.remote(LUN, server.clone()),
+        }
+    }
+}
+
+/// The port on this machine's loopback at which the array listens.
+fn array_port(place: &Place) -> Result<u16, GuestError> {
+    let status = array_control::ask(&place.array_control(), Request::Status);
+    let addresses = status.map_err(|e| GuestError::NoPort(e.to_string()))?.addresses;
+    let port = |address: &String| match address.parse() {
+        Ok(Address::Tcp { port, .. }) => Some(port),
+        _ => None,
+    };
+    let none = || GuestError::NoPort(format!("it listens at {}", addresses.join(", ")));
+    addresses.iter().find_map(port).ok_or_else(none)
+}
+
+/// The export that a guest's LUN is.
+fn lun(scenario: &Scenario, id: HostId) -> &str {
+    let first = scenario.host(id).vms.first().and_then(|vm| scenario.disk_owner(vm.lun));
+    first.map_or("", |vm| &vm.name)
+}
+
 /// The machine that a host is.
 fn machine(
     scenario: &Scenario,
@@ -258,15 +329,15 @@ fn machine(
     settings: &GuestSettings,
     program: &Path,
     place: &Place,
+    way: &Way,
 ) -> GuestConfig {
     let host = scenario.host(id);
     let mut config = GuestConfig::new(&host.name);
     config.memory = u32::try_from(settings.memory.0 >> 20).unwrap_or(u32::MAX);
-    let lun = host.vms.first().and_then(|vm| scenario.disk_owner(vm.lun));
-    let on_array = |export: &str| Source::Nbd { socket: place.array(), export: export.to_owned() };
-    config = config.disk("lun", Bus::Scsi(0), on_array(lun.map_or("", |vm| &vm.name)));
-    if !host.outside {
-        config = config.program(program).disk("exchange", Bus::Virtio, on_array(EXCHANGE));
+    config = way.give_to(config);
+    if host.outside {
+        return config;
     }
-    config
+    let exchange = Source::Nbd { socket: place.array(), export: EXCHANGE.to_owned() };
+    config.program(program).disk("exchange", Bus::Virtio, exchange)
 }

@@ -1,7 +1,7 @@
 //! What only the simulator can do. The laboratory refuses it by name before anything starts.
 
 use parda_scenario::exchange::{ExchangeSettings, Hearing};
-use parda_scenario::{Action, GuestDisk, HostId, Scenario};
+use parda_scenario::{Action, HostId, Scenario};
 
 use crate::error::LabError;
 use crate::fio;
@@ -14,10 +14,6 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     fio::can_do(scenario)?;
     scenario.present().filter(|(_, host)| host.kind.guest().is_some()).try_for_each(
         |(id, guest)| {
-            if guest.kind.guest().is_some_and(|settings| settings.disk != GuestDisk::Scsi) {
-                let what = format!("`guest.disk` of {} other than \"scsi\"", guest.name);
-                return Err(LabError::OnlySimulated(what));
-            }
             if can_be_cut_off(scenario, id) {
                 let what = format!("`exchange.reachable` of {}, a guest,", guest.name);
                 return Err(LabError::OnlySimulated(what));
@@ -113,10 +109,11 @@ mod tests {
                 .map_err(|e| e.to_string())
         };
         let own = "disk = \"1GiB\"";
-        assert_eq!(refused("guest = { disk = \"scsi\" }", own, ""), Ok(()));
+        for disk in ["scsi", "iscsi", "nbd"] {
+            assert_eq!(refused(&format!("guest = {{ disk = \"{disk}\" }}"), own, ""), Ok(()));
+        }
         let cut = "[[event]]\nat = \"3s\"\nhost = \"a\"\nexchange = { reachable = false }\n";
         for (guest, other, more, says) in [
-            ("guest = { disk = \"nbd\" }", own, "", "`guest.disk` of a other than \"scsi\" is"),
             ("", "same_disk_as = \"vm-a\"", "", "a, a guest whose disk is another host's, too, is"),
             ("", own, cut, "`exchange.reachable` of a, a guest, is"),
         ] {

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{
     Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
@@ -13,6 +14,9 @@ use rustix::process::{
 
 /// How many of its last lines are quoted when it dies.
 const LAST_LINES: usize = 8;
+
+/// How long a child may take to end that is asked to.
+const TIDY: Duration = Duration::from_secs(5);
 
 /// A running child, killed when dropped.
 ///
@@ -23,6 +27,8 @@ pub struct Process {
     who: String,
     log: PathBuf,
     child: Child,
+    /// What ends it.
+    last: Signal,
 }
 
 impl Process {
@@ -30,7 +36,25 @@ impl Process {
     ///
     /// # Errors
     /// The log cannot be written or the program cannot be run.
-    pub fn start(who: String, log: PathBuf, mut command: Command) -> io::Result<Process> {
+    pub fn start(who: String, log: PathBuf, command: Command) -> io::Result<Process> {
+        Process::start_that_ends_by(Signal::KILL, who, log, command)
+    }
+
+    /// As [`Process::start`], of a program that has something to put back: it is asked to end, when
+    /// dropped as well as when we die, and killed only if it does not.
+    ///
+    /// # Errors
+    /// As of [`Process::start`].
+    pub fn start_tidy(who: String, log: PathBuf, command: Command) -> io::Result<Process> {
+        Process::start_that_ends_by(Signal::TERM, who, log, command)
+    }
+
+    fn start_that_ends_by(
+        last: Signal,
+        who: String,
+        log: PathBuf,
+        mut command: Command,
+    ) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(&log)?;
         let parent = getpid();
         // Its own process group: Ctrl-C is for us alone, who then end it in order.
@@ -39,12 +63,12 @@ impl Process {
         // allocation, no lock.
         unsafe {
             command.pre_exec(move || {
-                set_parent_process_death_signal(Some(Signal::KILL))?;
+                set_parent_process_death_signal(Some(last))?;
                 // We may have died before the kernel knew that it matters.
                 if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
             });
         }
-        Ok(Process { who, log, child: command.spawn()? })
+        Ok(Process { who, log, child: command.spawn()?, last })
     }
 
     /// What it is, for people.
@@ -81,6 +105,13 @@ impl Process {
     }
 
     fn end(&mut self) {
+        if self.last != Signal::KILL {
+            self.signal(self.last);
+            let deadline = Instant::now() + TIDY;
+            while self.ended().is_none() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
         // Errors would mean that it is gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -133,6 +164,21 @@ mod tests {
         assert!(rustix::process::test_kill_process(pid).is_ok());
         drop(process);
         assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+
+    #[test]
+    fn who_has_something_to_put_back_may_do_so_before_it_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, mark) = (dir.path().join("log"), dir.path().join("mark"));
+        let mut command = Command::new("sh");
+        let script = "trap 'rm \"$0\"; exit' TERM; touch \"$0\"; while :; do sleep 0.05; done";
+        command.args(["-c", script]).arg(&mark);
+        let process = Process::start_tidy("a shell".to_owned(), log, command).unwrap();
+        while !mark.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(process);
+        assert!(!mark.exists());
     }
 
     #[test]

@@ -44,10 +44,10 @@ pub struct GuestSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestDisk {
-    /// A SCSI disk, whose other side has at most 16 IOs under way at the array.
+    /// A SCSI disk, whose other side has at most 10 IOs under way at the array.
     #[default]
     Scsi,
-    /// iSCSI: a SCSI disk over the guest's network.
+    /// iSCSI: a SCSI disk over the guest's network. Its target has at most 10 IOs under way.
     Iscsi,
     /// The guest's own NBD client, over its network.
     Nbd,

@@ -1,11 +1,10 @@
 //! VMs of a host as cgroups of a kernel of its own, and what of its window each gets.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use parda_lab::guest::{Bus, Guest, GuestConfig, Job, Source};
+use parda_lab::guest::{Bus, ExportFile, Guest, GuestConfig, Job, Source};
 use tempfile::TempDir;
 
 use crate::{PARDA, SOON, guest, turn};
@@ -42,9 +41,14 @@ workload = { size = "4KiB", read = "100%", random = "100%", outstanding = 1 }
 
 /// An array that guests share, and where they meet.
 struct Shared {
+    /// The array's LUNs, by the VMs' names.
+    luns: [(&'static str, ExportFile); 2],
+    _array: Array,
     dir: TempDir,
-    array: Child,
 }
+
+/// The array's own process.
+struct Array(Child);
 
 impl Shared {
     fn new() -> Shared {
@@ -57,31 +61,29 @@ impl Shared {
         let mut array = Command::new(PARDA);
         array.arg("array").arg("--scenario").arg(file).stdout(Stdio::null());
         array.arg("--listen").arg(format!("unix:{}", socket.display()));
-        let shared = Shared { array: array.spawn().unwrap(), dir };
+        let array = Array(array.spawn().unwrap());
         let began = Instant::now();
         while !socket.exists() {
             assert!(began.elapsed() < SOON, "the array does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
-        shared
+        let luns = ["one", "two"].map(|lun| (lun, ExportFile::mount(&socket, lun).unwrap()));
+        Shared { luns, _array: array, dir }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// A guest with one of the array's LUNs on this bus.
+    /// A guest with the LUN of its name on this bus.
     fn guest(&self, name: &str, bus: Bus) -> GuestConfig {
-        let lun = Source::Nbd { socket: self.path("array.sock"), export: name.to_owned() };
-        let exchange = Source::File(self.path("exchange"));
+        let (_, lun) = self.luns.iter().find(|(lun, _)| *lun == name).unwrap();
+        let lun = Source::File(lun.path());
+        let exchange = Source::File(self.dir.path().join("exchange"));
         guest(name).disk("array", bus, lun).disk("exchange", Bus::Virtio, exchange)
     }
 }
 
-impl Drop for Shared {
+impl Drop for Array {
     fn drop(&mut self) {
-        let _ = self.array.kill();
-        let _ = self.array.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -33,6 +33,16 @@ fn four_kernels_share_by_shares() {
 }
 
 #[test]
+fn kernels_share_over_iscsi() {
+    holds("iscsi");
+}
+
+#[test]
+fn kernels_share_over_nbd_clients_of_their_own() {
+    holds("nbd");
+}
+
+#[test]
 fn a_kernel_that_is_steered_and_a_host_that_serves_share_by_shares() {
     holds("guest-and-process");
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::iscsi::TARGET;
 use super::kit::Kit;
 
 /// The program that plays the machines.
@@ -24,14 +25,14 @@ pub struct GuestConfig {
     pub cpus: u32,
     /// Its disks, in the order in which the kernel meets those of each bus.
     pub disks: Vec<Disk>,
+    /// The disks that it connects to by itself, over its network.
+    pub remotes: Vec<Remote>,
     /// A program that it shall have as `parda`. It must run with the libraries that this machine has.
     pub program: Option<PathBuf>,
-    /// Whether it can reach this machine's loopback, at [`HOST`].
-    pub network: bool,
 }
 
 impl GuestConfig {
-    /// A guest without disks or network: one processor, 256 MiB.
+    /// A guest without disks: one processor, 256 MiB.
     #[must_use]
     pub fn new(name: &str) -> GuestConfig {
         GuestConfig {
@@ -39,8 +40,8 @@ impl GuestConfig {
             memory: 256,
             cpus: 1,
             disks: Vec::new(),
+            remotes: Vec::new(),
             program: None,
-            network: false,
         }
     }
 
@@ -48,6 +49,13 @@ impl GuestConfig {
     #[must_use]
     pub fn disk(mut self, name: &str, bus: Bus, source: Source) -> GuestConfig {
         self.disks.push(Disk { name: name.to_owned(), bus, source, wwn: None });
+        self
+    }
+
+    /// With one more disk, over its network.
+    #[must_use]
+    pub fn remote(mut self, name: &str, server: Server) -> GuestConfig {
+        self.remotes.push(Remote { name: name.to_owned(), server });
         self
     }
 
@@ -73,6 +81,32 @@ pub struct Disk {
     pub wwn: Option<u64>,
 }
 
+/// A disk that a guest connects to by itself: no emulator knows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Its name, as a [`Disk`]'s.
+    pub name: String,
+    /// Who serves it.
+    pub server: Server,
+}
+
+/// A server on this machine's loopback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// An [`IscsiTarget`](super::IscsiTarget), whose LUN has the disk's name as its serial number.
+    Iscsi {
+        /// Where it listens.
+        port: u16,
+    },
+    /// An NBD server.
+    Nbd {
+        /// Where it listens.
+        port: u16,
+        /// The export.
+        export: String,
+    },
+}
+
 /// How a disk is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bus {
@@ -85,14 +119,16 @@ pub enum Bus {
 /// What is behind a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An NBD export at a unix socket. QEMU keeps at most 16 requests under way on it.
+    /// An NBD export at a unix socket, by QEMU's own client: good where it does not matter how many
+    /// IOs are under way ([`export_file`](super::export_file) says why).
     Nbd {
         /// The server's socket.
         socket: PathBuf,
         /// The export.
         export: String,
     },
-    /// A raw file, past the page cache. Several guests may have the same.
+    /// A raw file, past the page cache: an [`ExportFile`](super::ExportFile) too. Several guests may
+    /// have the same.
     File(PathBuf),
     /// Nothing: reads give zeros, writes are forgotten, and each takes this long, however many
     /// there are at a time.
@@ -122,7 +158,8 @@ impl Source {
             }),
             Source::File(path) => json!({
                 "driver": "raw",
-                "file": { "driver": "file", "filename": path, "locking": "off",
+                // Of this kind, writes of one file are under way side by side on FUSE as well.
+                "file": { "driver": "file", "filename": path, "locking": "off", "aio": "native",
                           "cache": { "direct": true } },
                 "cache": { "direct": true },
             }),
@@ -154,7 +191,8 @@ impl GuestConfig {
         };
         set("accel", "tcg,thread=multi".to_owned());
         set("machine", "pc".to_owned());
-        set("cpu", "max".to_owned());
+        // A processor of few features is emulated at half the cost of one of all.
+        set("cpu", "Nehalem".to_owned());
         set("smp", self.cpus.to_string());
         set("m", format!("{}M", self.memory));
         set("display", "none".to_owned());
@@ -162,7 +200,14 @@ impl GuestConfig {
         set("initrd", kit.initramfs().display().to_string());
         let parda = if program.is_some() { " lab.parda" } else { "" };
         // A kernel that panics ends with QEMU: neither waits, nor begins again.
-        set("append", format!("console=ttyS0 quiet panic=-1 mitigations=off{parda}"));
+        // The rest is of what takes time at boot.
+        set(
+            "append",
+            format!(
+                "console=ttyS0 quiet panic=-1 mitigations=off nokaslr cryptomgr.notests \
+                 no_timer_check{parda}"
+            ),
+        );
         set("action", "reboot=shutdown".to_owned());
         set("chardev", "stdio,id=console,signal=off".to_owned());
         set("serial", "chardev:console".to_owned());
@@ -194,11 +239,15 @@ impl GuestConfig {
             // What another guest writes there is that guest's affair.
             set("device", format!("{what},drive={node},serial={name},share-rw=on"));
         }
-        if self.network {
+        if self.has_network() {
             set("netdev", "user,id=net".to_owned());
             set("device", "virtio-net-pci,netdev=net,romfile=".to_owned());
         }
         qemu
+    }
+
+    fn has_network(&self) -> bool {
+        !self.remotes.is_empty()
     }
 
     fn controllers(&self) -> u8 {
@@ -215,22 +264,44 @@ impl GuestConfig {
         if self.controllers() > 0 {
             script += "modprobe -a virtio_scsi sd_mod\n";
         }
-        if !self.disks.is_empty() {
-            let names: Vec<&str> = self.disks.iter().map(|disk| disk.name.as_str()).collect();
+        if self.has_network() {
+            script += "modprobe virtio_net\n\
+                ip addr add 10.0.2.15/24 dev eth0\nip link set eth0 up\n";
+        }
+        self.remotes.iter().for_each(|remote| script += &remote.connect(&self.name));
+        let of_remotes = self.remotes.iter().filter(|r| matches!(r.server, Server::Iscsi { .. }));
+        let names = self.disks.iter().map(|disk| disk.name.as_str());
+        let names: Vec<&str> = names.chain(of_remotes.map(|remote| remote.name.as_str())).collect();
+        if !names.is_empty() {
             script += &format!("for name in {}; do\n", names.join(" "));
             script += "until [ -e /dev/lab/$name ]; do\n\
                 for block in /sys/block/[sv]d*; do\n\
                 serial=$(cat $block/serial 2>/dev/null ||\n\
                   dd if=$block/device/vpd_pg80 bs=1 skip=4 2>/dev/null) || continue\n\
-                [ \"$serial\" != \"$name\" ] || ln -s ../${block##*/} /dev/lab/$name\n\
+                [ \"${serial##* }\" != \"$name\" ] || ln -s ../${block##*/} /dev/lab/$name\n\
                 done\n\
                 [ -e /dev/lab/$name ] || usleep 20000\n\
                 done\ndone\n";
         }
-        if self.network {
-            script += "modprobe virtio_net\n\
-                ip addr add 10.0.2.15/24 dev eth0\nip link set eth0 up\n";
-        }
         script
+    }
+}
+
+impl Remote {
+    /// The command by which a guest of this name connects to it.
+    fn connect(&self, guest: &str) -> String {
+        match &self.server {
+            Server::Iscsi { port } => format!(
+                "modprobe -a sd_mod iscsi_tcp\n\
+                 iscsistart -i iqn.2009-02.lab.parda:{guest} -t {TARGET} -g 1 -a {HOST} -p {port} \
+                 >/dev/null\n"
+            ),
+            Server::Nbd { port, export } => format!(
+                "modprobe nbd nbds_max=1\n\
+                 nbd-client {HOST} {port} /dev/nbd0 -N '{export}' >/dev/null\n\
+                 ln -s ../nbd0 /dev/lab/{}\n",
+                self.name
+            ),
+        }
     }
 }

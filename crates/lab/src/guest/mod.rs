@@ -14,8 +14,12 @@
 //! | --- | --- |
 //! | [`kit`] | what guests are made of |
 //! | [`machine`] | what hardware a guest has |
+//! | [`export_file`] | the array's exports as files, for its disks |
+//! | [`iscsi`] | such a file as an iSCSI target, for its own initiator |
 //! | [`port`] | how it is told what to do |
 
+pub mod export_file;
+pub mod iscsi;
 pub mod kit;
 pub mod machine;
 pub mod port;
@@ -31,8 +35,10 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::Process;
+pub use export_file::ExportFile;
+pub use iscsi::IscsiTarget;
 use kit::Kit;
-pub use machine::{Bus, Disk, GuestConfig, HOST, Source};
+pub use machine::{Bus, Disk, GuestConfig, HOST, Remote, Server, Source};
 pub use port::Output;
 use port::{Id, Port, READY, Waited};
 
@@ -64,6 +70,19 @@ pub enum GuestError {
         program: PathBuf,
         /// Why not.
         source: io::Error,
+    },
+    /// The array does not say on which port a guest finds it.
+    #[error("the array's port for guests is not known: {0}")]
+    NoPort(String),
+    /// What is between a guest and the array is missing, or does not do what it should.
+    #[error("{program} (Debian, Ubuntu: apt install {package}): {what}")]
+    Way {
+        /// The program.
+        program: &'static str,
+        /// The package that has it.
+        package: &'static str,
+        /// What is wrong.
+        what: String,
     },
     /// Its files or its port cannot be made.
     #[error("guest {name}: {source}")]
@@ -206,21 +225,14 @@ impl Guest {
 
     fn come_up(&mut self, starting: &mut Starting) -> Result<(), GuestError> {
         let Some(mut process) = starting.process.take() else { return Ok(()) };
-        let stream = loop {
-            match starting.listener.accept() {
-                Ok((stream, _)) => break stream,
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
-                    return Err(self.io(error));
-                }
-                Err(_) => {}
-            }
-            if let Some(status) = process.ended() {
-                return Err(self.gone(&process, format!("did not start, {status}")));
-            }
-            if Instant::now() > starting.deadline {
-                return Err(self.gone(&process, "did not start".to_owned()));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let accepted = || match starting.listener.accept() {
+            Ok((stream, _)) => Some(Ok(stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(Err(error)),
+        };
+        let stream = match look_until(starting.deadline, &mut process, accepted) {
+            Ok(stream) => stream.map_err(|e| self.io(e))?,
+            Err(what) => return Err(self.gone(&process, what)),
         };
         let ready = stream.set_nonblocking(false).and_then(|()| Port::new(stream));
         let port = ready.map_err(|e| self.io(e))?;
@@ -404,6 +416,26 @@ impl Guest {
 
     fn gone(&self, process: &Process, what: String) -> GuestError {
         GuestError::Gone { name: self.name().to_owned(), what, last: process.last_words() }
+    }
+}
+
+/// Waits until something is there that a process makes; if it does not, why.
+fn look_until<T>(
+    deadline: Instant,
+    process: &mut Process,
+    mut there: impl FnMut() -> Option<T>,
+) -> Result<T, String> {
+    loop {
+        if let Some(it) = there() {
+            return Ok(it);
+        }
+        if let Some(status) = process.ended() {
+            return Err(format!("did not start, {status}"));
+        }
+        if Instant::now() > deadline {
+            return Err("did not start".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
