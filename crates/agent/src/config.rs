@@ -13,6 +13,7 @@ use parda_nbd::export::ExportName;
 use parda_nbd::uri::{Address, AddressError, Uri, UriError};
 
 use crate::file;
+use crate::threshold::Probed;
 
 mod steer;
 
@@ -36,6 +37,8 @@ pub struct Volume {
     pub name: String,
     /// The law's parameters and its period.
     pub law: Resolved,
+    /// What a stored probe says of its threshold, if the configuration names one.
+    pub probed: Option<Probed>,
     /// Where the hosts meet. Without one, this host is alone.
     pub exchange: Option<Exchange>,
     /// What this host does of it.
@@ -170,7 +173,10 @@ fn check_volume(
     if !unique.volumes.insert(volume.name.clone()) {
         return Err(wrong("name", "is another volume's name already".into()));
     }
-    let law = volume.control.resolve().map_err(|e| {
+    let probed = volume.control.probe().map(Probed::read).transpose();
+    let probed = probed.map_err(|e| wrong("control.latency_threshold.probe", e))?;
+    let recommended = probed.as_ref().and_then(|p| p.threshold);
+    let law = volume.control.resolve_probed(recommended).map_err(|e| {
         wrong(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
     })?;
     let exchange = volume.exchange.as_ref().map(|e| check_exchange(&wrong, e)).transpose()?;
@@ -189,7 +195,7 @@ fn check_volume(
         )?),
         None => Work::Serve(check_disks(doc, at, &volume.disk, unique)?),
     };
-    Ok(Volume { name: volume.name.clone(), law, exchange, work })
+    Ok(Volume { name: volume.name.clone(), law, probed, exchange, work })
 }
 
 fn check_disks(

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_config::Resolved;
-use parda_control::{Bytes, Instant, Report, Span, Totals};
+use parda_control::{Bytes, Governed, Instant, Report, Span, Thresholds, Totals, Tuning};
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{
@@ -19,6 +19,7 @@ use parda_exchange::{
 use crate::config::{Exchange, Place};
 use crate::gate::Gate;
 use crate::status::{ExchangeStatus, PeerStatus};
+use crate::threshold;
 
 /// How long one exchange IO may take. Far above any latency at which the exchange is still of use,
 /// as an array that is not yet under control may be slow; but bounded, because the law ticks on.
@@ -51,6 +52,8 @@ pub(crate) struct Control {
     gate: Arc<Gate>,
     link: Option<Link>,
     law: Resolved,
+    /// What was last said of the others' thresholds.
+    concern: Option<&'static str>,
     /// For how many periods the window was at its least and the latency still too high.
     squeezed: u32,
     orders: Receiver<Order>,
@@ -96,6 +99,7 @@ impl Control {
             link: link.transpose()?,
             law: volume.law.clone(),
             squeezed: 0,
+            concern: None,
             orders,
             shown: Arc::default(),
             epoch: Clock::now(),
@@ -159,6 +163,7 @@ impl Control {
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
+        self.compare_thresholds(&report, heard.map(|heard| heard.thresholds));
         self.show(report);
         true
     }
@@ -166,13 +171,13 @@ impl Control {
     /// Says once when the threshold is lower than any window can bring the latency. `outstanding`:
     /// of all hosts.
     fn watch_threshold(&mut self, report: &Report, outstanding: f64) {
-        let law = &self.law.control.law;
+        let (law, threshold) = (&self.law.control.law, report.threshold);
         let latency = report.interval.heard(law.signal).mean();
         let least = report
             .in_force()
             .is_some_and(|window| window <= law.window_min || outstanding <= 1.5 * law.cluster_min);
         self.squeezed = match latency {
-            Some(latency) if least && latency > law.threshold.secs() => self.squeezed + 1,
+            Some(latency) if least && latency > threshold.secs() => self.squeezed + 1,
             // The least of windows may leave a period without an IO.
             None if least => return,
             _ => 0,
@@ -182,11 +187,23 @@ impl Control {
                 volume = self.volume,
                 window = report.window.0,
                 latency_ms = latency.unwrap_or_default() * 1e3,
-                latency_threshold_ms = law.threshold.secs() * 1e3,
+                latency_threshold_ms = threshold.secs() * 1e3,
                 "the windows are at their least and the latency still above the threshold: \
                  raise latency_threshold, or see what else loads the array"
             );
         }
+    }
+
+    /// Says once what of the others' thresholds does not go with this host's.
+    fn compare_thresholds(&mut self, report: &Report, others: Option<Thresholds>) {
+        let Some(others) = others.filter(|_| report.governed == Governed::Yes) else { return };
+        let concern = threshold::concern(self.law.control.auto.is_some(), &others);
+        if concern != self.concern
+            && let Some(concern) = concern
+        {
+            tracing::warn!(volume = self.volume, "{concern}");
+        }
+        self.concern = concern;
     }
 
     fn leave(&mut self) {
@@ -325,6 +342,9 @@ fn peer_status(peer: &parda_exchange::Peer<'_>) -> PeerStatus {
         age_s: peer.age.secs(),
         window: report.in_force().map(|w| w.0),
         would_be: report.would_be().map(|w| w.0),
+        latency_threshold_ms: (report.governed == Governed::Yes && report.tuning != Tuning::Unsaid)
+            .then(|| report.threshold.secs() * 1e3),
+        auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
         shares: report.shares.0,
         latency_ms: report.interval.reads.plus(report.interval.writes).mean().map(|s| s * 1e3),
     }

@@ -63,7 +63,7 @@ impl Gate {
         let mut status = base(config, shown);
         match self {
             Gate::Ring(handle) => served::describe(&mut status, config, &handle.stats().ok()?),
-            Gate::Kernel(steered) => steered.describe(&mut status),
+            Gate::Kernel(steered) => steered.describe(&mut status, config),
         }
         Some(status)
     }
@@ -81,6 +81,9 @@ impl Gate {
 fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     let Shown { ticks, report, exchange } = shown;
     let law = &config.law.control.law;
+    // A number is in force at once, what is found is what the last tick found.
+    let found = report.filter(|_| config.law.control.auto.is_some());
+    let threshold = found.map_or(law.threshold, |report| report.threshold);
     VolumeStatus {
         name: config.name.clone(),
         mode: match law.mode {
@@ -91,7 +94,8 @@ fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
             Mode::Normalised { .. } => "parda",
         }
         .to_owned(),
-        latency_threshold_ms: law.threshold.secs() * 1e3,
+        latency_threshold_ms: threshold.secs() * 1e3,
+        threshold: None,
         cluster_latency_ms: None,
         source: match report.map(|r| r.source).unwrap_or_default() {
             Source::Cluster => "cluster",

@@ -16,6 +16,7 @@
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
+//! | [`threshold`] | what it says of a threshold that it finds, and what a stored probe says |
 //! | [`outlook`] | what of it says what would be done |
 //! | [`latency`] | distributions that travel in it |
 
@@ -31,6 +32,7 @@ mod served;
 pub mod server;
 pub mod status;
 mod steered;
+pub mod threshold;
 mod volume;
 
 use std::path::{Path, PathBuf};

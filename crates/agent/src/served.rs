@@ -10,6 +10,7 @@ use crate::config::{self, Disk, Place, Work};
 use crate::file;
 use crate::outlook::OutlookStatus;
 use crate::status::{DiskStatus, VolumeStatus};
+use crate::threshold::ThresholdStatus;
 
 pub(crate) fn start(config: &config::Volume, disks: &[Disk]) -> Result<Handle, SpawnError> {
     let handle = parda_block::Volume::spawn(VolumeConfig {
@@ -35,6 +36,7 @@ pub(crate) fn reload(handle: &Handle, in_force: &mut config::Volume, new: &confi
             Ok(Ok(control)) => {
                 tracing::info!(volume = name, ?control, period = ?new.law.period, "control changed");
                 in_force.law = new.law.clone();
+                in_force.probed = new.probed.clone();
             }
             Ok(Err(error)) => tracing::error!(volume = name, "control not changed: {error}"),
             Err(error) => tracing::error!(volume = name, "control not changed: {error}"),
@@ -65,6 +67,7 @@ pub(crate) fn describe(status: &mut VolumeStatus, config: &config::Volume, stats
     let disks: Vec<_> =
         config.disks().iter().map(|d| (d.name.to_string(), d.vm.shares.0)).collect();
     status.outlook = stats.outlook.as_ref().and_then(|o| OutlookStatus::new(o, &disks));
+    status.threshold = stats.estimate.map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
     status.held = stats.held as u64;
     status.connections = stats.connections as u64;
     status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
 use crate::server::{PATIENCE, Server};
+use crate::threshold::ThresholdStatus;
 
 /// An agent's state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +38,9 @@ pub struct VolumeStatus {
     pub mode: String,
     /// The latency to hold the array at, in milliseconds.
     pub latency_threshold_ms: f64,
+    /// What is known of it, if it is found while working.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<ThresholdStatus>,
     /// The latency that the window rests on, in milliseconds, once there is one.
     pub cluster_latency_ms: Option<f64>,
     /// Where it comes from: `cluster`, `last-good` or `local`.
@@ -179,6 +183,12 @@ pub struct PeerStatus {
     /// What its window would be, if it observes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_be: Option<f64>,
+    /// The latency that it holds the array at, in milliseconds, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_threshold_ms: Option<f64>,
+    /// Whether it finds that while working.
+    #[serde(default)]
+    pub auto: bool,
     /// Its shares.
     pub shares: u32,
     /// Its mean device latency in its last interval, in milliseconds.

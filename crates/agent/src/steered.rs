@@ -97,6 +97,7 @@ impl Steered {
                         volume = in_force.name, ?control, period = ?new.law.period, "control changed"
                     );
                     in_force.law = new.law.clone();
+                    in_force.probed = new.probed.clone();
                 }
                 Err(error) => {
                     tracing::error!(volume = in_force.name, "control not changed: {error}");
@@ -111,8 +112,8 @@ impl Steered {
         }
     }
 
-    pub(crate) fn describe(&self, status: &mut VolumeStatus) {
-        self.state().describe(status);
+    pub(crate) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
+        self.state().describe(status, config);
     }
 
     /// Puts back what was there before. Nothing is in flight here that would have to be answered.

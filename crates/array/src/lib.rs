@@ -52,7 +52,7 @@ pub mod raid;
 mod text;
 mod units;
 
-pub use array::{Array, FaultError};
+pub use array::{Array, FaultError, SLOWEST};
 pub use controller::{ControllerParams, PrefetchParams, WriteCacheParams};
 pub use drive::{Device, DriveParams, FlashParams, Scheduling, SeekParams};
 pub use io::{ArrayIo, IoKind, SubmitError};

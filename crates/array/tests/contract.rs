@@ -165,6 +165,7 @@ enum Event {
     Fail(u32),
     Rebuild,
     WriteCache(bool),
+    Slow(f64),
 }
 
 fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
@@ -172,6 +173,7 @@ fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
         (0_u32..4).prop_map(Event::Fail),
         Just(Event::Rebuild),
         any::<bool>().prop_map(Event::WriteCache),
+        (0.01..100.0).prop_map(Event::Slow),
     ];
     prop::collection::vec((0_usize..60, event), 1..8)
 }
@@ -195,6 +197,7 @@ proptest! {
                     Event::Fail(drive) => array.fail_drive(now, *drive),
                     Event::Rebuild => array.start_rebuild(now),
                     Event::WriteCache(on) => array.set_write_cache(now, *on),
+                    Event::Slow(slow) => array.set_slow(now, *slow),
                 };
             }
         }
@@ -228,6 +231,50 @@ fn impossible_faults_are_refused() {
     assert_eq!(array.start_rebuild(now), Err(FaultError::AlreadyRebuilding { drive: 1 }));
     let mut array = Array::new(Preset::Drive7200.params()).unwrap();
     assert_eq!(array.set_write_cache(now, false), Err(FaultError::NoWriteCache));
+    for slow in [0.0, -1.0, 101.0, f64::NAN] {
+        assert!(matches!(array.set_slow(now, slow), Err(FaultError::Slow { .. })), "{slow}");
+    }
+}
+
+/// What `count` reads with `depth` outstanding take on average, from `now` on.
+#[expect(clippy::unwrap_used, reason = "clippy knows tests by #[test]")]
+fn closed_loop(array: &mut Array, mut now: Nanos, depth: u64, count: u64) -> (f64, Nanos) {
+    let io = |i: u64| read(Bytes::kib(4 * (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 100_000_000)));
+    let mut begun: Vec<Nanos> = Vec::new();
+    let mut latency = 0.0;
+    for i in 0..depth {
+        array.submit(now, IoId(i), io(i)).unwrap();
+        begun.push(now);
+    }
+    for i in depth..depth + count {
+        let (at, IoId(done)) = loop {
+            if let Some(done) = array.pop_completion() {
+                break done;
+            }
+            array.advance(array.next_event().unwrap());
+        };
+        now = at;
+        latency += now.secs() - begun[done as usize].secs();
+        if i < count {
+            array.submit(now, IoId(i), io(i)).unwrap();
+            begun.push(now);
+        }
+    }
+    (latency / count as f64, now)
+}
+
+#[test]
+fn slow_drives_take_so_much_longer_at_any_load_and_recover() {
+    for depth in [1, 16] {
+        let mut array = Array::new(Preset::Drive7200.params()).unwrap();
+        let (made, end) = closed_loop(&mut array, Nanos::ZERO, depth, 500);
+        array.set_slow(end, 2.0).unwrap();
+        let (slow, end) = closed_loop(&mut array, end, depth, 500);
+        array.set_slow(end, 1.0).unwrap();
+        let (again, _) = closed_loop(&mut array, end, depth, 500);
+        assert!((slow / made - 2.0).abs() < 0.1, "depth {depth}: {made} {slow}");
+        assert!((again / made - 1.0).abs() < 0.05, "depth {depth}: {made} {again}");
+    }
 }
 
 fn read(offset: Bytes) -> ArrayIo {

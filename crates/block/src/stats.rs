@@ -1,7 +1,7 @@
 //! What a volume counts, per VM and in sum, since it started.
 
 use hdrhistogram::Histogram;
-use parda_control::{Completed, Instant, IoKind, Outcome, Outlook, Span, Window};
+use parda_control::{Completed, Estimate, Instant, IoKind, Outcome, Outlook, Span, Window};
 
 /// Latencies in nanoseconds. Two significant digits: off by at most 1 %, and 22 KiB each.
 pub type Latencies = Histogram<u64>;
@@ -138,6 +138,8 @@ pub struct Stats {
     pub latency: Option<Span>,
     /// What would have been done to the disks, if the law only observes.
     pub outlook: Option<Outlook>,
+    /// What is known of the threshold, if it is found while working.
+    pub estimate: Option<Estimate>,
     /// Open connections.
     pub connections: usize,
     /// One for each disk, in the order of the configuration.

@@ -24,7 +24,7 @@ lun0, lun1, ...; a scenario exports each VM's disk by the VM's name. Both export
 for 64 hosts to exchange latencies on the same drives.
 
 At the socket of --control it answers one line of JSON for each of \"status\", {\"fail_drive\":2},
-\"rebuild\" and {\"write_cache\":false}: docs/array-model.md.
+\"rebuild\", {\"write_cache\":false} and {\"slow\":2}: docs/array-model.md.
 
 Examples:
   parda array --preset cx3-40-raid5-vms --listen unix:/tmp/array.sock

@@ -7,6 +7,7 @@ use comfy_table::Table;
 use parda_agent::config::Config;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::status::{Status as Answer, SteerStatus, VolumeStatus};
+use parda_agent::threshold::ThresholdStatus;
 
 use crate::output::{align, plain};
 use crate::{Failure, output};
@@ -57,6 +58,9 @@ fn table(status: &Answer) -> String {
     );
     for volume in &status.volumes {
         text += &format!("\n{}\n", headline(volume));
+        if let Some(found) = &volume.threshold {
+            text += &format!("{}\n", threshold(found));
+        }
         text += &match &volume.steer {
             None => format!("{}\n", disks(volume)),
             Some(steer) => steered(steer),
@@ -106,6 +110,39 @@ fn headline(volume: &VolumeStatus) -> String {
         volume.source,
         volume.latency_threshold_ms,
     )
+}
+
+/// What is known of a threshold that is found while working.
+fn threshold(found: &ThresholdStatus) -> String {
+    let ms = |v: Option<f64>| v.map_or("?".to_owned(), |v| format!("{v:.2}"));
+    let mut text = format!(
+        "threshold found by {}: {}; knee between {} and {} ms",
+        if found.leads { "this host" } else { "the host that leads" },
+        found.doing,
+        ms(found.knee_above_ms),
+        ms(found.knee_below_ms),
+    );
+    if let (Some(slope), Some(error)) = (found.slope, found.slope_error) {
+        text += &format!(
+            "; 10 % more outstanding brought {:.1} ± {:.1} % more throughput",
+            10.0 * slope,
+            10.0 * error
+        );
+    }
+    if let Some(drift) = found.drift {
+        let (by, times) = (100.0 * drift, found.drifts);
+        text += &format!("; throughput drifted by {by:+.0} % by itself ({times} times in all)");
+    }
+    if let Some(last) = &found.last_move {
+        text += &format!(
+            "; last moved {:.2} to {:.2} ms {} periods ago: {}",
+            last.from_ms, last.to_ms, last.periods_ago, last.why
+        );
+    }
+    if let Some(probed) = found.probed_ms {
+        text += &format!("; the stored probe recommends {probed:.2} ms");
+    }
+    text
 }
 
 fn steered(steer: &SteerStatus) -> String {

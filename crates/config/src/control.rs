@@ -1,14 +1,17 @@
 //! The settings of the control law, as they are written in the agent's configuration and in
 //! scenarios. Each is optional: what is left out has the default that [`TUNABLES`] states.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_control::latency::Signal;
 use parda_control::law::{Estimation, LawConfig, Mode};
 use parda_control::size::{Line, SizeModel};
-use parda_control::{Bytes, Config, ConfigError, Span, Window};
+use parda_control::{Bytes, Config, ConfigError, Window};
 use serde::{Deserialize, Serialize};
+
+use crate::threshold::ThresholdSetting;
 
 /// How the window is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,8 +100,8 @@ pub struct LineSetting {
 pub struct ControlSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ModeSetting>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
-    pub latency_threshold: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_threshold: Option<ThresholdSetting>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub period: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,7 +161,11 @@ impl ControlSettings {
     pub fn overlaid(&self, over: &ControlSettings) -> ControlSettings {
         ControlSettings {
             mode: over.mode.or(self.mode),
-            latency_threshold: over.latency_threshold.or(self.latency_threshold),
+            latency_threshold: over
+                .latency_threshold
+                .as_ref()
+                .or(self.latency_threshold.as_ref())
+                .cloned(),
             period: over.period.or(self.period),
             window_min: over.window_min.or(self.window_min),
             window_max: over.window_max.or(self.window_max),
@@ -184,9 +191,48 @@ impl ControlSettings {
     /// # Errors
     /// The first parameter that cannot work; its name is the setting's.
     pub fn resolve(&self) -> Result<Resolved, ConfigError> {
+        if self.probe().is_some() {
+            return Err(ConfigError {
+                parameter: "latency_threshold.probe",
+                must_be: "left out here: only an agent reads a stored probe",
+                value: f64::NAN,
+            });
+        }
+        self.resolve_probed(None)
+    }
+
+    /// The stored probe that says where an automatic threshold begins.
+    #[must_use]
+    pub fn probe(&self) -> Option<&Path> {
+        match &self.latency_threshold {
+            Some(ThresholdSetting::Auto(auto)) => auto.probe.as_deref(),
+            Some(ThresholdSetting::Fixed(_)) | None => None,
+        }
+    }
+
+    /// The same for who has read that probe: `probed` is what it recommends.
+    ///
+    /// # Errors
+    /// As with [`ControlSettings::resolve`].
+    pub fn resolve_probed(&self, probed: Option<Duration>) -> Result<Resolved, ConfigError> {
         let default = Config::default();
         let law = default.law;
         let bytes = |size: ByteSize| Bytes(size.as_u64());
+        let (threshold, auto) = match &self.latency_threshold {
+            None => (law.threshold, None),
+            Some(ThresholdSetting::Fixed(threshold)) => ((*threshold).into(), None),
+            Some(ThresholdSetting::Auto(setting)) => {
+                let (begins, auto) = (setting.begins(probed), setting.auto(probed));
+                if auto.is_none() && begins.is_none() {
+                    return Err(ConfigError {
+                        parameter: "latency_threshold.start",
+                        must_be: "given where nothing is learned and no probe is stored",
+                        value: f64::NAN,
+                    });
+                }
+                (begins.unwrap_or(law.threshold), auto)
+            }
+        };
         let mode = match self.mode.unwrap_or(ModeSetting::Parda) {
             ModeSetting::Off => Mode::Off,
             ModeSetting::Observe => Mode::Observe,
@@ -210,7 +256,7 @@ impl ControlSettings {
                     Some(SignalSetting::Writes) => Signal::Writes,
                     Some(SignalSetting::All) | None => Signal::All,
                 },
-                threshold: self.latency_threshold.map_or(law.threshold, Span::from),
+                threshold,
                 alpha: self.alpha.unwrap_or(law.alpha),
                 gamma: self.gamma.unwrap_or(law.gamma),
                 window_min: self.window_min.map_or(law.window_min, Window),
@@ -231,6 +277,7 @@ impl ControlSettings {
             reference_size: self.reference_size.map_or(default.reference_size, bytes),
             slot_size: (self.fairness == Some(Fairness::Bytes))
                 .then(|| self.slot_size.map_or(DEFAULT_SLOT, bytes)),
+            auto,
         };
         control.validate()?;
         let period = self.period.unwrap_or(DEFAULT_PERIOD);
@@ -273,11 +320,14 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "latency_threshold",
-        unit: "duration",
+        unit: "duration, \"auto\" or { probe, start, at_least, at_most, step, learn }",
         default: "30ms",
         why: "Device latency to hold the array at. The knee of the array's throughput: higher \
-              wastes latency, lower wastes throughput.",
-        source: "FAST '09 §5.4",
+              wastes latency, lower wastes throughput. Automatic: found while working, beginning \
+              at what the stored probe recommends, else at start (30ms), between at_least (100us) \
+              and at_most (100ms), by steps of at most step (0.2, a fifth); learn = false keeps it \
+              where it begins. One number on any host pins all of them.",
+        source: "FAST '09 §5.4; docs/control.md",
     },
     Tunable {
         key: "period",

@@ -3,9 +3,11 @@
 
 mod control;
 mod document;
+mod threshold;
 
 pub use control::{
     ControlSettings, EstimationSetting, Fairness, LineSetting, ModeSetting, Resolved,
     SignalSetting, SizeModelSetting, TUNABLES, Tunable,
 };
 pub use document::{Document, Error};
+pub use threshold::{AutoSetting, ThresholdSetting};

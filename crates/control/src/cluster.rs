@@ -25,6 +25,10 @@ pub struct Report {
     pub governed: Governed,
     /// Where the latency came from that the window rests on.
     pub source: Source,
+    /// The threshold from now on.
+    pub threshold: Span,
+    /// Where that comes from.
+    pub tuning: Tuning,
 }
 
 impl Report {
@@ -32,6 +36,12 @@ impl Report {
     #[must_use]
     pub fn in_force(&self) -> Option<Window> {
         (self.governed == Governed::Yes).then_some(self.window)
+    }
+
+    /// IO/s completed in the interval.
+    fn rate(&self) -> f64 {
+        let (ios, secs) = (self.interval.reads.plus(self.interval.writes).ios, self.elapsed.secs());
+        if secs > 0.0 { ios as f64 / secs } else { 0.0 }
     }
 
     /// The window that it would hold it to, if it did not only observe.
@@ -66,8 +76,64 @@ pub enum Source {
     Local,
 }
 
+/// Where a host's threshold comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tuning {
+    /// It does not say: its version is older.
+    #[default]
+    Unsaid,
+    /// It is a number that an operator gave.
+    Pinned,
+    /// It is found while working ([`crate::threshold`]).
+    Auto,
+    /// The same, but the host has just started and has not yet heard what the others have.
+    Joining,
+}
+
+/// What the other live hosts whose windows a law governs say of their thresholds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Thresholds {
+    /// Of the first host, in the order of names' hashes, that has a number.
+    pub pinned: Option<Span>,
+    /// Two of them have different numbers.
+    pub differ: bool,
+    /// Of the first one that finds it by itself, if it comes before this host: that one leads.
+    pub leader: Option<Span>,
+    /// Of the first one that finds it by itself, wherever it comes.
+    pub anyone: Option<Span>,
+    /// What this host's own run before found, if the exchange still has it.
+    pub before: Option<Span>,
+    /// One of them does not say.
+    pub unsaid: bool,
+}
+
+impl Thresholds {
+    /// Takes in what a host says. To be called in the order of their ranks; `ahead`: it comes before
+    /// this host.
+    pub fn hear(&mut self, report: &Report, ahead: bool) {
+        if report.governed != Governed::Yes {
+            return;
+        }
+        match report.tuning {
+            Tuning::Unsaid => self.unsaid = true,
+            Tuning::Pinned => {
+                let first = *self.pinned.get_or_insert(report.threshold);
+                self.differ |= first != report.threshold;
+            }
+            Tuning::Auto => {
+                self.anyone.get_or_insert(report.threshold);
+                if ahead {
+                    self.leader.get_or_insert(report.threshold);
+                }
+            }
+            Tuning::Joining => {}
+        }
+    }
+}
+
 /// What the exchange shows at a tick.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a period, and it is mostly large")]
 pub enum View {
     /// The exchange works; this is what the other hosts that are alive said last, added up. Nothing
     /// of nobody means that this host is alone.
@@ -86,6 +152,8 @@ pub struct Totals {
     pub governed: Load,
     /// What those have that observe.
     pub observing: Load,
+    /// What they say of their thresholds. Not part of any sum: who hears them fills it in.
+    pub thresholds: Thresholds,
 }
 
 /// What hosts have at the array.
@@ -97,6 +165,10 @@ pub struct Load {
     pub active: f64,
     /// Whether any of them came near to using its window.
     pub in_use: bool,
+    /// IO/s that they completed.
+    pub rate: f64,
+    /// Σ of their windows, in slots.
+    pub windows: f64,
 }
 
 /// A host that used less than this part of its window on average was not held back by it. A window
@@ -123,6 +195,8 @@ impl Totals {
             outstanding: report.outstanding,
             active: report.active,
             in_use: report.outstanding >= IN_USE * report.window.0,
+            rate: report.rate(),
+            windows: report.window.0,
         });
     }
 }
@@ -135,6 +209,8 @@ impl Load {
             outstanding: self.outstanding + other.outstanding,
             active: self.active + other.active,
             in_use: self.in_use || other.in_use,
+            rate: self.rate + other.rate,
+            windows: self.windows + other.windows,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::law::{LawConfig, Mode};
 use crate::size::SizeModel;
+use crate::threshold::Auto;
 use crate::units::Bytes;
 
 /// A host's parameters at one volume.
@@ -16,6 +17,8 @@ pub struct Config {
     /// The IO size that one slot of the window stands for (SPEED'08 §2): shares are then of
     /// bytes/s. `None`: one slot for each IO, shares are of IOPS.
     pub slot_size: Option<Bytes>,
+    /// Whether the threshold is found while working, and how. The law's own is then where it begins.
+    pub auto: Option<Auto>,
 }
 
 impl Default for Config {
@@ -25,6 +28,7 @@ impl Default for Config {
             size_model: SizeModel::Off,
             reference_size: Bytes::kib(8),
             slot_size: None,
+            auto: None,
         }
     }
 }
@@ -79,6 +83,17 @@ impl Config {
         }
         let reference = self.reference_size.0;
         check(reference > 0, "reference_size", "above zero", reference as f64)?;
-        check(self.slot_size != Some(Bytes(0)), "slot_size", "above zero", 0.0)
+        check(self.slot_size != Some(Bytes(0)), "slot_size", "above zero", 0.0)?;
+        let Some(Auto { at_least, at_most, step, .. }) = self.auto else { return Ok(()) };
+        let (least, most) = (at_least.secs(), at_most.secs());
+        check(least > 0.0, "latency_threshold.at_least", "above zero", least)?;
+        check(most >= least, "latency_threshold.at_most", "at_least or more", most)?;
+        let within = (0.02..=0.5).contains(&step);
+        check(within, "latency_threshold.step", "from 0.02 to 0.5", step)?;
+        let within = (least..=most).contains(&threshold);
+        check(within, "latency_threshold.start", "from at_least to at_most", threshold)?;
+        let published = matches!(law.mode, Mode::Published { .. });
+        let must_be = "a number in this mode: it settles above the threshold";
+        check(!published, "latency_threshold", must_be, threshold)
     }
 }

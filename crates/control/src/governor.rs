@@ -4,11 +4,12 @@
 //! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
 //! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
 
-use crate::cluster::{Governed, Report, Source, Totals, View};
+use crate::cluster::{Governed, Load, Report, Source, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
+use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
 use crate::units::{Shares, Span, Window};
 
 /// What a VM wanted in a period.
@@ -65,6 +66,8 @@ pub struct Governor {
     last_peers: Option<Totals>,
     silent_periods: u32,
     outlook: Outlook,
+    /// Finds the threshold, where no operator says it.
+    learner: Option<Learner>,
 }
 
 impl Governor {
@@ -74,9 +77,15 @@ impl Governor {
     /// A parameter that cannot work.
     pub fn new(config: Config) -> Result<Governor, ConfigError> {
         config.validate()?;
+        let learner = config.auto.map(|auto| learner(auto, config.law.threshold));
+        let mut law = Law::new(config.law.clone());
+        if let Some(learner) = &learner {
+            law.set_threshold(learner.threshold());
+        }
         Ok(Governor {
             average: Average::new(config.law.alpha),
-            law: Law::new(config.law.clone()),
+            law,
+            learner,
             window_shares: 0.0,
             window_per_share: f64::INFINITY,
             last_peers: None,
@@ -95,7 +104,22 @@ impl Governor {
         if config.law.alpha != self.config.law.alpha {
             self.average = Average::new(config.law.alpha);
         }
+        let in_force = self.threshold();
         self.law.set_config(config.law.clone());
+        self.learner = match (config.auto, self.learner.take()) {
+            (None, _) => None,
+            (Some(auto), Some(mut kept))
+                if auto.start == self.config.auto.and_then(|a| a.start) =>
+            {
+                kept.set_auto(auto);
+                Some(kept)
+            }
+            // It goes on from the number that was in force, unless it is told where to begin.
+            (Some(auto), _) => Some(learner(auto, auto.start.unwrap_or(in_force))),
+        };
+        if let Some(learner) = &self.learner {
+            self.law.set_threshold(learner.threshold());
+        }
         if config.law != self.config.law {
             self.outlook = Outlook::default();
         }
@@ -113,6 +137,18 @@ impl Governor {
     #[must_use]
     pub fn window(&self) -> Window {
         if self.observes() { Window(f64::INFINITY) } else { self.law.window() }
+    }
+
+    /// The threshold in force.
+    #[must_use]
+    pub fn threshold(&self) -> Span {
+        self.law.config().threshold
+    }
+
+    /// What is known of the threshold, if it is found while working.
+    #[must_use]
+    pub fn estimate(&self) -> Option<Estimate> {
+        self.learner.as_ref().map(Learner::estimate)
     }
 
     fn observes(&self) -> bool {
@@ -163,12 +199,15 @@ impl Governor {
                 Mode::Off | Mode::Static => Governed::No,
             },
             source,
+            threshold: self.threshold(),
+            tuning: Tuning::Pinned,
         };
         let peers = self.last_peers.filter(|_| source != Source::Local);
         let mut totals = peers.unwrap_or_default();
         totals.add(&own);
         let heard = totals.interval.heard(self.config.law.signal);
         self.average.add(&heard, self.config.law.min_ios);
+        self.learn(&totals, source);
         // While nobody does IO, there is nothing to act on: what was last measured is no news.
         let latency = self.average.secs().filter(|_| heard.ios > 0);
         let all = source != Source::Local;
@@ -181,6 +220,8 @@ impl Governor {
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
+        own.threshold = self.threshold();
+        own.tuning = self.learner.as_ref().map_or(Tuning::Pinned, Learner::tuning);
         self.window_shares = wanted;
         self.window_per_share = self.law.window_per_share(all_shares(vms));
         if let (true, Some(latency)) = (observes, latency) {
@@ -199,6 +240,35 @@ impl Governor {
             ));
         }
         own
+    }
+
+    /// Lets the threshold move by what all hosts did in the period that ends.
+    fn learn(&mut self, totals: &Totals, source: Source) {
+        let Some(learner) = &mut self.learner else { return };
+        let law = self.law.config();
+        let governs = matches!(law.mode, Mode::Normalised { .. });
+        if !governs || law.estimation == Estimation::Local {
+            learner.stay(Why::Idle);
+        } else if source != Source::Cluster {
+            learner.stay(Why::Silent);
+        } else {
+            let heard = totals.interval.heard(law.signal);
+            let all = totals.interval.reads.plus(totals.interval.writes);
+            let Load { outstanding, in_use, rate, windows, .. } = totals.governed;
+            let seen = heard.scaled_mean().map(|latency| Observation {
+                rate,
+                ios: heard.ios as f64,
+                latency,
+                outstanding,
+                windows,
+                in_use,
+                least: law.cluster_min,
+                size: all.bytes.0 as f64 / all.ios as f64,
+                reads: totals.interval.reads.ios as f64 / all.ios as f64,
+            });
+            learner.period(&totals.thresholds, seen.as_ref());
+        }
+        self.law.set_threshold(learner.threshold());
     }
 
     /// Takes in what the exchange shows; falls back in order when it is silent.
@@ -238,6 +308,10 @@ impl Governor {
         // its neighbours leave of theirs is not its to take (PARDA §3).
         (active, if saturated { wanted } else { all.max(1.0) })
     }
+}
+
+fn learner(auto: Auto, begin: Span) -> Learner {
+    Learner::new(auto, begin, auto.start.is_some())
 }
 
 fn all_shares(vms: &[VmDemand]) -> f64 {

@@ -18,6 +18,7 @@ use crate::governor::{Governor, Measured, VmDemand, slice};
 use crate::integral::Integral;
 use crate::latency::{Direction, Meter};
 use crate::queue::{Cost, FairQueue, FlowId};
+use crate::threshold::Estimate;
 use crate::units::{Bytes, Instant, Shares, Span, Window};
 
 /// A VM of this host, by the order in which they were added.
@@ -309,6 +310,18 @@ impl Host {
     #[must_use]
     pub fn outlook(&self) -> Option<&Outlook> {
         self.governor.outlook()
+    }
+
+    /// What is known of the threshold, if it is found while working.
+    #[must_use]
+    pub fn estimate(&self) -> Option<Estimate> {
+        self.governor.estimate()
+    }
+
+    /// The threshold in force.
+    #[must_use]
+    pub fn threshold(&self) -> Span {
+        self.governor.threshold()
     }
 
     /// CAL(t), the latency that the window rests on, in seconds.

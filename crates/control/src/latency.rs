@@ -49,6 +49,12 @@ impl Sample {
     pub fn mean(&self) -> Option<f64> {
         (self.ios > 0).then(|| self.latency.secs() / self.ios as f64)
     }
+
+    /// The same, each latency scaled to the reference size.
+    #[must_use]
+    pub fn scaled_mean(&self) -> Option<f64> {
+        (self.ios > 0).then(|| self.scaled.secs() / self.ios as f64)
+    }
 }
 
 /// Reads and writes of one interval.

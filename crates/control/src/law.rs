@@ -159,6 +159,11 @@ impl Law {
         self.config = config;
     }
 
+    /// Changes the threshold alone.
+    pub fn set_threshold(&mut self, threshold: Span) {
+        self.config.threshold = threshold;
+    }
+
     /// w(t). With [`Mode::Observe`]: what it would be.
     #[must_use]
     pub fn window(&self) -> Window {

@@ -19,6 +19,7 @@
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
 //! | [`config`] | what a host is told about a volume | |
+//! | [`threshold`] | finding the threshold while working | |
 //! | [`integral`] | what means over a period are made of | |
 //! | [`host`] | the state machine that ties these together | |
 //!
@@ -39,12 +40,14 @@ pub mod latency;
 pub mod law;
 pub mod queue;
 pub mod size;
+pub mod threshold;
 pub mod units;
 
-pub use cluster::{Governed, Load, Report, Source, Totals, View};
+pub use cluster::{Governed, Load, Report, Source, Thresholds, Totals, Tuning, View};
 pub use config::{Config, ConfigError};
 pub use depth::Depth;
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
 pub use host::{Completed, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId};
+pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
     Bytes, Config, Governed, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span,
-    Totals, View, VmConfig, VmId, Window,
+    Totals, Tuning, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -107,6 +107,8 @@ proptest! {
                         active: 500.0,
                         governed: Governed::Yes,
                         source: Default::default(),
+                        threshold: Span::from_millis(30),
+                        tuning: Tuning::Auto,
                     };
                     let peers = vec![peer; peers];
                     let view = if silent { View::Silent } else { View::Peers(Totals::of(&peers)) };

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parda_control::{Instant, Span, Totals};
+use parda_control::{Instant, Span, Totals, Tuning};
 
 use crate::exchange::Message;
 use crate::freshness::{Freshness, Liveness, Watch};
@@ -26,6 +26,8 @@ pub struct Peers {
     places: Vec<usize>,
     /// How often was looked.
     looks: u64,
+    /// The threshold that our own run before had found.
+    before: Option<Span>,
 }
 
 type Key = (HostId, Incarnation);
@@ -55,7 +57,7 @@ impl Peers {
     /// Nobody is known yet. Messages of the host `me` will be left out.
     #[must_use]
     pub fn new(me: HostId, freshness: Freshness) -> Peers {
-        Peers { me, freshness, runs: Vec::new(), places: Vec::new(), looks: 0 }
+        Peers { me, freshness, runs: Vec::new(), places: Vec::new(), looks: 0, before: None }
     }
 
     /// Takes in what was heard.
@@ -71,6 +73,10 @@ impl Peers {
         for (place, message) in messages.into_iter().enumerate() {
             let key = (message.from.host.id(), message.from.incarnation);
             if key.0 == self.me {
+                // What the exchange shows of us at the first look, another run has said.
+                let report = &message.body.report;
+                let found = Some(report.threshold).filter(|_| report.tuning == Tuning::Auto);
+                self.before = if look == 1 { found.or(self.before) } else { self.before };
                 continue;
             }
             // A host that moved to another slot has left its last word in the one before.
@@ -127,11 +133,14 @@ impl Peers {
     #[must_use]
     pub fn totals(&self, now: Instant) -> Option<Totals> {
         let mut totals = Totals::default();
+        totals.thresholds.before = self.before;
         let (mut live, mut unproven) = (false, false);
         for peer in self.all(now) {
             match peer.liveness {
                 Liveness::Live => {
+                    let ahead = peer.message.from.host.id() < self.me;
                     totals.add(&peer.message.body.report);
+                    totals.thresholds.hear(&peer.message.body.report, ahead);
                     live = true;
                 }
                 Liveness::Unproven => unproven = true,
@@ -235,8 +244,45 @@ mod tests {
         peers.observe(at(0), &[message(identity("a", 1), 1), message(identity("b", 1), 1)]);
         assert_eq!(peers.totals(at(0)), None);
         peers.observe(at(1), &[message(identity("a", 1), 2), message(identity("b", 1), 1)]);
-        let one = Totals::of([&message(identity("a", 1), 2).body.report]);
+        let report = message(identity("a", 1), 2).body.report;
+        let mut one = Totals::of([&report]);
+        one.thresholds.hear(&report, identity("a", 1).host.id() < peers.me);
         assert_eq!(peers.totals(at(1)), Some(one));
+    }
+
+    #[test]
+    fn the_first_by_its_names_hash_leads_and_every_host_sees_the_same_one() {
+        let names = ["a", "b", "c", "d"];
+        let first = names.iter().min_by_key(|name| identity(name, 1).host.id()).unwrap();
+        let said = |name: &str, sequence| {
+            let mut message = crate::testing::message(identity(name, 1), sequence);
+            message.body.report.threshold = Span(name.as_bytes()[0].into());
+            Arc::new(message)
+        };
+        for me in names {
+            let mut peers = Peers::new(identity(me, 1).host.id(), Freshness::default());
+            for sequence in [1, 2] {
+                let all: Vec<_> = names.iter().map(|name| said(name, sequence)).collect();
+                peers.observe(at(sequence), &all);
+            }
+            let leader = peers.totals(at(2)).unwrap().thresholds.leader;
+            let expected = (me != *first).then(|| Span(first.as_bytes()[0].into()));
+            assert_eq!(leader, expected, "seen by {me}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_starts_finds_what_its_run_before_had_learned() {
+        let mut peers = peers();
+        assert_eq!(peers.totals(at(0)).unwrap().thresholds.before, None);
+        peers.observe(at(0), &[message(identity("me", 1), 8)]);
+        let learned = Some(crate::testing::publication(0.0).report.threshold);
+        assert_eq!(peers.totals(at(0)).unwrap().thresholds.before, learned);
+        // What it says itself later is no news.
+        let mut later = crate::testing::message(identity("me", 2), 1);
+        later.body.report.threshold = Span(1);
+        peers.observe(at(1), &[Arc::new(later)]);
+        assert_eq!(peers.totals(at(1)).unwrap().thresholds.before, learned);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! a table, which a test holds to this file.
 
 use parda_control::latency::{Interval, Sample};
-use parda_control::{Bytes, Governed, Report, Shares, Source, Span, Window};
+use parda_control::{Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
 
 use crate::exchange::{Message, Publication};
 use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
@@ -50,6 +50,8 @@ mod at {
     pub(super) const LEAVING: usize = 166;
     pub(super) const NAME_LEN: usize = 167;
     pub(super) const NAME: Range<usize> = 168..232;
+    pub(super) const THRESHOLD: usize = 232;
+    pub(super) const TUNING: usize = 240;
     pub(super) const CHECKSUM: usize = 508;
 
     /// Within `READS` and `WRITES`.
@@ -171,6 +173,13 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     let name = from.host.as_str().as_bytes();
     to[at::NAME_LEN] = name.len() as u8;
     to[at::NAME][..name.len()].copy_from_slice(name);
+    put_count(to, at::THRESHOLD, "threshold", report.threshold.0)?;
+    to[at::TUNING] = match report.tuning {
+        Tuning::Unsaid => 0,
+        Tuning::Pinned => 1,
+        Tuning::Auto => 2,
+        Tuning::Joining => 3,
+    };
     put(to, at::CHECKSUM, crc32c::crc32c(&to[..at::CHECKSUM]).to_le_bytes());
     Ok(block)
 }
@@ -255,6 +264,14 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
             1 => Source::LastGood,
             2 => Source::Local,
             _ => return Err(SlotFault::Malformed("source")),
+        },
+        threshold: Span(get_count(from, at::THRESHOLD, "threshold")?),
+        tuning: match from[at::TUNING] {
+            0 => Tuning::Unsaid,
+            1 => Tuning::Pinned,
+            2 => Tuning::Auto,
+            3 => Tuning::Joining,
+            _ => return Err(SlotFault::Malformed("tuning")),
         },
     })
 }

@@ -1,7 +1,7 @@
 //! What several tests need.
 
 use parda_control::latency::{Interval, Sample};
-use parda_control::{Bytes, Governed, Instant, Report, Shares, Source, Span, Window};
+use parda_control::{Bytes, Governed, Instant, Report, Shares, Source, Span, Tuning, Window};
 
 use crate::claim::SlotChoice;
 use crate::exchange::{Message, Publication};
@@ -51,6 +51,8 @@ pub(crate) fn publication(window: f64) -> Publication {
             active: 2_750.5,
             governed: Governed::Yes,
             source: Source::LastGood,
+            threshold: Span::from_millis(30),
+            tuning: Tuning::Auto,
         },
     }
 }

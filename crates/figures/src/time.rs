@@ -100,8 +100,11 @@ fn thresholds(scenario: &Scenario) -> Vec<Level> {
     let in_force = |state: &State| -> Vec<f64> {
         let hosts = (0..scenario.hosts.len()).filter(|&h| scenario.hosts[h].present).map(HostId);
         let of_host = |id| {
-            let law = state.host(id).control.resolve().ok()?.control.law;
-            let holds = !matches!(law.mode, Mode::Off | Mode::Observe | Mode::Static);
+            let control = state.host(id).control.resolve().ok()?.control;
+            let law = control.law;
+            // One that is found while working is no level.
+            let holds = control.auto.is_none()
+                && !matches!(law.mode, Mode::Off | Mode::Observe | Mode::Static);
             holds.then(|| law.threshold.secs() * 1e3)
         };
         let mut all: Vec<f64> = hosts.filter_map(of_host).collect();

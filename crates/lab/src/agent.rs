@@ -1,10 +1,8 @@
 //! A host's agent: the configuration it is given, and what it says of itself.
 
-use std::time::Duration;
-
 use parda_agent::file::{Direct, Disk, Exchange, File, Steer, SteeredVm, Volume};
 use parda_agent::status::{Status, VolumeStatus};
-use parda_config::ControlSettings;
+use parda_config::{ControlSettings, ThresholdSetting};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
@@ -100,10 +98,14 @@ pub fn follows(status: &Status, file: &File) -> bool {
 fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
     let ControlSettings { mode, latency_threshold, .. } = &volume.control;
     let in_mode = |mode| serde_json::to_value(mode).is_ok_and(|name| name == status.mode.as_str());
-    let at_threshold =
-        |t: Duration| (t.as_secs_f64() * 1e3 - status.latency_threshold_ms).abs() < 1e-6;
+    let at_threshold = |setting: &ThresholdSetting| match setting {
+        ThresholdSetting::Fixed(t) => {
+            (t.as_secs_f64() * 1e3 - status.latency_threshold_ms).abs() < 1e-6
+        }
+        ThresholdSetting::Auto(auto) => status.threshold.is_some() == auto.learn.unwrap_or(true),
+    };
     mode.is_none_or(in_mode)
-        && latency_threshold.is_none_or(at_threshold)
+        && latency_threshold.as_ref().is_none_or(at_threshold)
         && volume
             .disk
             .iter()

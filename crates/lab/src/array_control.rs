@@ -15,7 +15,7 @@ use parda_control::Instant;
 use serde::{Deserialize, Serialize};
 
 /// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
     /// Only how it stands: `"status"`.
@@ -26,6 +26,8 @@ pub enum Request {
     Rebuild,
     /// The write cache goes on or off: `{"write_cache":false}`.
     WriteCache(bool),
+    /// The drives take so many times as long as they were made to: `{"slow":2.0}`.
+    Slow(f64),
 }
 
 /// How an array stands after a request.
@@ -91,6 +93,7 @@ impl Orders {
                 Request::FailDrive(drive) => array.fail_drive(now, drive),
                 Request::Rebuild => array.start_rebuild(now),
                 Request::WriteCache(on) => array.set_write_cache(now, on),
+                Request::Slow(slow) => array.set_slow(now, slow),
             };
             // An answer that nobody waits for any more is no error.
             let _ = answer.send(done.map(|()| array.rebuilt_fraction()));
@@ -168,14 +171,15 @@ mod tests {
 
     #[test]
     fn an_array_that_does_nothing_else_takes_what_happens_to_it() {
-        use Request::{FailDrive, Rebuild, Status, WriteCache};
-        let requests = [Status, FailDrive(2), FailDrive(3), WriteCache(false), Rebuild, Status];
+        use Request::{FailDrive, Rebuild, Slow, Status, WriteCache};
+        let requests =
+            [Status, FailDrive(2), FailDrive(3), WriteCache(false), Rebuild, Slow(2.0), Status];
         let answers = answers(Preset::Cx340Raid5Vms, &requests);
         let errors: Vec<_> = answers.iter().map(|answer| answer.error.as_deref()).collect();
         let second = Some("drive 3 cannot fail: drive 2 has failed and is not rebuilt");
-        assert_eq!(errors, [None, None, second, None, None, None]);
+        assert_eq!(errors, [None, None, second, None, None, None, None]);
         assert_eq!([answers[0].rebuilt, answers[1].rebuilt], [None, Some(0.0)]);
-        assert!(answers[5].rebuilt.is_some_and(|part| part < 1.0));
+        assert!(answers[6].rebuilt.is_some_and(|part| part < 1.0));
         let names: Vec<_> = answers[0].exports.iter().map(|disk| disk.name.as_str()).collect();
         assert_eq!((names[0], names.last()), ("lun0", Some(&"exchange")));
     }
@@ -189,8 +193,13 @@ mod tests {
     #[test]
     fn requests_are_written_as_the_manual_says() {
         let manual = include_str!("../../../docs/array-model.md");
-        let all =
-            [Request::Status, Request::FailDrive(2), Request::Rebuild, Request::WriteCache(false)];
+        let all = [
+            Request::Status,
+            Request::FailDrive(2),
+            Request::Rebuild,
+            Request::WriteCache(false),
+            Request::Slow(2.0),
+        ];
         for request in all {
             let text = serde_json::to_string(&request).unwrap();
             assert!(manual.contains(&format!("`{text}`")), "{text}");

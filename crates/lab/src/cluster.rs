@@ -406,6 +406,7 @@ impl<'a> Cluster<'a> {
             // Only one can have failed, and it is this: that was checked.
             ArrayEvent::RebuildDrive(_) => Request::Rebuild,
             ArrayEvent::WriteCache(on) => Request::WriteCache(on),
+            ArrayEvent::Slow(slow) => Request::Slow(slow.value()),
         };
         self.ask_array(request)?.error.map_or(Ok(()), |error| Err(LabError::Array(error)))
     }

@@ -2,7 +2,7 @@
 
 use parda_array::{
     ArrayParams, Bytes, Device, FaultError, LayoutParams, ParamError, Placement, Preset, RaidLevel,
-    UnknownPreset,
+    SLOWEST, UnknownPreset,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,26 @@ pub enum ArrayEvent {
     RebuildDrive(u32),
     /// The write cache goes on or off.
     WriteCache(bool),
+    /// The drives take so many times as long for everything as they were made to, in thousandths.
+    Slow(Thousandths),
+}
+
+/// A number in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thousandths(pub u32);
+
+impl Thousandths {
+    /// The nearest to a number, if it is above zero and one of these.
+    pub(crate) fn of(value: f64) -> Option<Thousandths> {
+        let thousandths = (value * 1e3).round();
+        (1.0..=1e9).contains(&thousandths).then_some(Thousandths(thousandths as u32))
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn value(self) -> f64 {
+        f64::from(self.0) / 1e3
+    }
 }
 
 /// Why something cannot happen to an array.
@@ -117,6 +137,10 @@ impl Group {
                 return Err(FaultError::NoWriteCache.into());
             }
             (ArrayEvent::WriteCache(_), _) => {}
+            (ArrayEvent::Slow(slow), _) if !(1.0 / SLOWEST..=SLOWEST).contains(&slow.value()) => {
+                return Err(FaultError::Slow { per_mille: slow.0.into() }.into());
+            }
+            (ArrayEvent::Slow(_), _) => {}
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parda_config::{ControlSettings, Error};
 
-use crate::array::ArrayEvent;
+use crate::array::{ArrayEvent, Thousandths};
 use crate::check::Checker;
 use crate::exchange::ExchangeSettings;
 use crate::file::{self, ArrayChange, Verb};
@@ -43,6 +43,7 @@ fn array_event(change: ArrayChange) -> Option<ArrayEvent> {
         change.fail_drive.map(ArrayEvent::FailDrive),
         change.rebuild_drive.map(ArrayEvent::RebuildDrive),
         change.write_cache.map(ArrayEvent::WriteCache),
+        change.slow.and_then(Thousandths::of).map(ArrayEvent::Slow),
     ];
     let mut all = all.into_iter().flatten();
     all.next().filter(|_| all.next().is_none())
@@ -96,8 +97,8 @@ impl Checker<'_> {
             }
             (None, None, Says::Array(change)) => {
                 let one_of = || {
-                    let message =
-                        "must say one thing: `fail_drive`, `rebuild_drive` or `write_cache`";
+                    let message = "must say one thing: `fail_drive`, `rebuild_drive`, `write_cache` or \
+                         `slow`, from 0.01 to 100";
                     self.error(&at("array"), message)
                 };
                 vec![Action::Array(array_event(change).ok_or_else(one_of)?)]

@@ -146,6 +146,7 @@ pub(crate) struct ArrayChange {
     pub fail_drive: Option<u32>,
     pub rebuild_drive: Option<u32>,
     pub write_cache: Option<bool>,
+    pub slow: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

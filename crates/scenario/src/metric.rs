@@ -148,6 +148,7 @@ pub fn label(quantity: &str) -> (&str, &'static str) {
         "fairness" => ("Fairness", "Jain's index"),
         "settled_s" => ("Windows settled after", "s"),
         "beta" => ("β", "slots"),
+        "latency_threshold_ms" => ("latency threshold", "ms"),
         "window" => ("Window", "slots"),
         "outstanding" => ("Outstanding at the array", "IOs"),
         "share_error" => ("Off its share", "as a part of it"),

@@ -8,7 +8,8 @@ use crate::metric::{Metric, Names, list};
 use crate::study::{Run, names, phase_name};
 
 /// Quantities of hosts that are kept second by second.
-pub const OVER_TIME: [&str; 4] = ["window", "device_latency_ms", "iops", "beta"];
+pub const OVER_TIME: [&str; 5] =
+    ["window", "device_latency_ms", "iops", "beta", "latency_threshold_ms"];
 
 /// One picture.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Variants and sweeps: what they mean, where their errors point, and how one answer comes of them.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use parda_config::Document;
+use parda_config::{Document, ThresholdSetting};
 use parda_scenario::plot::{self, Draw, Plot, View};
 use parda_scenario::study::Sweep;
 use parda_scenario::{Action, Engine, PhaseAnswer, Scenario, Study, table};
@@ -93,9 +93,13 @@ fn a_variant_is_the_scenario_with_its_values() {
     let study = study();
     let [alone, both] = study.runs.as_slice() else { panic!("two runs") };
     assert_eq!((alone.name(), both.name()), ("alone", "both"));
-    let threshold = |run: &parda_scenario::Run| run.scenario.hosts[0].control.latency_threshold;
+    let threshold =
+        |run: &parda_scenario::Run| run.scenario.hosts[0].control.latency_threshold.clone();
     assert_eq!(threshold(alone), None);
-    assert_eq!(threshold(both), Some(std::time::Duration::from_millis(25)));
+    assert_eq!(
+        threshold(both),
+        Some(ThresholdSetting::Fixed(std::time::Duration::from_millis(25)))
+    );
     assert!(both.scenario.vm_ids().all(|(_, vm)| vm.workload.grain().0 == 8 << 10));
     assert_eq!(both.scenario.array_params().unwrap().raid.drives, 5);
     let set: Vec<_> = both.settings.iter().map(|(k, v)| format!("{k}={v}")).collect();

@@ -221,6 +221,11 @@ impl Agent {
         Some(self.gate.window().0).filter(|w| w.is_finite())
     }
 
+    /// The threshold in force.
+    pub(crate) fn threshold(&self) -> Span {
+        self.gate.threshold()
+    }
+
     /// β as last used.
     pub(crate) fn beta(&self) -> f64 {
         self.beta

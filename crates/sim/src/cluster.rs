@@ -182,6 +182,7 @@ impl<'a> Cluster<'a> {
             // Only one can have failed, and it is this: that was checked.
             ArrayEvent::RebuildDrive(_) => self.array.start_rebuild(now),
             ArrayEvent::WriteCache(on) => self.array.set_write_cache(now, on),
+            ArrayEvent::Slow(slow) => self.array.set_slow(now, slow.value()),
         }
         .map_err(|error| SimError::ArrayEvent { at: Duration::from_nanos(now.0), error })
     }

@@ -86,6 +86,14 @@ impl Gate {
         }
     }
 
+    /// The threshold in force.
+    pub(crate) fn threshold(&self) -> Span {
+        match self {
+            Gate::Agent(host) => host.threshold(),
+            Gate::Kernel(kernel) => kernel.threshold(),
+        }
+    }
+
     /// What bounds an IO that goes to the array now.
     pub(crate) fn bound(&self) -> Window {
         match self {

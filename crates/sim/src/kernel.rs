@@ -212,6 +212,10 @@ impl Kernel {
         Span(self.period.0 / SLICES).max(SHORTEST_SLICE)
     }
 
+    pub(crate) fn threshold(&self) -> Span {
+        self.governor.threshold()
+    }
+
     pub(crate) fn window(&self) -> Window {
         self.governor.window()
     }

@@ -22,6 +22,9 @@ pub struct HostSeries {
     pub name: String,
     /// Window at the end of the interval, in slots. `None` without control, and while it is dead.
     pub window: Vec<Option<f64>>,
+    /// The threshold then, in ms. `None` while it is dead.
+    #[serde(default)]
+    pub latency_threshold_ms: Vec<Option<f64>>,
     /// β then, in slots. `None` while it is dead.
     pub beta: Vec<Option<f64>>,
     /// Mean device latency in the interval, in ms. `None` without IO.
@@ -37,6 +40,7 @@ impl HostSeries {
         let some = |values: &[Option<f64>]| values.iter().map(|v| v.unwrap_or(f64::NAN)).collect();
         match quantity {
             "window" => some(&self.window),
+            "latency_threshold_ms" => some(&self.latency_threshold_ms),
             "beta" => some(&self.beta),
             "device_latency_ms" => some(&self.device_latency_ms),
             "iops" => self.iops.clone(),
@@ -65,6 +69,7 @@ impl Series {
         for ((host, agent), tally) in self.hosts.iter_mut().zip(agents).zip(tallies) {
             host.window.push(agent.and_then(Agent::window));
             host.beta.push(agent.map(Agent::beta));
+            host.latency_threshold_ms.push(agent.map(|a| a.threshold().secs() * 1e3));
             host.device_latency_ms.push(tally.device_ms());
             host.iops.push(tally.ios as f64);
         }
@@ -82,6 +87,7 @@ mod tests {
             name: "a".to_owned(),
             window: some.clone(),
             beta: some.clone(),
+            latency_threshold_ms: some.clone(),
             device_latency_ms: some,
             iops: vec![1.0, 0.0],
         };

@@ -3,11 +3,13 @@
 use parda_steer::measure::Method;
 
 use super::State;
+use crate::config;
 use crate::outlook::OutlookStatus;
 use crate::status::{PathStatus, SteerStatus, VolumeStatus};
+use crate::threshold::ThresholdStatus;
 
 impl State {
-    pub(super) fn describe(&self, status: &mut VolumeStatus) {
+    pub(super) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
         let law = self.governor.config().law.mode;
         let device = self.device.as_ref();
         let bounds = device.and_then(|d| d.bounds());
@@ -17,6 +19,8 @@ impl State {
         status.window = Some(window.0).filter(|w| w.is_finite());
         status.outlook =
             self.governor.outlook().and_then(|o| OutlookStatus::new(o, &self.vms.names()));
+        status.threshold =
+            self.governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
         status.shares = self.vms.shares().0;
         status.held = (self.done.pending - status.outstanding).max(0.0) as u64;
         status.steer = Some(SteerStatus {

@@ -154,7 +154,7 @@ impl Array {
     pub(super) fn send(&mut self, at: Nanos, key: usize, part: &Part) {
         let Part { drive, kind, offset, len } = *part;
         let request = Request { owner: key, kind, offset, len };
-        let done = self.drives[drive as usize].arrive(at, request);
+        let done = self.drives[drive as usize].arrive(self.pace.to_drives(at), request);
         done.into_iter().flatten().for_each(|done| self.busy.push(Reverse((done, drive))));
     }
 

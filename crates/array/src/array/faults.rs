@@ -1,4 +1,5 @@
-//! An array whose capacity changes: a drive fails and is rebuilt, the write cache goes off and on.
+//! An array whose capacity changes: a drive fails and is rebuilt, the write cache goes off and on,
+//! the drives become slower or faster.
 
 use alloc::vec::Vec;
 
@@ -8,6 +9,9 @@ use crate::drive::Drive;
 use crate::io::IoKind;
 use crate::raid::{Missing, RaidLevel};
 use crate::units::{Bytes, Nanos};
+
+/// How many times slower than made for drives can be, or faster.
+pub const SLOWEST: f64 = 100.0;
 
 /// Why a fault or a repair was not taken. The array is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +50,12 @@ pub enum FaultError {
     /// The array was made without a write cache.
     #[error("the array has no write cache")]
     NoWriteCache,
+    /// No drive is so slow, or so fast.
+    #[error("the drives cannot be {per_mille} thousandths as slow: it must be from 0.01 to 100")]
+    Slow {
+        /// The factor asked for, in thousandths.
+        per_mille: i64,
+    },
     /// The array has already been told of a later time.
     #[error("time runs backwards: {now} after {clock}")]
     TimeRanBack {
@@ -138,6 +148,20 @@ impl Array {
             cache.enable(on);
         }
         self.destage(now);
+        Ok(())
+    }
+
+    /// From `now` on the drives take `slow` times as long for everything as they were made to: what
+    /// is under way included. 1 makes them what they were.
+    ///
+    /// # Errors
+    /// The factor is not from [`SLOWEST`] to its inverse.
+    pub fn set_slow(&mut self, now: Nanos, slow: f64) -> Result<(), FaultError> {
+        if !(1.0 / SLOWEST..=SLOWEST).contains(&slow) {
+            return Err(FaultError::Slow { per_mille: (slow * 1e3) as i64 });
+        }
+        self.fault_time(now)?;
+        self.pace.change(now, slow);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 mod back_end;
 mod faults;
 mod job;
+mod pace;
 
 use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -21,8 +22,9 @@ use crate::units::{Bytes, IoId, Nanos};
 
 use faults::Rebuild;
 use job::{Job, Step, Task};
+use pace::Pace;
 
-pub use faults::FaultError;
+pub use faults::{FaultError, SLOWEST};
 
 /// A disk array, in whatever time its caller keeps.
 ///
@@ -37,7 +39,9 @@ pub struct Array {
     layout: Layout,
     raid: Raid,
     drives: Vec<Drive>,
-    /// When each busy drive's request in service is done.
+    /// How the drives' time goes by.
+    pace: Pace,
+    /// When each busy drive's request in service is done, in the drives' time.
     busy: BinaryHeap<Reverse<(Nanos, u32)>>,
     front_end: Server<usize>,
     link: Server<usize>,
@@ -93,6 +97,7 @@ impl Array {
             layout: Layout::new(&params.layout),
             raid,
             drives: (0..drives).map(|i| Drive::new(&params.drive, spindle(i))).collect(),
+            pace: Pace::EVEN,
             busy: BinaryHeap::new(),
             front_end: Server::new(),
             link: Server::new(),
@@ -200,7 +205,8 @@ impl Array {
 
     /// When and where the next event happens.
     fn next_stage(&self) -> (Nanos, Stage) {
-        let drive = self.busy.peek().map_or(Nanos::NEVER, |Reverse((at, _))| *at);
+        let drive =
+            self.busy.peek().map_or(Nanos::NEVER, |Reverse((at, _))| self.pace.to_array(*at));
         let mut next = (self.front_end.next(), Stage::FrontEnd);
         let others = [
             (self.link.next(), Stage::Link),
@@ -237,8 +243,8 @@ impl Array {
             }
             Stage::Drive => {
                 let Some(mut first) = self.busy.peek_mut() else { return };
-                let Reverse((_, drive)) = *first;
-                let served = self.drives[drive as usize].finish(at);
+                let Reverse((then, drive)) = *first;
+                let served = self.drives[drive as usize].finish(then);
                 let mut wakes = served.next.into_iter().flatten();
                 match wakes.next() {
                     Some(done) => {

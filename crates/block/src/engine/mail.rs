@@ -64,6 +64,7 @@ impl Engine {
             held: self.host.held(),
             latency: self.host.latency().map(Span::from_secs),
             outlook: self.host.outlook().cloned(),
+            estimate: self.host.estimate(),
             connections: self.conns.len(),
             vms: self.disks.iter().map(|disk| disk.stats.clone()).collect(),
         }

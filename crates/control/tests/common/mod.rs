@@ -2,13 +2,14 @@
 //! and an array of independent drives that each serve one IO at a time in order of arrival.
 
 #![allow(clippy::unwrap_used)] // Clippy knows tests by #[test], and this is their stage.
+#![allow(dead_code, reason = "no test needs all of it")]
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use parda_control::{
-    Bytes, Config, Dispatch, Host, Instant, Io, IoId, IoKind, Outcome, Outlook, Report, Shares,
-    Span, Totals, View, VmConfig, VmId,
+    Bytes, Config, Dispatch, Estimate, Host, Instant, Io, IoId, IoKind, Outcome, Outlook, Report,
+    Shares, Span, Totals, View, VmConfig, VmId,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,6 +124,14 @@ impl Cluster {
         h.vms.iter_mut().for_each(|vm| vm.want = 0);
     }
 
+    pub(crate) fn estimate(&self, host: usize) -> Option<Estimate> {
+        self.hosts[host].host.estimate()
+    }
+
+    pub(crate) fn threshold(&self, host: usize) -> f64 {
+        self.hosts[host].host.threshold().secs()
+    }
+
     pub(crate) fn silence(&mut self, host: usize, silent: bool) {
         self.hosts[host].silent = silent;
     }
@@ -232,12 +241,16 @@ impl Cluster {
         if !self.hosts[host].alive {
             return;
         }
-        let others = self.hosts.iter().enumerate().filter(|&(i, _)| i != host);
-        let peers: Vec<Report> =
-            others.filter(|(_, h)| !h.silent).filter_map(|(_, h)| h.report).collect();
+        let mut peers = Totals::default();
+        for (other, h) in self.hosts.iter().enumerate() {
+            if let Some(report) = h.report.filter(|_| other != host && !h.silent) {
+                peers.add(&report);
+                peers.thresholds.hear(&report, other < host);
+            }
+        }
         let now = self.now;
         let h = &mut self.hosts[host];
-        let view = if h.silent { View::Silent } else { View::Peers(Totals::of(&peers)) };
+        let view = if h.silent { View::Silent } else { View::Peers(peers) };
         let report = h.host.tick(now, view);
         h.report = Some(report);
         if let Some(latency) = h.host.latency() {

@@ -39,6 +39,13 @@ prop_compose! {
             Just(Governed::Observes),
         ],
         source in prop_oneof![Just(Source::Cluster), Just(Source::LastGood), Just(Source::Local)],
+        threshold in arb_count(),
+        tuning in prop_oneof![
+            Just(Tuning::Unsaid),
+            Just(Tuning::Pinned),
+            Just(Tuning::Auto),
+            Just(Tuning::Joining),
+        ],
     ) -> Report {
         Report {
             elapsed: Span(elapsed),
@@ -50,6 +57,8 @@ prop_compose! {
             active: measures.3,
             governed,
             source,
+            threshold: Span(threshold),
+            tuning,
         }
     }
 }
@@ -181,10 +190,22 @@ fn zeros_are_an_empty_slot_whatever_follows_the_record() {
 #[test]
 fn what_readers_ignore_may_hold_anything() {
     let mut block = encode(&example()).unwrap();
-    block.0[at::NAME.end..at::CHECKSUM].fill(0xaa);
+    block.0[at::TUNING + 1..at::CHECKSUM].fill(0xaa);
     block.0[RECORD_BYTES..].fill(0x55);
     reseal(&mut block);
     assert_eq!(decode(&block, SlotIndex(3)), Content::Record(Box::new(example())));
+}
+
+#[test]
+fn a_record_of_before_there_were_thresholds_says_nothing_of_its_own() {
+    let mut block = encode(&example()).unwrap();
+    block.0[at::NAME.end..at::CHECKSUM].fill(0);
+    reseal(&mut block);
+    let Content::Record(record) = decode(&block, SlotIndex(3)) else { panic!("not a record") };
+    let report = record.message.body.report;
+    assert_eq!((report.threshold, report.tuning), (Span::ZERO, Tuning::Unsaid));
+    let rest = Report { threshold: Span::from_millis(30), tuning: Tuning::Auto, ..report };
+    assert_eq!(rest, example().message.body.report);
 }
 
 #[test]
@@ -262,7 +283,7 @@ fn the_documented_fields_fill_the_slot_without_gap_or_overlap() {
 #[test]
 fn every_field_lies_where_the_page_says() {
     type Edit = fn(&mut Record);
-    let edits: [(&str, Edit); 24] = [
+    let edits: [(&str, Edit); 26] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -285,6 +306,8 @@ fn every_field_lies_where_the_page_says() {
         ("shares", |r| r.message.body.report.shares.0 ^= u32::MAX),
         ("governed", |r| r.message.body.report.governed = Governed::Observes),
         ("source", |r| r.message.body.report.source = Source::Local),
+        ("threshold", |r| r.message.body.report.threshold.0 += 1),
+        ("tuning", |r| r.message.body.report.tuning = Tuning::Joining),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),
     ];

@@ -1,7 +1,7 @@
 //! What several tests need.
 
 use parda_control::latency::Interval;
-use parda_control::{Governed, Report, Shares, Source, Span, Window};
+use parda_control::{Governed, Report, Shares, Source, Span, Tuning, Window};
 use parda_exchange::{
     Freshness, HostName, Identity, Incarnation, Publication, Region, SlotChoice, SlotExchange,
     SlotIndex, SlotSettings, VolumeId,
@@ -31,6 +31,8 @@ pub(crate) fn publication(window: f64) -> Publication {
         active: 1_000.0,
         governed: Governed::Yes,
         source: Source::Cluster,
+        threshold: Span::from_millis(30),
+        tuning: Tuning::Pinned,
     };
     Publication { period: Span::from_millis(1_000), leaving: false, report }
 }

@@ -1,0 +1,224 @@
+//! What an agent says of a threshold that it finds while working, and what a stored probe says.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use parda_control::threshold::Move;
+use parda_control::{Estimate, Thresholds};
+use serde::{Deserialize, Serialize};
+
+/// What is known of a threshold that is found while working.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThresholdStatus {
+    /// Whether this host is the one that looks for it. All others take its threshold.
+    pub leads: bool,
+    /// What it is doing, or why it does not move, in words.
+    pub doing: String,
+    /// The knee is above this, in milliseconds, by what was tried since the last drift.
+    pub knee_above_ms: Option<f64>,
+    /// And below this.
+    pub knee_below_ms: Option<f64>,
+    /// By what part throughput grows where outstanding IOs grow by a part of their own, as last
+    /// tried: 0 beyond the knee.
+    pub slope: Option<f64>,
+    /// Its standard error.
+    pub slope_error: Option<f64>,
+    /// By what part throughput at one threshold changed by itself when it last did.
+    pub drift: Option<f64>,
+    /// How often it did, since the start.
+    pub drifts: u32,
+    /// How often the threshold has moved, since the start.
+    pub moves: u64,
+    /// The last of these.
+    pub last_move: Option<MoveStatus>,
+    /// What the stored probe recommends, in milliseconds, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probed_ms: Option<f64>,
+}
+
+/// A move of the threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoveStatus {
+    /// From here, in milliseconds.
+    pub from_ms: f64,
+    /// To here.
+    pub to_ms: f64,
+    /// Why, in words.
+    pub why: String,
+    /// How many periods ago.
+    pub periods_ago: u64,
+}
+
+impl ThresholdStatus {
+    pub(crate) fn new(estimate: &Estimate, probed: Option<&Probed>) -> ThresholdStatus {
+        let ms = |secs: f64| secs * 1e3;
+        let moved = |(Move { from, to, why }, periods_ago): (Move, u64)| MoveStatus {
+            from_ms: ms(from),
+            to_ms: ms(to),
+            why: why.to_string(),
+            periods_ago,
+        };
+        ThresholdStatus {
+            leads: estimate.leads,
+            doing: estimate.why.to_string(),
+            knee_above_ms: estimate.knee.0.map(ms),
+            knee_below_ms: estimate.knee.1.map(ms),
+            slope: estimate.slope.map(|s| s.value),
+            slope_error: estimate.slope.map(|s| s.error),
+            drift: estimate.drift,
+            drifts: estimate.drifts,
+            moves: estimate.moves,
+            last_move: estimate.last.map(moved),
+            probed_ms: probed.and_then(|p| p.threshold).map(|t| ms(t.as_secs_f64())),
+        }
+    }
+}
+
+/// A stored probe, as the configuration names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Probed {
+    /// The file.
+    pub file: PathBuf,
+    /// What it recommends; `None` if there is no such file yet.
+    pub threshold: Option<Duration>,
+}
+
+impl Probed {
+    /// Reads what `parda probe --json` has written. That there is no such file is no error.
+    ///
+    /// # Errors
+    /// It cannot be read, is no probe, or recommends nothing.
+    pub(crate) fn read(file: &Path) -> Result<Probed, String> {
+        let probed = |threshold| Probed { file: file.to_owned(), threshold };
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(probed(None)),
+            Err(error) => return Err(format!("cannot be read: {error}")),
+        };
+        let Answer { format, findings } = serde_json::from_str(&text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            format!("is not what parda probe --json writes: line {line}, column {column}: {error}")
+        })?;
+        if format != FORMAT {
+            return Err(format!("is of format {format}, and this agent reads {FORMAT}"));
+        }
+        let Some(advice) = findings.advice else {
+            return Err("recommends no threshold: parda probe could not tell one".to_owned());
+        };
+        Duration::try_from_secs_f64(advice.latency_threshold_ms / 1e3)
+            .map(|threshold| probed(Some(threshold)))
+            .map_err(|error| format!("recommends {} ms: {error}", advice.latency_threshold_ms))
+    }
+}
+
+/// The version of the document that is read here. A test holds it, and what is read, to what
+/// `parda-probe` writes.
+const FORMAT: u32 = 1;
+
+/// What of a probe matters here.
+#[derive(Deserialize)]
+struct Answer {
+    format: u32,
+    findings: Findings,
+}
+
+#[derive(Deserialize)]
+struct Findings {
+    advice: Option<Advice>,
+}
+
+#[derive(Deserialize)]
+struct Advice {
+    latency_threshold_ms: f64,
+}
+
+/// What of the others' thresholds an operator should know.
+pub(crate) fn concern(finds: bool, others: &Thresholds) -> Option<&'static str> {
+    if others.differ {
+        return Some(
+            "live hosts have different numbers for latency_threshold: shares between them mean \
+             nothing until it is one number",
+        );
+    }
+    match (finds, others.pinned, others.anyone) {
+        (true, Some(_), _) => Some(
+            "a live host has a number for latency_threshold: this one goes there and finds none of \
+             its own",
+        ),
+        (true, None, _) if others.unsaid => Some(
+            "a live host does not say its latency_threshold, as its parda is older: this one stays \
+             where it is",
+        ),
+        (false, _, Some(_)) => Some(
+            "live hosts find latency_threshold by themselves, and this one has a number: they go \
+             there",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_probe::{Advice, Document, End, Findings, Kind, TargetInfo};
+
+    fn stored(text: &str) -> Result<Probed, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("probe.json");
+        std::fs::write(&file, text).unwrap();
+        Probed::read(&file)
+    }
+
+    #[test]
+    fn what_a_probe_recommends_is_read() {
+        let mut probe = Document {
+            format: FORMAT,
+            begun: "2026-11-21T20:00:00Z".to_owned(),
+            took_s: 60.0,
+            target: TargetInfo {
+                name: "/dev/sdb".to_owned(),
+                kind: Kind::Device,
+                bytes: 1 << 40,
+                writes: false,
+                about: Vec::new(),
+            },
+            seed: 1,
+            end: End::Complete,
+            points: Vec::new(),
+            findings: Findings::default(),
+        };
+        let nothing = stored(&serde_json::to_string(&probe).unwrap()).unwrap_err();
+        assert!(nothing.contains("recommends no threshold"), "{nothing}");
+        probe.findings.advice = Some(Advice {
+            latency_threshold_ms: 12.5,
+            window_max: 64.0,
+            throughput_fraction: 0.96,
+            why: Vec::new(),
+            snippet: String::new(),
+        });
+        let read = stored(&serde_json::to_string(&probe).unwrap()).unwrap();
+        assert_eq!(read.threshold, Some(Duration::from_micros(12_500)));
+        probe.format += 1;
+        assert!(stored(&serde_json::to_string(&probe).unwrap()).unwrap_err().contains("format 2"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_says_nothing_and_one_that_is_no_probe_is_an_error() {
+        assert_eq!(Probed::read(Path::new("/nonexistent/p.json")).unwrap().threshold, None);
+        let error = stored("{\n  \"format\": x }").unwrap_err();
+        assert!(error.contains("line 2, column 13"), "{error}");
+    }
+
+    #[test]
+    fn thresholds_that_do_not_go_together_are_worth_a_word() {
+        let (none, ms) = (Thresholds::default(), |ms| Some(parda_control::Span::from_millis(ms)));
+        assert_eq!([concern(true, &none), concern(false, &none)], [None; 2]);
+        let pinned = Thresholds { pinned: ms(30), ..none };
+        assert_eq!(concern(false, &pinned), None);
+        assert!(concern(true, &pinned).is_some_and(|c| c.contains("goes there")));
+        assert!(concern(false, &Thresholds { differ: true, ..pinned }).is_some());
+        assert!(concern(false, &Thresholds { anyone: ms(20), ..none }).is_some());
+        assert!(concern(true, &Thresholds { unsaid: true, ..none }).is_some());
+        assert_eq!(concern(false, &Thresholds { unsaid: true, ..none }), None);
+    }
+}

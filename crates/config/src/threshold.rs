@@ -1,0 +1,189 @@
+//! `latency_threshold`: a number, or how it is to be found.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parda_control::{Auto, Span};
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What an operator says of the threshold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ThresholdSetting {
+    /// A duration: it is this.
+    Fixed(Duration),
+    /// `"auto"`, or a table that says how: it is found while working.
+    Auto(AutoSetting),
+}
+
+/// How a threshold is found. [`crate::TUNABLES`] has the defaults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AutoSetting {
+    /// A stored answer of `parda probe --json`: it begins at the threshold that this recommends, if
+    /// the file is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<PathBuf>,
+    /// Where it begins otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub start: Option<Duration>,
+    /// It never goes below this.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub at_least: Option<Duration>,
+    /// Nor above this.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub at_most: Option<Duration>,
+    /// By what part it moves at most in one period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<f64>,
+    /// Whether it moves while working. If not, it stays where it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learn: Option<bool>,
+}
+
+impl AutoSetting {
+    /// Where it begins, if anybody says so. `probed`: what the stored probe recommends.
+    #[must_use]
+    pub fn begins(&self, probed: Option<Duration>) -> Option<Span> {
+        probed.or(self.start).map(Span::from)
+    }
+
+    /// What the law takes; `None` if nothing is to be learned.
+    pub(crate) fn auto(&self, probed: Option<Duration>) -> Option<Auto> {
+        let default = Auto::default();
+        self.learn.unwrap_or(true).then(|| Auto {
+            start: self.begins(probed),
+            at_least: self.at_least.map_or(default.at_least, Span::from),
+            at_most: self.at_most.map_or(default.at_most, Span::from),
+            step: self.step.unwrap_or(default.step),
+        })
+    }
+}
+
+const AUTO: &str = "auto";
+
+impl Serialize for ThresholdSetting {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            ThresholdSetting::Fixed(duration) => humantime_serde::serialize(duration, to),
+            ThresholdSetting::Auto(auto) if *auto == AutoSetting::default() => {
+                to.serialize_str(AUTO)
+            }
+            ThresholdSetting::Auto(auto) => auto.serialize(to),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ThresholdSetting {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ThresholdSetting, D::Error> {
+        from.deserialize_any(Written)
+    }
+}
+
+struct Written;
+
+impl<'de> Visitor<'de> for Written {
+    type Value = ThresholdSetting;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration such as \"30ms\", \"auto\", or a table that says how to find it")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<ThresholdSetting, E> {
+        if text == AUTO {
+            return Ok(ThresholdSetting::Auto(AutoSetting::default()));
+        }
+        let text = de::value::StrDeserializer::<E>::new(text);
+        humantime_serde::deserialize(text).map(ThresholdSetting::Fixed)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ThresholdSetting, A::Error> {
+        let map = de::value::MapAccessDeserializer::new(map);
+        AutoSetting::deserialize(map).map(ThresholdSetting::Auto)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ControlSettings, Document};
+
+    fn parse(text: &str) -> Result<ControlSettings, String> {
+        Document::new("p.toml", text).parse().map_err(|e| e.to_string())
+    }
+
+    fn auto(text: &str) -> Option<Auto> {
+        parse(text).unwrap().resolve().unwrap().control.auto
+    }
+
+    #[test]
+    fn a_number_pins_it_and_auto_finds_it() {
+        assert_eq!(auto("latency_threshold = \"12ms\""), None);
+        assert_eq!(auto("latency_threshold = \"auto\""), Some(Auto::default()));
+        let text = "latency_threshold = { start = \"12ms\", at_least = \"1ms\", at_most = \"50ms\", \
+                    step = 0.1 }";
+        let want = Auto {
+            start: Some(Span::from_millis(12)),
+            at_least: Span::from_millis(1),
+            at_most: Span::from_millis(50),
+            step: 0.1,
+        };
+        assert_eq!(auto(text), Some(want));
+        let law = parse(text).unwrap().resolve().unwrap().control.law;
+        assert_eq!(law.threshold, Span::from_millis(12));
+    }
+
+    #[test]
+    fn without_learning_it_stays_where_a_probe_or_a_number_says() {
+        let text = "latency_threshold = { start = \"12ms\", learn = false }";
+        let settings = parse(text).unwrap();
+        let threshold = |probed| {
+            let control = settings.resolve_probed(probed).unwrap().control;
+            assert_eq!(control.auto, None);
+            control.law.threshold
+        };
+        assert_eq!(threshold(None), Span::from_millis(12));
+        assert_eq!(threshold(Some(Duration::from_millis(9))), Span::from_millis(9));
+        let nothing = parse("latency_threshold = { learn = false }").unwrap();
+        assert_eq!(nothing.resolve().unwrap_err().parameter, "latency_threshold.start");
+    }
+
+    #[test]
+    fn what_is_wrong_is_pointed_at() {
+        for (value, wrong) in [
+            ("30", "p.toml:1:21: latency_threshold = 30: invalid type"),
+            ("\"30\"", "p.toml:1:21: latency_threshold = \"30\": "),
+            ("\"automatic\"", "p.toml:1:21: latency_threshold = \"automatic\": "),
+            (
+                "{ begin = \"3ms\" }",
+                "p.toml:1:23: latency_threshold = { begin = \"3ms\" }: unknown",
+            ),
+        ] {
+            let error = parse(&format!("latency_threshold = {value}")).unwrap_err();
+            assert!(error.starts_with(wrong), "{error}");
+        }
+        for (value, name) in [
+            ("{ at_least = \"0s\" }", "latency_threshold.at_least"),
+            ("{ at_least = \"40ms\" }", "latency_threshold.start"),
+            ("{ at_most = \"50us\" }", "latency_threshold.at_most"),
+            ("{ step = 0.9 }", "latency_threshold.step"),
+            ("{ probe = \"a.json\" }", "latency_threshold.probe"),
+            ("\"auto\"\nmode = \"published\"", "latency_threshold"),
+        ] {
+            let settings = parse(&format!("latency_threshold = {value}")).unwrap();
+            assert_eq!(settings.resolve().unwrap_err().parameter, name, "{value}");
+        }
+    }
+
+    #[test]
+    fn it_survives_being_written_and_read() {
+        for value in ["\"12ms\"", "\"auto\"", "{ start = \"3ms\", step = 0.1 }"] {
+            let settings = parse(&format!("latency_threshold = {value}")).unwrap();
+            let written = toml::to_string(&settings).unwrap();
+            assert_eq!(parse(&written).unwrap(), settings, "{written}");
+        }
+        let written = toml::to_string(&parse("latency_threshold = \"auto\"").unwrap()).unwrap();
+        assert_eq!(written.trim(), "latency_threshold = \"auto\"");
+    }
+}

@@ -1,0 +1,136 @@
+//! What was seen at one threshold, and what two of them together say of the curve.
+
+use super::Observation;
+
+/// Periods at one threshold.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Block {
+    pub(super) periods: f64,
+    pub(super) ios: f64,
+    /// Sums of throughput x and outstanding IOs n, of their squares, and of their product.
+    x: f64,
+    n: f64,
+    xx: f64,
+    nn: f64,
+    xn: f64,
+    size: f64,
+    reads: f64,
+}
+
+/// No period says how fast the array is more exactly than to this part of it, whatever a few that
+/// happen to be alike pretend.
+const LEAST_NOISE: f64 = 0.003;
+
+/// The fewest periods that are compared.
+const FEW: f64 = 4.0;
+/// And the fewest IOs.
+pub(super) const FEW_IOS: f64 = 200.0;
+
+/// Older periods count half from here on.
+const LONG: f64 = 48.0;
+
+/// By how much two blocks may differ in what was asked of the array and still be compared: the mean
+/// size relative, the part that reads absolute.
+const SAME_MIX: f64 = 0.1;
+
+impl Block {
+    pub(super) fn add(&mut self, seen: &Observation) {
+        if self.periods >= LONG {
+            for sum in [
+                &mut self.periods,
+                &mut self.ios,
+                &mut self.x,
+                &mut self.n,
+                &mut self.xx,
+                &mut self.nn,
+                &mut self.xn,
+                &mut self.size,
+                &mut self.reads,
+            ] {
+                *sum /= 2.0;
+            }
+        }
+        let Observation { rate: x, outstanding: n, .. } = *seen;
+        self.periods += 1.0;
+        self.ios += seen.ios;
+        self.x += x;
+        self.n += n;
+        self.xx += x * x;
+        self.nn += n * n;
+        self.xn += x * n;
+        self.size += seen.size;
+        self.reads += seen.reads;
+    }
+
+    /// Whether it says something.
+    pub(super) fn enough(&self) -> bool {
+        self.periods >= FEW && self.ios >= FEW_IOS
+    }
+
+    /// Mean IO/s, and the relative standard deviation of one period's.
+    pub(super) fn rate(&self) -> (f64, f64) {
+        let mean = self.x / self.periods;
+        let spread = (self.xx / self.periods - mean * mean).max(0.0) / (mean * mean);
+        (mean, libm::sqrt(spread).max(LEAST_NOISE))
+    }
+
+    /// How far its mean outstanding IOs are from another one's, as a part of these.
+    pub(super) fn apart(&self, other: &Block) -> f64 {
+        ((self.n / self.periods) / (other.n / other.periods) - 1.0).abs()
+    }
+
+    /// Whether the same was asked of the array as in another block.
+    pub(super) fn same_mix(&self, other: &Block) -> bool {
+        let mean = |block: &Block| (block.size / block.periods, block.reads / block.periods);
+        let ((size, reads), (others_size, others_reads)) = (mean(self), mean(other));
+        (size / others_size - 1.0).abs() <= SAME_MIX && (reads - others_reads).abs() <= SAME_MIX
+    }
+
+    /// Both together.
+    pub(super) fn plus(&self, other: &Block) -> Block {
+        Block {
+            periods: self.periods + other.periods,
+            ios: self.ios + other.ios,
+            x: self.x + other.x,
+            n: self.n + other.n,
+            xx: self.xx + other.xx,
+            nn: self.nn + other.nn,
+            xn: self.xn + other.xn,
+            size: self.size + other.size,
+            reads: self.reads + other.reads,
+        }
+    }
+}
+
+/// By what part throughput grows where the outstanding IOs grow by a part of their own: the slope of
+/// the curve of throughput over outstanding IOs, both in relative terms. 1 where nothing waits for
+/// anything, 0 where all that is added only waits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slope {
+    /// The slope.
+    pub value: f64,
+    /// Its standard error.
+    pub error: f64,
+}
+
+impl Slope {
+    /// Over two blocks. What is outstanding is
+    /// known exactly and was set beforehand, so that least squares are right; latencies are not, as
+    /// whatever slows the array by chance raises them.
+    pub(super) fn over(one: &Block, other: &Block) -> Slope {
+        let all = one.plus(other);
+        let count = all.periods;
+        let (x, n) = (all.x / count, all.n / count);
+        let (sxx, snn, sxn) = (
+            (all.xx - count * x * x).max(0.0),
+            (all.nn - count * n * n).max(f64::MIN_POSITIVE),
+            all.xn - count * x * n,
+        );
+        let slope = sxn / snn;
+        let rest = (sxx - slope * sxn).max(0.0) / (count - 2.0).max(1.0);
+        let noise = rest.max(LEAST_NOISE * LEAST_NOISE * x * x);
+        let relative = n / x;
+        let error = libm::sqrt(noise / snn) * relative;
+        Slope { value: slope * relative, error }
+    }
+}

@@ -1,0 +1,365 @@
+//! How the host that leads looks for the knee: it tries a threshold one step away, and stays there
+//! if that is worth it.
+
+use super::block::{Block, FEW_IOS, Slope};
+use super::levels::Levels;
+use super::{Auto, Move, Observation, Why};
+
+/// A higher threshold is worth it if 10 % more outstanding IOs bring at least 1.2 % more throughput.
+const WORTH: f64 = 0.13;
+/// A lower one is if 10 % less outstanding IOs cost at most 1 %. Between the two nothing moves.
+const WORTHLESS: f64 = 0.07;
+/// After a drift, in the direction that it points in, it is enough to be on the right side of this.
+const LIKELY: f64 = 0.10;
+/// By how many standard errors a slope must be off these to be believed before [`ENOUGH`] periods.
+/// Fewer do in the direction that a drift points in.
+const SURE: f64 = 2.0;
+const SURE_AFTER_DRIFT: f64 = 1.5;
+/// After these it is believed if its standard error is at most this.
+const CLEAR: f64 = 0.04;
+/// So steep a curve may be an array that has changed during the try: it says nothing of the way back.
+const STEEP: f64 = 0.5;
+
+/// Periods after a move that the windows take to follow, and the other hosts to hear of it.
+const SETTLE: u32 = 3;
+/// After so many periods of a try what does not look worth it is given up, and after so many what
+/// is not clear. What was seen is kept for the next try.
+const UNLIKELY: u32 = 8;
+const ENOUGH: u32 = 24;
+/// What part of a step the outstanding IOs must have moved by.
+const FOLLOWED: f64 = 0.4;
+/// Throughput that falls by so much while the windows still settle: a lower threshold is beyond
+/// what the array can do.
+const COLLAPSE: f64 = 0.15;
+
+/// Throughput that differs by so much, and by so many standard deviations, in so many periods
+/// running, is another array's: its capacity, or what is asked of it, has changed.
+const DRIFT: f64 = 0.08;
+const DRIFT_DEVIATIONS: f64 = 4.0;
+const DRIFT_PERIODS: u32 = 3;
+
+/// How long it rests when neither direction is worth it, in periods: twice as long each time that
+/// nothing had changed.
+const REST: u32 = 60;
+const LONGEST_REST: u32 = 480;
+
+/// Periods running in which something else is wrong before it counts.
+const PATIENCE: u32 = 5;
+
+/// Latencies further from the threshold than this factor are no latencies at it.
+const NEAR: f64 = 1.5;
+/// Windows that are used to this part bound the hosts.
+const USED: f64 = 0.4;
+/// Windows that grow by less than this in a period stand.
+const STANDS: f64 = 1.02;
+
+/// What a period says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The threshold holds the array.
+    Held,
+    /// The hosts ask for too little.
+    Light,
+    /// The latency is not at the threshold: the windows are on their way, or something else loads
+    /// the array.
+    Elsewhere,
+    /// The windows are at their most, and the latency is below the threshold.
+    Unbound,
+    /// The windows are at their least, and the latency is above it.
+    Squeezed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// It stays, and gathers what to compare the next try with.
+    Stays { rest: u32 },
+    /// It tries the threshold one step from `from`, for so many periods by now.
+    Tries { from: f64, up: bool, periods: u32 },
+}
+
+/// The search.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    phase: Phase,
+    /// What is seen at thresholds.
+    levels: Levels,
+    /// Periods to skip until a move is through.
+    settle: u32,
+    up_next: bool,
+    /// What is known not to be worth it from here.
+    no_up: bool,
+    no_down: bool,
+    next_rest: u32,
+    /// What kind of period there was last, and how many running.
+    running: (Kind, u32),
+    /// IOs in these periods.
+    running_ios: f64,
+    windows: f64,
+    /// Periods running with another throughput: below zero for a lower one.
+    strikes: i32,
+    /// The way that the last drift points, until something is found not to be worth it.
+    likely: Option<bool>,
+    pub(super) slope: Option<Slope>,
+    /// Between which thresholds the knee is, as far as tried.
+    pub(super) knee: (Option<f64>, Option<f64>),
+    /// How much the throughput differed when it last drifted, relative, and how often it did.
+    pub(super) drift: Option<f64>,
+    pub(super) drifts: u32,
+    pub(super) why: Why,
+}
+
+impl Search {
+    /// `known`: the threshold is known to be good, from a probe or from before. It then rests first.
+    pub(super) fn new(known: bool) -> Search {
+        Search {
+            phase: Phase::Stays { rest: if known { REST } else { 0 } },
+            levels: Levels::default(),
+            settle: SETTLE,
+            up_next: true,
+            no_up: false,
+            no_down: false,
+            next_rest: REST,
+            running: (Kind::Light, 0),
+            running_ios: 0.0,
+            windows: 0.0,
+            strikes: 0,
+            likely: None,
+            slope: None,
+            knee: (None, None),
+            drift: None,
+            drifts: 0,
+            why: Why::Gathers,
+        }
+    }
+
+    /// Takes in a period at the threshold `now`. Answers with a move, if one is to be made.
+    pub(super) fn period(&mut self, auto: &Auto, now: f64, seen: &Observation) -> Option<Move> {
+        let kind = self.kind(auto, now, seen);
+        if self.running.0 != kind {
+            (self.running, self.running_ios) = ((kind, 0), 0.0);
+        }
+        self.running.1 += 1;
+        self.running_ios += seen.ios;
+        self.windows = seen.windows;
+        self.levels.tick();
+        if self.collapses(seen, kind) {
+            return self.give_up(auto, now);
+        }
+        if self.settle > 0 {
+            self.settle -= 1;
+            return None;
+        }
+        match kind {
+            Kind::Held => self.held(auto, now, seen),
+            _ if self.running.1 < PATIENCE => None,
+            Kind::Unbound | Kind::Squeezed if self.running_ios < FEW_IOS => None,
+            Kind::Unbound => self.step(auto, now, false, Why::Unbound),
+            Kind::Squeezed => self.step(auto, now, true, Why::Squeezed),
+            Kind::Light | Kind::Elsewhere => {
+                let why = if kind == Kind::Light { Why::Light } else { Why::Elsewhere };
+                self.abandon(now, why)
+            }
+        }
+    }
+
+    fn kind(&self, auto: &Auto, now: f64, seen: &Observation) -> Kind {
+        if seen.ios <= 0.0 || !seen.in_use {
+            return Kind::Light;
+        }
+        let stand = seen.windows <= STANDS * self.windows;
+        let used = seen.outstanding >= USED * seen.windows;
+        if seen.latency * (1.0 + auto.step) < now && used && stand {
+            return Kind::Unbound;
+        }
+        if seen.latency > now && seen.outstanding <= 1.5 * seen.least {
+            return Kind::Squeezed;
+        }
+        if seen.latency > NEAR * now {
+            return Kind::Elsewhere;
+        }
+        // With light load the latency says nothing about the threshold.
+        if NEAR * seen.latency < now { Kind::Light } else { Kind::Held }
+    }
+
+    /// A lower threshold that the array cannot do takes most of the throughput with it at once.
+    fn collapses(&self, seen: &Observation, kind: Kind) -> bool {
+        let Phase::Tries { from, up: false, .. } = self.phase else { return false };
+        let Some(base) = self.levels.at(from) else { return false };
+        kind != Kind::Light
+            && self.running.1 >= 2
+            && seen.rate < (1.0 - COLLAPSE) * base.rate().0
+            && self.settle < SETTLE - 1
+    }
+
+    fn held(&mut self, auto: &Auto, now: f64, seen: &Observation) -> Option<Move> {
+        if self.drifts_away(now, seen) {
+            return None;
+        }
+        match self.phase {
+            Phase::Stays { rest } => {
+                let enough = self.levels.add(now, seen).enough();
+                if rest > 0 {
+                    self.phase = Phase::Stays { rest: rest - 1 };
+                    self.why = Why::Rests { periods: rest };
+                } else if enough {
+                    return self.try_next(auto, now);
+                } else {
+                    self.why = Why::Gathers;
+                }
+                None
+            }
+            Phase::Tries { from, up, periods } => {
+                self.phase = Phase::Tries { from, up, periods: periods + 1 };
+                let block = self.levels.add(now, seen);
+                let base = self.levels.at(from)?;
+                if block.enough() {
+                    self.judge(auto, now, (&base, &block), up, periods)
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    /// Whether the throughput is no longer what it was at this threshold.
+    fn drifts_away(&mut self, now: f64, seen: &Observation) -> bool {
+        let Some(block) = self.levels.at(now).filter(Block::enough) else { return false };
+        let (mean, deviation) = block.rate();
+        let off = seen.rate / mean - 1.0;
+        if off.abs() < DRIFT.max(DRIFT_DEVIATIONS * deviation) {
+            self.strikes = 0;
+            return false;
+        }
+        let sign = if off < 0.0 { -1 } else { 1 };
+        self.strikes = if self.strikes * sign > 0 { self.strikes + sign } else { sign };
+        if self.strikes.unsigned_abs() >= DRIFT_PERIODS {
+            self.drift = Some(off);
+            self.drifts += 1;
+            self.forget();
+            // An array that does less takes longer for each IO.
+            self.up_next = off < 0.0;
+            self.likely = Some(self.up_next);
+        }
+        true
+    }
+
+    /// What was learned is no longer so.
+    fn forget(&mut self) {
+        self.phase = Phase::Stays { rest: 0 };
+        self.levels.clear();
+        (self.no_up, self.no_down, self.strikes, self.likely) = (false, false, 0, None);
+        self.next_rest = REST;
+        self.knee = (None, None);
+        self.slope = None;
+        self.why = Why::Gathers;
+    }
+
+    /// Tries a step from here, if there is one to try.
+    fn try_next(&mut self, auto: &Auto, now: f64) -> Option<Move> {
+        for up in [self.up_next, !self.up_next] {
+            let known = if up { self.no_up } else { self.no_down };
+            let to = auto.next(now, up);
+            if known || to == now {
+                continue;
+            }
+            self.phase = Phase::Tries { from: now, up, periods: 0 };
+            self.settle = SETTLE;
+            self.why = Why::Tries { up };
+            return Some(Move { from: now, to, why: self.why });
+        }
+        // Neither is worth it, or is within bounds.
+        self.phase = Phase::Stays { rest: self.next_rest };
+        self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
+        (self.no_up, self.no_down) = (false, false);
+        self.why = Why::Rests { periods: self.next_rest };
+        None
+    }
+
+    /// Whether what was tried is worth it.
+    fn judge(
+        &mut self,
+        auto: &Auto,
+        now: f64,
+        (base, block): (&Block, &Block),
+        up: bool,
+        periods: u32,
+    ) -> Option<Move> {
+        let late = periods >= ENOUGH;
+        if !block.same_mix(base) {
+            self.levels.clear();
+            return self.abandon(now, Why::Mix);
+        }
+        // What is known of the other side makes the slope surer, and one of the threshold in question.
+        let Phase::Tries { from, .. } = self.phase else { return None };
+        let beyond =
+            self.levels.at(auto.next(from, !up)).filter(|b| b.enough() && b.same_mix(base));
+        if block.apart(base) < FOLLOWED * auto.step {
+            // The windows have not followed yet: windows that bounded nobody have a long way to go.
+            self.levels.drop(now);
+            return if late { self.give_up(auto, now) } else { None };
+        }
+        let slope = Slope::over(&beyond.map_or(*base, |b| b.plus(base)), block);
+        self.slope = Some(slope);
+        let likely = self.likely == Some(up);
+        let (bar, much) = match (likely, up) {
+            (true, _) => (LIKELY, SURE_AFTER_DRIFT),
+            (false, true) => (WORTH, SURE),
+            (false, false) => (WORTHLESS, SURE),
+        };
+        let sure = (slope.value - bar).abs() > much * slope.error;
+        let promising = (slope.value > bar) == up;
+        let clear = sure || (late && slope.error <= CLEAR);
+        if !clear || !promising {
+            let hopeless = sure || late || (!promising && !likely && periods >= UNLIKELY);
+            return if hopeless { self.give_up(auto, now) } else { None };
+        }
+        // What is known of the way back: it was not worth being there.
+        (self.no_up, self.no_down) = (!up, up && slope.value < STEEP);
+        (self.up_next, self.next_rest) = (up, REST);
+        if up {
+            self.knee.0 = Some(from)
+        } else {
+            self.knee.1 = Some(from)
+        }
+        self.try_next(auto, now)
+    }
+
+    /// What was tried is not worth it: back, and the other way next.
+    fn give_up(&mut self, auto: &Auto, now: f64) -> Option<Move> {
+        let Phase::Tries { from, up, .. } = self.phase else { return None };
+        if up {
+            (self.no_up, self.knee.1) = (true, Some(auto.next(from, true)));
+        } else {
+            (self.no_down, self.knee.0) = (true, Some(auto.next(from, false)));
+        }
+        (self.up_next, self.likely) = (!up, None);
+        self.back(now, Why::NotWorth)
+    }
+
+    /// Nothing can be learned now: back to where it was, if it tried something.
+    fn abandon(&mut self, now: f64, why: Why) -> Option<Move> {
+        self.why = why;
+        self.back(now, why)
+    }
+
+    /// Where it was before a try, and with what was seen there.
+    fn back(&mut self, now: f64, why: Why) -> Option<Move> {
+        let Phase::Tries { from, .. } = self.phase else { return None };
+        self.phase = Phase::Stays { rest: 0 };
+        self.settle = SETTLE;
+        self.strikes = 0;
+        self.why = why;
+        (from != now).then_some(Move { from: now, to: from, why })
+    }
+
+    /// A step that needs no comparison.
+    fn step(&mut self, auto: &Auto, now: f64, up: bool, why: Why) -> Option<Move> {
+        self.forget();
+        self.why = why;
+        self.up_next = up;
+        self.settle = SETTLE;
+        (self.running.1, self.running_ios) = (0, 0.0);
+        let to = auto.next(now, up);
+        (to != now).then_some(Move { from: now, to, why })
+    }
+}
