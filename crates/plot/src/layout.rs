@@ -338,15 +338,18 @@ fn x_ticks(figure: &Figure, range: (f64, f64), x: &Scale, room: f64) -> Ticks {
             // Tiles are as wide as they need to be: it is what is in them that has a place.
             let data = data.filter(|s| !matches!(s.data, Data::Heat(_)));
             let wanted = (room / 45.0) as usize;
-            let mut at =
-                data.flat_map(|s| s.data.values()).map(|(at, _)| at).filter(|at| x.holds(*at));
-            let mut ticks = if at.all(doubles) {
+            let mut at: Vec<f64> = data.flat_map(|s| s.data.values()).map(|(at, _)| at).collect();
+            at.retain(|at| x.holds(*at));
+            at.sort_by(f64::total_cmp);
+            at.dedup();
+            // Where most places double, ticks do.
+            let mut ticks = if 2 * at.iter().filter(|at| doubles(**at)).count() > at.len() {
                 doubling(range, wanted)
             } else {
                 log_rounded(range, wanted).1
             };
             ticks.at.retain(|(value, _)| x.holds(*value));
-            if ticks.at.len() < 2 {
+            if ticks.at.len() < 3 {
                 // So short a stretch of it is nearly a scale like others.
                 ticks = crate::scale::ticks(range, (room / 75.0) as usize);
             }

@@ -132,7 +132,8 @@ pub(crate) fn rounded((low, high): (f64, f64), wanted: usize) -> ((f64, f64), Ti
 }
 
 /// The factors by which ticks of a logarithmic axis are multiples of powers of ten: the first that are not too many.
-const LADDERS: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+const LADDERS: [&[f64]; 4] =
+    [&[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
 
 /// A range above zero whose ends are ticks of a logarithmic axis, and the ticks: no more than about `wanted`.
 pub(crate) fn log_rounded((low, high): (f64, f64), wanted: usize) -> ((f64, f64), Ticks) {
@@ -145,7 +146,7 @@ pub(crate) fn log_rounded((low, high): (f64, f64), wanted: usize) -> ((f64, f64)
         let to = rungs.iter().position(|r| *r >= high * (1.0 - 1e-9)).unwrap_or(rungs.len() - 1);
         rungs.get(from..=to.max(from + 1)).unwrap_or(&rungs).to_vec()
     };
-    let mut rungs = all(LADDERS[2]);
+    let mut rungs = all(LADDERS[3]);
     if let Some(fine) = LADDERS.iter().map(|ladder| all(ladder)).find(|r| r.len() <= wanted.max(2))
     {
         rungs = fine;

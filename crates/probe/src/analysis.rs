@@ -47,6 +47,12 @@ pub fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
     knee::sharper(points, mix)
 }
 
+/// How much more runs of the same load differ than their own slices tell: a standard deviation,
+/// relative; 0 if nothing was run twice.
+pub(crate) fn between(points: &[Point]) -> f64 {
+    noise::between(points)
+}
+
 /// The mixes that were swept over outstanding, in the order they were run.
 fn mixes(points: &[Point]) -> Vec<Mix> {
     let mut mixes = Vec::new();

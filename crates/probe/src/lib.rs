@@ -6,6 +6,7 @@
 //! --json` writes and what everything else reads: tables, pages, comparisons, the agent.
 
 pub mod analysis;
+mod compare;
 mod document;
 mod driver;
 mod findings;
@@ -19,6 +20,7 @@ mod run;
 mod steady;
 mod target;
 
+pub use compare::{Comparison, Curves, Pair, Run, SMALL, Side, Verdict};
 pub use document::{Document, DocumentError, End, FORMAT, Kind, TargetInfo};
 pub use findings::{
     Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine, Suspicion,

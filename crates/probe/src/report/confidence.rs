@@ -12,7 +12,7 @@ const T_95: [f64; 30] = [
 
 /// Half the width of the 95 % interval of the mean of values that do not depend on one another; `None` of fewer
 /// than three.
-pub(super) fn half_width(values: &[f64]) -> Option<f64> {
+pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     if values.len() < 3 {
         return None;

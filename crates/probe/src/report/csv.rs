@@ -79,7 +79,7 @@ fn measured(of: Option<&Measured>) -> Vec<String> {
 }
 
 /// All digits; nothing for what is no number.
-fn cell(value: f64) -> String {
+pub(super) fn cell(value: f64) -> String {
     if value.is_finite() { value.to_string() } else { String::new() }
 }
 

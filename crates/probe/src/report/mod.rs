@@ -9,16 +9,19 @@
 //! | `table` | for the terminal |
 //! | `csv` | for other programs |
 //! | `page` | for a browser |
+//! | `compare` | two of them side by side, in all of these ways |
 
+pub mod compare;
 mod confidence;
 mod csv;
 #[cfg(test)]
-mod example;
+pub(crate) mod example;
 mod figures;
 mod page;
 mod table;
 mod words;
 
+pub(crate) use confidence::half_width;
 pub use csv::csv;
 pub use figures::figures;
 pub use page::page;

@@ -87,8 +87,8 @@ fn answers(page: &mut Page, document: &Document) {
          another: throughput stays, latency doubles with each doubling.",
     );
     let captions = [
-        "Both scales are logarithmic where a curve doubles again and again: on them, a straight line means in proportion. \
-         Whiskers are 95 % confidence.",
+        "Outstanding and latency are on logarithmic scales: each step up is so many times as much. Whiskers are 95 % \
+         confidence; most are smaller than the marks.",
         "The same points, one against the other: up is more throughput, left is less latency. Where a curve bends to the \
          right, more outstanding buys nothing but waiting.",
     ];

@@ -2,7 +2,7 @@
 
 use parda_plot::{brief, number};
 
-use crate::document::{Document, End, Kind};
+use crate::document::{Document, End, Kind, TargetInfo};
 use crate::findings::{Curve, Estimate};
 use crate::load::Mix;
 
@@ -74,7 +74,12 @@ pub(super) fn estimate(of: &Estimate, unit: &str) -> String {
 
 /// Three digits that count, and none behind the point of what is large.
 pub(super) fn short(value: f64) -> String {
-    if value.is_finite() { brief(value) } else { "–".to_owned() }
+    match value {
+        v if !v.is_finite() => "–".to_owned(),
+        // Four digits are one too many.
+        v if (0.9995..1.0).contains(&v) => brief(1.0),
+        v => brief(v),
+    }
 }
 
 /// Megabytes a second.
@@ -82,24 +87,33 @@ pub(super) fn mb_per_s(bytes_per_s: f64) -> f64 {
     bytes_per_s / 1e6
 }
 
+/// `1 load`, `3 loads`.
+pub(super) fn number_of(how_many: usize, what: &str) -> String {
+    if how_many == 1 { format!("1 {what}") } else { format!("{how_many} {what}s") }
+}
+
 /// Percent of a part: `95 %`.
 pub(super) fn percent(part: f64) -> String {
     let percent = part * 100.0;
-    let decimals = if percent.abs() < 10.0 && percent.fract().abs() > 0.05 { 1 } else { 0 };
+    let decimals = match percent.abs() {
+        p if !(0.05..10.0).contains(&p) || p.fract() < 0.05 => 0,
+        p if p < 1.0 => 2,
+        _ => 1,
+    };
     format!("{} %", number(percent, decimals))
 }
 
 /// What was probed: `a block device of 1.80 TB`.
-pub(super) fn kind(document: &Document) -> String {
-    let kind = match document.target.kind {
+pub(super) fn kind(target: &TargetInfo) -> String {
+    let kind = match target.kind {
         Kind::File => "a file",
         Kind::Device => "a block device",
         Kind::Nbd => "an NBD export",
         Kind::Model => "the array model, in virtual time",
     };
-    match document.target.bytes {
+    match target.bytes {
         0 => kind.to_owned(),
-        some if document.target.kind == Kind::Model => format!("{kind}, of {}", bytes(some)),
+        some if target.kind == Kind::Model => format!("{kind}, of {}", bytes(some)),
         some => format!("{kind} of {}", bytes(some)),
     }
 }
@@ -116,8 +130,7 @@ pub(super) fn end(end: End) -> &'static str {
 
 /// When, where and for how long, as sentences. Names in backticks.
 pub(super) fn story(document: &Document) -> String {
-    let points = document.points.len();
-    let loads = if points == 1 { "1 load".to_owned() } else { format!("{points} loads") };
+    let loads = number_of(document.points.len(), "load");
     let access = if document.target.writes { "reads and writes" } else { "reads only" };
     let unsettled = document.points.iter().filter(|p| !p.settled).count();
     let unsettled = match unsettled {
@@ -128,7 +141,7 @@ pub(super) fn story(document: &Document) -> String {
     format!(
         "`{}` ({}) was probed on {} for {}: {loads}, {access}. {}{unsettled}",
         document.target.name,
-        kind(document),
+        kind(&document.target),
         date(&document.begun),
         duration(document.took_s),
         end(document.end),
@@ -151,30 +164,31 @@ pub(super) fn curve<'a>(document: &'a Document, mix: &Mix) -> Option<&'a Curve> 
 
 /// The curves as sentences, one each.
 pub(super) fn curves(document: &Document) -> Vec<String> {
-    let sentence = |curve: &Curve| {
-        let mut parts = vec![format!(
-            "peak {} IOPS ({} MB/s) from {} outstanding on",
-            estimate(&curve.peak_iops, ""),
-            short(mb_per_s(curve.peak_bytes_per_s)),
-            curve.peak_outstanding,
-        )];
-        if let Some(service) = &curve.service_ms {
-            parts.insert(0, format!("one at a time takes {}", latency(service)));
-        }
-        parts.push(match &curve.knee {
-            Some(knee) => format!(
-                "knee at {} outstanding: {} IOPS at {}",
-                estimate(&knee.outstanding, ""),
-                short(knee.iops),
-                latency(&knee.latency_ms),
-            ),
-            None => {
-                "no knee: more outstanding still bought throughput where the sweep ended".to_owned()
-            }
-        });
-        format!("{}: {}.", curve.mix, parts.join("; "))
-    };
+    let sentence = |curve: &Curve| format!("{}: {}", curve.mix, curve_words(curve));
     document.findings.curves.iter().map(sentence).collect()
+}
+
+/// What was found of a mix.
+pub(super) fn curve_words(curve: &Curve) -> String {
+    let mut parts = vec![format!(
+        "peak {} IOPS ({} MB/s) from {} outstanding on",
+        estimate(&curve.peak_iops, ""),
+        short(mb_per_s(curve.peak_bytes_per_s)),
+        curve.peak_outstanding,
+    )];
+    if let Some(service) = &curve.service_ms {
+        parts.insert(0, format!("one at a time takes {}", latency(service)));
+    }
+    parts.push(match &curve.knee {
+        Some(knee) => format!(
+            "knee at {} outstanding: {} IOPS at {}",
+            estimate(&knee.outstanding, ""),
+            short(knee.iops),
+            latency(&knee.latency_ms),
+        ),
+        None => "no knee: the sweep did not go far enough beyond it".to_owned(),
+    });
+    format!("{}.", parts.join("; "))
 }
 
 /// What else the points say together, as sentences.
@@ -183,10 +197,10 @@ pub(super) fn others(document: &Document) -> Vec<String> {
     let mut out = Vec::new();
     if let Some(line) = &found.size_line {
         out.push(format!(
-            "Latency = {} ms per KiB × size + {} ms with one outstanding; the line explains {} of the \
+            "Latency = {} per KiB × size + {} with one outstanding; the line explains {} of the \
              variance, its worst point is {} off.",
-            estimate(&line.ms_per_kib, ""),
-            estimate(&line.fixed_ms, ""),
+            latency(&line.ms_per_kib),
+            latency(&line.fixed_ms),
             precise_percent(line.r_squared),
             percent(line.worst_residual),
         ));

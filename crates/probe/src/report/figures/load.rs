@@ -2,7 +2,7 @@
 
 use parda_plot::{Across, Figure, Panel};
 
-use super::{curve, far_apart, narrow, swept};
+use super::{Swept, curve, far_apart, narrow, swept};
 use crate::document::Document;
 use crate::report::confidence;
 use crate::report::words::ms;
@@ -19,8 +19,8 @@ pub(in crate::report) fn load(document: &Document) -> Vec<(String, Figure)> {
     let found = &document.findings;
     let threshold = found.advice.as_ref().map(|a| a.latency_threshold_ms);
     let scale = |panel: Panel| {
-        let all = swept.iter().flat_map(|s| &s.points).map(|p| p.all.iops);
-        if far_apart(all) { panel.log() } else { panel }
+        let peak = |s: &Swept| s.points.iter().map(|p| p.all.iops).fold(0.0, f64::max);
+        if far_apart(swept.iter().map(peak)) { panel.log() } else { panel }
     };
 
     let mut throughput = scale(Panel::new("Throughput", "IOPS"));

@@ -12,7 +12,7 @@ pub(super) use load::load;
 pub(super) use mixes::mixes;
 use parda_plot::{Figure, Panel};
 pub(super) use sizes::sizes;
-pub(super) use spread::spread;
+pub(super) use spread::{spread, spread_of};
 
 use crate::document::Document;
 use crate::findings::Estimate;
@@ -56,7 +56,7 @@ pub(super) fn swept(document: &Document) -> Vec<Swept<'_>> {
 }
 
 /// A line through points, with whiskers, and hollow marks around what did not settle.
-fn curve(
+pub(super) fn curve(
     panel: Panel,
     name: &str,
     points: &[&Point],
@@ -77,7 +77,7 @@ fn curve(
 }
 
 /// A figure that two of which stand side by side.
-fn narrow(title: impl Into<String>, across: parda_plot::Across) -> Figure {
+pub(super) fn narrow(title: impl Into<String>, across: parda_plot::Across) -> Figure {
     let mut figure = Figure::new(title, across);
     figure.width = Figure::NARROW;
     figure.reference = UNSETTLED.to_owned();
@@ -92,7 +92,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 }
 
 /// Whether values are so far apart that on a plain scale the small ones would lie on its ground.
-fn far_apart(values: impl Iterator<Item = f64>) -> bool {
+pub(super) fn far_apart(values: impl Iterator<Item = f64>) -> bool {
     range(values).is_some_and(|(low, high)| high > 12.0 * low)
 }
 
