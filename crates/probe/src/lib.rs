@@ -9,6 +9,7 @@ pub mod analysis;
 mod compare;
 mod document;
 mod driver;
+mod experiment;
 mod findings;
 mod load;
 mod model;
@@ -22,6 +23,7 @@ mod target;
 
 pub use compare::{Comparison, Curves, Pair, Run, SMALL, Side, Verdict};
 pub use document::{Document, DocumentError, End, FORMAT, Kind, TargetInfo};
+pub use experiment::{Experiment, UnknownExperiment};
 pub use findings::{
     Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine, Suspicion,
 };

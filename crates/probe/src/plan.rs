@@ -104,6 +104,23 @@ impl Plan {
         }
     }
 
+    /// Loads that are known from the beginning, in their order.
+    #[must_use]
+    pub fn listed(loads: &[(Load, Purpose)]) -> Plan {
+        let wishes = Wishes {
+            mixes: Vec::new(),
+            outstanding: 1..=1,
+            all: false,
+            purposes: Vec::new(),
+            effort: Effort::Quick,
+            writes: false,
+            largest: 0,
+        };
+        // The last one is the next one.
+        let rest = Some(loads.iter().rev().copied().collect());
+        Plan { rest, ..Plan::new(wishes, 0) }
+    }
+
     /// Leaves out what matters least until there are no more than `most` loads. What was left out.
     pub fn shrink(&mut self, most: usize) -> Vec<String> {
         let mut left_out = Vec::new();

@@ -15,7 +15,7 @@ pub const LEAST_PER_LOAD_S: f64 = 2.0;
 /// How well throughput and mean latency should be known, half of where they lie with 95 %
 /// confidence, relative to them.
 const PRECISION: f64 = 0.03;
-const PRECISION_OF_MODELS: f64 = 0.01;
+const PRECISION_OF_MODELS: f64 = 0.002;
 
 /// A load may end before its share of the time is over, and may take more than that.
 const LEAST_OF_SHARE: f64 = 0.4;
@@ -48,6 +48,15 @@ pub trait Watcher {
     fn measured(&mut self, point: &Point);
     /// Something the reader should know.
     fn note(&mut self, note: &str);
+}
+
+/// Nobody watches.
+impl Watcher for () {
+    fn progress(&mut self, _: &Progress<'_>) -> bool {
+        false
+    }
+    fn measured(&mut self, _: &Point) {}
+    fn note(&mut self, _: &str) {}
 }
 
 /// A probe that is to be run.

@@ -4,7 +4,7 @@ use crate::analysis::WORTH;
 use crate::analysis::curve::{Depth, Fit};
 use crate::analysis::resample::{self, Rate, TIMES};
 use crate::findings::{Curve, Estimate, Knee};
-use crate::load::{Mix, Purpose};
+use crate::load::Mix;
 use crate::point::Point;
 
 /// What is nearer to the peak than this is the peak.
@@ -92,7 +92,6 @@ fn runs(points: &[Point], mix: Mix) -> Vec<Vec<&Point>> {
         .collect();
     // A size or a mix was run at one depth only, maybe beside those of a sweep: no harm in it.
     runs.sort_by_key(|point| point.load.outstanding);
-    debug_assert!(points.iter().any(|point| point.purpose == Purpose::Depth));
     runs.chunk_by(|a, b| a.load.outstanding == b.load.outstanding).map(<[&Point]>::to_vec).collect()
 }
 

@@ -1,0 +1,71 @@
+//! What a model does with a closed loop, without any of the probe's code: the array, a queue of what
+//! is due, a clock. Shared by the test and by the example that sweeps every depth.
+
+use std::collections::VecDeque;
+
+use parda_array::{Array, ArrayIo, Bytes, IoId, IoKind, LunId, Nanos, Preset};
+
+/// Throughput and mean latency.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Truth {
+    pub(crate) outstanding: u32,
+    pub(crate) iops: f64,
+    pub(crate) mean_ms: f64,
+}
+
+/// Random reads of 4 KiB anywhere on the first LUN, so many at a time, until `ios` have come back after
+/// a tenth of that as warm-up.
+pub(crate) fn truth(preset: Preset, outstanding: u32, ios: u64, seed: u64) -> Truth {
+    let len = Bytes::kib(4);
+    let mut array = Array::new(preset.params()).expect("presets are possible");
+    let places = array.params().layout.luns[0].0 / len.0;
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut begun = vec![Nanos::ZERO; outstanding as usize];
+    let mut due: VecDeque<(Nanos, usize)> =
+        (0..begun.len()).map(|slot| (Nanos::ZERO, slot)).collect();
+    let warm = ios / 10 + 100 * u64::from(outstanding);
+    let (mut done, mut sum, mut from) = (0, 0_u128, Nanos::ZERO);
+    loop {
+        while let Some((now, slot)) = due.pop_front() {
+            begun[slot] = now;
+            let offset = Bytes(random.u64(0..places) * len.0);
+            let io = ArrayIo { lun: LunId(0), kind: IoKind::Read, offset, len };
+            array.submit(now, IoId(slot as u64), io).expect("the IO lies on its LUN");
+        }
+        let next = array.next_event().expect("something is outstanding");
+        array.advance(next);
+        while let Some((at, id)) = array.pop_completion() {
+            let slot = id.0 as usize;
+            done += 1;
+            if done == warm {
+                from = at;
+            } else if done > warm {
+                sum += u128::from((at - begun[slot]).0);
+            }
+            if done == warm + ios {
+                let mean_ms = sum as f64 / ios as f64 / 1e6;
+                return Truth { outstanding, iops: ios as f64 / (at - from).secs(), mean_ms };
+            }
+            due.push_back((at, slot));
+        }
+    }
+}
+
+#[allow(dead_code, reason = "only the example sweeps")]
+/// Where a dense sweep, ascending, first has so much of its peak: outstanding and latency, the time
+/// being parted between the depths below and above.
+pub(crate) fn reaches(sweep: &[Truth], part: f64) -> (f64, f64) {
+    let enough = part * peak(sweep);
+    let after = sweep.iter().position(|truth| truth.iops >= enough).expect("the peak does");
+    let (b, a) = (sweep[after], sweep[after.saturating_sub(1)]);
+    let way = if after == 0 { 1.0 } else { (enough - a.iops) / (b.iops - a.iops) };
+    let mid = |of: &dyn Fn(&Truth) -> f64| of(&a) + way * (of(&b) - of(&a));
+    let outstanding = mid(&|truth| truth.iops * truth.mean_ms) / 1e3;
+    (outstanding, outstanding / enough * 1e3)
+}
+
+#[allow(dead_code, reason = "only the example sweeps")]
+/// The highest throughput of a sweep.
+pub(crate) fn peak(sweep: &[Truth]) -> f64 {
+    sweep.iter().map(|truth| truth.iops).fold(0.0, f64::max)
+}
