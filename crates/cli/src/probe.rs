@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use clap::Args;
 use parda_probe::{
-    Document, Effort, End, Kind, Mix, Point, Progress, Purpose, Target, Watcher, Wishes, report,
+    Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Target, Watcher,
+    Wishes, report,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -34,6 +35,7 @@ Exit status: 1 if the target failed, 130 if it was stopped; either way with what
 Examples:
   parda probe model:drive-7200
   parda probe model:flash-nvme --quick
+  parda probe model:drive-7200 --experiment elling --page elling.html
   parda probe model:cx3-40-raid5-vms --mix 8k,67,70 --mix 4k,100,100 --depths 1-64 --only depth
   parda probe model:cx3-40-raid0 --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'")]
 pub(crate) struct Probe {
@@ -76,6 +78,13 @@ pub(crate) struct Probe {
     /// Only some of the questions: depth, size, mix, repeat
     #[arg(long, value_name = "QUESTION", value_delimiter = ',', value_parser = purpose)]
     only: Vec<Purpose>,
+    /// A published experiment in place of all that: elling, 4 KiB anywhere, 1 to 10 at a time (docs/elling.md)
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["quick", "full", "size", "read", "random", "mix", "depths", "all", "only"]
+    )]
+    experiment: Option<Experiment>,
     /// The seed that offsets and the order of loads follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -127,6 +136,7 @@ impl Probe {
                 (_, true) => Effort::Full,
                 _ => Effort::Usual,
             },
+            experiment: self.experiment,
             writes,
             largest: bytes,
         }

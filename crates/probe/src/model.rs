@@ -20,8 +20,8 @@ use crate::steady::{Verdict, judge};
 const FIRST_SLICE: Nanos = Nanos::from_millis(10);
 const SLICES: usize = 64;
 
-/// A tail is not known from less; and each slice is several latencies long.
-const LEAST_IOS: u64 = 20_000;
+/// A tail is not known from less, nor a maximum comparable; and each slice is several latencies long.
+const LEAST_IOS: u64 = 100_000;
 const LEAST_ROUNDS: u64 = 200;
 
 /// Where a load is not measured well enough after so many, it never will be.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use crate::analysis;
+use crate::experiment::Experiment;
 use crate::load::{Load, Mix, Purpose};
 use crate::point::Point;
 
@@ -34,6 +35,8 @@ pub struct Wishes {
     pub purposes: Vec<Purpose>,
     /// How thorough.
     pub effort: Effort,
+    /// A published experiment in place of all these questions.
+    pub experiment: Option<Experiment>,
     /// Whether there may be writes.
     pub writes: bool,
     /// No IO is larger than this.
@@ -80,7 +83,12 @@ enum Grid {
 impl Plan {
     /// The plan that follows from wishes; its order from the seed, too.
     #[must_use]
-    pub fn new(wishes: Wishes, seed: u64) -> Plan {
+    pub fn new(mut wishes: Wishes, seed: u64) -> Plan {
+        // Its order is its own; the last one is the next one.
+        let rest = wishes.experiment.map(|experiment| {
+            wishes.purposes.clear();
+            experiment.loads(wishes.writes).into_iter().rev().collect()
+        });
         let asked = |purpose| wishes.purposes.contains(&purpose);
         let (around, sizes, grid, repeats) = match wishes.effort {
             Effort::Quick => (1, FEW_SIZES_KIB.as_slice(), Grid::None, 1),
@@ -98,27 +106,15 @@ impl Plan {
             grid: if asked(Purpose::Mix) { grid } else { Grid::None },
             repeats: if asked(Purpose::Repeat) { repeats } else { 0 },
             tried: HashSet::new(),
-            rest: None,
+            rest,
             random: fastrand::Rng::with_seed(seed),
             wishes,
         }
     }
 
-    /// Loads that are known from the beginning, in their order.
-    #[must_use]
-    pub fn listed(loads: &[(Load, Purpose)]) -> Plan {
-        let wishes = Wishes {
-            mixes: Vec::new(),
-            outstanding: 1..=1,
-            all: false,
-            purposes: Vec::new(),
-            effort: Effort::Quick,
-            writes: false,
-            largest: 0,
-        };
-        // The last one is the next one.
-        let rest = Some(loads.iter().rev().copied().collect());
-        Plan { rest, ..Plan::new(wishes, 0) }
+    /// Whether a knee is looked for.
+    pub(crate) fn sweeps(&self) -> bool {
+        self.wishes.purposes.contains(&Purpose::Depth)
     }
 
     /// Leaves out what matters least until there are no more than `most` loads. What was left out.
@@ -363,6 +359,7 @@ mod tests {
             all: false,
             purposes: EVERY.to_vec(),
             effort,
+            experiment: None,
             writes: false,
             largest: 1 << 30,
         }
@@ -475,6 +472,19 @@ mod tests {
             run(&mut Plan::new(wishes, 1), 8).0.len()
         };
         assert_eq!((count(false), count(true)), (16, 64));
+    }
+
+    #[test]
+    fn an_experiment_is_run_as_it_is_in_place_of_all_questions() {
+        let elling = Some(Experiment::Elling);
+        for writes in [false, true] {
+            let wishes = Wishes { experiment: elling, writes, ..wishes(Effort::Full) };
+            let mut plan = Plan::new(wishes, 7);
+            let loads = Experiment::Elling.loads(writes);
+            assert_eq!(plan.left(&[]), loads.len());
+            let run: Vec<_> = std::iter::from_fn(|| plan.next(&[])).collect();
+            assert_eq!(run, loads);
+        }
     }
 
     #[test]

@@ -15,7 +15,9 @@ pub const LEAST_PER_LOAD_S: f64 = 2.0;
 /// How well throughput and mean latency should be known, half of where they lie with 95 %
 /// confidence, relative to them.
 const PRECISION: f64 = 0.03;
-const PRECISION_OF_MODELS: f64 = 0.002;
+const PRECISION_OF_MODELS: f64 = 0.01;
+/// Where a curve is flat, its knee moves ten times as far as its throughput; and virtual time is cheap.
+const PRECISION_OF_MODELS_SWEPT: f64 = 0.002;
 
 /// A load may end before its share of the time is over, and may take more than that.
 const LEAST_OF_SHARE: f64 = 0.4;
@@ -96,19 +98,20 @@ impl Probe<'_> {
             }
             let Some((load, purpose)) = self.plan.next(&points) else { break End::Complete };
             let mut stop = false;
-            let driven = self.drive(&load, points.len(), time_left, left, &mut |load_s| {
-                let progress = Progress {
-                    load: &load,
-                    purpose,
-                    done: points.len(),
-                    left,
-                    load_s,
-                    took_s: clock.now() + clock.virtual_s.map_or(0.0, |_| load_s),
-                    left_s: time_left.map(|time| (time - load_s).max(0.0)),
-                };
-                stop = watcher.progress(&progress);
-                stop
-            });
+            let driven =
+                self.drive((&load, purpose), points.len(), time_left, left, &mut |load_s| {
+                    let progress = Progress {
+                        load: &load,
+                        purpose,
+                        done: points.len(),
+                        left,
+                        load_s,
+                        took_s: clock.now() + clock.virtual_s.map_or(0.0, |_| load_s),
+                        left_s: time_left.map(|time| (time - load_s).max(0.0)),
+                    };
+                    stop = watcher.progress(&progress);
+                    stop
+                });
             let driven = match driven {
                 Ok(driven) => driven,
                 Err(error) => {
@@ -143,14 +146,18 @@ impl Probe<'_> {
 
     fn drive(
         &mut self,
-        load: &Load,
+        (load, purpose): (&Load, Purpose),
         number: usize,
         time_left: Option<f64>,
         left: usize,
         told: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Driven, DriveError> {
-        let precision =
-            if self.target.kind == Kind::Model { PRECISION_OF_MODELS } else { PRECISION };
+        let swept = self.plan.sweeps() && matches!(purpose, Purpose::Depth | Purpose::Repeat);
+        let precision = match self.target.kind {
+            Kind::Model if swept => PRECISION_OF_MODELS_SWEPT,
+            Kind::Model => PRECISION_OF_MODELS,
+            _ => PRECISION,
+        };
         let allowance = match time_left {
             None => Allowance { least_s: 0.0, most_s: f64::INFINITY, precision },
             Some(time) => {

@@ -3,7 +3,6 @@
 use std::str::FromStr;
 
 use crate::document::{Document, TargetInfo};
-use crate::experiment::Experiment;
 use crate::model::{Model, ModelError};
 use crate::plan::{Plan, Wishes};
 use crate::run::{Probe, Watcher};
@@ -60,29 +59,7 @@ impl Target {
         seed: u64,
         watcher: &mut dyn Watcher,
     ) -> Document {
-        self.run(Plan::new(wishes, seed), time, seed, watcher)
-    }
-
-    /// Runs an experiment on it; what writes only if it may be written to.
-    pub fn experiment(
-        &mut self,
-        experiment: Experiment,
-        writes: bool,
-        time: Option<f64>,
-        seed: u64,
-        watcher: &mut dyn Watcher,
-    ) -> Document {
-        self.run(Plan::listed(&experiment.loads(writes)), time, seed, watcher)
-    }
-
-    fn run(
-        &mut self,
-        plan: Plan,
-        time: Option<f64>,
-        seed: u64,
-        watcher: &mut dyn Watcher,
-    ) -> Document {
-        let target = self.info();
+        let (target, plan) = (self.info(), Plan::new(wishes, seed));
         let Target::Model(driver) = self;
         Probe { target, driver, plan, time, seed }.run(watcher)
     }

@@ -39,6 +39,7 @@ fn probe(preset: Preset, purpose: Purpose, seed: u64) -> Document {
         all: false,
         purposes: vec![purpose],
         effort: Effort::Usual,
+        experiment: None,
         writes: false,
         largest: 1 << 20,
     };

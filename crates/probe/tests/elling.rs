@@ -6,7 +6,7 @@ use std::path::Path;
 #[path = "elling/mod.rs"]
 mod page;
 
-use page::{parts, pictures, points, published, renewed, run};
+use page::{parts, pictures, points, published, renewed, run, slowest};
 use parda_probe::Mix;
 
 #[test]
@@ -26,7 +26,6 @@ fn ellings_numbers_come_out_and_the_page_shows_them() {
             for (what, ours, tolerance) in [
                 ("total/iops", point.all.iops, 0.06),
                 ("total/device_latency_ms", point.all.mean_ms, 0.06),
-                ("host/drive/device_latency_ms/max", point.all.max_ms, 0.2),
             ] {
                 let Some(his) = published(mix, n, what) else { continue };
                 compared += 1;
@@ -34,7 +33,11 @@ fn ellings_numbers_come_out_and_the_page_shows_them() {
             }
         }
     }
-    assert_eq!(compared, 13, "all of his numbers");
+    assert_eq!(compared, 12, "all of his numbers but the next");
+    let reads = Mix { size: 4096, read_percent: 100, random_percent: 100 };
+    let his = published(reads, 10, "host/drive/device_latency_ms/max").unwrap();
+    let ours = slowest(3600.0);
+    assert!((ours / his - 1.0).abs() < 0.2, "{ours}, {his}");
 
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let shown = std::fs::read_to_string(docs.join("elling.md")).unwrap();

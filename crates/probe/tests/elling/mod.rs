@@ -3,8 +3,13 @@
 
 use std::fmt::Write as _;
 
+use parda_array::Preset;
 use parda_plot::{Across, Figure, Panel, brief};
 use parda_probe::{Document, Effort, Experiment, Mix, Point, Purpose, Target, Wishes};
+
+#[path = "../truth/mod.rs"]
+#[expect(dead_code, reason = "what is true of other depths is for the test of accuracy")]
+mod truth;
 
 /// The scenario that has Elling's numbers; they stand nowhere else.
 const PUBLISHED: &str = include_str!("../../../../scenarios/papers/elling12.toml");
@@ -31,19 +36,20 @@ pub(crate) fn run() -> Vec<Device> {
         .into_iter()
         .map(|(name, words)| {
             let mut target: Target = format!("model:{name}").parse().expect("it is a preset");
-            let sweep = Wishes {
+            let wishes = |experiment| Wishes {
                 mixes: vec![READS],
                 outstanding: 1..=256,
                 all: true,
                 purposes: vec![Purpose::Depth],
                 effort: Effort::Usual,
-                writes: false,
+                experiment,
+                writes: true,
                 largest: READS.size,
             };
             Device {
                 words,
-                experiment: target.experiment(Experiment::Elling, true, None, 1, &mut ()),
-                sweep: target.probe(sweep, None, 1, &mut ()),
+                experiment: target.probe(wishes(Some(Experiment::Elling)), None, 1, &mut ()),
+                sweep: target.probe(wishes(None), None, 1, &mut ()),
             }
         })
         .collect()
@@ -88,6 +94,7 @@ pub(crate) fn parts(devices: &[Device]) -> Vec<(&'static str, String)> {
         ("drive", drive_table(drive)),
         ("little", little(drive)),
         ("spread", spread(drive)),
+        ("slowest", slowest_table()),
         ("devices", devices_table(devices)),
         ("knees", knees(devices)),
     ]
@@ -171,6 +178,21 @@ fn spread(drive: &Device) -> String {
         }
     }
     text
+}
+
+/// The slowest of the drive's reads, ten at a time, when one looks for so many seconds.
+pub(crate) fn slowest(seconds: f64) -> f64 {
+    let iops = published(READS, 10, "total/iops").expect("it is in the post");
+    truth::run(Preset::Drive7200, 10, 1000, (seconds * iops) as u64, 1).max_ms
+}
+
+fn slowest_table() -> String {
+    let [minute, ten, hour] = [60.0, 600.0, 3600.0].map(|seconds| time(slowest(seconds)));
+    format!(
+        "| | in a minute | in ten | in an hour |\n\
+         | --- | ---: | ---: | ---: |\n\
+         | slowest read, 10 at a time | {minute} | {ten} | {hour} |\n"
+    )
 }
 
 fn devices_table(devices: &[Device]) -> String {

@@ -11,11 +11,17 @@ pub(crate) struct Truth {
     pub(crate) outstanding: u32,
     pub(crate) iops: f64,
     pub(crate) mean_ms: f64,
+    pub(crate) max_ms: f64,
 }
 
 /// Random reads of 4 KiB anywhere on the first LUN, so many at a time, until `ios` have come back after
 /// a tenth of that as warm-up.
 pub(crate) fn truth(preset: Preset, outstanding: u32, ios: u64, seed: u64) -> Truth {
+    run(preset, outstanding, ios / 10 + 100 * u64::from(outstanding), ios, seed)
+}
+
+/// The same after so many as warm-up.
+pub(crate) fn run(preset: Preset, outstanding: u32, warm: u64, ios: u64, seed: u64) -> Truth {
     let len = Bytes::kib(4);
     let mut array = Array::new(preset.params()).expect("presets are possible");
     let places = array.params().layout.luns[0].0 / len.0;
@@ -23,8 +29,7 @@ pub(crate) fn truth(preset: Preset, outstanding: u32, ios: u64, seed: u64) -> Tr
     let mut begun = vec![Nanos::ZERO; outstanding as usize];
     let mut due: VecDeque<(Nanos, usize)> =
         (0..begun.len()).map(|slot| (Nanos::ZERO, slot)).collect();
-    let warm = ios / 10 + 100 * u64::from(outstanding);
-    let (mut done, mut sum, mut from) = (0, 0_u128, Nanos::ZERO);
+    let (mut done, mut sum, mut max, mut from) = (0, 0_u128, Nanos::ZERO, Nanos::ZERO);
     loop {
         while let Some((now, slot)) = due.pop_front() {
             begun[slot] = now;
@@ -40,11 +45,14 @@ pub(crate) fn truth(preset: Preset, outstanding: u32, ios: u64, seed: u64) -> Tr
             if done == warm {
                 from = at;
             } else if done > warm {
-                sum += u128::from((at - begun[slot]).0);
+                let latency = at - begun[slot];
+                sum += u128::from(latency.0);
+                max = max.max(latency);
             }
             if done == warm + ios {
                 let mean_ms = sum as f64 / ios as f64 / 1e6;
-                return Truth { outstanding, iops: ios as f64 / (at - from).secs(), mean_ms };
+                let iops = ios as f64 / (at - from).secs();
+                return Truth { outstanding, iops, mean_ms, max_ms: max.secs() * 1e3 };
             }
             due.push_back((at, slot));
         }
