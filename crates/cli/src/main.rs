@@ -12,6 +12,7 @@ mod serve;
 mod sim;
 mod status;
 mod steer;
+mod workload;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -58,6 +59,14 @@ Examples:
 
 The agent steers by itself, as a volume with [volume.steer] says: parda serve -c /etc/parda.toml";
 
+const WORKLOAD_EXAMPLES: &str = "\
+Examples:
+  parda workload export scenarios/demo.toml --out demo.fio   the load of a scenario, for fio
+  parda workload import db.fio                               a job of fio's, for a scenario
+  parda workload describe db.trace                           what is in a trace
+
+A scenario takes job files and traces by their names: see docs/workloads.md";
+
 #[derive(Clone, Copy, ValueEnum)]
 enum LogFormat {
     /// For people
@@ -89,6 +98,10 @@ enum Command {
     Sim(sim::Sim),
     /// Measure latency against load, find the knee, say which threshold to set
     Probe(probe::Probe),
+    /// Workloads to and from fio's words, and what a trace is made of
+    #[command(subcommand)]
+    #[command(after_help = WORKLOAD_EXAMPLES)]
+    Workload(workload::Workload),
     /// Run every figure and table of the source papers, and hold our numbers against theirs
     Reproduce(reproduce::Reproduce),
 }
@@ -139,6 +152,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => command.run(),
         Command::Sim(command) => command.run(),
         Command::Probe(command) => command.run(),
+        Command::Workload(command) => command.run(),
         Command::Reproduce(command) => command.run(),
     });
     match done {

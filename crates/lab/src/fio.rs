@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use parda_scenario::fio::{Job, Target, Unsayable};
-use parda_scenario::{Demand, Scenario, Vm, VmId, Workload};
+use parda_scenario::fio::{self, Job, Target, Unsayable};
+use parda_scenario::{Demand, Load, Scenario, Vm, VmId, Workload};
 
 use crate::error::LabError;
 
@@ -23,17 +23,17 @@ pub fn check() -> Result<(), LabError> {
 /// # Errors
 /// It cannot, for the VM that is named.
 pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
-    let open = |vm: &Vm| matches!(vm.workload.demand, Demand::Open { .. });
-    if let Some((_, vm)) = scenario.vm_ids().find(|(_, vm)| open(vm)) {
-        return Err(LabError::OpenLoop { vm: vm.name.clone() });
-    }
-    match scenario.vm_ids().find(|(_, vm)| vm.workload.one_stream) {
-        Some((_, vm)) => Err(LabError::OnlySimulated(format!(
+    scenario.vm_ids().try_for_each(|(_, vm)| match &vm.load {
+        Load::Drawn(Workload { demand: Demand::Open { .. }, .. }) => {
+            Err(LabError::OpenLoop { vm: vm.name.clone() })
+        }
+        Load::Drawn(Workload { one_stream: true, .. }) => Err(LabError::OnlySimulated(format!(
             "`one_stream`, of {}, which fio cannot do,",
             vm.name
         ))),
-        None => Ok(()),
-    }
+        Load::Drawn(_) => Ok(()),
+        Load::Replayed(_) => Err(LabError::OnlySimulated(format!("`trace`, of {},", vm.name))),
+    })
 }
 
 /// What the client of a VM is told.
@@ -53,24 +53,16 @@ pub fn arguments(
     let mut job = Job::new(&vm.name);
     job.target(target);
     // Between bursts it is stopped, at the moments at which the scenario says.
-    let workload = Workload { bursts: None, ..vm.workload.clone() };
-    job.load(&workload, vm.disk)?;
+    if let Some(workload) = vm.load.drawn() {
+        job.load(&Workload { bursts: None, ..workload.clone() }, vm.disk)?;
+    }
     job.set("time_based", 1);
     job.set("runtime", at_most.as_secs().max(1));
-    job.set("randseed", client_seed(seed, id));
+    job.set("randseed", fio::seed(seed, id));
     // One process, so that killing it leaves nothing behind.
     job.set("thread", 1);
     job.set("eta", "never");
     Ok(job.arguments())
-}
-
-/// A seed of its own for each client.
-fn client_seed(seed: u64, id: VmId) -> u64 {
-    // Any mixing will do that tells (seed, host, VM) apart; 32 bits are what fio takes.
-    let mixed = [seed, id.host.0 as u64, id.index as u64]
-        .iter()
-        .fold(0x9e37_79b9_7f4a_7c15_u64, |h, &x| (h ^ x).wrapping_mul(0x0100_0000_01b3));
-    (mixed >> 32 ^ mixed) & 0xffff_ffff
 }
 
 #[cfg(test)]
@@ -95,7 +87,7 @@ mod tests {
 
     fn told(workload: Workload, id: VmId) -> Vec<String> {
         let (name, shares, disk) = ("db".to_owned(), Shares(1), Bytes(1 << 30));
-        let vm = Vm { name, shares, burst: 0.0, disk, lun: 0, workload };
+        let vm = Vm { name, shares, burst: 0.0, disk, lun: 0, load: workload.into() };
         let target = Target::Nbd("nbd+unix:///db?socket=/run/h1");
         arguments(&vm, id, target, 7, Duration::from_secs(90)).unwrap()
     }
@@ -147,5 +139,20 @@ mod tests {
         assert!(error.to_string().starts_with("`one_stream`, of web, which"), "{error}");
         let error = can_do(&scenario("rate = 500")).unwrap_err().to_string();
         assert!(error.starts_with("web is an open loop"), "{error}");
+    }
+
+    #[test]
+    fn a_trace_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = "fio version 3 iolog\n0 d read 0 512\n9 d read 512 512\n";
+        std::fs::write(folder.path().join("t.log"), log).unwrap();
+        let text = "name = \"t\"\nduration = \"3s\"\n[array]\npreset = \"cx3-40-raid0\"\n\
+                    [[host]]\nname = \"a\"\n[[host.vm]]\nname = \"web\"\nshares = 1\n\
+                    workload = { trace = \"t.log\" }\n\
+                    [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n";
+        let name = folder.path().join("t.toml").display().to_string();
+        let scenario = Scenario::parse(&Document::new(name, text)).unwrap();
+        let error = can_do(&scenario).unwrap_err().to_string();
+        assert!(error.starts_with("`trace`, of web, is beyond the laboratory"), "{error}");
     }
 }

@@ -189,7 +189,7 @@ fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
 fn bursts(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     let mut tasks = Vec::new();
     for (id, vm) in scenario.vm_ids() {
-        let Some(bursts) = vm.workload.bursts else { continue };
+        let Some(bursts) = vm.load.bursts() else { continue };
         let mut state = State::new(&scenario.hosts);
         let mut since = None;
         let mut ran = |since: Option<Duration>, until| {

@@ -112,7 +112,7 @@ impl Model {
             burst: 0.0,
             disk: self.bytes(),
             lun: self.lun,
-            workload: load.workload(),
+            load: load.workload().into(),
         };
         Client::new(&vm, fastrand::Rng::with_seed(seed))
     }

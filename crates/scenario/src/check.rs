@@ -1,8 +1,10 @@
 //! From the file as it is written to a scenario that makes sense, or an error with its place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use humantime::format_duration;
 use parda_array::ArrayParams;
 use parda_config::{ControlSettings, Document, Error, Fairness, ModeSetting};
@@ -13,14 +15,15 @@ use crate::exchange::ExchangeSettings;
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
 use crate::guest::{self, HostKind};
+use crate::load::Load;
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
     Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, USUAL_SLOTS, Vm,
     VmId, array_luns,
 };
+use crate::sources::Sources;
 use crate::study::{Run, Study};
-use crate::workload::Workload;
 
 /// The longest name of a host: what a slot of the exchange file can hold.
 const MAX_NAME: usize = 63;
@@ -53,11 +56,14 @@ pub(crate) fn check(
     document: &Document,
     file: &File,
     present: Present<'_>,
+    sources: &Sources,
 ) -> Result<Scenario, Error> {
     Checker {
         document,
+        sources,
         duration: file.duration,
         present,
+        replayed: BTreeSet::new(),
         hosts: BTreeMap::new(),
         vms: BTreeMap::new(),
         disks: BTreeMap::new(),
@@ -72,9 +78,12 @@ pub(crate) fn name_is_plain(name: &str) -> bool {
 }
 
 pub(crate) struct Checker<'a> {
-    document: &'a Document,
+    pub(crate) document: &'a Document,
+    pub(crate) sources: &'a Sources,
     duration: Duration,
     present: Present<'a>,
+    /// The traces that a VM replays already.
+    pub(crate) replayed: BTreeSet<PathBuf>,
     pub(crate) hosts: BTreeMap<String, HostId>,
     pub(crate) vms: BTreeMap<String, VmId>,
     /// The VMs that have a disk of their own, with its LUN and its size.
@@ -256,10 +265,18 @@ impl Checker<'_> {
         };
         let burst_ok = vm.burst.is_finite() && vm.burst >= 0.0;
         self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
-        let workload = self.workload(&at("workload"), &vm.workload)?;
-        let (lun, disk) = self.disk(path, vm)?;
-        let key = if vm.disk.is_some() { "disk" } else { "same_disk_as" };
-        workload.fits(disk).map_err(|message| self.error(&at(key), message))?;
+        let (load, own) = self.load(&at("workload"), &vm.workload)?;
+        let (lun, disk) = self.disk(path, vm, own)?;
+        let keys = [("disk", vm.disk.is_some()), ("same_disk_as", vm.same_disk_as.is_some())];
+        let key = keys.iter().find(|(_, is)| *is).map_or("workload", |(key, _)| key);
+        load.fits(disk).map_err(|message| self.error(&at(key), message))?;
+        if let (Load::Drawn(_), Some(own)) = (&load, own.filter(|own| *own != disk)) {
+            let message = format!(
+                "is not that of the job, whose `size` is {}: leave it out, or give it that size",
+                own.0
+            );
+            return Err(self.error(&at(key), message));
+        }
 
         let start = vm.start.unwrap_or(Duration::ZERO);
         starts.push((Event { at: start, action: Action::StartVm(id) }, at("start")));
@@ -267,12 +284,18 @@ impl Checker<'_> {
             self.ensure(stop > start, &at("stop"), "must be after start")?;
             starts.push((Event { at: stop, action: Action::StopVm(id) }, at("stop")));
         }
-        Ok(Vm { name: vm.name.clone(), shares, burst: vm.burst, disk, lun, workload })
+        Ok(Vm { name: vm.name.clone(), shares, burst: vm.burst, disk, lun, load })
     }
 
-    /// The LUN of a VM's disk, and its size.
-    fn disk(&mut self, path: &str, vm: &file::Vm) -> Result<(u32, Bytes), Error> {
-        match (vm.disk, &vm.same_disk_as) {
+    /// The LUN of a VM's disk, and its size: what follows from its workload if nothing is said.
+    fn disk(
+        &mut self,
+        path: &str,
+        vm: &file::Vm,
+        own: Option<Bytes>,
+    ) -> Result<(u32, Bytes), Error> {
+        let own = own.map(|own| ByteSize(own.0)).filter(|_| vm.same_disk_as.is_none());
+        match (vm.disk.or(own), &vm.same_disk_as) {
             (Some(size), None) => {
                 let disk = (self.disks.len() as u32, Bytes(size.as_u64()));
                 self.disks.insert(vm.name.clone(), disk);
@@ -293,12 +316,6 @@ impl Checker<'_> {
         let ok = (1..=VmConfig::MAX_SHARES).contains(&shares);
         self.ensure(ok, path, &format!("must be 1 to {}", VmConfig::MAX_SHARES))?;
         Ok(Shares(shares))
-    }
-
-    fn workload(&self, path: &str, w: &file::Workload) -> Result<Workload, Error> {
-        Workload::check(w, &|key, message| {
-            self.error(format!("{path}.{key}").trim_end_matches('.'), message)
-        })
     }
 
     /// All events in the order in which they happen, played through once.

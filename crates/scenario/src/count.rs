@@ -3,7 +3,6 @@
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 use crate::scenario::{HostId, Phase, Scenario, State, VmId};
 use crate::shares::{HELD_PART, saturated};
-use crate::workload::Demand;
 
 /// What one host did in one phase.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +51,7 @@ impl HostCount {
                 let vm_id = VmId { host: id, index };
                 // Nobody outside has a share to be judged by. And without a window nothing is held,
                 // and only a closed loop is sure to want more.
-                let endless = matches!(vm.workload.demand, Demand::Closed { .. });
+                let endless = vm.load.outstanding().is_some();
                 let ran = !host.outside
                     && scenario.runs_throughout(vm_id, phase, at_start)
                     && (endless || self.window.is_some());
@@ -97,12 +96,8 @@ impl HostCount {
     /// all the time, so much less is at the array.
     fn holds(&self, scenario: &Scenario, id: HostId, at_start: &State) -> bool {
         let kept = scenario.host(id).vms.iter().enumerate().filter_map(|(index, vm)| {
-            match vm.workload.demand {
-                Demand::Closed { outstanding } if at_start.runs(VmId { host: id, index }) => {
-                    Some(f64::from(outstanding))
-                }
-                _ => None,
-            }
+            let runs = at_start.runs(VmId { host: id, index });
+            vm.load.outstanding().filter(|_| runs).map(f64::from)
         });
         let ios: u64 = self.vms.iter().map(|vm| vm.ios).sum();
         let at_array = self.device_latency_ms.map_or(0.0, |d| d.mean / 1e3) * ios as f64;

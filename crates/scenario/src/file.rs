@@ -1,6 +1,7 @@
 //! The file as it is written. What it means, and whether it can, is for [`crate::check`].
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -99,15 +100,15 @@ pub(crate) struct Vm {
     pub stop: Option<Duration>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// A workload of its own, or `fio` or `trace` with what goes with them.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Workload {
     pub size: Option<ByteSize>,
     pub sizes: Option<BTreeMap<String, Amount>>,
-    pub read: Amount,
-    pub random: Amount,
-    #[serde(default)]
-    pub one_stream: bool,
+    pub read: Option<Amount>,
+    pub random: Option<Amount>,
+    pub one_stream: Option<bool>,
     pub hot: Option<Hot>,
     pub outstanding: Option<u32>,
     pub rate: Option<f64>,
@@ -115,6 +116,13 @@ pub(crate) struct Workload {
     pub on: Option<Duration>,
     #[serde(default, with = "humantime_serde")]
     pub off: Option<Duration>,
+    pub fio: Option<PathBuf>,
+    pub job: Option<String>,
+    pub trace: Option<PathBuf>,
+    pub speed: Option<f64>,
+    pub repeat: Option<bool>,
+    pub fold: Option<bool>,
+    pub in_step: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

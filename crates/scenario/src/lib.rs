@@ -15,12 +15,15 @@
 //! | [`fio`] | workloads in fio's words |
 //! | [`expectation`] | what is expected of such a number |
 //! | [`set`] | values in place of those in the file |
+//! | [`spell`] | a workload as a scenario writes it |
 //! | [`study`] | one scenario, or several variants of it in one answer |
 //! | [`plot`](mod@plot) | what is to be drawn of it |
 //! | [`shares`] | saturation, Jain's index, and how far everybody is off their share |
 //! | [`table`](mod@table) | an answer for people |
 //! | [`words`](mod@words) | and in words, for newcomers |
-//! | [`workload`] | what a VM does to its disk |
+//! | [`load`] | what a VM does to its disk, drawn by chance or replayed |
+//! | [`workload`] | what is drawn by chance |
+//! | [`trace`] | what is replayed |
 
 pub mod amount;
 pub mod answer;
@@ -33,15 +36,19 @@ pub mod expectation;
 mod file;
 pub mod fio;
 pub mod guest;
+pub mod load;
 mod many;
 pub mod metric;
 pub mod plot;
 pub mod scenario;
 pub mod set;
 pub mod shares;
+mod sources;
+pub mod spell;
 pub mod study;
 mod sweep;
 pub mod table;
+pub mod trace;
 mod variants;
 mod vary;
 pub mod words;
@@ -50,6 +57,7 @@ pub mod workload;
 pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, VmAnswer};
 pub use expectation::Verdict;
 pub use guest::{GuestDisk, GuestSettings, HostKind};
+pub use load::Load;
 pub use scenario::{Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId};
 pub use study::{Run, Study};
 pub use table::table;

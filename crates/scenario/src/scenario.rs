@@ -11,7 +11,7 @@ use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
 use crate::exchange::{ExchangeSettings, Hearing};
 use crate::expectation::Expectation;
 use crate::guest::HostKind;
-use crate::workload::Workload;
+use crate::load::Load;
 
 /// A cluster, what happens to it, what is measured and what is expected.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ pub struct Vm {
     /// Which of the array's LUNs its disk is, counted from 0. Several VMs may have the same.
     pub lun: u32,
     /// What its client does.
-    pub workload: Workload,
+    pub load: Load,
 }
 
 /// A host by its place in [`Scenario::hosts`].
@@ -265,7 +265,7 @@ impl Scenario {
         at_start.runs(vm)
             && !at_start.host(vm.host).hangs
             && !within.any(|event| breaks(&event.action))
-            && self.vm(vm).workload.bursts.is_none_or(|bursts| {
+            && self.vm(vm).load.bursts().is_none_or(|bursts| {
                 // It runs, so that something has started it.
                 let start = self.started(vm, after).unwrap_or_default();
                 bursts.works_throughout(

@@ -10,6 +10,7 @@ use crate::file::File;
 use crate::metric::{Names, PhaseNames};
 use crate::plot::{Plot, View, plots};
 use crate::scenario::Scenario;
+use crate::sources::Sources;
 use crate::vary::{Variation, variations};
 
 /// What a file asks for: a scenario to run, or several variants of it.
@@ -75,15 +76,19 @@ impl Study {
     /// # Errors
     /// As [`Study::parse`].
     pub fn parse_swept(document: &Document, more: &[Sweep]) -> Result<Study, Error> {
+        Study::of(document, more, &Sources::default())
+    }
+
+    fn of(document: &Document, more: &[Sweep], sources: &Sources) -> Result<Study, Error> {
         let file: File = document.parse()?;
         // First without its variants, so that what is wrong then is the variant's fault.
-        let base = check(document, &file, Present::All)?;
+        let base = check(document, &file, Present::All, sources)?;
         let variations = variations(document, &file, more)?;
         let runs: Vec<Run> = if variations.is_empty() {
             vec![Run { variant: None, settings: Vec::new(), scenario: base }]
         } else {
             let run = |variation: Variation| {
-                let scenario = variation.scenario(document)?;
+                let scenario = variation.scenario(document, sources)?;
                 let Variation { name, settings, .. } = variation;
                 let settings = settings.iter().map(|s| (s.path().to_owned(), s.text())).collect();
                 Ok(Run { variant: Some(name), settings, scenario })
@@ -95,7 +100,7 @@ impl Study {
         let expectations = match more {
             [] => expectations(document, &file.expect, &names(&runs))?,
             _ => {
-                let once = Study::parse_swept(document, &[])?;
+                let once = Study::of(document, &[], sources)?;
                 once.expected_of_each(&runs)
             }
         };

@@ -10,6 +10,7 @@ use crate::file::File;
 use crate::many;
 use crate::scenario::Scenario;
 use crate::set::{Setting, with_settings};
+use crate::sources::Sources;
 use crate::study::Sweep;
 
 /// No study has more runs.
@@ -168,7 +169,11 @@ impl Variation {
     }
 
     /// The scenario that it means. An error points at what sets the variant apart.
-    pub(crate) fn scenario(&self, document: &Document) -> Result<Scenario, Error> {
+    pub(crate) fn scenario(
+        &self,
+        document: &Document,
+        sources: &Sources,
+    ) -> Result<Scenario, Error> {
         let present = match &self.hosts {
             Some(hosts) => Present::Only(hosts),
             None => Present::All,
@@ -177,10 +182,14 @@ impl Variation {
             let last = settings.len().checked_sub(1);
             let varied = with_settings(document, settings).map_err(|e| (last, e.to_string()))?;
             let said = |e: Error| {
+                // What is wrong in a file that the variant names has a place of its own there.
+                if e.file != document.name() {
+                    return (last, e.to_string());
+                }
                 (last, e.value.map_or(e.message.clone(), |v| format!("{v}: {}", e.message)))
             };
             let file: File = varied.parse().map_err(said)?;
-            check(&varied, &file, present).map_err(said)
+            check(&varied, &file, present, sources).map_err(said)
         };
         let blame = |(setting, message): (Option<usize>, String)| {
             let place = setting.map_or(&self.place, |i| &self.places[i]);

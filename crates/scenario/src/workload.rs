@@ -109,7 +109,8 @@ impl Workload {
         written: &file::Workload,
         error: &dyn Fn(&str, &str) -> Error,
     ) -> Result<Workload, Error> {
-        let percent = |key: &str, amount: Amount| {
+        let percent = |key: &str, amount: Option<Amount>| {
+            let amount = amount.ok_or_else(|| error("", &format!("must have `{key}`")))?;
             whole(amount, 0.0..=100.0)
                 .ok_or_else(|| error(key, "must be a whole percentage, 0% to 100%"))
         };
@@ -117,7 +118,7 @@ impl Workload {
             sizes: sizes(written, error)?,
             read_percent: percent("read", written.read)?,
             random_percent: percent("random", written.random)?,
-            one_stream: written.one_stream,
+            one_stream: written.one_stream.unwrap_or(false),
             hot: written.hot.map(|hot| self::hot(hot, error)).transpose()?,
             demand: demand(written, error)?,
             bursts: bursts(written, error)?,

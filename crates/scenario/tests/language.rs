@@ -51,9 +51,9 @@ fn the_manuals_example_means_what_it_says() {
         one_stream: false,
         bursts: None,
     };
-    assert_eq!(db.workload, workload);
+    assert_eq!(db.load, workload.clone().into());
     let demand = Demand::Closed { outstanding: 16 };
-    assert_eq!(web.workload, Workload { read_percent: 100.0, demand, ..workload });
+    assert_eq!(web.load, Workload { read_percent: 100.0, demand, ..workload }.into());
 
     let happens: Vec<_> = scenario.timeline.iter().map(|e| (e.at, &e.action)).collect();
     let mut controlled = first.control.clone();
@@ -95,7 +95,7 @@ fn many_alike_hosts_are_written_once_and_numbered() {
         scenario.hosts.iter().map(|h| (h.name.as_str(), h.vms[0].name.as_str())).collect();
     assert_eq!(names[..2], [("kvm-01", "db"), ("kvm-001", "batch-001")]);
     assert_eq!((names.len(), names[12]), (13, ("kvm-012", "batch-012")));
-    assert_eq!(scenario.hosts[1].vms[0].workload, scenario.hosts[12].vms[0].workload);
+    assert_eq!(scenario.hosts[1].vms[0].load, scenario.hosts[12].vms[0].load);
     assert!(
         scenario.timeline.iter().any(|e| e.action == Action::SetShares(vm(12, 0), Shares(1000)))
     );
@@ -228,7 +228,7 @@ fn with_workload(workload: &str) -> (String, usize) {
 fn a_workload_can_be_more_than_a_plain_closed_loop() {
     let of = |workload: &str| {
         let scenario = parse(&with_workload(workload).0).unwrap();
-        scenario.hosts[0].vms[0].workload.clone()
+        scenario.hosts[0].vms[0].load.drawn().unwrap().clone()
     };
     let part = |kib, percent| SizePart { size: Bytes::kib(kib), percent };
     let workload = of("sizes = { \"64KiB\" = \"30%\", \"4KiB\" = 70 }, read = 67, random = 70, \
@@ -417,6 +417,10 @@ fn the_scenarios_that_come_with_parda_make_sense() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
+                continue;
+            }
+            // Beside them lie the traces that they replay.
+            if path.extension().is_none_or(|kind| kind != "toml") {
                 continue;
             }
             let study = Study::parse(&Document::read(&path).unwrap()).unwrap();

@@ -100,7 +100,7 @@ fn a_variant_is_the_scenario_with_its_values() {
         threshold(both),
         Some(ThresholdSetting::Fixed(std::time::Duration::from_millis(25)))
     );
-    assert!(both.scenario.vm_ids().all(|(_, vm)| vm.workload.grain().0 == 8 << 10));
+    assert!(both.scenario.vm_ids().all(|(_, vm)| vm.load.drawn().unwrap().grain().0 == 8 << 10));
     assert_eq!(both.scenario.array_params().unwrap().raid.drives, 5);
     let set: Vec<_> = both.settings.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert!(set.contains(&"host.*.vm.0.workload.size=8KiB".to_owned()), "{set:?}");
@@ -129,8 +129,11 @@ fn sweeps_make_all_combinations_with_all_variants() {
     let study = parse(&format!("{BASE}{sweeps}")).unwrap();
     let four = ["0.25,size=4KiB", "0.25,size=8KiB", "0.5,size=4KiB", "0.5,size=8KiB"];
     assert_eq!(names(&study), four.map(|name| format!("epsilon={name}")));
-    let sizes: Vec<u64> =
-        study.runs.iter().map(|r| r.scenario.hosts[0].vms[0].workload.grain().0 >> 10).collect();
+    let sizes: Vec<u64> = study
+        .runs
+        .iter()
+        .map(|r| r.scenario.hosts[0].vms[0].load.drawn().unwrap().grain().0 >> 10)
+        .collect();
     assert_eq!(sizes, [4, 8, 4, 8]);
 
     let seeds = Sweep { key: "seed".to_owned(), values: vec![1.into(), 2.into()] };

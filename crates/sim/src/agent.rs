@@ -114,7 +114,8 @@ impl Agent {
 
     /// Starts a VM's client.
     pub(crate) fn start(&mut self, now: Instant, vm: VmId, run: ClientRun, client: &mut Client) {
-        self.runs[vm.0] = Run::new(now, run, client.workload());
+        client.start();
+        self.runs[vm.0] = Run::new(now, run, client.outstanding(), client.bursts());
         self.submit(now, vm, client);
     }
 

@@ -1,279 +1,75 @@
-//! What a VM does to its disk: its next IO, and for how long an open loop waits before it.
+//! What a VM does to its disk: its next IO, and for how long it waits before it.
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
-use parda_scenario::{Demand, Vm, Workload};
+use parda_scenario::trace::{Player, TraceIo};
+use parda_scenario::workload::Bursts;
+use parda_scenario::{Load, Vm};
+
+use crate::drawn::Drawn;
 
 /// A VM's client. What drives a model elsewhere draws from it, too, so that a workload means the same.
 #[derive(Debug)]
 pub struct Client {
-    workload: Workload,
-    lun: LunId,
-    sizes: Vec<Size>,
-    /// The first size: the only one of most.
-    only: Size,
-    /// Where IOs lie is counted in this many bytes.
-    grain: u64,
-    /// Where the hot part of its disk ends.
-    hot_places: u64,
-    random: fastrand::Rng,
-    /// Where its sequential reads and its sequential writes go on: after the last of the same
-    /// direction, as fio's do; or both in the first, after the last of either, as Iometer's do.
-    streams: [u64; 2],
+    outstanding: Option<u32>,
+    bursts: Option<Bursts>,
+    ios: Ios,
 }
 
-/// One of the sizes of its IOs.
-#[derive(Clone, Copy, Debug)]
-struct Size {
-    bytes: u64,
-    grains: u64,
-    /// How many places its disk has for such an IO.
-    places: u64,
-    /// In percent: it and all before it.
-    up_to: u32,
+#[derive(Debug)]
+enum Ios {
+    Drawn(Drawn),
+    Replayed(LunId, Player),
 }
 
 impl Client {
     /// The client of a VM, that draws all chance from `random`.
     #[must_use]
-    pub fn new(vm: &Vm, random: fastrand::Rng) -> Client {
-        let workload = vm.workload.clone();
-        let grain = workload.grain().0;
-        let mut up_to = 0;
-        let size = |part: &parda_scenario::workload::SizePart| {
-            up_to += part.percent;
-            let places = workload.places(vm.disk, part.size);
-            Size { bytes: part.size.0, grains: part.size.0 / grain, places, up_to }
+    pub fn new(vm: &Vm, mut random: fastrand::Rng) -> Client {
+        let ios = match &vm.load {
+            Load::Drawn(workload) => Ios::Drawn(Drawn::new(vm, workload, random)),
+            Load::Replayed(replay) => {
+                let player = Player::new(replay, vm.disk, random.f64());
+                Ios::Replayed(LunId(vm.lun), player)
+            }
         };
-        let sizes: Vec<Size> = workload.sizes.iter().map(size).collect();
-        Client {
-            lun: LunId(vm.lun),
-            only: sizes[0],
-            sizes,
-            grain,
-            hot_places: workload.hot_grains(vm.disk),
-            random,
-            streams: [0; 2],
-            workload,
+        Client { outstanding: vm.load.outstanding(), bursts: vm.load.bursts(), ios }
+    }
+
+    /// It is started. A trace then begins anew; what is drawn goes on where it was.
+    pub(crate) fn start(&mut self) {
+        if let Ios::Replayed(_, player) = &mut self.ios {
+            player.restart();
         }
     }
 
-    /// What it does, as the scenario says it.
-    #[must_use]
-    pub fn workload(&self) -> &Workload {
-        &self.workload
+    /// How many a closed loop has under way. `None` of an open loop.
+    pub(crate) fn outstanding(&self) -> Option<u32> {
+        self.outstanding
+    }
+
+    /// When it works, if not always.
+    pub(crate) fn bursts(&self) -> Option<Bursts> {
+        self.bursts
     }
 
     /// Its next IO.
     pub fn draw(&mut self) -> ArrayIo {
-        let read = self.percent(self.workload.read_percent);
-        let random = self.percent(self.workload.random_percent);
-        let Size { bytes, grains, places, .. } = self.size();
-        let stream = if self.workload.one_stream { 0 } else { usize::from(read) };
-        let next = self.streams[stream];
-        let place = if random {
-            self.anywhere(places)
-        } else if next < places {
-            next
-        } else {
-            0
-        };
-        self.streams[stream] = place + grains;
-        ArrayIo {
-            lun: self.lun,
-            kind: if read { IoKind::Read } else { IoKind::Write },
-            offset: Bytes(place * self.grain),
-            len: Bytes(bytes),
+        match &mut self.ios {
+            Ios::Drawn(drawn) => drawn.draw(),
+            Ios::Replayed(lun, player) => {
+                let TraceIo { offset, len, read, .. } = player.io();
+                let kind = if read { IoKind::Read } else { IoKind::Write };
+                ArrayIo { lun: *lun, kind, offset: Bytes(offset), len: Bytes(len.into()) }
+            }
         }
     }
 
-    /// The time until the next IO of an open loop arrives: exponential, so that they make a
-    /// Poisson process. A closed loop has none.
+    /// The time until the next IO of an open loop arrives, if one does. A closed loop has none.
     pub fn gap(&mut self) -> Option<Span> {
-        let Demand::Open { rate } = self.workload.demand else { return None };
-        // From (0, 1], so that there is a logarithm.
-        let uniform = 1.0 - self.random.f64();
-        Some(Span((-uniform.ln() * 1e9 / rate).round() as u64))
-    }
-
-    /// The size of its next IO. Where there is but one, nothing is drawn.
-    fn size(&mut self) -> Size {
-        if self.sizes.len() == 1 {
-            return self.only;
-        }
-        let drawn = self.random.u32(..100);
-        self.sizes.iter().find(|size| drawn < size.up_to).copied().unwrap_or(self.only)
-    }
-
-    /// One of so many places, by chance.
-    fn anywhere(&mut self, places: u64) -> u64 {
-        let Some(hot) = self.workload.hot else { return self.random.u64(..places) };
-        if self.percent(hot.hits_percent) {
-            self.random.u64(..self.hot_places)
-        } else {
-            self.random.u64(self.hot_places..places)
-        }
-    }
-
-    /// True in so many of a hundred cases.
-    fn percent(&mut self, percent: f64) -> bool {
-        percent > 0.0 && f64::from(self.random.u32(..100)) < percent
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use parda_control::Shares;
-    use parda_scenario::workload::{Hot, SizePart};
-
-    fn of(workload: Workload, disk: u64) -> Client {
-        let disk = parda_control::Bytes(disk);
-        let vm =
-            Vm { name: "db".to_owned(), shares: Shares(1), burst: 0.0, disk, lun: 3, workload };
-        Client::new(&vm, fastrand::Rng::with_seed(7))
-    }
-
-    fn part(kib: u64, percent: u32) -> SizePart {
-        SizePart { size: parda_control::Bytes::kib(kib), percent }
-    }
-
-    fn workload(read_percent: f64, random_percent: f64) -> Workload {
-        Workload {
-            sizes: vec![part(4, 100)],
-            read_percent,
-            random_percent,
-            hot: None,
-            demand: Demand::Closed { outstanding: 8 },
-            one_stream: false,
-            bursts: None,
-        }
-    }
-
-    fn client(read_percent: f64, random_percent: f64) -> Client {
-        of(workload(read_percent, random_percent), 10 * 4096 + 512)
-    }
-
-    #[test]
-    fn a_stream_goes_round_and_round() {
-        let mut client = client(100.0, 0.0);
-        let offsets: Vec<u64> = (0..12).map(|_| client.draw().offset.0 / 4096).collect();
-        assert_eq!(offsets, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]);
-    }
-
-    #[test]
-    fn the_mix_is_what_it_should_be_and_all_of_it_lies_on_the_disk() {
-        let mut client = client(67.0, 100.0);
-        let mut reads = 0;
-        let mut places = [0; 10];
-        for _ in 0..10_000 {
-            let io = client.draw();
-            reads += u32::from(io.kind == IoKind::Read);
-            assert_eq!((io.lun, io.len, io.offset.0 % 4096), (LunId(3), Bytes(4096), 0));
-            places[(io.offset.0 / 4096) as usize] += 1;
-        }
-        assert!((6500..6900).contains(&reads), "{reads}");
-        assert!(places.iter().all(|n| (850..1150).contains(n)), "{places:?}");
-    }
-
-    #[test]
-    fn in_one_stream_each_io_follows_the_last_of_either_direction() {
-        let mut client = of(Workload { one_stream: true, ..workload(50.0, 0.0) }, 10 * 4096);
-        let drawn: Vec<ArrayIo> = (0..100).map(|_| client.draw()).collect();
-        let reads = drawn.iter().filter(|io| io.kind == IoKind::Read).count();
-        assert!((30..70).contains(&reads), "{reads}");
-        assert!(drawn.iter().zip(0..).all(|(io, i)| io.offset.0 == i % 10 * 4096));
-    }
-
-    #[test]
-    fn what_is_not_random_follows_the_one_before_of_its_direction() {
-        let mut client = client(50.0, 30.0);
-        let mut after = [0; 2];
-        let mut followed = 0;
-        for _ in 0..10_000 {
-            let io = client.draw();
-            let (stream, place) = (usize::from(io.kind == IoKind::Read), io.offset.0 / 4096);
-            followed += u32::from(place == after[stream]);
-            after[stream] = (place + 1) % 10;
-        }
-        // 70 % of them, and a tenth of the others by chance.
-        assert!((7100..7500).contains(&followed), "{followed}");
-    }
-
-    #[test]
-    fn sizes_come_as_often_as_they_should_and_every_io_fits_on_the_disk() {
-        let disk = 64 * 4096 + 512;
-        let mix = vec![part(4, 70), part(16, 20), part(64, 10)];
-        let mut client = of(Workload { sizes: mix, ..workload(100.0, 100.0) }, disk);
-        let mut counts = [0; 3];
-        for _ in 0..10_000 {
-            let io = client.draw();
-            counts[[4, 16, 64].iter().position(|kib| io.len.0 == kib << 10).unwrap()] += 1;
-            assert!(io.offset.0.is_multiple_of(4096) && io.offset.0 + io.len.0 <= disk, "{io:?}");
-        }
-        for (count, should) in counts.into_iter().zip([7000, 2000, 1000]) {
-            assert!((should - 150..should + 150).contains(&count), "{counts:?}");
-        }
-    }
-
-    #[test]
-    fn a_stream_of_several_sizes_has_no_holes() {
-        let mix = vec![part(4, 50), part(16, 50)];
-        let mut client = of(Workload { sizes: mix, ..workload(100.0, 0.0) }, 40 * 4096);
-        let (mut after, mut rounds) = (0, 0);
-        for _ in 0..1000 {
-            let io = client.draw();
-            if io.offset.0 != after {
-                assert!(io.offset.0 == 0 && after + io.len.0 > 40 * 4096, "{io:?} after {after}");
-                rounds += 1;
-            }
-            after = io.offset.0 + io.len.0;
-        }
-        assert!((50..80).contains(&rounds), "{rounds}");
-    }
-
-    #[test]
-    fn the_hot_part_gets_its_hits_and_the_rest_the_others() {
-        let hot = Some(Hot { part_percent: 10.0, hits_percent: 90.0 });
-        let mut client = of(Workload { hot, ..workload(100.0, 100.0) }, 1000 * 4096);
-        let mut counts = [0; 1000];
-        for _ in 0..100_000 {
-            counts[(client.draw().offset.0 / 4096) as usize] += 1;
-        }
-        let hits: i32 = counts[..100].iter().sum();
-        assert!((89_700..90_300).contains(&hits), "{hits}");
-        // Within either, all places alike: 900 and 11 each.
-        assert!(counts[..100].iter().all(|n| (760..1040).contains(n)), "{counts:?}");
-        assert!(counts[100..].iter().all(|n| (1..32).contains(n)), "{counts:?}");
-    }
-
-    #[test]
-    fn an_open_loop_is_a_poisson_process() {
-        let demand = Demand::Open { rate: 500.0 };
-        let mut client = of(Workload { demand, ..workload(100.0, 100.0) }, 1 << 20);
-        // How many arrive in each of a thousand seconds: mean and variance are both 500.
-        let (mut at, mut counts) = (0, vec![0.0; 1000]);
-        loop {
-            at += client.gap().unwrap().0;
-            match counts.get_mut((at / 1_000_000_000) as usize) {
-                Some(count) => *count += 1.0,
-                None => break,
-            }
-        }
-        let n = counts.len() as f64;
-        let mean = counts.iter().sum::<f64>() / n;
-        let variance = counts.iter().map(|c| (c - mean) * (c - mean)).sum::<f64>() / n;
-        // Three standard deviations of either: 3·√(500/1000) and 3·500·√(2/1000).
-        assert!((mean - 500.0_f64).abs() < 2.1, "{mean}");
-        assert!((variance - 500.0_f64).abs() < 67.0, "{variance}");
-    }
-
-    #[test]
-    fn a_closed_loop_waits_for_no_time_and_draws_for_none() {
-        let (mut one, mut other) = (client(50.0, 50.0), client(50.0, 50.0));
-        for _ in 0..100 {
-            assert_eq!(one.gap(), None);
-            assert_eq!(one.draw(), other.draw());
+        match &mut self.ios {
+            Ios::Drawn(drawn) => drawn.gap(),
+            Ios::Replayed(_, player) => player.gap().map(Span),
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use parda_control::{Instant, Span};
 use parda_scenario::workload::{Bursts, OPEN_LOOP_DEPTH};
-use parda_scenario::{Demand, Workload};
 
 use crate::check::Violation;
 
@@ -39,12 +38,14 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(now: Instant, id: ClientRun, workload: &Workload) -> Run {
-        let (closed, depth) = match workload.demand {
-            Demand::Closed { outstanding } => (true, outstanding),
-            Demand::Open { .. } => (false, OPEN_LOOP_DEPTH),
-        };
-        let bursts = workload.bursts;
+    /// Of a closed loop with so many under way, or of an open one.
+    pub(crate) fn new(
+        now: Instant,
+        id: ClientRun,
+        outstanding: Option<u32>,
+        bursts: Option<Bursts>,
+    ) -> Run {
+        let (closed, depth) = (outstanding.is_some(), outstanding.unwrap_or(OPEN_LOOP_DEPTH));
         Run {
             id,
             going: true,
@@ -152,21 +153,10 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::Bytes;
-    use parda_scenario::workload::SizePart;
     use std::time::Duration;
 
-    fn run(demand: Demand, bursts: Option<Bursts>) -> Run {
-        let workload = Workload {
-            sizes: vec![SizePart { size: Bytes(4096), percent: 100 }],
-            read_percent: 100.0,
-            random_percent: 100.0,
-            one_stream: false,
-            hot: None,
-            demand,
-            bursts,
-        };
-        Run::new(Instant(0), ClientRun(1), &workload)
+    fn run(outstanding: Option<u32>, bursts: Option<Bursts>) -> Run {
+        Run::new(Instant(0), ClientRun(1), outstanding, bursts)
     }
 
     /// Begins all that it wants; how many that were.
@@ -182,7 +172,7 @@ mod tests {
     #[test]
     fn a_closed_loop_rests_between_its_bursts_and_then_fills_up() {
         let bursts = Bursts { on: Duration::from_nanos(12), off: Duration::from_nanos(18) };
-        let mut run = run(Demand::Closed { outstanding: 4 }, Some(bursts));
+        let mut run = run(Some(4), Some(bursts));
         assert_eq!(begin_all(&mut run, 0), 4);
         run.end(Instant(10), Span(10));
         assert_eq!(begin_all(&mut run, 10), 1);
@@ -200,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_arrives_beyond_the_depth_of_an_open_loop_waits_outside() {
-        let mut run = run(Demand::Open { rate: 1.0 }, None);
+        let mut run = run(None, None);
         assert_eq!(begin_all(&mut run, 0), 0, "nothing has arrived");
         (0..OPEN_LOOP_DEPTH + 2).for_each(|_| run.arrive());
         assert_eq!(begin_all(&mut run, 0), OPEN_LOOP_DEPTH);
@@ -217,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_io_that_was_lost_or_lived_twice_is_found_out() {
-        let mut run = run(Demand::Open { rate: 1.0 }, None);
+        let mut run = run(None, None);
         (0..2).for_each(|_| run.arrive());
         begin_all(&mut run, 100);
         run.end(Instant(150), Span(50));

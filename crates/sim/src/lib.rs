@@ -29,6 +29,7 @@ mod check;
 mod client;
 mod cluster;
 mod demand;
+mod drawn;
 mod events;
 mod exchange;
 mod gate;

@@ -5,7 +5,7 @@
 
 use parda_control::{Completed, Instant, Span};
 use parda_scenario::count::{HostCount, VmCount};
-use parda_scenario::{Demand, HostId, Phase, PhaseAnswer, Scenario, VmId};
+use parda_scenario::{HostId, Phase, PhaseAnswer, Scenario, VmId};
 
 use crate::agent::Agent;
 use crate::check::Violation;
@@ -204,7 +204,7 @@ fn little(
     then: (ClientRun, u128),
     now: (ClientRun, u128),
 ) -> Result<(), Violation> {
-    let Demand::Closed { outstanding } = vm.workload.demand else { return Ok(()) };
+    let Some(outstanding) = vm.load.outstanding() else { return Ok(()) };
     // A client that started as the phase began has lived only since.
     let lived = if then.0 == now.0 { now.1 - then.1 } else { now.1 };
     if lived == u128::from(outstanding) * u128::from(span.0) {
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use parda_control::{Bytes, Shares};
     use parda_scenario::workload::SizePart;
-    use parda_scenario::{Vm, Workload};
+    use parda_scenario::{Demand, Vm, Workload};
     use std::time::Duration;
 
     #[test]
@@ -258,7 +258,8 @@ mod tests {
             bursts: None,
         };
         let (name, disk) = ("db".to_owned(), Bytes(1 << 30));
-        let vm = Vm { name, shares: Shares(1), burst: 0.0, disk, lun: 0, workload };
+        let load = workload.into();
+        let vm = Vm { name, shares: Shares(1), burst: 0.0, disk, lun: 0, load };
         let (from, to) = (Duration::from_secs(1), Duration::from_secs(3));
         let phase = Phase { name: "p".to_owned(), from, to };
         let span = Span::from_millis(2_000);

@@ -303,8 +303,10 @@ fn whatever_the_restless_do_who_wants_little_gets_it() {
         let well = &answer.phases[1];
         for (id, vm) in case.scenario.vm_ids() {
             let got = &well.hosts[id.host.0].vms[id.index];
-            let Demand::Open { rate } = vm.workload.demand else { continue };
-            if got.saturated || vm.workload.bursts.is_some() {
+            let Some(Demand::Open { rate }) = vm.load.drawn().map(|drawn| drawn.demand) else {
+                continue;
+            };
+            if got.saturated || vm.load.bursts().is_some() {
                 continue;
             }
             judged += 1;

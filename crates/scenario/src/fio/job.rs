@@ -50,6 +50,17 @@ impl Job {
         Job { name: name.into(), options: Vec::new() }
     }
 
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is said of it.
+    pub fn options(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.options.iter().map(|(option, value)| (option.as_str(), value.as_str()))
+    }
+
     /// An option and its value. What was set last holds.
     pub fn set(&mut self, option: &str, value: impl ToString) {
         self.options.retain(|(known, _)| known != option);

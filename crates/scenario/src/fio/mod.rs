@@ -1,9 +1,18 @@
-//! Workloads in fio's words: as jobs that a fio runs, as job files.
+//! Workloads in fio's words: as jobs that a fio runs, to and from job files.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | [`job`] | a workload as a job: arguments of a command, a section of a job file |
+//! | [`export`] | the VMs of a scenario as a job file |
+//! | [`import`](mod@import) | a job of a job file as a workload |
 
+pub mod export;
+mod file;
+pub mod import;
 pub mod job;
+mod known;
+mod unit;
 
+pub use export::{iolog, job_file, log_name, seed};
+pub use import::{Imported, import, job_names};
 pub use job::{Job, Target, Unsayable};

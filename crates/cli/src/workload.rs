@@ -1,0 +1,304 @@
+//! `parda workload`.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use parda_config::Document;
+use parda_scenario::fio::{Imported, import, iolog, job_file, job_names, log_name, seed};
+use parda_scenario::trace::{self, Replay, Summary, Trace};
+use parda_scenario::{Load, Scenario, Study, Vm, VmId, spell};
+
+use crate::sim::variants;
+use crate::{Failure, output};
+
+#[derive(Subcommand)]
+pub(crate) enum Workload {
+    /// Write the workloads of a scenario as a job file of fio
+    Export(Export),
+    /// Print the jobs of a job file of fio as workloads of a scenario
+    Import(Import),
+    /// Say what a trace is made of: a log of fio's, or the text of blkparse
+    Describe(Describe),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Each VM is a job of its name, from its first start to its first stop. Events, hosts and the array
+are the scenario's: the jobs have only the load. fio is started with `fio FILE`.
+
+Beware: jobs that write overwrite what is on their target. A VM that replays a trace needs the log
+NAME.iolog, which is written beside --out.
+
+Examples:
+  parda workload export scenarios/demo.toml
+  parda workload export scenarios/demo.toml --host host-1 --out host-1.fio
+  parda workload export scenarios/demo.toml --vm db --target /dev/mapper/test --out db.fio
+  parda workload export scenarios/demo.toml --target 'nbd+unix:///{vm}?socket=/run/parda/a.sock'")]
+pub(crate) struct Export {
+    /// The scenario
+    #[arg(value_name = "SCENARIO")]
+    scenario: PathBuf,
+    /// Only the VMs of this host; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Only this VM; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    vm: Vec<String>,
+    /// Of this variant of the scenario
+    #[arg(long, value_name = "NAME")]
+    variant: Option<String>,
+    /// Where the disk of each VM is: a file, a block device or an NBD URI; {vm} stands for its name
+    #[arg(long, value_name = "TARGET", default_value = "{vm}.disk")]
+    target: String,
+    /// Write to a file; standard output if not given
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+What says nothing of the load (filename, direct, runtime, reporting) is passed over; what does and
+has no counterpart in a workload is refused, with its line. docs/workloads.md has the list. A
+scenario can also name the job itself: workload = { fio = \"db.fio\", job = \"oltp\" }
+
+Examples:
+  parda workload import db.fio
+  parda workload import db.fio --job oltp")]
+pub(crate) struct Import {
+    /// The job file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Only this job
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+A trace is fio's log of what it did (fio --write_iolog=FILE), or what blkparse makes of what the
+kernel's block layer did (blktrace -d /dev/sda -w 60 -o - | blkparse -i - > FILE). Which it is, is
+seen from its beginning. A scenario replays it: workload = { trace = \"FILE\" }, docs/workloads.md.
+
+Examples:
+  parda workload describe db.trace
+  parda workload describe db.trace --json - | jq .arrivals")]
+pub(crate) struct Describe {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Write it as JSON to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+}
+
+impl Workload {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        match self {
+            Workload::Export(export) => export.run(),
+            Workload::Import(import) => import.run(),
+            Workload::Describe(describe) => describe.run(),
+        }
+    }
+}
+
+impl Export {
+    fn run(&self) -> Result<(), Failure> {
+        let file = self.scenario.display();
+        let study = Study::parse(&Document::read(&self.scenario)?)?;
+        let study = variants(study, &self.scenario, self.variant.as_slice())?;
+        let [run] = study.runs.as_slice() else {
+            let names: Vec<&str> = study.runs.iter().map(|run| run.name()).collect();
+            let names = names.join(", ");
+            return Err(Failure::usage(format!(
+                "{file}: has variants: --variant NAME, of {names}"
+            )));
+        };
+        let scenario = &run.scenario;
+        let vms = self.vms(scenario)?;
+        let target = |vm: &Vm| self.target.replace("{vm}", &vm.name);
+        let text = job_file(scenario, &vms, target)
+            .map_err(|(vm, error)| Failure::usage(format!("{file}: {vm}: {error}")))?;
+        let text = format!(
+            "# What the VMs of {} do. By `parda workload export`, for fio.\n\n{text}",
+            scenario.name
+        );
+        match &self.out {
+            None => output::print(&text)?,
+            Some(out) => std::fs::write(out, text).map_err(|e| cannot_write(out, &e))?,
+        }
+        self.logs(scenario, &vms)
+    }
+
+    fn vms(&self, scenario: &Scenario) -> Result<Vec<VmId>, Failure> {
+        let hosts: Vec<&str> = scenario.hosts.iter().map(|host| host.name.as_str()).collect();
+        let vms: Vec<&str> = scenario.vm_ids().map(|(_, vm)| vm.name.as_str()).collect();
+        for (what, wanted, known) in [("host", &self.host, hosts), ("VM", &self.vm, vms)] {
+            if let Some(name) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
+                let (file, known) = (self.scenario.display(), known.join(", "));
+                let message = format!("{file}: there is no {what} `{name}`; there is {known}");
+                return Err(Failure::usage(message));
+            }
+        }
+        let any = |wanted: &[String], name: &String| wanted.is_empty() || wanted.contains(name);
+        let chosen = |(id, vm): (VmId, &Vm)| {
+            let host = scenario.host(id.host);
+            let chosen = host.present && any(&self.host, &host.name) && any(&self.vm, &vm.name);
+            chosen.then_some(id)
+        };
+        let vms: Vec<VmId> = scenario.vm_ids().filter_map(chosen).collect();
+        if vms.is_empty() {
+            let file = self.scenario.display();
+            return Err(Failure::usage(format!("{file}: no such VM is on such a host")));
+        }
+        Ok(vms)
+    }
+
+    /// Writes the logs that VMs replay, beside the job file.
+    fn logs(&self, scenario: &Scenario, vms: &[VmId]) -> Result<(), Failure> {
+        let replays = vms.iter().filter_map(|id| match &scenario.vm(*id).load {
+            Load::Replayed(replay) => Some((*id, replay)),
+            Load::Drawn(_) => None,
+        });
+        let replays: Vec<(VmId, &Replay)> = replays.collect();
+        if replays.is_empty() {
+            return Ok(());
+        }
+        let Some(out) = &self.out else {
+            let message = "VMs that replay a trace need logs beside the job file: say --out FILE";
+            return Err(Failure::usage(message));
+        };
+        let folder = out.parent().unwrap_or(Path::new(""));
+        for (id, replay) in replays {
+            let vm = scenario.vm(id);
+            let path = folder.join(log_name(vm));
+            // As each host has a place of its own in the simulator, though not the same.
+            let chance = seed(scenario.seed, id) as f64 / (1_u64 << 32) as f64;
+            let written = File::create(&path).and_then(|file| {
+                iolog(replay, vm, scenario.duration, chance, &mut BufWriter::new(file))
+            });
+            written.map_err(|e| cannot_write(&path, &e))?;
+            eprintln!("wrote {}", path.display());
+        }
+        Ok(())
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(format!("cannot write {}: {error}", path.display()))
+}
+
+impl Import {
+    fn run(&self) -> Result<(), Failure> {
+        let document = Document::read(&self.file)?;
+        let names = match &self.job {
+            Some(job) => vec![job.clone()],
+            None => job_names(&document)?,
+        };
+        let text = |name: &String| {
+            let Imported { job, workload, disk } = import(&document, Some(name))?;
+            let disk =
+                disk.map_or_else(String::new, |d| format!("disk = \"{}\"\n", spell::size(d)));
+            Ok(format!("# {job}\n{disk}workload = {}\n", workload.toml()))
+        };
+        let texts: Vec<String> = names.iter().map(text).collect::<Result<_, Failure>>()?;
+        output::print(&texts.join("\n"))
+    }
+}
+
+impl Describe {
+    fn run(&self) -> Result<(), Failure> {
+        let trace = read(&self.trace)?;
+        match &self.json {
+            Some(out) => output::json(out, &trace.summary()),
+            None => output::print(&table(&trace)),
+        }
+    }
+}
+
+/// Reads a trace, with a bar if it takes longer than one likes to wait without.
+fn read(path: &Path) -> Result<Trace, Failure> {
+    let began = Instant::now();
+    let size = std::fs::metadata(path).map_or(0, |file| file.len());
+    let mut bar = None;
+    let trace = trace::read(path, |bytes| {
+        if began.elapsed() > Duration::from_secs(1) && std::io::stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes}  {eta} left");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            bar.get_or_insert_with(|| ProgressBar::new(size).with_style(style)).set_position(bytes);
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(trace?)
+}
+
+/// How many sizes are shown; the rest are only counted.
+const SIZES: usize = 8;
+
+fn table(trace: &Trace) -> String {
+    let summary = trace.summary();
+    let Summary { ios, read_percent, random_percent, bytes, disk, .. } = summary;
+    let mut table = output::plain(["", ""]);
+    let mut row = |name: &str, value: String| {
+        table.add_row([name, &value]);
+    };
+    row("format", summary.format);
+    row("IOs", format!("{ios}, {} altogether", size(bytes)));
+    row("reads", format!("{read_percent:.1} %"));
+    row("random", format!("{random_percent:.1} % do not follow the last of their direction"));
+    let mut sizes = summary.sizes.clone();
+    sizes.sort_by_key(|part| std::cmp::Reverse(part.ios));
+    let mean = bytes as f64 / ios as f64;
+    row("size", format!("{} on average", size(mean as u64)));
+    for part in sizes.iter().take(SIZES) {
+        row("", format!("{} {:.1} %", size(part.size), 100.0 * part.ios as f64 / ios as f64));
+    }
+    if sizes.len() > SIZES {
+        row("", format!("and {} other sizes", sizes.len() - SIZES));
+    }
+    row("disk", format!("{} at least", size(disk)));
+    match summary.arrivals {
+        None => row("arrivals", "the trace has no times: it cannot be replayed".to_owned()),
+        Some(arrivals) => {
+            row("lasts", format!("{:.3} s", arrivals.seconds));
+            let (iops, peak) = (arrivals.iops, arrivals.peak_iops);
+            row("arrivals", format!("{iops:.1} a second, {peak} in the fullest"));
+            let dispersion = arrivals.dispersion;
+            let says = "variance over mean in 100 ms; 1 of a Poisson process";
+            row("burstiness", format!("{dispersion:.2} ({says})"));
+        }
+    }
+    if let Some(under_way) = summary.under_way {
+        let (mean, most, latency) = (under_way.mean, under_way.most, under_way.latency_ms);
+        row(
+            "was outstanding",
+            format!("{mean:.2} on average, {most} at most, {latency:.3} ms each"),
+        );
+    }
+    for (what, lines) in summary.skipped {
+        row("passed over", format!("{lines} {what}"));
+    }
+    // Without its header of blanks, and the blank before each line.
+    let text = table.to_string();
+    let lines = text.lines().skip(1).map(|line| line.strip_prefix(' ').unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A size for people.
+fn size(bytes: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.iter().find(|(_, bits)| bytes >= 1 << bits) {
+        None => format!("{bytes} B"),
+        Some((unit, bits)) => {
+            let number = bytes as f64 / (1_u64 << bits) as f64;
+            // Not `4.0 KiB`.
+            let whole = bytes.is_multiple_of(1 << bits);
+            if whole { format!("{number:.0} {unit}") } else { format!("{number:.1} {unit}") }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! From the VMs of a scenario to a job file.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::job::{Job, Target, Unsayable};
+use crate::load::Load;
+use crate::scenario::{Action, Scenario, Vm, VmId};
+use crate::trace::{Player, Replay, TraceIo};
+use crate::workload::OPEN_LOOP_DEPTH;
+
+/// A seed of its own for the client of each VM, of a scenario's.
+#[must_use]
+pub fn seed(seed: u64, id: VmId) -> u64 {
+    // Any mixing will do that tells (seed, host, VM) apart; 32 bits are what fio takes.
+    let mixed = [seed, id.host.0 as u64, id.index as u64]
+        .iter()
+        .fold(0x9e37_79b9_7f4a_7c15_u64, |h, &x| (h ^ x).wrapping_mul(0x0100_0000_01b3));
+    (mixed >> 32 ^ mixed) & 0xffff_ffff
+}
+
+/// The job file that does what these VMs do, each in a section of its name, from its first start to
+/// its first stop. What else happens in the scenario does not happen in it.
+///
+/// `target` says where the disk of a VM is. A VM that replays a trace replays the log `NAME.iolog`
+/// from where fio is started: see [`iolog`].
+///
+/// # Errors
+/// What of a workload fio has no words for, with the VM's name.
+pub fn job_file(
+    scenario: &Scenario,
+    vms: &[VmId],
+    target: impl Fn(&Vm) -> String,
+) -> Result<String, (String, Unsayable)> {
+    let job = |id: &VmId| {
+        let vm = scenario.vm(*id);
+        job(scenario, *id, &target(vm)).map_err(|error| (vm.name.clone(), error))
+    };
+    let jobs = vms.iter().map(job).collect::<Result<Vec<_>, _>>()?;
+    sections(&jobs)
+}
+
+fn job(scenario: &Scenario, id: VmId, target: &str) -> Result<Job, Unsayable> {
+    let vm = scenario.vm(id);
+    let mut job = Job::new(&vm.name);
+    let is_uri = target.starts_with("nbd://") || target.starts_with("nbd+unix://");
+    job.target(if is_uri { Target::Nbd(target) } else { Target::Path(target) });
+    let (start, stop) = runs(scenario, id);
+    match &vm.load {
+        Load::Drawn(workload) => {
+            job.load(workload, vm.disk)?;
+            job.set("time_based", 1);
+            job.set("runtime", time(stop.saturating_sub(start)));
+            job.set("randseed", seed(scenario.seed, id));
+        }
+        Load::Replayed(_) => {
+            job.set("size", vm.disk.0);
+            job.set("read_iolog", log_name(vm));
+            job.set("replay_redirect", target);
+            job.set("iodepth", OPEN_LOOP_DEPTH);
+        }
+    }
+    if !start.is_zero() {
+        job.set("startdelay", time(start));
+    }
+    Ok(job)
+}
+
+/// A time with its unit.
+fn time(time: Duration) -> String {
+    if time.subsec_nanos() == 0 {
+        return format!("{}s", time.as_secs());
+    }
+    format!("{}us", time.as_micros())
+}
+
+/// How the log is called that a VM replays.
+#[must_use]
+pub fn log_name(vm: &Vm) -> String {
+    format!("{}.iolog", vm.name)
+}
+
+/// When a VM's client first starts and then stops.
+fn runs(scenario: &Scenario, id: VmId) -> (Duration, Duration) {
+    let mut events = scenario.timeline.iter();
+    let mut next = |action: Action| events.find(|event| event.action == action).map(|e| e.at);
+    let start = next(Action::StartVm(id)).unwrap_or_default();
+    (start, next(Action::StopVm(id)).unwrap_or(scenario.duration))
+}
+
+/// Sections of a job file, after one for what all jobs have in common.
+fn sections(jobs: &[Job]) -> Result<String, (String, Unsayable)> {
+    let of = |job: &Job| job.section().map_err(|error| (job.name().to_owned(), error));
+    let [first, others @ ..] = jobs else { return Ok(String::new()) };
+    let mut global = Job::new("global");
+    if !others.is_empty() {
+        for (option, value) in first.options() {
+            if others.iter().all(|job| job.get(option) == Some(value)) {
+                global.set(option, value);
+            }
+        }
+    }
+    let mut sections = Vec::new();
+    if global.options().next().is_some() {
+        sections.push(of(&global)?);
+    }
+    for job in jobs {
+        let mut own = Job::new(job.name());
+        for (option, value) in job.options().filter(|(option, _)| global.get(option).is_none()) {
+            own.set(option, value);
+        }
+        sections.push(of(&own)?);
+    }
+    Ok(sections.join("\n"))
+}
+
+/// Writes the log that a VM replays, as fio's version 3, with the IOs that arrive within this time.
+/// `chance`, from [0, 1), says where one begins that begins anywhere.
+///
+/// # Errors
+/// It cannot be written.
+pub fn iolog(
+    replay: &Replay,
+    vm: &Vm,
+    lasts: Duration,
+    chance: f64,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut player = Player::new(replay, vm.disk, chance);
+    let name = &vm.name;
+    writeln!(out, "fio version 3 iolog\n0 {name} add\n0 {name} open")?;
+    let mut at = 0_u64;
+    while let Some(gap) = player.gap() {
+        at = at.saturating_add(gap);
+        if u128::from(at) >= lasts.as_nanos() {
+            break;
+        }
+        let TraceIo { offset, len, read, .. } = player.io();
+        let action = if read { "read" } else { "write" };
+        writeln!(out, "{} {name} {action} {offset} {len}", at / 1000)?;
+    }
+    writeln!(out, "{} {name} close", at / 1000)
+}

@@ -1,0 +1,318 @@
+//! Traces: of a real fio and of the real blkparse, what is wrong with others, and how they are
+//! replayed.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parda_config::Document;
+use parda_control::Bytes;
+use parda_scenario::fio::iolog;
+use parda_scenario::trace::{self, Begin, Format, Player, Replay, Trace, TraceIo};
+use parda_scenario::{Load, Scenario, Study};
+use proptest::prelude::*;
+
+fn parse(text: &str) -> Result<Trace, String> {
+    trace::parse("t", text.as_bytes(), |_| {}).map_err(|e| e.to_string())
+}
+
+fn io(at: u64, read: bool, offset: u64, len: u32) -> TraceIo {
+    TraceIo { at: at * 1_000_000, offset, len, read }
+}
+
+/// Three IOs within 300 ms, the last at the end of a disk of 1 MiB.
+const THREE: &str = "fio version 3 iolog\n0 d add\n1 d open\n100000 d read 0 4096\n\
+                     200000 d write 4096 512\n400000 d read 1044480 4096\n500000 d close\n";
+
+#[test]
+fn a_log_of_a_real_fio_is_what_fio_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, disk) = (folder.path().join("log"), folder.path().join("disk"));
+    let fio = Command::new("fio")
+        .args(["--name=db", "--rw=randrw", "--rwmixread=75", "--percentage_random=60"])
+        .args(["--bssplit=4k/80:16k/20", "--size=8m", "--number_ios=600", "--rate_iops=600,200"])
+        .args(["--rate_process=poisson", "--output-format=json", "--ioengine=libaio"])
+        .arg(format!("--filename={}", disk.display()))
+        .arg(format!("--write_iolog={}", log.display()))
+        .output()
+        .unwrap();
+    assert!(fio.status.success(), "{fio:?}");
+    let said: serde_json::Value = serde_json::from_slice(&fio.stdout).unwrap();
+    let of = |kind: &str, key: &str| said["jobs"][0][kind][key].as_u64().unwrap();
+    let trace = trace::read(&log, |_| {}).unwrap();
+    assert_eq!(trace.format, Format::Iolog3);
+    let summary = trace.summary();
+    assert_eq!(summary.ios, of("read", "total_ios") + of("write", "total_ios"));
+    assert_eq!(summary.bytes, of("read", "io_bytes") + of("write", "io_bytes"));
+    let reads = 100.0 * of("read", "total_ios") as f64 / summary.ios as f64;
+    assert!((summary.read_percent - reads).abs() < 0.01, "{summary:?}");
+    assert!((50.0..70.0).contains(&summary.random_percent), "{summary:?}");
+    assert!(trace.end <= Bytes(8 << 20));
+    // 800 a second were asked for.
+    let arrivals = summary.arrivals.unwrap();
+    assert!((400.0..1200.0).contains(&arrivals.iops), "{summary:?}");
+}
+
+#[test]
+fn the_text_of_the_real_blkparse_comes_to_what_it_says_itself() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/shop.blkparse");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let trace = trace::read(&path, |_| {}).unwrap();
+    assert_eq!(trace.format, Format::Queued);
+    // ` Reads Queued:         833,     3406KiB	 Writes Queued: …` of the total, or of the only CPU.
+    let total = text.lines().rfind(|line| line.starts_with(" Reads Queued:")).unwrap();
+    let numbers: Vec<u64> = total
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let of = |read| {
+        let ios = trace.ios().iter().filter(move |io| io.read == read);
+        (ios.clone().count() as u64, ios.map(|io| u64::from(io.len)).sum::<u64>() >> 10)
+    };
+    let flushes = trace.skipped["flushes and others"];
+    assert_eq!(of(true), (numbers[0], numbers[1]));
+    assert_eq!(of(false), (numbers[2] - flushes, numbers[3]));
+    assert!(flushes > 0 && of(false).0 > 0 && of(true).0 > 0);
+    let under_way = trace.under_way.unwrap();
+    assert!(under_way.mean > 0.0 && under_way.most >= 1 && under_way.latency_ms > 0.0);
+}
+
+#[test]
+fn queues_and_depths_are_told_apart() {
+    let line = |at: u32, what: &str| format!("  8,0 0 1 0.{:09} 7 {what} [db]\n", at * 1_000_000);
+    let queued = [
+        line(10, "Q W 8 + 8"),
+        line(20, "Q R 0 + 1"),
+        line(30, "D W 8 + 8"),
+        line(40, "D R 0 + 1"),
+        line(50, "C R 0 + 1"),
+        line(60, "Q FWS"),
+        line(70, "Q DS 64 + 64"),
+        line(80, "m N cfq said something"),
+        line(90, "C W 8 + 8"),
+    ]
+    .concat();
+    let trace = parse(&queued).unwrap();
+    assert_eq!(trace.ios(), [io(0, false, 4096, 4096), io(10, true, 0, 512)]);
+    assert_eq!((trace.skipped["flushes and others"], trace.skipped["discards"]), (1, 1));
+    // From 30 on one, from 40 on two, from 50 to 90 one, of 60 ms; and 35 ms each.
+    let under_way = trace.under_way.unwrap();
+    assert!((under_way.mean - 70.0 / 60.0).abs() < 1e-9, "{under_way:?}");
+    assert!((under_way.latency_ms - 35.0).abs() < 1e-9 && under_way.most == 2, "{under_way:?}");
+    let issued: String =
+        queued.lines().filter(|l| !l.contains(" Q ")).map(|l| format!("{l}\n")).collect();
+    let trace = parse(&issued).unwrap();
+    assert_eq!(trace.format, Format::Issued);
+    assert_eq!(trace.ios(), [io(0, false, 4096, 4096), io(10, true, 0, 512)]);
+    // What the kernel prints by itself has no numbers of events, and a head.
+    let kernels = format!("# tracer: blk\n#\n{}", queued.replace(" 0 1 0.", " 0 0."));
+    assert_eq!(parse(&kernels).unwrap().ios(), parse(&queued).unwrap().ios());
+}
+
+#[test]
+fn times_of_an_old_log_are_its_waits() {
+    let head = "fio version 2 iolog\nd add\nd open\n";
+    let waits =
+        format!("{head}d read 0 512\nd wait 5000 0\nd write 1000 100\nd sync 0 0\nd close\n");
+    let trace = parse(&waits).unwrap();
+    // Of whole sectors: those that it touches.
+    assert_eq!(trace.ios(), [io(0, true, 0, 512), io(5, false, 512, 1024)]);
+    assert_eq!(trace.skipped["flushes"], 1);
+    let none = parse(&format!("{head}d read 0 512\nd read 512 512\n")).unwrap();
+    assert!(!none.has_times() && none.summary().arrivals.is_none());
+}
+
+#[test]
+fn what_is_no_trace_is_pointed_at() {
+    let log = |line: &str| format!("fio version 3 iolog\n0 d open\n{line}\n");
+    let blk = |line: &str| format!("8,0 0 1 0.000000000 7 Q R 8 + 8 [a]\n{line}\n");
+    for (text, says) in [
+        (String::new(), "t: is empty"),
+        ("hello\n".to_owned(), "t:1:1: hello: is neither fio's log"),
+        (
+            "\u{7}tae\u{1}\n".to_owned(),
+            "t:1:1: \\u{7}tae\\u{1}: is what blktrace writes, in binary",
+        ),
+        (log("x d read 0 512"), "t:3:1: x d read 0 512: must begin with a time"),
+        (log("5 d read 0"), "t:3:1: 5 d read 0: must be a file and what is done to it"),
+        (log("5 d read 0 -1"), "t:3:1: 5 d read 0 -1: must be"),
+        (log("5 d shout 0 1"), "t:3:1: 5 d shout 0 1: must be"),
+        (
+            log("5 d read 18446744073709551615 1"),
+            "t:3:1: 5 d read 18446744073709551615 1: lies beyond",
+        ),
+        (log("5 d read 0 9999999999"), "t:3:1: 5 d read 0 9999999999: is larger than 4 GiB"),
+        (log("5 d read 0 512\n6 e read 0 512"), "t:4:1: 6 e read 0 512: is of another file"),
+        (log(""), "t: has neither reads nor writes"),
+        (blk("8,0 0 2 0.1 7 Q R 8 + 8 [a]"), "t:2:1: 8,0 0 2 0.1 7 Q R 8 + 8 [a]: must be a line"),
+        (blk("8,0 0 2"), "t:2:1: 8,0 0 2: must be a line of blkparse"),
+        (
+            blk("8,16 0 2 0.000000001 7 Q R 8 + 8 [a]"),
+            "t:2:1: 8,16 0 2 0.000000001 7 Q R 8 + 8 [a]: is of another",
+        ),
+        (blk("CPU:1 [LOST 7 EVENTS]"), "t:2:1: CPU:1 [LOST 7 EVENTS]: the kernel lost"),
+        (format!("fio version 3 iolog\n{}", "x".repeat(70_000)), "t:2:1: xxxx"),
+    ] {
+        let error = parse(&text).unwrap_err();
+        assert!(error.starts_with(says), "{error}");
+        assert!(error.len() < 400, "{error}");
+    }
+}
+
+fn replay(text: &str) -> Replay {
+    let trace = Arc::new(parse(text).unwrap());
+    Replay { trace, speed: 1.0, repeat: false, fold: false, begin: Begin::First }
+}
+
+/// All that a player does, at most so many: when in ms, and where.
+fn played(player: &mut Player, most: usize) -> Vec<(u64, u64)> {
+    let mut at = 0;
+    std::iter::from_fn(|| {
+        at += player.gap()?;
+        Some((at / 1_000_000, player.io().offset))
+    })
+    .take(most)
+    .collect()
+}
+
+#[test]
+fn a_trace_is_replayed_when_and_where_it_was() {
+    let disk = Bytes(1 << 20);
+    let once = replay(THREE);
+    let all = [(0, 0), (100, 4096), (300, 1_044_480)];
+    let mut player = Player::new(&once, disk, 0.0);
+    assert_eq!(played(&mut player, 9), all);
+    player.restart();
+    assert_eq!(played(&mut player, 9), all, "again when it is started again");
+    let fast = Replay { speed: 2.0, repeat: true, ..once.clone() };
+    // The mean time between two, 150 ms, lies between the last and the first of the next round.
+    let fast = played(&mut Player::new(&fast, disk, 0.0), 5);
+    assert_eq!(fast, [(0, 0), (50, 4096), (150, 1_044_480), (225, 0), (275, 4096)]);
+}
+
+#[test]
+fn those_that_begin_elsewhere_do_all_of_it_once_too() {
+    let elsewhere = Replay { begin: Begin::Anywhere, ..replay(THREE) };
+    // 450 ms are a round: from 225 on, what is left of it and then its beginning.
+    let all = played(&mut Player::new(&elsewhere, Bytes(1 << 20), 0.5), 9);
+    assert_eq!(all, [(75, 1_044_480), (225, 0), (325, 4096)]);
+    // After its last IO there is nothing left but the wait for the first.
+    let all = played(&mut Player::new(&elsewhere, Bytes(1 << 20), 0.9), 9);
+    assert_eq!(all[0], (45, 0));
+}
+
+#[test]
+fn what_lies_behind_the_end_of_the_disk_is_folded_back() {
+    let text = THREE.replace("4096 512", "1572352 8192");
+    let fold = Replay { fold: true, ..replay(&text) };
+    let offsets = played(&mut Player::new(&fold, Bytes(1 << 20), 0.0), 9);
+    // 1,572,352 is 523,776 more than the disk; one at its very end would not fit, and ends there.
+    assert_eq!(offsets, [(0, 0), (100, 523_776), (300, 1_044_480)]);
+    let offsets = played(&mut Player::new(&fold, Bytes(1_045_504), 0.0), 9);
+    assert_eq!(offsets[2].1, 1_045_504 - 4096);
+}
+
+fn scenario(folder: &Path, vm: &str, more: &str) -> Result<Scenario, String> {
+    let text = format!(
+        "name = \"t\"\nduration = \"3s\"\n[array]\npreset = \"cx3-40-raid0\"\n[[host]]\n\
+         name = \"a\"\ncount = 3\n[[host.vm]]\nname = \"db\"\nshares = 1\n{vm}\n[[phase]]\n\
+         name = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n{more}"
+    );
+    let name = folder.join("t.toml").display().to_string();
+    let study = Study::parse(&Document::new(name, text)).map_err(|e| e.to_string())?;
+    Ok(study.runs[0].scenario.clone())
+}
+
+#[test]
+fn hosts_share_one_copy_of_a_trace_and_do_not_keep_step() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.log"), THREE).unwrap();
+    let old = "fio version 2 iolog\nd read 0 512\nd read 512 512\n";
+    std::fs::write(folder.path().join("old.log"), old).unwrap();
+    let parse = |vm: &str, more: &str| scenario(folder.path(), vm, more);
+    let replays = |scenario: &Scenario| {
+        let all = scenario.vm_ids().map(|(_, vm)| match &vm.load {
+            Load::Replayed(replay) => (replay.clone(), vm.disk),
+            Load::Drawn(_) => panic!("drawn"),
+        });
+        all.collect::<Vec<_>>()
+    };
+    let sweep = "[[sweep]]\nkey = \"host.0.vm.0.workload.speed\"\nvalues = [2, 3]\n";
+    let all = replays(&parse("workload = { trace = \"t.log\", repeat = true }", sweep).unwrap());
+    assert!(all.iter().all(|(one, disk)| {
+        Arc::ptr_eq(&one.trace, &all[0].0.trace) && *disk == Bytes(1 << 20) && one.speed == 2.0
+    }));
+    let begin: Vec<Begin> = all.iter().map(|(replay, _)| replay.begin).collect();
+    assert_eq!(begin, [Begin::First, Begin::Anywhere, Begin::Anywhere]);
+    let all = replays(&parse("workload = { trace = \"t.log\", in_step = true }", "").unwrap());
+    assert!(all.iter().all(|(one, _)| one.begin == Begin::First && !one.repeat));
+    for (vm, says) in [
+        ("workload = { trace = \"no.log\" }", "cannot be read"),
+        ("workload = { trace = \"old.log\" }", "says not when its IOs arrived"),
+        ("workload = { trace = \"t.log\", speed = 0 }", "speed = 0: must be 0.001 to 1000"),
+        ("workload = { trace = \"t.log\", read = 7 }", "read = 7: means nothing beside `trace`"),
+        ("workload = { trace = \"t.log\", fio = \"x\" }", "stands in place of `fio`: give one"),
+        (
+            "disk = \"512KiB\"\nworkload = { trace = \"t.log\" }",
+            "is too small for the trace, which goes up to 1048576",
+        ),
+        ("disk = \"2KiB\"\nworkload = { trace = \"t.log\", fold = true }", "hold an IO of 4096"),
+    ] {
+        let error = parse(vm, "").unwrap_err();
+        assert!(error.contains("t.toml:") && error.contains(says), "{error}");
+    }
+    let folded = parse("disk = \"512KiB\"\nworkload = { trace = \"t.log\", fold = true }", "");
+    assert_eq!(replays(&folded.unwrap())[0].1, Bytes(512 << 10));
+}
+
+#[test]
+fn a_replay_is_written_as_a_log_that_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.log"), THREE).unwrap();
+    let vm = "workload = { trace = \"t.log\", repeat = true, speed = 0.5 }";
+    let made = scenario(folder.path(), vm, "").unwrap();
+    let vm = &made.hosts[0].vms[0];
+    let Load::Replayed(replay) = &vm.load else { panic!("drawn") };
+    let mut written = Vec::new();
+    iolog(replay, vm, Duration::from_secs(1), 0.0, &mut written).unwrap();
+    let again = parse(&String::from_utf8(written).unwrap()).unwrap();
+    let expected = [
+        io(0, true, 0, 4096),
+        io(200, false, 4096, 512),
+        io(600, true, 1_044_480, 4096),
+        io(900, true, 0, 4096),
+    ];
+    assert_eq!(again.ios(), expected);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_bring_the_reader_down(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = trace::parse("t", &bytes[..], |_| {});
+    }
+
+    #[test]
+    fn nor_do_lines_that_are_nearly_right(
+        lines in proptest::collection::vec(
+            "(8,0 0 [0-9]{1,3} [0-9]{1,20}\\.[0-9]{9} 1 [QDCMFRA] [RWDFSN]{1,3} [0-9]{0,20} [+] [0-9]{0,20}|[0-9]{0,20} d (read|write|wait|sync) [0-9]{1,20} [0-9]{1,20})",
+            0..8,
+        ),
+        chance in 0.0..1.0,
+        head in prop_oneof![Just(""), Just("fio version 2 iolog\n"), Just("fio version 3 iolog\n")],
+    ) {
+        let Ok(trace) = parse(&format!("{head}{}\n", lines.join("\n"))) else { return Ok(()) };
+        let _ = trace.summary();
+        // And what can be read can be replayed.
+        let disk = Bytes(trace.largest.0 + 512);
+        let trace = Arc::new(trace);
+        let replay = Replay { trace, speed: 0.01, repeat: true, fold: true, begin: Begin::Anywhere };
+        let mut player = Player::new(&replay, disk, chance);
+        for _ in 0..30 {
+            prop_assert!(player.gap().is_some());
+            let io = player.io();
+            prop_assert!(io.offset + u64::from(io.len) <= disk.0 && io.offset.is_multiple_of(512));
+        }
+    }
+}
