@@ -10,20 +10,26 @@ use std::time::Duration;
 
 use clap::Args;
 use parda_probe::{
-    Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Target, Watcher,
-    Wishes, report,
+    Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Target, TargetError,
+    Watcher, Wishes, Writes, report,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::{Failure, output};
-use arguments::{depths, mix, percent, purpose, size};
+use arguments::{bytes, depths, mix, percent, purpose, size};
 use bar::Bar;
 
 #[derive(Args)]
 #[command(after_help = "\
-TARGET is the array model: model:NAME, of its first LUN, or model:NAME/lun2. NAME is one of drive-7200,
-drive-15k, cx3-40-raid0, cx3-40-raid0-vms, cx3-40-raid5-vms, flash-sata and flash-nvme.
+TARGET is a file or a block device, past the page cache; an NBD URI, nbd://HOST/EXPORT or
+nbd+unix:///EXPORT?socket=PATH; or the array model, model:NAME, of its first LUN, or model:NAME/lun2. NAME is
+one of drive-7200, drive-15k, cx3-40-raid0, cx3-40-raid0-vms, cx3-40-raid5-vms, flash-sata and flash-nvme.
+fio drives all but the model. docs/probe.md is the manual.
+
+It only reads, unless --allow-writes is given together with a target that nobody uses and that begins and ends
+with a MiB of zeroes, or that --create made; all else is refused, with the reason. It is load: others on the
+same array wait for it.
 
 Each load is a closed loop. Its warm-up is dropped; it ends when its throughput and mean latency are
 known well enough. What never settles is kept and marked.
@@ -33,6 +39,9 @@ Ctrl-C ends with what was measured so far, another one at once.
 Exit status: 1 if the target failed, 130 if it was stopped; either way with what was measured until then.
 
 Examples:
+  parda probe /dev/mapper/san --page san.html --json san.json
+  parda probe nbd://array.example/lun0 --time 1m --quick
+  parda probe /srv/store/scratch --create 4GiB --allow-writes --full
   parda probe model:drive-7200
   parda probe model:flash-nvme --quick
   parda probe model:drive-7200 --experiment elling --page elling.html
@@ -42,7 +51,8 @@ pub(crate) struct Probe {
     /// What to measure
     #[arg(value_name = "TARGET")]
     target: String,
-    /// How long it may take in all, in the target's own time; a model is not bounded if not given
+    /// How long it may take in all; 3 minutes if not given, 1 with --quick, 15 with --full. Of a model in its own
+    /// time, and not bounded if not given
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
     /// Only what is needed to find the knee, roughly
@@ -85,6 +95,12 @@ pub(crate) struct Probe {
         conflicts_with_all = ["quick", "full", "size", "read", "random", "mix", "depths", "all", "only"]
     )]
     experiment: Option<Experiment>,
+    /// Write to it, too, if it is plainly there to be overwritten; of an NBD export with its name once more
+    #[arg(long, value_name = "TARGET", num_args = 0..=1, require_equals = true)]
+    allow_writes: Option<Option<String>>,
+    /// Make TARGET first, a new file of this size that may be overwritten
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    create: Option<u64>,
     /// The seed that offsets and the order of loads follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -101,9 +117,19 @@ pub(crate) struct Probe {
 
 impl Probe {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let mut target: Target = self.target.parse().map_err(|e| Failure::usage(format!("{e}")))?;
-        let info = target.info();
-        let wishes = self.wishes(info.kind == Kind::Model, info.bytes);
+        let writes = match &self.allow_writes {
+            None => Writes::No,
+            Some(None) => Writes::Allowed,
+            Some(Some(name)) => Writes::To(name.clone()),
+        };
+        let opened = Target::open(&self.target, &writes, self.create);
+        let mut target = opened.map_err(|error| match error {
+            TargetError::Nbd { .. } | TargetError::Fio { .. } | TargetError::Create { .. } => {
+                Failure::new(error.to_string())
+            }
+            _ => Failure::usage(error.to_string()),
+        })?;
+        let wishes = self.wishes(&target)?;
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // The second one ends us: it finds the flag that the first one set.
@@ -113,6 +139,7 @@ impl Probe {
         }
         let mut terminal = Terminal { bar: Bar::default(), stop };
         let time = self.time.map(|time| time.as_secs_f64());
+        let time = time.or_else(|| self.usual_time(target.info().kind));
         let document = target.probe(wishes, time, self.seed, &mut terminal);
         terminal.bar.clear();
         self.answer(&document)?;
@@ -123,11 +150,30 @@ impl Probe {
         }
     }
 
-    fn wishes(&self, writes: bool, bytes: u64) -> Wishes {
+    /// How long it takes at most if nobody says: of a model, until all is known.
+    fn usual_time(&self, kind: Kind) -> Option<f64> {
+        let seconds = match (self.quick, self.full) {
+            (true, _) => 60.0,
+            (_, true) => 15.0 * 60.0,
+            _ => 3.0 * 60.0,
+        };
+        (kind != Kind::Model).then_some(seconds)
+    }
+
+    fn wishes(&self, target: &Target) -> Result<Wishes, Failure> {
         let own = Mix { size: self.size, read_percent: self.read, random_percent: self.random };
+        let mixes = if self.mix.is_empty() { vec![own] } else { self.mix.clone() };
+        let (writes, largest) = (target.may_be_written(), target.driven_bytes());
+        let named = |mix: &Mix, why: &str| Failure::usage(format!("{mix}: {why}"));
+        if let Some(mix) = mixes.iter().find(|mix| mix.read_percent < 100 && !writes) {
+            return Err(named(mix, "it is only read, unless --allow-writes is given"));
+        }
+        if let Some(mix) = mixes.iter().find(|mix| mix.size > largest) {
+            return Err(named(mix, &format!("{} has {largest} bytes", self.target)));
+        }
         let every = [Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat];
-        Wishes {
-            mixes: if self.mix.is_empty() { vec![own] } else { self.mix.clone() },
+        Ok(Wishes {
+            mixes,
             outstanding: self.depths.0..=self.depths.1,
             all: self.all,
             purposes: if self.only.is_empty() { every.to_vec() } else { self.only.clone() },
@@ -138,8 +184,8 @@ impl Probe {
             },
             experiment: self.experiment,
             writes,
-            largest: bytes,
-        }
+            largest,
+        })
     }
 
     fn answer(&self, document: &Document) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use parda_control::Bytes;
 pub use deadline::Deadline;
 pub use file::FileRegion;
 pub use memory::MemoryRegion;
-pub use nbd::NbdRegion;
+pub use nbd::{Connection as NbdConnection, Failure as NbdFailure, NbdRegion};
 
 /// A stretch of bytes that holds slots. Calls block; [`Deadline`] bounds how long.
 pub trait Region: Send {

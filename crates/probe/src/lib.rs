@@ -5,12 +5,15 @@
 //! points of a run and what they say together are one [`Document`], which is what `parda probe
 //! --json` writes and what everything else reads: tables, pages, comparisons, the agent.
 
+mod about;
 pub mod analysis;
 mod compare;
 mod document;
 mod driver;
 mod experiment;
 mod findings;
+mod fio;
+mod guard;
 mod load;
 mod model;
 mod plan;
@@ -27,6 +30,8 @@ pub use experiment::{Experiment, UnknownExperiment};
 pub use findings::{
     Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine, Suspicion,
 };
+pub use fio::FioError;
+pub use guard::{Refusal, Why, Writes};
 pub use load::{Load, Mix, Purpose};
 pub use model::{Model, ModelError};
 pub use plan::{Effort, Plan, Wishes};

@@ -79,8 +79,8 @@ impl Probe<'_> {
         if let Some(time) = self.time {
             let left_out = self.plan.shrink((time / LEAST_PER_LOAD_S) as usize);
             if !left_out.is_empty() {
-                notes
-                    .push(format!("left out, as {time:.0} s are too few: {}", left_out.join(", ")));
+                let what = left_out.join(", ");
+                notes.push(format!("What was left out, as {time:.0} s are too few: {what}."));
             }
         }
         notes.iter().for_each(|note| watcher.note(note));
@@ -93,7 +93,7 @@ impl Probe<'_> {
             let left = self.plan.left(&points);
             let time_left = self.time.map(|time| time - clock.now());
             if time_left.is_some_and(|time| time < LEAST_PER_LOAD_S) && left > 0 {
-                notes.push(format!("What {left} more loads would say: its time was up."));
+                notes.push("What the loads left say: its time was up.".to_owned());
                 break End::Time;
             }
             let Some((load, purpose)) = self.plan.next(&points) else { break End::Complete };

@@ -22,6 +22,9 @@ const CHANCE: f64 = 3.0;
 /// A mean that is not known better than this is none that one could go by.
 const UNKNOWN: f64 = 0.25;
 
+/// What is left must last for so many latencies.
+const ROUNDS: f64 = 5.0;
+
 /// What slices say of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Verdict {
@@ -56,7 +59,11 @@ pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Verdict {
     }
     let level = |values: &[f64]| level(&values[warmup..]);
     let precision = half_width(&iops[warmup..]).max(half_width(&latency[warmup..]));
-    let steady = level(&iops) && level(&latency) && precision < UNKNOWN;
+    // What was begun together comes back together: several rounds of it must have gone by.
+    let seconds: f64 = pieces[warmup..].iter().map(|piece| piece.seconds).sum();
+    let mean_ms = latency[warmup..].iter().sum::<f64>() / rest as f64;
+    let steady =
+        seconds * 1e3 >= ROUNDS * mean_ms && level(&iops) && level(&latency) && precision < UNKNOWN;
     Verdict { warmup, steady, precision }
 }
 

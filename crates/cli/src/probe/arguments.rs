@@ -15,18 +15,29 @@ pub(super) fn percent(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "must be a whole percentage, 0 to 100".to_owned())
 }
 
+/// Such as `1GiB`, or as fio has it, `1g`.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit {
+        "k" | "K" => Some(10),
+        "m" | "M" => Some(20),
+        "g" | "G" => Some(30),
+        "t" | "T" => Some(40),
+        _ => None,
+    };
+    let bytes = match shift {
+        Some(shift) => number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)),
+        None => text.parse::<ByteSize>().ok().map(|size| size.as_u64()),
+    };
+    bytes.ok_or_else(|| "must be a size, such as 1GiB".to_owned())
+}
+
 /// As fio has it: `4k` is 4096 bytes, and so is `4KiB`.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let must = || "must be a multiple of 512 bytes, up to 16m, such as 4k".to_owned();
-    let (number, unit) =
-        text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let bytes = match unit {
-        "k" | "K" => number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << 10)),
-        "m" | "M" => number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << 20)),
-        _ => text.parse::<ByteSize>().ok().map(|size| size.as_u64()),
-    };
     let possible = |bytes: &u64| (SECTOR..=LARGEST).contains(bytes) && bytes.is_multiple_of(SECTOR);
-    bytes.filter(possible).ok_or_else(must)
+    bytes(text).ok().filter(possible).ok_or_else(must)
 }
 
 /// Such as `8k,67,70`.

@@ -8,7 +8,7 @@ use parda_control::Bytes;
 use parda_nbd::Errno;
 use parda_nbd::uri::Uri;
 
-use self::connection::{Connection, Failure};
+pub use self::connection::{Connection, Failure};
 use super::{Block, Misaligned, Region, RegionError, RegionFault, SlotCount, SlotIndex, aligned};
 
 /// Slots in an NBD export, from an offset on: never extended.

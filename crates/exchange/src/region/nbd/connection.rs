@@ -13,17 +13,20 @@ use crate::region::{Block, RegionFault};
 
 /// A connection to an export, with a clock for the call under way.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub struct Connection {
     link: Link,
     agreed: Agreed,
     next_cookie: u64,
 }
 
 /// Why a request failed.
-pub(super) enum Failure {
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
     /// The server said no; the connection is good.
+    #[error("the server refused it: {0:?}")]
     Refused(Errno),
     /// The connection is of no more use.
+    #[error(transparent)]
     Broken(RegionFault),
 }
 
@@ -35,7 +38,10 @@ impl<T: Into<RegionFault>> From<T> for Failure {
 
 impl Connection {
     /// Connects and shakes hands, all within `limit`.
-    pub(super) fn open(uri: &Uri, limit: Duration) -> Result<Connection, RegionFault> {
+    ///
+    /// # Errors
+    /// There is no such server or export, or it does not answer in time.
+    pub fn open(uri: &Uri, limit: Duration) -> Result<Connection, RegionFault> {
         let mut link = Link::open(&uri.address, limit)?;
         let mut handshake = Handshake::new(uri.export.clone());
         let mut answer = Vec::new();
@@ -54,18 +60,23 @@ impl Connection {
         }
     }
 
-    pub(super) fn agreed(&self) -> &Agreed {
+    /// What the export is.
+    #[must_use]
+    pub fn agreed(&self) -> &Agreed {
         &self.agreed
     }
 
     /// A new call begins, which may take `limit`.
-    pub(super) fn restart_clock(&mut self, limit: Duration) {
+    pub fn restart_clock(&mut self, limit: Duration) {
         self.link.limit = limit;
         self.link.deadline = Instant::now() + limit;
     }
 
     /// Reads `len` bytes from `start` on, with one request unless the server takes only smaller ones.
-    pub(super) fn read(&mut self, start: u64, len: usize) -> Result<Vec<u8>, Failure> {
+    ///
+    /// # Errors
+    /// The server refuses, or the connection breaks.
+    pub fn read(&mut self, start: u64, len: usize) -> Result<Vec<u8>, Failure> {
         let max = self.agreed.blocks.max() as usize / Block::BYTES * Block::BYTES;
         let mut bytes = vec![0; len];
         let mut offset = start;
@@ -78,8 +89,11 @@ impl Connection {
         Ok(bytes)
     }
 
-    /// Writes `bytes` at `start`.
-    pub(super) fn write(&mut self, start: u64, bytes: &[u8]) -> Result<(), Failure> {
+    /// Writes `bytes` at `start`, with one request.
+    ///
+    /// # Errors
+    /// The server refuses, or the connection breaks.
+    pub fn write(&mut self, start: u64, bytes: &[u8]) -> Result<(), Failure> {
         if self.agreed.flags.contains(TransmissionFlags::READ_ONLY) {
             return Err(Failure::Refused(Errno::Perm));
         }
