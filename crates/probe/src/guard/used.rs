@@ -18,26 +18,33 @@ struct Node {
 
 /// Whether a device, its partitions, or what is built upon either is used for anything.
 pub(crate) fn device_in_use(path: &Path) -> Result<(), Why> {
-    let number = number(path)?;
-    let dir = fs::canonicalize(format!("/sys/dev/block/{number}"))?;
-    let mut all = Vec::new();
-    collect(&dir, &mut all)?;
+    let dir = fs::canonicalize(format!("/sys/dev/block/{}", number(path)?))?;
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let swaps = fs::read_to_string("/proc/swaps")?;
+    in_use(&dir, &mounts, &swaps)
+}
+
+/// The same of what sysfs has in a directory, with what is mounted and swapped on.
+fn in_use(dir: &Path, mounts: &str, swaps: &str) -> Result<(), Why> {
+    let mut all = Vec::new();
+    collect(dir, &mut all)?;
     for node in &all {
-        if let Some(at) = mounted(&mounts, node) {
+        if let Some(at) = mounted(mounts, node) {
             return Err(Why::Mounted { what: node.name.clone(), at });
         }
-        let swap = swap_paths(&swaps).into_iter().any(|swap| is(&swap, &node.number));
+        let swap = swap_paths(swaps).into_iter().any(|swap| is(&swap, &node.number));
         if swap {
             return Err(Why::Swap(node.name.clone()));
         }
     }
-    let held = |dir: &Path| names(&dir.join("holders"));
-    if let Some(holder) = held(&dir)?.first() {
-        return Err(Why::Held { what: name(&dir), holder: holder.clone() });
+    if fs::read_to_string(dir.join("ro")).is_ok_and(|ro| ro.trim() == "1") {
+        return Err(Why::ReadOnly);
     }
-    let partitions = partitions(&dir)?;
+    let held = |dir: &Path| names(&dir.join("holders"));
+    if let Some(holder) = held(dir)?.first() {
+        return Err(Why::Held { what: name(dir), holder: holder.clone() });
+    }
+    let partitions = partitions(dir)?;
     match partitions.first() {
         Some(_) => {
             Err(Why::Partitions(partitions.iter().map(|p| name(p)).collect::<Vec<_>>().join(", ")))
@@ -53,7 +60,6 @@ pub(crate) fn claim(path: &Path) -> Result<File, Why> {
     let opened = File::options().read(true).write(true).custom_flags(exclusively).open(path);
     opened.map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => Why::Claimed,
-        io::ErrorKind::ReadOnlyFilesystem => Why::ReadOnly,
         _ => Why::Io(error),
     })
 }
@@ -175,5 +181,29 @@ mod tests {
         let swaps = "Filename\tType\tSize\n/swap\\040file file 4 0 -2\n";
         assert_eq!(swap_paths(swaps), [PathBuf::from("/swap file")]);
         assert!(swap_paths("Filename\tType\n").is_empty());
+    }
+
+    /// As sysfs has a disk with a partition on which a logical volume is.
+    #[test]
+    fn what_is_built_upon_a_partition_uses_the_disk() {
+        let sys = tempfile::tempdir().unwrap();
+        let add = |dir: &str, number: &str| {
+            fs::create_dir_all(sys.path().join(dir).join("holders")).unwrap();
+            fs::write(sys.path().join(dir).join("dev"), number).unwrap();
+            sys.path().join(dir)
+        };
+        let (disk, partition) = (add("sda", "8:0\n"), add("sda/sda1", "8:1\n"));
+        assert!(in_use(&disk, "", "").is_ok());
+        fs::write(partition.join("partition"), "1").unwrap();
+        let said = |dir: &Path, mounts: &str| in_use(dir, mounts, "").unwrap_err().to_string();
+        assert_eq!(said(&disk, ""), "it has partitions (sda1)");
+        let volume = add("dm-3", "253:3\n");
+        std::os::unix::fs::symlink(&volume, partition.join("holders/dm-3")).unwrap();
+        assert_eq!(said(&partition, ""), "sda1 is used by dm-3, which is built upon it");
+        let mounts = "22 1 253:3 / /srv rw - xfs /dev/mapper/vg-srv rw\n";
+        for dir in [&disk, &partition, &volume] {
+            assert_eq!(said(dir, mounts), "dm-3 is mounted at /srv");
+        }
+        assert!(in_use(&volume, "", "").is_ok());
     }
 }
