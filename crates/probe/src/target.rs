@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use parda_exchange::region::NbdConnection;
@@ -74,6 +75,15 @@ fn hint(error: &io::Error) -> &'static str {
             "; a target is a file, a device, an NBD URI, or a model such as model:drive-7200"
         }
         _ => "",
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    /// What is only read.
+    fn from_str(name: &str) -> Result<Target, TargetError> {
+        Target::open(name, &Writes::No, None)
     }
 }
 
