@@ -110,7 +110,7 @@ fn beside_flash_it_falls_from_milliseconds_to_what_flash_needs() {
     assert!(last < 0.5, "{last} ms");
     let full = course.iops[3..6].iter().sum::<f64>() / 3.0;
     let at_last = course.iops[22..25].iter().sum::<f64>() / 3.0;
-    assert!(at_last > 0.97 * full, "{at_last} of {full} IOPS");
+    assert!(at_last > 0.94 * full, "{at_last} of {full} IOPS");
 }
 
 #[test]

@@ -22,9 +22,12 @@ pub(super) struct Block {
 const LEAST_NOISE: f64 = 0.003;
 
 /// The fewest periods that are compared.
-const FEW: f64 = 4.0;
+const FEW: f64 = 6.0;
 /// And the fewest IOs.
 pub(super) const FEW_IOS: f64 = 200.0;
+
+/// Throughput at one threshold that has a larger relative deviation is that of two arrays.
+const MIXED: f64 = 0.16;
 
 /// Older periods count half from here on.
 const LONG: f64 = 48.0;
@@ -72,6 +75,12 @@ impl Block {
         let mean = self.x / self.periods;
         let spread = (self.xx / self.periods - mean * mean).max(0.0) / (mean * mean);
         (mean, libm::sqrt(spread).max(LEAST_NOISE))
+    }
+
+    /// Whether its periods differ by more than chance: it spans a change of the array.
+    pub(super) fn mixed(&self) -> bool {
+        let chance = 3.0 / libm::sqrt((self.ios / self.periods).max(1.0));
+        self.enough() && self.rate().1 > MIXED.max(chance)
     }
 
     /// How far its mean outstanding IOs are from another one's, as a part of these.
@@ -130,7 +139,10 @@ impl Slope {
         let rest = (sxx - slope * sxn).max(0.0) / (count - 2.0).max(1.0);
         let noise = rest.max(LEAST_NOISE * LEAST_NOISE * x * x);
         let relative = n / x;
-        let error = libm::sqrt(noise / snn) * relative;
+        // Few periods do not know their own noise (about what Student's t makes of two deviations), and
+        // what slows an array by chance lasts for more than one of them.
+        let few = 1.25 + 4.0 / (count - 2.0).max(1.0);
+        let error = few * libm::sqrt(noise / snn) * relative;
         Slope { value: slope * relative, error }
     }
 }

@@ -16,14 +16,14 @@ const LIKELY: f64 = 0.10;
 const SURE: f64 = 2.0;
 const SURE_AFTER_DRIFT: f64 = 1.5;
 /// After these it is believed if its standard error is at most this.
-const CLEAR: f64 = 0.04;
+const CLEAR: f64 = 0.05;
 /// So steep a curve may be an array that has changed during the try: it says nothing of the way back.
 const STEEP: f64 = 0.5;
 
 /// Periods after a move that the windows take to follow, and the other hosts to hear of it.
 const SETTLE: u32 = 3;
-/// After so many periods of a try what does not look worth it is given up, and after so many what
-/// is not clear. What was seen is kept for the next try.
+/// After so many periods of a try what does not look worth it is given up, and what a drift makes
+/// likely is believed. After so many what is not clear is given up, too. What was seen is kept for the next try.
 const UNLIKELY: u32 = 8;
 const ENOUGH: u32 = 24;
 /// What part of a step the outstanding IOs must have moved by.
@@ -47,6 +47,8 @@ const LONGEST_REST: u32 = 480;
 const PATIENCE: u32 = 5;
 
 /// Latencies further from the threshold than this factor are no latencies at it.
+const AT: f64 = 1.2;
+/// And further below than this one, they are of light load.
 const NEAR: f64 = 1.5;
 /// Windows that are used to this part bound the hosts.
 const USED: f64 = 0.4;
@@ -174,11 +176,11 @@ impl Search {
         if seen.latency > now && seen.outstanding <= 1.5 * seen.least {
             return Kind::Squeezed;
         }
-        if seen.latency > NEAR * now {
-            return Kind::Elsewhere;
+        if (now / AT..now * AT).contains(&seen.latency) {
+            return Kind::Held;
         }
         // With light load the latency says nothing about the threshold.
-        if NEAR * seen.latency < now { Kind::Light } else { Kind::Held }
+        if NEAR * seen.latency < now { Kind::Light } else { Kind::Elsewhere }
     }
 
     /// A lower threshold that the array cannot do takes most of the throughput with it at once.
@@ -195,9 +197,14 @@ impl Search {
         if self.drifts_away(now, seen) {
             return None;
         }
+        let block = self.levels.add(now, seen);
+        if block.mixed() {
+            self.drifted(seen.rate / block.rate().0 - 1.0);
+            return None;
+        }
         match self.phase {
             Phase::Stays { rest } => {
-                let enough = self.levels.add(now, seen).enough();
+                let enough = block.enough();
                 if rest > 0 {
                     self.phase = Phase::Stays { rest: rest - 1 };
                     self.why = Why::Rests { periods: rest };
@@ -210,7 +217,6 @@ impl Search {
             }
             Phase::Tries { from, up, periods } => {
                 self.phase = Phase::Tries { from, up, periods: periods + 1 };
-                let block = self.levels.add(now, seen);
                 let base = self.levels.at(from)?;
                 if block.enough() {
                     self.judge(auto, now, (&base, &block), up, periods)
@@ -233,14 +239,20 @@ impl Search {
         let sign = if off < 0.0 { -1 } else { 1 };
         self.strikes = if self.strikes * sign > 0 { self.strikes + sign } else { sign };
         if self.strikes.unsigned_abs() >= DRIFT_PERIODS {
-            self.drift = Some(off);
-            self.drifts += 1;
-            self.forget();
-            // An array that does less takes longer for each IO.
-            self.up_next = off < 0.0;
-            self.likely = Some(self.up_next);
+            self.drifted(off);
         }
         true
+    }
+
+    /// The array, or what is asked of it, has changed.
+    fn drifted(&mut self, off: f64) {
+        self.drift = Some(off);
+        self.drifts += 1;
+        self.forget();
+        self.settle = SETTLE;
+        // An array that does less takes longer for each IO.
+        self.up_next = off < 0.0;
+        self.likely = Some(self.up_next);
     }
 
     /// What was learned is no longer so.
@@ -308,9 +320,10 @@ impl Search {
         };
         let sure = (slope.value - bar).abs() > much * slope.error;
         let promising = (slope.value > bar) == up;
-        let clear = sure || (late && slope.error <= CLEAR);
+        let looked = periods >= UNLIKELY;
+        let clear = sure || (likely && looked) || (late && slope.error <= CLEAR);
         if !clear || !promising {
-            let hopeless = sure || late || (!promising && !likely && periods >= UNLIKELY);
+            let hopeless = sure || late || (!promising && !likely && looked);
             return if hopeless { self.give_up(auto, now) } else { None };
         }
         // What is known of the way back: it was not worth being there.
