@@ -304,7 +304,7 @@ figure { margin: 1.2rem 0; }
 figcaption, caption { color: var(--faint); font-size: .92rem; text-align: left; padding: .3rem 0; }
 .wide { overflow-x: auto; }
 .wide:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-figure svg { display: block; width: 100%; min-width: 36rem; height: auto; }
+figure svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 .beside { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); gap: 0 1.5rem; align-items: start; }
 .beside svg { min-width: 0; max-width: 34rem; }
 pre { background: var(--code); padding: .7rem .9rem; border-radius: 4px; overflow-x: auto; max-width: 44rem; }

@@ -12,6 +12,7 @@
 //! | `failing_backends` | full disks, lost servers |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
+//! | `pages` | the pages of probes, in a browser |
 //! | `watching` | what a device does, shown by `parda steer watch` |
 //!
 //! The rest is what they stand on.
@@ -20,6 +21,7 @@
 mod array;
 mod bad_clients;
 mod bad_configuration;
+mod browser;
 mod clients;
 mod crash;
 #[allow(dead_code, reason = "the tests of the crate that it belongs to use the rest")]
@@ -31,6 +33,7 @@ mod island;
 mod journal;
 mod observe;
 mod page_cache;
+mod pages;
 mod raw;
 mod reload;
 mod stage;
