@@ -2,13 +2,15 @@
 
 mod arguments;
 mod bar;
+mod compare;
+mod page;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use parda_probe::{
     Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Target, TargetError,
     Watcher, Wishes, Writes, report,
@@ -21,11 +23,13 @@ use arguments::{bytes, depths, mix, percent, purpose, size};
 use bar::Bar;
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 TARGET is a file or a block device, past the page cache; an NBD URI, nbd://HOST/EXPORT or
 nbd+unix:///EXPORT?socket=PATH; or the array model, model:NAME, of its first LUN, or model:NAME/lun2. NAME is
 one of drive-7200, drive-15k, cx3-40-raid0, cx3-40-raid0-vms, cx3-40-raid5-vms, flash-sata and flash-nvme.
-fio drives all but the model. docs/probe.md is the manual.
+fio drives all but the model. docs/probe.md is the manual. What was stored with --json is compared by
+`parda probe compare`, and drawn by `parda probe page`.
 
 It only reads, unless --allow-writes is given together with a target that nobody uses and that begins and ends
 with a MiB of zeroes, or that --create made; all else is refused, with the reason. It is load: others on the
@@ -46,11 +50,15 @@ Examples:
   parda probe model:flash-nvme --quick
   parda probe model:drive-7200 --experiment elling --page elling.html
   parda probe model:cx3-40-raid5-vms --mix 8k,67,70 --mix 4k,100,100 --depths 1-64 --only depth
+  parda probe compare before.json after.json --page compared.html
+  parda probe page before.json --out before.html
   parda probe model:cx3-40-raid0 --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'")]
 pub(crate) struct Probe {
+    #[command(subcommand)]
+    stored: Option<Stored>,
     /// What to measure
-    #[arg(value_name = "TARGET")]
-    target: String,
+    #[arg(value_name = "TARGET", required = true)]
+    target: Option<String>,
     /// How long it may take in all; 3 minutes if not given, 1 with --quick, 15 with --full. Of a model in its own
     /// time, and not bounded if not given
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
@@ -115,14 +123,33 @@ pub(crate) struct Probe {
     page: Option<PathBuf>,
 }
 
+/// What is done with probes that were run before. A target of such a name is `./compare`.
+#[derive(Subcommand)]
+enum Stored {
+    /// Put two probes side by side: what differs by more than they are uncertain
+    Compare(compare::Compare),
+    /// Make the page of a probe that was stored as JSON
+    Page(page::Page),
+}
+
+/// Reads what `--json` wrote.
+fn stored(file: &Path) -> Result<Document, Failure> {
+    Document::read(file).map_err(|error| Failure::usage(error.to_string()))
+}
+
 impl Probe {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        match &self.stored {
+            Some(Stored::Compare(compare)) => return compare.run(),
+            Some(Stored::Page(page)) => return page.run(),
+            None => {}
+        }
         let writes = match &self.allow_writes {
             None => Writes::No,
             Some(None) => Writes::Allowed,
             Some(Some(name)) => Writes::To(name.clone()),
         };
-        let opened = Target::open(&self.target, &writes, self.create);
+        let opened = Target::open(self.target(), &writes, self.create);
         let mut target = opened.map_err(|error| match error {
             TargetError::Nbd { .. } | TargetError::Fio { .. } | TargetError::Create { .. } => {
                 Failure::new(error.to_string())
@@ -150,6 +177,11 @@ impl Probe {
         }
     }
 
+    /// There is one: it is required where nothing is done with stored probes.
+    fn target(&self) -> &str {
+        self.target.as_deref().unwrap_or_default()
+    }
+
     /// How long it takes at most if nobody says: of a model, until all is known.
     fn usual_time(&self, kind: Kind) -> Option<f64> {
         let seconds = match (self.quick, self.full) {
@@ -169,7 +201,7 @@ impl Probe {
             return Err(named(mix, "it is only read, unless --allow-writes is given"));
         }
         if let Some(mix) = mixes.iter().find(|mix| mix.size > largest) {
-            return Err(named(mix, &format!("{} has {largest} bytes", self.target)));
+            return Err(named(mix, &format!("{} has {largest} bytes", self.target())));
         }
         let every = [Purpose::Depth, Purpose::Size, Purpose::Mix, Purpose::Repeat];
         Ok(Wishes {

@@ -1,0 +1,64 @@
+//! `parda probe compare`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use parda_probe::{Comparison, Document, report};
+
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+A is what is compared with, B what is compared: a ratio of 0.9 means that B has nine tenths of A's throughput.
+A difference counts if it is more than both are uncertain by.
+
+Exit status: 0 whatever differs; 2 if a file is no probe.
+
+Examples:
+  parda probe /dev/sdb --json before.json
+  parda probe /dev/sdb --json after.json
+  parda probe compare before.json after.json
+  parda probe compare before.json after.json --page compared.html")]
+pub(crate) struct Compare {
+    /// What is compared with: what `parda probe --json` wrote
+    #[arg(value_name = "A.json")]
+    a: PathBuf,
+    /// What is compared
+    #[arg(value_name = "B.json")]
+    b: PathBuf,
+    /// Write the comparison as JSON to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+    /// Write a row for each load that both ran to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    csv: Option<PathBuf>,
+    /// Write a page with both in the same plots, for a browser
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+impl Compare {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let (a, b) = (super::stored(&self.a)?, super::stored(&self.b)?);
+        let comparison = Comparison::new(&a, &b);
+        let outputs = [
+            (&self.csv, csv as fn(&Comparison, &Document, &Document) -> String),
+            (&self.page, |_, a, b| report::compare::page(a, b)),
+        ];
+        let mut said = false;
+        if let Some(to) = &self.json {
+            output::json(to, &comparison)?;
+            said = to.as_os_str() == "-";
+        }
+        for (to, text) in outputs {
+            if let Some(to) = to {
+                said |= output::write(to, &text(&comparison, &a, &b))?;
+            }
+        }
+        if said { Ok(()) } else { output::print(&report::compare::table(&comparison)) }
+    }
+}
+
+fn csv(comparison: &Comparison, _: &Document, _: &Document) -> String {
+    report::compare::csv(comparison)
+}

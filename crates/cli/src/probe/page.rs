@@ -1,0 +1,25 @@
+//! `parda probe page`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use parda_probe::report;
+
+use crate::{Failure, output};
+
+#[derive(Args)]
+pub(crate) struct Page {
+    /// What `parda probe --json` wrote
+    #[arg(value_name = "A.json")]
+    probe: PathBuf,
+    /// Where the page goes; - for standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    out: PathBuf,
+}
+
+impl Page {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let page = report::page(&super::stored(&self.probe)?);
+        output::write(&self.out, &page).map(|_| ())
+    }
+}
