@@ -4,9 +4,9 @@ use crate::analysis::WORTH;
 use crate::analysis::knee::Swept;
 use crate::findings::Advice;
 
-/// The threshold lies above the knee by as much as the knee is uncertain, but by no more than this:
-/// a threshold that is too high costs everybody latency, one that is too low loses throughput.
-const MARGIN: (f64, f64) = (0.01, 0.04);
+/// The threshold lies above the knee by as much as the knee is uncertain, but by no less and no more
+/// than this: one that is too low loses throughput, one that is too high costs everybody latency.
+const MARGIN: (f64, f64) = (0.025, 0.04);
 
 /// It is rounded up to steps of no more than this.
 const STEP: f64 = 0.02;
@@ -30,9 +30,8 @@ pub(super) fn advice(swept: &[Swept]) -> Option<Advice> {
     let window = (place.outstanding.max(1.0) * ROOM).ceil();
 
     let mut why = vec![format!(
-        "With {} ({}) throughput is {:.0} % of its peak of {} IOPS at a latency of {} (95 % sure: {} to {}), with {} outstanding.",
+        "With {} throughput is {:.0} % of its peak of {} IOPS at a latency of {} (95 % sure: {} to {}), with {} outstanding.",
         curve.mix,
-        "the first mix that was swept",
         WORTH * 100.0,
         number(peak),
         time(at.value),
@@ -65,6 +64,9 @@ pub(super) fn advice(swept: &[Swept]) -> Option<Advice> {
         "At the threshold {} are outstanding in the whole cluster. A host that is alone needs a window of that; {window:.0} leaves it a tenth of room.",
         number(place.outstanding),
     ));
+    if !others.is_empty() {
+        why.push(format!("The advice is for {}, which was named first.", curve.mix));
+    }
     for other in others {
         if let Some(knee) = other.curve.knee {
             why.push(format!(

@@ -153,9 +153,12 @@ fn throttled(swept: &[Swept]) -> Option<Suspicion> {
             .map(|depth| depth.iops)
             .skip_while(|iops| (iops / peak - 1.0).abs() > 0.003)
             .collect();
-        let even = flat.len() >= 3 && flat.iter().all(|iops| (iops / peak - 1.0).abs() <= 0.003);
+        let even = flat.iter().all(|iops| (iops / peak - 1.0).abs() <= 0.003);
         let from = fit.depths.len() - flat.len();
-        if !even {
+        let far = fit.depths.last().is_some_and(|last| {
+            fit.depths.get(from).is_some_and(|first| last.asked >= 2.0 * first.asked)
+        });
+        if !(even && far) {
             continue;
         }
         let (iops, bytes) = (round(peak), round(peak * curve.mix.size as f64));

@@ -12,7 +12,7 @@ use crate::point::Point;
 const LITTLE: f64 = 0.05;
 
 /// A line that misses a point by more than this is no line.
-const BENT: f64 = 0.2;
+const BENT: f64 = 0.1;
 
 /// A knee whose confidence interval is wider than this, each way, is a guess.
 const WIDE: f64 = 0.15;
