@@ -8,6 +8,7 @@
 
 mod advice;
 mod asymmetry;
+mod concave;
 mod curve;
 mod knee;
 mod noise;

@@ -1,7 +1,10 @@
 //! Throughput against outstanding, without its noise.
 //!
 //! Nothing is assumed of a device but that more outstanding gives no less throughput up to its peak,
-//! and no more after it: that is fitted, by least squares with weights (pool adjacent violators).
+//! and no more after it: that is fitted, by least squares with weights (pool adjacent violators). Near
+//! the peak gains shrink, too.
+
+use crate::analysis::concave::concave;
 
 /// One depth of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +21,9 @@ pub(super) struct Depth {
 
 /// No run is known better than this: what is outside a run's slices strays, too.
 const LEAST_ERROR: f64 = 0.001;
+
+/// From so much of the peak on each more outstanding buys less than the one before.
+const NEAR_PEAK: f64 = 0.6;
 
 /// A decline is one if it explains so much more than a level does, in squared standard errors.
 const DECLINES: f64 = 12.0;
@@ -62,6 +68,7 @@ impl Fit {
                 (best, iops) = (distance, fit);
             }
         }
+        bend(&depths, &mut iops);
         let peak = iops.iter().copied().fold(0.0, f64::max);
         let top = iops.iter().position(|iops| *iops >= peak).unwrap_or(0);
         Fit { depths, iops, top }
@@ -112,6 +119,28 @@ impl Fit {
         let ((n, x), (m, y)) = (fitted(before), fitted(after));
         Place { outstanding: mid(n, m), iops: mid(x, y) }
     }
+}
+
+/// Near the peak, and up to it, gains shrink: neighbours say where a depth's noise is.
+fn bend(depths: &[Depth], iops: &mut [f64]) {
+    let peak = iops.iter().copied().fold(0.0, f64::max);
+    let near = iops.iter().position(|iops| *iops >= NEAR_PEAK * peak).unwrap_or(0);
+    // The last that is as high as the peak: beyond it throughput falls.
+    let Some(top) = iops.iter().rposition(|iops| *iops >= peak) else { return };
+    if near >= top {
+        return;
+    }
+    let part = &depths[near..=top];
+    let x: Vec<f64> = part.iter().map(|depth| depth.asked).collect();
+    let mut y: Vec<f64> = part.iter().map(|depth| depth.iops).collect();
+    concave(&x, &mut y, &part.iter().map(weight).collect::<Vec<_>>());
+    // What lies before keeps below it, what lies after as well.
+    for (fitted, bent) in iops[near..=top].iter_mut().zip(&y) {
+        *fitted = *bent;
+    }
+    let (first, last) = (iops[near], iops[top]);
+    iops[..near].iter_mut().for_each(|iops| *iops = iops.min(first));
+    iops[top + 1..].iter_mut().for_each(|iops| *iops = iops.min(last));
 }
 
 fn weight(depth: &Depth) -> f64 {
