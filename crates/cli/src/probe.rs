@@ -121,6 +121,9 @@ pub(crate) struct Probe {
     /// Write a page with plots for a browser
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
+    /// Write the loads that were run as a job file of fio, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    fio: Option<PathBuf>,
 }
 
 /// What is done with probes that were run before. A target of such a name is `./compare`.
@@ -169,7 +172,7 @@ impl Probe {
         let time = time.or_else(|| self.usual_time(target.info().kind));
         let document = target.probe(wishes, time, self.seed, &mut terminal);
         terminal.bar.clear();
-        self.answer(&document)?;
+        self.answer(&target, &document)?;
         match document.end {
             End::Complete | End::Time => Ok(()),
             End::Aborted => Err(Failure::interrupted()),
@@ -220,7 +223,7 @@ impl Probe {
         })
     }
 
-    fn answer(&self, document: &Document) -> Result<(), Failure> {
+    fn answer(&self, target: &Target, document: &Document) -> Result<(), Failure> {
         let outputs = [
             (&self.json, Document::json as fn(&Document) -> String),
             (&self.csv, report::csv),
@@ -231,6 +234,10 @@ impl Probe {
             if let Some(to) = to {
                 said |= output::write(to, &text(document))?;
             }
+        }
+        if let Some(to) = &self.fio {
+            let text = target.job_file(document).map_err(|e| Failure::new(e.to_string()))?;
+            said |= output::write(to, &text)?;
         }
         if said { Ok(()) } else { output::print(&report::table(document)) }
     }

@@ -14,6 +14,7 @@ use parda_scenario::fio::{Job, Target as FioTarget, Unsayable};
 
 use crate::driver::{Allowance, DriveError, Driven, Driver, Watch};
 use crate::load::Load;
+use crate::point::Point;
 use crate::recording::Recording;
 use crate::steady::judge;
 use child::Child;
@@ -68,7 +69,27 @@ impl Fio {
 
     /// What fio is told of a load, for so long at most.
     pub(crate) fn job(&self, load: &Load, seed: u64, most: Duration) -> Result<Job, Unsayable> {
-        let mut job = Job::new("probe");
+        let mut job = self.of("probe", load)?;
+        job.set("runtime", most.as_secs().max(1));
+        job.set("randseed", seed);
+        // From when it is begun to when it is done.
+        job.set("lat_percentiles", 1);
+        job.set("clat_percentiles", 0);
+        job.set("slat_percentiles", 0);
+        Ok(job)
+    }
+
+    /// A load that was run, for people: after those before it, and for as long as it was.
+    pub(crate) fn recorded(&self, number: usize, point: &Point) -> Result<Job, Unsayable> {
+        let mut job = self.of(&format!("load-{}", number + 1), &point.load)?;
+        job.set("ramp_time", point.warmup_s.ceil());
+        job.set("runtime", point.measured_s.ceil());
+        job.set("stonewall", 1);
+        Ok(job)
+    }
+
+    fn of(&self, name: &str, load: &Load) -> Result<Job, Unsayable> {
+        let mut job = Job::new(name);
         job.target(if self.nbd { FioTarget::Nbd(&self.name) } else { FioTarget::Path(&self.name) });
         job.load(&load.workload(), Bytes(self.bytes))?;
         if self.offset > 0 {
@@ -76,14 +97,8 @@ impl Fio {
         }
         job.set("allow_file_create", 0);
         job.set("time_based", 1);
-        job.set("runtime", most.as_secs().max(1));
-        job.set("randseed", seed);
         // One process, so that to end it ends all of it.
         job.set("thread", 1);
-        // From when it is begun to when it is done.
-        job.set("lat_percentiles", 1);
-        job.set("clat_percentiles", 0);
-        job.set("slat_percentiles", 0);
         Ok(job)
     }
 
@@ -107,9 +122,10 @@ impl Driver for Fio {
     ) -> Result<Driven, DriveError> {
         let failed = |error: &dyn std::fmt::Display| DriveError::Failed(error.to_string());
         // It is stopped before; this is only so that it ends without us, too.
-        let bound = Duration::from_secs_f64(allowance.most_s) + PATIENCE;
+        let bound = Duration::from_secs_f64(allowance.most_s) + 2 * PATIENCE;
         let job = self.job(load, seed, bound).map_err(|e| failed(&e))?;
-        let begun = Instant::now();
+        // From when it begins to listen: on a busy machine it takes its time to start.
+        let mut begun = None;
         let mut fio = Child::start(self.arguments(&job)).map_err(|e| failed(&e))?;
         let slice = (allowance.most_s / SLICES).clamp(SHORTEST, LONGEST);
         let slice = Duration::from_secs_f64(slice);
@@ -118,6 +134,7 @@ impl Driver for Fio {
         loop {
             match fio.ask_at(next, PATIENCE) {
                 Ok(Some(snapshot)) => {
+                    begun.get_or_insert_with(|| Instant::now() - slice);
                     if snapshot.reads.ios + snapshot.writes.ios > recording.ios() {
                         heard = Instant::now();
                     }
@@ -133,7 +150,7 @@ impl Driver for Fio {
             }
             next = Instant::now().max(next + slice);
             let verdict = verdict(&recording);
-            let took = begun.elapsed().as_secs_f64();
+            let took = begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
             let known = verdict.steady && verdict.precision <= allowance.precision;
             let enough = known && took >= allowance.least_s;
             if watch(&recording) || enough || took >= allowance.most_s {

@@ -91,9 +91,13 @@ impl Model {
             bytes: self.bytes().0,
             writes: false,
             about: vec![format!(
-                "{:?} of {} drives, {} write cache, {} prefetch, LUN {} of {luns}",
-                raid.level,
-                raid.drives,
+                "{} of {}, a controller {} write cache and {} prefetch, LUN {} of {luns}",
+                format!("{:?}", raid.level).replace("Raid", "RAID-"),
+                if raid.drives == 1 {
+                    "one drive".to_owned()
+                } else {
+                    format!("{} drives", raid.drives)
+                },
                 cache(controller.write_cache.is_some()),
                 cache(controller.prefetch.is_some()),
                 self.lun,

@@ -21,7 +21,7 @@ const PRECISION_OF_MODELS_SWEPT: f64 = 0.002;
 
 /// A load may end before its share of the time is over, and may take more than that.
 const LEAST_OF_SHARE: f64 = 0.4;
-const MOST_OF_SHARE: f64 = 2.0;
+const MOST_OF_SHARE: f64 = 1.5;
 
 /// How far a probe has come.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use parda_exchange::region::NbdConnection;
 use parda_nbd::TransmissionFlags;
 use parda_nbd::uri::{Uri, UriError};
+use parda_scenario::fio::Unsayable;
 
 use crate::about;
 use crate::document::{Document, Kind, TargetInfo};
@@ -207,6 +208,34 @@ impl Target {
             Driven::Model(_) => true,
             Driven::Fio(fio) => fio.writes,
         }
+    }
+
+    /// The loads of a probe as a job file of fio: one after another, each warming up and measured for
+    /// as long as it was. Of a model, on a file called TARGET.
+    ///
+    /// # Errors
+    /// The target's name cannot stand in a job file.
+    pub fn job_file(&self, document: &Document) -> Result<String, Unsayable> {
+        let placeholder = || Fio {
+            nbd: false,
+            name: "TARGET".to_owned(),
+            offset: 0,
+            bytes: self.info.bytes,
+            writes: false,
+        };
+        let fio = match &self.driven {
+            Driven::Model(_) => placeholder(),
+            Driven::Fio(fio) => fio.clone(),
+        };
+        let mut text = format!(
+            "# The loads of a probe of {}. By `parda probe --fio`, for fio.\n",
+            self.info.name
+        );
+        for (number, point) in document.points.iter().enumerate() {
+            text += "\n";
+            text += &fio.recorded(number, point)?.section()?;
+        }
+        Ok(text)
     }
 
     /// Probes it, within a time in seconds if there is one.

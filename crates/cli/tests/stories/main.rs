@@ -13,6 +13,7 @@
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
 //! | `pages` | the pages of probes, in a browser |
+//! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
 //! | `watching` | what a device does, shown by `parda steer watch` |
 //!
 //! The rest is what they stand on.
@@ -34,6 +35,7 @@ mod journal;
 mod observe;
 mod page_cache;
 mod pages;
+mod probe;
 mod raw;
 mod reload;
 mod stage;

@@ -1,0 +1,194 @@
+//! `parda probe`: each kind of target, and each way in which it can end. (What it refuses to write
+//! to, and that what it finds is right: see the tests of `parda-probe`.)
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use parda_probe::{Document, End, Kind, Purpose};
+use rustix::process::Signal;
+
+use crate::stage::{Done, PARDA, Process, Stage, noise, until};
+
+const MIB: usize = 1 << 20;
+
+fn document(text: &str) -> Document {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+/// The document of a probe that went well.
+fn probe(stage: &Stage, arguments: &[&str]) -> Document {
+    let Done { status, out, err } =
+        stage.parda(&[&["probe"], arguments, &["--json", "-"]].concat());
+    assert!(status.success(), "{status}\n{err}");
+    document(&out)
+}
+
+/// An emulated array with a LUN at [`LUN`].
+fn array(stage: &Stage) -> Process {
+    let line = [PARDA, "array", "--preset", "cx3-40-raid0", "--listen", "unix:array"];
+    let process = stage.start("array", &line);
+    until("the array listens", || stage.path("array").exists());
+    process
+}
+
+const LUN: &str = "nbd+unix:///lun0?socket=array";
+
+#[test]
+fn a_model_tells_its_knee_and_what_to_set() {
+    let stage = Stage::new();
+    let Done { status, out, err } = stage.parda(&[
+        "probe",
+        "model:hdd-7200",
+        "--quick",
+        "--json",
+        "probe.json",
+        "--csv",
+        "probe.csv",
+        "--page",
+        "probe.html",
+        "--fio",
+        "probe.fio",
+    ]);
+    assert!(status.success(), "{err}");
+    assert!(out.contains("latency_threshold = "), "{out}");
+    let written = String::from_utf8(stage.read("probe.json")).unwrap();
+    let found = document(&written);
+    assert_eq!((found.end, found.target.kind), (End::Complete, Kind::Model));
+    assert_eq!(found.target.name, "model:drive-7200");
+    assert!(found.points.iter().all(|p| p.settled && p.little_error.abs() < 0.02));
+    let advice = found.findings.advice.unwrap();
+    assert!((50.0..100.0).contains(&advice.latency_threshold_ms), "{advice:?}");
+    let rows = String::from_utf8(stage.read("probe.csv")).unwrap();
+    assert_eq!(rows.lines().count(), found.points.len() + 1, "{rows}");
+    assert!(String::from_utf8(stage.read("probe.html")).unwrap().contains("<svg"));
+
+    let jobs = String::from_utf8(stage.read("probe.fio")).unwrap();
+    assert_eq!(jobs.matches("\nstonewall=1\n").count(), found.points.len(), "{jobs}");
+    stage.ok(&["fio", "--parse-only", "probe.fio"]);
+
+    let Done { status, err, .. } = stage.parda(&["probe", "model:hdd-5400"]);
+    assert_eq!(status.code(), Some(2));
+    assert!(err.contains("there are drive-7200, drive-15k, "), "{err}");
+}
+
+#[test]
+fn a_file_is_measured_and_not_a_byte_of_it_changes() {
+    let stage = Stage::new();
+    stage.write("file", noise(64 * MIB));
+    let options = ["file", "--time", "8s", "--depths", "1-4", "--only", "depth"];
+    let found = probe(&stage, &options);
+    assert_eq!((found.target.kind, found.target.writes), (Kind::File, false));
+    let depths: Vec<u32> = found.points.iter().map(|p| p.load.outstanding).collect();
+    // A busy machine may let fio wait until there is no time for more; without a bound it would
+    // take a minute.
+    assert!(depths.starts_with(&[1]), "{depths:?}");
+    assert!(found.took_s < 30.0, "{}", found.took_s);
+    for point in &found.points {
+        let of = |ios: u64, sum: u64| sum.abs_diff(ios) <= ios / 100;
+        let counted = point.all.histogram.iter().map(|bucket| bucket.ios).sum();
+        assert!(of(point.all.ios, counted), "{counted} of {point:?}");
+        assert!(point.all.p50_ms <= point.all.p99_ms && point.all.p99_ms <= point.all.max_ms);
+        assert!(point.outstanding_measured <= 1.1 * f64::from(point.load.outstanding));
+    }
+    assert!(stage.read("file") == noise(64 * MIB), "it has changed");
+    let writes = stage.parda(&["probe", "file", "--read", "50"]);
+    assert_eq!(writes.status.code(), Some(2));
+    assert!(
+        writes.err.contains("it is only read, unless --allow-writes is given"),
+        "{}",
+        writes.err
+    );
+    let allowed = stage.parda(&["probe", "file", "--allow-writes"]);
+    assert_eq!(allowed.status.code(), Some(2));
+    assert!(
+        allowed.err.contains("file will not be written to: only a file that"),
+        "{}",
+        allowed.err
+    );
+    assert!(stage.read("file") == noise(64 * MIB), "it has changed");
+}
+
+#[test]
+fn a_file_that_it_made_is_written_to_but_for_its_ends() {
+    let stage = Stage::new();
+    let create = ["scratch", "--create", "16MiB", "--depths", "1-1", "--only", "depth"];
+    let read = probe(&stage, &[&create[..], &["--time", "3s"]].concat());
+    assert!(!read.target.writes);
+    let before = stage.read("scratch");
+    let options = ["scratch", "--allow-writes", "--read", "0", "--depths", "2-2", "--time", "3s"];
+    let written = probe(&stage, &[&options[..], &["--only", "depth"]].concat());
+    assert!(written.target.writes);
+    let point = &written.points[0];
+    assert_eq!((point.reads.is_none(), point.writes.as_ref()), (true, Some(&point.all)));
+    let after = stage.read("scratch");
+    assert!(before.len() == 16 * MIB && before[..MIB] == after[..MIB], "its beginning");
+    assert!(before[15 * MIB..] == after[15 * MIB..], "its end");
+    assert!(before[MIB..15 * MIB] != after[MIB..15 * MIB], "what is between");
+}
+
+#[test]
+fn an_export_of_an_array_is_what_the_model_of_it_is() {
+    let stage = Stage::new();
+    let _array = array(&stage);
+    let options = ["--depths", "1-8", "--time", "12s", "--only", "depth,repeat"];
+    let real = probe(&stage, &[&[LUN], &options[..]].concat());
+    let model = probe(&stage, &["model:cx3-40-raid0", "--depths", "1-8", "--only", "depth"]);
+    // Beside the LUN the array has room for an exchange.
+    let less = model.target.bytes - real.target.bytes;
+    assert!(real.target.kind == Kind::Nbd && less < MIB as u64, "{real:?}");
+    for point in real.points.iter().filter(|p| p.purpose == Purpose::Depth) {
+        let like = model.points.iter().find(|p| p.load == point.load);
+        let Some(like) = like else { continue };
+        // Of a few hundred IOs, on a machine that has other things to do.
+        let ratio = point.all.mean_ms / like.all.mean_ms;
+        assert!((0.7..1.5).contains(&ratio), "{ratio}: {:?}", point.load);
+        assert!(point.little_error.abs() < 0.1, "{point:?}");
+    }
+    assert!(real.points.len() >= 3, "{real:?}");
+}
+
+#[test]
+fn who_interrupts_it_has_what_was_measured_until_then() {
+    let stage = Stage::new();
+    stage.write("file", noise(64 * MIB));
+    let line = [PARDA, "probe", "file", "--time", "2m", "--json", "probe.json"];
+    let mut process = stage.start("probe", &line);
+    sleep(Duration::from_secs(4));
+    process.signal(Signal::INT);
+    let status = process.wait();
+    assert_eq!(status.code(), Some(130), "{}", process.log());
+    let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
+    assert_eq!(found.end, End::Aborted);
+    assert!(!found.points.is_empty());
+}
+
+/// A write cache of 2.5 GB is not full in half a minute.
+#[test]
+fn what_never_settles_is_kept_and_said_so() {
+    let stage = Stage::new();
+    let options = ["model:cx3-40-raid0", "--read", "0", "--depths", "4-4", "--time", "30s"];
+    let found = probe(&stage, &[&options[..], &["--only", "depth"]].concat());
+    assert_eq!(found.points.iter().map(|p| p.settled).collect::<Vec<_>>(), [false]);
+    let unknown = found.findings.unknown.join("\n");
+    assert!(unknown.contains("never settled"), "{unknown}");
+}
+
+#[test]
+fn a_target_that_goes_away_leaves_what_was_measured_until_then() {
+    let stage = Stage::new();
+    let array = array(&stage);
+    let line = [PARDA, "probe", LUN, "--time", "40s", "--quick", "--json", "probe.json"];
+    let mut process = stage.start("probe", &line);
+    sleep(Duration::from_secs(10));
+    array.kill();
+    let status = process.wait();
+    let log = process.log();
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("the target failed"), "{log}");
+    let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
+    assert_eq!(found.end, End::Failed);
+    assert!(!found.points.is_empty(), "{log}");
+    let gone = stage.parda(&["probe", LUN]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(gone.err.contains("cannot connect"), "{}", gone.err);
+}
