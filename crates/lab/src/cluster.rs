@@ -27,8 +27,8 @@ use crate::process::Process;
 use crate::relay::Relay;
 use crate::run::LabOptions;
 
-/// A process that is not ready within this time never will be.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+/// A process that is not ready within this time never will be, in a guest on a busy machine either.
+const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// How often something is looked at that is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -36,6 +36,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// An idle machine is late by some 0.1 ms, one with four busy processes for each CPU by 0.5 ms. An IO
 /// passes half a dozen wake-ups, so this much makes several milliseconds of it.
 const LATE: Duration = Duration::from_millis(1);
+
+/// Guests that wait for a processor for this part of the time for which they have it are late by what
+/// shows in shares.
+const GUESTS_LATE: f64 = 0.25;
 
 /// A machine that stood still for this long has shown in every latency.
 const STALL: Duration = Duration::from_millis(100);
@@ -147,8 +151,12 @@ impl<'a> Cluster<'a> {
     }
 
     fn started(&mut self) -> Result<(), LabError> {
-        let socket = self.place.array();
-        self.wait(Who::Array, "accept connections", |_| UnixStream::connect(&socket).is_ok())?;
+        let (socket, control) = (self.place.array(), self.place.array_control());
+        self.wait(Who::Array, "accept connections", |_| {
+            // It is asked where it listens, too, and that socket is its last.
+            UnixStream::connect(&socket).is_ok()
+                && array_control::ask(&control, Request::Status).is_ok()
+        })?;
         let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
         self.guests = GuestHost::boot(self.scenario, &all, &self.options.program, &self.place)?;
         let outside = |id: &HostId| self.scenario.host(*id).outside;
@@ -291,6 +299,18 @@ impl<'a> Cluster<'a> {
                 "this machine was short of CPU: who was due ran {mean:.1?} late on average, \
                  {worst:.0?} at worst, and all latencies include that. Run it again with less \
                  going on beside it"
+            );
+        }
+        let guests = self.guests.values().map(GuestHost::ran_and_waited);
+        let (ran, waited) = guests
+            .fold(Default::default(), |(ran, waited): (Duration, Duration), (r, w)| {
+                (ran + r, waited + w)
+            });
+        if waited > ran.mul_f64(GUESTS_LATE) {
+            tracing::warn!(
+                "this machine was short of CPU: its guests ran for {ran:.1?}, and waited for a \
+                 processor for another {waited:.1?}, which is in all latencies and makes guests \
+                 unequal. Run it again with less going on beside it"
             );
         }
     }

@@ -90,6 +90,12 @@ impl GuestHost {
         hosts.collect()
     }
 
+    /// How long it ran, and how long it could have but waited for a processor.
+    #[must_use]
+    pub fn ran_and_waited(&self) -> (Duration, Duration) {
+        self.guest.ran_and_waited()
+    }
+
     /// Pulls its plug.
     pub fn kill(&mut self) {
         self.guest.kill();

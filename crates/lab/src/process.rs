@@ -98,6 +98,21 @@ impl Process {
         self.end();
     }
 
+    /// How long its threads ran, and how long they could have but waited for a processor.
+    #[must_use]
+    pub fn ran_and_waited(&self) -> (Duration, Duration) {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        // A thread that has just ended does not count.
+        let of = |thread: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            let mut numbers = text.split_whitespace().map(|n| n.parse().map(Duration::from_nanos));
+            Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+        };
+        let threads = threads.into_iter().flatten().flatten().filter_map(of);
+        threads
+            .fold((Duration::ZERO, Duration::ZERO), |(ran, waited), (r, w)| (ran + r, waited + w))
+    }
+
     /// The last lines that it said.
     #[must_use]
     pub fn last_words(&self) -> String {
@@ -154,6 +169,18 @@ mod tests {
         assert_eq!((status.code(), process.ended()), (Some(3), Some(status)));
         let words = process.last_words();
         assert!(!words.contains("line 1") && words.ends_with("line 9"), "{words}");
+    }
+
+    #[test]
+    fn it_is_known_how_long_it_ran() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = shell("while :; do :; done", &dir.path().join("log"));
+        let began = Instant::now();
+        while process.ran_and_waited().0 < Duration::from_millis(50) {
+            assert!(began.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(process.ran_and_waited().0 <= began.elapsed() + Duration::from_millis(50));
     }
 
     #[test]

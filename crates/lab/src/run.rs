@@ -15,6 +15,12 @@ use crate::cluster::Cluster;
 use crate::error::LabError;
 use crate::meter::{Meter, Reading};
 
+/// How often it is told how a run goes.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// To ask an agent in a guest takes a tenth of a second of a processor.
+const TELL_OF_GUESTS_EVERY: Duration = Duration::from_millis(2500);
+
 /// How a run is made.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
@@ -30,14 +36,14 @@ pub struct LabOptions {
     pub interrupt: Arc<AtomicBool>,
 }
 
-/// How a run goes: once per second.
+/// How a run goes: once per second, and less often with guests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress<'a> {
     /// Time since the beginning.
     pub at: Duration,
     /// The phase that is being measured, if any.
     pub phase: Option<&'a str>,
-    /// IOs of all hosts in the last second.
+    /// IOs of all hosts per second since it was last told.
     pub iops: f64,
     /// Their mean device latency. `None` without IO.
     pub device_latency_ms: Option<f64>,
@@ -176,8 +182,10 @@ impl<'a> Run<'a> {
 fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     let edges: BTreeSet<Duration> = scenario.phases.iter().flat_map(|p| [p.from, p.to]).collect();
     let reads = edges.into_iter().map(|at| (at, Task::Read));
-    let seconds = 1..=scenario.duration.as_secs();
-    let tells = seconds.map(|s| (Duration::from_secs(s), Task::Tell));
+    let guests = scenario.present().any(|(_, host)| host.kind.guest().is_some());
+    let every = if guests { TELL_OF_GUESTS_EVERY } else { TELL_EVERY };
+    let tells = (1..).map(|n| every * n).take_while(|at| *at <= scenario.duration);
+    let tells = tells.map(|at| (at, Task::Tell));
     let events = scenario.timeline.chunk_by(|a, b| a.at == b.at);
     let events = events.map(|events| (events[0].at, Task::Events(events)));
     let mut tasks: Vec<_> = reads.chain(tells).chain(bursts(scenario)).chain(events).collect();

@@ -3,18 +3,35 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{PARDA, turn};
+use crate::{PARDA, alone, turn};
 
-/// A scenario of `scenarios/guests` holds.
+/// What the laboratory says when its guests did not get the processor when they were due.
+const SHORT: &str = "this machine was short of CPU";
+
+/// A scenario of `scenarios/guests` holds. Where it does not, and the laboratory says that the machine had
+/// too little for it, it is run once more, and has the machine to itself: then it must.
 fn holds(name: &str) {
-    let Some(_turn) = turn() else { return };
+    let Some(turn) = turn() else { return };
+    let (held, said) = run(name);
+    drop(turn);
+    println!("{said}");
+    if held {
+        return;
+    }
+    assert!(said.contains(SHORT), "{said}");
+    let _alone = alone();
+    let (held, said) = run(name);
+    assert!(held, "{said}");
+}
+
+/// Whether it holds, and all that was said.
+fn run(name: &str) -> (bool, String) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/guests");
     let mut lab = Command::new(PARDA);
     lab.arg("lab").arg(folder.join(name).with_extension("toml")).stdin(Stdio::null());
     let output = lab.output().unwrap();
     let [said, errors] = [output.stdout, output.stderr].map(|b| String::from_utf8(b).unwrap());
-    println!("{said}");
-    assert!(output.status.success(), "{said}\n{errors}");
+    (output.status.success(), format!("{said}\n{errors}"))
 }
 
 #[test]

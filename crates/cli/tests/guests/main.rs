@@ -8,7 +8,7 @@ mod lab;
 mod watch;
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use parda_lab::guest::{GuestConfig, unavailable};
@@ -24,15 +24,21 @@ fn guest(name: &str) -> GuestConfig {
     GuestConfig::new(name).program(Path::new(PARDA))
 }
 
-/// One after another: guests of several stories at once would only measure this machine.
-static TURN: Mutex<()> = Mutex::new(());
+/// As many stories at a time as tests run, which is as many as there are processors: guests mostly wait
+/// for their array. One that must have the machine to itself waits for the others, and they for it.
+static MACHINE: RwLock<()> = RwLock::new(());
 
-/// Waits for its turn, if there can be guests here; says so if not.
-fn turn() -> Option<MutexGuard<'static, ()>> {
+/// Takes part in the machine, if there can be guests here; says so if not.
+fn turn() -> Option<RwLockReadGuard<'static, ()>> {
     if let Some(reason) = unavailable() {
         eprintln!("SKIPPED: {reason}");
         return None;
     }
     // A story that failed has left nothing behind.
-    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+    Some(MACHINE.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Waits until no other story runs.
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,14 +2,17 @@
 //! and a disk with the program under test.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{FlockOperation, flock};
+
 use super::GuestError;
+use super::machine::{Base, QEMU};
 
 /// The environment's word for where the kit is.
 pub const VARIABLE: &str = "PARDA_GUEST";
@@ -93,14 +96,51 @@ impl Kit {
             let says = String::from_utf8_lossy(&made.stderr).into_owned();
             return Err(failed(io::Error::other(says)));
         }
-        self.forget(&of);
+        self.forget(&of, &name);
         fs::rename(&unfinished, &image).map_err(failed)?;
         Ok(image)
     }
 
-    /// Guests that run on these go on: the file is there until they close it.
-    fn forget(&self, beginning: &str) {
-        let begins = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(beginning));
+    /// The state of a machine of this base that has booted: made once for each boot of this machine,
+    /// whose clock it counts by, and for each kit, emulator and kind of machine.
+    ///
+    /// # Errors
+    /// Those of making it, and that it cannot be written here.
+    pub(super) fn state(
+        &self,
+        base: Base,
+        make: impl FnOnce(&Path) -> Result<(), GuestError>,
+    ) -> Result<PathBuf, GuestError> {
+        let failed = |source| GuestError::State { dir: self.dir.clone(), source };
+        let emulator = Command::new(QEMU).arg("-version").output().map_err(GuestError::NoQemu)?;
+        let boot = fs::read("/proc/sys/kernel/random/boot_id").map_err(failed)?;
+        let stamp = fs::read(self.dir.join(STAMP)).map_err(failed)?;
+        let nowhere = Path::new("");
+        let command = base.command(self, (nowhere, nowhere), None);
+        let mut key = DefaultHasher::new();
+        (emulator.stdout, boot, stamp, format!("{command:?}")).hash(&mut key);
+        let of = format!("{}-", base.name());
+        let name = format!("{of}{:x}.state", key.finish());
+        // One of us makes it; the others wait.
+        let lock = File::create(self.dir.join("lock")).map_err(failed)?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
+        let state = self.dir.join(&name);
+        if !state.is_file() {
+            let unfinished = state.with_extension("unfinished");
+            make(&unfinished)?;
+            fs::rename(&unfinished, &state).map_err(failed)?;
+            self.forget(&of, &name);
+        }
+        Ok(state)
+    }
+
+    /// Removes what begins like this but is not that. Guests that run on these go on: the file is there
+    /// until they close it.
+    fn forget(&self, beginning: &str, but: &str) {
+        let begins = |name: &OsStr| {
+            let name = name.to_str();
+            name.is_some_and(|name| name.starts_with(beginning) && name != but)
+        };
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if begins(&entry.file_name()) {
                 // What stays is only space.
@@ -122,6 +162,37 @@ mod tests {
         assert!(error.contains("make guest"), "{error}");
         fs::write(dir.path().join(STAMP), "x").unwrap();
         assert_eq!(Kit::at(dir.path().to_owned()).unwrap().tools(), dir.path().join("tools.img"));
+    }
+
+    #[test]
+    fn a_state_is_made_once_for_each_kind_of_machine_and_kit() {
+        if Command::new(QEMU).arg("-version").output().is_err() {
+            eprintln!("SKIPPED: no {QEMU}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let kit = Kit { dir: dir.path().to_owned() };
+        let stamp = |text| fs::write(dir.path().join(STAMP), text).unwrap();
+        let [small, large] = [256, 512].map(|memory| {
+            let config =
+                crate::guest::GuestConfig { memory, ..crate::guest::GuestConfig::new("a") };
+            config.base()
+        });
+        let made = |base| {
+            let write = |to: &Path| {
+                fs::write(to, "state").unwrap();
+                Ok(())
+            };
+            kit.state(base, write).unwrap()
+        };
+        let there = |base| kit.state(base, |_| panic!("it is there")).unwrap();
+        stamp("x");
+        let first = made(small);
+        let other = made(large);
+        assert_eq!((there(small), there(large)), (first.clone(), other.clone()));
+        stamp("y");
+        let anew = made(small);
+        assert!(anew != first && !first.exists() && other.exists());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -110,7 +111,7 @@ pub enum Server {
 /// How a disk is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bus {
-    /// virtio-scsi: a LUN of this controller, counted from 0.
+    /// virtio-scsi: a LUN of this controller, 0 or 1.
     Scsi(u8),
     /// virtio-blk.
     Virtio,
@@ -180,9 +181,30 @@ impl Source {
     }
 }
 
-impl GuestConfig {
-    /// The command that runs it. `port` is a socket that listens; the console goes to standard output.
-    pub(super) fn command(&self, kit: &Kit, program: Option<&Path>, port: &Path) -> Command {
+/// A machine before it has anything of its own: what all guests of its kind begin as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Base {
+    memory: u32,
+    cpus: u32,
+}
+
+/// Every base has so many virtio-scsi controllers: with modules and all, they take a second to come up.
+const CONTROLLERS: u8 = 2;
+
+impl Base {
+    /// What its kind is called.
+    pub(super) fn name(self) -> String {
+        format!("up-{}m-{}", self.memory, self.cpus)
+    }
+
+    /// The command that boots it, or begins with the state that one had that was saved. `port` and
+    /// `monitor` are sockets that listen; the console goes to standard output.
+    pub(super) fn command(
+        self,
+        kit: &Kit,
+        (port, monitor): (&Path, &Path),
+        state: Option<&Path>,
+    ) -> Command {
         let mut qemu = Command::new(QEMU);
         // Nothing but what is named here.
         qemu.arg("-nodefaults");
@@ -198,80 +220,104 @@ impl GuestConfig {
         set("display", "none".to_owned());
         set("kernel", kit.kernel().display().to_string());
         set("initrd", kit.initramfs().display().to_string());
-        let parda = if program.is_some() { " lab.parda" } else { "" };
-        // A kernel that panics ends with QEMU: neither waits, nor begins again.
-        // The rest is of what takes time at boot.
-        set(
-            "append",
-            format!(
-                "console=ttyS0 quiet panic=-1 mitigations=off nokaslr cryptomgr.notests \
-                 no_timer_check{parda}"
-            ),
-        );
+        // A kernel that panics ends with QEMU: neither waits, nor begins again. The rest is of what
+        // takes time at boot.
+        let append = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr cryptomgr.notests \
+                      no_timer_check";
+        set("append", append.to_owned());
         set("action", "reboot=shutdown".to_owned());
         set("chardev", "stdio,id=console,signal=off".to_owned());
         set("serial", "chardev:console".to_owned());
+        set("chardev", format!("socket,id=monitor,path={}", monitor.display()));
+        set("mon", "chardev=monitor,mode=control".to_owned());
         set("device", "virtio-serial-pci".to_owned());
         set("chardev", format!("socket,id=port,path={}", port.display()));
         set("device", "virtserialport,chardev=port".to_owned());
-        let ours = [Some(("tools", kit.tools())), program.map(|image| ("parda", image.to_owned()))];
-        for (name, image) in ours.into_iter().flatten() {
-            let dev = json!({
-                "driver": "file", "filename": image, "node-name": name, "read-only": true,
-                "locking": "off",
-            });
-            set("blockdev", dev.to_string());
-            set("device", format!("virtio-blk-pci,drive={name},serial={name}"));
-        }
-        for controller in 0..self.controllers() {
+        set("blockdev", read_only("tools", &kit.tools()).to_string());
+        set("device", "virtio-blk-pci,drive=tools,serial=tools".to_owned());
+        for controller in 0..CONTROLLERS {
             set("device", format!("virtio-scsi-pci,id=scsi{controller}"));
         }
-        for (i, disk) in self.disks.iter().enumerate() {
-            let (node, name) = (format!("disk{i}"), &disk.name);
-            set("blockdev", disk.source.blockdev(&node).to_string());
-            let what = match disk.bus {
-                Bus::Scsi(controller) => {
-                    let wwn = disk.wwn.map_or(String::new(), |wwn| format!(",wwn={wwn:#x}"));
-                    format!("scsi-hd,bus=scsi{controller}.0,lun={i},device_id={name}{wwn}")
-                }
-                Bus::Virtio => "virtio-blk-pci".to_owned(),
-            };
-            // What another guest writes there is that guest's affair.
-            set("device", format!("{what},drive={node},serial={name},share-rw=on"));
-        }
-        if self.has_network() {
-            set("netdev", "user,id=net".to_owned());
-            set("device", "virtio-net-pci,netdev=net,romfile=".to_owned());
+        if let Some(state) = state {
+            set("incoming", format!("exec:cat '{}'", state.display()));
         }
         qemu
+    }
+}
+
+fn read_only(node: &str, image: &Path) -> Value {
+    json!({
+        "driver": "file", "filename": image, "node-name": node, "read-only": true,
+        "locking": "off",
+    })
+}
+
+impl GuestConfig {
+    pub(super) fn base(&self) -> Base {
+        Base { memory: self.memory, cpus: self.cpus }
+    }
+
+    /// What makes of its base what it is: what QEMU's monitor is asked, with arguments.
+    pub(super) fn additions(&self, program: Option<&Path>) -> Vec<(&'static str, Value)> {
+        let mut asked = Vec::new();
+        let mut add = |blockdev: Value, mut device: Value| {
+            let node = blockdev["node-name"].clone();
+            // Only a name for QEMU; another than the node's.
+            device["id"] = json!(format!("a-{}", node.as_str().unwrap_or_default()));
+            device["drive"] = node;
+            asked.extend([("blockdev-add", blockdev), ("device_add", device)]);
+        };
+        if let Some(image) = program {
+            add(
+                read_only("parda", image),
+                json!({ "driver": "virtio-blk-pci", "serial": "parda" }),
+            );
+        }
+        for (i, disk) in self.disks.iter().enumerate() {
+            let name = &disk.name;
+            let mut device = match disk.bus {
+                Bus::Scsi(controller) => json!({
+                    "driver": "scsi-hd", "bus": format!("scsi{controller}.0"), "lun": i,
+                    "device_id": name,
+                }),
+                Bus::Virtio => json!({ "driver": "virtio-blk-pci" }),
+            };
+            device["serial"] = json!(name);
+            // What another guest writes there is that guest's affair.
+            device["share-rw"] = json!(true);
+            if let (Bus::Scsi(_), Some(wwn)) = (disk.bus, disk.wwn) {
+                device["wwn"] = json!(wwn);
+            }
+            add(disk.source.blockdev(&format!("disk{i}")), device);
+        }
+        if self.has_network() {
+            let card = json!({
+                "driver": "virtio-net-pci", "netdev": "net", "id": "card", "romfile": "",
+            });
+            asked.push(("netdev_add", json!({ "type": "user", "id": "net" })));
+            asked.push(("device_add", card));
+        }
+        asked
     }
 
     fn has_network(&self) -> bool {
         !self.remotes.is_empty()
     }
 
-    fn controllers(&self) -> u8 {
-        let of = |disk: &Disk| match disk.bus {
-            Bus::Scsi(controller) => controller + 1,
-            Bus::Virtio => 0,
-        };
-        self.disks.iter().map(of).max().unwrap_or(0)
-    }
-
-    /// What is done in it before anything else: its disks by name, its network.
-    pub(super) fn setup(&self) -> String {
-        let mut script = "set -e\nmkdir -p /dev/lab\n".to_owned();
-        if self.controllers() > 0 {
-            script += "modprobe -a virtio_scsi sd_mod\n";
-        }
+    /// What is done in it before anything else: the time, its program and disks by name, its network.
+    pub(super) fn setup(&self, has_program: bool) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut script = format!("set -e\ndate -s @{now} >/dev/null\nmkdir -p /dev/lab\n");
         if self.has_network() {
             script += "modprobe virtio_net\n\
+                until [ -e /sys/class/net/eth0 ]; do usleep 20000; done\n\
                 ip addr add 10.0.2.15/24 dev eth0\nip link set eth0 up\n";
         }
         self.remotes.iter().for_each(|remote| script += &remote.connect(&self.name));
         let of_remotes = self.remotes.iter().filter(|r| matches!(r.server, Server::Iscsi { .. }));
-        let names = self.disks.iter().map(|disk| disk.name.as_str());
-        let names: Vec<&str> = names.chain(of_remotes.map(|remote| remote.name.as_str())).collect();
+        let disks = self.disks.iter().map(|disk| disk.name.as_str());
+        let disks = disks.chain(of_remotes.map(|remote| remote.name.as_str()));
+        let names: Vec<&str> = has_program.then_some("parda").into_iter().chain(disks).collect();
         if !names.is_empty() {
             script += &format!("for name in {}; do\n", names.join(" "));
             script += "until [ -e /dev/lab/$name ]; do\n\
@@ -282,6 +328,9 @@ impl GuestConfig {
                 done\n\
                 [ -e /dev/lab/$name ] || usleep 20000\n\
                 done\ndone\n";
+        }
+        if has_program {
+            script += "mount -t ext4 -o ro /dev/lab/parda /parda\n";
         }
         script
     }

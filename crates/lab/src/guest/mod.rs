@@ -17,17 +17,19 @@
 //! | [`export_file`] | the array's exports as files, for its disks |
 //! | [`iscsi`] | such a file as an iSCSI target, for its own initiator |
 //! | [`port`] | how it is told what to do |
+//! | `monitor` | how its emulator is |
 
 pub mod export_file;
 pub mod iscsi;
 pub mod kit;
 pub mod machine;
+mod monitor;
 pub mod port;
 
 use std::fmt::Display;
 use std::io;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -39,10 +41,11 @@ pub use export_file::ExportFile;
 pub use iscsi::IscsiTarget;
 use kit::Kit;
 pub use machine::{Bus, Disk, GuestConfig, HOST, Remote, Server, Source};
+use monitor::Monitor;
 pub use port::Output;
 use port::{Id, Port, READY, Waited};
 
-/// A guest boots in some 3 s; a machine with much else to do takes longer.
+/// A guest boots in some 3 s, or is up in one from a state that was saved; a machine with much else to do takes longer.
 const BOOT_WITHIN: Duration = Duration::from_secs(90);
 
 /// What takes a guest no time may take this long all the same.
@@ -83,6 +86,14 @@ pub enum GuestError {
         package: &'static str,
         /// What is wrong.
         what: String,
+    },
+    /// The state of a machine that has booted cannot be kept.
+    #[error("cannot keep guests' states in {dir}: {source}", dir = dir.display())]
+    State {
+        /// Where.
+        dir: PathBuf,
+        /// Why not.
+        source: io::Error,
     },
     /// Its files or its port cannot be made.
     #[error("guest {name}: {source}")]
@@ -136,6 +147,7 @@ pub struct Guest {
 #[derive(Debug)]
 struct Running {
     port: Port,
+    monitor: Monitor,
     process: Process,
 }
 
@@ -198,54 +210,101 @@ impl Guest {
     }
 
     fn start(config: GuestConfig, kit: &Kit) -> Result<(Guest, Starting), GuestError> {
-        let failed = |source| GuestError::Io { name: config.name.clone(), source };
-        let dir = tempfile::Builder::new().prefix("parda-guest-").tempdir().map_err(failed)?;
-        let guest = Guest { config, kit: kit.clone(), running: None, dir };
-        let starting = guest.power_on()?;
+        let guest = Guest::new(config, kit)?;
+        let starting = guest.start_up()?;
         Ok((guest, starting))
     }
 
-    fn power_on(&self) -> Result<Starting, GuestError> {
-        let socket = self.dir.path().join("port");
-        // From the run before; an error would mean that there was none.
-        let _ = std::fs::remove_file(&socket);
-        let listener = UnixListener::bind(&socket).map_err(|e| self.io(e))?;
-        listener.set_nonblocking(true).map_err(|e| self.io(e))?;
-        let program = self.config.program.as_deref();
-        let program = program.map(|program| self.kit.disk_with(program)).transpose()?;
-        let command = self.config.command(&self.kit, program.as_deref(), &socket);
+    fn new(config: GuestConfig, kit: &Kit) -> Result<Guest, GuestError> {
+        let failed = |source| GuestError::Io { name: config.name.clone(), source };
+        let dir = tempfile::Builder::new().prefix("parda-guest-").tempdir().map_err(failed)?;
+        Ok(Guest { config, kit: kit.clone(), running: None, dir })
+    }
+
+    /// Begins with the state of a machine that has booted.
+    fn start_up(&self) -> Result<Starting, GuestError> {
+        let state = self.kit.state(self.config.base(), |to| self.boot_to(to))?;
+        self.power_on(Some(&state))
+    }
+
+    /// Boots a machine of the same kind that has nothing, and saves the state it is in then.
+    fn boot_to(&self, state: &Path) -> Result<(), GuestError> {
+        let GuestConfig { name, memory, cpus, .. } = &self.config;
+        let config = GuestConfig { memory: *memory, cpus: *cpus, ..GuestConfig::new(name) };
+        let guest = Guest::new(config, &self.kit)?;
+        let mut starting = guest.power_on(None)?;
+        let mut running = guest.meet(&mut starting)?;
+        let left = starting.deadline.saturating_duration_since(Instant::now());
+        match running.port.wait(READY, left) {
+            Waited::Done(_) => running.monitor.save(state).map_err(|e| guest.io(e)),
+            Waited::Late => {
+                Err(guest.gone(&running.process, format!("was not up in {BOOT_WITHIN:?}")))
+            }
+            Waited::Gone => Err(guest.gone(&running.process, "died while it booted".to_owned())),
+        }
+    }
+
+    fn power_on(&self, state: Option<&Path>) -> Result<Starting, GuestError> {
+        let listener = |name| -> io::Result<(PathBuf, UnixListener)> {
+            let socket = self.dir.path().join(name);
+            // From the run before; an error would mean that there was none.
+            let _ = std::fs::remove_file(&socket);
+            let listener = UnixListener::bind(&socket)?;
+            listener.set_nonblocking(true)?;
+            Ok((socket, listener))
+        };
+        let (port_socket, port) = listener("port").map_err(|e| self.io(e))?;
+        let (monitor_socket, monitor) = listener("monitor").map_err(|e| self.io(e))?;
+        let sockets = (port_socket.as_path(), monitor_socket.as_path());
+        let command = self.config.base().command(&self.kit, sockets, state);
         let who = format!("guest {}", self.config.name);
         let process =
             Process::start(who, self.console(), command).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => GuestError::NoQemu(error),
                 _ => self.io(error),
             })?;
-        Ok(Starting { listener, process: Some(process), deadline: Instant::now() + BOOT_WITHIN })
+        let deadline = Instant::now() + BOOT_WITHIN;
+        Ok(Starting { port, monitor, process: Some(process), deadline })
+    }
+
+    fn meet(&self, starting: &mut Starting) -> Result<Running, GuestError> {
+        let Some(mut process) = starting.process.take() else { return Err(self.is_off()) };
+        let mut accepted = |listener: &UnixListener| {
+            let accepted = || match listener.accept() {
+                Ok((stream, _)) => Some(Ok(stream)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+                Err(error) => Some(Err(error)),
+            };
+            match look_until(starting.deadline, &mut process, accepted) {
+                Ok(stream) => {
+                    let stream = stream.and_then(|s| s.set_nonblocking(false).map(|()| s));
+                    stream.map_err(|e| self.io(e))
+                }
+                Err(what) => Err(self.gone(&process, what)),
+            }
+        };
+        let (port, monitor) = (accepted(&starting.port)?, accepted(&starting.monitor)?);
+        let port = Port::new(port).map_err(|e| self.io(e))?;
+        let monitor = Monitor::new(monitor).map_err(|e| self.io(e))?;
+        Ok(Running { port, monitor, process })
     }
 
     fn come_up(&mut self, starting: &mut Starting) -> Result<(), GuestError> {
-        let Some(mut process) = starting.process.take() else { return Ok(()) };
-        let accepted = || match starting.listener.accept() {
-            Ok((stream, _)) => Some(Ok(stream)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => Some(Err(error)),
-        };
-        let stream = match look_until(starting.deadline, &mut process, accepted) {
-            Ok(stream) => stream.map_err(|e| self.io(e))?,
-            Err(what) => return Err(self.gone(&process, what)),
-        };
-        let ready = stream.set_nonblocking(false).and_then(|()| Port::new(stream));
-        let port = ready.map_err(|e| self.io(e))?;
-        let left = starting.deadline.saturating_duration_since(Instant::now());
-        match port.wait(READY, left) {
-            Waited::Done(_) => {}
-            Waited::Late => {
-                return Err(self.gone(&process, format!("was not up in {BOOT_WITHIN:?}")));
+        let program = self.config.program.as_deref();
+        let program = program.map(|program| self.kit.disk_with(program)).transpose()?;
+        let mut running = self.meet(starting)?;
+        let mut add = || -> io::Result<()> {
+            running.monitor.wait_until_loaded()?;
+            for (command, arguments) in self.config.additions(program.as_deref()) {
+                running.monitor.ask(command, arguments)?;
             }
-            Waited::Gone => return Err(self.gone(&process, "died while it booted".to_owned())),
+            running.monitor.ask("cont", serde_json::json!({})).map(drop)
+        };
+        if let Err(error) = add() {
+            return Err(self.gone(&running.process, format!("did not come up: {error}")));
         }
-        self.running = Some(Running { port, process });
-        self.ok(&self.config.setup(), BRIEF).map(drop)
+        self.running = Some(running);
+        self.ok(&self.config.setup(program.is_some()), BRIEF).map(drop)
     }
 
     /// Its name.
@@ -360,6 +419,12 @@ impl Guest {
         self.running.as_mut().is_some_and(runs)
     }
 
+    /// How long it ran, and how long it could have but waited for a processor. Zero while it is off.
+    #[must_use]
+    pub fn ran_and_waited(&self) -> (Duration, Duration) {
+        self.running.as_ref().map_or_else(Default::default, |r| r.process.ran_and_waited())
+    }
+
     /// Pulls the plug.
     pub fn kill(&mut self) {
         self.running = None;
@@ -371,7 +436,7 @@ impl Guest {
     /// As of [`Guest::boot`].
     pub fn restart(&mut self) -> Result<(), GuestError> {
         self.kill();
-        let mut starting = self.power_on()?;
+        let mut starting = self.start_up()?;
         self.come_up(&mut starting)
     }
 
@@ -442,7 +507,8 @@ fn look_until<T>(
 /// A guest between its power switch and its first word.
 #[derive(Debug)]
 struct Starting {
-    listener: UnixListener,
+    port: UnixListener,
+    monitor: UnixListener,
     process: Option<Process>,
     deadline: Instant,
 }
