@@ -16,6 +16,9 @@ const APART: f64 = 4.0;
 const SOME: f64 = 0.02;
 const NONE: f64 = 0.005;
 
+/// Where more than this are fast, it is the slow ones that want an explanation.
+const MOST: f64 = 0.9;
+
 /// A change within one run that is worth a word: the last third over the first.
 const CHANGED: f64 = 0.8;
 
@@ -70,6 +73,14 @@ fn read_cache(points: &[Point]) -> Option<Suspicion> {
         let Load { mix, outstanding } = point.load;
         if let Some(kinds) = two_kinds(&point.all.histogram) {
             let (hits, fast, slow) = (kinds.fast * 100.0, time(kinds.up_to), time(kinds.from));
+            if kinds.fast > MOST {
+                return suspicion(
+                    "stalls",
+                    format!(
+                        "With {mix}, {outstanding} outstanding, {hits:.0} % of the IOs take up to {fast} and the others from {slow} on: they wait for something else, such as garbage collection, others' load, or a busy host."
+                    ),
+                );
+            }
             return suspicion(
                 "read cache",
                 format!(

@@ -163,6 +163,9 @@ fn two_kinds_of_reads_are_a_cache() {
     assert_eq!(found[0].what, "read cache");
     let told = "33 % of the IOs take up to 250 µs and the others from 18.0 ms on";
     assert!(found[0].evidence.contains(told), "{found:?}");
+    // Where nearly all are fast, it is the others that wait for something.
+    points[0].all.histogram = vec![bucket(0.2, 500), bucket(0.25, 480), bucket(18.0, 30)];
+    assert_eq!(findings(&points, &target()).suspicions[0].what, "stalls");
     // Where there is no gap it is one kind that strays.
     points[0].all.histogram = (1..40).map(|n| bucket(0.2 * 1.13_f64.powi(n), 20)).collect();
     assert_eq!(findings(&points, &target()).suspicions, []);
