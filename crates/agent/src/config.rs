@@ -13,6 +13,7 @@ use parda_nbd::export::ExportName;
 use parda_nbd::uri::{Address, AddressError, Uri, UriError};
 
 use crate::file;
+use crate::inject::{Inject, Target};
 use crate::threshold::Probed;
 
 mod steer;
@@ -39,6 +40,8 @@ pub struct Volume {
     pub law: Resolved,
     /// What a stored probe says of its threshold, if the configuration names one.
     pub probed: Option<Probed>,
+    /// Whether that probe is made anew while the volume is idle.
+    pub inject: Option<Inject>,
     /// Where the hosts meet. Without one, this host is alone.
     pub exchange: Option<Exchange>,
     /// What this host does of it.
@@ -195,7 +198,24 @@ fn check_volume(
         )?),
         None => Work::Serve(check_disks(doc, at, &volume.disk, unique)?),
     };
-    Ok(Volume { name: volume.name.clone(), law, probed, exchange, work })
+    let inject = volume.control.injects().then(|| check_inject(probed.as_ref(), &work));
+    let inject =
+        inject.transpose().map_err(|e| wrong("control.latency_threshold.inject", e.to_owned()))?;
+    Ok(Volume { name: volume.name.clone(), law, probed, inject, exchange, work })
+}
+
+/// What is probed of a volume that is idle: the first disk that is a file or a device.
+fn check_inject(probed: Option<&Probed>, work: &Work) -> Result<Inject, &'static str> {
+    let probe = probed.ok_or("needs probe, the file that it writes")?.file.clone();
+    let Work::Serve(disks) = work else {
+        return Err("is only for disks that are served: who else opens a device is not known");
+    };
+    let target = disks.iter().find_map(|disk| match &disk.place {
+        Place::Path(path) => Some(Target { path: path.clone(), region: disk.region.clone() }),
+        Place::Nbd(_) => None,
+    });
+    let target = target.ok_or("needs a disk that is a file or a block device")?;
+    Ok(Inject { target, probe })
 }
 
 fn check_disks(

@@ -18,6 +18,7 @@ use parda_exchange::{
 
 use crate::config::{Exchange, Place};
 use crate::gate::Gate;
+use crate::inject::Injector;
 use crate::status::{ExchangeStatus, PeerStatus};
 use crate::threshold;
 
@@ -50,6 +51,7 @@ pub(crate) struct Shown {
 pub(crate) struct Control {
     volume: String,
     gate: Arc<Gate>,
+    injector: Option<Injector>,
     link: Option<Link>,
     law: Resolved,
     /// What was last said of the others' thresholds.
@@ -93,9 +95,12 @@ impl Control {
             Link::new(me, &volume.name, exchange, volume.law.period)
                 .map_err(|reason| ExchangeError { volume: volume.name.clone(), reason })
         });
+        let inject = volume.inject.clone();
+        let injector = inject.map(|inject| Injector::new(&volume.name, inject, Arc::clone(&gate)));
         Ok(Control {
             volume: volume.name.clone(),
             gate,
+            injector,
             link: link.transpose()?,
             law: volume.law.clone(),
             squeezed: 0,
@@ -164,6 +169,9 @@ impl Control {
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
         self.compare_thresholds(&report, heard.map(|heard| heard.thresholds));
+        if let Some(injector) = &mut self.injector {
+            injector.period(&report, heard.as_ref());
+        }
         self.show(report);
         true
     }
@@ -207,6 +215,9 @@ impl Control {
     }
 
     fn leave(&mut self) {
+        if let Some(injector) = &mut self.injector {
+            injector.end();
+        }
         let last = self.shown.lock().unwrap_or_else(PoisonError::into_inner).report;
         if let (Some(link), Some(report)) = (&mut self.link, last) {
             link.say(&self.volume, self.law.period, report, true);

@@ -68,6 +68,19 @@ impl Gate {
         Some(status)
     }
 
+    /// How many IOs were done or are under way, if this host serves them. `None` once it has ended.
+    pub(crate) fn served(&self) -> Option<u64> {
+        match self {
+            Gate::Ring(handle) => {
+                let stats = handle.stats().ok()?;
+                let total = stats.total();
+                let done = total.reads.ios + total.writes.ios + total.others.ios + total.errors;
+                Some(done + (stats.outstanding + stats.held) as u64)
+            }
+            Gate::Kernel(_) => None,
+        }
+    }
+
     /// Ends it. `None` if it was not running any more.
     pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
         match self {

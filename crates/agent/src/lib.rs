@@ -16,6 +16,7 @@
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
+//! | `inject` | probing a volume that nobody uses |
 //! | [`threshold`] | what it says of a threshold that it finds, and what a stored probe says |
 //! | [`outlook`] | what of it says what would be done |
 //! | [`latency`] | distributions that travel in it |
@@ -26,6 +27,7 @@ pub mod config;
 mod control;
 pub mod file;
 mod gate;
+mod inject;
 pub mod latency;
 pub mod outlook;
 mod served;

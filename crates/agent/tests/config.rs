@@ -45,6 +45,35 @@ fn a_good_file_means_what_it_says() {
     assert!(matches!(volume.disks()[1].place, Place::Nbd(_)));
 }
 
+/// A stored probe says where an automatic threshold begins, and what is wrong with it is pointed at.
+#[test]
+fn an_automatic_threshold_begins_at_the_stored_probe() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("probe.json");
+    let auto = |more: &str| {
+        let setting = format!("{{ probe = \"{}\"{more} }}", file.display());
+        check(&GOOD.replacen("\"30ms\"", &setting, 1))
+    };
+    let begins = |config: Config| config.volumes[0].law.control.law.threshold.secs();
+    assert_eq!(begins(auto("").unwrap()), 0.030, "no probe yet");
+    assert_eq!(begins(auto(", start = \"20ms\"").unwrap()), 0.020);
+    std::fs::write(
+        &file,
+        "{\"format\":1,\"findings\":{\"advice\":{\"latency_threshold_ms\":12.5}}}",
+    )
+    .unwrap();
+    assert_eq!(begins(auto(", start = \"20ms\"").unwrap()), 0.0125);
+    let config = auto(", inject = \"daily\"").unwrap();
+    assert!(config.volumes[0].inject.is_some());
+    assert!(auto(", inject = \"off\"").unwrap().volumes[0].inject.is_none());
+    let alone = check(&GOOD.replacen("\"30ms\"", "{ inject = \"daily\" }", 1)).unwrap_err();
+    assert!(alone.contains("7:32: inject = \"daily\": needs probe"), "{alone}");
+    std::fs::write(&file, "{}").unwrap();
+    let wrong = auto("").unwrap_err();
+    assert!(wrong.contains("parda.toml:7:31: probe = "), "{wrong}");
+    assert!(wrong.contains("is not what parda probe --json writes"), "{wrong}");
+}
+
 /// Replaces one line of the good file, and expects the error to point at it.
 #[test]
 fn everything_wrong_is_pointed_at() {

@@ -40,6 +40,19 @@ pub struct AutoSetting {
     /// Whether it moves while working. If not, it stays where it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
+    /// Whether the probe is made anew while the volume is idle, and how often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inject: Option<InjectSetting>,
+}
+
+/// How often a volume is probed that nobody uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InjectSetting {
+    /// Never. The default.
+    Off,
+    /// Once a day.
+    Daily,
 }
 
 impl AutoSetting {
