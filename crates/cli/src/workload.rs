@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
-use parda_scenario::fio::{Imported, import, iolog, job_file, job_names, log_name, seed};
+use parda_control::Bytes;
+use parda_scenario::fio::{
+    Imported, Job, Target, import, iolog, job_file, job_names, log_name, sections, seed,
+};
 use parda_scenario::trace::{self, Replay, Summary, Trace};
 use parda_scenario::{Load, Scenario, Study, Vm, VmId, spell};
 
@@ -17,7 +20,7 @@ use crate::{Failure, output};
 
 #[derive(Subcommand)]
 pub(crate) enum Workload {
-    /// Write the workloads of a scenario as a job file of fio
+    /// Write the workloads of a scenario, or the points of a probe, as a job file of fio
     Export(Export),
     /// Print the jobs of a job file of fio as workloads of a scenario
     Import(Import),
@@ -37,9 +40,10 @@ Examples:
   parda workload export scenarios/demo.toml
   parda workload export scenarios/demo.toml --host host-1 --out host-1.fio
   parda workload export scenarios/demo.toml --vm db --target /dev/mapper/test --out db.fio
+  parda workload export probe.json --target /dev/mapper/test
   parda workload export scenarios/demo.toml --target 'nbd+unix:///{vm}?socket=/run/parda/a.sock'")]
 pub(crate) struct Export {
-    /// The scenario
+    /// The scenario; or the document of a probe, NAME.json
     #[arg(value_name = "SCENARIO")]
     scenario: PathBuf,
     /// Only the VMs of this host; may be given more than once
@@ -107,6 +111,9 @@ impl Workload {
 
 impl Export {
     fn run(&self) -> Result<(), Failure> {
+        if self.scenario.extension().is_some_and(|kind| kind == "json") {
+            return self.probe();
+        }
         let file = self.scenario.display();
         let study = Study::parse(&Document::read(&self.scenario)?)?;
         let study = variants(study, &self.scenario, self.variant.as_slice())?;
@@ -122,15 +129,47 @@ impl Export {
         let target = |vm: &Vm| self.target.replace("{vm}", &vm.name);
         let text = job_file(scenario, &vms, target)
             .map_err(|(vm, error)| Failure::usage(format!("{file}: {vm}: {error}")))?;
-        let text = format!(
-            "# What the VMs of {} do. By `parda workload export`, for fio.\n\n{text}",
-            scenario.name
-        );
-        match &self.out {
-            None => output::print(&text)?,
-            Some(out) => std::fs::write(out, text).map_err(|e| cannot_write(out, &e))?,
-        }
+        self.write(&format!("What the VMs of {} do", scenario.name), &text)?;
         self.logs(scenario, &vms)
+    }
+
+    fn write(&self, what: &str, jobs: &str) -> Result<(), Failure> {
+        let text = format!("# {what}. By `parda workload export`, for fio.\n\n{jobs}");
+        match &self.out {
+            None => output::print(&text),
+            Some(out) => std::fs::write(out, text).map_err(|e| cannot_write(out, &e)),
+        }
+    }
+
+    /// The points of a probe, one after the other.
+    fn probe(&self) -> Result<(), Failure> {
+        let file = self.scenario.display();
+        if !(self.host.is_empty() && self.vm.is_empty() && self.variant.is_none()) {
+            let message = "is a probe, which has points and no VMs, hosts and variants";
+            return Err(Failure::usage(format!("{file}: {message}")));
+        }
+        let probe = parda_probe::Document::read(&self.scenario)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let target = self.target.replace("{vm}", "probe");
+        let job = |(number, point): (usize, &parda_probe::Point)| {
+            let parda_probe::Load { mix, outstanding } = point.load;
+            let mut job = Job::new(format!("{number:03}: {mix}, {outstanding} outstanding"));
+            job.target(Target::of(&target));
+            let said = job.load(&point.load.workload(), Bytes(probe.target.bytes));
+            said.map_err(|error| (job.name().to_owned(), error))?;
+            job.set("time_based", 1);
+            job.set("ramp_time", format!("{:.0}ms", 1e3 * point.warmup_s));
+            job.set("runtime", format!("{:.0}ms", (1e3 * point.measured_s).max(1.0)));
+            job.set("randseed", probe.seed & 0xffff_ffff);
+            // Each after the one before.
+            job.set("stonewall", 1);
+            Ok(job)
+        };
+        let text = (1..).zip(&probe.points).map(job).collect::<Result<Vec<_>, _>>();
+        let text = text.and_then(|jobs| sections(&jobs));
+        let text =
+            text.map_err(|(job, error)| Failure::usage(format!("{file}: {job}: {error}")))?;
+        self.write(&format!("What a probe of {} did", probe.target.name), &text)
     }
 
     fn vms(&self, scenario: &Scenario) -> Result<Vec<VmId>, Failure> {

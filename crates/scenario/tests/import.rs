@@ -58,7 +58,7 @@ fn a_job_means_what_it_means_to_fio() {
             "size = \"4KiB\", read = 0, random = 100, outstanding = 1, on = \"2s\", off = \"500ms\"",
         ),
         (
-            "rw=read\ndirect=1\nfilename=/dev/sdx\nruntime=60\ntime_based\ngroup_reporting\nfsync=0",
+            "rw=read\ndirect=1\nfilename=/dev/by-path/x\\:0\nruntime=60\ntime_based\ngroup_reporting\nfsync=0",
             "size = \"4KiB\", read = 100, random = 0, outstanding = 1",
         ),
     ] {
@@ -78,6 +78,7 @@ fn the_disk_is_what_all_its_copies_use() {
 #[test]
 fn what_changes_the_load_and_has_no_counterpart_is_refused_with_its_line() {
     for (options, says) in [
+        ("filename=/dev/a:/dev/b", "t.fio:4:1: filename=/dev/a:/dev/b: is several files"),
         ("rw=randtrim", "t.fio:4:1: rw=randtrim: must be read, write, rw, randread,"),
         ("rw=read:8", "t.fio:4:1: rw=read:8: must be"),
         (

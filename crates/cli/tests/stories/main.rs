@@ -15,6 +15,7 @@
 //! | `pages` | the pages of probes, in a browser |
 //! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
 //! | `watching` | what a device does, shown by `parda steer watch` |
+//! | `workloads` | workloads to and from fio, and a trace from its file to an answer |
 //!
 //! The rest is what they stand on.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -41,3 +42,4 @@ mod reload;
 mod stage;
 mod steering;
 mod watching;
+mod workloads;

@@ -43,8 +43,7 @@ pub fn job_file(
 fn job(scenario: &Scenario, id: VmId, target: &str) -> Result<Job, Unsayable> {
     let vm = scenario.vm(id);
     let mut job = Job::new(&vm.name);
-    let is_uri = target.starts_with("nbd://") || target.starts_with("nbd+unix://");
-    job.target(if is_uri { Target::Nbd(target) } else { Target::Path(target) });
+    job.target(Target::of(target));
     let (start, stop) = runs(scenario, id);
     match &vm.load {
         Load::Drawn(workload) => {
@@ -88,8 +87,11 @@ fn runs(scenario: &Scenario, id: VmId) -> (Duration, Duration) {
     (start, next(Action::StopVm(id)).unwrap_or(scenario.duration))
 }
 
-/// Sections of a job file, after one for what all jobs have in common.
-fn sections(jobs: &[Job]) -> Result<String, (String, Unsayable)> {
+/// A job file: a section for each job, after one for what all have in common.
+///
+/// # Errors
+/// A value cannot stand in a job file, with the job's name.
+pub fn sections(jobs: &[Job]) -> Result<String, (String, Unsayable)> {
     let of = |job: &Job| job.section().map_err(|error| (job.name().to_owned(), error));
     let [first, others @ ..] = jobs else { return Ok(String::new()) };
     let mut global = Job::new("global");

@@ -100,6 +100,9 @@ impl<'a> Reader<'a> {
     /// Whether it is known what an option does to the load.
     fn known(&self, option: &Written<'_>) -> Result<(), Error> {
         let Written { key, value, .. } = *option;
+        if key == "filename" && value.replace("\\:", "").contains(':') {
+            return Err(self.at(option, "is several files: make it a job for each, and a VM"));
+        }
         let neutral = NEUTRAL.iter().any(|(k, values)| *k == key && values.contains(&value));
         if OF_NO_MATTER.contains(&key) || UNDERSTOOD.contains(&key) || neutral {
             return Ok(());

@@ -16,6 +16,15 @@ pub enum Target<'a> {
     Path(&'a str),
 }
 
+impl Target<'_> {
+    /// The target that a name means: an NBD URI, or else a path.
+    #[must_use]
+    pub fn of(name: &str) -> Target<'_> {
+        let is_uri = name.starts_with("nbd://") || name.starts_with("nbd+unix://");
+        if is_uri { Target::Nbd(name) } else { Target::Path(name) }
+    }
+}
+
 /// What cannot be said in fio's words.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.

@@ -13,6 +13,6 @@ pub mod job;
 mod known;
 mod unit;
 
-pub use export::{iolog, job_file, log_name, seed};
+pub use export::{iolog, job_file, log_name, sections, seed};
 pub use import::{Imported, import, job_names};
 pub use job::{Job, Target, Unsayable};
