@@ -62,9 +62,10 @@ real: ## Guests, then the scenarios in real time, and fuzzing beside them
 fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 15
 
-reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md and docs/elling.md
+reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
 	@$(PARDA) reproduce --page docs/reproduction.md
 	@$(CARGO) run --release --locked --quiet --package parda-probe --example elling
+	@$(CARGO) run --release --locked --quiet --package parda-probe --example reading
 
 bench: build ## Measures against qemu-nbd and nbdkit, and the simulator; docs/performance.md has a run
 	@tools/deps.sh $(TEST_DEPS) valgrind=valgrind

@@ -303,6 +303,7 @@ nav .deeper { padding-left: 1.2rem; font-size: .93em; }
 figure { margin: 1.2rem 0; }
 figcaption, caption { color: var(--faint); font-size: .92rem; text-align: left; padding: .3rem 0; }
 .wide { overflow-x: auto; }
+.wide + .wide { margin-top: 1.4rem; }
 .wide:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 figure svg { display: block; width: 100%; min-width: 44rem; height: auto; }
 .beside { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); gap: 0 1.5rem; align-items: start; }

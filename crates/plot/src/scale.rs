@@ -183,7 +183,7 @@ fn log_label(value: f64) -> String {
         }
     }
     match value {
-        v if v >= 1.0 => brief(v),
+        v if v >= 1000.0 => brief(v),
         v if v >= 1e-4 => v.to_string(),
         v => format!("{v:e}"),
     }

@@ -206,11 +206,13 @@ fn points(page: &mut Page, document: &Document) {
                 all.p99_ms,
                 all.p99_9_ms,
                 all.max_ms,
-                point.outstanding_measured,
-                point.measured_s,
             ];
             let name = if first == "outstanding" { Cell::Number(name) } else { Cell::text(name) };
-            let cells = numbers.map(|v| Cell::Number(short(v)));
+            let cells = numbers.map(|v| Cell::Number(short(v))).into_iter();
+            let cells = cells.chain([
+                Cell::number(point.outstanding_measured, 2),
+                Cell::Number(short(point.measured_s)),
+            ]);
             let settled = Cell::verdict(point.settled, if point.settled { "yes" } else { "no" });
             table = table.row([name].into_iter().chain(cells).chain([settled]));
         }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use parda_plot::number;
 
 use super::words::{curves, mb_per_s, ms, others, percent, short, size, story};
 use crate::document::Document;
@@ -109,8 +110,8 @@ fn rows(first: &str, points: &[(String, &Point)]) -> String {
     table.load_preset(presets::NOTHING).force_no_tty();
     let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     // A number is headed where it is.
-    let number = first == "outstanding";
-    let named = |text: String| if number { right(text) } else { Cell::new(text) };
+    let counted = first == "outstanding";
+    let named = |text: String| if counted { right(text) } else { Cell::new(text) };
     let head = COLUMNS.map(|c| right(c.to_owned()));
     table.set_header([named(first.to_owned())].into_iter().chain(head));
     for (name, point) in points {
@@ -126,9 +127,9 @@ fn rows(first: &str, points: &[(String, &Point)]) -> String {
             all.p99_ms,
             all.p99_9_ms,
             all.max_ms,
-            point.outstanding_measured,
         ];
-        let cells = numbers.map(|v| right(short(v)));
+        let outstanding = number(point.outstanding_measured, 2);
+        let cells = numbers.map(short).into_iter().chain([outstanding]).map(right);
         table.add_row([named(format!("{name}{mark}"))].into_iter().chain(cells));
     }
     let lines = table.lines().map(|line| line.trim_end().to_owned());
