@@ -30,6 +30,9 @@ const LEAST_WARMUP_S: f64 = 0.3;
 /// A target of which nothing has come back for so long, beyond what is right for it, has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long fio may take to end when nobody waits for its IOs.
+const POLITE: Duration = Duration::from_secs(2);
+
 /// Why fio cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
@@ -153,9 +156,20 @@ impl Driver for Fio {
             let took = begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
             let known = verdict.steady && verdict.precision <= allowance.precision;
             let enough = known && took >= allowance.least_s;
-            if watch(&recording) || enough || took >= allowance.most_s {
-                fio.stop(PATIENCE);
+            if watch(&recording) {
+                // Whoever stops it does not care for what is still under way.
+                fio.stop(POLITE);
                 return Ok(Driven { recording, verdict });
+            }
+            // What nothing has come back of yet may be stuck: it is waited for, as below.
+            let over = took >= allowance.most_s && recording.ios() > 0;
+            if enough || over {
+                if fio.stop(PATIENCE) {
+                    return Ok(Driven { recording, verdict });
+                }
+                let seconds = PATIENCE.as_secs();
+                let why = format!("some IOs did not come back within {seconds} s of the last");
+                return Err(DriveError::Failed(why));
             }
             if heard.elapsed() > PATIENCE {
                 let outstanding = load.outstanding;

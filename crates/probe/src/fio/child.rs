@@ -98,13 +98,14 @@ impl Child {
         }
     }
 
-    /// Tells it to end, and waits until it has; but not for longer than this.
-    pub(super) fn stop(mut self, patience: Duration) {
+    /// Tells it to end, and waits until it has; but not for longer than this. Whether it has by itself.
+    pub(super) fn stop(mut self, patience: Duration) -> bool {
         self.signal(Signal::INT);
         let began = Instant::now();
         while began.elapsed() < patience && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(POLL);
         }
+        matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
     /// Whether it would survive being asked: until it catches the signal, that would kill it.
