@@ -98,7 +98,7 @@ fn chromium(home: &Path, file: &Path) -> (String, String) {
         .args(["--disable-sync", "--disable-extensions", "--no-proxy-server"])
         .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"])
         .arg(format!("--user-data-dir={}", home.join("profile").display()))
-        .args(["--window-size=1300,1000", "--timeout=60000", "--dump-dom"])
+        .args(["--window-size=1300,1000", "--timeout=300000", "--dump-dom"])
         .arg(format!("file://{}", file.display()))
         .env("HOME", home)
         .stdin(Stdio::null())
