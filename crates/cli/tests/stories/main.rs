@@ -6,6 +6,7 @@
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
 //! | `crash` | SIGKILL, power cuts, SIGTERM |
 //! | `reload` | SIGHUP |
+//! | `auto` | a latency threshold that is found while working |
 //! | `observe` | looking before acting |
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
@@ -21,6 +22,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod array;
+mod auto;
 mod bad_clients;
 mod bad_configuration;
 mod browser;
