@@ -146,10 +146,9 @@ fn store(file: &Path, document: &parda_probe::Document) -> Result<f64, String> {
     let Some(advice) = &document.findings.advice else {
         return Err("no knee was seen, and the stored one is kept".to_owned());
     };
-    let text = serde_json::to_string(document).map_err(|e| e.to_string())?;
     let new = file.with_extension("new");
     // Whoever reads it finds the old one or the new one.
-    std::fs::write(&new, text)
+    std::fs::write(&new, document.json())
         .and_then(|()| Probed::read(&new).map_err(std::io::Error::other))
         .and_then(|_| std::fs::rename(&new, file))
         .map_err(|error| format!("{}: {error}", file.display()))?;

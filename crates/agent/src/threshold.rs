@@ -1,10 +1,12 @@
 //! What an agent says of a threshold that it finds while working, and what a stored probe says.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parda_control::threshold::Move;
 use parda_control::{Estimate, Thresholds};
+use parda_probe::{Document, DocumentError};
 use serde::{Deserialize, Serialize};
 
 /// What is known of a threshold that is found while working.
@@ -90,46 +92,24 @@ impl Probed {
     /// It cannot be read, is no probe, or recommends nothing.
     pub(crate) fn read(file: &Path) -> Result<Probed, String> {
         let probed = |threshold| Probed { file: file.to_owned(), threshold };
-        let text = match std::fs::read_to_string(file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(probed(None)),
-            Err(error) => return Err(format!("cannot be read: {error}")),
+        let document = match Document::read(file) {
+            Ok(document) => document,
+            Err(DocumentError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => {
+                return Ok(probed(None));
+            }
+            Err(error) => return Err(error.to_string()),
         };
-        let Answer { format, findings } = serde_json::from_str(&text).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            format!("is not what parda probe --json writes: line {line}, column {column}: {error}")
-        })?;
-        if format != FORMAT {
-            return Err(format!("is of format {format}, and this agent reads {FORMAT}"));
-        }
-        let Some(advice) = findings.advice else {
-            return Err("recommends no threshold: parda probe could not tell one".to_owned());
+        let file = file.display();
+        let Some(advice) = document.findings.advice else {
+            return Err(format!(
+                "{file}: recommends no threshold, as the probe could not tell one"
+            ));
         };
-        Duration::try_from_secs_f64(advice.latency_threshold_ms / 1e3)
+        let ms = advice.latency_threshold_ms;
+        Duration::try_from_secs_f64(ms / 1e3)
             .map(|threshold| probed(Some(threshold)))
-            .map_err(|error| format!("recommends {} ms: {error}", advice.latency_threshold_ms))
+            .map_err(|error| format!("{file}: recommends {ms} ms: {error}"))
     }
-}
-
-/// The version of the document that is read here. A test holds it, and what is read, to what
-/// `parda-probe` writes.
-const FORMAT: u32 = 1;
-
-/// What of a probe matters here.
-#[derive(Deserialize)]
-struct Answer {
-    format: u32,
-    findings: Findings,
-}
-
-#[derive(Deserialize)]
-struct Findings {
-    advice: Option<Advice>,
-}
-
-#[derive(Deserialize)]
-struct Advice {
-    latency_threshold_ms: f64,
 }
 
 /// What of the others' thresholds an operator should know.
@@ -160,7 +140,7 @@ pub(crate) fn concern(finds: bool, others: &Thresholds) -> Option<&'static str> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_probe::{Advice, Document, End, Findings, Kind, TargetInfo};
+    use parda_probe::{Advice, End, FORMAT, Findings, Kind, TargetInfo};
 
     fn stored(text: &str) -> Result<Probed, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -206,7 +186,7 @@ mod tests {
     fn a_file_that_is_not_there_says_nothing_and_one_that_is_no_probe_is_an_error() {
         assert_eq!(Probed::read(Path::new("/nonexistent/p.json")).unwrap().threshold, None);
         let error = stored("{\n  \"format\": x }").unwrap_err();
-        assert!(error.contains("line 2, column 13"), "{error}");
+        assert!(error.contains("probe.json:2:13: not a probe"), "{error}");
     }
 
     #[test]

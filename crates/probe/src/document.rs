@@ -86,7 +86,7 @@ pub enum DocumentError {
         error: std::io::Error,
     },
     /// It is not what `parda probe --json` writes.
-    #[error("{path}:{}:{}: not a probe: {error}", .error.line(), .error.column())]
+    #[error("{path}:{}:{}: not a probe: {}", .error.line(), .error.column(), reason(.error))]
     Parse {
         /// Which.
         path: String,
@@ -101,6 +101,12 @@ pub enum DocumentError {
         /// Its format.
         found: u32,
     },
+}
+
+/// What is wrong, without where it is.
+fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.clone(), |(reason, _)| reason.to_owned())
 }
 
 impl Document {
@@ -176,7 +182,7 @@ mod tests {
         );
         assert_eq!(
             read("{\n \"format\": x").unwrap_err(),
-            "FILE:2:12: not a probe: expected value at line 2 column 12"
+            "FILE:2:12: not a probe: expected value"
         );
         assert!(
             read("{\"format\": 1}").unwrap_err().starts_with("FILE:1:13: not a probe: missing")

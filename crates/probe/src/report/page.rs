@@ -4,7 +4,9 @@ use parda_plot::{Cell, Figure, Page, Table};
 
 use super::figures;
 use super::table::sections;
-use super::words::{curve, curves, estimate, mb_per_s, ms, others, percent, short, story};
+use super::words::{
+    curve, curves, estimate, in_a_row, mb_per_s, ms, others, percent, short, story,
+};
 use crate::document::Document;
 use crate::findings::Estimate;
 
@@ -195,18 +197,7 @@ fn points(page: &mut Page, document: &Document) {
         };
         let mut table = Table::new([first].into_iter().chain(columns)).caption(caption);
         for (name, point) in points {
-            let all = &point.all;
-            let numbers = [
-                all.iops,
-                mb_per_s(all.bytes_per_s),
-                all.mean_ms,
-                all.stddev_ms,
-                all.p50_ms,
-                all.p90_ms,
-                all.p99_ms,
-                all.p99_9_ms,
-                all.max_ms,
-            ];
+            let numbers = in_a_row(&point.all);
             let name = if first == "outstanding" { Cell::Number(name) } else { Cell::text(name) };
             let cells = numbers.map(|v| Cell::Number(short(v))).into_iter();
             let cells = cells.chain([

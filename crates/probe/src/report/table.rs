@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use parda_plot::number;
 
-use super::words::{curves, mb_per_s, ms, others, percent, short, size, story};
+use super::words::{curves, in_a_row, ms, others, percent, short, size, story};
 use crate::document::Document;
 use crate::load::Purpose;
 use crate::point::Point;
@@ -115,19 +115,8 @@ fn rows(first: &str, points: &[(String, &Point)]) -> String {
     let head = COLUMNS.map(|c| right(c.to_owned()));
     table.set_header([named(first.to_owned())].into_iter().chain(head));
     for (name, point) in points {
-        let all = &point.all;
         let mark = if point.settled { "" } else { " *" };
-        let numbers = [
-            all.iops,
-            mb_per_s(all.bytes_per_s),
-            all.mean_ms,
-            all.stddev_ms,
-            all.p50_ms,
-            all.p90_ms,
-            all.p99_ms,
-            all.p99_9_ms,
-            all.max_ms,
-        ];
+        let numbers = in_a_row(&point.all);
         let outstanding = number(point.outstanding_measured, 2);
         let cells = numbers.map(short).into_iter().chain([outstanding]).map(right);
         table.add_row([named(format!("{name}{mark}"))].into_iter().chain(cells));

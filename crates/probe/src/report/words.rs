@@ -5,6 +5,7 @@ use parda_plot::{brief, number};
 use crate::document::{Document, End, Kind, TargetInfo};
 use crate::findings::{Curve, Estimate};
 use crate::load::Mix;
+use crate::point::Measured;
 
 /// Bytes in what storage is sold in: `1.80 TB`.
 pub(super) fn bytes(bytes: u64) -> String {
@@ -80,6 +81,15 @@ pub(super) fn short(value: f64) -> String {
         v if (0.9995..1.0).contains(&v) => brief(1.0),
         v => brief(v),
     }
+}
+
+/// What a row of a table says of a load: IOPS, MB/s, and in milliseconds the mean, its standard
+/// deviation, the median, 90, 99 and 99.9 %, and the slowest.
+pub(super) fn in_a_row(all: &Measured) -> [f64; 9] {
+    let Measured { iops, bytes_per_s, mean_ms, stddev_ms, .. } = *all;
+    let Measured { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = *all;
+    let mb_per_s = mb_per_s(bytes_per_s);
+    [iops, mb_per_s, mean_ms, stddev_ms, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms]
 }
 
 /// Megabytes a second.
