@@ -186,9 +186,9 @@ fn two_vms_of_a_lun_get_what_their_shares_say() {
     }
 }
 
-/// Caps alone follow what the machine does meanwhile by one period, so it must have little else to do.
+/// What is still to be reached: caps alone follow the array by one period, and let all through meanwhile.
 #[test]
-#[ignore = "needs a quiet machine"]
+#[ignore = "caps alone do not hold shares where the array is not steady: docs/steering.md"]
 fn two_vms_of_a_virtio_disk_get_what_their_shares_say() {
     if let Some(_turn) = turn() {
         two_to_one(Bus::Virtio, "[mq-deadline]", 0.30);
