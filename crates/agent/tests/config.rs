@@ -45,6 +45,20 @@ fn a_good_file_means_what_it_says() {
     assert!(matches!(volume.disks()[1].place, Place::Nbd(_)));
 }
 
+/// What `parda probe --json` writes.
+const PROBE: &str = r#"{
+    "format": 1, "begun": "2026-11-21T20:00:00Z", "took_s": 60, "seed": 1, "end": "complete",
+    "target": {"name": "/dev/sdb", "kind": "device", "bytes": 4096, "writes": false, "about": []},
+    "points": [],
+    "findings": {
+        "curves": [], "suspicions": [], "unknown": [],
+        "advice": {
+            "latency_threshold_ms": 12.5, "window_max": 64, "throughput_fraction": 0.96,
+            "why": [], "snippet": ""
+        }
+    }
+}"#;
+
 /// A stored probe says where an automatic threshold begins, and what is wrong with it is pointed at.
 #[test]
 fn an_automatic_threshold_begins_at_the_stored_probe() {
@@ -57,11 +71,7 @@ fn an_automatic_threshold_begins_at_the_stored_probe() {
     let begins = |config: Config| config.volumes[0].law.control.law.threshold.secs();
     assert_eq!(begins(auto("").unwrap()), 0.030, "no probe yet");
     assert_eq!(begins(auto(", start = \"20ms\"").unwrap()), 0.020);
-    std::fs::write(
-        &file,
-        "{\"format\":1,\"findings\":{\"advice\":{\"latency_threshold_ms\":12.5}}}",
-    )
-    .unwrap();
+    std::fs::write(&file, PROBE).unwrap();
     assert_eq!(begins(auto(", start = \"20ms\"").unwrap()), 0.0125);
     let config = auto(", inject = \"daily\"").unwrap();
     assert!(config.volumes[0].inject.is_some());
@@ -71,7 +81,7 @@ fn an_automatic_threshold_begins_at_the_stored_probe() {
     std::fs::write(&file, "{}").unwrap();
     let wrong = auto("").unwrap_err();
     assert!(wrong.contains("parda.toml:7:31: probe = "), "{wrong}");
-    assert!(wrong.contains("is not what parda probe --json writes"), "{wrong}");
+    assert!(wrong.contains("probe.json:1:2: not a probe: missing field `format`"), "{wrong}");
 }
 
 /// Replaces one line of the good file, and expects the error to point at it.
