@@ -21,6 +21,7 @@ mod point;
 mod recording;
 pub mod report;
 mod run;
+mod sample;
 mod steady;
 mod target;
 

@@ -5,6 +5,7 @@
 //! explains.
 
 use crate::recording::Piece;
+use crate::sample::{self, spread};
 
 /// What is left must be so many slices at least, or nothing can be said of it.
 const LEAST: usize = 6;
@@ -92,17 +93,8 @@ fn level(values: &[f64]) -> bool {
 
 /// Half of where the mean lies with 95 % confidence, relative to it.
 fn half_width(values: &[f64]) -> f64 {
-    let (mean, variance) = spread(values);
-    let error = (variance / values.len() as f64).sqrt();
+    let (mean, error) = sample::mean(values);
     if mean > 0.0 { student(values.len() - 1) * error / mean } else { f64::INFINITY }
-}
-
-/// Mean and variance.
-fn spread(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, squares / (count - 1.0).max(1.0))
 }
 
 /// Student's t for 95 % on both sides, within 1 % from 3 degrees of freedom on (Abramowitz and

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_probe::{Comparison, Document, report};
+use parda_probe::{Comparison, report};
 
 use crate::{Failure, output};
 
@@ -41,24 +41,17 @@ impl Compare {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let (a, b) = (super::stored(&self.a)?, super::stored(&self.b)?);
         let comparison = Comparison::new(&a, &b);
-        let outputs = [
-            (&self.csv, csv as fn(&Comparison, &Document, &Document) -> String),
-            (&self.page, |_, a, b| report::compare::page(a, b)),
-        ];
         let mut said = false;
         if let Some(to) = &self.json {
             output::json(to, &comparison)?;
             said = to.as_os_str() == "-";
         }
-        for (to, text) in outputs {
-            if let Some(to) = to {
-                said |= output::write(to, &text(&comparison, &a, &b))?;
-            }
+        if let Some(to) = &self.csv {
+            said |= output::write(to, &report::compare::csv(&comparison))?;
+        }
+        if let Some(to) = &self.page {
+            said |= output::write(to, &report::compare::page(&a, &b))?;
         }
         if said { Ok(()) } else { output::print(&report::compare::table(&comparison)) }
     }
-}
-
-fn csv(comparison: &Comparison, _: &Document, _: &Document) -> String {
-    report::compare::csv(comparison)
 }

@@ -187,6 +187,7 @@ fn two_vms_of_a_lun_get_what_their_shares_say() {
 }
 
 /// What is still to be reached: caps alone follow the array by one period, and let all through meanwhile.
+/// `cargo test --workspace --test guests two_vms_of_a_virtio -- --ignored`
 #[test]
 #[ignore = "caps alone do not hold shares where the array is not steady: docs/steering.md"]
 fn two_vms_of_a_virtio_disk_get_what_their_shares_say() {

@@ -5,6 +5,7 @@
 
 use crate::findings::Estimate;
 use crate::point::Point;
+use crate::sample;
 
 /// How often slices are drawn again.
 pub(super) const TIMES: usize = 400;
@@ -77,13 +78,8 @@ pub(super) fn latency_error(point: &Point) -> f64 {
 }
 
 fn relative_error(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    if values.len() < 2 || mean <= 0.0 {
-        return 0.0;
-    }
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (count - 1.0) / count).sqrt() / mean
+    let (mean, error) = sample::mean(values);
+    if values.len() < 2 || mean <= 0.0 { 0.0 } else { error / mean }
 }
 
 /// A factor that is 1 on average and strays by about `spread`.

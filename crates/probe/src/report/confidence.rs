@@ -2,6 +2,7 @@
 
 use crate::findings::Estimate;
 use crate::point::Point;
+use crate::sample;
 
 /// Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom.
 const T_95: [f64; 30] = [
@@ -13,14 +14,11 @@ const T_95: [f64; 30] = [
 /// Half the width of the 95 % interval of the mean of values that do not depend on one another; `None` of fewer
 /// than three.
 pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
-    let n = values.len() as f64;
     if values.len() < 3 {
         return None;
     }
-    let mean = values.iter().sum::<f64>() / n;
-    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
     let t = T_95.get(values.len() - 2).copied().unwrap_or(1.96);
-    Some(t * (variance / n).sqrt())
+    Some(t * sample::mean(values).1)
 }
 
 /// A point's throughput, in IOPS, and where it lies by what its slices had.
