@@ -5,6 +5,7 @@
 mod array;
 mod exchange;
 mod lab;
+mod log;
 mod output;
 mod probe;
 mod reproduce;
@@ -14,11 +15,9 @@ mod status;
 mod steer;
 mod workload;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use tracing_subscriber::EnvFilter;
+use clap::{Parser, Subcommand};
 
 /// Fair sharing of storage among the hosts that share an array, with no help from the array.
 ///
@@ -35,7 +34,7 @@ struct Cli {
     log: String,
     /// How to log
     #[arg(long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
-    log_format: LogFormat,
+    log_format: log::Format,
 }
 
 const EXAMPLES: &str = "\
@@ -66,14 +65,6 @@ Examples:
   parda workload describe db.trace                           what is in a trace
 
 A scenario takes job files and traces by their names: see docs/workloads.md";
-
-#[derive(Clone, Copy, ValueEnum)]
-enum LogFormat {
-    /// For people
-    Text,
-    /// One JSON object a line
-    Json,
-}
 
 #[derive(Subcommand)]
 enum Command {
@@ -142,7 +133,12 @@ impl From<parda_config::Error> for Failure {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = start_log(&cli).and_then(|()| match &cli.command {
+    // Dropped at the end of all: what was logged is written then.
+    let log = match log::start(&cli.log, cli.log_format) {
+        Ok(log) => log,
+        Err(message) => return end(Err(Failure::usage(message))),
+    };
+    let done = match &cli.command {
         Command::Serve(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Status(command) => command.run(),
@@ -154,7 +150,12 @@ fn main() -> ExitCode {
         Command::Probe(command) => command.run(),
         Command::Workload(command) => command.run(),
         Command::Reproduce(command) => command.run(),
-    });
+    };
+    drop(log);
+    end(done)
+}
+
+fn end(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -164,18 +165,4 @@ fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
-}
-
-fn start_log(cli: &Cli) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&cli.log)
-        .map_err(|e| Failure::usage(format!("--log {:?}: {e}", cli.log)))?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    match cli.log_format {
-        LogFormat::Text => builder.with_target(false).init(),
-        LogFormat::Json => builder.json().init(),
-    }
-    Ok(())
 }

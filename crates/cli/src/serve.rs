@@ -24,6 +24,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        crate::log::log_panics();
         let config = Config::read(&self.config)?;
         parda_agent::serve(&self.config, config).map_err(|e| Failure::new(e.to_string()))
     }

@@ -13,6 +13,7 @@
 //! | `failing_backends` | full disks, lost servers |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
+//! | `logging` | a log that nobody reads, or that others would fill or forge |
 //! | `pages` | the pages of probes, in a browser |
 //! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
 //! | `watching` | what a device does, shown by `parda steer watch` |
@@ -35,6 +36,7 @@ mod exchange_faults;
 mod failing_backends;
 mod island;
 mod journal;
+mod logging;
 mod observe;
 mod page_cache;
 mod pages;
