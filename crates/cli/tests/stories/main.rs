@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
 //! | `crash` | SIGKILL, power cuts, SIGTERM |
+//! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
 //! | `auto` | a latency threshold that is found while working |
 //! | `observe` | looking before acting |
@@ -32,6 +33,7 @@ mod crash;
 #[allow(dead_code, reason = "the tests of the crate that it belongs to use the rest")]
 #[path = "../../../steer/tests/stage/mod.rs"]
 mod disks;
+mod durability;
 mod exchange_faults;
 mod failing_backends;
 mod island;

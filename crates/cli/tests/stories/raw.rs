@@ -34,20 +34,32 @@ pub(crate) fn write(offset: u64, len: u32) -> Op {
 
 impl Client {
     pub(crate) fn connect(socket: &Path, export: &str) -> Client {
-        let mut socket = UnixStream::connect(socket).unwrap();
+        Client::try_connect(socket, export).expect("the server closed the connection")
+    }
+
+    /// As [`Client::connect`]; `None` if the server goes away before the handshake is done.
+    pub(crate) fn try_connect(socket: &Path, export: &str) -> Option<Client> {
+        let mut socket = UnixStream::connect(socket).ok()?;
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut handshake = Handshake::new(ExportName::new(export).unwrap());
         let (mut input, mut out) = (Vec::new(), Vec::new());
         loop {
             let step = handshake.advance(&input, &mut out).unwrap();
-            socket.write_all(&out).unwrap();
+            socket.write_all(&out).ok()?;
             out.clear();
             match step {
                 Step::Taken(n) => drop(input.drain(..n)),
-                Step::Incomplete => assert!(receive(&mut socket, &mut input), "closed"),
+                Step::Incomplete if receive(&mut socket, &mut input) => {}
+                Step::Incomplete => return None,
                 Step::Transmission { taken, agreed } => {
                     input.drain(..taken);
-                    return Client { socket, agreed, input, pending: HashMap::new(), next: 0 };
+                    return Some(Client {
+                        socket,
+                        agreed,
+                        input,
+                        pending: HashMap::new(),
+                        next: 0,
+                    });
                 }
             }
         }
