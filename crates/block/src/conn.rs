@@ -11,6 +11,7 @@ use crate::backend::{Failure, extent_of};
 use crate::batch::{Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
+use crate::engine::losses::Witness;
 use crate::ring::{Recv, Ring, Sending, Wire};
 
 /// What a listener offers: exports, and the disk that each of them is.
@@ -94,8 +95,8 @@ pub(crate) struct Conn {
     discard: usize,
     requests: usize,
     bytes: usize,
-    /// How many failed flushes of its disk it knows of; none before its first request.
-    pub(crate) told: Option<u64>,
+    /// What it knows of failed syncs of its disk; none before its first request.
+    pub(crate) witness: Option<Witness>,
     /// It is on the volume's list of connections that have something to do.
     pub(crate) listed: bool,
 }
@@ -119,7 +120,7 @@ impl Conn {
             discard: 0,
             requests: 0,
             bytes: 0,
-            told: None,
+            witness: None,
             listed: false,
         }
     }

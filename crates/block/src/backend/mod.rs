@@ -15,6 +15,7 @@ use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, client};
 use slab::Slab;
 
 use crate::buffer::{Buffer, Pool};
+use crate::engine::losses::SyncId;
 
 /// What a disk is backed by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,6 +199,8 @@ pub(crate) struct Request {
     pub(crate) outcome: Option<Result<(), Failure>>,
     /// The model of the array is not done with it.
     pub(crate) modelled: bool,
+    /// Set when it was dispatched, if it makes data durable.
+    pub(crate) sync: Option<SyncId>,
     /// Its latency is not the array's: it waited for a lost server.
     pub(crate) delayed: bool,
 }
@@ -243,4 +246,12 @@ pub(crate) enum Backend {
     File(file::File),
     Memory(memory::Memory),
     Nbd(Box<upstream::Upstream>),
+}
+
+impl Backend {
+    /// Whether it reports data that could not be written back to one sync only, whichever looks
+    /// first: the page cache does. Around it, each request hears of its own data.
+    pub(crate) fn reports_once(&self) -> bool {
+        matches!(self, Self::File(file) if file.is_cached())
+    }
 }

@@ -4,6 +4,7 @@
 //! dispatches what the window admits, and then starts all sends and receives at once: one system
 //! call per turn, however many IOs it moved.
 
+pub(crate) mod losses;
 mod mail;
 
 use std::io;
@@ -14,14 +15,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmConfig, VmId};
-use parda_nbd::{Errno, Extent, Op};
+use parda_nbd::{Cookie, Errno, Extent, Op};
 use rustix::net::sockopt;
 use slab::Slab;
 
 use crate::backend::file::{File, Step};
 use crate::backend::upstream::Upstream;
 use crate::backend::{Backend, Failure, Request, Work, io_of};
-use crate::buffer::Pool;
+use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
 use crate::conn::{Arrival, Conn, ConnError, Offer};
 use crate::listen::{Bound, SocketFile};
@@ -30,6 +31,8 @@ use crate::ring::{Done, Kept, Ring, Wire};
 use crate::stats::VmStats;
 use crate::timed::{Timed, TimedId};
 use crate::volume::{Drained, OpenDisk, Opened};
+
+use losses::Losses;
 
 /// What a thread is started with.
 pub(crate) struct Parts {
@@ -60,7 +63,16 @@ struct Disk {
     base: u64,
     vm: VmConfig,
     stats: VmStats,
-    failed_flushes: u64,
+    losses: Losses<Answer>,
+}
+
+/// A request that is done, but for its reply.
+struct Answer {
+    conn: usize,
+    cookie: Cookie,
+    op: Op,
+    outcome: Result<(), Failure>,
+    buffer: Option<Buffer>,
 }
 
 struct Listener {
@@ -109,7 +121,7 @@ impl Engine {
             base: disk.base.0,
             vm: disk.config.vm,
             stats: VmStats::default(),
-            failed_flushes: 0,
+            losses: Losses::default(),
             backend: match disk.opened {
                 Opened::File(opened) => Backend::File(File::new(opened, disk.base)),
                 Opened::Memory(memory) => Backend::Memory(memory.starting_at(disk.base)),
@@ -343,7 +355,7 @@ impl Engine {
         let outcome =
             conn.take_requests(offer, &self.limits, &mut self.work.pool, &mut self.arrivals);
         for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
-            conn.told.get_or_insert(self.disks[disk].failed_flushes);
+            self.disks[disk].losses.seen(&mut conn.witness, disk);
             let io = io_of(op);
             let request = self.work.requests.insert(Request {
                 conn: key,
@@ -356,6 +368,7 @@ impl Engine {
                 error: None,
                 outcome: None,
                 modelled: false,
+                sync: None,
                 delayed: false,
             });
             self.host.submit(now, VmId(disk), io, request as u64);
@@ -381,6 +394,7 @@ impl Engine {
                 continue;
             }
             let disk = &mut self.disks[request.disk];
+            request.sync = losses::syncs(request.op).then(|| disk.losses.begin());
             if let Some(model) = &mut self.model {
                 let extent = request.extent();
                 let extent = Extent { offset: extent.offset + disk.base, ..extent };
@@ -417,8 +431,8 @@ impl Engine {
     /// Backend and model are done with a request.
     fn complete(&mut self, now: Instant, key: usize) {
         let request = self.work.requests.remove(key);
-        let Request { op, cookie, conn, delayed, .. } = request;
-        let mut outcome = request.outcome.unwrap_or(Ok(()));
+        let Request { op, cookie, conn, disk, delayed, sync, buffer, .. } = request;
+        let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
             let heard = if delayed { Outcome::Failed } else { ended };
@@ -426,39 +440,38 @@ impl Engine {
             if let Some(done) = self.host.complete(now, id, heard)
                 && !(dropped && ended == Outcome::Failed)
             {
-                self.disks[request.disk].stats.record(&done, ended);
+                self.disks[disk].stats.record(&done, ended);
             }
         }
-        if op == Op::Flush {
-            outcome = self.tell_every_connection(request.disk, conn, outcome);
+        let answer = Answer { conn, cookie, op, outcome, buffer };
+        let Some(sync) = sync else { return self.answer(disk, answer, false) };
+        let backend = &self.disks[disk].backend;
+        let (once, outcome) = (backend.reports_once(), answer.outcome.clone());
+        self.disks[disk].losses.end(sync, op, &outcome, once, answer);
+        while let Some((answer, failed)) = self.disks[disk].losses.ready() {
+            self.answer(disk, answer, failed);
         }
-        let reply = match (op, outcome, request.buffer) {
+    }
+
+    /// Replies to a request. `failed`: a sync of its disk has failed while it was under way.
+    fn answer(&mut self, disk: usize, answer: Answer, failed: bool) {
+        let Answer { conn: key, cookie, op, mut outcome, buffer } = answer;
+        let (conn, losses) = (&mut self.conns[key], &mut self.disks[disk].losses);
+        // Who is gone was told nothing.
+        if losses::syncs(op) && !conn.is_dead() {
+            outcome = losses.tell(&mut conn.witness, op, outcome, failed);
+        } else if !matches!(op, Op::Read(_)) && outcome.is_ok() {
+            losses.wrote(&mut conn.witness);
+        }
+        let reply = match (op, outcome, buffer) {
             (Op::Read(_), Ok(()), Some(buffer)) => Ok(Some(buffer)),
             (_, outcome, buffer) => {
                 buffer.into_iter().for_each(|b| self.work.pool.put(b));
                 outcome.map(|()| None)
             }
         };
-        self.conns[conn].reply(&mut self.work.pool, cookie, op, reply);
-        self.list(conn);
-    }
-
-    /// A backend reports lost writes to one flush only: Linux once per open file, and we once per
-    /// lost server. Any connection may have written them, so each is told at its next flush.
-    fn tell_every_connection(
-        &mut self,
-        disk: usize,
-        conn: usize,
-        outcome: Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let (disk, conn) = (&mut self.disks[disk], &mut self.conns[conn]);
-        disk.failed_flushes += u64::from(outcome.is_err());
-        let told = conn.told.replace(disk.failed_flushes);
-        if outcome.is_ok() && told < Some(disk.failed_flushes) {
-            let message = "a flush of this disk has failed since the last on this connection";
-            return Err(Failure::new(Errno::Io, message));
-        }
-        outcome
+        self.conns[key].reply(&mut self.work.pool, cookie, op, reply);
+        self.list(key);
     }
 
     /// Starts all that sockets have to do, and buries the dead.
@@ -471,7 +484,11 @@ impl Engine {
                 conn.kill(&mut self.work.pool);
             }
             if conn.is_idle() {
-                self.conns.remove(key).dismantle(&mut self.work.pool);
+                let conn = self.conns.remove(key);
+                if let Some(witness) = conn.witness {
+                    self.disks[witness.disk].losses.left(witness);
+                }
+                conn.dismantle(&mut self.work.pool);
             }
         }
         for (index, disk) in self.disks.iter_mut().enumerate() {

@@ -1,0 +1,196 @@
+//! Failed syncs of a disk, remembered until every client was told.
+//!
+//! Linux reports data that it could not write back once per open file, to whichever sync looks
+//! first: an `fdatasync` for one client's FLUSH, or the sync behind another client's write with
+//! FUA. All clients of a disk share its one open file, and any of them may have written what was
+//! lost. So a failure is told
+//!
+//! - to every FLUSH and every request with FUA that was under way when it happened,
+//! - to the next FLUSH of every other connection that was open then,
+//! - and, if a connection that may have lost data had gone by then, or goes before it was told, to
+//!   the next FLUSH of every later connection, until one of these has been told. It takes the
+//!   place of the one that went: a client that reconnects must not be told that all is well.
+//!
+//! It is told once to each. A connection that comes after all were told has lost nothing.
+
+use std::collections::BTreeMap;
+
+use parda_nbd::{Errno, Op};
+
+use crate::backend::Failure;
+
+/// What one connection knows of its disk's failed syncs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Witness {
+    pub(crate) disk: usize,
+    /// The number of failures that it knows of.
+    told: u64,
+    /// It came after a failure of which it is to be told in the place of one that went.
+    heir: bool,
+    /// The number of the disk's acknowledged writes up to its own last one.
+    acked: u64,
+}
+
+/// A sync under way: a FLUSH, or a request with FUA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SyncId(u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    failures: u64,
+    acked: u64,
+}
+
+/// A sync that succeeded and waits for those that were under way beside it.
+struct Held<T> {
+    begun: Begun,
+    /// Syncs before this one must be over.
+    until: u64,
+    answer: T,
+}
+
+/// The failed syncs of a disk. `T` is the answer that waits for the end of a sync.
+pub(crate) struct Losses<T> {
+    /// How many syncs have failed.
+    failures: u64,
+    /// How many writes were acknowledged before they were durable.
+    acked: u64,
+    /// How many of them a later sync has made durable.
+    durable: u64,
+    /// The number of acknowledged writes up to the last one of a connection that has gone.
+    left: u64,
+    /// A connection went that should have been told.
+    owed: bool,
+    next: u64,
+    under_way: BTreeMap<u64, Begun>,
+    held: Vec<Held<T>>,
+}
+
+impl<T> Default for Losses<T> {
+    fn default() -> Self {
+        Self {
+            failures: 0,
+            acked: 0,
+            durable: 0,
+            left: 0,
+            owed: false,
+            next: 0,
+            under_way: BTreeMap::new(),
+            held: Vec::new(),
+        }
+    }
+}
+
+/// Whether a request makes data durable before it is acknowledged.
+pub(crate) fn syncs(op: Op) -> bool {
+    match op {
+        Op::Flush => true,
+        Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => fua,
+        Op::Read(_) => false,
+    }
+}
+
+/// Whether a failure of this request may have lost data of others. An error of a request with FUA
+/// does not say which half failed, the write or the sync; only what is refused beforehand is
+/// harmless.
+fn loses(op: Op, failure: &Failure) -> bool {
+    use Errno::{Inval, NotSup, Overflow, Perm, Shutdown};
+    op == Op::Flush || !matches!(failure.errno, Inval | NotSup | Overflow | Perm | Shutdown)
+}
+
+impl<T> Losses<T> {
+    /// A connection has sent a request.
+    pub(crate) fn seen(&self, witness: &mut Option<Witness>, disk: usize) {
+        witness.get_or_insert(Witness {
+            disk,
+            told: self.failures - u64::from(self.owed),
+            heir: self.owed,
+            acked: 0,
+        });
+    }
+
+    /// A write, trim or zeroes without FUA was done.
+    pub(crate) fn wrote(&mut self, witness: &mut Option<Witness>) {
+        self.acked += 1;
+        if let Some(witness) = witness {
+            witness.acked = self.acked;
+        }
+    }
+
+    /// A connection has gone.
+    pub(crate) fn left(&mut self, witness: Witness) {
+        self.left = self.left.max(witness.acked);
+        self.owed |= witness.told < self.failures;
+    }
+
+    /// A sync begins.
+    pub(crate) fn begin(&mut self) -> SyncId {
+        let id = self.next;
+        self.next += 1;
+        self.under_way.insert(id, Begun { failures: self.failures, acked: self.acked });
+        SyncId(id)
+    }
+
+    /// A sync has ended. Its answer waits in `self` if another sync under way may be the one that
+    /// the failure is reported to (`once`: the backend reports a loss to one sync only);
+    /// [`Losses::ready`] has it then.
+    pub(crate) fn end(
+        &mut self,
+        id: SyncId,
+        op: Op,
+        outcome: &Result<(), Failure>,
+        once: bool,
+        answer: T,
+    ) {
+        let Some(begun) = self.under_way.remove(&id.0) else { return };
+        match outcome {
+            Err(failure) if loses(op, failure) => {
+                self.failures += 1;
+                self.owed |= self.left > self.durable;
+            }
+            Ok(()) if op == Op::Flush && begun.failures == self.failures => {
+                self.durable = self.durable.max(begun.acked);
+            }
+            _ => {}
+        }
+        let until = if once && outcome.is_ok() { self.next } else { 0 };
+        self.held.push(Held { begun, until, answer });
+    }
+
+    /// The next answer that waits no more, and whether a sync has failed while it was under way.
+    pub(crate) fn ready(&mut self) -> Option<(T, bool)> {
+        let oldest = self.under_way.keys().next().copied().unwrap_or(u64::MAX);
+        let at = self.held.iter().position(|held| oldest >= held.until)?;
+        let Held { begun, answer, .. } = self.held.remove(at);
+        Some((answer, begun.failures < self.failures))
+    }
+
+    /// The outcome of a FLUSH or of a request with FUA as its client is told it. `failed`: another
+    /// sync has failed while this one was under way.
+    pub(crate) fn tell(
+        &mut self,
+        witness: &mut Option<Witness>,
+        op: Op,
+        outcome: Result<(), Failure>,
+        failed: bool,
+    ) -> Result<(), Failure> {
+        let lost = || {
+            let message = "a sync of this disk has failed: acknowledged writes may be lost";
+            Err(Failure::new(Errno::Io, message))
+        };
+        if op != Op::Flush {
+            return if failed { outcome.and_then(|()| lost()) } else { outcome };
+        }
+        let Some(witness) = witness else { return outcome };
+        let unaware = witness.told < self.failures;
+        if unaware {
+            witness.told = self.failures;
+            // Others that came since the failure and are open know that they are to be told.
+            self.owed &= !witness.heir;
+        }
+        if unaware || failed { outcome.and_then(|()| lost()) } else { outcome }
+    }
+}
+
+#[cfg(test)]
+mod tests;
