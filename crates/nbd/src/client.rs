@@ -1,6 +1,8 @@
 //! The client's side: a handshake that ends in [`Agreed`], requests out, replies in.
 
 use crate::export::{BlockSizeError, BlockSizes, ExportName};
+use crate::extents::{Descriptor, MAX_EXTENTS, Status};
+use crate::meta;
 use crate::validate::Op;
 use crate::wire::{
     self, Cookie, Errno, Extent, Reader, RequestHeader, TransmissionFlags, chunk, command,
@@ -18,6 +20,9 @@ pub struct Agreed {
     pub blocks: BlockSizes,
     /// Replies to reads are structured.
     pub structured: bool,
+    /// The server's number of the metadata context `base:allocation`, if BLOCK_STATUS can be
+    /// asked.
+    pub allocation: Option<u32>,
 }
 
 /// Why a handshake failed. The connection is to be closed.
@@ -94,6 +99,8 @@ enum State {
     Greeting,
     /// Waiting for the answer to STRUCTURED_REPLY.
     Structured,
+    /// Waiting for the answer to SET_META_CONTEXT.
+    Meta,
     /// Waiting for the information of GO and its end.
     Go,
     /// Waiting for the answer to EXPORT_NAME, which has no header.
@@ -107,6 +114,7 @@ pub struct Handshake {
     state: State,
     no_zeroes: bool,
     structured: bool,
+    allocation: Option<u32>,
     export: Option<(u64, TransmissionFlags)>,
     blocks: BlockSizes,
 }
@@ -120,6 +128,7 @@ impl Handshake {
             state: State::Greeting,
             no_zeroes: false,
             structured: false,
+            allocation: None,
             export: None,
             blocks: BlockSizes::DEFAULT,
         }
@@ -133,6 +142,7 @@ impl Handshake {
         match self.state {
             State::Greeting => self.greeting(input, out),
             State::Structured => self.reply(input, option::STRUCTURED_REPLY, out),
+            State::Meta => self.reply(input, option::SET_META_CONTEXT, out),
             State::Go => self.reply(input, option::GO, out),
             State::ExportName => Ok(self.export_name(input)),
         }
@@ -173,6 +183,12 @@ impl Handshake {
         self.state = State::ExportName;
     }
 
+    fn ask_meta(&mut self, out: &mut Vec<u8>) {
+        let data = meta::queries(self.name.as_str(), &[meta::ALLOCATION]);
+        wire::put_option(out, option::SET_META_CONTEXT, &data);
+        self.state = State::Meta;
+    }
+
     fn ask_go(&mut self, out: &mut Vec<u8>) {
         let name = self.name.as_str().as_bytes();
         let mut data = (name.len() as u32).to_be_bytes().to_vec();
@@ -211,12 +227,22 @@ impl Handshake {
         match (self.state, kind) {
             (State::Structured, reply::ACK) => {
                 self.structured = true;
-                self.ask_go(out);
+                self.ask_meta(out);
             }
+            (State::Meta, reply::META_CONTEXT) => {
+                let mut data = Reader(data);
+                let id = data.take(4).map(|b| Reader(b).u32());
+                // A context that was not asked for is of no use to anybody.
+                if data.0 == meta::ALLOCATION.as_bytes() {
+                    self.allocation = id;
+                }
+            }
+            (State::Meta, reply::ACK) => self.ask_go(out),
             // Any error means: not with this server.
-            (State::Structured, kind)
+            (State::Structured | State::Meta, kind)
                 if kind & reply::ERROR_BIT != 0 && kind != reply::ERR_TLS_REQD =>
             {
+                self.allocation = None;
                 self.ask_go(out);
             }
             (State::Go, reply::INFO) => self.learn(data)?,
@@ -269,7 +295,8 @@ impl Handshake {
     }
 
     fn agreed(&self, size: u64, flags: TransmissionFlags) -> Agreed {
-        Agreed { size, flags, blocks: self.blocks, structured: self.structured }
+        let (structured, allocation) = (self.structured, self.allocation);
+        Agreed { size, flags, blocks: self.blocks, structured, allocation }
     }
 }
 
@@ -282,9 +309,14 @@ pub fn put_request(out: &mut Vec<u8>, cookie: Cookie, op: Op) {
         Op::Write { extent, fua } => (command::WRITE, fua_flag(fua), extent),
         Op::Flush => (command::FLUSH, 0, nothing),
         Op::Trim { extent, fua } => (command::TRIM, fua_flag(fua), extent),
-        Op::WriteZeroes { extent, fua, no_hole } => {
+        Op::WriteZeroes { extent, fua, no_hole, fast } => {
             let no_hole = if no_hole { command_flag::NO_HOLE } else { 0 };
-            (command::WRITE_ZEROES, fua_flag(fua) | no_hole, extent)
+            let fast = if fast { command_flag::FAST_ZERO } else { 0 };
+            (command::WRITE_ZEROES, fua_flag(fua) | no_hole | fast, extent)
+        }
+        Op::Cache(extent) => (command::CACHE, 0, extent),
+        Op::BlockStatus { extent, one } => {
+            (command::BLOCK_STATUS, if one { command_flag::REQ_ONE } else { 0 }, extent)
         }
     };
     out.extend_from_slice(&RequestHeader { flags, command, cookie, extent }.encode());
@@ -302,9 +334,31 @@ pub fn put_disconnect(out: &mut Vec<u8>) {
 pub enum Expected {
     /// Data of this range.
     Data(Extent),
+    /// Block status of this range, in the context of this number.
+    Status {
+        /// The range.
+        extent: Extent,
+        /// The number, see [`Agreed::allocation`].
+        context: u32,
+    },
     /// Success or failure only.
     Outcome,
 }
+
+impl Expected {
+    fn holds(self, offset: u64) -> bool {
+        match self {
+            Self::Data(extent) | Self::Status { extent, .. } => {
+                offset >= extent.offset && extent.end().is_some_and(|end| offset < end)
+            }
+            // The range is not known here: it is for the caller to compare.
+            Self::Outcome => true,
+        }
+    }
+}
+
+/// The longest chunk of extents that is taken, in bytes: more than servers are known to send.
+const MAX_STATUS_CHUNK: u32 = 16 << 20;
 
 /// A reply, or one piece of it. `last` says that none follows for this request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -325,12 +379,24 @@ pub enum Reply {
         /// No piece follows.
         last: bool,
     },
+    /// What is known of the range asked for, from its beginning on. The last extent may reach
+    /// beyond the range.
+    Status {
+        /// At least one and at most [`MAX_EXTENTS`], none of them empty.
+        extents: Vec<Descriptor>,
+        /// Bytes of further extents that follow the head, to be thrown away.
+        discard: u32,
+        /// No piece follows.
+        last: bool,
+    },
     /// The request failed.
     Error {
         /// Why.
         errno: Errno,
         /// What the server says; may be empty.
         message: String,
+        /// Where in the export, if the server says so and it is within the range asked for.
+        at: Option<u64>,
         /// No piece follows.
         last: bool,
     },
@@ -406,10 +472,13 @@ fn simple(
     let expected = expected(cookie).ok_or(ReplyError::UnknownCookie(cookie.0))?;
     let reply = match (code, expected) {
         (0, Expected::Outcome) => Reply::Done,
+        // A reply to BLOCK_STATUS holds extents, which a simple reply cannot.
+        (0, Expected::Status { .. }) => return Err(ReplyError::WrongKind),
         (_, Expected::Data(_)) if structured => return Err(ReplyError::WrongKind),
         (0, Expected::Data(extent)) => Reply::Data { extent, last: true },
         (code, _) => {
-            Reply::Error { errno: Errno::from_code(code), message: String::new(), last: true }
+            let (errno, message) = (Errno::from_code(code), String::new());
+            Reply::Error { errno, message, at: None, last: true }
         }
     };
     Ok(Some(Head { taken: wire::SIMPLE_REPLY_LEN, cookie, reply }))
@@ -435,13 +504,16 @@ fn structured_chunk(
             Ok(extent)
         }
         Expected::Data(_) => Err(ReplyError::OutsideRequest),
-        Expected::Outcome => Err(bad),
+        Expected::Outcome | Expected::Status { .. } => Err(bad),
     };
     // How much of the payload belongs to the head.
     let head_len = match (kind, len) {
         (chunk::NONE, 0) if last => 0,
         (chunk::OFFSET_DATA, 9..) => 8,
         (chunk::OFFSET_HOLE, 12) => 12,
+        (chunk::BLOCK_STATUS, 12..) if len % 8 == 4 && len <= MAX_STATUS_CHUNK => {
+            (len as usize).min(4 + 8 * MAX_EXTENTS)
+        }
         (kind, 6..) if kind & chunk::ERROR_BIT != 0 => {
             if len as usize > wire::MAX_STRING + 64 {
                 return Err(bad);
@@ -465,11 +537,28 @@ fn structured_chunk(
             }
             Reply::Hole { extent, last }
         }
+        chunk::BLOCK_STATUS => match expected {
+            Expected::Status { context, .. } if payload.u32() == context => {
+                let extents: Vec<_> = payload
+                    .0
+                    .chunks_exact(8)
+                    .map(Reader)
+                    .map(|mut r| Descriptor { len: r.u32(), status: Status::from_wire(r.u32()) })
+                    .collect();
+                if extents.iter().any(|extent| extent.len == 0) {
+                    return Err(bad);
+                }
+                Reply::Status { extents, discard: len - head_len as u32, last }
+            }
+            _ => return Err(bad),
+        },
         _ => {
             let (code, message_len) = (payload.u32(), payload.u16());
             let message = payload.take(usize::from(message_len)).ok_or(bad)?;
             let message = String::from_utf8_lossy(message).into_owned();
-            Reply::Error { errno: Errno::from_code(code), message, last }
+            let at = (kind == chunk::ERROR_OFFSET).then_some(payload).filter(|p| p.0.len() == 8);
+            let at = at.map(|mut p| p.u64()).filter(|at| expected.holds(*at));
+            Reply::Error { errno: Errno::from_code(code), message, at, last }
         }
     };
     Ok(Some(Head { taken: wire::CHUNK_HEADER_LEN + head_len, cookie, reply }))

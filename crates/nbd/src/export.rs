@@ -127,6 +127,10 @@ pub struct Export {
     pub trim: bool,
     /// WRITE_ZEROES is offered.
     pub write_zeroes: bool,
+    /// FAST_ZERO is offered; only with WRITE_ZEROES.
+    pub fast_zero: bool,
+    /// CACHE is offered.
+    pub cache: bool,
     /// A flush on one connection covers the writes acknowledged on every other.
     pub multi_conn: bool,
 }
@@ -135,16 +139,19 @@ impl Export {
     /// The transmission flags that tell a client about this export.
     ///
     /// FLUSH and FUA are always offered: a server that could not honour them would have to
-    /// promise durability it cannot give. DF costs nothing, as every read is one chunk.
+    /// promise durability it cannot give.
     #[must_use]
     pub fn flags(&self, structured: bool) -> TransmissionFlags {
         type F = TransmissionFlags;
+        let zeroes = self.write_zeroes && !self.read_only;
         F::HAS_FLAGS
             .with(F::SEND_FLUSH, true)
             .with(F::SEND_FUA, true)
             .with(F::READ_ONLY, self.read_only)
             .with(F::SEND_TRIM, self.trim && !self.read_only)
-            .with(F::SEND_WRITE_ZEROES, self.write_zeroes && !self.read_only)
+            .with(F::SEND_WRITE_ZEROES, zeroes)
+            .with(F::SEND_FAST_ZERO, zeroes && self.fast_zero)
+            .with(F::SEND_CACHE, self.cache)
             .with(F::SEND_DF, structured)
             .with(F::CAN_MULTI_CONN, self.multi_conn)
     }

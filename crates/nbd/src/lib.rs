@@ -8,6 +8,8 @@
 //! | --- | --- |
 //! | [`wire`] | magics, constants and byte layouts, all of them |
 //! | [`export`] | what a server exports: name, size, abilities, block sizes |
+//! | [`extents`] | what is known of the parts of a range, gathered for a reply |
+//! | [`meta`] | metadata contexts: `base:allocation` |
 //! | [`validate`] | the one validator of a request against an export |
 //! | [`server`] | handshake and transmission, the server's side |
 //! | [`client`] | handshake and transmission, the client's side |
@@ -16,11 +18,13 @@
 
 pub mod client;
 pub mod export;
+pub mod extents;
+pub mod meta;
 pub mod server;
 pub mod uri;
 pub mod validate;
 pub mod wire;
 
 pub use export::{BlockSizes, Export, ExportName};
-pub use validate::{Op, Refusal};
+pub use validate::{Op, Refusal, Terms};
 pub use wire::{Cookie, Errno, Extent, TransmissionFlags};

@@ -2,7 +2,9 @@
 //! replies.
 
 use crate::export::Export;
-use crate::validate::{self, Op, Refusal};
+use crate::extents::Descriptor;
+use crate::meta::{self, Queries};
+use crate::validate::{self, Op, Refusal, Terms};
 use crate::wire::{
     self, ChunkHeader, Cookie, Errno, Extent, OptionReply, Reader, RequestHeader, chunk, command,
     info, option, reply,
@@ -26,6 +28,9 @@ pub enum HandshakeError {
         /// Its announced length in bytes.
         len: u32,
     },
+    /// A client that goes on asking would keep its place for ever.
+    #[error("the client sent more than {max} options", max = MAX_OPTIONS)]
+    TooManyOptions,
     /// `NBD_OPT_EXPORT_NAME` asked for what is not there, and has no way to be told so.
     #[error("the client asked for export {0:?}, which does not exist")]
     UnknownExport(String),
@@ -51,12 +56,18 @@ pub enum Step {
     Closed,
 }
 
+/// The most options of one handshake: a client may ask about each of hundreds of exports.
+pub const MAX_OPTIONS: u32 = 4096;
+
 /// The server's handshake: fixed newstyle.
 #[derive(Clone, Debug, Default)]
 pub struct Handshake {
     greeted: bool,
     no_zeroes: bool,
     structured: bool,
+    /// The export for which `base:allocation` was chosen.
+    allocation: Option<usize>,
+    options: u32,
 }
 
 impl Handshake {
@@ -119,6 +130,10 @@ impl Handshake {
         }
         let Some(data) = reader.take(len as usize) else { return Ok(Step::Incomplete) };
         let taken = wire::OPTION_HEADER_LEN + data.len();
+        self.options += 1;
+        if self.options > MAX_OPTIONS {
+            return Err(HandshakeError::TooManyOptions);
+        }
 
         let mut answer = |kind, text: &[u8]| {
             wire::put_option_reply(out, option, OptionReply(kind), text);
@@ -169,13 +184,54 @@ impl Handshake {
                     }
                 },
             },
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                self.meta_context(option, data, exports, &mut answer);
+            }
             _ => answer(reply::ERR_UNSUP, b"option not supported by this server"),
         }
         Ok(Step::Taken(taken))
     }
 
     fn transmission(&self, taken: usize, export: usize) -> Step {
-        Step::Transmission { taken, export, session: Session { structured: self.structured } }
+        let allocation = self.structured && self.allocation == Some(export);
+        let terms = Terms { structured: self.structured, allocation };
+        Step::Transmission { taken, export, session: Session { terms } }
+    }
+
+    fn meta_context(
+        &mut self,
+        option: u32,
+        data: &[u8],
+        exports: &[Export],
+        answer: &mut impl FnMut(u32, &[u8]),
+    ) {
+        let set = option == option::SET_META_CONTEXT;
+        if set {
+            // What was chosen before does not hold any more, even if this option fails.
+            self.allocation = None;
+        }
+        if !self.structured {
+            return answer(reply::ERR_INVALID, b"structured replies must be agreed on first");
+        }
+        let Some(queries) = Queries::parse(data) else {
+            return answer(reply::ERR_INVALID, b"malformed export name or list of queries");
+        };
+        let Some(export) = find(exports, queries.name) else {
+            return answer(reply::ERR_UNKNOWN, b"no such export");
+        };
+        let (found, id) = if set {
+            (queries.chooses_allocation(), meta::ALLOCATION_ID)
+        } else {
+            (queries.lists_allocation(), 0)
+        };
+        if found {
+            let name = meta::ALLOCATION.as_bytes();
+            answer(reply::META_CONTEXT, &[&id.to_be_bytes(), name].concat());
+            if set {
+                self.allocation = Some(export);
+            }
+        }
+        answer(reply::ACK, b"");
     }
 
     fn describe(
@@ -263,7 +319,7 @@ pub enum Event {
 /// Transmission as agreed in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    structured: bool,
+    terms: Terms,
 }
 
 impl Session {
@@ -282,7 +338,7 @@ impl Session {
             return Ok(Some(Event::Disconnect));
         }
         let cookie = header.cookie;
-        Ok(Some(match validate::check(&header, export, self.structured) {
+        Ok(Some(match validate::check(&header, export, self.terms) {
             Ok(op) => Event::Request { cookie, op },
             Err(refusal) => {
                 let discard = if header.command == command::WRITE { header.extent.len } else { 0 };
@@ -298,7 +354,7 @@ impl Session {
 
     /// Appends the head of the reply to a read that succeeded; its data must follow.
     pub fn put_read(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
-        if self.structured {
+        if self.terms.structured {
             // The data is at hand, so nothing can fail after this chunk: it may be the last.
             let (flags, kind) = (chunk::FLAG_DONE, chunk::OFFSET_DATA);
             // A read is at most the maximum block size, far from overflowing here.
@@ -310,16 +366,58 @@ impl Session {
         }
     }
 
+    /// Whether a read that found nothing but zeroes can be answered by [`Session::put_hole`].
+    #[must_use]
+    pub fn can_put_hole(self) -> bool {
+        self.terms.structured
+    }
+
+    /// Appends the reply to a read of a range that reads as zeroes. Nothing follows it.
+    ///
+    /// Only where [`Session::can_put_hole`] says so.
+    pub fn put_hole(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
+        let (flags, kind) = (chunk::FLAG_DONE, chunk::OFFSET_HOLE);
+        wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len: 12 });
+        out.extend_from_slice(&extent.offset.to_be_bytes());
+        out.extend_from_slice(&extent.len.to_be_bytes());
+    }
+
+    /// Appends the reply to a BLOCK_STATUS that succeeded: at least one extent.
+    pub fn put_status(self, out: &mut Vec<u8>, cookie: Cookie, extents: &[Descriptor]) {
+        let (flags, kind) = (chunk::FLAG_DONE, chunk::BLOCK_STATUS);
+        let len = 4 + 8 * extents.len() as u32;
+        wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len });
+        out.extend_from_slice(&meta::ALLOCATION_ID.to_be_bytes());
+        for Descriptor { len, status } in extents {
+            out.extend_from_slice(&len.to_be_bytes());
+            out.extend_from_slice(&status.bits().to_be_bytes());
+        }
+    }
+
     /// Appends the reply to a request that failed; `message` is for people and may be cut.
     pub fn put_error(self, out: &mut Vec<u8>, cookie: Cookie, errno: Errno, message: &str) {
-        if self.structured {
+        self.put_error_at(out, cookie, errno, message, None);
+    }
+
+    /// As [`Session::put_error`], with the offset within the export where it happened, if known.
+    pub fn put_error_at(
+        self,
+        out: &mut Vec<u8>,
+        cookie: Cookie,
+        errno: Errno,
+        message: &str,
+        at: Option<u64>,
+    ) {
+        if self.terms.structured {
             let message = cut(message);
-            let (flags, kind) = (chunk::FLAG_DONE, chunk::ERROR);
-            let len = 6 + message.len() as u32;
+            let kind = if at.is_some() { chunk::ERROR_OFFSET } else { chunk::ERROR };
+            let len = 6 + message.len() as u32 + if at.is_some() { 8 } else { 0 };
+            let flags = chunk::FLAG_DONE;
             wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len });
             out.extend_from_slice(&errno.code().to_be_bytes());
             out.extend_from_slice(&(message.len() as u16).to_be_bytes());
             out.extend_from_slice(message.as_bytes());
+            at.into_iter().for_each(|at| out.extend_from_slice(&at.to_be_bytes()));
         } else {
             wire::put_simple_reply(out, cookie, Some(errno));
         }

@@ -32,7 +32,27 @@ pub enum Op {
         fua: bool,
         /// The range must stay allocated.
         no_hole: bool,
+        /// Fail with ENOTSUP if it would take as long as writing the zeroes.
+        fast: bool,
     },
+    /// Fetch a range into the cache. Advice: nothing depends on it.
+    Cache(Extent),
+    /// Tell which parts of a range are holes or read as zeroes.
+    BlockStatus {
+        /// Which range. The answer may end before it does.
+        extent: Extent,
+        /// Answer with one extent.
+        one: bool,
+    },
+}
+
+/// What the handshake agreed on that decides which requests exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Replies are structured. Without that the DF flag does not exist.
+    pub structured: bool,
+    /// The metadata context `base:allocation` was chosen. Without that there is no BLOCK_STATUS.
+    pub allocation: bool,
 }
 
 /// A request that did not pass: what to answer.
@@ -51,20 +71,27 @@ fn refuse(errno: Errno, reason: &'static str) -> Result<Op, Refusal> {
 
 /// Judges a request. The caller handles `NBD_CMD_DISC`, which has neither range nor reply.
 ///
-/// The order is: command, flags, permission, range. `structured` says whether structured replies
-/// were negotiated, without which the DF flag does not exist.
+/// The order is: command, flags, permission, range.
 ///
 /// # Errors
 /// The refusal to answer with, chosen as the spec says under "Error values" and "Request types".
-pub fn check(header: &RequestHeader, export: &Export, structured: bool) -> Result<Op, Refusal> {
+pub fn check(header: &RequestHeader, export: &Export, terms: Terms) -> Result<Op, Refusal> {
     let extent = header.extent;
     let (known_flags, writes) = match header.command {
-        command::READ => (if structured { command_flag::DF } else { 0 }, false),
+        command::READ => (if terms.structured { command_flag::DF } else { 0 }, false),
         command::WRITE => (0, true),
         command::FLUSH => (0, false),
         command::TRIM if export.trim => (0, true),
-        command::WRITE_ZEROES if export.write_zeroes => (command_flag::NO_HOLE, true),
-        command::TRIM | command::WRITE_ZEROES => {
+        command::WRITE_ZEROES if export.write_zeroes => {
+            let fast = if export.fast_zero { command_flag::FAST_ZERO } else { 0 };
+            (command_flag::NO_HOLE | fast, true)
+        }
+        command::CACHE if export.cache => (0, false),
+        command::BLOCK_STATUS if terms.allocation => (command_flag::REQ_ONE, false),
+        command::BLOCK_STATUS => {
+            return refuse(Errno::Inval, "no metadata context was chosen for this export");
+        }
+        command::TRIM | command::WRITE_ZEROES | command::CACHE => {
             return refuse(Errno::Inval, "this command was not offered for the export");
         }
         _ => return refuse(Errno::Inval, "unknown command"),
@@ -73,7 +100,8 @@ pub fn check(header: &RequestHeader, export: &Export, structured: bool) -> Resul
     if header.flags & !(known_flags | command_flag::FUA) != 0 {
         return refuse(Errno::Inval, "unknown flag for this command");
     }
-    let fua = header.flags & command_flag::FUA != 0;
+    let flag = |flag| header.flags & flag != 0;
+    let fua = flag(command_flag::FUA);
     if writes && export.read_only {
         return refuse(Errno::Perm, "the export is read-only");
     }
@@ -86,9 +114,11 @@ pub fn check(header: &RequestHeader, export: &Export, structured: bool) -> Resul
         command::READ => Op::Read(extent),
         command::WRITE => Op::Write { extent, fua },
         command::TRIM => Op::Trim { extent, fua },
+        command::CACHE => Op::Cache(extent),
+        command::BLOCK_STATUS => Op::BlockStatus { extent, one: flag(command_flag::REQ_ONE) },
         _ => {
-            let no_hole = header.flags & command_flag::NO_HOLE != 0;
-            Op::WriteZeroes { extent, fua, no_hole }
+            let (no_hole, fast) = (flag(command_flag::NO_HOLE), flag(command_flag::FAST_ZERO));
+            Op::WriteZeroes { extent, fua, no_hole, fast }
         }
     })
 }

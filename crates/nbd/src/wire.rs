@@ -39,7 +39,7 @@ pub const CHUNK_HEADER_LEN: usize = 20;
 
 /// Longest string the spec allows, in bytes.
 pub const MAX_STRING: usize = 4096;
-/// Longest option data we accept, in bytes: a name and a generous list of information requests.
+/// Longest option data we accept, in bytes: a name and a generous list of requests or queries.
 pub const MAX_OPTION_DATA: usize = MAX_STRING + 4096;
 /// Longest option reply data we accept, in bytes: a name and a description.
 pub const MAX_OPTION_REPLY_DATA: usize = 2 * MAX_STRING + 64;
@@ -66,6 +66,10 @@ pub mod option {
     pub const GO: u32 = 7;
     /// Use structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
+    /// List the metadata contexts of an export.
+    pub const LIST_META_CONTEXT: u32 = 9;
+    /// Choose the metadata contexts that BLOCK_STATUS tells of.
+    pub const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Types of option replies.
@@ -76,10 +80,14 @@ pub mod reply {
     pub const SERVER: u32 = 2;
     /// One piece of information about an export.
     pub const INFO: u32 = 3;
+    /// One metadata context: its number and its name.
+    pub const META_CONTEXT: u32 = 4;
     /// Set in every error reply.
     pub const ERROR_BIT: u32 = 1 << 31;
     /// The option is not known.
     pub const ERR_UNSUP: u32 = ERROR_BIT | 1;
+    /// The server does not want to, for a reason of its own.
+    pub const ERR_POLICY: u32 = ERROR_BIT | 2;
     /// The option is malformed.
     pub const ERR_INVALID: u32 = ERROR_BIT | 3;
     /// The server insists on TLS.
@@ -112,8 +120,12 @@ pub mod command {
     pub const FLUSH: u16 = 3;
     /// Give up the contents of a range.
     pub const TRIM: u16 = 4;
+    /// Fetch a range into the server's cache.
+    pub const CACHE: u16 = 5;
     /// Write zeroes.
     pub const WRITE_ZEROES: u16 = 6;
+    /// Tell which parts of a range are holes or read as zeroes.
+    pub const BLOCK_STATUS: u16 = 7;
 }
 
 /// Flags of a request.
@@ -124,6 +136,10 @@ pub mod command_flag {
     pub const NO_HOLE: u16 = 1 << 1;
     /// Answer a read in one chunk.
     pub const DF: u16 = 1 << 2;
+    /// Answer BLOCK_STATUS with one extent.
+    pub const REQ_ONE: u16 = 1 << 3;
+    /// Fail with ENOTSUP if zeroes would take as long as writing them.
+    pub const FAST_ZERO: u16 = 1 << 4;
 }
 
 /// Structured reply chunks.
@@ -136,10 +152,14 @@ pub mod chunk {
     pub const OFFSET_DATA: u16 = 1;
     /// Offset and length of a range that reads as zeroes.
     pub const OFFSET_HOLE: u16 = 2;
+    /// A metadata context and extents.
+    pub const BLOCK_STATUS: u16 = 5;
     /// Set in the type of every error chunk.
     pub const ERROR_BIT: u16 = 1 << 15;
     /// Error and message.
     pub const ERROR: u16 = ERROR_BIT | 1;
+    /// Error, message, and the offset where it happened.
+    pub const ERROR_OFFSET: u16 = ERROR_BIT | 2;
 }
 
 /// What a server tells about an export when transmission starts (spec, "Transmission flags").
@@ -163,6 +183,10 @@ impl TransmissionFlags {
     pub const SEND_DF: Self = Self(1 << 7);
     /// A flush on one connection covers what was acknowledged on all of them.
     pub const CAN_MULTI_CONN: Self = Self(1 << 8);
+    /// CACHE is supported.
+    pub const SEND_CACHE: Self = Self(1 << 10);
+    /// The FAST_ZERO flag is supported.
+    pub const SEND_FAST_ZERO: Self = Self(1 << 11);
 
     /// Whether all bits of `other` are set.
     #[must_use]

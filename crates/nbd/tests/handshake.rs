@@ -6,9 +6,9 @@ mod drive;
 
 use drive::exports;
 use parda_nbd::client::{self, HandshakeError as ClientError};
-use parda_nbd::server::{Handshake, HandshakeError, Step};
+use parda_nbd::server::{Event, Handshake, HandshakeError, MAX_OPTIONS, Step};
 use parda_nbd::wire::{self, OptionReply, info, option, reply};
-use parda_nbd::{ExportName, TransmissionFlags as Flags};
+use parda_nbd::{Cookie, Errno, ExportName, Extent, Op, TransmissionFlags as Flags, meta};
 
 /// A server that has taken the client's flags.
 fn greeted(client_flags: u32) -> Handshake {
@@ -90,10 +90,9 @@ fn unknown_exports_and_malformed_requests_are_told_apart() {
 #[test]
 fn what_is_not_supported_is_refused_politely() {
     const STARTTLS: u32 = 5;
-    const LIST_META_CONTEXT: u32 = 10;
-    const SET_META_CONTEXT: u32 = 11;
+    const EXTENDED_HEADERS: u32 = 11;
     let mut server = greeted(3);
-    for option in [STARTTLS, LIST_META_CONTEXT, SET_META_CONTEXT, 4, 77] {
+    for option in [STARTTLS, EXTENDED_HEADERS, 4, 77] {
         let (step, replies) = ask(&mut server, option, b"data");
         assert!(matches!(step, Step::Taken(20)));
         assert_eq!(replies[0].0, reply::ERR_UNSUP);
@@ -202,4 +201,80 @@ fn client_names_what_is_wrong_with_a_server() {
         client_against(&[&greeting(3), &go(reply::ACK, b"")]),
         Err(ClientError::WrongOption { asked: option::STRUCTURED_REPLY, got: option::GO })
     );
+}
+
+/// Chooses contexts, and says what came back.
+fn set(server: &mut Handshake, export: &str, contexts: &[&str]) -> Vec<(u32, Vec<u8>)> {
+    ask(server, option::SET_META_CONTEXT, &meta::queries(export, contexts)).1
+}
+
+/// Goes over to transmission, and tells whether BLOCK_STATUS is understood there.
+fn status_after_go(server: &mut Handshake, export: &str) -> bool {
+    let (step, _) = ask(server, option::GO, &info_request(export, &[]));
+    let Step::Transmission { export, session, .. } = step else { panic!("{step:?}") };
+    let extent = Extent { offset: 0, len: 4096 };
+    let mut request = Vec::new();
+    client::put_request(&mut request, Cookie(1), Op::BlockStatus { extent, one: true });
+    match session.request(&request, &exports()[export]).unwrap().unwrap() {
+        Event::Request { op: Op::BlockStatus { one: true, .. }, .. } => true,
+        Event::Refused { refusal, .. } => {
+            assert_eq!(refusal.errno, Errno::Inval);
+            false
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn block_status_is_for_those_who_chose_its_context() {
+    let context = [&1u32.to_be_bytes()[..], b"base:allocation"].concat();
+    let chosen = [(reply::META_CONTEXT, context), (reply::ACK, vec![])];
+    let structured = || {
+        let mut server = greeted(3);
+        ask(&mut server, option::STRUCTURED_REPLY, b"");
+        server
+    };
+    let mut server = structured();
+    assert_eq!(set(&mut server, "a", &["x:y", "base:allocation", "base:allocation"]), chosen);
+    assert!(status_after_go(&mut server, "a"));
+
+    // The choice is for one export, and the last one counts, even if it fails.
+    let mut server = structured();
+    assert_eq!(set(&mut server, "b", &["base:allocation"]), chosen);
+    assert!(!status_after_go(&mut server, "a"));
+    for second in [("a", &[][..]), ("a", &["base:"]), ("c", &["base:allocation"])] {
+        let mut server = structured();
+        set(&mut server, "a", &["base:allocation"]);
+        let replies = set(&mut server, second.0, second.1);
+        let end = if second.0 == "c" { reply::ERR_UNKNOWN } else { reply::ACK };
+        assert_eq!((replies.len(), replies[0].0), (1, end), "{second:?}");
+        assert!(!status_after_go(&mut server, "a"), "{second:?}");
+    }
+    // A list chooses nothing, and its number is reserved.
+    let mut server = structured();
+    let list = ask(&mut server, option::LIST_META_CONTEXT, &meta::queries("a", &["base:"])).1;
+    assert_eq!(list[0], (reply::META_CONTEXT, b"\0\0\0\0base:allocation".to_vec()));
+    assert!(!status_after_go(&mut server, "a"));
+    // There are no extents without structured replies to carry them.
+    for option in [option::LIST_META_CONTEXT, option::SET_META_CONTEXT] {
+        let data = meta::queries("a", &["base:allocation"]);
+        assert_eq!(ask(&mut greeted(3), option, &data).1[0].0, reply::ERR_INVALID);
+        assert_eq!(ask(&mut structured(), option, &data[..9]).1[0].0, reply::ERR_INVALID);
+    }
+}
+
+#[test]
+fn a_flood_of_options_ends() {
+    let (mut server, exports) = (greeted(3), exports());
+    let (mut option, mut out) = (Vec::new(), Vec::new());
+    wire::put_option(&mut option, option::LIST, b"");
+    let mut answered = 0;
+    let error = loop {
+        out.clear();
+        match server.advance(&option, &exports, &mut out) {
+            Ok(_) => answered += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((answered, error), (MAX_OPTIONS, HandshakeError::TooManyOptions));
 }

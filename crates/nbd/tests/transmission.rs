@@ -8,9 +8,10 @@ mod drive;
 use std::collections::HashMap;
 
 use parda_nbd::client::{self, Expected, Reply};
+use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
 use parda_nbd::server::{self, Event, Session, Step};
 use parda_nbd::wire::{self, RequestHeader, option};
-use parda_nbd::{BlockSizes, Cookie, Errno, Export, ExportName, Extent, Op, Refusal, validate};
+use parda_nbd::{BlockSizes, Cookie, Errno, Export, ExportName, Extent, Op, Refusal, Terms, meta, validate};
 use proptest::prelude::*;
 
 const SIZE: usize = 4096;
@@ -92,7 +93,7 @@ impl Server {
                     Op::Trim { extent, .. } | Op::WriteZeroes { extent, .. } => {
                         self.disk[range(extent)].fill(0);
                     }
-                    Op::Flush | Op::Read(_) => {}
+                    Op::Flush | Op::Read(_) | Op::Cache(_) | Op::BlockStatus { .. } => {}
                 }
                 session.put_done(&mut self.out, cookie);
             }
@@ -112,7 +113,7 @@ fn any_op() -> impl Strategy<Value = Op> {
         1 => Op::Write { extent, fua },
         2 => Op::Flush,
         3 => Op::Trim { extent, fua },
-        _ => Op::WriteZeroes { extent, fua, no_hole: fua },
+        _ => Op::WriteZeroes { extent, fua, no_hole: fua, fast: fua },
     })
 }
 
@@ -137,6 +138,7 @@ fn oracle(ops: &[Op]) -> Vec<Result<Vec<u8>, Errno>> {
             Op::Write { extent: e, .. } | Op::WriteZeroes { extent: e, .. } => Err(too_far(e)),
             Op::Trim { .. } => Err(Errno::Inval),
             Op::Flush => Ok(vec![]),
+            Op::Cache(_) | Op::BlockStatus { .. } => unreachable!("not in these scripts"),
         })
         .collect()
 }
@@ -205,12 +207,12 @@ fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errn
                     assert!(last);
                     *result = Ok(bytes[head.taken..].to_vec());
                 }
-                Reply::Error { errno, message, last } => {
+                Reply::Error { errno, message, last, .. } => {
                     assert!(last);
                     assert_eq!(message.is_empty(), !structured);
                     *result = Err(errno);
                 }
-                Reply::Hole { .. } => panic!("our server sends no holes"),
+                Reply::Hole { .. } | Reply::Status { .. } => panic!("not from this server"),
             }
             pending.remove(&head.cookie);
         }
@@ -219,17 +221,22 @@ fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errn
 }
 
 /// The validator as the spec's sentences read, in arithmetic that cannot overflow.
-fn judge(h: &RequestHeader, e: &Export, structured: bool) -> Result<(), Errno> {
+fn judge(h: &RequestHeader, e: &Export, terms: Terms) -> Result<(), Errno> {
     let (start, len) = (u128::from(h.extent.offset), u128::from(h.extent.len));
     let (fua, no_hole, df) = (h.flags & 1 != 0, h.flags & 2 != 0, h.flags & 4 != 0);
+    let (one, fast) = (h.flags & 8 != 0, h.flags & 16 != 0);
     let _ = fua;
     let known = [0, 1, 3].contains(&h.command)
         || (h.command == 4 && e.trim)
-        || (h.command == 6 && e.write_zeroes);
+        || (h.command == 5 && e.cache)
+        || (h.command == 6 && e.write_zeroes)
+        || (h.command == 7 && terms.allocation);
     if !known
-        || h.flags >= 8
+        || h.flags >= 32
         || (no_hole && h.command != 6)
-        || (df && !(h.command == 0 && structured))
+        || (df && !(h.command == 0 && terms.structured))
+        || (one && h.command != 7)
+        || (fast && !(h.command == 6 && e.fast_zero))
     {
         return Err(Errno::Inval);
     }
@@ -275,19 +282,22 @@ proptest! {
 
     #[test]
     fn validator_agrees_with_the_spec(
-        (flags, command) in (0u16..10, 0u16..9),
+        (flags, command) in (0u16..34, 0u16..9),
         (offset, len, size) in (edgy(), edgy(), edgy()),
-        (min, structured) in (0u32..13, any::<bool>()),
+        (min, structured, allocation) in (0u32..13, any::<bool>(), any::<bool>()),
         (read_only, trim, write_zeroes) in any::<(bool, bool, bool)>(),
+        (cache, fast_zero) in any::<(bool, bool)>(),
     ) {
         prop_assume!(command != wire::command::DISC);
         let blocks = BlockSizes::with_min(1 << min).unwrap();
-        let export = Export { size, blocks, read_only, trim, write_zeroes, ..export() };
+        let abilities = Export { trim, write_zeroes, cache, fast_zero, ..export() };
+        let export = Export { size, blocks, read_only, ..abilities };
+        let terms = Terms { structured, allocation };
         let extent = Extent { offset, len: len as u32 };
         let header = RequestHeader { flags, command, cookie: Cookie(1), extent };
-        let verdict = validate::check(&header, &export, structured);
+        let verdict = validate::check(&header, &export, terms);
         let errno = verdict.map(drop).map_err(|Refusal { errno, .. }| errno);
-        prop_assert_eq!(errno, judge(&header, &export, structured));
+        prop_assert_eq!(errno, judge(&header, &export, terms));
     }
 
     #[test]
@@ -357,6 +367,79 @@ fn chunks_of_a_read_are_held_to_its_range() {
     // An unknown kind of error is an error all the same.
     let unknown_error = chunk(1, wire::chunk::ERROR_BIT | 99, &[0, 0, 0, 28, 0, 2, b'n', b'o', 9]);
     let head = parse(&unknown_error).unwrap().unwrap();
-    let expected = Reply::Error { errno: Errno::NoSpc, message: "no".into(), last: true };
+    let (errno, message) = (Errno::NoSpc, "no".to_owned());
+    let expected = Reply::Error { errno, message, at: None, last: true };
     assert_eq!((head.taken, head.reply), (unknown_error.len(), expected));
+}
+
+/// What a server of ours writes, as a client of ours reads it.
+fn heard(write: impl FnOnce(Session, &mut Vec<u8>), expected: Expected) -> Reply {
+    let mut server = Server::new();
+    server.input.extend_from_slice(&3u32.to_be_bytes());
+    wire::put_option(&mut server.input, option::STRUCTURED_REPLY, b"");
+    wire::put_option(&mut server.input, option::EXPORT_NAME, b"");
+    server.run();
+    let mut out = Vec::new();
+    write(server.session.unwrap(), &mut out);
+    for cut in 0..out.len() {
+        assert_eq!(client::reply(&out[..cut], true, |_| Some(expected)), Ok(None), "{cut}");
+    }
+    let head = client::reply(&out, true, |_| Some(expected)).unwrap().unwrap();
+    assert_eq!((head.taken, head.cookie), (out.len(), Cookie(7)));
+    head.reply
+}
+
+#[test]
+fn holes_status_and_the_place_of_an_error_are_understood() {
+    let asked = Extent { offset: 4096, len: 8192 };
+    let data = Expected::Data(asked);
+    let hole = heard(|session, out| session.put_hole(out, Cookie(7), asked), data);
+    assert_eq!(hole, Reply::Hole { extent: asked, last: true });
+
+    let mut extents = Extents::new(asked, 512, false);
+    extents.push(4096, Status::HOLE_ZERO);
+    extents.push(4096, Status::DATA);
+    let extents = extents.finish().unwrap();
+    let expected = Expected::Status { extent: asked, context: meta::ALLOCATION_ID };
+    let status = heard(|session, out| session.put_status(out, Cookie(7), &extents), expected);
+    assert_eq!(status, Reply::Status { extents, discard: 0, last: true });
+
+    for (at, understood) in [(5000, Some(5000)), (12288, None), (0, None)] {
+        let error = heard(
+            |session, out| session.put_error_at(out, Cookie(7), Errno::Io, "worn out", Some(at)),
+            data,
+        );
+        let message = "worn out".to_owned();
+        assert_eq!(error, Reply::Error { errno: Errno::Io, message, at: understood, last: true });
+    }
+}
+
+#[test]
+fn extents_of_a_server_are_not_trusted() {
+    let asked = Extent { offset: 0, len: 4096 };
+    let expected = Some(Expected::Status { extent: asked, context: 9 });
+    let parse = |bytes: &[u8]| client::reply(bytes, true, |_| expected);
+    let payload = |context: u32, lens: &[u32]| {
+        let extents = lens.iter().flat_map(|len| [len.to_be_bytes(), [0xff; 4]].concat());
+        context.to_be_bytes().into_iter().chain(extents).collect::<Vec<u8>>()
+    };
+    let kind = wire::chunk::BLOCK_STATUS;
+    for (context, lens) in [(9, &[][..]), (8, &[512]), (9, &[512, 0])] {
+        let error = parse(&chunk(1, kind, &payload(context, lens)));
+        assert!(matches!(error, Err(client::ReplyError::BadChunk { .. })), "{lens:?}");
+    }
+    assert!(parse(&chunk(1, kind, &payload(9, &[512])[..11])).is_err());
+    // More extents than we keep: the rest is announced, to be thrown away unread.
+    let many = chunk(1, kind, &payload(9, &[512; MAX_EXTENTS + 3]));
+    let head = parse(&many).unwrap().unwrap();
+    assert_eq!(head.taken + 24, many.len());
+    let Reply::Status { extents, discard: 24, last: true } = head.reply else { panic!() };
+    assert_eq!(extents.len(), MAX_EXTENTS);
+    assert_eq!(extents[0].status, Status::HOLE_ZERO, "flags of other meanings are dropped");
+    // A reply to another kind of request.
+    assert!(client::reply(&many, true, |_| Some(Expected::Outcome)).is_err());
+    assert!(client::reply(&chunk(1, 1, &[0; 10]), true, |_| expected).is_err());
+    let mut simple = Vec::new();
+    wire::put_simple_reply(&mut simple, Cookie(7), None);
+    assert_eq!(parse(&simple), Err(client::ReplyError::WrongKind));
 }
