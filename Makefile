@@ -19,7 +19,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Always of the whole workspace: some packages alone would have other features, and all of it be built again.
 TESTS := --workspace --locked --no-fail-fast
 
-.PHONY: help build bpf guest demo test lint unit real fuzz reproduce bench install clean
+.PHONY: help build bpf guest demo test lint unit real fuzz nightly reproduce bench install clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,11 @@ real: ## Guests, then the scenarios in real time, and fuzzing beside them
 
 fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 15
+
+nightly: ## What takes hours: 500 kills a story, half an hour of soak, 10^8 fuzzing runs
+	@tools/deps.sh $(TEST_DEPS)
+	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
+	tools/fuzz.sh --runs 100000000
 
 reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
 	@$(PARDA) reproduce --page docs/reproduction.md

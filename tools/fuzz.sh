@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Fuzzes every target for SECONDS each (default 15). Needs a nightly toolchain and cargo-fuzz.
+# Fuzzes every target: for SECONDS each (default 15), or with --runs until all targets together
+# have run N times. Needs a nightly toolchain and cargo-fuzz.
+# usage: tools/fuzz.sh [SECONDS | --runs N]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-seconds=${1:-15}
+if [ "${1:-}" = --runs ]; then
+  runs_in_all=${2:?tools/fuzz.sh --runs needs a number}
+else
+  seconds=${1:-15}
+fi
 
 if ! cargo +nightly --version >/dev/null 2>&1; then
   echo "fuzz: skipped, no nightly toolchain (rustup toolchain install nightly)"
@@ -12,14 +18,23 @@ cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuz
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for target in $(cargo +nightly fuzz list); do
+mapfile -t targets < <(cargo +nightly fuzz list)
+if [ -n "${runs_in_all:-}" ]; then
+  bound=-runs=$(((runs_in_all + ${#targets[@]} - 1) / ${#targets[@]}))
+else
+  bound=-max_total_time=$seconds
+fi
+total=0
+for target in "${targets[@]}"; do
   # The sanitizer would only watch code that has no unsafe.
-  if ! cargo +nightly fuzz run "$target" --sanitizer none -- -max_total_time="$seconds" \
+  if ! cargo +nightly fuzz run "$target" --sanitizer none -- "$bound" \
     -max_len=8192 -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1 >"$log" 2>&1; then
     cat "$log"
     echo "fuzz: $target failed; the input is in fuzz/artifacts/$target"
     exit 1
   fi
   runs=$(awk '/number_of_executed_units/ { print $2 }' "$log")
-  echo "fuzz: $target, ${runs:?no runs} runs in $seconds s, nothing found"
+  echo "fuzz: $target, ${runs:?no runs} runs, nothing found"
+  total=$((total + runs))
 done
+echo "fuzz: $total runs in all"

@@ -13,6 +13,7 @@
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
+//! | `soak` | a long time under load, with reloads and kills |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
 //! | `logging` | a log that nobody reads, or that others would fill or forge |
 //! | `pages` | the pages of probes, in a browser |
@@ -45,6 +46,7 @@ mod pages;
 mod probe;
 mod raw;
 mod reload;
+mod soak;
 mod stage;
 mod steering;
 mod watching;
