@@ -74,7 +74,7 @@ fn a_log_that_nobody_reads_delays_nobody() {
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     assert!(lines.len() < 200, "a flood of {} lines", lines.len());
     let whole = |line: &&str| line.contains(" INFO ") || line.contains(" WARN ");
-    assert!(lines.iter().all(|line| whole(line)), "a line is not whole:\n{text}");
+    assert!(lines.iter().all(whole), "a line is not whole:\n{text}");
     agent.stop();
     let end = heard(&mut log, "stopped");
     assert!(end.ends_with('\n'), "the last line is not whole: {end:?}");
