@@ -16,6 +16,7 @@ use crate::file;
 use crate::inject::{Inject, Target};
 use crate::threshold::Probed;
 
+mod apart;
 mod steer;
 
 pub use steer::{Steer, Vms};
@@ -150,7 +151,8 @@ impl Config {
             .iter()
             .enumerate()
             .map(|(i, volume)| check_volume(doc, &format!("volume.{i}"), volume, &mut unique))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        apart::exchanges(doc, &volumes)?;
         Ok(Config { host, status: status.transpose()?, volumes })
     }
 }

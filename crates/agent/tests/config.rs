@@ -136,6 +136,44 @@ fn two_volumes_need_listeners_of_their_own() {
     assert!(message.contains("belongs to another volume"), "{message}");
 }
 
+/// An exchange that is a disk is refused, whatever both are called.
+#[test]
+fn an_exchange_that_is_a_disk_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("vm.img"), [0; 4096]).unwrap();
+    std::os::unix::fs::symlink("vm.img", at("link")).unwrap();
+    std::fs::hard_link(at("vm.img"), at("hard")).unwrap();
+    let with = |exchange: &str, disk: &str| {
+        let text = GOOD.replace("/mnt/array-a/parda.exchange", exchange);
+        check(&text.replace("/mnt/array-a/vm1.img", disk))
+    };
+    for exchange in ["vm.img", "./vm.img", "link", "hard"] {
+        let message = with(&at(exchange), &at("vm.img")).unwrap_err();
+        let says = ["parda.toml:11:8: file = ", "the disk vm1 of volume array-a"];
+        assert!(says.iter().all(|says| message.contains(says)), "{message}");
+    }
+    with(&at("exchange"), &at("vm.img")).unwrap();
+    let uri = "nbd+unix:///vm2?socket=/run/array.sock";
+    assert!(with(uri, &at("vm.img")).unwrap_err().contains("the disk vm2"));
+    // The other disk of this export is 8 GiB.
+    let beyond = GOOD.replace("/mnt/array-a/parda.exchange", uri);
+    check(&beyond.replace("slots = 64", "slots = 64\noffset = \"8GiB\"")).unwrap();
+}
+
+/// The disks of all volumes count, and so do their exchanges.
+#[test]
+fn an_exchange_is_compared_over_all_volumes() {
+    let second = GOOD.split_once("[[volume]]").unwrap().1.replace("array-a", "array-b");
+    let second = second.replace("\"vm", "\"other").replace("///vm2", "///other2");
+    let both = |second: &str| check(&format!("{GOOD}\n[[volume]]{second}"));
+    both(&second).unwrap();
+    let message = both(&second.replace("array-b/parda.exchange", "array-a/vm1.img")).unwrap_err();
+    assert!(message.contains("the disk vm1 of volume array-a"), "{message}");
+    let message = both(&second.replace("array-b/parda.ex", "array-a/parda.ex")).unwrap_err();
+    assert!(message.contains("is the exchange of volume array-a"), "{message}");
+}
+
 #[test]
 fn nothing_to_serve_is_an_error() {
     assert!(check("host = \"a\"").unwrap_err().contains("at least one [[volume]]"));

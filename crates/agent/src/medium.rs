@@ -1,0 +1,284 @@
+//! What a path or an NBD URI really leads to, however it is spelled. Two names of one place are told
+//! by the device and inode of what they open, not by their text.
+//!
+//! | spelled as | compared as |
+//! | --- | --- |
+//! | a regular file, also by a symbolic or hard link | device of its file system and inode |
+//! | a block device | its device number |
+//! | a partition | the whole disk, from where the partition begins |
+//! | a loop device | the file behind it, from the loop device's offset |
+//! | a path of a multipath device | the multipath device |
+//! | an NBD export | the server's address and the export's name |
+//! | what is not there yet | its name in the directory that holds it |
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use parda_nbd::uri::Address;
+use rustix::fs::{major, minor};
+
+use crate::config::Place;
+
+/// How many layers of partitions and loop devices are looked through.
+const MOST_LAYERS: usize = 8;
+
+/// The size of a sector in sysfs, whatever the device's own is.
+const SECTOR: u64 = 512;
+
+/// What holds bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Medium {
+    /// A regular file, by the device of its file system and its inode there.
+    File { device: u64, inode: u64 },
+    /// A block device, by its number.
+    Device(u64),
+    /// An export of an NBD server.
+    Nbd { server: Server, export: String },
+    /// Nothing that could be looked at, by its name.
+    Name(PathBuf),
+}
+
+/// An NBD server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Server {
+    /// By the device and inode of its socket.
+    Socket { device: u64, inode: u64 },
+    /// By the path of a socket that is not there yet.
+    Path(PathBuf),
+    /// By host name or address, in lower case, and port.
+    Tcp { host: String, port: u16 },
+}
+
+/// A stretch of bytes and what holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    medium: Medium,
+    range: Range<u64>,
+}
+
+impl Stretch {
+    /// The stretch `range` of a place; without a range, all of it. What cannot be looked at is taken
+    /// by its name: a volume that is not mounted yet is no reason to fail.
+    #[must_use]
+    pub fn of(place: &Place, range: Option<Range<u64>>) -> Stretch {
+        let whole = range.unwrap_or(0..u64::MAX);
+        match place {
+            Place::Path(path) => of_path(path, whole),
+            Place::Nbd(uri) => {
+                let export = uri.export.as_str().to_owned();
+                Stretch {
+                    medium: Medium::Nbd { server: server(&uri.address), export },
+                    range: whole,
+                }
+            }
+        }
+    }
+
+    /// Whether a byte of one is a byte of the other, too. A device and a file of the file system on
+    /// it count as such: writing to the one destroys the other.
+    #[must_use]
+    pub fn meets(&self, other: &Stretch) -> bool {
+        let overlap = self.range.start < other.range.end && other.range.start < self.range.end;
+        (self.medium == other.medium && overlap) || self.carries(other) || other.carries(self)
+    }
+
+    /// Whether this is a device with the file system of that file.
+    fn carries(&self, other: &Stretch) -> bool {
+        let (Medium::Device(_), Medium::File { device, .. }) = (&self.medium, &other.medium) else {
+            return false;
+        };
+        let below = resolve(*device, 0..u64::MAX);
+        below.medium == self.medium
+            && self.range.start < below.range.end
+            && below.range.start < self.range.end
+    }
+}
+
+fn of_path(path: &Path, range: Range<u64>) -> Stretch {
+    match fs::metadata(path) {
+        Ok(meta) if meta.file_type().is_block_device() => resolve(meta.rdev(), range),
+        Ok(meta) => Stretch { medium: file(&meta), range },
+        Err(_) => Stretch { medium: Medium::Name(named(path)), range },
+    }
+}
+
+fn file(meta: &Metadata) -> Medium {
+    Medium::File { device: meta.dev(), inode: meta.ino() }
+}
+
+fn server(address: &Address) -> Server {
+    match address {
+        Address::Tcp { host, port } => Server::Tcp { host: host.to_lowercase(), port: *port },
+        Address::Unix(path) => match fs::metadata(path) {
+            Ok(meta) => Server::Socket { device: meta.dev(), inode: meta.ino() },
+            Err(_) => Server::Path(named(path)),
+        },
+    }
+}
+
+/// One spelling for all names of what is not there: its directory as it is, if that is there.
+fn named(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (absolute.parent().map(fs::canonicalize), absolute.file_name()) {
+        (Some(Ok(directory)), Some(name)) => directory.join(name),
+        _ => absolute,
+    }
+}
+
+/// Looks through partitions, loop devices and paths of multipath devices to what is below them.
+fn resolve(number: u64, range: Range<u64>) -> Stretch {
+    let mut at = Stretch { medium: Medium::Device(number), range };
+    for _ in 0..MOST_LAYERS {
+        let Medium::Device(number) = at.medium else { break };
+        match below(number, &at.range) {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    at
+}
+
+/// What is right below a block device, as sysfs has it. `None` if the device is a whole one.
+fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
+    let dir = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+    let dir = fs::canonicalize(dir).ok()?;
+    if dir.join("partition").exists() {
+        let (start, len) = (sectors(&dir.join("start"))?, sectors(&dir.join("size"))?);
+        let disk = device_number(&dir.parent()?.join("dev"))?;
+        return Some(Stretch { medium: Medium::Device(disk), range: within(range, start, len) });
+    }
+    if let Ok(file) = read(&dir.join("loop/backing_file")) {
+        let start = read(&dir.join("loop/offset")).ok()?.parse().ok()?;
+        return Some(of_path(Path::new(&file), within(range, start, sectors(&dir.join("size"))?)));
+    }
+    let holders = fs::read_dir(dir.join("holders")).ok()?;
+    holders.flatten().find_map(|holder| {
+        let uuid = read(&holder.path().join("dm/uuid")).ok()?;
+        let number = device_number(&holder.path().join("dev"))?;
+        uuid.starts_with("mpath-")
+            .then(|| Stretch { medium: Medium::Device(number), range: range.clone() })
+    })
+}
+
+/// A range of something that begins at `start` of what is below it and is `len` long.
+fn within(range: &Range<u64>, start: u64, len: u64) -> Range<u64> {
+    let shift = |at: u64| start.saturating_add(at.min(len));
+    shift(range.start)..shift(range.end)
+}
+
+fn read(file: &Path) -> io::Result<String> {
+    fs::read_to_string(file).map(|text| text.trim_end_matches('\n').to_owned())
+}
+
+fn sectors(file: &Path) -> Option<u64> {
+    read(file).ok()?.parse::<u64>().ok()?.checked_mul(SECTOR)
+}
+
+fn device_number(file: &Path) -> Option<u64> {
+    let text = read(file).ok()?;
+    let (major, minor) = text.split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use super::*;
+
+    fn path(path: impl AsRef<Path>, range: Option<Range<u64>>) -> Stretch {
+        Stretch::of(&Place::Path(path.as_ref().to_owned()), range)
+    }
+
+    fn nbd(uri: &str) -> Stretch {
+        Stretch::of(&Place::Nbd(uri.parse().unwrap()), None)
+    }
+
+    #[test]
+    fn one_file_is_one_place_however_it_is_spelled() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("img"), [0; 4096]).unwrap();
+        fs::write(at("other"), [0; 4096]).unwrap();
+        fs::hard_link(at("img"), at("hard")).unwrap();
+        symlink("img", at("soft")).unwrap();
+        symlink(dir.path(), at("dir")).unwrap();
+        let img = path(at("img"), None);
+        for same in ["./img", "dir/img", "hard", "soft", "dir/dir/img"] {
+            assert!(img.meets(&path(at(same), None)), "{same}");
+        }
+        assert!(!img.meets(&path(at("other"), None)));
+        // Neither is there yet.
+        assert!(path(at("new"), None).meets(&path(at("dir/./new"), None)));
+        assert!(!path(at("new"), None).meets(&path(at("new2"), None)));
+    }
+
+    #[test]
+    fn ranges_that_do_not_overlap_do_not_meet() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("img");
+        fs::write(&file, [0; 4096]).unwrap();
+        let low = path(&file, Some(0..4096));
+        assert!(!low.meets(&path(&file, Some(4096..8192))));
+        assert!(low.meets(&path(&file, Some(4095..8192))));
+        assert!(low.meets(&path(&file, None)));
+    }
+
+    #[test]
+    fn exports_are_told_by_their_server_and_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("nbd");
+        let uri = |export: &str, socket: &Path| {
+            format!("nbd+unix:///{export}?socket={}", socket.display())
+        };
+        let before = nbd(&uri("a", &socket));
+        assert!(before.meets(&nbd(&uri("a", &dir.path().join("./nbd")))));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        symlink(&socket, dir.path().join("link")).unwrap();
+        assert!(nbd(&uri("a", &socket)).meets(&nbd(&uri("a", &dir.path().join("link")))));
+        assert!(!nbd(&uri("a", &socket)).meets(&nbd(&uri("b", &socket))));
+        assert!(nbd("nbd://Array/a").meets(&nbd("nbd://array:10809/a")));
+        assert!(!nbd("nbd://array/a").meets(&nbd("nbd://array:10810/a")));
+        assert!(!nbd("nbd://array/a").meets(&path("/a", None)));
+    }
+
+    /// A file as a block device, detached when dropped.
+    struct Loop(PathBuf);
+
+    impl Loop {
+        fn new(file: &Path, more: &[&str]) -> Option<Loop> {
+            let made =
+                Command::new("losetup").args(["--find", "--show"]).args(more).arg(file).output();
+            let made = made.ok().filter(|made| made.status.success())?;
+            Some(Loop(String::from_utf8(made.stdout).unwrap().trim().into()))
+        }
+    }
+
+    impl Drop for Loop {
+        fn drop(&mut self) {
+            let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+        }
+    }
+
+    #[test]
+    fn a_loop_device_is_the_file_behind_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("img");
+        fs::write(&file, vec![0; 1 << 20]).unwrap();
+        let Some(device) = Loop::new(&file, &["--offset", "65536", "--sizelimit", "131072"]) else {
+            println!("SKIPPED: cannot make a loop device here (not root?)");
+            return;
+        };
+        let of_device = path(&device.0, None);
+        assert!(of_device.meets(&path(&file, None)));
+        assert!(!of_device.meets(&path(&file, Some(0..65536))));
+        assert!(of_device.meets(&path(&file, Some(65536..65537))));
+        assert!(!of_device.meets(&path(&file, Some(196_608..1 << 20))));
+        assert!(path(&device.0, Some(4096..8192)).meets(&path(&file, Some(69632..69633))));
+        assert!(!path(&device.0, Some(4096..8192)).meets(&path(&file, Some(65536..69632))));
+    }
+}
