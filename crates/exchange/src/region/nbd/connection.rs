@@ -121,6 +121,7 @@ impl Connection {
     ) -> Result<(), Failure> {
         let start = match expected {
             Expected::Data(extent) => extent.offset,
+            Expected::Status { extent, .. } => extent.offset,
             Expected::Outcome => 0,
         };
         let (mut covered, mut refused) = (0, None);
@@ -144,6 +145,11 @@ impl Connection {
                     data[at..at + extent.len as usize].fill(0);
                     covered += u64::from(extent.len);
                     last
+                }
+                Reply::Status { .. } => {
+                    let unasked = "the server told block status, which was not asked for";
+                    let error = io::Error::new(ErrorKind::InvalidData, unasked);
+                    return Err(RegionFault::Read(error).into());
                 }
                 Reply::Error { errno, last, .. } => {
                     refused = Some(errno);
