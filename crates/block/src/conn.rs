@@ -4,15 +4,17 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use parda_control::Instant;
+use parda_nbd::extents::MAX_EXTENTS;
 use parda_nbd::server::{Event, Handshake, HandshakeError, Session, Step, WrongRequestMagic};
 use parda_nbd::{Cookie, Export, Op, wire};
 
-use crate::backend::{Failure, extent_of};
+use crate::backend::{Body, Failure, extent_of};
 use crate::batch::{Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
 use crate::engine::losses::Witness;
 use crate::ring::{Recv, Ring, Sending, Wire};
+use crate::zeroes::all_zero;
 
 /// What a listener offers: exports, and the disk that each of them is.
 pub(crate) struct Offer {
@@ -77,6 +79,9 @@ enum Want {
 
 /// Heads of replies that may wait before no more requests are taken, in bytes.
 const MAX_WAITING_HEADS: usize = 64 << 10;
+
+/// The shortest read that is answered as a hole if it is all zeroes, in bytes.
+const MIN_HOLE: u32 = 512;
 
 pub(crate) struct Conn {
     fd: Rc<OwnedFd>,
@@ -252,29 +257,40 @@ impl Conn {
         pool: &mut Pool,
         cookie: Cookie,
         op: Op,
-        outcome: Result<Option<Buffer>, Failure>,
+        outcome: Result<Body, Failure>,
     ) {
         self.requests -= 1;
         let Phase::Transmission { session, .. } = self.phase else { return };
         if self.state == State::Dead {
-            if let Ok(Some(buffer)) = outcome {
+            if let Ok(Body::Data(buffer)) = outcome {
                 pool.put(buffer);
             }
             self.bytes -= room(op);
             return;
         }
         match (op, outcome) {
-            (Op::Read(extent), Ok(Some(buffer))) => {
+            (Op::Read(extent), Ok(Body::Data(buffer)))
+                if session.can_put_hole()
+                    && extent.len >= MIN_HOLE
+                    && all_zero(&buffer[..extent.len as usize]) =>
+            {
+                self.outbox.head(|out| session.put_hole(out, cookie, extent));
+                pool.put(buffer);
+            }
+            (Op::Read(extent), Ok(Body::Data(buffer))) => {
                 self.outbox.head(|out| session.put_read(out, cookie, extent));
                 // Its room is free again when it was sent.
                 let len = extent.len as usize;
                 self.outbox.data(buffer, len, len as u64);
                 return;
             }
+            (_, Ok(Body::Status(extents))) => {
+                self.outbox.head(|out| session.put_status(out, cookie, &extents));
+            }
             (_, Ok(_)) => self.outbox.head(|out| session.put_done(out, cookie)),
             (_, Err(failure)) => {
-                let Failure { errno, message } = failure;
-                self.outbox.head(|out| session.put_error(out, cookie, errno, &message));
+                let Failure { errno, message, at } = failure;
+                self.outbox.head(|out| session.put_error_at(out, cookie, errno, &message, at));
             }
         }
         self.bytes -= room(op);
@@ -418,6 +434,8 @@ impl Conn {
 fn room(op: Op) -> usize {
     match op {
         Op::Read(_) | Op::Write { .. } => extent_of(op).len as usize,
-        Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => 0,
+        // What its reply may take, in bytes.
+        Op::BlockStatus { .. } => 8 * MAX_EXTENTS,
+        Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } | Op::Cache(_) => 0,
     }
 }

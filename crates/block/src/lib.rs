@@ -25,6 +25,7 @@ mod ring;
 mod stats;
 mod timed;
 mod volume;
+mod zeroes;
 
 pub use backend::{BackendConfig, DEFAULT_RECONNECT_FOR, Direct, OpenError, Region};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};

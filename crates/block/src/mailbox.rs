@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use parda_control::{Config, ConfigError, Report, Totals, VmConfig};
 use parda_nbd::client::Agreed;
+use parda_nbd::extents::Descriptor;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::backend::Failure;
 use crate::stats::Stats;
 
 /// What a volume's thread can be asked.
@@ -25,6 +27,8 @@ pub(crate) enum Command {
     SetControl { config: Config, answer: SyncSender<Result<Config, ConfigError>> },
     /// A lost NBD server is back.
     Reconnected { disk: usize, fd: OwnedFd, agreed: Agreed },
+    /// What is known of the range of this BLOCK_STATUS request.
+    Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
     /// Answer what is in flight, then end, at the latest after this long.
     Shutdown { within: Duration },
 }

@@ -230,6 +230,14 @@ impl<T> Ring<T> {
         self.push(fd, entry, tag, Kept::Nothing, false);
     }
 
+    /// Advises the kernel on `len` bytes of a file; `advice` as in posix_fadvise(2).
+    pub(crate) fn fadvise(&mut self, fd: &Rc<OwnedFd>, advice: i32, at: At, len: u32, tag: T) {
+        let entry = opcode::Fadvise::new(types::Fd(fd.as_raw_fd()), i64::from(len), advice)
+            .offset(at.0)
+            .build();
+        self.push(fd, entry, tag, Kept::Nothing, false);
+    }
+
     /// Operations under way.
     pub(crate) fn in_flight(&self) -> usize {
         self.ops.len()

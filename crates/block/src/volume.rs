@@ -1,6 +1,7 @@
 //! Starting a volume, and speaking to it while it runs.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use parda_control::{Bytes, Config, ConfigError, Host, Instant, Report, Span, Tot
 use parda_nbd::Export;
 use parda_nbd::uri::Address;
 
+use crate::backend::map::Place;
 use crate::backend::{BackendConfig, Geometry, OpenError, Region, connect, file, memory};
 use crate::config::{DiskConfig, SpawnError, VolumeConfig};
 use crate::conn::Offer;
@@ -29,6 +31,21 @@ pub(crate) struct OpenDisk {
     pub(crate) config: DiskConfig,
     pub(crate) opened: Opened,
     pub(crate) base: Bytes,
+}
+
+impl OpenDisk {
+    /// Where holes can be looked for.
+    pub(crate) fn place(&self) -> io::Result<Option<Place>> {
+        match &self.opened {
+            Opened::File(opened) => {
+                Place::new(&opened.fd, self.base.0, opened.geometry.blocks.min()).map(Some)
+            }
+            Opened::Memory(memory) => {
+                Place::new(memory.fd(), self.base.0, memory.geometry().blocks.min()).map(Some)
+            }
+            Opened::Nbd(..) => Ok(None),
+        }
+    }
 }
 
 /// Starts volumes.
@@ -83,7 +100,7 @@ impl Volume {
                 }
             })
             .map_err(system)?;
-        let gone = || std::io::Error::other("the volume's thread ended at once");
+        let gone = || io::Error::other("the volume's thread ended at once");
         is_ready.recv().unwrap_or_else(|_| Err(gone())).map_err(system)?;
         Ok(Handle { mailer, thread: Some(thread), addresses })
     }
@@ -123,6 +140,8 @@ fn export(config: &DiskConfig, geometry: Geometry) -> Export {
         read_only: config.read_only,
         trim: geometry.trim,
         write_zeroes: geometry.write_zeroes,
+        fast_zero: geometry.fast_zero,
+        cache: geometry.cache,
         // All connections go through the one backend of the disk, and none has a cache.
         multi_conn: true,
     }

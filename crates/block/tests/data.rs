@@ -41,7 +41,7 @@ fn exercise(socket: &Path, export: &str, seed: u64) -> Vec<u8> {
             let op = match random.u8(..10) {
                 0..4 => Op::Read(extent),
                 4..8 => Op::Write { extent, fua },
-                8 => Op::WriteZeroes { extent, fua, no_hole: random.bool() },
+                8 => Op::WriteZeroes { extent, fua, no_hole: random.bool(), fast: false },
                 _ => Op::Flush,
             };
             let mut payload = Vec::new();
@@ -124,7 +124,8 @@ fn regions_of_one_file_are_disks_of_their_own() {
     assert_eq!(b.call(read(SIZE as u64, BLOCK as u32), &[]), Err(Errno::Inval));
     let mut a = Client::connect(&socket, "a");
     assert_eq!(a.call(read(0, BLOCK as u32), &[]), Ok(vec![0xee; BLOCK]));
-    let zeroes = Op::WriteZeroes { extent: at(0, SIZE as u32), fua: true, no_hole: false };
+    let zeroes =
+        Op::WriteZeroes { extent: at(0, SIZE as u32), fua: true, no_hole: false, fast: false };
     assert_eq!(a.call(zeroes, &[]), Ok(vec![]));
     let stats = volume.stats().unwrap();
     assert_eq!((stats.vms[0].reads.ios, stats.vms[1].writes.bytes), (1, BLOCK as u64));

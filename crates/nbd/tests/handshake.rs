@@ -183,7 +183,9 @@ fn client_falls_back_to_export_name() {
 fn client_names_what_is_wrong_with_a_server() {
     let structured = option_reply(option::STRUCTURED_REPLY, reply::ACK, b"");
     let go = |kind, data: &[u8]| option_reply(option::GO, kind, data);
-    let with_go = |kind, data: &[u8]| client_against(&[&greeting(3), &structured, &go(kind, data)]);
+    let no_meta = option_reply(option::SET_META_CONTEXT, reply::ERR_UNSUP, b"");
+    let before = [greeting(3), structured, no_meta].concat();
+    let with_go = |kind, data: &[u8]| client_against(&[&before, &go(kind, data)]);
     assert!(matches!(client_against(&[b"HTTP/1.1 400 Bad"]), Err(ClientError::NotNbd(_))));
     let oldstyle =
         [wire::GREETING_MAGIC.to_be_bytes(), wire::OLDSTYLE_MAGIC.to_be_bytes()].concat();
@@ -201,6 +203,29 @@ fn client_names_what_is_wrong_with_a_server() {
         client_against(&[&greeting(3), &go(reply::ACK, b"")]),
         Err(ClientError::WrongOption { asked: option::STRUCTURED_REPLY, got: option::GO })
     );
+}
+
+#[test]
+fn client_chooses_block_status_where_it_is_to_be_had() {
+    let ack = |option| option_reply(option, reply::ACK, b"");
+    let size = [&[0, 0][..], &(1u64 << 30).to_be_bytes(), &5u16.to_be_bytes()].concat();
+    let go = [option_reply(option::GO, reply::INFO, &size), ack(option::GO)].concat();
+    let context = |name: &[u8]| {
+        let data = [&9u32.to_be_bytes(), name].concat();
+        option_reply(option::SET_META_CONTEXT, reply::META_CONTEXT, &data)
+    };
+    let (set, refused) = (option::SET_META_CONTEXT, |kind| option_reply(10, kind, b"no"));
+    for (answers, allocation) in [
+        (vec![context(b"base:allocation"), ack(set)], Some(9)),
+        (vec![ack(set)], None),
+        (vec![context(b"base:other"), ack(set)], None),
+        (vec![refused(reply::ERR_UNSUP)], None),
+        (vec![context(b"base:allocation"), refused(reply::ERR_POLICY)], None),
+    ] {
+        let script = [greeting(3), ack(option::STRUCTURED_REPLY), answers.concat(), go.clone()];
+        let agreed = client_against(&[&script.concat()]).unwrap();
+        assert_eq!((agreed.allocation, agreed.structured), (allocation, true));
+    }
 }
 
 /// Chooses contexts, and says what came back.

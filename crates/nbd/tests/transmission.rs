@@ -11,7 +11,9 @@ use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
 use parda_nbd::server::{self, Event, Session, Step};
 use parda_nbd::wire::{self, RequestHeader, option};
-use parda_nbd::{BlockSizes, Cookie, Errno, Export, ExportName, Extent, Op, Refusal, Terms, meta, validate};
+use parda_nbd::{
+    BlockSizes, Cookie, Errno, Export, ExportName, Extent, Op, Refusal, Terms, meta, validate,
+};
 use proptest::prelude::*;
 
 const SIZE: usize = 4096;

@@ -49,6 +49,8 @@ pub(crate) fn open(uri: &Uri, read_only: bool) -> Result<Opened, OpenError> {
         blocks,
         trim: has(TransmissionFlags::SEND_TRIM),
         write_zeroes: has(TransmissionFlags::SEND_WRITE_ZEROES),
+        fast_zero: has(TransmissionFlags::SEND_FAST_ZERO),
+        cache: has(TransmissionFlags::SEND_CACHE),
     };
     Ok(Opened { fd, agreed, uri: uri.clone(), geometry })
 }

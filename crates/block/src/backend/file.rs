@@ -15,12 +15,13 @@ use crate::ring::{At, Ring};
 
 /// What is known of a file before its thread has it.
 pub(crate) struct Opened {
-    fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// Reads and writes go through the page cache.
     cached: bool,
     /// A write may be asked to be durable by itself.
     dsync: bool,
     pub(crate) geometry: Geometry,
+    kind: FileType,
 }
 
 /// Opens a file or block device.
@@ -48,6 +49,7 @@ pub(crate) fn open(path: &Path, direct: Direct, read_only: bool) -> Result<Opene
             }
         })
     };
+    // What goes around the page cache cannot be fetched into it, so CACHE is for the others.
     let (fd, min, cached) = match attempt {
         Ok((fd, block)) => (fd, block, false),
         Err(why) if direct == Direct::On => return Err(not_direct(why)),
@@ -55,12 +57,9 @@ pub(crate) fn open(path: &Path, direct: Direct, read_only: bool) -> Result<Opene
     };
     let blocks = BlockSizes::with_min(min).map_err(|e| not_direct(e.to_string()))?;
     let dsync = kind == FileType::BlockDevice || honours_dsync(&fd);
-    Ok(Opened {
-        fd,
-        cached,
-        dsync,
-        geometry: Geometry { size, blocks, trim: true, write_zeroes: true },
-    })
+    let (trim, write_zeroes, fast_zero, cache) = (true, true, true, cached);
+    let geometry = Geometry { size, blocks, trim, write_zeroes, fast_zero, cache };
+    Ok(Opened { fd, cached, dsync, geometry, kind })
 }
 
 /// What offsets and lengths of direct IO must be a multiple of, in bytes.
@@ -98,6 +97,8 @@ pub(crate) enum Step {
     Zeroes(u32),
     /// Making it durable.
     Sync,
+    /// Fetching it into the page cache.
+    Fetch,
 }
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -115,12 +116,16 @@ pub(crate) struct File {
     base: u64,
     can_punch: bool,
     can_zero: bool,
+    /// Zeroing without a hole is quick. Linux writes the zeroes to a block device that cannot.
+    zeroes_fast: bool,
 }
 
 impl File {
     pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
-        let Opened { fd, cached, dsync, .. } = opened;
-        Self { fd: Rc::new(fd), cached, dsync, base: base.0, can_punch: true, can_zero: true }
+        let Opened { fd, cached, dsync, kind, .. } = opened;
+        let zeroes_fast = kind == FileType::RegularFile;
+        let (fd, base, can_punch, can_zero) = (Rc::new(fd), base.0, true, true);
+        Self { fd, cached, dsync, base, can_punch, can_zero, zeroes_fast }
     }
 
     pub(crate) fn is_cached(&self) -> bool {
@@ -128,20 +133,25 @@ impl File {
     }
 
     /// How a request begins; `None` if there is nothing to do.
-    fn first(&self, op: Op) -> Option<Step> {
-        match op {
+    fn first(&self, op: Op) -> Result<Option<Step>, Failure> {
+        Ok(match op {
             Op::Read(_) | Op::Write { .. } => Some(Step::Transfer(0)),
             Op::Flush => Some(Step::Sync),
             // A trim may be ignored.
             Op::Trim { .. } => self.can_punch.then_some(Step::Allocate(PUNCH)),
-            Op::WriteZeroes { no_hole, .. } => Some(if self.can_punch && !no_hole {
+            Op::WriteZeroes { no_hole, fast, .. } => Some(if self.can_punch && !no_hole {
                 Step::Allocate(PUNCH)
-            } else if self.can_zero {
+            } else if self.can_zero && (self.zeroes_fast || !fast) {
                 Step::Allocate(ZERO)
+            } else if fast {
+                return Err(Failure::new(Errno::NotSup, "zeroes would have to be written"));
             } else {
                 Step::Zeroes(0)
             }),
-        }
+            Op::Cache(_) => Some(Step::Fetch),
+            // Answered beside the ring, see `map`.
+            Op::BlockStatus { .. } => None,
+        })
     }
 
     /// How a request goes on after a step; `None` if it is done.
@@ -154,7 +164,7 @@ impl File {
         let durable = match request.op {
             Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => fua.then_some(Step::Sync),
             Op::Write { fua, .. } => (fua && !self.dsync).then_some(Step::Sync),
-            Op::Read(_) | Op::Flush => None,
+            _ => None,
         };
         match (step, result) {
             (step, Err(libc::EINTR | libc::EAGAIN)) => Ok(Some(step)),
@@ -164,11 +174,17 @@ impl File {
                 } else {
                     self.can_zero = false;
                 }
-                Ok(self.first(request.op))
+                self.first(request.op)
+            }
+            // It was only advice.
+            (Step::Fetch, _) => Ok(None),
+            (Step::Transfer(done) | Step::Zeroes(done), Err(errno)) => {
+                Err(Failure::from_os(errno).at(request.extent().offset + u64::from(done)))
             }
             (_, Err(errno)) => Err(Failure::from_os(errno)),
-            (Step::Transfer(_) | Step::Zeroes(_), Ok(0)) => {
-                Err(Failure::new(Errno::Io, "the file ends before the export does"))
+            (Step::Transfer(done) | Step::Zeroes(done), Ok(0)) => {
+                let failure = Failure::new(Errno::Io, "the file ends before the export does");
+                Err(failure.at(request.extent().offset + u64::from(done)))
             }
             (Step::Transfer(done), Ok(n)) => {
                 let done = done.saturating_add(n as u32);
@@ -183,18 +199,23 @@ impl File {
         }
     }
 
-    /// Starts a request; `true` if there was nothing to do.
+    /// Starts a request; says how it ended if there is nothing to wait for.
     pub(crate) fn begin<T>(
         &self,
         ring: &mut Ring<T>,
         pool: &mut Pool,
         request: &mut Request,
         tag: T,
-    ) -> bool {
-        let Some(step) = self.first(request.op) else { return true };
-        request.step = step;
-        self.issue(ring, pool, request, tag);
-        false
+    ) -> Option<Result<(), Failure>> {
+        match self.first(request.op) {
+            Err(failure) => Some(Err(failure)),
+            Ok(None) => Some(Ok(())),
+            Ok(Some(step)) => {
+                request.step = step;
+                self.issue(ring, pool, request, tag);
+                None
+            }
+        }
     }
 
     /// Takes the result of a step; says how the request ended if it did.
@@ -241,6 +262,9 @@ impl File {
             }
             Step::Allocate(mode) => ring.fallocate(&self.fd, mode, At(start), extent.len, tag),
             Step::Sync => ring.fdatasync(&self.fd, tag),
+            Step::Fetch => {
+                ring.fadvise(&self.fd, libc::POSIX_FADV_WILLNEED, At(start), extent.len, tag);
+            }
         }
     }
 }
@@ -262,6 +286,7 @@ mod tests {
             cookie: Cookie(0),
             op,
             buffer: None,
+            status: Vec::new(),
             id: None,
             step,
             error: None,
@@ -282,7 +307,8 @@ mod tests {
         assert_eq!(after(0, Ok(4096)), Ok(None));
         assert_eq!(after(0, Ok(512)), Ok(Some(Step::Transfer(512))));
         assert_eq!(after(512, Err(libc::EINTR)), Ok(Some(Step::Transfer(512))));
-        assert_eq!(after(512, Ok(0)).unwrap_err().errno, Errno::Io);
+        let failure = after(512, Ok(0)).unwrap_err();
+        assert_eq!((failure.errno, failure.at), (Errno::Io, Some(512)));
         assert_eq!(after(0, Err(libc::ENOSPC)).unwrap_err().errno, Errno::NoSpc);
     }
 
@@ -301,22 +327,37 @@ mod tests {
     #[test]
     fn zeroing_falls_back_step_by_step_and_remembers() {
         let mut file = file();
-        let op = Op::WriteZeroes { extent: EXTENT, fua: true, no_hole: false };
+        let op = Op::WriteZeroes { extent: EXTENT, fua: true, no_hole: false, fast: false };
         let unsupported = Err(libc::EOPNOTSUPP);
-        assert_eq!(file.first(op), Some(Step::Allocate(PUNCH)));
+        assert_eq!(file.first(op), Ok(Some(Step::Allocate(PUNCH))));
         let next = file.following(&request(op, Step::Allocate(PUNCH)), unsupported);
         assert_eq!(next, Ok(Some(Step::Allocate(ZERO))));
         let next = file.following(&request(op, Step::Allocate(ZERO)), unsupported);
         assert_eq!(next, Ok(Some(Step::Zeroes(0))));
-        assert_eq!(file.first(op), Some(Step::Zeroes(0)));
+        assert_eq!(file.first(op), Ok(Some(Step::Zeroes(0))));
         let next = file.following(&request(op, Step::Zeroes(0)), Ok(4096));
         assert_eq!(next, Ok(Some(Step::Sync)), "FUA is owed after the last zero");
-        assert_eq!(file.first(Op::Trim { extent: EXTENT, fua: false }), None);
+        assert_eq!(file.first(Op::Trim { extent: EXTENT, fua: false }), Ok(None));
+    }
+
+    #[test]
+    fn zeroes_that_must_be_fast_are_never_written() {
+        let mut file = file();
+        let zeroes = |no_hole| Op::WriteZeroes { extent: EXTENT, fua: false, no_hole, fast: true };
+        let errno = |result: Result<Option<Step>, Failure>| result.unwrap_err().errno;
+        assert_eq!(file.first(zeroes(true)), Ok(Some(Step::Allocate(ZERO))));
+        // The kernel writes zeroes to a block device whose hardware cannot.
+        file.zeroes_fast = false;
+        assert_eq!(errno(file.first(zeroes(true))), Errno::NotSup);
+        assert_eq!(file.first(zeroes(false)), Ok(Some(Step::Allocate(PUNCH))));
+        let unsupported = Err(libc::EOPNOTSUPP);
+        let next = file.following(&request(zeroes(false), Step::Allocate(PUNCH)), unsupported);
+        assert_eq!(errno(next), Errno::NotSup);
     }
 
     #[test]
     fn zeroes_that_must_stay_allocated_are_not_punched() {
-        let op = Op::WriteZeroes { extent: EXTENT, fua: false, no_hole: true };
-        assert_eq!(file().first(op), Some(Step::Allocate(ZERO)));
+        let op = Op::WriteZeroes { extent: EXTENT, fua: false, no_hole: true, fast: false };
+        assert_eq!(file().first(op), Ok(Some(Step::Allocate(ZERO))));
     }
 }

@@ -31,7 +31,19 @@ pub(crate) fn open(size: Bytes) -> Result<Memory, OpenError> {
 impl Memory {
     pub(crate) fn geometry(&self) -> Geometry {
         let blocks = BlockSizes::DEFAULT;
-        Geometry { size: self.size.0, blocks, trim: true, write_zeroes: true }
+        Geometry {
+            size: self.size.0,
+            blocks,
+            trim: true,
+            write_zeroes: true,
+            fast_zero: true,
+            cache: false,
+        }
+    }
+
+    /// Its memory as a file.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
     }
 
     /// The disk that begins there.
@@ -57,7 +69,8 @@ impl Memory {
                 let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
                 fs::fallocate(&self.fd, hole, start, len as u64)
             }
-            Op::Flush => Ok(()),
+            // The engine answers BLOCK_STATUS, and there is no other memory to fetch this into.
+            Op::Flush | Op::Cache(_) | Op::BlockStatus { .. } => Ok(()),
         };
         result.map_err(|e| Failure::from_os(e.raw_os_error()))
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod file;
+pub(crate) mod map;
 pub(crate) mod memory;
 pub(crate) mod upstream;
 
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use parda_control::{Bytes, Io, IoId, IoKind};
+use parda_nbd::extents::Descriptor;
 use parda_nbd::uri::Uri;
 use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, client};
 use slab::Slab;
@@ -147,6 +149,10 @@ pub(crate) struct Geometry {
     pub(crate) blocks: BlockSizes,
     pub(crate) trim: bool,
     pub(crate) write_zeroes: bool,
+    /// Zeroes that would be slow can be refused at once.
+    pub(crate) fast_zero: bool,
+    /// There is a cache into which data can be fetched.
+    pub(crate) cache: bool,
 }
 
 impl Geometry {
@@ -168,16 +174,23 @@ impl Geometry {
 pub(crate) struct Failure {
     pub(crate) errno: Errno,
     pub(crate) message: String,
+    /// Where in the export, if that is known.
+    pub(crate) at: Option<u64>,
 }
 
 impl Failure {
     pub(crate) fn new(errno: Errno, message: impl Into<String>) -> Self {
-        Self { errno, message: message.into() }
+        Self { errno, message: message.into(), at: None }
+    }
+
+    /// The same, at that offset of the export.
+    pub(crate) fn at(self, offset: u64) -> Self {
+        Self { at: Some(offset), ..self }
     }
 
     pub(crate) fn from_os(errno: i32) -> Self {
         let message = io::Error::from_raw_os_error(errno).to_string();
-        Self { errno: Errno::from_os(errno), message }
+        Self::new(Errno::from_os(errno), message)
     }
 }
 
@@ -189,6 +202,8 @@ pub(crate) struct Request {
     pub(crate) op: Op,
     /// The payload of a write; the data of a read. Absent while the kernel has it.
     pub(crate) buffer: Option<Buffer>,
+    /// The answer to BLOCK_STATUS.
+    pub(crate) status: Vec<Descriptor>,
     /// Set when it was dispatched.
     pub(crate) id: Option<IoId>,
     /// Where the backend is with it.
@@ -211,6 +226,16 @@ impl Request {
     }
 }
 
+/// What a request that succeeded is answered with.
+pub(crate) enum Body {
+    /// That it succeeded.
+    Done,
+    /// The data of a read.
+    Data(Buffer),
+    /// The answer to BLOCK_STATUS.
+    Status(Vec<Descriptor>),
+}
+
 /// What a volume and its backends have under their hands together.
 pub(crate) struct Work {
     pub(crate) pool: Pool,
@@ -225,7 +250,9 @@ pub(crate) fn extent_of(op: Op) -> Extent {
         Op::Read(extent)
         | Op::Write { extent, .. }
         | Op::Trim { extent, .. }
-        | Op::WriteZeroes { extent, .. } => extent,
+        | Op::WriteZeroes { extent, .. }
+        | Op::BlockStatus { extent, .. }
+        | Op::Cache(extent) => extent,
         Op::Flush => Extent { offset: 0, len: 0 },
     }
 }
@@ -236,7 +263,11 @@ pub(crate) fn io_of(op: Op) -> Io {
     let kind = match op {
         Op::Read(_) => IoKind::Read,
         Op::Write { .. } => IoKind::Write,
-        Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => IoKind::Other,
+        Op::Flush
+        | Op::Trim { .. }
+        | Op::WriteZeroes { .. }
+        | Op::BlockStatus { .. }
+        | Op::Cache(_) => IoKind::Other,
     };
     Io { kind, bytes }
 }

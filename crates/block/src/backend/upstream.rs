@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use parda_control::{Instant, Span};
 use parda_nbd::client::{self, Agreed, Expected, Reply};
+use parda_nbd::extents::{Descriptor, Extents};
 use parda_nbd::uri::Uri;
 use parda_nbd::{Cookie, Errno, Extent, Op, TransmissionFlags};
 
@@ -34,6 +35,8 @@ struct Link {
     inbox: Inbox,
     outbox: Batch,
     payload: Option<Payload>,
+    /// Bytes to be thrown away before the next reply.
+    discard: usize,
     receiving: bool,
     sending: bool,
 }
@@ -89,6 +92,14 @@ impl Upstream {
     pub(crate) fn begin(&mut self, now: Instant, work: &mut Work, key: usize) {
         if self.link.is_none() && self.deadline.is_some_and(|d| now >= d) {
             work.finished.push((key, Err(gone())));
+        } else if let (Op::BlockStatus { extent, .. }, None) =
+            (work.requests[key].op, self.agreed.allocation)
+        {
+            // A server that does not tell: all of it is data.
+            let extents = Extents::all_data(extent).finish();
+            let outcome = extents.map(|extents| work.requests[key].status = extents);
+            let unknown = |errno| Failure::new(errno, "nothing is known of this range");
+            work.finished.push((key, outcome.map_err(unknown)));
         } else {
             self.enqueue(work, key);
         }
@@ -134,9 +145,11 @@ impl Upstream {
             Op::Write { extent, fua } => Op::Write { extent: there(extent), fua: fua && can },
             Op::Flush => Op::Flush,
             Op::Trim { extent, fua } => Op::Trim { extent: there(extent), fua: fua && can },
-            Op::WriteZeroes { extent, fua, no_hole } => {
-                Op::WriteZeroes { extent: there(extent), fua: fua && can, no_hole }
+            Op::WriteZeroes { extent, fua, no_hole, fast } => {
+                Op::WriteZeroes { extent: there(extent), fua: fua && can, no_hole, fast }
             }
+            Op::Cache(extent) => Op::Cache(there(extent)),
+            Op::BlockStatus { extent, one } => Op::BlockStatus { extent: there(extent), one },
         }
     }
 
@@ -279,11 +292,22 @@ impl Upstream {
             if link.payload.is_some() || link.receiving {
                 return Ok(());
             }
+            let discarded = link.discard.min(link.inbox.bytes().len());
+            link.inbox.take(discarded);
+            link.discard -= discarded;
+            if link.discard > 0 {
+                return Ok(());
+            }
             let (in_flight, requests, base) = (&self.in_flight, &work.requests, self.base);
+            let context = self.agreed.allocation;
             let expected = |cookie: Cookie| {
                 let request = requests.get(*in_flight.get(&cookie.0)?)?;
-                Some(match request.op {
-                    Op::Read(e) => Expected::Data(Extent { offset: e.offset + base, ..e }),
+                let there = |e: Extent| Extent { offset: e.offset + base, ..e };
+                Some(match (request.op, context) {
+                    (Op::Read(extent), _) => Expected::Data(there(extent)),
+                    (Op::BlockStatus { extent, .. }, Some(context)) => {
+                        Expected::Status { extent: there(extent), context }
+                    }
                     _ => Expected::Outcome,
                 })
             };
@@ -304,8 +328,17 @@ impl Upstream {
             };
             let last = match head.reply {
                 Reply::Done => true,
-                Reply::Error { errno, message, last } => {
-                    request.error = Some(Failure { errno, message });
+                Reply::Error { errno, message, at, last } => {
+                    let asked = request.extent();
+                    let at = at.and_then(|at| at.checked_sub(self.base));
+                    let at = at.filter(|at| *at >= asked.offset && Some(*at) < asked.end());
+                    request.error = Some(Failure { errno, message, at });
+                    last
+                }
+                Reply::Status { extents, discard, last } => {
+                    link.discard = discard as usize;
+                    request.status =
+                        within(request.op, self.agreed.blocks.min(), &extents).unwrap_or_default();
                     last
                 }
                 Reply::Hole { extent, last } => {
@@ -340,6 +373,9 @@ impl Upstream {
             (Some(failure), ..) => Err(failure),
             (_, Op::Read(extent), step) if step != Step::Transfer(extent.len) => {
                 Err(Failure::new(Errno::Io, "the server sent less data than was asked for"))
+            }
+            (_, Op::BlockStatus { .. }, _) if request.status.is_empty() => {
+                Err(Failure::new(Errno::Io, "the server told nothing of the range"))
             }
             _ => Ok(()),
         };
@@ -414,6 +450,7 @@ impl Upstream {
         for (cookie, key) in self.in_flight.clone() {
             let request = &mut work.requests[key];
             request.error = None;
+            request.status.clear();
             if request.op != Op::Flush {
                 request.step = Step::Transfer(0);
             } else if owed {
@@ -454,6 +491,7 @@ impl Link {
             inbox: Inbox::new(pool),
             outbox: Batch::default(),
             payload: None,
+            discard: 0,
             receiving: false,
             sending: false,
         }
@@ -467,6 +505,14 @@ fn fill<'a>(request: &'a mut Request, pool: &mut Pool, len: u32) -> &'a mut Buff
         request.step = Step::Transfer(done.saturating_add(len));
     }
     request.buffer.get_or_insert_with(|| pool.take(total as usize))
+}
+
+/// What a server told of the range of a BLOCK_STATUS, as our client may hear it.
+fn within(op: Op, align: u32, told: &[Descriptor]) -> Option<Vec<Descriptor>> {
+    let Op::BlockStatus { extent, one } = op else { return None };
+    let mut extents = Extents::new(extent, align, one);
+    told.iter().for_each(|d| extents.push(u64::from(d.len), d.status));
+    extents.finish().ok()
 }
 
 fn gone() -> Failure {

@@ -86,8 +86,13 @@ pub(crate) fn syncs(op: Op) -> bool {
     match op {
         Op::Flush => true,
         Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => fua,
-        Op::Read(_) => false,
+        Op::Read(_) | Op::BlockStatus { .. } | Op::Cache(_) => false,
     }
+}
+
+/// Whether a request may leave data that is not durable yet.
+pub(crate) fn changes(op: Op) -> bool {
+    !matches!(op, Op::Read(_) | Op::BlockStatus { .. } | Op::Cache(_))
 }
 
 /// Whether a failure of this request may have lost data of others. An error of a request with FUA

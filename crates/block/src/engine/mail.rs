@@ -52,6 +52,17 @@ impl Engine {
                     self.reconnect(disk);
                 }
             }
+            Command::Mapped { key, extents } => {
+                let outcome = match (self.work.requests.get_mut(key), extents) {
+                    (Some(request), Ok(extents)) => {
+                        request.status = extents;
+                        Ok(())
+                    }
+                    (_, Err(failure)) => Err(failure),
+                    (None, _) => return,
+                };
+                self.data_done(now, key, outcome);
+            }
             Command::Shutdown { within } => self.stop(now, within),
         }
     }

@@ -15,13 +15,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmConfig, VmId};
+use parda_nbd::extents::Descriptor;
 use parda_nbd::{Cookie, Errno, Extent, Op};
 use rustix::net::sockopt;
 use slab::Slab;
 
 use crate::backend::file::{File, Step};
+use crate::backend::map::{Mapper, Place};
 use crate::backend::upstream::Upstream;
-use crate::backend::{Backend, Failure, Request, Work, io_of};
+use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
 use crate::conn::{Arrival, Conn, ConnError, Offer};
@@ -59,6 +61,8 @@ enum Tag {
 struct Disk {
     name: String,
     backend: Backend,
+    /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
+    place: Option<Place>,
     /// Where the disk begins on its backend, in bytes.
     base: u64,
     vm: VmConfig,
@@ -73,6 +77,7 @@ struct Answer {
     op: Op,
     outcome: Result<(), Failure>,
     buffer: Option<Buffer>,
+    status: Vec<Descriptor>,
 }
 
 struct Listener {
@@ -100,6 +105,7 @@ pub(crate) struct Engine {
     limits: Limits,
     mailbox: Mailbox,
     mailer: Mailer,
+    mapper: Mapper,
     bell: Rc<OwnedFd>,
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
@@ -116,22 +122,25 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
         let mut pool = Pool::new();
-        let disks = parts.disks.into_iter().map(|disk| Disk {
-            name: disk.config.export.to_string(),
-            base: disk.base.0,
-            vm: disk.config.vm,
-            stats: VmStats::default(),
-            losses: Losses::default(),
-            backend: match disk.opened {
-                Opened::File(opened) => Backend::File(File::new(opened, disk.base)),
-                Opened::Memory(memory) => Backend::Memory(memory.starting_at(disk.base)),
-                Opened::Nbd(opened, patience) => {
-                    let up = Upstream::new(*opened, disk.base.0, patience, &mut pool);
-                    Backend::Nbd(Box::new(up))
-                }
-            },
+        let disks = parts.disks.into_iter().map(|disk| {
+            Ok(Disk {
+                name: disk.config.export.to_string(),
+                place: disk.place()?,
+                base: disk.base.0,
+                vm: disk.config.vm,
+                stats: VmStats::default(),
+                losses: Losses::default(),
+                backend: match disk.opened {
+                    Opened::File(opened) => Backend::File(File::new(opened, disk.base)),
+                    Opened::Memory(memory) => Backend::Memory(memory.starting_at(disk.base)),
+                    Opened::Nbd(opened, patience) => {
+                        let up = Upstream::new(*opened, disk.base.0, patience, &mut pool);
+                        Backend::Nbd(Box::new(up))
+                    }
+                },
+            })
         });
-        let disks = disks.collect();
+        let disks = disks.collect::<io::Result<_>>()?;
         let listeners = parts.listeners.into_iter().map(|(bound, offer)| Listener {
             tcp: bound.file.is_none(),
             fd: Rc::new(bound.fd),
@@ -152,6 +161,7 @@ impl Engine {
             limits: parts.limits,
             bell: parts.mailbox.bell()?,
             mailbox: parts.mailbox,
+            mapper: Mapper::new(parts.mailer.clone()),
             mailer: parts.mailer,
             listed: Vec::new(),
             arrivals: Vec::new(),
@@ -363,6 +373,7 @@ impl Engine {
                 cookie,
                 op,
                 buffer: payload,
+                status: Vec::new(),
                 id: None,
                 step: Step::Transfer(0),
                 error: None,
@@ -395,6 +406,12 @@ impl Engine {
             }
             let disk = &mut self.disks[request.disk];
             request.sync = losses::syncs(request.op).then(|| disk.losses.begin());
+            if let (Op::BlockStatus { extent, one }, Some(place)) = (request.op, &disk.place) {
+                if let Err(failure) = self.mapper.ask(key, place, extent, one) {
+                    self.work.finished.push((key, Err(failure)));
+                }
+                continue;
+            }
             if let Some(model) = &mut self.model {
                 let extent = request.extent();
                 let extent = Extent { offset: extent.offset + disk.base, ..extent };
@@ -404,8 +421,8 @@ impl Engine {
             match &mut disk.backend {
                 Backend::File(file) => {
                     let (ring, pool) = (&mut self.ring, &mut self.work.pool);
-                    if file.begin(ring, pool, request, Tag::File(key)) {
-                        self.work.finished.push((key, Ok(())));
+                    if let Some(outcome) = file.begin(ring, pool, request, Tag::File(key)) {
+                        self.work.finished.push((key, outcome));
                     }
                 }
                 Backend::Memory(memory) => {
@@ -431,7 +448,7 @@ impl Engine {
     /// Backend and model are done with a request.
     fn complete(&mut self, now: Instant, key: usize) {
         let request = self.work.requests.remove(key);
-        let Request { op, cookie, conn, disk, delayed, sync, buffer, .. } = request;
+        let Request { op, cookie, conn, disk, delayed, sync, buffer, status, .. } = request;
         let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
@@ -443,7 +460,7 @@ impl Engine {
                 self.disks[disk].stats.record(&done, ended);
             }
         }
-        let answer = Answer { conn, cookie, op, outcome, buffer };
+        let answer = Answer { conn, cookie, op, outcome, buffer, status };
         let Some(sync) = sync else { return self.answer(disk, answer, false) };
         let backend = &self.disks[disk].backend;
         let (once, outcome) = (backend.reports_once(), answer.outcome.clone());
@@ -455,19 +472,20 @@ impl Engine {
 
     /// Replies to a request. `failed`: a sync of its disk has failed while it was under way.
     fn answer(&mut self, disk: usize, answer: Answer, failed: bool) {
-        let Answer { conn: key, cookie, op, mut outcome, buffer } = answer;
+        let Answer { conn: key, cookie, op, mut outcome, buffer, status } = answer;
         let (conn, losses) = (&mut self.conns[key], &mut self.disks[disk].losses);
         // Who is gone was told nothing.
         if losses::syncs(op) && !conn.is_dead() {
             outcome = losses.tell(&mut conn.witness, op, outcome, failed);
-        } else if !matches!(op, Op::Read(_)) && outcome.is_ok() {
+        } else if losses::changes(op) && outcome.is_ok() {
             losses.wrote(&mut conn.witness);
         }
         let reply = match (op, outcome, buffer) {
-            (Op::Read(_), Ok(()), Some(buffer)) => Ok(Some(buffer)),
+            (Op::Read(_), Ok(()), Some(buffer)) => Ok(Body::Data(buffer)),
+            (Op::BlockStatus { .. }, Ok(()), _) => Ok(Body::Status(status)),
             (_, outcome, buffer) => {
                 buffer.into_iter().for_each(|b| self.work.pool.put(b));
-                outcome.map(|()| None)
+                outcome.map(|()| Body::Done)
             }
         };
         self.conns[key].reply(&mut self.work.pool, cookie, op, reply);

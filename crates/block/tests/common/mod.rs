@@ -120,6 +120,9 @@ impl Client {
             let expected = |cookie: Cookie| {
                 Some(match *self.pending.get(&cookie)? {
                     Op::Read(extent) => Expected::Data(extent),
+                    Op::BlockStatus { extent, .. } => {
+                        Expected::Status { extent, context: self.agreed.allocation? }
+                    }
                     _ => Expected::Outcome,
                 })
             };
@@ -134,6 +137,13 @@ impl Client {
                     self.pending.remove(&head.cookie);
                     let outcome = match head.reply {
                         Reply::Error { errno, .. } => Err(errno),
+                        Reply::Hole { extent, .. } => Ok(vec![0; extent.len as usize]),
+                        // As on the wire: length and flags of each.
+                        Reply::Status { extents, .. } => Ok(extents
+                            .iter()
+                            .flat_map(|e| [e.len.to_be_bytes(), e.status.bits().to_be_bytes()])
+                            .flatten()
+                            .collect()),
                         _ => Ok(data),
                     };
                     return Some((head.cookie, outcome));

@@ -99,7 +99,7 @@ fn flush_and_fua_leave_nothing_in_the_page_cache() {
     for (what, sync) in [
         ("a flush", Op::Flush),
         ("a write with FUA", Op::Write { extent, fua: true }),
-        ("a zeroing with FUA", Op::WriteZeroes { extent, fua: true, no_hole: true }),
+        ("a zeroing with FUA", Op::WriteZeroes { extent, fua: true, no_hole: true, fast: false }),
     ] {
         // The kernel may happen to write it just then, on its own.
         until("a write stays in memory (is this a tmpfs? set TMPDIR)", || {

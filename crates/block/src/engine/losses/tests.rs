@@ -60,7 +60,12 @@ fn a_failed_write_with_fua_is_told_to_the_next_flush_of_all_and_of_its_own() {
     for op in [
         FUA,
         Op::Trim { extent: Extent { offset: 0, len: 1 }, fua: true },
-        Op::WriteZeroes { extent: Extent { offset: 0, len: 1 }, fua: true, no_hole: false },
+        Op::WriteZeroes {
+            extent: Extent { offset: 0, len: 1 },
+            fua: true,
+            no_hole: false,
+            fast: false,
+        },
     ] {
         let mut disk = Disk::default();
         let (one, two) = (disk.connect(), disk.connect());

@@ -1,0 +1,211 @@
+//! Which parts of a file are holes.
+//!
+//! Only lseek(2) tells, which io_uring cannot do and which may wait for a disk or a server. So a
+//! thread of its own asks, and the ring never waits for it. An answer is bounded in extents and in
+//! time: the client asks again from where it ends.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use parda_nbd::Extent;
+use parda_nbd::extents::{Descriptor, Extents, Status};
+use rustix::fs::{self, SeekFrom};
+use rustix::io::Errno;
+
+use super::Failure;
+use crate::mailbox::{Command, Mailer};
+
+/// Where a disk's data lies, for a thread that looks at it beside the ring.
+#[derive(Clone)]
+pub(crate) struct Place {
+    fd: Arc<OwnedFd>,
+    base: u64,
+    align: u32,
+}
+
+impl Place {
+    /// The disk that begins at `base`, with the minimum block size `align`.
+    pub(crate) fn new(fd: impl AsFd, base: u64, align: u32) -> io::Result<Self> {
+        Ok(Self { fd: Arc::new(fd.as_fd().try_clone_to_owned()?), base, align })
+    }
+}
+
+/// A request to be answered.
+struct Job {
+    key: usize,
+    place: Place,
+    extent: Extent,
+    one: bool,
+}
+
+/// Answers BLOCK_STATUS requests. Its thread starts with the first of them.
+pub(crate) struct Mapper {
+    mailer: Mailer,
+    jobs: Option<Sender<Job>>,
+}
+
+impl Mapper {
+    /// One that answers by mail.
+    pub(crate) fn new(mailer: Mailer) -> Self {
+        Self { mailer, jobs: None }
+    }
+
+    /// Asks for the status of a range; [`Command::Mapped`] brings the answer for request `key`.
+    pub(crate) fn ask(
+        &mut self,
+        key: usize,
+        place: &Place,
+        extent: Extent,
+        one: bool,
+    ) -> Result<(), Failure> {
+        let job = Job { key, place: place.clone(), extent, one };
+        let jobs = match &self.jobs {
+            Some(jobs) => jobs,
+            None => self.jobs.insert(start(self.mailer.clone()).map_err(no_thread)?),
+        };
+        jobs.send(job).map_err(no_thread)
+    }
+}
+
+fn no_thread(error: impl std::fmt::Display) -> Failure {
+    let message = format!("no thread to look for holes: {error}");
+    Failure::new(parda_nbd::Errno::NoMem, message)
+}
+
+fn start(mailer: Mailer) -> io::Result<Sender<Job>> {
+    let (sender, jobs) = channel();
+    let work = move || run(&jobs, &mailer);
+    std::thread::Builder::new().name("parda-map".into()).spawn(work)?;
+    Ok(sender)
+}
+
+/// Works until the volume is gone.
+fn run(jobs: &Receiver<Job>, mailer: &Mailer) {
+    while let Ok(Job { key, place, extent, one }) = jobs.recv() {
+        let until = Instant::now() + PATIENCE;
+        let extents = status(&place, extent, one, || Instant::now() < until);
+        if !mailer.send(Command::Mapped { key, extents }) {
+            return;
+        }
+    }
+}
+
+/// How long the search for one answer goes on. One call may take longer, but nothing follows it.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// The status of a range, as far as there was time to find it.
+fn status(
+    place: &Place,
+    extent: Extent,
+    one: bool,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<Vec<Descriptor>, Failure> {
+    let mut extents = Extents::new(extent, place.align, one);
+    let mut first = true;
+    while !extents.is_complete() && (first || go_on()) {
+        first = false;
+        let at = place.base + extents.position();
+        let rest = extents.end() - extents.position();
+        match fs::seek(&place.fd, SeekFrom::Data(at)) {
+            Ok(data) if data > at => {
+                extents.push(data - at, Status::HOLE_ZERO);
+            }
+            Ok(_) => {
+                let hole = fs::seek(&place.fd, SeekFrom::Hole(at)).map_err(failure)?;
+                // A hole that was punched between the two calls is found by the next pair.
+                extents.push(hole.saturating_sub(at), Status::DATA);
+            }
+            // No data from here to the end of the file. What is behind the end cannot be read,
+            // and so is no hole to anybody.
+            Err(Errno::NXIO) => {
+                let size = fs::fstat(&place.fd).map_err(failure)?.st_size as u64;
+                extents.push(size.saturating_sub(at).min(rest), Status::HOLE_ZERO);
+                extents.push(rest, Status::DATA);
+            }
+            // A file system that knows no holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => extents.push(rest, Status::DATA),
+            Err(error) => return Err(failure(error)),
+        }
+    }
+    // Less than a block is known: it is data for now.
+    extents
+        .finish()
+        .or_else(|_| Extents::all_data(extent).finish())
+        .map_err(|errno| Failure::new(errno, "nothing is known of this range"))
+}
+
+fn failure(error: Errno) -> Failure {
+    Failure::from_os(error.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    const BLOCK: u64 = 4096;
+
+    /// A file with data in the blocks of these numbers.
+    fn file(blocks: u64, data: impl IntoIterator<Item = u64>) -> std::fs::File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(blocks * BLOCK).unwrap();
+        data.into_iter().for_each(|block| file.write_all_at(&[1], block * BLOCK).unwrap());
+        file
+    }
+
+    fn ask(file: &std::fs::File, base: u64, extent: Extent, one: bool) -> Vec<(u64, bool)> {
+        let place = Place::new(file, base, 512).unwrap();
+        let found = status(&place, extent, one, || true).unwrap();
+        let hole = |d: &Descriptor| match d.status {
+            Status::HOLE_ZERO => true,
+            status => {
+                assert_eq!(status, Status::DATA);
+                false
+            }
+        };
+        found.iter().map(|d| (u64::from(d.len), hole(d))).collect()
+    }
+
+    #[test]
+    fn holes_are_found_wherever_the_disk_begins() {
+        let file = file(16, [0, 4, 5, 12]);
+        let extent =
+            |from: u64, blocks: u64| Extent { offset: from * BLOCK, len: (blocks * BLOCK) as u32 };
+        let blocks = |list: &[(u64, bool)]| -> Vec<_> {
+            list.iter().map(|(n, hole)| (n * BLOCK, *hole)).collect()
+        };
+        let whole = blocks(&[(1, false), (3, true), (2, false), (6, true), (1, false), (3, true)]);
+        assert_eq!(ask(&file, 0, extent(0, 16), false), whole);
+        assert_eq!(ask(&file, 0, extent(0, 16), true), whole[..1]);
+        let part = blocks(&[(2, false), (1, true)]);
+        assert_eq!(ask(&file, 4 * BLOCK, extent(0, 3), false), part);
+        assert_eq!(ask(&file, 2 * BLOCK, extent(2, 3), false), part);
+        assert_eq!(
+            ask(&file, 0, Extent { offset: BLOCK - 512, len: 1024 }, false),
+            [(512, false), (512, true)]
+        );
+    }
+
+    #[test]
+    fn what_is_behind_the_end_of_a_file_is_no_hole() {
+        let shrunk = file(2, []);
+        let extent = Extent { offset: 0, len: 4 * BLOCK as u32 };
+        assert_eq!(ask(&shrunk, 0, extent, false), [(2 * BLOCK, true), (2 * BLOCK, false)]);
+        assert_eq!(ask(&shrunk, 8 * BLOCK, extent, false), [(4 * BLOCK, false)]);
+    }
+
+    #[test]
+    fn a_search_without_time_still_says_something_true() {
+        let file = file(64, (0..64).step_by(2));
+        let place = Place::new(&file, 0, 512).unwrap();
+        let extent = Extent { offset: 0, len: 64 * BLOCK as u32 };
+        let found = status(&place, extent, false, || false).unwrap();
+        assert_eq!(found, [Descriptor { len: BLOCK as u32, status: Status::DATA }]);
+        let rest = Extent { offset: BLOCK, len: 63 * BLOCK as u32 };
+        let found = status(&place, rest, false, || false).unwrap();
+        assert_eq!(found, [Descriptor { len: BLOCK as u32, status: Status::HOLE_ZERO }]);
+    }
+}
