@@ -50,6 +50,8 @@ impl Array {
             read_only: false,
             trim: false,
             write_zeroes: false,
+            fast_zero: false,
+            cache: false,
             multi_conn: true,
         };
         let array = Array { cells: Arc::default(), export: Arc::new(export), delays };
@@ -189,7 +191,9 @@ impl Connection {
                 }
             }
             Op::Flush => medium.append(cache),
-            Op::Trim { .. } | Op::WriteZeroes { .. } => panic!("{op:?} was not offered"),
+            Op::Trim { .. } | Op::WriteZeroes { .. } | Op::Cache(_) | Op::BlockStatus { .. } => {
+                panic!("{op:?} is not for this array")
+            }
         }
         Some(Vec::new())
     }

@@ -86,7 +86,10 @@ fn send(history: &Mutex<History>, client: &mut Client, random: &mut Rng) -> Opti
             let payload = range.clone().flat_map(|block| content(id, block)).collect();
             (Op::Write { extent, fua }, payload)
         }
-        Effect::Zero => (Op::WriteZeroes { extent, fua, no_hole: random.bool() }, Vec::new()),
+        Effect::Zero => {
+            let no_hole = random.bool();
+            (Op::WriteZeroes { extent, fua, no_hole, fast: false }, Vec::new())
+        }
         Effect::Trim => (Op::Trim { extent, fua }, Vec::new()),
     };
     let cookie = client.send(op, &payload)?;
