@@ -1,8 +1,8 @@
 //! A volume whose disks are served: its ring.
 
 use parda_block::{
-    BackendConfig, DEFAULT_RECONNECT_FOR, Direct, DiskConfig, Handle, Limits, Region, SpawnError,
-    Stats, VolumeConfig,
+    BackendConfig, Direct, DiskConfig, Handle, Limits, NbdOptions, Region, SpawnError, Stats,
+    VolumeConfig,
 };
 use parda_control::Bytes;
 
@@ -90,7 +90,7 @@ fn disk(disk: &Disk) -> DiskConfig {
                 },
             },
             Place::Nbd(uri) => {
-                BackendConfig::Nbd { uri: uri.clone(), reconnect_for: DEFAULT_RECONNECT_FOR }
+                BackendConfig::Nbd { uri: uri.clone(), options: NbdOptions::default() }
             }
         },
         region: disk

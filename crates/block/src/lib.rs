@@ -27,7 +27,7 @@ mod timed;
 mod volume;
 mod zeroes;
 
-pub use backend::{BackendConfig, DEFAULT_RECONNECT_FOR, Direct, OpenError, Region};
+pub use backend::{BackendConfig, Direct, NbdOptions, OpenError, Region};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
 pub use listen::{ListenError, SocketFile};
 pub use stats::{Count, Latencies, Stats, VmStats};

@@ -25,8 +25,8 @@ pub(crate) enum Command {
     SetVm { disk: usize, vm: VmConfig, answer: SyncSender<Option<VmConfig>> },
     /// Change the law; answers with what is in force.
     SetControl { config: Config, answer: SyncSender<Result<Config, ConfigError>> },
-    /// A lost NBD server is back.
-    Reconnected { disk: usize, fd: OwnedFd, agreed: Agreed },
+    /// A connection to an NBD server is open (again).
+    Reconnected { disk: usize, lane: usize, fd: OwnedFd, agreed: Agreed },
     /// What is known of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
     /// Answer what is in flight, then end, at the latest after this long.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_control::{Bytes, Config, ConfigError, Host, Instant, Report, Span, Totals, VmConfig};
+use parda_control::{Bytes, Config, ConfigError, Host, Instant, Report, Totals, VmConfig};
 use parda_nbd::Export;
 use parda_nbd::uri::Address;
 
@@ -23,7 +23,7 @@ use crate::stats::Stats;
 pub(crate) enum Opened {
     File(file::Opened),
     Memory(memory::Memory),
-    Nbd(Box<connect::Opened>, Span),
+    Nbd(Box<connect::Opened>),
 }
 
 /// A disk on its way to the volume's thread.
@@ -119,10 +119,10 @@ fn open(config: DiskConfig) -> Result<(OpenDisk, Export), SpawnError> {
             let geometry = memory.geometry();
             (Opened::Memory(memory), geometry)
         }
-        BackendConfig::Nbd { uri, reconnect_for } => {
-            let opened = connect::open(uri, config.read_only).map_err(fail)?;
+        BackendConfig::Nbd { uri, options } => {
+            let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
             let geometry = opened.geometry;
-            (Opened::Nbd(Box::new(opened), Span::from(*reconnect_for)), geometry)
+            (Opened::Nbd(Box::new(opened)), geometry)
         }
     };
     let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use common::{Client, at, disk, file, read, spawn, write};
-use parda_block::{BackendConfig, Direct, DiskConfig, Region, SpawnError, Volume};
+use parda_block::{BackendConfig, Direct, DiskConfig, NbdOptions, Region, SpawnError, Volume};
 use parda_control::Bytes;
 use parda_nbd::uri::{Address, Uri};
 use parda_nbd::{Errno, Op, TransmissionFlags as Flags};
@@ -102,7 +102,7 @@ fn another_nbd_server() {
     fs::write(&path, vec![0; SIZE]).unwrap();
     let _far = spawn(vec![disk("array", file(&path), &far)]);
     let uri = Uri::from_str(&format!("nbd+unix:///array?socket={}", far.display())).unwrap();
-    let backend = BackendConfig::Nbd { uri, reconnect_for: Duration::from_secs(5) };
+    let backend = BackendConfig::Nbd { uri, options: NbdOptions::default() };
     let _near = spawn(vec![disk("vm1", backend, &near)]);
     let model = exercise(&near, "vm1", 3);
     assert!(fs::read(&path).unwrap() == model);
@@ -149,7 +149,7 @@ fn tcp_as_well_as_unix() {
     let volume = spawn(vec![array]);
     // The port that the system chose, reached by an NBD URI.
     let uri = Uri { address: volume.addresses()[0].clone(), export: common::name("array") };
-    let backend = BackendConfig::Nbd { uri, reconnect_for: Duration::from_secs(5) };
+    let backend = BackendConfig::Nbd { uri, options: NbdOptions::default() };
     let _near = spawn(vec![disk("vm1", backend, &near)]);
     exercise(&near, "vm1", 4);
 }

@@ -60,7 +60,7 @@ fn backends(test: impl Fn(&mut Client)) {
     let array = path("array");
     let nbd = |socket: &std::path::Path| BackendConfig::Nbd {
         uri: Uri { address: Address::Unix(socket.into()), export: name("behind") },
-        reconnect_for: std::time::Duration::from_secs(10),
+        options: parda_block::NbdOptions::default(),
     };
     let behind = spawn(vec![disk("behind", file(&create("behind")), &array)]);
     for (index, backend) in [sized, uncached, cached, nbd(&array)].into_iter().enumerate() {

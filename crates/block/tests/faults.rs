@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use common::{Client, disk, file, read, spawn, write};
-use parda_block::{BackendConfig, Handle, Limits, Volume};
+use parda_block::{BackendConfig, Handle, Limits, NbdOptions, Volume};
 use parda_control::Bytes;
 use parda_nbd::client::{HandshakeError, put_request};
 use parda_nbd::uri::Uri;
@@ -163,13 +163,14 @@ struct Chain {
 }
 
 impl Chain {
-    fn new(reconnect_for: Duration) -> Self {
+    fn new(hold: Duration) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("disk"), vec![0; 1 << 20]).unwrap();
         let far = Some(Self::serve(dir.path()));
         let socket = dir.path().join("far");
         let uri = Uri::from_str(&format!("nbd+unix:///array?socket={}", socket.display())).unwrap();
-        let backend = BackendConfig::Nbd { uri, reconnect_for };
+        let backend =
+            BackendConfig::Nbd { uri, options: NbdOptions { hold, ..NbdOptions::default() } };
         let near = spawn(vec![disk("vm1", backend, &dir.path().join("near"))]);
         Self { dir, far, _near: near }
     }

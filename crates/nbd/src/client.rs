@@ -436,12 +436,18 @@ pub enum ReplyError {
     /// Data outside of what was asked for.
     #[error("the server sent data outside of the range that was asked for")]
     OutsideRequest,
+    /// Data of a range that another piece has covered.
+    #[error("the server sent data of one range twice")]
+    Overlap,
+    /// More pieces than any server has a reason to send.
+    #[error("the server splits a reply into too many pieces")]
+    TooManyPieces,
 }
 
 /// Reads the reply at the front of `input`, or `None` if its head is not complete yet.
 ///
 /// `expected` tells what a request in flight waits for. Whether the pieces of a read cover all of
-/// it is for the caller to count, who also keeps an error until the last piece came.
+/// it, and nothing twice, is for [`Answer`](crate::answer::Answer) to find.
 ///
 /// # Errors
 /// When the server broke the protocol; the stream cannot be followed any more.
@@ -556,6 +562,10 @@ fn structured_chunk(
             let (code, message_len) = (payload.u32(), payload.u16());
             let message = payload.take(usize::from(message_len)).ok_or(bad)?;
             let message = String::from_utf8_lossy(message).into_owned();
+            // Zero is no error.
+            if code == 0 {
+                return Err(bad);
+            }
             let at = (kind == chunk::ERROR_OFFSET).then_some(payload).filter(|p| p.0.len() == 8);
             let at = at.map(|mut p| p.u64()).filter(|at| expected.holds(*at));
             Reply::Error { errno: Errno::from_code(code), message, at, last }

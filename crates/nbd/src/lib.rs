@@ -13,9 +13,11 @@
 //! | [`validate`] | the one validator of a request against an export |
 //! | [`server`] | handshake and transmission, the server's side |
 //! | [`client`] | handshake and transmission, the client's side |
+//! | [`answer`] | the pieces of a reply, and what of a read they cover |
 //! | [`uri`] | `nbd://` and `nbd+unix://` URIs |
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod client;
 pub mod export;
 pub mod extents;

@@ -1,35 +1,38 @@
-//! Connecting to another NBD server. This blocks, so it never runs on a volume's thread.
+//! Connecting to another NBD server. This blocks, for a bounded time, so it never runs on a
+//! volume's thread.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parda_nbd::client::{Agreed, Handshake, Step, put_disconnect};
 use parda_nbd::uri::{Address, Uri};
 use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
 use parda_nbd::{BlockSizes, TransmissionFlags};
 use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::{Geometry, OpenError};
+use super::{Geometry, NbdOptions, OpenError};
 
-/// How long a server may take for each step of connecting, and for the acknowledgement of a
-/// packet later: one that vanished without a word must not hold IOs for ever.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long connecting and agreeing may take in all, however slowly the server speaks.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long one address of a server may take to be connected to.
+const ADDRESS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A connection that is open and agreed, before its thread has it.
 pub(crate) struct Opened {
     pub(crate) fd: OwnedFd,
     pub(crate) agreed: Agreed,
     pub(crate) uri: Uri,
+    pub(crate) options: NbdOptions,
     pub(crate) geometry: Geometry,
 }
 
 /// Connects to the server.
-pub(crate) fn open(uri: &Uri, read_only: bool) -> Result<Opened, OpenError> {
-    let (fd, agreed) = connect(uri)?;
+pub(crate) fn open(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<Opened, OpenError> {
+    let (fd, agreed) = connect(uri, options)?;
     let has = |flag| agreed.flags.contains(flag);
     if !read_only {
         let address = uri.address.to_string();
@@ -39,6 +42,12 @@ pub(crate) fn open(uri: &Uri, read_only: bool) -> Result<Opened, OpenError> {
         if !has(TransmissionFlags::SEND_FLUSH) {
             return Err(OpenError::NoFlush(address));
         }
+    }
+    if options.connections > 1 && !has(TransmissionFlags::CAN_MULTI_CONN) {
+        tracing::warn!(
+            server = %uri.address, connections = options.connections,
+            "the NBD server does not say that its connections share their data: one is used"
+        );
     }
     let [min, preferred, max] =
         [agreed.blocks.min(), agreed.blocks.preferred(), agreed.blocks.max()];
@@ -52,52 +61,134 @@ pub(crate) fn open(uri: &Uri, read_only: bool) -> Result<Opened, OpenError> {
         fast_zero: has(TransmissionFlags::SEND_FAST_ZERO),
         cache: has(TransmissionFlags::SEND_CACHE),
     };
-    Ok(Opened { fd, agreed, uri: uri.clone(), geometry })
+    Ok(Opened { fd, agreed, uri: uri.clone(), options, geometry })
+}
+
+/// Whether a server that agreed on `now` can take the place of one that agreed on `before`.
+/// Clients were told of the old one's size and abilities, and hold requests made for them.
+pub(crate) fn compatible(before: &Agreed, now: &Agreed) -> Result<(), String> {
+    use TransmissionFlags as Flags;
+    if now.size < before.size {
+        return Err(format!("it has {} bytes where it had {}", now.size, before.size));
+    }
+    let read_only = |agreed: &Agreed| agreed.flags.contains(Flags::READ_ONLY);
+    if read_only(now) && !read_only(before) {
+        return Err("it is read-only now".to_owned());
+    }
+    let needed = [
+        (Flags::SEND_FLUSH, "FLUSH"),
+        (Flags::SEND_FUA, "FUA"),
+        (Flags::SEND_TRIM, "TRIM"),
+        (Flags::SEND_WRITE_ZEROES, "WRITE_ZEROES"),
+        (Flags::SEND_FAST_ZERO, "FAST_ZERO"),
+        (Flags::SEND_CACHE, "CACHE"),
+        (Flags::CAN_MULTI_CONN, "CAN_MULTI_CONN"),
+    ];
+    for (flag, name) in needed {
+        if before.flags.contains(flag) && !now.flags.contains(flag) {
+            return Err(format!("it does not offer {name} any more"));
+        }
+    }
+    if before.allocation.is_some() && now.allocation.is_none() {
+        return Err("it does not offer block status any more".to_owned());
+    }
+    if now.blocks.min() > before.blocks.min() || now.blocks.max() < before.blocks.max() {
+        return Err("its block sizes are narrower than they were".to_owned());
+    }
+    Ok(())
 }
 
 /// Connects and agrees on an export.
-pub(crate) fn connect(uri: &Uri) -> Result<(OwnedFd, Agreed), OpenError> {
+pub(crate) fn connect(uri: &Uri, options: NbdOptions) -> Result<(OwnedFd, Agreed), OpenError> {
     let address = uri.address.to_string();
+    let until = Instant::now() + CONNECT_WITHIN;
     let io_error = |source| OpenError::Connect { address: address.clone(), source };
-    let fd = dial(&uri.address).map_err(io_error)?;
-    set_timeout(&fd, Some(TIMEOUT)).map_err(io_error)?;
+    let socket = dial(&uri.address, options, until).map_err(io_error)?;
+    let socket = Socket { fd: socket, until };
     let mut handshake = Handshake::new(uri.export.clone());
     let (mut input, mut out) = (Vec::new(), Vec::new());
     let agreed = loop {
         let step = handshake
             .advance(&input, &mut out)
             .map_err(|source| OpenError::Handshake { address: address.clone(), source })?;
-        send_all(&fd, &out).map_err(io_error)?;
+        socket.send_all(&out).map_err(io_error)?;
         out.clear();
         match step {
             Step::Taken(n) => drop(input.drain(..n)),
             // Nothing may follow: a server does not speak first in transmission.
-            Step::Transmission { agreed, .. } => break agreed,
-            Step::Incomplete => receive_some(&fd, &mut input).map_err(io_error)?,
+            Step::Transmission { taken, agreed } if taken == input.len() => break agreed,
+            Step::Transmission { .. } => {
+                let why = "the server answers requests that were not sent";
+                return Err(io_error(io::Error::new(io::ErrorKind::InvalidData, why)));
+            }
+            Step::Incomplete => socket.receive_some(&mut input).map_err(io_error)?,
         }
     };
-    set_timeout(&fd, None).map_err(io_error)?;
-    Ok((fd, agreed))
+    set_timeout(&socket.fd, None).map_err(io_error)?;
+    Ok((socket.fd, agreed))
 }
 
-fn dial(address: &Address) -> io::Result<OwnedFd> {
+fn dial(address: &Address, options: NbdOptions, until: Instant) -> io::Result<OwnedFd> {
     match address {
-        Address::Unix(path) => Ok(UnixStream::connect(path)?.into()),
+        Address::Unix(path) => {
+            let address = SocketAddrUnix::new(path)?;
+            let fd = socket(AddressFamily::UNIX)?;
+            // A server that accepts nobody, and has a full queue of those who wait, would hold up
+            // a connect without a time-out for ever.
+            set_timeout(&fd, Some(left(until)?))?;
+            rustix::net::connect(&fd, &address).map_err(too_slow)?;
+            Ok(fd)
+        }
         Address::Tcp { host, port } => {
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
             for candidate in (host.as_str(), *port).to_socket_addrs()? {
-                match TcpStream::connect_timeout(&candidate, TIMEOUT) {
-                    Ok(socket) => {
-                        socket.set_nodelay(true)?;
-                        sockopt::set_socket_keepalive(&socket, true)?;
-                        sockopt::set_tcp_user_timeout(&socket, TIMEOUT.as_millis() as u32)?;
-                        return Ok(socket.into());
-                    }
+                match dial_tcp(candidate, options, left(until)?.min(ADDRESS_WITHIN)) {
+                    Ok(fd) => return Ok(fd),
                     Err(error) => last = error,
                 }
             }
             Err(last)
         }
+    }
+}
+
+fn dial_tcp(to: SocketAddr, options: NbdOptions, within: Duration) -> io::Result<OwnedFd> {
+    let fd = socket(if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
+    set_timeout(&fd, Some(within))?;
+    rustix::net::connect(&fd, &to).map_err(too_slow)?;
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    // A host that vanished is noticed without a request, and packets that nobody acknowledges are
+    // given up when requests are.
+    sockopt::set_socket_keepalive(&fd, true)?;
+    sockopt::set_tcp_keepidle(&fd, (options.timeout / 2).max(Duration::from_secs(1)))?;
+    sockopt::set_tcp_keepintvl(&fd, (options.timeout / 6).max(Duration::from_secs(1)))?;
+    sockopt::set_tcp_keepcnt(&fd, 3)?;
+    let millis = u32::try_from(options.timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(&fd, millis)?;
+    Ok(fd)
+}
+
+fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+/// What is left of the time, if any is.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(timed_out()) } else { Ok(left) }
+}
+
+fn timed_out() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it does not answer in time")
+}
+
+/// The end of a blocking call by its time-out, in words that say so.
+fn too_slow(error: rustix::io::Errno) -> io::Error {
+    use rustix::io::Errno;
+    match error {
+        Errno::AGAIN | Errno::INPROGRESS => timed_out(),
+        error => error.into(),
     }
 }
 
@@ -107,21 +198,35 @@ fn set_timeout(fd: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
     Ok(())
 }
 
-fn send_all(fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let n = rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?;
-        bytes = &bytes[n..];
-    }
-    Ok(())
+/// A socket during the handshake, all of which has to be done by a moment.
+struct Socket {
+    fd: OwnedFd,
+    until: Instant,
 }
 
-fn receive_some(fd: &OwnedFd, input: &mut Vec<u8>) -> io::Result<()> {
-    let mut chunk = [0; 4096];
-    match rustix::net::recv(fd, &mut chunk, RecvFlags::empty())?.0 {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        n => {
-            input.extend_from_slice(&chunk[..n]);
-            Ok(())
+impl Socket {
+    fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            sockopt::set_socket_timeout(&self.fd, Timeout::Send, Some(left(self.until)?))?;
+            match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                sent => bytes = &bytes[sent.map_err(too_slow)?..],
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_some(&self, input: &mut Vec<u8>) -> io::Result<()> {
+        let mut chunk = [0; 4096];
+        sockopt::set_socket_timeout(&self.fd, Timeout::Recv, Some(left(self.until)?))?;
+        match rustix::net::recv(&self.fd, &mut chunk, RecvFlags::empty()) {
+            Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((n, _)) => {
+                input.extend_from_slice(&chunk[..n]);
+                Ok(())
+            }
+            Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(too_slow(error)),
         }
     }
 }

@@ -38,14 +38,29 @@ pub enum BackendConfig {
     Nbd {
         /// Where it is.
         uri: Uri,
-        /// How long IOs wait for a lost server to come back before they fail.
-        reconnect_for: Duration,
+        /// How its connections are used.
+        options: NbdOptions,
     },
 }
 
-/// How long IOs wait for a lost NBD server unless configured otherwise: a restart takes a few
-/// seconds, and clients such as the Linux kernel give up after 30.
-pub const DEFAULT_RECONNECT_FOR: Duration = Duration::from_secs(10);
+/// How the connections to an NBD server are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NbdOptions {
+    /// How many, if the server shares what it was told among them (`CAN_MULTI_CONN`).
+    pub connections: usize,
+    /// How long IOs wait for a lost server before they fail.
+    pub hold: Duration,
+    /// How long a request may take before its connection is given up.
+    pub timeout: Duration,
+}
+
+impl Default for NbdOptions {
+    /// A restart takes a few seconds, and clients such as the Linux kernel give up after 30.
+    fn default() -> Self {
+        let (hold, timeout) = (Duration::from_secs(10), Duration::from_secs(30));
+        Self { connections: 1, hold, timeout }
+    }
+}
 
 /// Whether a file is read and written around the page cache (O_DIRECT).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -98,7 +98,7 @@ pub(crate) fn changes(op: Op) -> bool {
 /// Whether a failure of this request may have lost data of others. An error of a request with FUA
 /// does not say which half failed, the write or the sync; only what is refused beforehand is
 /// harmless.
-fn loses(op: Op, failure: &Failure) -> bool {
+pub(crate) fn loses(op: Op, failure: &Failure) -> bool {
     use Errno::{Inval, NotSup, Overflow, Perm, Shutdown};
     op == Op::Flush || !matches!(failure.errno, Inval | NotSup | Overflow | Perm | Shutdown)
 }
@@ -128,6 +128,12 @@ impl<T> Losses<T> {
         self.owed |= witness.told < self.failures;
     }
 
+    /// Acknowledged writes may be lost, as the backend has found by itself.
+    pub(crate) fn lost(&mut self) {
+        self.failures += 1;
+        self.owed |= self.left > self.durable;
+    }
+
     /// A sync begins.
     pub(crate) fn begin(&mut self) -> SyncId {
         let id = self.next;
@@ -150,8 +156,7 @@ impl<T> Losses<T> {
         let Some(begun) = self.under_way.remove(&id.0) else { return };
         match outcome {
             Err(failure) if loses(op, failure) => {
-                self.failures += 1;
-                self.owed |= self.left > self.durable;
+                self.lost();
             }
             Ok(()) if op == Op::Flush && begun.failures == self.failures => {
                 self.durable = self.durable.max(begun.acked);

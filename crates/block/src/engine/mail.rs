@@ -1,6 +1,5 @@
 //! What others ask of a volume's thread, and how it ends.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,7 +7,6 @@ use parda_control::{Instant, Span, View, VmId};
 
 use super::Engine;
 use crate::backend::Backend;
-use crate::backend::connect::connect;
 use crate::mailbox::Command;
 use crate::stats::Stats;
 use crate::volume::Drained;
@@ -39,17 +37,11 @@ impl Engine {
                 let result = self.host.set_config(now, config);
                 let _ = answer.send(result.map(|()| self.host.config().clone()));
             }
-            Command::Reconnected { disk, fd, agreed } => {
-                let Some(disk_state) = self.disks.get_mut(disk) else { return };
-                let Backend::Nbd(up) = &mut disk_state.backend else { return };
-                if up.reconnected(fd, agreed).is_err() {
-                    tracing::error!(
-                        volume = self.name,
-                        disk = disk_state.name,
-                        "the NBD server came back with another size or other abilities; \
-                         waiting for the one that was there before"
-                    );
-                    self.reconnect(disk);
+            Command::Reconnected { disk, lane, fd, agreed } => {
+                if let Some(disk) = self.disks.get_mut(disk)
+                    && let Backend::Nbd(up) = &mut disk.backend
+                {
+                    up.reconnected(lane, fd, agreed);
                 }
             }
             Command::Mapped { key, extents } => {
@@ -81,27 +73,6 @@ impl Engine {
         }
     }
 
-    /// Looks for a lost server on a thread of its own, because connecting blocks.
-    pub(super) fn reconnect(&self, disk: usize) {
-        let Backend::Nbd(up) = &self.disks[disk].backend else { return };
-        let (uri, mailer) = (up.uri.clone(), self.mailer.clone());
-        let alive = Arc::clone(&self.alive);
-        let spawned = std::thread::Builder::new().name("parda-reconnect".into()).spawn(move || {
-            let mut pause = Duration::from_millis(50);
-            while alive.load(Ordering::Relaxed) {
-                std::thread::sleep(pause);
-                pause = (2 * pause).min(Duration::from_secs(1));
-                if let Ok((fd, agreed)) = connect(&uri) {
-                    mailer.send(Command::Reconnected { disk, fd, agreed });
-                    return;
-                }
-            }
-        });
-        if let Err(error) = spawned {
-            tracing::error!(volume = self.name, %error, "cannot look for the lost NBD server");
-        }
-    }
-
     pub(super) fn stop(&mut self, now: Instant, within: Duration) {
         self.stop_by = Some(now + Span::from(within));
         for listener in &mut self.listeners {
@@ -123,12 +94,13 @@ impl Engine {
         if self.conns.is_empty() {
             return true;
         }
-        if now < stop_by {
+        if now < stop_by && !self.only_silent_servers(now) {
             return false;
         }
         self.unanswered = self.work.requests.len();
         let (volume, unanswered) = (&self.name, self.unanswered);
-        tracing::warn!(volume, unanswered, "the shutdown's time is over");
+        let why = if now < stop_by { "their NBD server is silent" } else { "the time is over" };
+        tracing::warn!(volume, unanswered, "requests stay unanswered at the end: {why}");
         true
     }
 

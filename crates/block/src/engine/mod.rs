@@ -6,6 +6,7 @@
 
 pub(crate) mod losses;
 mod mail;
+mod redial;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -54,7 +55,8 @@ enum Tag {
     Accept(usize),
     Conn(usize, Wire),
     File(usize),
-    Upstream(usize, Wire),
+    /// The disk, and which of its connections.
+    Upstream(usize, usize, Wire),
     Mailbox,
 }
 
@@ -133,8 +135,8 @@ impl Engine {
                 backend: match disk.opened {
                     Opened::File(opened) => Backend::File(File::new(opened, disk.base)),
                     Opened::Memory(memory) => Backend::Memory(memory.starting_at(disk.base)),
-                    Opened::Nbd(opened, patience) => {
-                        let up = Upstream::new(*opened, disk.base.0, patience, &mut pool);
+                    Opened::Nbd(opened) => {
+                        let up = Upstream::new(Instant(0), *opened, disk.base.0, &mut pool);
                         Backend::Nbd(Box::new(up))
                     }
                 },
@@ -181,6 +183,7 @@ impl Engine {
             self.ring.accept(&listener.fd, Tag::Accept(i));
         }
         self.ring.poll(&self.bell, Tag::Mailbox);
+        self.dial_the_rest();
         self.pump();
         loop {
             let timeout = self.timeout();
@@ -204,10 +207,7 @@ impl Engine {
 
     /// How long nothing needs to be done unless something happens.
     fn timeout(&self) -> Option<Duration> {
-        let upstreams = self.disks.iter().filter_map(|disk| match &disk.backend {
-            Backend::Nbd(up) => up.deadline(),
-            Backend::File(_) | Backend::Memory(_) => None,
-        });
+        let upstreams = self.upstream_deadlines();
         let next = [
             self.host.next_wakeup(),
             self.model.as_ref().and_then(|m| m.next()),
@@ -248,30 +248,19 @@ impl Engine {
                     self.fail(key, &error);
                 }
             }
-            (Tag::Upstream(disk, wire), kept) => {
+            (Tag::Upstream(disk, lane, wire), kept) => {
                 let Backend::Nbd(up) = &mut self.disks[disk].backend else { return };
-                let outcome = match (wire, kept) {
-                    (Wire::Inbox, Kept::Buffer(buffer)) => {
-                        up.received(now, &mut self.work, buffer, result)
+                let lost = match kept {
+                    Kept::Buffer(buffer) => {
+                        up.received(now, &mut self.work, (lane, wire), buffer, result)
                     }
-                    (Wire::Payload, Kept::Buffer(buffer)) => {
-                        up.payload_received(now, &mut self.work, buffer, result)
+                    Kept::Batch(sending) => {
+                        let ring = &mut self.ring;
+                        up.sent(now, &mut self.work, ring, (lane, tag), sending, result)
                     }
-                    (_, Kept::Batch(sending)) => {
-                        up.sent(now, &mut self.work, &mut self.ring, sending, result, tag)
-                    }
-                    _ => Ok(()),
+                    Kept::Nothing | Kept::Accepted(_) => None,
                 };
-                if let Err(error) = outcome {
-                    let disk_name = &self.disks[disk].name;
-                    tracing::warn!(
-                        volume = self.name,
-                        disk = disk_name,
-                        error,
-                        "lost the NBD server"
-                    );
-                    self.reconnect(disk);
-                }
+                self.upstream_lost(disk, lost);
             }
         }
     }
@@ -405,7 +394,9 @@ impl Engine {
                 continue;
             }
             let disk = &mut self.disks[request.disk];
-            request.sync = losses::syncs(request.op).then(|| disk.losses.begin());
+            // A server behind a disk keeps a ledger of its own for writes with FUA.
+            let ours = request.op == Op::Flush || !matches!(disk.backend, Backend::Nbd(_));
+            request.sync = (ours && losses::syncs(request.op)).then(|| disk.losses.begin());
             if let (Op::BlockStatus { extent, one }, Some(place)) = (request.op, &disk.place) {
                 if let Err(failure) = self.mapper.ask(key, place, extent, one) {
                     self.work.finished.push((key, Err(failure)));
@@ -511,7 +502,8 @@ impl Engine {
         }
         for (index, disk) in self.disks.iter_mut().enumerate() {
             if let Backend::Nbd(up) = &mut disk.backend {
-                up.pump(&mut self.ring, &mut self.work, |wire| Tag::Upstream(index, wire));
+                let tag = |lane, wire| Tag::Upstream(index, lane, wire);
+                up.pump(&mut self.ring, &mut self.work, tag);
             }
         }
     }
@@ -542,13 +534,6 @@ impl Engine {
                 self.ring.accept(&listener.fd, Tag::Accept(index));
             }
         }
-        for disk in &mut self.disks {
-            if let Backend::Nbd(up) = &mut disk.backend {
-                if up.resume(&mut self.work) {
-                    tracing::info!(volume = self.name, disk = disk.name, "the NBD server is back");
-                }
-                up.expire(now, &mut self.work);
-            }
-        }
+        self.upstream_timers(now);
     }
 }

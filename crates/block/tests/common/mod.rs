@@ -1,6 +1,8 @@
 //! A blocking NBD client, and volumes to try it on.
 #![allow(dead_code, reason = "no test file uses all of it")]
 
+pub(crate) mod hostile;
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

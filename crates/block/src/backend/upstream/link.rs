@@ -1,0 +1,428 @@
+//! One connection to an NBD server: what the kernel has of it, and what is in flight there.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use parda_control::{Instant, Span};
+use parda_nbd::answer::Answer;
+use parda_nbd::client::{self, Agreed, Expected, Reply};
+use parda_nbd::extents::{Descriptor, Extents};
+use parda_nbd::{Cookie, Op};
+use rustix::net::Shutdown;
+
+use super::ledger::{Ledger, Mark};
+use crate::backend::connect::disconnect;
+use crate::backend::{Failure, Request, Work};
+use crate::batch::{Batch, Inbox};
+use crate::buffer::{Buffer, Pool};
+use crate::ring::{Recv, Ring, Sending, Wire};
+use parda_nbd::Errno;
+
+/// Data that the kernel receives straight into a read's buffer.
+struct Payload {
+    cookie: u64,
+    from: usize,
+    to: usize,
+    last: bool,
+}
+
+/// An open connection.
+pub(super) struct Link {
+    fd: Rc<OwnedFd>,
+    structured: bool,
+    /// The server's number of `base:allocation` on this connection.
+    allocation: Option<u32>,
+    inbox: Inbox,
+    outbox: Batch,
+    payload: Option<Payload>,
+    /// Bytes to be thrown away before the next reply.
+    discard: usize,
+    receiving: bool,
+    sending: bool,
+    /// When it was opened.
+    pub(super) since: Instant,
+    /// It has answered a request.
+    pub(super) answered: bool,
+    /// How long a request may take.
+    patience: Span,
+    /// It is given up because it was silent. Nothing is sent any more and what comes is thrown
+    /// away, up to this time, so that its end shows when the server has let go of its requests.
+    pub(super) drained_by: Option<Instant>,
+}
+
+/// A request that was sent.
+pub(super) struct Asked {
+    pub(super) key: usize,
+    sent: Instant,
+    /// What it covers, if it is a flush.
+    pub(super) flush: Option<Mark>,
+    answer: Answer,
+}
+
+/// A request whose last piece of reply has come.
+pub(super) struct Answered {
+    pub(super) key: usize,
+    pub(super) flush: Option<Mark>,
+    pub(super) outcome: Result<(), Failure>,
+}
+
+/// The place of one connection, which is open, given up or looked for.
+#[derive(Default)]
+pub(super) struct Lane {
+    pub(super) link: Option<Link>,
+    /// A new connection that waits until the kernel has returned what it had of the old one,
+    /// because that still has buffers of requests.
+    pub(super) next: Option<(OwnedFd, Agreed)>,
+    /// Operations under way.
+    busy: usize,
+    /// Requests by cookie, in the order in which they were sent. Those of a lost connection stay
+    /// until nothing of it is under way.
+    pub(super) in_flight: BTreeMap<u64, Asked>,
+    pub(super) ledger: Ledger,
+    /// Connections since the last that answered anything.
+    pub(super) failures: u32,
+}
+
+/// A request on its way to a connection.
+pub(super) struct Sent {
+    pub(super) cookie: u64,
+    pub(super) key: usize,
+    pub(super) op: Op,
+}
+
+impl Lane {
+    /// Whether requests can be sent.
+    pub(super) fn is_up(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.drained_by.is_none())
+    }
+
+    /// Whether the kernel has nothing of it.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// Opens it.
+    pub(super) fn open(
+        &mut self,
+        now: Instant,
+        fd: OwnedFd,
+        agreed: Agreed,
+        patience: Span,
+        pool: &mut Pool,
+    ) {
+        self.ledger = Ledger::default();
+        self.link = Some(Link {
+            fd: Rc::new(fd),
+            structured: agreed.structured,
+            allocation: agreed.allocation,
+            inbox: Inbox::new(pool),
+            outbox: Batch::default(),
+            payload: None,
+            discard: 0,
+            receiving: false,
+            sending: false,
+            since: now,
+            answered: false,
+            patience,
+            drained_by: None,
+        });
+    }
+
+    /// Puts a request into the outbox.
+    pub(super) fn send(&mut self, now: Instant, work: &mut Work, sent: Sent) {
+        let Sent { cookie, key, op } = sent;
+        let Some(link) = &mut self.link else { return };
+        let expected = match (op, link.allocation) {
+            (Op::Read(extent), _) => Expected::Data(extent),
+            (Op::BlockStatus { extent, .. }, Some(context)) => Expected::Status { extent, context },
+            _ => Expected::Outcome,
+        };
+        link.outbox.head(|out| client::put_request(out, Cookie(cookie), op));
+        if let (Op::Write { extent, .. }, Some(buffer)) = (op, work.requests[key].buffer.take()) {
+            link.outbox.data(buffer, extent.len as usize, cookie);
+        }
+        let flush = (op == Op::Flush).then(|| self.ledger.mark());
+        self.in_flight
+            .insert(cookie, Asked { key, sent: now, flush, answer: Answer::new(expected) });
+    }
+
+    /// Starts what the connection has to do: sending what waits, receiving what comes.
+    pub(super) fn pump<T>(&mut self, ring: &mut Ring<T>, work: &mut Work, tag: impl Fn(Wire) -> T) {
+        let Some(link) = &mut self.link else { return };
+        if !link.sending && !link.outbox.is_empty() {
+            link.sending = true;
+            self.busy += 1;
+            ring.send(&link.fd, std::mem::take(&mut link.outbox), tag(Wire::Sent));
+        }
+        if link.receiving {
+            return;
+        }
+        if let Some(Payload { cookie, from, to, .. }) = link.payload {
+            let key = self.in_flight.get(&cookie).map(|asked| asked.key);
+            let request = key.and_then(|key| work.requests.get_mut(key));
+            let buffer = request.and_then(|r| r.buffer.take());
+            let buffer = buffer.unwrap_or_else(|| work.pool.take(to));
+            ring.recv(&link.fd, buffer, from..to, Recv::All, tag(Wire::Payload));
+        } else if let Some((buffer, free)) = link.inbox.lend() {
+            ring.recv(&link.fd, buffer, free, Recv::Later, tag(Wire::Inbox));
+        } else {
+            return;
+        }
+        link.receiving = true;
+        self.busy += 1;
+    }
+
+    /// Takes the result of a receive. `Err` if the connection is at its end.
+    pub(super) fn received(
+        &mut self,
+        work: &mut Work,
+        wire: Wire,
+        buffer: Buffer,
+        result: Result<usize, i32>,
+    ) -> Result<(), String> {
+        self.busy -= 1;
+        let payload = self.link.as_mut().and_then(|link| {
+            link.receiving = false;
+            link.payload.take()
+        });
+        let n = result.unwrap_or(0);
+        match (wire, &mut self.link, payload) {
+            (Wire::Payload, link, Some(mut payload)) => {
+                payload.from += n;
+                let cookie = payload.cookie;
+                if let Some(link) = link.as_mut() {
+                    link.payload = Some(payload);
+                }
+                self.give_back(work, cookie, buffer);
+            }
+            (Wire::Inbox, Some(link), payload) => {
+                link.payload = payload;
+                link.inbox.restore(buffer, n);
+            }
+            _ => work.pool.put(buffer),
+        }
+        match result {
+            Ok(0) => Err("it closed the connection".to_owned()),
+            Ok(_) | Err(libc::EINTR | libc::EAGAIN) => Ok(()),
+            Err(errno) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
+        }
+    }
+
+    /// Takes the result of a send and goes on with what it left. `Err` if the connection is at its
+    /// end.
+    pub(super) fn sent<T>(
+        &mut self,
+        work: &mut Work,
+        ring: &mut Ring<T>,
+        mut sending: Box<Sending>,
+        result: Result<usize, i32>,
+        tag: T,
+    ) -> Result<(), String> {
+        let mut returned = Vec::new();
+        let outcome = match result {
+            Ok(n) => {
+                sending.batch.sent(n, |cookie, buffer| returned.push((cookie, buffer)));
+                Ok(())
+            }
+            Err(libc::EINTR | libc::EAGAIN) => Ok(()),
+            Err(errno) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
+        };
+        let up = self.is_up();
+        match self.link.as_mut().filter(|_| outcome.is_ok() && up) {
+            Some(link) if !sending.batch.is_empty() => {
+                ring.send_rest(&link.fd, sending, tag);
+            }
+            _ => {
+                self.busy -= 1;
+                if let Some(link) = &mut self.link {
+                    link.sending = false;
+                }
+                sending.batch.abandon(|cookie, buffer| returned.push((cookie, buffer)));
+            }
+        }
+        for (cookie, buffer) in returned {
+            self.give_back(work, cookie, buffer);
+        }
+        // Nothing is sent on a connection that was given up; its end shows when it is received.
+        if up { outcome } else { Ok(()) }
+    }
+
+    /// Gives a buffer back to its request, which may need it again, or to the pool.
+    fn give_back(&mut self, work: &mut Work, cookie: u64, buffer: Buffer) {
+        let key = self.in_flight.get(&cookie).map(|asked| asked.key);
+        match key.and_then(|key| work.requests.get_mut(key)) {
+            Some(request) if request.buffer.is_none() => request.buffer = Some(buffer),
+            _ => work.pool.put(buffer),
+        }
+    }
+
+    /// Takes the next request that is answered from what was received. The disk begins at `base` of
+    /// the server's export, whose smallest block is `min`.
+    ///
+    /// `Err` if the stream cannot be followed, with the request whose reply that was.
+    pub(super) fn next_answer(
+        &mut self,
+        work: &mut Work,
+        base: u64,
+        min: u32,
+    ) -> Result<Option<Answered>, (String, Option<usize>)> {
+        loop {
+            let Some(link) = &mut self.link else { return Ok(None) };
+            if link.receiving {
+                return Ok(None);
+            }
+            if link.drained_by.is_some() {
+                link.inbox.take(usize::MAX);
+                link.payload = None;
+                return Ok(None);
+            }
+            let (cookie, last) = if let Some(payload) = &mut link.payload {
+                if payload.from < payload.to {
+                    return Ok(None);
+                }
+                let Payload { cookie, last, .. } = *payload;
+                link.payload = None;
+                (cookie, last)
+            } else {
+                let discarded = link.discard.min(link.inbox.bytes().len());
+                link.inbox.take(discarded);
+                link.discard -= discarded;
+                if link.discard > 0 {
+                    return Ok(None);
+                }
+                let named = std::cell::Cell::new(None);
+                let in_flight = &self.in_flight;
+                let expected = |cookie: Cookie| {
+                    let asked = in_flight.get(&cookie.0)?;
+                    named.set(Some(cookie.0));
+                    Some(asked.answer.expected())
+                };
+                let head = client::reply(link.inbox.bytes(), link.structured, expected);
+                let head = match head {
+                    Ok(Some(head)) => head,
+                    Ok(None) => return Ok(None),
+                    Err(error) => return Err(self.blame(error, named.get())),
+                };
+                link.inbox.take(head.taken);
+                let cookie = head.cookie.0;
+                let Some(asked) = self.in_flight.get_mut(&cookie) else { continue };
+                if let Err(error) = asked.answer.take(&head.reply) {
+                    return Err(self.blame(error, Some(cookie)));
+                }
+                let Some(request) = work.requests.get_mut(asked.key) else { continue };
+                let start = request.extent().offset + base;
+                let last = match head.reply {
+                    Reply::Done => true,
+                    Reply::Error { last, .. } => last,
+                    Reply::Status { extents, discard, last } => {
+                        link.discard = discard as usize;
+                        request.status = within(request.op, min, &extents).unwrap_or_default();
+                        last
+                    }
+                    Reply::Hole { extent, last } => {
+                        let from = (extent.offset - start) as usize;
+                        let to = from + extent.len as usize;
+                        buffer_of(request, &mut work.pool)[from..to].fill(0);
+                        last
+                    }
+                    Reply::Data { extent, last } => {
+                        let from = (extent.offset - start) as usize;
+                        let to = from + extent.len as usize;
+                        let buffer = buffer_of(request, &mut work.pool);
+                        let n = link.inbox.take_into(&mut buffer[from..to]);
+                        if from + n < to {
+                            link.payload = Some(Payload { cookie, from: from + n, to, last });
+                            return Ok(None);
+                        }
+                        last
+                    }
+                };
+                (cookie, last)
+            };
+            if let Some(asked) = last.then(|| self.in_flight.remove(&cookie)).flatten() {
+                link_answered(&mut self.link);
+                self.failures = 0;
+                let Asked { key, flush, answer, .. } = asked;
+                let outcome = answer.outcome().map_err(|failed| {
+                    let at = failed.at.and_then(|at| at.checked_sub(base));
+                    Failure { errno: failed.errno, message: failed.message, at }
+                });
+                return Ok(Some(Answered { key, flush, outcome }));
+            }
+        }
+    }
+
+    /// The request whose reply broke the protocol is answered by that.
+    fn blame(&mut self, error: client::ReplyError, cookie: Option<u64>) -> (String, Option<usize>) {
+        let asked = cookie.and_then(|cookie| self.in_flight.remove(&cookie));
+        (error.to_string(), asked.map(|asked| asked.key))
+    }
+
+    /// When the oldest request has waited for too long, or the wait for the end is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let link = self.link.as_ref()?;
+        let oldest = self.in_flight.first_key_value().map(|(_, asked)| asked.sent + link.patience);
+        link.drained_by.or(oldest)
+    }
+
+    /// Whether something was sent before `then` and nothing has answered it.
+    pub(super) fn waits_since(&self, then: Instant) -> bool {
+        self.in_flight.first_key_value().is_some_and(|(_, asked)| asked.sent <= then)
+    }
+
+    /// Sends nothing more, and receives only to see the end: the server has then let go of what it
+    /// was sent, and cannot do an old write after a newer one.
+    pub(super) fn drain(&mut self, work: &mut Work, until: Instant) {
+        let Some(link) = &mut self.link else { return };
+        link.drained_by = Some(until);
+        // It may be closed already.
+        let _ = rustix::net::shutdown(&*link.fd, Shutdown::Write);
+        let mut outbox = std::mem::take(&mut link.outbox);
+        outbox.abandon(|cookie, buffer| self.give_back(work, cookie, buffer));
+    }
+
+    /// Ends the connection. What the kernel has of it comes back soon.
+    pub(super) fn cut(&mut self, work: &mut Work) {
+        let Some(mut link) = self.link.take() else { return };
+        // It may be closed already.
+        let _ = rustix::net::shutdown(&*link.fd, Shutdown::Both);
+        link.outbox.abandon(|cookie, buffer| self.give_back(work, cookie, buffer));
+        if let Some(buffer) = link.inbox.buffer {
+            work.pool.put(buffer);
+        }
+    }
+
+    /// Says goodbye and ends the connection.
+    pub(super) fn close(&mut self) {
+        if let Some(link) = self.link.take() {
+            disconnect(&link.fd);
+            let _ = rustix::net::shutdown(&*link.fd, Shutdown::Both);
+        }
+    }
+}
+
+fn link_answered(link: &mut Option<Link>) {
+    if let Some(link) = link {
+        link.answered = true;
+    }
+}
+
+/// The buffer of a read.
+fn buffer_of<'a>(request: &'a mut Request, pool: &mut Pool) -> &'a mut Buffer {
+    let len = request.extent().len as usize;
+    request.buffer.get_or_insert_with(|| pool.take(len))
+}
+
+/// What a server told of the range of a BLOCK_STATUS, as our client may hear it.
+fn within(op: Op, align: u32, told: &[Descriptor]) -> Option<Vec<Descriptor>> {
+    let Op::BlockStatus { extent, one } = op else { return None };
+    let mut extents = Extents::new(extent, align, one);
+    told.iter().for_each(|d| extents.push(u64::from(d.len), d.status));
+    extents.finish().ok()
+}
+
+/// The failure of a request whose reply broke the protocol.
+pub(super) fn broken(error: &str) -> Failure {
+    Failure::new(Errno::Io, format!("the NBD server behind this disk broke the protocol: {error}"))
+}

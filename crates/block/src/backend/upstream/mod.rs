@@ -1,0 +1,459 @@
+//! Another NBD server as a backend: many requests in flight on one connection or several, and new
+//! connections when those are lost.
+//!
+//! Requests of a lost connection are sent again, on another connection or on the one that follows,
+//! if that comes in time. Writes that were acknowledged on it and not flushed may have died with
+//! the server: clients were promised that a FLUSH which succeeds covers them, so each loss is
+//! counted, and the volume fails the next FLUSH of every client. Each connection has a ledger of
+//! its own, and a FLUSH goes to every connection that acknowledged something since its last: what
+//! it says holds even if the server was replaced between two connections.
+
+mod ledger;
+mod link;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
+
+use parda_control::{Instant, Span};
+use parda_nbd::client::Agreed;
+use parda_nbd::extents::Extents;
+use parda_nbd::uri::Uri;
+use parda_nbd::{Errno, Extent, Op, TransmissionFlags};
+
+use self::link::{Answered, Lane, Sent, broken};
+use super::connect::Opened;
+use super::file::Step;
+use super::{Failure, NbdOptions, Work};
+use crate::buffer::{Buffer, Pool};
+use crate::engine::losses::{loses, syncs};
+use crate::ring::{Ring, Sending, Wire};
+
+/// How long a server may be silent while the volume ends before nobody waits for it any more.
+const LAST_SILENCE: Span = Span::from_millis(3_000);
+
+/// A connection that was lost or given up and has to be looked for.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    /// Which of the server's connections.
+    pub(crate) lane: usize,
+    /// Why.
+    pub(crate) why: String,
+    /// How many connections before it were lost without an answer.
+    pub(crate) failures: u32,
+}
+
+/// An NBD server that is a backend.
+pub(crate) struct Upstream {
+    pub(crate) uri: Uri,
+    pub(crate) options: NbdOptions,
+    pub(crate) agreed: Agreed,
+    base: u64,
+    lanes: Vec<Lane>,
+    /// Requests that no connection can take.
+    waiting: VecDeque<usize>,
+    next_cookie: u64,
+    /// How many parts of a FLUSH that went to several connections are unanswered.
+    parts: BTreeMap<usize, usize>,
+    /// When the connection of a request was lost for the first time.
+    lost_at: BTreeMap<usize, Instant>,
+    /// Since when no connection works. A new one works when it has answered something.
+    down_since: Option<Instant>,
+    /// The last connection was given up because it was silent.
+    after_silence: bool,
+    /// When something was answered last.
+    answered_at: Option<Instant>,
+    /// Losses of acknowledged writes that were not flushed, and were not asked for yet.
+    losses: u64,
+}
+
+impl Upstream {
+    /// A backend with its first connection open; the others are to be looked for.
+    pub(crate) fn new(now: Instant, opened: Opened, base: u64, pool: &mut Pool) -> Self {
+        let Opened { fd, agreed, uri, options, .. } = opened;
+        let shared = agreed.flags.contains(TransmissionFlags::CAN_MULTI_CONN);
+        let lanes = if shared { options.connections } else { 1 };
+        let mut up = Self {
+            uri,
+            options,
+            agreed,
+            base,
+            lanes: (0..lanes.max(1)).map(|_| Lane::default()).collect(),
+            waiting: VecDeque::new(),
+            next_cookie: 0,
+            parts: BTreeMap::new(),
+            lost_at: BTreeMap::new(),
+            down_since: None,
+            after_silence: false,
+            answered_at: None,
+            losses: 0,
+        };
+        let timeout = up.timeout();
+        up.lanes[0].open(now, fd, agreed, timeout, pool);
+        up
+    }
+
+    fn hold(&self) -> Span {
+        Span::from(self.options.hold)
+    }
+
+    fn timeout(&self) -> Span {
+        Span::from(self.options.timeout)
+    }
+
+    /// The connections that were never open.
+    pub(crate) fn unopened(&self) -> std::ops::Range<usize> {
+        1..self.lanes.len()
+    }
+
+    /// Starts a request.
+    pub(crate) fn begin(&mut self, now: Instant, work: &mut Work, key: usize) {
+        let request = &mut work.requests[key];
+        request.step = Step::Transfer(0);
+        if let (Op::BlockStatus { extent, .. }, None) = (request.op, self.agreed.allocation) {
+            // A server that does not tell: all of it is data.
+            let extents = Extents::all_data(extent).finish();
+            let outcome = extents.map(|extents| request.status = extents);
+            let unknown = |errno| Failure::new(errno, "nothing is known of this range");
+            return self.finish(work, key, outcome.map_err(unknown));
+        }
+        self.route(now, work, key);
+    }
+
+    /// Sends a request on the connections that it belongs to, or has it wait.
+    fn route(&mut self, now: Instant, work: &mut Work, key: usize) {
+        let idlest = self.idlest();
+        let Some(idlest) = idlest else { return self.wait(now, work, key) };
+        if work.requests[key].op != Op::Flush {
+            return self.send(now, work, idlest, key);
+        }
+        let dirty = |lane: &Lane| lane.is_up() && lane.ledger.is_dirty();
+        let lanes: Vec<usize> = (0..self.lanes.len()).filter(|i| dirty(&self.lanes[*i])).collect();
+        if let [] | [_] = lanes[..] {
+            let lane = lanes.first().copied().unwrap_or(idlest);
+            return self.send(now, work, lane, key);
+        }
+        self.parts.insert(key, lanes.len());
+        lanes.into_iter().for_each(|lane| self.send(now, work, lane, key));
+    }
+
+    /// The open connection with the fewest requests in flight.
+    fn idlest(&self) -> Option<usize> {
+        let up = self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_up());
+        up.min_by_key(|(_, lane)| lane.in_flight.len()).map(|(i, _)| i)
+    }
+
+    fn send(&mut self, now: Instant, work: &mut Work, lane: usize, key: usize) {
+        let request = &work.requests[key];
+        let op = if request.step == Step::Sync { Op::Flush } else { self.translate(request.op) };
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        self.lanes[lane].send(now, work, Sent { cookie, key, op });
+    }
+
+    /// Has a request wait for a connection, unless the server has been away for too long.
+    fn wait(&mut self, now: Instant, work: &mut Work, key: usize) {
+        if self.down_since.is_some_and(|since| now >= since + self.hold()) {
+            return self.finish(work, key, Err(gone()));
+        }
+        work.requests[key].delayed = true;
+        self.waiting.push_back(key);
+    }
+
+    fn finish(&mut self, work: &mut Work, key: usize, outcome: Result<(), Failure>) {
+        self.lost_at.remove(&key);
+        work.finished.push((key, outcome));
+    }
+
+    /// The request as this server takes it: moved to the disk's place, FUA only if offered.
+    fn translate(&self, op: Op) -> Op {
+        let there = |e: Extent| Extent { offset: e.offset + self.base, ..e };
+        let can = self.has_fua();
+        match op {
+            Op::Read(extent) => Op::Read(there(extent)),
+            Op::Write { extent, fua } => Op::Write { extent: there(extent), fua: fua && can },
+            Op::Flush => Op::Flush,
+            Op::Trim { extent, fua } => Op::Trim { extent: there(extent), fua: fua && can },
+            Op::WriteZeroes { extent, fua, no_hole, fast } => {
+                Op::WriteZeroes { extent: there(extent), fua: fua && can, no_hole, fast }
+            }
+            Op::Cache(extent) => Op::Cache(there(extent)),
+            Op::BlockStatus { extent, one } => Op::BlockStatus { extent: there(extent), one },
+        }
+    }
+
+    fn has_fua(&self) -> bool {
+        self.agreed.flags.contains(TransmissionFlags::SEND_FUA)
+    }
+
+    /// Starts what the connections have to do.
+    pub(crate) fn pump<T>(
+        &mut self,
+        ring: &mut Ring<T>,
+        work: &mut Work,
+        tag: impl Fn(usize, Wire) -> T,
+    ) {
+        for (i, lane) in self.lanes.iter_mut().enumerate() {
+            lane.pump(ring, work, |wire| tag(i, wire));
+        }
+    }
+
+    /// Takes the result of a receive; answers with the connection if it is lost.
+    pub(crate) fn received(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        (lane, wire): (usize, Wire),
+        buffer: Buffer,
+        result: Result<usize, i32>,
+    ) -> Option<Lost> {
+        let outcome = self.lanes[lane].received(work, wire, buffer, result);
+        let outcome = outcome.and_then(|()| self.take_answers(now, work, lane));
+        self.settle(now, work, lane, outcome)
+    }
+
+    /// Takes the result of a send; answers with the connection if it is lost.
+    pub(crate) fn sent<T>(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        ring: &mut Ring<T>,
+        (lane, tag): (usize, T),
+        sending: Box<Sending>,
+        result: Result<usize, i32>,
+    ) -> Option<Lost> {
+        let outcome = self.lanes[lane].sent(work, ring, sending, result, tag);
+        self.settle(now, work, lane, outcome)
+    }
+
+    fn take_answers(&mut self, now: Instant, work: &mut Work, lane: usize) -> Result<(), String> {
+        let (base, min) = (self.base, self.agreed.blocks.min());
+        loop {
+            match self.lanes[lane].next_answer(work, base, min) {
+                Ok(None) => return Ok(()),
+                Ok(Some(answered)) => self.conclude(now, work, lane, answered),
+                Err((error, blamed)) => {
+                    if let Some(key) = blamed {
+                        self.part_done(work, key, Err(broken(&error)));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The last piece of a reply has come.
+    fn conclude(&mut self, now: Instant, work: &mut Work, lane: usize, answered: Answered) {
+        (self.down_since, self.after_silence, self.answered_at) = (None, false, Some(now));
+        let Answered { key, flush, mut outcome } = answered;
+        let ledger = &mut self.lanes[lane].ledger;
+        let request = &mut work.requests[key];
+        if matches!(request.op, Op::BlockStatus { .. }) && request.status.is_empty() {
+            let nothing = || Failure::new(Errno::Io, "the server told nothing of the range");
+            outcome = outcome.and_then(|()| Err(nothing()));
+        }
+        if outcome.is_ok() {
+            match (request.op, flush) {
+                (_, Some(mark)) => ledger.flushed(mark),
+                (Op::Write { fua, .. } | Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. }, _) => {
+                    if !fua {
+                        ledger.acknowledge();
+                    } else if !self.has_fua() {
+                        // A server without FUA: flushed, where it was written, before anything is
+                        // acknowledged.
+                        request.step = Step::Sync;
+                        return self.send(now, work, lane, key);
+                    }
+                }
+                _ => {}
+            }
+        } else if let Err(failure) = &outcome
+            && request.op != Op::Flush
+            && syncs(request.op)
+            && loses(request.op, failure)
+        {
+            // The server's sync may have been told of the loss of other writes.
+            self.losses += 1;
+        }
+        self.part_done(work, key, outcome);
+    }
+
+    /// A request, or one part of it, is done.
+    fn part_done(&mut self, work: &mut Work, key: usize, outcome: Result<(), Failure>) {
+        let Some(left) = self.parts.get_mut(&key) else { return self.finish(work, key, outcome) };
+        let request = &mut work.requests[key];
+        if let Err(failure) = outcome {
+            request.error.get_or_insert(failure);
+        }
+        *left -= 1;
+        if *left == 0 {
+            self.parts.remove(&key);
+            let outcome = request.error.take().map_or(Ok(()), Err);
+            self.finish(work, key, outcome);
+        }
+    }
+
+    /// Loses a connection if something was wrong with it, and lets go of one that is lost.
+    fn settle(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        index: usize,
+        outcome: Result<(), String>,
+    ) -> Option<Lost> {
+        let lane = &mut self.lanes[index];
+        let mut lost = None;
+        if let (Err(why), Some(link)) = (outcome, &lane.link) {
+            // One that is being drained is looked for already.
+            if link.drained_by.is_none() {
+                let lived = link.answered || now >= link.since + Span::from(self.options.hold);
+                lost = Some(self.give_up(now, work, index, lived, why));
+            }
+            self.lanes[index].cut(work);
+        }
+        self.release(now, work, index);
+        lost
+    }
+
+    /// Takes a connection out of use. `worked` says that the server was there.
+    fn give_up(
+        &mut self,
+        now: Instant,
+        work: &mut Work,
+        index: usize,
+        worked: bool,
+        why: String,
+    ) -> Lost {
+        let lane = &mut self.lanes[index];
+        self.losses += u64::from(lane.ledger.is_dirty());
+        lane.ledger = ledger::Ledger::default();
+        let failures = lane.failures;
+        lane.failures += 1;
+        for asked in lane.in_flight.values() {
+            work.requests[asked.key].delayed = true;
+        }
+        let others = self.lanes.iter().enumerate().any(|(i, lane)| i != index && lane.is_up());
+        if !others && (worked || self.down_since.is_none()) {
+            self.down_since = Some(now);
+        }
+        Lost { lane: index, why, failures }
+    }
+
+    /// Sends the requests of a lost connection again once nothing of it is under way.
+    fn release(&mut self, now: Instant, work: &mut Work, index: usize) {
+        let lane = &mut self.lanes[index];
+        if lane.link.is_some() || !lane.is_quiet() || lane.in_flight.is_empty() {
+            return;
+        }
+        for asked in std::mem::take(&mut lane.in_flight).into_values() {
+            let key = asked.key;
+            if self.parts.contains_key(&key) {
+                // One part of a flush. Whether something was lost is known already.
+                self.part_done(work, key, Ok(()));
+                continue;
+            }
+            let first = *self.lost_at.entry(key).or_insert(now);
+            if now > first && now >= first + self.hold() {
+                self.finish(work, key, Err(gone()));
+                continue;
+            }
+            let request = &mut work.requests[key];
+            request.step = Step::Transfer(0);
+            request.status.clear();
+            self.route(now, work, key);
+        }
+    }
+
+    /// Takes a new connection, which is used as soon as nothing of the old one is under way.
+    pub(crate) fn reconnected(&mut self, lane: usize, fd: OwnedFd, agreed: Agreed) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.next = Some((fd, agreed));
+        }
+    }
+
+    /// Does what is due; answers with a connection that was given up.
+    pub(crate) fn timers(&mut self, now: Instant, work: &mut Work) -> Option<Lost> {
+        let mut lost = None;
+        for index in 0..self.lanes.len() {
+            if lost.is_none() {
+                lost = self.time_out(now, work, index);
+            }
+        }
+        if self.idlest().is_none() && self.down_since.is_some_and(|at| now >= at + self.hold()) {
+            for key in std::mem::take(&mut self.waiting) {
+                self.finish(work, key, Err(gone()));
+            }
+        }
+        lost
+    }
+
+    fn time_out(&mut self, now: Instant, work: &mut Work, index: usize) -> Option<Lost> {
+        let lane = &mut self.lanes[index];
+        if lane.deadline().is_none_or(|at| now < at) {
+            return None;
+        }
+        let answered = lane.link.as_ref().is_some_and(|link| link.answered);
+        if lane.is_up() {
+            lane.drain(work, now + Span::from(self.options.hold));
+            self.after_silence = true;
+            let why = "it is silent: a request was not answered in time".to_owned();
+            return Some(self.give_up(now, work, index, answered, why));
+        }
+        // The server never let go of what it was sent. It may still do it, so nothing of it is
+        // sent again.
+        for asked in std::mem::take(&mut lane.in_flight).into_values() {
+            self.part_done(work, asked.key, Err(gone()));
+        }
+        self.lanes[index].cut(work);
+        None
+    }
+
+    /// Goes over to new connections. `true` if the server was away and is back.
+    pub(crate) fn resume(&mut self, now: Instant, work: &mut Work) -> bool {
+        let mut back = false;
+        for index in 0..self.lanes.len() {
+            self.release(now, work, index);
+            let was_away = self.idlest().is_none();
+            let patience =
+                if self.after_silence { self.timeout().min(self.hold()) } else { self.timeout() };
+            let lane = &mut self.lanes[index];
+            if lane.link.is_some() || !lane.is_quiet() {
+                continue;
+            }
+            let Some((fd, agreed)) = lane.next.take() else { continue };
+            back |= was_away && lane.failures.is_power_of_two();
+            lane.open(now, fd, agreed, patience, &mut work.pool);
+            for key in std::mem::take(&mut self.waiting) {
+                self.route(now, work, key);
+            }
+        }
+        back
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let waiting = self.down_since.filter(|_| !self.waiting.is_empty());
+        let waiting = waiting.map(|since| since + self.hold());
+        self.lanes.iter().filter_map(Lane::deadline).chain(waiting).min()
+    }
+
+    /// Whether nobody needs to wait for it any more, as the volume ends: it is away or silent.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        let then = Instant(now.0.saturating_sub(LAST_SILENCE.0));
+        let mut asked = self.lanes.iter().filter(|lane| lane.is_up() && !lane.in_flight.is_empty());
+        asked.all(|lane| lane.waits_since(then)) && self.answered_at.is_none_or(|at| at <= then)
+    }
+
+    /// Losses of unflushed writes since the last call.
+    pub(crate) fn take_losses(&mut self) -> u64 {
+        std::mem::take(&mut self.losses)
+    }
+
+    /// Ends the connections.
+    pub(crate) fn close(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::close);
+    }
+}
+
+fn gone() -> Failure {
+    Failure::new(Errno::Io, "the NBD server behind this disk does not answer")
+}

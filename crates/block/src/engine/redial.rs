@@ -1,0 +1,172 @@
+//! Disks behind other NBD servers: their time-outs, and the threads that look for lost servers,
+//! because connecting blocks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parda_control::{Instant, Span};
+use parda_nbd::client::Agreed;
+use parda_nbd::uri::Uri;
+
+use super::Engine;
+use crate::backend::connect::{compatible, connect};
+use crate::backend::upstream::Lost;
+use crate::backend::{Backend, NbdOptions};
+use crate::mailbox::{Command, Mailer};
+
+/// How long the first attempt to connect again is put off. Each that follows waits twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long an attempt is put off at most: a server that is back is found within this.
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How often the log says that a server is still away.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+
+/// How often a volume that ends looks whether it still waits for anybody but silent servers.
+const LOOK_EVERY: Span = Span::from_millis(250);
+
+impl Engine {
+    /// Looks for the connections of servers that are not opened at the start.
+    pub(super) fn dial_the_rest(&self) {
+        for (index, disk) in self.disks.iter().enumerate() {
+            let Backend::Nbd(up) = &disk.backend else { continue };
+            for lane in up.unopened() {
+                self.redial(index, lane, 0);
+            }
+        }
+    }
+
+    /// When servers behind disks have to be looked at.
+    pub(super) fn upstream_deadlines(&self) -> impl Iterator<Item = Instant> {
+        let ending = self.stop_by.map(|_| self.now() + LOOK_EVERY);
+        self.disks.iter().filter_map(move |disk| match &disk.backend {
+            Backend::Nbd(up) => up.deadline().into_iter().chain(ending).min(),
+            Backend::File(_) | Backend::Memory(_) => None,
+        })
+    }
+
+    /// Does what is due at servers behind disks.
+    pub(super) fn upstream_timers(&mut self, now: Instant) {
+        for index in 0..self.disks.len() {
+            let disk = &mut self.disks[index];
+            let Backend::Nbd(up) = &mut disk.backend else { continue };
+            if up.resume(now, &mut self.work) {
+                tracing::info!(volume = self.name, disk = disk.name, "the NBD server is back");
+            }
+            let lost = up.timers(now, &mut self.work);
+            self.upstream_lost(index, lost);
+        }
+    }
+
+    /// Takes note of what a server may have lost, and looks for a lost connection.
+    pub(super) fn upstream_lost(&mut self, index: usize, lost: Option<Lost>) {
+        let disk = &mut self.disks[index];
+        let Backend::Nbd(up) = &mut disk.backend else { return };
+        let losses = up.take_losses();
+        (0..losses).for_each(|_| disk.losses.lost());
+        let Some(Lost { lane, why, failures }) = lost else { return };
+        // Connections that end again and again are not worth a line each.
+        if failures == 0 || failures.is_power_of_two() {
+            let (volume, disk) = (&self.name, &disk.name);
+            let unflushed = if losses > 0 {
+                ": writes that were not flushed may be lost, and the next flush will say so"
+            } else {
+                ""
+            };
+            tracing::warn!(volume, disk, error = why, failures, "lost the NBD server{unflushed}");
+        }
+        self.redial(index, lane, failures);
+    }
+
+    fn redial(&self, disk: usize, lane: usize, failures: u32) {
+        let Backend::Nbd(up) = &self.disks[disk].backend else { return };
+        let search = Search {
+            volume: self.name.clone(),
+            name: self.disks[disk].name.clone(),
+            uri: up.uri.clone(),
+            options: up.options,
+            agreed: up.agreed,
+            alive: Arc::clone(&self.alive),
+        };
+        let mailer = self.mailer.clone();
+        let spawned = std::thread::Builder::new()
+            .name("parda-reconnect".into())
+            .spawn(move || search.run(failures, disk, lane, &mailer));
+        if let Err(error) = spawned {
+            tracing::error!(volume = self.name, %error, "cannot look for the lost NBD server");
+        }
+    }
+
+    /// Whether a volume that ends waits for nothing but servers that are away or silent.
+    pub(super) fn only_silent_servers(&self, now: Instant) -> bool {
+        let silent = |disk: usize| match &self.disks[disk].backend {
+            Backend::Nbd(up) => up.is_silent(now),
+            Backend::File(_) | Backend::Memory(_) => false,
+        };
+        let mut requests = self.work.requests.iter().map(|(_, request)| request);
+        // Those that were not dispatched wait for room in the window, behind the others.
+        let some = requests.clone().any(|request| request.id.is_some());
+        some && requests.all(|request| request.id.is_none() || silent(request.disk))
+    }
+}
+
+/// What is known of a server that is looked for.
+struct Search {
+    volume: String,
+    name: String,
+    uri: Uri,
+    options: NbdOptions,
+    agreed: Agreed,
+    /// Whether anybody waits for it.
+    alive: Arc<AtomicBool>,
+}
+
+impl Search {
+    fn run(self, failures: u32, disk: usize, lane: usize, mailer: &Mailer) {
+        let mut pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LAST_PAUSE);
+        let (mut tries, mut said) = (0u64, None::<std::time::Instant>);
+        let began = std::time::Instant::now();
+        loop {
+            std::thread::sleep(pause.mul_f64(jitter()));
+            pause = (2 * pause).min(LAST_PAUSE);
+            if !self.alive.load(Ordering::Relaxed) {
+                return;
+            }
+            tries += 1;
+            let error = match connect(&self.uri, self.options) {
+                Ok((fd, agreed)) => match compatible(&self.agreed, &agreed) {
+                    Ok(()) => {
+                        mailer.send(Command::Reconnected { disk, lane, fd, agreed });
+                        return;
+                    }
+                    Err(why) => format!("it is not what it was: {why}"),
+                },
+                Err(error) => error.to_string(),
+            };
+            // The first time as soon as IOs have failed for it; a restart is not worth a line.
+            let due =
+                said.map_or(began.elapsed() >= self.options.hold, |at| at.elapsed() >= SAID_EVERY);
+            if due {
+                said = Some(std::time::Instant::now());
+                let (volume, disk, away) = (&self.volume, &self.name, began.elapsed());
+                tracing::warn!(
+                    volume,
+                    disk,
+                    tries,
+                    ?away,
+                    error,
+                    "still looking for the NBD server"
+                );
+            }
+        }
+    }
+}
+
+/// A factor from 0.5 to 1, so that many who lost one server do not come back at one moment.
+fn jitter() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(std::thread::current().id());
+    0.5 + (random % 1024) as f64 / 2048.0
+}
