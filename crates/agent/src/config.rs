@@ -15,10 +15,13 @@ use parda_nbd::uri::{Address, AddressError, Uri, UriError};
 use crate::file;
 use crate::inject::{Inject, Target};
 use crate::threshold::Probed;
+use listener::Listeners;
 
 mod apart;
+mod listener;
 mod steer;
 
+pub use listener::Listener;
 pub use steer::{Steer, Vms};
 
 /// A host's configuration.
@@ -45,6 +48,8 @@ pub struct Volume {
     pub inject: Option<Inject>,
     /// Where the hosts meet. Without one, this host is alone.
     pub exchange: Option<Exchange>,
+    /// Where clients of its disks connect.
+    pub listeners: Vec<Listener>,
     /// What this host does of it.
     pub work: Work,
 }
@@ -145,7 +150,8 @@ impl Config {
         if file.volume.is_empty() {
             return Err(doc.error("volume", "is missing: at least one [[volume]] is needed"));
         }
-        let mut unique = Unique::default();
+        let listeners = Listeners::check(doc, &file.listener)?;
+        let mut unique = Unique::new(listeners);
         let volumes = file
             .volume
             .iter()
@@ -153,16 +159,38 @@ impl Config {
             .map(|(i, volume)| check_volume(doc, &format!("volume.{i}"), volume, &mut unique))
             .collect::<Result<Vec<_>, _>>()?;
         apart::exchanges(doc, &volumes)?;
+        unique.described.all_are_used(doc)?;
         Ok(Config { host, status: status.transpose()?, volumes })
+    }
+
+    /// What is allowed, but worth a word to whoever wrote it.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.volumes.iter().flat_map(listener::warnings).collect()
     }
 }
 
 /// What must not appear twice in a file.
-#[derive(Default)]
 struct Unique {
     volumes: BTreeSet<String>,
     exports: BTreeSet<(String, String)>,
-    listeners: Vec<(Address, usize)>,
+    /// Those that disks use, and the place of the volume that each belongs to.
+    listeners: Vec<(Listener, usize)>,
+    /// Those that have a table of their own.
+    described: Listeners,
+}
+
+impl Unique {
+    fn new(described: Listeners) -> Unique {
+        let (volumes, exports) = (BTreeSet::new(), BTreeSet::new());
+        Unique { volumes, exports, listeners: Vec::new(), described }
+    }
+
+    /// The listeners of the volume that was checked last.
+    fn listeners_of_last(&self) -> Vec<Listener> {
+        let last = self.volumes.len();
+        self.listeners.iter().filter(|(_, v)| *v == last).map(|(l, _)| l.clone()).collect()
+    }
 }
 
 fn check_volume(
@@ -203,7 +231,8 @@ fn check_volume(
     let inject = volume.control.injects().then(|| check_inject(probed.as_ref(), &work));
     let inject =
         inject.transpose().map_err(|e| wrong("control.latency_threshold.inject", e.to_owned()))?;
-    Ok(Volume { name: volume.name.clone(), law, probed, inject, exchange, work })
+    let listeners = unique.listeners_of_last();
+    Ok(Volume { name: volume.name.clone(), law, probed, inject, exchange, listeners, work })
 }
 
 /// What is probed of a volume that is idle: the first disk that is a file or a device.
@@ -240,13 +269,16 @@ fn check_disks(
             return Err(wrong("name", format!("is served at {} already", disk.listen)));
         }
         let ours = unique.volumes.len();
-        match unique.listeners.iter().find(|(address, _)| *address == disk.listen) {
+        match unique.listeners.iter().find(|(listener, _)| listener.address == disk.listen) {
             Some(&(_, volume)) if volume != ours => {
                 let message = "belongs to another volume: each volume needs listeners of its own";
                 return Err(wrong("listen", message.into()));
             }
             Some(_) => {}
-            None => unique.listeners.push((disk.listen.clone(), ours)),
+            None => {
+                let listener = unique.described.at(&disk.listen).map_err(|e| wrong("listen", e))?;
+                unique.listeners.push((listener, ours));
+            }
         }
         if let Some(other) = disks.iter().find(|other| overlap(other, &disk)) {
             let message = format!("overlaps the disk {}, and one of them is writable", other.name);

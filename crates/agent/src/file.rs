@@ -16,9 +16,32 @@ pub struct File {
     /// Where `parda status` asks: `unix:PATH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// How clients connect, where it is not as usual.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listener: Vec<Listener>,
     /// The volumes that this host shares with others.
     #[serde(default)]
     pub volume: Vec<Volume>,
+}
+
+/// `[[listener]]`: who may connect at an address that disks listen at.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listener {
+    /// As it stands in the disks' `listen`.
+    pub address: String,
+    /// Permission bits of a unix socket, in octal: `"0660"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Owner of a unix socket, by name or number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Group of a unix socket, by name or number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Serves clients without TLS at a TCP address that other hosts can reach.
+    #[serde(default)]
+    pub plain: bool,
 }
 
 /// `[[volume]]`: storage shared with other hosts.

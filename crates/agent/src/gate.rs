@@ -6,6 +6,7 @@ use parda_block::{Drained, Handle};
 use parda_control::law::Mode;
 use parda_control::{Report, Source, Totals};
 
+use crate::activation::Passed;
 use crate::config::{self, Work};
 use crate::control::Shown;
 use crate::served;
@@ -27,9 +28,9 @@ pub(crate) enum Gate {
 pub(crate) struct Gone;
 
 impl Gate {
-    pub(crate) fn start(config: &config::Volume) -> Result<Gate, StartError> {
+    pub(crate) fn start(config: &config::Volume, passed: &Passed) -> Result<Gate, StartError> {
         Ok(match &config.work {
-            Work::Serve(disks) => Gate::Ring(served::start(config, disks)?),
+            Work::Serve(disks) => Gate::Ring(served::start(config, disks, passed)?),
             Work::Steer(steer) => Gate::Kernel(Box::new(Steered::start(config, steer)?)),
         })
     }

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`file`](mod@file) | `parda.toml` as it is written |
 //! | [`config`] | what it means, checked |
+//! | [`activation`] | sockets that a service manager has bound |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
 //! | `gate` | what holds a volume's IOs to its window |
@@ -24,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod activation;
 pub mod config;
 mod control;
 pub mod file;
@@ -52,6 +54,7 @@ pub use control::ExchangeError;
 pub use steered::SteerError;
 pub use volume::StartError;
 
+use crate::activation::{ActivationError, Passed};
 use crate::config::Config;
 use crate::status::Status;
 use crate::volume::{Volume, VolumeView};
@@ -74,6 +77,9 @@ pub enum ServeError {
         /// Why not.
         error: std::io::Error,
     },
+    /// The service manager's sockets.
+    #[error(transparent)]
+    Passed(#[from] ActivationError),
     /// Signals or threads cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
@@ -97,6 +103,7 @@ type InForce = Arc<Mutex<Vec<config::Volume>>>;
 /// Something does not start, or a volume's ring fails.
 pub fn serve(path: &Path, config: Config) -> Result<(), ServeError> {
     let started = Instant::now();
+    let passed = Passed::from_environment()?;
     let (events, waits) = channel();
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let signalled = events.clone();
@@ -109,7 +116,7 @@ pub fn serve(path: &Path, config: Config) -> Result<(), ServeError> {
     })?;
 
     let mut volumes = Vec::new();
-    let ended = run(path, &config, started, (&events, &waits), &mut volumes);
+    let ended = run(path, &config, &passed, started, (&events, &waits), &mut volumes);
     // Also what a failed start has started: no socket is left behind.
     for volume in volumes {
         let name = volume.name().to_owned();
@@ -130,16 +137,25 @@ pub fn serve(path: &Path, config: Config) -> Result<(), ServeError> {
 fn run(
     path: &Path,
     config: &Config,
+    passed: &Passed,
     started: Instant,
     (events, waits): (&Sender<Event>, &Receiver<Event>),
     volumes: &mut Vec<Volume>,
 ) -> Result<(), ServeError> {
     let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let addresses: Vec<_> = config.volumes.iter().flat_map(|v| &v.listeners).collect();
+    let addresses: Vec<_> = addresses.iter().map(|l| &l.address).collect();
+    for unused in passed.not_at(&addresses) {
+        tracing::warn!("{unused} was passed, and no disk listens there: its clients wait in vain");
+    }
     for volume in &config.volumes {
         let (gone, name) = (events.clone(), volume.name.clone());
         // Nobody listens any more once the agent stops: then this is no news.
         let gone = move || drop(gone.send(Event::Gone(name)));
-        volumes.push(Volume::start(&me, volume.clone(), gone)?);
+        volumes.push(Volume::start(&me, volume.clone(), passed, gone)?);
     }
     let in_force: InForce = Arc::new(Mutex::new(config.volumes.clone()));
     // Answers as long as this function runs.

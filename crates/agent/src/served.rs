@@ -1,22 +1,33 @@
 //! A volume whose disks are served: its ring.
 
+use std::io;
+
 use parda_block::{
-    BackendConfig, Direct, DiskConfig, Handle, Limits, NbdOptions, Region, SpawnError, Stats,
+    BackendConfig, Direct, DiskConfig, Handle, Limits, ListenerConfig, NbdOptions, Region, Stats,
     VolumeConfig,
 };
 use parda_control::Bytes;
 
-use crate::config::{self, Disk, Place, Work};
+use crate::activation::Passed;
+use crate::config::{self, Disk, Listener, Place, Work};
 use crate::file;
 use crate::outlook::OutlookStatus;
 use crate::status::{DiskStatus, VolumeStatus};
 use crate::threshold::ThresholdStatus;
+use crate::volume::StartError;
 
-pub(crate) fn start(config: &config::Volume, disks: &[Disk]) -> Result<Handle, SpawnError> {
+pub(crate) fn start(
+    config: &config::Volume,
+    disks: &[Disk],
+    passed: &Passed,
+) -> Result<Handle, StartError> {
+    let listeners = config.listeners.iter().map(|l| listener(l, passed));
+    let listeners = listeners.collect::<Result<_, _>>().map_err(StartError::Passed)?;
     let handle = parda_block::Volume::spawn(VolumeConfig {
         name: config.name.clone(),
         control: config.law.control.clone(),
         disks: disks.iter().map(disk).collect(),
+        listeners,
         model: None,
         limits: Limits::default(),
     })?;
@@ -74,6 +85,19 @@ pub(crate) fn describe(status: &mut VolumeStatus, config: &config::Volume, stats
     status.disks = (config.disks().iter().zip(&stats.vms))
         .map(|(d, vm)| DiskStatus::new(d.name.to_string(), d.vm.shares.0, vm))
         .collect();
+}
+
+fn listener(listener: &Listener, passed: &Passed) -> io::Result<ListenerConfig> {
+    let passed = passed.at(&listener.address)?;
+    if passed.is_some() {
+        tracing::info!(address = %listener.address, "takes over the socket that was passed");
+    }
+    Ok(ListenerConfig {
+        address: listener.address.clone(),
+        access: listener.access,
+        local_only: !listener.plain,
+        passed,
+    })
 }
 
 fn disk(disk: &Disk) -> DiskConfig {

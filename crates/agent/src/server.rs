@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_block::SocketFile;
+use parda_block::{SocketAccess, SocketFile};
 
 /// How long both ends wait for each other.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ pub struct Server {
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
-    /// Binds the socket; `answer` is given each connection, which closes when it returns.
+    /// Binds the socket, for the process's own user; `answer` is given each connection, which closes when it returns.
     ///
     /// # Errors
     /// The socket cannot be bound: somebody listens there, for one. What a killed process left is
@@ -36,14 +36,15 @@ impl Server {
         socket: &Path,
         answer: impl Fn(UnixStream) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Server> {
-        let listener = match UnixListener::bind(socket) {
+        let access = SocketAccess::default();
+        let (listener, file) = match SocketFile::bind(socket, access) {
             Err(e) if e.kind() == ErrorKind::AddrInUse && is_abandoned(socket) => {
                 std::fs::remove_file(socket)?;
-                UnixListener::bind(socket)?
+                SocketFile::bind(socket, access)?
             }
             bound => bound?,
         };
-        let file = SocketFile::just_bound(socket.to_owned());
+        let listener = UnixListener::from(listener);
         let heard = listener.try_clone()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use parda_block::{Drained, SpawnError};
 use parda_exchange::Identity;
 
+use crate::activation::Passed;
 use crate::config;
 use crate::control::{Control, ExchangeError, Order, Shown};
 use crate::gate::Gate;
@@ -35,6 +36,9 @@ pub enum StartError {
     /// Its exchange.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
+    /// A socket that was passed to the agent.
+    #[error("cannot take over a socket that was passed: {0}")]
+    Passed(std::io::Error),
     /// Its control thread.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -44,9 +48,10 @@ impl Volume {
     pub(crate) fn start(
         me: &Identity,
         config: config::Volume,
+        passed: &Passed,
         gone: impl FnOnce() + Send + 'static,
     ) -> Result<Volume, StartError> {
-        let gate = Arc::new(Gate::start(&config)?);
+        let gate = Arc::new(Gate::start(&config, passed)?);
         let (orders, received) = channel();
         let control = Control::new(me, &config, Arc::clone(&gate), received)?;
         let shown = control.shown();

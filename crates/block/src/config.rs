@@ -7,7 +7,7 @@ use parda_nbd::ExportName;
 use parda_nbd::uri::Address;
 
 use crate::backend::{BackendConfig, OpenError, Region};
-use crate::listen::ListenError;
+use crate::listen::{ListenError, ListenerConfig};
 use crate::timed::Timed;
 
 /// A volume: disks that share one array, and hence one window and one fair queue.
@@ -18,6 +18,9 @@ pub struct VolumeConfig {
     pub control: parda_control::Config,
     /// Its disks.
     pub disks: Vec<DiskConfig>,
+    /// How its listeners are set up. An address of a disk that is not among them is bound with the
+    /// defaults of [`ListenerConfig::new`].
+    pub listeners: Vec<ListenerConfig>,
     /// A model that times every IO, if this is an emulated array.
     pub model: Option<Box<dyn Timed>>,
     /// What a client may take.

@@ -22,6 +22,7 @@ mod engine;
 mod listen;
 mod mailbox;
 mod ring;
+mod socket_file;
 mod stats;
 mod timed;
 mod volume;
@@ -29,7 +30,8 @@ mod zeroes;
 
 pub use backend::{BackendConfig, Direct, NbdOptions, OpenError, Region};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
-pub use listen::{ListenError, SocketFile};
+pub use listen::{ListenError, ListenerConfig};
+pub use socket_file::{SocketAccess, SocketFile};
 pub use stats::{Count, Latencies, Stats, VmStats};
 pub use timed::{Timed, TimedId};
 pub use volume::{Drained, Handle, Stopped, Volume};

@@ -1,15 +1,17 @@
 //! Sockets that clients connect to.
 
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use parda_nbd::uri::Address;
+
+use crate::socket_file::{SocketAccess, SocketFile};
 
 /// For how long the sockets of a server that was killed may outlive it: the kernel closes what its
 /// ring still has some time after the process is gone, and whoever restarts it need not wait.
@@ -32,9 +34,35 @@ pub enum ListenError {
     /// Somebody answers on the socket.
     #[error("cannot listen on unix:{}: another process serves it", .0.display())]
     InUse(PathBuf),
+    /// Others than this host can reach the address.
+    #[error("cannot listen on {0}: it is not a loopback address, and TLS is not required there")]
+    NotLocal(Address),
     /// There is a file that is no socket.
     #[error("cannot listen on unix:{}: there is a file that is not a socket", .0.display())]
     NotASocket(PathBuf),
+}
+
+/// How a listener is set up.
+#[derive(Debug)]
+pub struct ListenerConfig {
+    /// Where clients connect.
+    pub address: Address,
+    /// Who may connect to a unix socket.
+    pub access: SocketAccess,
+    /// Refuses TCP addresses that others than this host can reach.
+    pub local_only: bool,
+    /// A socket that listens at this address already, handed over by a service manager. It is used
+    /// as it is, and its file is not removed.
+    pub passed: Option<OwnedFd>,
+}
+
+impl ListenerConfig {
+    /// A listener that is bound here; a unix socket is for the process's own user.
+    #[must_use]
+    pub fn new(address: Address) -> ListenerConfig {
+        let access = SocketAccess::default();
+        ListenerConfig { address, access, local_only: false, passed: None }
+    }
 }
 
 /// A bound socket. A unix socket's file goes with it.
@@ -44,46 +72,29 @@ pub(crate) struct Bound {
     /// With the port that was given to port 0.
     pub(crate) address: Address,
     pub(crate) file: Option<SocketFile>,
+    /// Somebody else holds the socket too, and will use it when we are gone.
+    pub(crate) shared: bool,
 }
 
-/// The file of a unix socket, removed when dropped.
-#[derive(Debug)]
-pub struct SocketFile {
-    path: PathBuf,
-    /// Its device and inode: another may have been put in its place since.
-    instance: Option<(u64, u64)>,
-}
-
-impl SocketFile {
-    /// The file that was just made by binding a socket to `path`.
-    #[must_use]
-    pub fn just_bound(path: PathBuf) -> SocketFile {
-        let instance = instance(&path);
-        SocketFile { path, instance }
-    }
-}
-
-fn instance(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()))
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Removed by hand, or another's.
-        if instance(&self.path) == self.instance {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Binds an address and listens.
-pub(crate) fn bind(address: &Address) -> Result<Bound, ListenError> {
+/// Binds an address and listens, or takes over the socket that was passed for it.
+pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
+    let ListenerConfig { address, access, local_only, passed } = config;
     let fail = |source| ListenError::Bind { address: address.clone(), source };
-    match address {
+    if let Some(fd) = passed {
+        // A socket that does not block would have every accept in the ring return at once.
+        rustix::io::ioctl_fionbio(&fd, false).map_err(|e| fail(e.into()))?;
+        return Ok(Bound { fd, address, file: None, shared: true });
+    }
+    match &address {
         Address::Tcp { host, port } => {
+            let all: Vec<SocketAddr> =
+                (host.as_str(), *port).to_socket_addrs().map_err(fail)?.collect();
+            if local_only && !all.iter().all(|a| a.ip().to_canonical().is_loopback()) {
+                return Err(ListenError::NotLocal(address));
+            }
             let until = Instant::now() + BURIAL;
             let listener = loop {
-                match TcpListener::bind((host.as_str(), *port)) {
+                match TcpListener::bind(&all[..]) {
                     Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
                         sleep(PAUSE);
                     }
@@ -92,19 +103,18 @@ pub(crate) fn bind(address: &Address) -> Result<Bound, ListenError> {
             };
             let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
             let address = Address::Tcp { host: host.clone(), port };
-            Ok(Bound { fd: listener.into(), address, file: None })
+            Ok(Bound { fd: listener.into(), address, file: None, shared: false })
         }
         Address::Unix(path) => {
-            let listener = match UnixListener::bind(path) {
+            let (fd, file) = match SocketFile::bind(path, access) {
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
                     remove_stale(path)?;
-                    UnixListener::bind(path)
+                    SocketFile::bind(path, access)
                 }
                 other => other,
             }
             .map_err(fail)?;
-            let file = Some(SocketFile::just_bound(path.clone()));
-            Ok(Bound { fd: listener.into(), address: address.clone(), file })
+            Ok(Bound { fd, address, file: Some(file), shared: false })
         }
     }
 }
@@ -137,8 +147,13 @@ fn speaks(mut stream: &UnixStream) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
+
+    fn bind(address: &Address) -> Result<Bound, ListenError> {
+        super::bind(ListenerConfig::new(address.clone()))
+    }
 
     #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
@@ -180,6 +195,38 @@ mod tests {
         let bound = bind(&Address::Unix(path)).unwrap();
         dies.join().unwrap();
         drop(bound);
+    }
+
+    #[test]
+    fn a_listener_for_this_host_alone_is_not_bound_elsewhere() {
+        for (host, local) in [("0.0.0.0", false), ("::", false), ("127.0.0.1", true)] {
+            let address = Address::Tcp { host: host.into(), port: 0 };
+            let config = ListenerConfig { local_only: true, ..ListenerConfig::new(address) };
+            match super::bind(config) {
+                Ok(_) => assert!(local, "{host}"),
+                Err(ListenError::NotLocal(_)) => assert!(!local, "{host}"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_socket_that_was_passed_is_used_and_its_file_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let theirs = UnixListener::bind(&path).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let passed = Some(theirs.try_clone().unwrap().into());
+        let config = ListenerConfig { passed, ..ListenerConfig::new(Address::Unix(path.clone())) };
+        let bound = super::bind(config).unwrap();
+        let client = UnixStream::connect(&path).unwrap();
+        // It blocks, and so would this if nobody had connected.
+        UnixListener::from(bound.fd.try_clone().unwrap()).accept().unwrap();
+        assert!(
+            !rustix::fs::fcntl_getfl(&bound.fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK)
+        );
+        drop((bound, client));
+        UnixStream::connect(&path).unwrap();
     }
 
     #[test]

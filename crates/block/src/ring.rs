@@ -51,6 +51,13 @@ struct Op<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At(pub(crate) u64);
 
+/// Names an operation that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpKey(u64);
+
+/// The name of operations whose completion tells nobody anything.
+const NOBODY: u64 = u64::MAX;
+
 /// What an operation on a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
@@ -103,9 +110,23 @@ impl<T> Ring<T> {
         Ok(Self { uring, ops: Slab::new(), backlog: VecDeque::new(), done: VecDeque::new() })
     }
 
-    fn push(&mut self, fd: &Rc<OwnedFd>, entry: squeue::Entry, tag: T, kept: Kept, accepts: bool) {
+    fn push(
+        &mut self,
+        fd: &Rc<OwnedFd>,
+        entry: squeue::Entry,
+        tag: T,
+        kept: Kept,
+        accepts: bool,
+    ) -> OpKey {
         let key = self.ops.insert(Op { tag, kept, accepts, _fd: Rc::clone(fd) });
         self.backlog.push_back(entry.user_data(key as u64));
+        self.fill();
+        OpKey(key as u64)
+    }
+
+    /// Cancels an operation that is under way; it completes with ECANCELED, or with what it did.
+    pub(crate) fn cancel(&mut self, key: OpKey) {
+        self.backlog.push_back(opcode::AsyncCancel::new(key.0).build().user_data(NOBODY));
         self.fill();
     }
 
@@ -122,11 +143,11 @@ impl<T> Ring<T> {
     }
 
     /// Accepts one connection; brings [`Kept::Accepted`].
-    pub(crate) fn accept(&mut self, fd: &Rc<OwnedFd>, tag: T) {
+    pub(crate) fn accept(&mut self, fd: &Rc<OwnedFd>, tag: T) -> OpKey {
         let (null, raw) = (std::ptr::null_mut(), types::Fd(fd.as_raw_fd()));
         let entry =
             opcode::Accept::new(raw, null, std::ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build();
-        self.push(fd, entry, tag, Kept::Nothing, true);
+        self.push(fd, entry, tag, Kept::Nothing, true)
     }
 
     /// Waits until `fd` has something to read.
@@ -261,7 +282,8 @@ impl<T> Ring<T> {
             Err((_, error)) => return Err(error),
         }
         let entry = |e: cqueue::Entry| (e.user_data(), e.result(), e.flags());
-        self.done.extend(self.uring.completion().map(entry));
+        let told = self.uring.completion().map(entry).filter(|(key, ..)| *key != NOBODY);
+        self.done.extend(told);
         Ok(())
     }
 

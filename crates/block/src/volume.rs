@@ -15,7 +15,7 @@ use crate::backend::{BackendConfig, Geometry, OpenError, Region, connect, file, 
 use crate::config::{DiskConfig, SpawnError, VolumeConfig};
 use crate::conn::Offer;
 use crate::engine::{Engine, Parts};
-use crate::listen::{self, Bound};
+use crate::listen::{self, Bound, ListenerConfig};
 use crate::mailbox::{Command, Mailer, mailbox};
 use crate::stats::Stats;
 
@@ -59,7 +59,7 @@ impl Volume {
     /// # Errors
     /// The first thing that is not possible; nothing is left behind then.
     pub fn spawn(config: VolumeConfig) -> Result<Handle, SpawnError> {
-        let VolumeConfig { name, control, disks, model, limits } = config;
+        let VolumeConfig { name, control, disks, listeners, model, limits } = config;
         let mut host = Host::new(Instant(0), control)
             .map_err(|error| SpawnError::Control { volume: name.clone(), error })?;
         let mut exports = Vec::new();
@@ -70,7 +70,7 @@ impl Volume {
             exports.push(export);
             open_disks.push(disk);
         }
-        let listeners = bind_all(&open_disks, &exports)?;
+        let listeners = bind_all(&open_disks, &exports, listeners)?;
         let addresses = listeners.iter().map(|(bound, _)| bound.address.clone()).collect();
 
         let system = |source| SpawnError::System { volume: name.clone(), source };
@@ -147,7 +147,11 @@ fn export(config: &DiskConfig, geometry: Geometry) -> Export {
     }
 }
 
-fn bind_all(disks: &[OpenDisk], exports: &[Export]) -> Result<Vec<(Bound, Offer)>, SpawnError> {
+fn bind_all(
+    disks: &[OpenDisk],
+    exports: &[Export],
+    mut listeners: Vec<ListenerConfig>,
+) -> Result<Vec<(Bound, Offer)>, SpawnError> {
     let mut offers: Vec<(&Address, Offer)> = Vec::new();
     for (index, (disk, export)) in disks.iter().zip(exports).enumerate() {
         for address in &disk.config.listen {
@@ -166,7 +170,11 @@ fn bind_all(disks: &[OpenDisk], exports: &[Export]) -> Result<Vec<(Bound, Offer)
             let (export, address) = (twice.name.to_string(), address.clone());
             return Err(SpawnError::DuplicateExport { export, address });
         }
-        bound.push((listen::bind(address)?, offer));
+        let config = match listeners.iter().position(|l| l.address == *address) {
+            Some(at) => listeners.swap_remove(at),
+            None => ListenerConfig::new(address.clone()),
+        };
+        bound.push((listen::bind(config)?, offer));
     }
     Ok(bound)
 }

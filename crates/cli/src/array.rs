@@ -58,6 +58,9 @@ pub(crate) struct Array {
     /// Where clients connect: unix:PATH or tcp:ADDRESS:PORT; may be given more than once
     #[arg(long, value_name = "ADDRESS", required = true)]
     listen: Vec<Address>,
+    /// Listen at TCP addresses that other hosts can reach, where anybody may then read and write
+    #[arg(long)]
+    plain: bool,
     /// Where the data is: memory, or file:PATH for a sparse file
     #[arg(long, value_name = "WHERE", default_value = "memory", value_parser = data)]
     data: Data,
@@ -91,6 +94,12 @@ impl Array {
         // Caught from here on, so that a signal during the start is not lost.
         let mut signals = Signals::new([SIGINT, SIGTERM])
             .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
+        if let Some(exposed) = self.listen.iter().find(|a| !a.is_local() && !self.plain) {
+            return Err(Failure::usage(format!(
+                "--listen {exposed}: not a loopback address, and anybody who reaches it could read \
+                 and write: add --plain if that is meant"
+            )));
+        }
         let options = ArrayOptions { control: self.control.clone(), ..self.options()? };
         let names = options.exports.join(", ");
         let mut said = Ok(());

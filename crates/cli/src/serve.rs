@@ -55,6 +55,9 @@ impl Check {
                 Work::Steer(steer) => steered(&volume.name, steer, &exchange),
             };
         }
+        for warning in config.warnings() {
+            text += &format!("\n  note: {warning}");
+        }
         output::print(&text)
     }
 }

@@ -53,6 +53,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
     File {
         host: host.name.clone(),
         status: Some(format!("unix:{}", place.status(id).display())),
+        listener: Vec::new(),
         volume: vec![volume],
     }
 }
@@ -83,7 +84,7 @@ fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
         steer: Some(steer),
     };
     let status = Some(format!("unix:{}", guest_host::STATUS));
-    File { host: host.name.clone(), status, volume: vec![volume] }
+    File { host: host.name.clone(), status, listener: Vec::new(), volume: vec![volume] }
 }
 
 /// Whether an agent's status is what its configuration says: it has taken up a change. What the

@@ -201,6 +201,7 @@ fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
         name: "array".to_owned(),
         control,
         disks,
+        listeners: Vec::new(),
         model: Some(Box::new(model)),
         limits: Limits::default(),
     })?)

@@ -6,6 +6,7 @@
 //! | `nbd+unix` | `nbd+unix:///vm1?socket=/run/parda/array-a.sock` |
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -52,6 +53,19 @@ pub enum AddressError {
 impl Address {
     /// The kernel's limit on the path of a socket, less its final NUL.
     const MAX_UNIX_PATH: usize = 107;
+
+    /// Whether only this host can reach it: a unix socket, an address of the loopback network, or
+    /// `localhost`. Other names are not looked up, and count as reachable from elsewhere.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp { host, .. } => match host.parse::<IpAddr>() {
+                Ok(ip) => ip.to_canonical().is_loopback(),
+                Err(_) => host == "localhost",
+            },
+        }
+    }
 }
 
 /// The reverse of its [`Display`](fmt::Display).
@@ -230,6 +244,18 @@ mod tests {
         let unix: Uri = "nbd+unix:///vm1?socket=/run/a%20b.sock".parse().unwrap();
         assert_eq!(unix.address, Address::Unix("/run/a b.sock".into()));
         assert_eq!(unix.export.as_str(), "vm1");
+    }
+
+    #[test]
+    fn an_address_is_local_only_if_it_says_so_itself() {
+        let local = |text: &str| text.parse::<Address>().unwrap().is_local();
+        for text in ["unix:s", "tcp:127.0.0.1:1", "tcp:127.8.0.1:1", "tcp:[::1]:1"] {
+            assert!(local(text), "{text}");
+        }
+        assert!(local("tcp:localhost:1") && local("tcp:[::ffff:127.0.0.1]:1"));
+        for text in ["tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:10.0.0.1:1", "tcp:kvm-01:1"] {
+            assert!(!local(text), "{text}");
+        }
     }
 
     #[test]

@@ -76,10 +76,7 @@ impl Engine {
     pub(super) fn stop(&mut self, now: Instant, within: Duration) {
         self.stop_by = Some(now + Span::from(within));
         for listener in &mut self.listeners {
-            // Ends the pending accept.
-            let _ = rustix::net::shutdown(&*listener.fd, rustix::net::Shutdown::Both);
-            listener.file = None;
-            listener.retry_at = None;
+            listener.stop(&mut self.ring);
         }
         let keys: Vec<usize> = self.conns.iter().map(|(key, _)| key).collect();
         for key in keys {

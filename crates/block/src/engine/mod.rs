@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmConfig, VmId};
 use parda_nbd::extents::Descriptor;
+use parda_nbd::uri::Address;
 use parda_nbd::{Cookie, Errno, Extent, Op};
 use rustix::net::sockopt;
 use slab::Slab;
@@ -28,9 +29,10 @@ use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
 use crate::conn::{Arrival, Conn, ConnError, Offer};
-use crate::listen::{Bound, SocketFile};
+use crate::listen::Bound;
 use crate::mailbox::{Mailbox, Mailer};
-use crate::ring::{Done, Kept, Ring, Wire};
+use crate::ring::{Done, Kept, OpKey, Ring, Wire};
+use crate::socket_file::SocketFile;
 use crate::stats::VmStats;
 use crate::timed::{Timed, TimedId};
 use crate::volume::{Drained, OpenDisk, Opened};
@@ -87,8 +89,33 @@ struct Listener {
     offer: Offer,
     file: Option<SocketFile>,
     tcp: bool,
+    /// Somebody else holds the socket too: it must stay as it is.
+    shared: bool,
+    /// The accept that is under way.
+    accepting: Option<OpKey>,
     /// When to accept again after the system could not.
     retry_at: Option<Instant>,
+}
+
+impl Listener {
+    fn accept(&mut self, ring: &mut Ring<Tag>, index: usize) {
+        self.accepting = Some(ring.accept(&self.fd, Tag::Accept(index)));
+    }
+
+    /// Ends the accept that is under way. What waits to be accepted on a shared socket is left to
+    /// whoever accepts there next; otherwise it is refused.
+    fn stop(&mut self, ring: &mut Ring<Tag>) {
+        match self.accepting.take() {
+            Some(key) if self.shared => ring.cancel(key),
+            Some(_) if !self.shared => {
+                // A listener that cannot be shut down has nobody waiting either.
+                let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
+            }
+            _ => {}
+        }
+        self.file = None;
+        self.retry_at = None;
+    }
 }
 
 /// How long a listener rests when there are no descriptors or no memory for a connection.
@@ -144,7 +171,9 @@ impl Engine {
         });
         let disks = disks.collect::<io::Result<_>>()?;
         let listeners = parts.listeners.into_iter().map(|(bound, offer)| Listener {
-            tcp: bound.file.is_none(),
+            tcp: matches!(bound.address, Address::Tcp { .. }),
+            shared: bound.shared,
+            accepting: None,
             fd: Rc::new(bound.fd),
             offer,
             file: bound.file,
@@ -179,8 +208,8 @@ impl Engine {
     }
 
     pub(crate) fn run(mut self) -> Drained {
-        for (i, listener) in self.listeners.iter().enumerate() {
-            self.ring.accept(&listener.fd, Tag::Accept(i));
+        for (i, listener) in self.listeners.iter_mut().enumerate() {
+            listener.accept(&mut self.ring, i);
         }
         self.ring.poll(&self.bell, Tag::Mailbox);
         self.dial_the_rest();
@@ -267,6 +296,7 @@ impl Engine {
 
     fn accepted(&mut self, now: Instant, index: usize, kept: Kept, result: Result<usize, i32>) {
         let listener = &mut self.listeners[index];
+        listener.accepting = None;
         if self.stop_by.is_some() {
             return;
         }
@@ -300,7 +330,7 @@ impl Engine {
             }
             _ => {}
         }
-        self.ring.accept(&self.listeners[index].fd, Tag::Accept(index));
+        self.listeners[index].accept(&mut self.ring, index);
     }
 
     fn file_done(&mut self, now: Instant, key: usize, kept: Kept, result: Result<usize, i32>) {
@@ -531,7 +561,7 @@ impl Engine {
         }
         for (index, listener) in self.listeners.iter_mut().enumerate() {
             if listener.retry_at.take_if(|at| now >= *at).is_some() {
-                self.ring.accept(&listener.fd, Tag::Accept(index));
+                listener.accept(&mut self.ring, index);
             }
         }
         self.upstream_timers(now);

@@ -38,7 +38,14 @@ pub(crate) fn file(path: &Path) -> BackendConfig {
 pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {
     let mut control = parda_control::Config::default();
     control.law.mode = Mode::Static;
-    VolumeConfig { name: "test".into(), control, disks, model: None, limits: Limits::default() }
+    VolumeConfig {
+        name: "test".into(),
+        control,
+        disks,
+        listeners: Vec::new(),
+        model: None,
+        limits: Limits::default(),
+    }
 }
 
 pub(crate) fn spawn(disks: Vec<DiskConfig>) -> Handle {

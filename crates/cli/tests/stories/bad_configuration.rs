@@ -104,7 +104,11 @@ fn a_place_that_is_taken_stays_with_whom_it_belongs_to() {
         ("unix:host\"", "unix:no/where\"", "cannot listen on unix:no/where: No such file"),
         ("unix:host\"", "tcp:192.0.2.1:10809\"", "cannot listen on tcp:192.0.2.1:10809: "),
     ] {
-        stage.write("host.toml", text.replace(from, to));
+        let mut text = text.replace(from, to);
+        if to.starts_with("tcp") {
+            text += "[[listener]]\naddress = \"tcp:192.0.2.1:10809\"\nplain = true\n";
+        }
+        stage.write("host.toml", text);
         expect(&stage.parda(&["serve", "-c", "host.toml"]), 1, &[says]);
         assert!(!stage.path("host").exists(), "a socket is left behind: {says}");
     }

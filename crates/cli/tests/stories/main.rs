@@ -4,6 +4,7 @@
 //! | file | stories |
 //! | --- | --- |
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
+//! | `listeners` | who may connect where; sockets that a service manager passes |
 //! | `crash` | SIGKILL, power cuts, SIGTERM |
 //! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
@@ -39,6 +40,7 @@ mod exchange_faults;
 mod failing_backends;
 mod island;
 mod journal;
+mod listeners;
 mod logging;
 mod observe;
 mod page_cache;

@@ -39,7 +39,11 @@ impl Client {
 
     /// As [`Client::connect`]; `None` if the server goes away before the handshake is done.
     pub(crate) fn try_connect(socket: &Path, export: &str) -> Option<Client> {
-        let mut socket = UnixStream::connect(socket).ok()?;
+        Client::over(UnixStream::connect(socket).ok()?, export)
+    }
+
+    /// As [`Client::try_connect`], on a socket that is connected already.
+    pub(crate) fn over(mut socket: UnixStream, export: &str) -> Option<Client> {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut handshake = Handshake::new(ExportName::new(export).unwrap());
         let (mut input, mut out) = (Vec::new(), Vec::new());

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -72,6 +73,16 @@ impl Stage {
         let mut command = Command::new(line[0]);
         command.args(&line[1..]);
         Process::start(self.dir.path(), who, command)
+    }
+
+    /// Starts an agent with the configuration that is there, and passes it a socket as a service
+    /// manager does.
+    pub(crate) fn activate(&self, who: &str, host: &str, socket: &UnixListener) -> Process {
+        let script = "exec env LISTEN_PID=$$ LISTEN_FDS=1 \"$0\" serve -c \"$1\" 3<&0 0</dev/null";
+        let mut command = Command::new("sh");
+        command.args(["-c", script, PARDA, &format!("{host}.toml")]);
+        let passed = Stdio::from(OwnedFd::from(socket.try_clone().unwrap()));
+        Process::start_with(self.dir.path(), who, command, passed)
     }
 
     /// Runs a program to its end.
@@ -151,6 +162,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("qemu-nbd", "qemu-utils"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
+    ("systemd-socket-activate", "systemd"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
 ];
@@ -183,14 +195,18 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn start(dir: &Path, who: &str, mut command: Command) -> Process {
+    fn start(dir: &Path, who: &str, command: Command) -> Process {
+        Process::start_with(dir, who, command, Stdio::null())
+    }
+
+    fn start_with(dir: &Path, who: &str, mut command: Command, stdin: Stdio) -> Process {
         let file = |name: String| {
             let path = dir.join(name);
             (File::options().create(true).append(true).open(&path).unwrap(), path)
         };
         let ((stdout, out), (stderr, err)) =
             (file(format!("{who}.out")), file(format!("{who}.err")));
-        command.current_dir(dir).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        command.current_dir(dir).stdin(stdin).stdout(stdout).stderr(stderr);
         // SAFETY: between fork and exec one system call is made, which neither allocates nor locks.
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));

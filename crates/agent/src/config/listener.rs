@@ -1,0 +1,174 @@
+//! `[[listener]]`: who may connect where, checked.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use parda_block::SocketAccess;
+use parda_config::{Document, Error};
+use parda_nbd::uri::{Address, AddressError};
+use uzers::{get_group_by_name, get_user_by_name};
+
+use super::Volume;
+use crate::file;
+
+/// A place where clients connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Where it is.
+    pub address: Address,
+    /// Who may connect to a unix socket.
+    pub access: SocketAccess,
+    /// Clients without TLS are served at an address that other hosts can reach.
+    pub plain: bool,
+}
+
+/// What the file says of listeners, and which of it disks have used.
+pub(super) struct Listeners {
+    all: Vec<Listener>,
+    used: BTreeSet<usize>,
+}
+
+impl Listeners {
+    pub(super) fn check(doc: &Document, files: &[file::Listener]) -> Result<Self, Error> {
+        let mut all: Vec<Listener> = Vec::new();
+        for (i, file) in files.iter().enumerate() {
+            let wrong = |key: &str, message: String| doc.error(&at(i, key), message);
+            let listener = check(&wrong, file)?;
+            if all.iter().any(|other| other.address == listener.address) {
+                return Err(wrong("address", "is another [[listener]]'s address already".into()));
+            }
+            all.push(listener);
+        }
+        Ok(Self { all, used: BTreeSet::new() })
+    }
+
+    /// The listener at the address of a disk, or why there can be none.
+    pub(super) fn at(&mut self, address: &Address) -> Result<Listener, String> {
+        let Some(index) = self.all.iter().position(|l| l.address == *address) else {
+            if !address.is_local() {
+                return Err(unprotected(address));
+            }
+            let access = SocketAccess::default();
+            return Ok(Listener { address: address.clone(), access, plain: false });
+        };
+        self.used.insert(index);
+        Ok(self.all[index].clone())
+    }
+
+    /// Refuses listeners that no disk uses.
+    pub(super) fn all_are_used(&self, doc: &Document) -> Result<(), Error> {
+        match (0..self.all.len()).find(|index| !self.used.contains(index)) {
+            Some(unused) => {
+                let message = "no disk listens there: write it as the disk's `listen` does";
+                Err(doc.error(&at(unused, "address"), message))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn at(index: usize, key: &str) -> String {
+    format!("listener.{index}.{key}")
+}
+
+fn unprotected(address: &Address) -> String {
+    format!(
+        "is not a loopback address, and NBD without TLS can be read and written by whoever reaches \
+         it: add a [[listener]] with address = \"{address}\" and plain = true, if that is meant"
+    )
+}
+
+fn check(wrong: &dyn Fn(&str, String) -> Error, file: &file::Listener) -> Result<Listener, Error> {
+    let address: Address =
+        file.address.parse().map_err(|e: AddressError| wrong("address", e.to_string()))?;
+    if matches!(address, Address::Tcp { .. }) {
+        let unix_only = [("mode", &file.mode), ("owner", &file.owner), ("group", &file.group)];
+        if let Some((key, _)) = unix_only.iter().find(|(_, value)| value.is_some()) {
+            return Err(wrong(key, "is for unix sockets: a TCP address has none".into()));
+        }
+    } else if file.plain {
+        return Err(wrong("plain", "is for TCP: no other host reaches a unix socket".into()));
+    }
+    if !address.is_local() && !file.plain {
+        return Err(wrong("address", unprotected(&address)));
+    }
+    let value = |key, text: &Option<String>, read: fn(&str) -> Result<u32, String>| {
+        text.as_deref().map(|text| read(text).map_err(|e| wrong(key, e))).transpose()
+    };
+    let access = SocketAccess {
+        mode: value("mode", &file.mode, mode)?.unwrap_or(SocketAccess::default().mode),
+        owner: value("owner", &file.owner, user)?,
+        group: value("group", &file.group, group)?,
+    };
+    Ok(Listener { plain: file.plain && !address.is_local(), address, access })
+}
+
+/// Permission bits as chmod(1) takes them.
+fn mode(text: &str) -> Result<u32, String> {
+    let digits = (3..=4).contains(&text.len()) && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if digits && mode <= 0o777 => Ok(mode),
+        _ => Err("must be three octal digits, such as \"0660\"".into()),
+    }
+}
+
+fn user(text: &str) -> Result<u32, String> {
+    id(text, get_user_by_name(text).map(|user| user.uid()), "user")
+}
+
+fn group(text: &str) -> Result<u32, String> {
+    id(text, get_group_by_name(text).map(|group| group.gid()), "group")
+}
+
+/// The number of a user or group, which may be given as such.
+fn id(text: &str, known: Option<u32>, kind: &str) -> Result<u32, String> {
+    match (known, text.parse()) {
+        (Some(id), _) => Ok(id),
+        // The last is what chown takes as "leave it".
+        (None, Ok(id)) if id != u32::MAX => Ok(id),
+        (None, _) => Err(format!("this host has no such {kind}")),
+    }
+}
+
+/// What of a volume's listeners is allowed but worth a word.
+pub(super) fn warnings(volume: &Volume) -> impl Iterator<Item = String> {
+    volume.listeners.iter().filter_map(|listener| {
+        let mut text = format!("{}: ", listener.address);
+        if listener.plain {
+            text +=
+                "clients are served without TLS; whoever reaches this address can read and write";
+            for disk in volume.disks().iter().filter(|d| d.listen == listener.address) {
+                let _ = write!(text, " {}", disk.name);
+            }
+        } else if listener.access.mode & 0o002 != 0 {
+            let mode = listener.access.mode;
+            let _ = write!(text, "mode {mode:04o} lets every user of this host connect");
+        } else {
+            return None;
+        }
+        Some(text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_octal_permission_bits() {
+        assert_eq!(mode("0660"), Ok(0o660));
+        assert_eq!(mode("600"), Ok(0o600));
+        for text in ["", "66", "0o660", "0680", "1777", "00660", "+660", "rw-rw----"] {
+            assert!(mode(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn users_and_groups_go_by_name_or_number() {
+        assert_eq!((user("root"), group("root")), (Ok(0), Ok(0)));
+        assert_eq!((user("64055"), group("4294967294")), (Ok(64_055), Ok(u32::MAX - 1)));
+        for text in ["nobody-of-this-name", "-1", "4294967295", ""] {
+            assert!(user(text).is_err() && group(text).is_err(), "{text:?}");
+        }
+    }
+}
