@@ -59,8 +59,9 @@ pub(crate) fn reload(handle: &Handle, in_force: &mut config::Volume, new: &confi
         if wanted.vm == disk.vm {
             continue;
         }
-        match handle.set_vm(index, wanted.vm) {
-            Ok(Some(vm)) => {
+        let id = handle.stats().ok().and_then(|stats| stats.disks.get(index).copied());
+        match id.map(|id| handle.set_vm(id, wanted.vm)) {
+            Some(Ok(Some(vm))) => {
                 tracing::info!(
                     volume = name, disk = %disk.name, shares = vm.shares.0, burst = vm.burst,
                     "shares changed"

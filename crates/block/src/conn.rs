@@ -17,6 +17,7 @@ use crate::ring::{Recv, Ring, Sending, Wire};
 use crate::zeroes::all_zero;
 
 /// What a listener offers: exports, and the disk that each of them is.
+#[derive(Default)]
 pub(crate) struct Offer {
     pub(crate) exports: Vec<Export>,
     pub(crate) disks: Vec<usize>,
@@ -44,8 +45,16 @@ pub(crate) struct Arrival {
 }
 
 enum Phase {
-    Handshake { handshake: Handshake, until: Instant },
-    Transmission { export: usize, session: Session },
+    Handshake {
+        handshake: Handshake,
+        until: Instant,
+    },
+    /// The listener may go, and offer something else: the connection keeps what it agreed on.
+    Transmission {
+        disk: usize,
+        export: Rc<Export>,
+        session: Session,
+    },
 }
 
 /// Whether the connection still takes requests.
@@ -138,6 +147,14 @@ impl Conn {
         }
     }
 
+    /// The disk that the handshake ended on.
+    pub(crate) fn disk(&self) -> Option<usize> {
+        match self.phase {
+            Phase::Handshake { .. } => None,
+            Phase::Transmission { disk, .. } => Some(disk),
+        }
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.state == State::Dead
     }
@@ -160,7 +177,7 @@ impl Conn {
                     break;
                 }
             }
-            if !self.take_payload(offer, arrivals) {
+            if !self.take_payload(arrivals) {
                 break;
             }
             let full = self.requests >= limits.requests_per_connection
@@ -172,13 +189,13 @@ impl Conn {
             }
             let go_on = match &mut self.phase {
                 Phase::Handshake { .. } => self.take_option(offer)?,
-                Phase::Transmission { export, session } => {
-                    let (export, session) = (*export, *session);
-                    let event = session.request(self.inbox.bytes(), &offer.exports[export])?;
+                Phase::Transmission { disk, export, session } => {
+                    let (disk, session) = (*disk, *session);
+                    let event = session.request(self.inbox.bytes(), export)?;
                     let some = event.is_some();
                     if let Some(event) = event {
                         self.inbox.take(wire::REQUEST_LEN);
-                        self.take_event(offer.disks[export], session, event, pool, arrivals);
+                        self.take_event(disk, session, event, pool, arrivals);
                     }
                     some
                 }
@@ -198,7 +215,9 @@ impl Conn {
             Step::Taken(n) => self.inbox.take(n),
             Step::Transmission { taken, export, session } => {
                 self.inbox.take(taken);
-                self.phase = Phase::Transmission { export, session };
+                let disk = offer.disks[export];
+                let export = Rc::new(offer.exports[export].clone());
+                self.phase = Phase::Transmission { disk, export, session };
             }
             Step::Closed => self.state = State::Closing,
         }
@@ -235,8 +254,8 @@ impl Conn {
     }
 
     /// Moves what was received of a payload; `false` if some of it is still to come.
-    fn take_payload(&mut self, offer: &Offer, arrivals: &mut Vec<Arrival>) -> bool {
-        let Phase::Transmission { export, .. } = self.phase else { return true };
+    fn take_payload(&mut self, arrivals: &mut Vec<Arrival>) -> bool {
+        let Phase::Transmission { disk, .. } = self.phase else { return true };
         let Some(payload) = &mut self.payload else { return true };
         if let Some(buffer) = &mut payload.buffer {
             payload.filled += self.inbox.take_into(&mut buffer[payload.filled..payload.len]);
@@ -244,7 +263,6 @@ impl Conn {
         if payload.filled < payload.len {
             return false;
         }
-        let disk = offer.disks[export];
         if let Some(Payload { cookie, op, buffer, .. }) = self.payload.take() {
             arrivals.push(Arrival { disk, cookie, op, payload: buffer });
         }

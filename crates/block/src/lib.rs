@@ -34,4 +34,4 @@ pub use listen::{ListenError, ListenerConfig};
 pub use socket_file::{SocketAccess, SocketFile};
 pub use stats::{Count, Latencies, Stats, VmStats};
 pub use timed::{Timed, TimedId};
-pub use volume::{Drained, Handle, Stopped, Volume};
+pub use volume::{AddListenerError, DiskId, Drained, Ended, Handle, OpenDisk, Stopped, Volume};

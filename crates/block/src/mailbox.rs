@@ -10,10 +10,13 @@ use std::time::Duration;
 use parda_control::{Config, ConfigError, Report, Totals, VmConfig};
 use parda_nbd::client::Agreed;
 use parda_nbd::extents::Descriptor;
+use parda_nbd::uri::Address;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Failure;
+use crate::listen::Bound;
 use crate::stats::Stats;
+use crate::volume::{DiskId, OpenDisk};
 
 /// What a volume's thread can be asked.
 pub(crate) enum Command {
@@ -22,11 +25,22 @@ pub(crate) enum Command {
     /// Tell what was counted.
     Stats { answer: SyncSender<Stats> },
     /// Change a disk's part; answers with what is in force, `None` if there is no such disk.
-    SetVm { disk: usize, vm: VmConfig, answer: SyncSender<Option<VmConfig>> },
+    SetVm { disk: DiskId, vm: VmConfig, answer: SyncSender<Option<VmConfig>> },
+    /// Serve one more disk.
+    AddDisk { disk: Box<OpenDisk>, answer: SyncSender<DiskId> },
+    /// Answer what is in flight of a disk, for at most this long, and close its connections. The
+    /// sender of `gone` is used when nothing is left of it, and dropped if there is no such disk.
+    RemoveDisk { disk: DiskId, within: Duration, gone: SyncSender<()> },
+    /// Offer a disk at these addresses; connections stay. `false` if there is no such disk.
+    SetListen { disk: DiskId, listen: Vec<Address>, answer: SyncSender<bool> },
+    /// Accept connections.
+    AddListener { address: Address, bound: Bound, answer: SyncSender<()> },
+    /// Accept no more connections there, and close the socket; connections stay.
+    RemoveListener { address: Address, gone: SyncSender<()> },
     /// Change the law; answers with what is in force.
     SetControl { config: Config, answer: SyncSender<Result<Config, ConfigError>> },
     /// A connection to an NBD server is open (again).
-    Reconnected { disk: usize, lane: usize, fd: OwnedFd, agreed: Agreed },
+    Reconnected { disk: DiskId, lane: usize, fd: OwnedFd, agreed: Agreed },
     /// What is known of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
     /// Answer what is in flight, then end, at the latest after this long.

@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use parda_control::{Completed, Estimate, Instant, IoKind, Outcome, Outlook, Span, Window};
 
+use crate::volume::DiskId;
+
 /// Latencies in nanoseconds. Two significant digits: off by at most 1 %, and 22 KiB each.
 pub type Latencies = Histogram<u64>;
 
@@ -142,7 +144,9 @@ pub struct Stats {
     pub estimate: Option<Estimate>,
     /// Open connections.
     pub connections: usize,
-    /// One for each disk, in the order of the configuration.
+    /// The disks that are served, in the order in which the outlook has them.
+    pub disks: Vec<DiskId>,
+    /// What each of them did, in the same order.
     pub vms: Vec<VmStats>,
 }
 

@@ -1,8 +1,8 @@
 //! Starting a volume, and speaking to it while it runs.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -13,9 +13,8 @@ use parda_nbd::uri::Address;
 use crate::backend::map::Place;
 use crate::backend::{BackendConfig, Geometry, OpenError, Region, connect, file, memory};
 use crate::config::{DiskConfig, SpawnError, VolumeConfig};
-use crate::conn::Offer;
 use crate::engine::{Engine, Parts};
-use crate::listen::{self, Bound, ListenerConfig};
+use crate::listen::{self, Bound, ListenError, ListenerConfig};
 use crate::mailbox::{Command, Mailer, mailbox};
 use crate::stats::Stats;
 
@@ -26,26 +25,18 @@ pub(crate) enum Opened {
     Nbd(Box<connect::Opened>),
 }
 
-/// A disk on its way to the volume's thread.
-pub(crate) struct OpenDisk {
+/// A disk of a running volume. Never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DiskId(pub(crate) u64);
+
+/// A disk whose backend is open, to be given to a volume.
+pub struct OpenDisk {
     pub(crate) config: DiskConfig,
     pub(crate) opened: Opened,
     pub(crate) base: Bytes,
-}
-
-impl OpenDisk {
-    /// Where holes can be looked for.
-    pub(crate) fn place(&self) -> io::Result<Option<Place>> {
-        match &self.opened {
-            Opened::File(opened) => {
-                Place::new(&opened.fd, self.base.0, opened.geometry.blocks.min()).map(Some)
-            }
-            Opened::Memory(memory) => {
-                Place::new(memory.fd(), self.base.0, memory.geometry().blocks.min()).map(Some)
-            }
-            Opened::Nbd(..) => Ok(None),
-        }
-    }
+    pub(crate) export: Export,
+    /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
+    pub(crate) place: Option<Place>,
 }
 
 /// Starts volumes.
@@ -59,76 +50,102 @@ impl Volume {
     /// # Errors
     /// The first thing that is not possible; nothing is left behind then.
     pub fn spawn(config: VolumeConfig) -> Result<Handle, SpawnError> {
+        Volume::spawn_watched(config, |_| {})
+    }
+
+    /// As [`Volume::spawn`]. `ended` is called on the volume's thread when that ends, however it
+    /// does: nothing of the volume is left then, unless [`Ended::Broken`] says so.
+    ///
+    /// # Errors
+    /// The first thing that is not possible; nothing is left behind then.
+    pub fn spawn_watched(
+        config: VolumeConfig,
+        ended: impl FnOnce(&Ended) + Send + 'static,
+    ) -> Result<Handle, SpawnError> {
         let VolumeConfig { name, control, disks, listeners, model, limits } = config;
-        let mut host = Host::new(Instant(0), control)
+        let host = Host::new(Instant(0), control)
             .map_err(|error| SpawnError::Control { volume: name.clone(), error })?;
-        let mut exports = Vec::new();
-        let mut open_disks = Vec::new();
-        for config in disks {
-            host.add_vm(Instant(0), config.vm);
-            let (disk, export) = open(config)?;
-            exports.push(export);
-            open_disks.push(disk);
-        }
-        let listeners = bind_all(&open_disks, &exports, listeners)?;
-        let addresses = listeners.iter().map(|(bound, _)| bound.address.clone()).collect();
+        let disks: Vec<OpenDisk> =
+            disks.into_iter().map(OpenDisk::open).collect::<Result<_, _>>()?;
+        let listeners = bind_all(&disks, listeners)?;
 
         let system = |source| SpawnError::System { volume: name.clone(), source };
         let (mailer, mailbox) = mailbox().map_err(system)?;
         let (ready, is_ready) = sync_channel(1);
-        let parts = Parts {
-            name: name.clone(),
-            host,
-            disks: open_disks,
-            listeners,
-            model,
-            limits,
-            mailbox,
-            mailer: mailer.clone(),
-        };
+        let parts =
+            Parts { name: name.clone(), host, model, limits, mailbox, mailer: mailer.clone() };
         let thread = std::thread::Builder::new()
             .name(format!("parda-{name}"))
             .spawn(move || match Engine::new(parts) {
                 Ok(engine) => {
                     // Whoever started us waits for this; if not, there is nobody to serve.
                     let _ = ready.send(Ok(()));
-                    engine.run()
+                    let how = engine.run();
+                    ended(&how);
+                    how
                 }
                 Err(error) => {
                     let _ = ready.send(Err(error));
-                    Drained { unanswered: 0 }
+                    Ended::Drained(Drained { unanswered: 0 })
                 }
             })
             .map_err(system)?;
         let gone = || io::Error::other("the volume's thread ended at once");
         is_ready.recv().unwrap_or_else(|_| Err(gone())).map_err(system)?;
-        Ok(Handle { mailer, thread: Some(thread), addresses })
+        let addresses = listeners.iter().map(|(_, bound)| bound.address.clone()).collect();
+        let handle = Handle { mailer, thread: Mutex::new(Some(thread)), addresses };
+        // A listener comes after what it offers.
+        let stopped = |Stopped| system(gone());
+        for disk in disks {
+            handle.add_disk(disk).map_err(stopped)?;
+        }
+        for (address, bound) in listeners {
+            let add = |answer| Command::AddListener { address, bound, answer };
+            handle.ask(add).map_err(stopped)?;
+        }
+        Ok(handle)
     }
 }
 
-fn open(config: DiskConfig) -> Result<(OpenDisk, Export), SpawnError> {
-    let fail = |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
-    let (opened, whole) = match &config.backend {
-        BackendConfig::File { path, direct } => {
-            let opened = file::open(path, *direct, config.read_only).map_err(fail)?;
-            let geometry = opened.geometry;
-            (Opened::File(opened), geometry)
-        }
-        BackendConfig::Memory { size } => {
-            let memory = memory::open(*size).map_err(fail)?;
-            let geometry = memory.geometry();
-            (Opened::Memory(memory), geometry)
-        }
-        BackendConfig::Nbd { uri, options } => {
-            let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
-            let geometry = opened.geometry;
-            (Opened::Nbd(Box::new(opened)), geometry)
-        }
-    };
-    let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });
-    whole.check(region).map_err(fail)?;
-    let export = export(&config, Geometry { size: region.len.0, ..whole });
-    Ok((OpenDisk { base: region.offset, config, opened }, export))
+impl OpenDisk {
+    /// Opens a disk's backend. May block for as long as that does.
+    ///
+    /// # Errors
+    /// It cannot be opened, or the region is not within it.
+    pub fn open(config: DiskConfig) -> Result<OpenDisk, SpawnError> {
+        let fail =
+            |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
+        let (opened, whole) = match &config.backend {
+            BackendConfig::File { path, direct } => {
+                let opened = file::open(path, *direct, config.read_only).map_err(fail)?;
+                let geometry = opened.geometry;
+                (Opened::File(opened), geometry)
+            }
+            BackendConfig::Memory { size } => {
+                let memory = memory::open(*size).map_err(fail)?;
+                let geometry = memory.geometry();
+                (Opened::Memory(memory), geometry)
+            }
+            BackendConfig::Nbd { uri, options } => {
+                let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
+                let geometry = opened.geometry;
+                (Opened::Nbd(Box::new(opened)), geometry)
+            }
+        };
+        let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });
+        whole.check(region).map_err(fail)?;
+        let export = export(&config, Geometry { size: region.len.0, ..whole });
+        let (base, min) = (region.offset.0, whole.blocks.min());
+        let place = match &opened {
+            Opened::File(opened) => Some(Place::new(&opened.fd, base, min)),
+            Opened::Memory(memory) => Some(Place::new(memory.fd(), base, min)),
+            Opened::Nbd(..) => None,
+        };
+        let place = place.transpose().map_err(|source| {
+            fail(OpenError::Open { path: config.export.to_string().into(), source })
+        })?;
+        Ok(OpenDisk { base: region.offset, config, opened, export, place })
+    }
 }
 
 fn export(config: &DiskConfig, geometry: Geometry) -> Export {
@@ -147,34 +164,29 @@ fn export(config: &DiskConfig, geometry: Geometry) -> Export {
     }
 }
 
+/// Binds the addresses of the disks, each once.
 fn bind_all(
     disks: &[OpenDisk],
-    exports: &[Export],
     mut listeners: Vec<ListenerConfig>,
-) -> Result<Vec<(Bound, Offer)>, SpawnError> {
-    let mut offers: Vec<(&Address, Offer)> = Vec::new();
-    for (index, (disk, export)) in disks.iter().zip(exports).enumerate() {
+) -> Result<Vec<(Address, Bound)>, SpawnError> {
+    let mut bound: Vec<(Address, Bound)> = Vec::new();
+    for (index, disk) in disks.iter().enumerate() {
         for address in &disk.config.listen {
-            let at = offers.iter().position(|(a, _)| *a == address).unwrap_or_else(|| {
-                offers.push((address, Offer { exports: Vec::new(), disks: Vec::new() }));
-                offers.len() - 1
-            });
-            offers[at].1.exports.push(export.clone());
-            offers[at].1.disks.push(index);
+            let same = |other: &OpenDisk| {
+                other.config.export == disk.config.export && other.config.listen.contains(address)
+            };
+            if disks[..index].iter().any(same) {
+                let (export, address) = (disk.config.export.to_string(), address.clone());
+                return Err(SpawnError::DuplicateExport { export, address });
+            }
+            if !bound.iter().any(|(a, _)| a == address) {
+                let config = match listeners.iter().position(|l| l.address == *address) {
+                    Some(at) => listeners.swap_remove(at),
+                    None => ListenerConfig::new(address.clone()),
+                };
+                bound.push((address.clone(), listen::bind(config)?));
+            }
         }
-    }
-    let mut bound = Vec::new();
-    for (address, offer) in offers {
-        let mut names = HashSet::new();
-        if let Some(twice) = offer.exports.iter().find(|e| !names.insert(&e.name)) {
-            let (export, address) = (twice.name.to_string(), address.clone());
-            return Err(SpawnError::DuplicateExport { export, address });
-        }
-        let config = match listeners.iter().position(|l| l.address == *address) {
-            Some(at) => listeners.swap_remove(at),
-            None => ListenerConfig::new(address.clone()),
-        };
-        bound.push((listen::bind(config)?, offer));
     }
     Ok(bound)
 }
@@ -184,11 +196,35 @@ fn bind_all(
 #[error("the volume is not running any more")]
 pub struct Stopped;
 
+/// Why nobody can connect at an address of a running volume.
+#[derive(Debug, thiserror::Error)]
+pub enum AddListenerError {
+    /// The address cannot be used.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// There is no volume any more.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
 /// How a volume ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
     /// Requests that could not be answered in time.
     pub unanswered: usize,
+}
+
+/// Why a volume's thread ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to.
+    Drained(Drained),
+    /// A panic, with this message. All that was in flight has come back from the kernel, and all
+    /// files and sockets are closed: the volume can be started again.
+    Crashed(String),
+    /// Its ring failed, for this reason. What was in flight may still change the disks, so that
+    /// they must not be served before this process has ended.
+    Broken(String),
 }
 
 /// A running volume. All calls may come from any thread, and none of them delays an IO: the
@@ -198,12 +234,12 @@ pub struct Drained {
 pub struct Handle {
     mailer: Mailer,
     /// Taken by a shutdown.
-    thread: Option<JoinHandle<Drained>>,
+    thread: Mutex<Option<JoinHandle<Ended>>>,
     addresses: Vec<Address>,
 }
 
 impl Handle {
-    /// Where clients can connect, in the order in which the disks name them.
+    /// Where clients could connect at the start, in the order in which the disks name them.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
@@ -226,13 +262,62 @@ impl Handle {
         self.ask(|answer| Command::Stats { answer })
     }
 
-    /// Changes the part of a disk, by its place in the configuration. Returns what is in force
-    /// then, `None` if there is no such disk.
+    /// Changes the part of a disk. Returns what is in force then, `None` if there is no such disk.
     ///
     /// # Errors
     /// If the volume has ended.
-    pub fn set_vm(&self, disk: usize, vm: VmConfig) -> Result<Option<VmConfig>, Stopped> {
+    pub fn set_vm(&self, disk: DiskId, vm: VmConfig) -> Result<Option<VmConfig>, Stopped> {
         self.ask(|answer| Command::SetVm { disk, vm, answer })
+    }
+
+    /// Serves one more disk, at those of its addresses at which there is a listener.
+    ///
+    /// # Errors
+    /// If the volume has ended.
+    pub fn add_disk(&self, disk: OpenDisk) -> Result<DiskId, Stopped> {
+        self.ask(|answer| Command::AddDisk { disk: Box::new(disk), answer })
+    }
+
+    /// Takes no more requests of a disk, answers those in flight for up to `within`, closes its
+    /// connections and then its backend. Returns when that is done, which may be later: what the
+    /// kernel has of its file is waited for. `false` if there is no such disk.
+    ///
+    /// # Errors
+    /// If the volume has ended.
+    pub fn remove_disk(&self, disk: DiskId, within: Duration) -> Result<bool, Stopped> {
+        self.until_gone(|gone| Command::RemoveDisk { disk, within, gone })
+    }
+
+    /// Offers a disk at other addresses. Its connections stay. `false` if there is no such disk.
+    ///
+    /// # Errors
+    /// If the volume has ended.
+    pub fn set_listen(&self, disk: DiskId, listen: Vec<Address>) -> Result<bool, Stopped> {
+        self.ask(|answer| Command::SetListen { disk, listen, answer })
+    }
+
+    /// Accepts connections at one more address, for the disks that name it. Returns where that is:
+    /// with the port that was given to port 0. May block for seconds, while the socket of a server
+    /// that was killed is being closed.
+    ///
+    /// # Errors
+    /// The address cannot be used, or the volume has ended.
+    pub fn add_listener(&self, config: ListenerConfig) -> Result<Address, AddListenerError> {
+        let address = config.address.clone();
+        let bound = listen::bind(config)?;
+        let at = bound.address.clone();
+        self.ask(|answer| Command::AddListener { address, bound, answer })?;
+        Ok(at)
+    }
+
+    /// Closes a listener, given as it was added. Its connections stay, but for those that are still
+    /// in their handshake. `false` if there is no such listener.
+    ///
+    /// # Errors
+    /// If the volume has ended.
+    pub fn remove_listener(&self, address: &Address) -> Result<bool, Stopped> {
+        let address = address.clone();
+        self.until_gone(|gone| Command::RemoveListener { address, gone })
     }
 
     /// Changes the law's parameters. Returns those in force then, or why nothing was changed.
@@ -248,9 +333,33 @@ impl Handle {
     ///
     /// # Errors
     /// If the volume had ended before.
-    pub fn shutdown(mut self, within: Duration) -> Result<Drained, Stopped> {
+    pub fn shutdown(self, within: Duration) -> Result<Drained, Stopped> {
+        self.stop(within)
+    }
+
+    /// As [`Handle::shutdown`], for a handle that others have as well.
+    ///
+    /// # Errors
+    /// If the volume had ended before.
+    pub fn stop(&self, within: Duration) -> Result<Drained, Stopped> {
         self.mailer.send(Command::Shutdown { within });
-        self.thread.take().ok_or(Stopped)?.join().map_err(|_| Stopped)
+        match self.take_thread().ok_or(Stopped)?.join() {
+            Ok(Ended::Drained(drained)) => Ok(drained),
+            Ok(Ended::Crashed(_) | Ended::Broken(_)) | Err(_) => Err(Stopped),
+        }
+    }
+
+    fn take_thread(&self) -> Option<JoinHandle<Ended>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Asks for something to be removed, and waits until it is. `false` if there was no such thing.
+    fn until_gone(&self, command: impl FnOnce(SyncSender<()>) -> Command) -> Result<bool, Stopped> {
+        let (gone, is_gone) = sync_channel(1);
+        if !self.mailer.send(command(gone)) {
+            return Err(Stopped);
+        }
+        Ok(is_gone.recv().is_ok())
     }
 
     fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, Stopped> {
@@ -262,7 +371,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.thread.is_some() {
+        if self.take_thread().is_some() {
             self.mailer.send(Command::Shutdown { within: Duration::ZERO });
         }
     }

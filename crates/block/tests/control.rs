@@ -114,9 +114,13 @@ fn settings_are_answered_with_what_is_in_force() {
     let dir = tempfile::tempdir().unwrap();
     let volume = spawn(vec![disk("vm1", memory(), &dir.path().join("s"))]);
     let vm = VmConfig { shares: Shares(7), burst: 2.0 };
-    assert_eq!(volume.set_vm(0, vm), Ok(Some(vm)));
-    assert_eq!(volume.set_vm(1, vm), Ok(None));
+    let disk = volume.stats().unwrap().disks[0];
+    assert_eq!(volume.set_vm(disk, vm), Ok(Some(vm)));
     assert_eq!(volume.tick(None).unwrap().shares, Shares(7));
+    assert_eq!(volume.remove_disk(disk, Duration::ZERO), Ok(true));
+    assert_eq!(volume.set_vm(disk, vm), Ok(None));
+    assert_eq!(volume.remove_disk(disk, Duration::ZERO), Ok(false));
+    assert_eq!(volume.tick(None).unwrap().shares, Shares(0));
     let mut control = parda_control::Config::default();
     control.law.mode = Mode::Static;
     control.law.window_max = Window(3.0);

@@ -179,6 +179,11 @@ impl Governor {
         self.window_per_share
     }
 
+    /// The VMs are not those of the last period any more: what was said of each counts no more.
+    pub fn vms_changed(&mut self) {
+        self.outlook = Outlook::default();
+    }
+
     /// Ends a period: finds the new window from what was measured and what the exchange shows,
     /// and says what to publish.
     pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
@@ -315,7 +320,8 @@ fn learner(auto: Auto, begin: Span) -> Learner {
 }
 
 fn all_shares(vms: &[VmDemand]) -> f64 {
-    vms.iter().map(|vm| f64::from(vm.shares.0)).sum()
+    // Not `sum()`: of no numbers that is -0.0, and the window per share would be minus infinity.
+    vms.iter().fold(0.0, |sum, vm| sum + f64::from(vm.shares.0))
 }
 
 #[cfg(test)]

@@ -21,7 +21,8 @@ use crate::queue::{Cost, FairQueue, FlowId};
 use crate::threshold::Estimate;
 use crate::units::{Bytes, Instant, Shares, Span, Window};
 
-/// A VM of this host, by the order in which they were added.
+/// A VM of this host. The id of one that was removed is used again, as soon as none of its IOs is
+/// held or outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VmId(pub usize);
 
@@ -119,6 +120,10 @@ struct Outstanding {
 #[derive(Debug)]
 struct Vm {
     shares: Shares,
+    /// Its IOs that are not done: held and outstanding.
+    ios: usize,
+    /// It takes no more IOs and has no part in the window; gone when the last one is done.
+    removed: bool,
     /// Its IOs that are not done, in slots: held and outstanding.
     pending: Integral,
     /// The same, up to its slice of the window: what beyond that it would use if it could is no
@@ -138,7 +143,7 @@ impl Vm {
 #[derive(Debug)]
 pub struct Host {
     governor: Governor,
-    vms: Vec<Vm>,
+    vms: Slab<Vm>,
     /// What they wanted in the last period. Kept for its memory.
     demands: Vec<VmDemand>,
     queue: FairQueue<Waiting>,
@@ -159,7 +164,7 @@ impl Host {
         let meter = Meter::new(config.size_model, config.reference_size);
         let governor = Governor::new(config)?;
         Ok(Host {
-            vms: Vec::new(),
+            vms: Slab::new(),
             demands: Vec::new(),
             queue: FairQueue::default(),
             gate: Gate::new(now, governor.window()),
@@ -173,17 +178,46 @@ impl Host {
 
     /// Adds a VM.
     pub fn add_vm(&mut self, now: Instant, vm: VmConfig) -> VmId {
-        let FlowId(id) = self.queue.add_flow(vm.shares, Cost::slots(vm.burst));
+        let FlowId(flow) = self.queue.add_flow(vm.shares, Cost::slots(vm.burst));
         let (pending, used) = (Integral::new(now), Integral::new(now));
-        self.vms.push(Vm { shares: vm.shares, pending, used });
+        let id = self.vms.insert(Vm { shares: vm.shares, ios: 0, removed: false, pending, used });
+        // Both are added and removed together, so that both ids are the same.
+        debug_assert_eq!(id, flow);
+        self.governor.vms_changed();
         VmId(id)
     }
 
-    /// Changes a VM's part, from its next dispatch on.
-    pub fn set_vm(&mut self, id: VmId, vm: VmConfig) {
-        self.queue.set_shares(FlowId(id.0), vm.shares);
-        self.queue.set_burst(FlowId(id.0), Cost::slots(vm.burst));
-        self.vms[id.0].shares = vm.shares;
+    /// Removes a VM, which must not submit any more. Its shares count no more from now on. What it
+    /// has held is still dispatched in its turn, what it has outstanding still completes, and its id
+    /// is not used again before all of that is done. `false` if there is no such VM.
+    pub fn remove_vm(&mut self, id: VmId) -> bool {
+        let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
+        vm.removed = true;
+        self.governor.vms_changed();
+        self.bury(id);
+        true
+    }
+
+    /// Forgets a VM that was removed, once nothing of it is left.
+    fn bury(&mut self, id: VmId) {
+        if self.vms.get(id.0).is_some_and(|vm| vm.removed && vm.ios == 0) {
+            self.vms.remove(id.0);
+            self.queue.remove_flow(FlowId(id.0));
+        }
+    }
+
+    /// The VMs, in the order in which [`Outlook`] has them.
+    pub fn vms(&self) -> impl Iterator<Item = VmId> {
+        self.vms.iter().filter(|(_, vm)| !vm.removed).map(|(id, _)| VmId(id))
+    }
+
+    /// Changes a VM's part, from its next dispatch on. `false` if there is no such VM.
+    pub fn set_vm(&mut self, id: VmId, config: VmConfig) -> bool {
+        let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
+        vm.shares = config.shares;
+        self.queue.set_shares(FlowId(id.0), config.shares);
+        self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
+        true
     }
 
     /// Changes the parameters. What is outstanding stays so.
@@ -225,7 +259,10 @@ impl Host {
     /// Takes an IO of a VM. `token` comes back with its dispatch and its completion.
     pub fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
         let cost = self.cost(io);
-        self.vms[vm.0].add(now, cost.as_slots(), self.governor.window_per_share());
+        let per_share = self.governor.window_per_share();
+        let state = &mut self.vms[vm.0];
+        state.ios += 1;
+        state.add(now, cost.as_slots(), per_share);
         if self.queue.is_empty() {
             // Until now nothing waited: that time is no credit.
             self.gate.set_window(now, self.governor.window(), false);
@@ -256,7 +293,11 @@ impl Host {
         let slots = done.cost.as_slots();
         self.gate.completed(now, done.cost, device, !self.queue.is_empty());
         self.at_array.add(now, -slots);
-        self.vms[done.vm.0].add(now, -slots, self.governor.window_per_share());
+        let per_share = self.governor.window_per_share();
+        let vm = &mut self.vms[done.vm.0];
+        vm.ios -= 1;
+        vm.add(now, -slots, per_share);
+        self.bury(done.vm);
         let direction = match done.io.kind {
             IoKind::Read => Some(Direction::Read),
             IoKind::Write => Some(Direction::Write),
@@ -286,7 +327,8 @@ impl Host {
         let elapsed = now.since(self.ticked);
         self.ticked = now;
         self.demands.clear();
-        self.demands.extend(self.vms.iter_mut().map(|vm| VmDemand {
+        let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
+        self.demands.extend(vms.map(|(_, vm)| VmDemand {
             shares: vm.shares,
             pending: vm.pending.mean(now, elapsed),
             used: vm.used.mean(now, elapsed),
@@ -299,7 +341,7 @@ impl Host {
         };
         let report = self.governor.tick(measured, view);
         let per_share = self.governor.window_per_share();
-        for vm in &mut self.vms {
+        for (_, vm) in &mut self.vms {
             vm.add(now, 0.0, per_share);
         }
         self.gate.set_window(now, self.governor.window(), !self.queue.is_empty());

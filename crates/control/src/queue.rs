@@ -10,8 +10,9 @@
 //! operation logarithmic in the number of backlogged flows, whatever their depths.
 
 use alloc::collections::{BinaryHeap, VecDeque};
-use alloc::vec::Vec;
 use core::cmp::Reverse;
+
+use slab::Slab;
 
 use crate::units::Shares;
 
@@ -40,7 +41,7 @@ impl Cost {
     }
 }
 
-/// A flow, by the order in which flows were added.
+/// A flow. The id of one that was removed is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub usize);
 
@@ -75,8 +76,8 @@ impl<T> Flow<T> {
 /// A fair queue of `T`s. See the module's documentation.
 #[derive(Debug)]
 pub struct FairQueue<T> {
-    flows: Vec<Flow<T>>,
-    /// Start tag of the head of every backlogged flow; ties go to the flow added first.
+    flows: Slab<Flow<T>>,
+    /// Start tag of the head of every backlogged flow; ties go to the lower id.
     heads: BinaryHeap<Reverse<(Tag, FlowId)>>,
     virtual_time: Tag,
     len: usize,
@@ -84,7 +85,7 @@ pub struct FairQueue<T> {
 
 impl<T> Default for FairQueue<T> {
     fn default() -> Self {
-        FairQueue { flows: Vec::new(), heads: BinaryHeap::new(), virtual_time: 0, len: 0 }
+        FairQueue { flows: Slab::new(), heads: BinaryHeap::new(), virtual_time: 0, len: 0 }
     }
 }
 
@@ -93,8 +94,14 @@ impl<T> FairQueue<T> {
     /// others as one batch (PARDA §3, "burst handling"); [`Cost`] of zero slots for none.
     pub fn add_flow(&mut self, shares: Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
-        self.flows.push(Flow { shares, burst, finish, waiting: VecDeque::new() });
-        FlowId(self.flows.len() - 1)
+        FlowId(self.flows.insert(Flow { shares, burst, finish, waiting: VecDeque::new() }))
+    }
+
+    /// Removes a flow of which nothing waits; `false` if something does, or there is no such flow.
+    pub fn remove_flow(&mut self, flow: FlowId) -> bool {
+        // Only a backlogged flow has an entry in `heads`.
+        let idle = self.flows.get(flow.0).is_some_and(|f| f.waiting.is_empty());
+        idle && self.flows.try_remove(flow.0).is_some()
     }
 
     /// Changes a flow's shares from its next dispatched IO on.

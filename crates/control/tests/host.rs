@@ -26,6 +26,8 @@ enum Step {
     Tick { silent: bool, peers: usize },
     Shares { vm: usize, shares: u32 },
     WindowMax { slots: f64 },
+    Remove { vm: usize },
+    Add { shares: u32 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -37,6 +39,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (any::<bool>(), 0..4usize).prop_map(|(silent, peers)| Step::Tick { silent, peers }),
         1 => (0..4usize, 1..5000u32).prop_map(|(vm, shares)| Step::Shares { vm, shares }),
         1 => (0.05..40.0f64).prop_map(|slots| Step::WindowMax { slots }),
+        1 => (0..4usize).prop_map(|vm| Step::Remove { vm }),
+        1 => (1..5000u32).prop_map(|shares| Step::Add { shares }),
     ]
 }
 
@@ -62,12 +66,12 @@ proptest! {
         let law = LawConfig { mode, window_max: Window(16.0), ..LawConfig::default() };
         let config = Config { law, slot_size: slot, ..Config::default() };
         let mut host = Host::new(now, config.clone()).unwrap();
-        for shares in [1000, 500, 10, 3] {
-            host.add_vm(now, VmConfig { shares: Shares(shares), burst: 2.0 });
-        }
+        let mut vms: Vec<VmId> = [1000, 500, 10, 3]
+            .map(|shares| host.add_vm(now, VmConfig { shares: Shares(shares), burst: 2.0 }))
+            .to_vec();
         let observes = mode == Mode::Observe;
-        let mut held: BTreeMap<u64, (Instant, Io)> = BTreeMap::new();
-        let mut out: Vec<(IoId, u64, Instant, Instant, Io)> = Vec::new();
+        let mut held: BTreeMap<u64, (Instant, Io, VmId)> = BTreeMap::new();
+        let mut out: Vec<(IoId, u64, Instant, Instant, Io, VmId)> = Vec::new();
         let cost = |io: Io| match slot {
             Some(Bytes(slot)) => (io.bytes.0 as f64 / slot as f64).max(1.0),
             None => 1.0,
@@ -75,17 +79,34 @@ proptest! {
         for (token, step) in script.into_iter().enumerate() {
             let token = token as u64;
             match step {
+                Step::Submit { .. } | Step::Remove { .. } | Step::Shares { .. } if vms.is_empty() => {}
                 Step::Submit { vm, kib, write } => {
+                    let vm = vms[vm % vms.len()];
                     let kind = if write { IoKind::Write } else { IoKind::Read };
                     let io = Io { kind, bytes: Bytes::kib(kib) };
-                    host.submit(now, VmId(vm), io, token);
-                    held.insert(token, (now, io));
+                    host.submit(now, vm, io, token);
+                    held.insert(token, (now, io, vm));
+                }
+                Step::Remove { vm } => {
+                    let vm = vms.swap_remove(vm % vms.len());
+                    prop_assert!(host.remove_vm(vm));
+                    prop_assert!(!host.remove_vm(vm), "it is gone");
+                    let changed = host.set_vm(vm, VmConfig { shares: Shares(1), burst: 0.0 });
+                    prop_assert!(!changed);
+                }
+                Step::Add { shares } => {
+                    let vm = host.add_vm(now, VmConfig { shares: Shares(shares), burst: 1.0 });
+                    prop_assert!(!vms.contains(&vm), "two VMs with one id");
+                    let left = held.values().any(|h| h.2 == vm) || out.iter().any(|o| o.5 == vm);
+                    prop_assert!(!left, "its id is still in use");
+                    vms.push(vm);
                 }
                 Step::Complete { which, ok } if !out.is_empty() => {
-                    let (id, token, submitted, dispatched, io) = out.swap_remove(which % out.len());
+                    let (id, token, submitted, dispatched, io, vm) =
+                        out.swap_remove(which % out.len());
                     let outcome = if ok { Outcome::Done } else { Outcome::Failed };
                     let done = host.complete(now, id, outcome).unwrap();
-                    prop_assert_eq!(done.token, token);
+                    prop_assert_eq!((done.token, done.vm), (token, vm));
                     prop_assert_eq!(done.io, io);
                     prop_assert_eq!(done.held, dispatched.since(submitted));
                     prop_assert_eq!(done.device, now.since(dispatched));
@@ -113,11 +134,17 @@ proptest! {
                     let peers = vec![peer; peers];
                     let view = if silent { View::Silent } else { View::Peers(Totals::of(&peers)) };
                     let report = host.tick(now, view);
+                    prop_assert_eq!(host.vms().count(), vms.len());
+                    prop_assert!(report.active.is_finite() && report.outstanding.is_finite());
+                    prop_assert!(!vms.is_empty() || report.shares == Shares(0));
                     prop_assert!(report.window.0 >= 0.02 && report.window.0.is_finite());
                     prop_assert!(report.active >= 0.0 && report.active <= f64::from(report.shares.0));
                 }
                 Step::Shares { vm, shares } => {
-                    host.set_vm(VmId(vm), VmConfig { shares: Shares(shares), burst: 0.0 });
+                    let vm = vms[vm % vms.len()];
+                    let part = VmConfig { shares: Shares(shares), burst: 0.0 };
+                    let changed = host.set_vm(vm, part);
+                    prop_assert!(changed);
                 }
                 Step::WindowMax { slots } => {
                     let mut config = config.clone();
@@ -130,8 +157,9 @@ proptest! {
                 let before: f64 = out.iter().map(|o| cost(o.4)).sum();
                 // The window is never exceeded: a slot was free, if only in part.
                 prop_assert!(before < host.window().0, "{} of {}", before, host.window());
-                let (submitted, io) = held.remove(&d.token).expect("held once");
-                out.push((d.id, d.token, submitted, now, io));
+                let (submitted, io, vm) = held.remove(&d.token).expect("held once");
+                prop_assert_eq!(d.vm, vm);
+                out.push((d.id, d.token, submitted, now, io, vm));
             }
             prop_assert_eq!(host.outstanding(), out.len());
             prop_assert_eq!(host.held(), held.len());
@@ -156,8 +184,8 @@ proptest! {
                 None => now = host.next_wakeup().expect("held IOs have a deadline").max(now),
             }
             while let Some(d) = host.next_dispatch(now) {
-                let (submitted, io) = held.remove(&d.token).unwrap();
-                out.push((d.id, d.token, submitted, now, io));
+                let (submitted, io, vm) = held.remove(&d.token).unwrap();
+                out.push((d.id, d.token, submitted, now, io, vm));
             }
         }
         prop_assert_eq!((held.len(), out.len()), (0, 0));

@@ -18,7 +18,9 @@ pub(crate) enum Gate {
 impl Gate {
     pub(crate) fn set_vm(&mut self, vm: VmId, config: VmConfig) {
         match self {
-            Gate::Agent(host) => host.set_vm(vm, config),
+            Gate::Agent(host) => {
+                host.set_vm(vm, config);
+            }
             Gate::Kernel(kernel) => kernel.set_shares(vm, config.shares),
         }
     }

@@ -4,38 +4,38 @@
 //! dispatches what the window admits, and then starts all sends and receives at once: one system
 //! call per turn, however many IOs it moved.
 
+mod ending;
 pub(crate) mod losses;
 mod mail;
+mod members;
 mod redial;
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmConfig, VmId};
+use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmId};
 use parda_nbd::extents::Descriptor;
 use parda_nbd::uri::Address;
-use parda_nbd::{Cookie, Errno, Extent, Op};
+use parda_nbd::{Cookie, Errno, Export, Extent, Op};
 use rustix::net::sockopt;
 use slab::Slab;
 
-use crate::backend::file::{File, Step};
+use crate::backend::file::Step;
 use crate::backend::map::{Mapper, Place};
-use crate::backend::upstream::Upstream;
 use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
 use crate::conn::{Arrival, Conn, ConnError, Offer};
-use crate::listen::Bound;
 use crate::mailbox::{Mailbox, Mailer};
 use crate::ring::{Done, Kept, OpKey, Ring, Wire};
 use crate::socket_file::SocketFile;
 use crate::stats::VmStats;
 use crate::timed::{Timed, TimedId};
-use crate::volume::{Drained, OpenDisk, Opened};
+use crate::volume::DiskId;
 
 use losses::Losses;
 
@@ -43,8 +43,6 @@ use losses::Losses;
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) host: Host,
-    pub(crate) disks: Vec<OpenDisk>,
-    pub(crate) listeners: Vec<(Bound, Offer)>,
     pub(crate) model: Option<Box<dyn Timed>>,
     pub(crate) limits: Limits,
     pub(crate) mailbox: Mailbox,
@@ -63,15 +61,29 @@ enum Tag {
 }
 
 struct Disk {
+    id: DiskId,
     name: String,
+    export: Export,
+    listen: Vec<Address>,
+    vm_id: VmId,
     backend: Backend,
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
     place: Option<Place>,
     /// Where the disk begins on its backend, in bytes.
     base: u64,
-    vm: VmConfig,
     stats: VmStats,
     losses: Losses<Answer>,
+    /// Those who look for a lost server end when this is gone.
+    alive: Arc<()>,
+    leaving: Option<Leaving>,
+}
+
+/// A disk that is being removed.
+struct Leaving {
+    /// When its connections are closed though requests are not answered.
+    by: Instant,
+    closed: bool,
+    gone: SyncSender<()>,
 }
 
 /// A request that is done, but for its reply.
@@ -85,6 +97,8 @@ struct Answer {
 }
 
 struct Listener {
+    /// As it was asked for: with port 0, if so.
+    address: Address,
     fd: Rc<OwnedFd>,
     offer: Offer,
     file: Option<SocketFile>,
@@ -95,6 +109,8 @@ struct Listener {
     accepting: Option<OpKey>,
     /// When to accept again after the system could not.
     retry_at: Option<Instant>,
+    /// It is being removed; who waits for that.
+    leaving: Option<SyncSender<()>>,
 }
 
 impl Listener {
@@ -105,7 +121,7 @@ impl Listener {
     /// Ends the accept that is under way. What waits to be accepted on a shared socket is left to
     /// whoever accepts there next; otherwise it is refused.
     fn stop(&mut self, ring: &mut Ring<Tag>) {
-        match self.accepting.take() {
+        match self.accepting {
             Some(key) if self.shared => ring.cancel(key),
             Some(_) if !self.shared => {
                 // A listener that cannot be shut down has nobody waiting either.
@@ -128,8 +144,11 @@ pub(crate) struct Engine {
     work: Work,
     host: Host,
     model: Option<Box<dyn Timed>>,
-    disks: Vec<Disk>,
-    listeners: Vec<Listener>,
+    disks: Slab<Disk>,
+    next_disk: u64,
+    listeners: Slab<Listener>,
+    /// What a connection is offered whose listener is gone.
+    nothing: Offer,
     conns: Slab<Conn>,
     limits: Limits,
     mailbox: Mailbox,
@@ -144,50 +163,21 @@ pub(crate) struct Engine {
     /// When a shutdown must be over.
     stop_by: Option<Instant>,
     unanswered: usize,
-    /// Tells those who reconnect that nobody waits for them any more.
-    alive: Arc<AtomicBool>,
 }
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> io::Result<Self> {
-        let mut pool = Pool::new();
-        let disks = parts.disks.into_iter().map(|disk| {
-            Ok(Disk {
-                name: disk.config.export.to_string(),
-                place: disk.place()?,
-                base: disk.base.0,
-                vm: disk.config.vm,
-                stats: VmStats::default(),
-                losses: Losses::default(),
-                backend: match disk.opened {
-                    Opened::File(opened) => Backend::File(File::new(opened, disk.base)),
-                    Opened::Memory(memory) => Backend::Memory(memory.starting_at(disk.base)),
-                    Opened::Nbd(opened) => {
-                        let up = Upstream::new(Instant(0), *opened, disk.base.0, &mut pool);
-                        Backend::Nbd(Box::new(up))
-                    }
-                },
-            })
-        });
-        let disks = disks.collect::<io::Result<_>>()?;
-        let listeners = parts.listeners.into_iter().map(|(bound, offer)| Listener {
-            tcp: matches!(bound.address, Address::Tcp { .. }),
-            shared: bound.shared,
-            accepting: None,
-            fd: Rc::new(bound.fd),
-            offer,
-            file: bound.file,
-            retry_at: None,
-        });
         Ok(Self {
             name: parts.name,
             started: std::time::Instant::now(),
             ring: Ring::new()?,
-            work: Work { pool, requests: Slab::new(), finished: Vec::new() },
+            work: Work { pool: Pool::new(), requests: Slab::new(), finished: Vec::new() },
             host: parts.host,
             model: parts.model,
-            disks,
-            listeners: listeners.collect(),
+            disks: Slab::new(),
+            next_disk: 0,
+            listeners: Slab::new(),
+            nothing: Offer::default(),
             conns: Slab::new(),
             limits: parts.limits,
             bell: parts.mailbox.bell()?,
@@ -199,7 +189,6 @@ impl Engine {
             sweep_at: None,
             stop_by: None,
             unanswered: 0,
-            alive: Arc::new(AtomicBool::new(true)),
         })
     }
 
@@ -207,19 +196,13 @@ impl Engine {
         Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    pub(crate) fn run(mut self) -> Drained {
-        for (i, listener) in self.listeners.iter_mut().enumerate() {
-            listener.accept(&mut self.ring, i);
-        }
+    /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
+    fn turns(&mut self) -> io::Result<()> {
         self.ring.poll(&self.bell, Tag::Mailbox);
-        self.dial_the_rest();
         self.pump();
         loop {
             let timeout = self.timeout();
-            if let Err(error) = self.ring.wait(timeout) {
-                tracing::error!(volume = self.name, %error, "the ring failed; the volume ends");
-                break;
-            }
+            self.ring.wait(timeout)?;
             let now = self.now();
             while let Some(done) = self.ring.next() {
                 self.completed(now, done);
@@ -227,11 +210,11 @@ impl Engine {
             self.timers(now);
             self.settle(now);
             self.pump();
+            self.let_go(now);
             if self.is_over(now) {
-                break;
+                return Ok(());
             }
         }
-        self.end()
     }
 
     /// How long nothing needs to be done unless something happens.
@@ -245,8 +228,9 @@ impl Engine {
         ]
         .into_iter()
         .flatten()
-        .chain(self.listeners.iter().filter_map(|l| l.retry_at))
+        .chain(self.listeners.iter().filter_map(|(_, l)| l.retry_at))
         .chain(upstreams)
+        .chain(self.disks.iter().filter_map(|(_, disk)| disk.closes_at()))
         .min()?;
         Some(next.since(self.now()).into())
     }
@@ -297,7 +281,8 @@ impl Engine {
     fn accepted(&mut self, now: Instant, index: usize, kept: Kept, result: Result<usize, i32>) {
         let listener = &mut self.listeners[index];
         listener.accepting = None;
-        if self.stop_by.is_some() {
+        if self.stop_by.is_some() || listener.leaving.is_some() {
+            self.bury_listener(index);
             return;
         }
         match (kept, result) {
@@ -380,7 +365,7 @@ impl Engine {
 
     fn take_requests(&mut self, now: Instant, key: usize) {
         let conn = &mut self.conns[key];
-        let offer = &self.listeners[conn.listener].offer;
+        let offer = self.listeners.get(conn.listener).map_or(&self.nothing, |l| &l.offer);
         let outcome =
             conn.take_requests(offer, &self.limits, &mut self.work.pool, &mut self.arrivals);
         for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
@@ -401,7 +386,7 @@ impl Engine {
                 sync: None,
                 delayed: false,
             });
-            self.host.submit(now, VmId(disk), io, request as u64);
+            self.host.submit(now, self.disks[disk].vm_id, io, request as u64);
         }
         if self.host.window().0.is_infinite() {
             // Without control the order is that in which they came, over all disks.
@@ -530,7 +515,7 @@ impl Engine {
                 conn.dismantle(&mut self.work.pool);
             }
         }
-        for (index, disk) in self.disks.iter_mut().enumerate() {
+        for (index, disk) in &mut self.disks {
             if let Backend::Nbd(up) = &mut disk.backend {
                 let tag = |lane, wire| Tag::Upstream(index, lane, wire);
                 up.pump(&mut self.ring, &mut self.work, tag);
@@ -559,7 +544,7 @@ impl Engine {
             }
             self.sweep_at = self.conns.iter().filter_map(|(_, conn)| conn.deadline()).min();
         }
-        for (index, listener) in self.listeners.iter_mut().enumerate() {
+        for (index, listener) in &mut self.listeners {
             if listener.retry_at.take_if(|at| now >= *at).is_some() {
                 listener.accept(&mut self.ring, index);
             }

@@ -1,8 +1,7 @@
 //! Disks behind other NBD servers: their time-outs, and the threads that look for lost servers,
 //! because connecting blocks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parda_control::{Instant, Span};
@@ -14,6 +13,7 @@ use crate::backend::connect::{compatible, connect};
 use crate::backend::upstream::Lost;
 use crate::backend::{Backend, NbdOptions};
 use crate::mailbox::{Command, Mailer};
+use crate::volume::DiskId;
 
 /// How long the first attempt to connect again is put off. Each that follows waits twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -28,20 +28,18 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Span = Span::from_millis(250);
 
 impl Engine {
-    /// Looks for the connections of servers that are not opened at the start.
-    pub(super) fn dial_the_rest(&self) {
-        for (index, disk) in self.disks.iter().enumerate() {
-            let Backend::Nbd(up) = &disk.backend else { continue };
-            for lane in up.unopened() {
-                self.redial(index, lane, 0);
-            }
+    /// Looks for the connections of a new disk that are not opened yet.
+    pub(super) fn dial_the_rest(&self, key: usize) {
+        let Backend::Nbd(up) = &self.disks[key].backend else { return };
+        for lane in up.unopened() {
+            self.redial(key, lane, 0);
         }
     }
 
     /// When servers behind disks have to be looked at.
     pub(super) fn upstream_deadlines(&self) -> impl Iterator<Item = Instant> {
         let ending = self.stop_by.map(|_| self.now() + LOOK_EVERY);
-        self.disks.iter().filter_map(move |disk| match &disk.backend {
+        self.disks.iter().filter_map(move |(_, disk)| match &disk.backend {
             Backend::Nbd(up) => up.deadline().into_iter().chain(ending).min(),
             Backend::File(_) | Backend::Memory(_) => None,
         })
@@ -49,8 +47,8 @@ impl Engine {
 
     /// Does what is due at servers behind disks.
     pub(super) fn upstream_timers(&mut self, now: Instant) {
-        for index in 0..self.disks.len() {
-            let disk = &mut self.disks[index];
+        for index in 0..self.disks.capacity() {
+            let Some(disk) = self.disks.get_mut(index) else { continue };
             let Backend::Nbd(up) = &mut disk.backend else { continue };
             if up.resume(now, &mut self.work) {
                 tracing::info!(volume = self.name, disk = disk.name, "the NBD server is back");
@@ -88,9 +86,9 @@ impl Engine {
             uri: up.uri.clone(),
             options: up.options,
             agreed: up.agreed,
-            alive: Arc::clone(&self.alive),
+            alive: Arc::downgrade(&self.disks[disk].alive),
         };
-        let mailer = self.mailer.clone();
+        let (mailer, disk) = (self.mailer.clone(), self.disks[disk].id);
         let spawned = std::thread::Builder::new()
             .name("parda-reconnect".into())
             .spawn(move || search.run(failures, disk, lane, &mailer));
@@ -120,18 +118,18 @@ struct Search {
     options: NbdOptions,
     agreed: Agreed,
     /// Whether anybody waits for it.
-    alive: Arc<AtomicBool>,
+    alive: Weak<()>,
 }
 
 impl Search {
-    fn run(self, failures: u32, disk: usize, lane: usize, mailer: &Mailer) {
+    fn run(self, failures: u32, disk: DiskId, lane: usize, mailer: &Mailer) {
         let mut pause = FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LAST_PAUSE);
         let (mut tries, mut said) = (0u64, None::<std::time::Instant>);
         let began = std::time::Instant::now();
         loop {
             std::thread::sleep(pause.mul_f64(jitter()));
             pause = (2 * pause).min(LAST_PAUSE);
-            if !self.alive.load(Ordering::Relaxed) {
+            if self.alive.strong_count() == 0 {
                 return;
             }
             tries += 1;

@@ -181,3 +181,37 @@ fn receive(socket: &mut UnixStream, input: &mut Vec<u8>) -> std::io::Result<()> 
         }
     }
 }
+
+/// The server's part of a handshake, on any export; returns the connection, on which it says no
+/// more.
+pub(crate) fn agree(mut socket: UnixStream, size: u64) -> UnixStream {
+    let blocks = parda_nbd::BlockSizes::DEFAULT;
+    let export = parda_nbd::Export {
+        name: name("x"),
+        description: String::new(),
+        size,
+        blocks,
+        read_only: false,
+        trim: true,
+        write_zeroes: true,
+        multi_conn: true,
+        cache: false,
+        fast_zero: false,
+    };
+    let (mut input, mut out) = (Vec::new(), Vec::new());
+    let mut handshake = parda_nbd::server::Handshake::start(&mut out);
+    loop {
+        socket.write_all(&out).unwrap();
+        out.clear();
+        let exports = std::slice::from_ref(&export);
+        match handshake.advance(&input, exports, &mut out).unwrap() {
+            parda_nbd::server::Step::Incomplete => receive(&mut socket, &mut input).unwrap(),
+            parda_nbd::server::Step::Taken(n) => drop(input.drain(..n)),
+            parda_nbd::server::Step::Closed => panic!("the client went"),
+            parda_nbd::server::Step::Transmission { .. } => {
+                socket.write_all(&out).unwrap();
+                return socket;
+            }
+        }
+    }
+}

@@ -448,6 +448,26 @@ impl Upstream {
         std::mem::take(&mut self.losses)
     }
 
+    /// Ends the connections for good: what waits for an answer fails.
+    pub(crate) fn abandon(&mut self, work: &mut Work) {
+        let mut keys: Vec<usize> = std::mem::take(&mut self.waiting).into();
+        for lane in &mut self.lanes {
+            lane.next = None;
+            keys.extend(std::mem::take(&mut lane.in_flight).into_values().map(|asked| asked.key));
+            lane.cut(work);
+        }
+        self.parts.clear();
+        // A flush may have gone to several connections.
+        keys.sort_unstable();
+        keys.dedup();
+        keys.into_iter().for_each(|key| self.finish(work, key, Err(gone())));
+    }
+
+    /// Whether the ring has nothing of it any more.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lanes.iter().all(Lane::is_quiet)
+    }
+
     /// Ends the connections.
     pub(crate) fn close(&mut self) {
         self.lanes.iter_mut().for_each(Lane::close);

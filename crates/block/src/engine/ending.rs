@@ -1,0 +1,99 @@
+//! How a volume's thread ends: as it is told, by a panic, or because its ring failed.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use parda_control::{Instant, Span};
+
+use super::Engine;
+use crate::backend::Backend;
+use crate::volume::{Drained, Ended};
+
+/// How long the kernel gets to return what it has of killed connections, at an orderly end.
+const LAST_WAIT: Span = Span::from_millis(1_000);
+
+impl Engine {
+    /// Serves until it is told to end, or cannot go on.
+    pub(crate) fn run(mut self) -> Ended {
+        // After a panic nothing of the engine is used but to close it: sockets are shut down, and
+        // the kernel's part of what is in flight is waited for.
+        let ended = catch_unwind(AssertUnwindSafe(|| self.turns()));
+        let unanswered = self.unanswered;
+        let how = match ended {
+            Ok(Ok(())) => Ended::Drained(Drained { unanswered }),
+            Ok(Err(error)) => {
+                tracing::error!(volume = self.name, %error, "the ring failed; the volume ends");
+                return Ended::Broken(format!("io_uring: {error}"));
+            }
+            Err(panic) => Ended::Crashed(message(panic.as_ref())),
+        };
+        let limit = matches!(how, Ended::Drained(_)).then_some(LAST_WAIT);
+        match catch_unwind(AssertUnwindSafe(|| self.close(limit))) {
+            Ok(true) => how,
+            Ok(false) if limit.is_some() => how,
+            Ok(false) => Ended::Broken(format!("{how:?}, and then io_uring failed")),
+            Err(again) => Ended::Broken(format!("{how:?}, and then {}", message(again.as_ref()))),
+        }
+    }
+
+    pub(super) fn stop(&mut self, now: Instant, within: Duration) {
+        self.stop_by = Some(now + Span::from(within));
+        for (_, listener) in &mut self.listeners {
+            listener.stop(&mut self.ring);
+        }
+        let keys: Vec<usize> = self.conns.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.conns[key].finish();
+            self.list(key);
+        }
+    }
+
+    /// Whether a shutdown is over.
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        let Some(stop_by) = self.stop_by else { return false };
+        if self.conns.is_empty() {
+            return true;
+        }
+        if now < stop_by && !self.only_silent_servers(now) {
+            return false;
+        }
+        self.unanswered = self.work.requests.len();
+        let (volume, unanswered) = (&self.name, self.unanswered);
+        let why = if now < stop_by { "their NBD server is silent" } else { "the time is over" };
+        tracing::warn!(volume, unanswered, "requests stay unanswered at the end: {why}");
+        true
+    }
+
+    /// Closes all sockets and lets the kernel return what it still has, so that all descriptors are
+    /// closed. Without a limit it is waited for: an IO of a file may still change it until then, and
+    /// whoever serves the disk next must not be overtaken. False if something is left.
+    fn close(&mut self, limit: Option<Span>) -> bool {
+        for (_, listener) in &mut self.listeners {
+            listener.stop(&mut self.ring);
+        }
+        self.conns.iter_mut().for_each(|(_, conn)| conn.kill(&mut self.work.pool));
+        for (_, disk) in &mut self.disks {
+            if let Backend::Nbd(up) = &mut disk.backend {
+                up.close();
+            }
+        }
+        self.mailbox.wake();
+        let until = limit.map(|limit| self.now() + limit);
+        while self.ring.in_flight() > 0 && until.is_none_or(|until| self.now() < until) {
+            let timeout = until.map(|until| until.since(self.now()).into());
+            if self.ring.wait(timeout).is_err() {
+                break;
+            }
+            while self.ring.next().is_some() {}
+        }
+        self.ring.in_flight() == 0
+    }
+}
+
+/// What a panic says.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("a panic: {}", text.unwrap_or_else(|| "without a message".to_owned()))
+}

@@ -1,0 +1,205 @@
+//! Disks and listeners that come and go while the volume runs. What is opened or bound here was
+//! opened and bound by others: that can block.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use parda_control::{Instant, Span, VmConfig};
+use parda_nbd::uri::Address;
+
+use super::losses::Losses;
+use super::{Disk, Engine, Leaving, Listener};
+use crate::backend::Backend;
+use crate::backend::file::File;
+use crate::backend::upstream::Upstream;
+use crate::conn::Offer;
+use crate::listen::Bound;
+use crate::stats::VmStats;
+use crate::volume::{DiskId, OpenDisk, Opened};
+
+impl Disk {
+    /// When the connections of a disk that is being removed are closed.
+    pub(super) fn closes_at(&self) -> Option<Instant> {
+        self.leaving.as_ref().filter(|leaving| !leaving.closed).map(|leaving| leaving.by)
+    }
+}
+
+impl Engine {
+    /// Where a disk is, unless it is being removed.
+    pub(super) fn key_of(&self, id: DiskId) -> Option<usize> {
+        let wanted = |(_, disk): &(usize, &Disk)| disk.id == id && disk.leaving.is_none();
+        self.disks.iter().find(wanted).map(|(key, _)| key)
+    }
+
+    pub(super) fn set_vm(&mut self, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
+        let key = self.key_of(id)?;
+        let disk = &mut self.disks[key];
+        self.host.set_vm(disk.vm_id, vm).then_some(vm)
+    }
+
+    pub(super) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
+        let OpenDisk { config, opened, base, export, place } = disk;
+        let id = DiskId(self.next_disk);
+        self.next_disk += 1;
+        let key = self.disks.insert(Disk {
+            id,
+            name: config.export.to_string(),
+            export,
+            place,
+            listen: config.listen,
+            vm_id: self.host.add_vm(now, config.vm),
+            base: base.0,
+            stats: VmStats::default(),
+            losses: Losses::default(),
+            alive: Arc::new(()),
+            leaving: None,
+            backend: match opened {
+                Opened::File(opened) => Backend::File(File::new(opened, base)),
+                Opened::Memory(memory) => Backend::Memory(memory.starting_at(base)),
+                Opened::Nbd(opened) => {
+                    let pool = &mut self.work.pool;
+                    Backend::Nbd(Box::new(Upstream::new(now, *opened, base.0, pool)))
+                }
+            },
+        });
+        self.dial_the_rest(key);
+        self.offer();
+        id
+    }
+
+    /// Takes no more requests of a disk; when those in flight are answered, its connections close.
+    pub(super) fn remove_disk(
+        &mut self,
+        now: Instant,
+        id: DiskId,
+        within: Duration,
+        gone: SyncSender<()>,
+    ) {
+        let Some(key) = self.key_of(id) else { return };
+        let disk = &mut self.disks[key];
+        disk.leaving = Some(Leaving { by: now + Span::from(within), closed: false, gone });
+        self.host.remove_vm(disk.vm_id);
+        self.offer();
+        for conn in self.clients_of(key) {
+            self.conns[conn].finish();
+            self.list(conn);
+        }
+    }
+
+    /// Its shares count no more, but what it has in flight goes on. Connections that are still in
+    /// their handshake are not concerned: they will not find it.
+    fn clients_of(&self, disk: usize) -> Vec<usize> {
+        let clients = self.conns.iter().filter(|(_, conn)| conn.disk() == Some(disk));
+        clients.map(|(key, _)| key).collect()
+    }
+
+    /// Drops the disks that are being removed as soon as nothing refers to them.
+    pub(super) fn let_go(&mut self, now: Instant) {
+        let leaving = |(_, disk): &(usize, &Disk)| disk.leaving.is_some();
+        let keys: Vec<usize> = self.disks.iter().filter(leaving).map(|(key, _)| key).collect();
+        for key in keys {
+            let clients = self.clients_of(key);
+            let disk = &mut self.disks[key];
+            let Some(leaving) = &mut disk.leaving else { continue };
+            let late = now >= leaving.by;
+            if (late || clients.is_empty()) && !leaving.closed {
+                leaving.closed = true;
+                if let Backend::Nbd(up) = &mut disk.backend {
+                    up.abandon(&mut self.work);
+                }
+                if !clients.is_empty() {
+                    let (volume, disk) = (&self.name, &disk.name);
+                    tracing::warn!(volume, disk, "removed with requests unanswered: out of time");
+                }
+                for conn in clients {
+                    self.conns[conn].kill(&mut self.work.pool);
+                    self.list(conn);
+                }
+                // What has failed now is answered, and the dead are buried.
+                self.settle(now);
+                self.pump();
+            }
+            let idle = match &self.disks[key].backend {
+                Backend::File(_) | Backend::Memory(_) => true,
+                Backend::Nbd(up) => up.is_idle(),
+            };
+            if idle && self.clients_of(key).is_empty() {
+                // Closes the backend before anybody hears of it.
+                let Disk { backend, leaving, .. } = self.disks.remove(key);
+                drop(backend);
+                if let Some(leaving) = leaving {
+                    let _ = leaving.gone.send(());
+                }
+            }
+        }
+    }
+
+    pub(super) fn set_listen(&mut self, id: DiskId, listen: Vec<Address>) -> bool {
+        let Some(key) = self.key_of(id) else { return false };
+        self.disks[key].listen = listen;
+        self.offer();
+        true
+    }
+
+    pub(super) fn add_listener(&mut self, address: Address, bound: Bound) {
+        let key = self.listeners.insert(Listener {
+            address,
+            tcp: matches!(bound.address, Address::Tcp { .. }),
+            shared: bound.shared,
+            fd: Rc::new(bound.fd),
+            offer: Offer::default(),
+            file: bound.file,
+            retry_at: None,
+            accepting: None,
+            leaving: None,
+        });
+        self.offer();
+        self.listeners[key].accept(&mut self.ring, key);
+    }
+
+    /// Closes a listener. Who is still in his handshake loses his connection, who is done with it
+    /// keeps it.
+    pub(super) fn remove_listener(&mut self, address: &Address, gone: SyncSender<()>) {
+        let wanted = |(_, l): &(usize, &Listener)| l.address == *address && l.leaving.is_none();
+        let Some((key, _)) = self.listeners.iter().find(wanted) else { return };
+        let listener = &mut self.listeners[key];
+        listener.leaving = Some(gone);
+        listener.stop(&mut self.ring);
+        let shaking =
+            |(_, conn): &(usize, &crate::conn::Conn)| conn.listener == key && conn.disk().is_none();
+        let conns: Vec<usize> = self.conns.iter().filter(shaking).map(|(key, _)| key).collect();
+        for conn in conns {
+            self.conns[conn].kill(&mut self.work.pool);
+            self.list(conn);
+        }
+        self.bury_listener(key);
+    }
+
+    /// Drops a listener that is being removed, once the ring has nothing of it.
+    pub(super) fn bury_listener(&mut self, key: usize) {
+        let listener = &self.listeners[key];
+        if listener.leaving.is_none() || listener.accepting.is_some() {
+            return;
+        }
+        // Closes the socket before anybody hears of it.
+        let Listener { fd, leaving, .. } = self.listeners.remove(key);
+        drop(fd);
+        if let Some(gone) = leaving {
+            let _ = gone.send(());
+        }
+    }
+
+    /// Tells each listener which disks it offers.
+    fn offer(&mut self) {
+        let mut disks: Vec<(usize, &Disk)> =
+            self.disks.iter().filter(|(_, disk)| disk.leaving.is_none()).collect();
+        disks.sort_by_key(|(_, disk)| disk.id);
+        for (_, listener) in &mut self.listeners {
+            let offered = disks.iter().filter(|(_, disk)| disk.listen.contains(&listener.address));
+            let (disks, exports) = offered.map(|(key, d)| (*key, d.export.clone())).unzip();
+            listener.offer = Offer { exports, disks };
+        }
+    }
+}
