@@ -72,12 +72,17 @@ reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md
 	@$(CARGO) run --release --locked --quiet --package parda-probe --example elling
 	@$(CARGO) run --release --locked --quiet --package parda-probe --example reading
 
-bench: build ## Measures against qemu-nbd and nbdkit, and the simulator; docs/performance.md has a run
-	@tools/deps.sh $(TEST_DEPS) valgrind=valgrind
-	benches/nbd.sh
+bench: bench-nbd ## Measures against other NBD servers and the simulator, two hours; docs/performance.md has a run
+	@tools/deps.sh valgrind=valgrind
 	$(CARGO) build --release --locked --quiet --package parda-sim --example speed
 	target/release/examples/speed
 	benches/instructions.sh
+
+# BENCH="--quick" for four minutes, BENCH="--only 'direct/unix'" for a part; benches/nbd/main.rs says what else.
+bench-nbd: build ## Measures against qemu-nbd, nbdkit, qemu-storage-daemon and a bare ring
+	@tools/deps.sh $(TEST_DEPS) qemu-storage-daemon=qemu-system-common
+	$(CARGO) build --release --locked --quiet --package parda-bench --examples
+	target/release/examples/matrix run --parda $(PARDA) $(BENCH)
 
 bpf: ## The eBPF object of crates/steer, after a change of its source (clang, llvm-strip)
 	tools/bpf.sh

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod bench;
 mod exchange;
 mod lab;
 mod log;
@@ -42,6 +43,7 @@ Examples:
   parda lab scenarios/demo.toml         see it work, on an emulated array
   parda sim scenarios/demo.toml         the same in virtual time, in no time
   parda probe /dev/mapper/san           latency against load, and the threshold to set
+  parda bench nbd nbd://array/lun0      IOPS and latency of any NBD server
   parda reproduce                       the source papers' figures, beside ours
   parda check /etc/parda.toml           check a configuration without starting
   parda serve -c /etc/parda.toml        serve this host's disks, steer its devices
@@ -89,6 +91,9 @@ enum Command {
     Sim(sim::Sim),
     /// Measure latency against load, find the knee, say which threshold to set
     Probe(probe::Probe),
+    /// Load a server and measure it: IOPS, latencies, CPU time
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Workloads to and from fio's words, and what a trace is made of
     #[command(subcommand)]
     #[command(after_help = WORKLOAD_EXAMPLES)]
@@ -148,6 +153,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => command.run(),
         Command::Sim(command) => command.run(),
         Command::Probe(command) => command.run(),
+        Command::Bench(command) => command.run(),
         Command::Workload(command) => command.run(),
         Command::Reproduce(command) => command.run(),
     };

@@ -1,6 +1,6 @@
 //! `parda probe`.
 
-mod arguments;
+pub(crate) mod arguments;
 mod bar;
 mod compare;
 mod page;

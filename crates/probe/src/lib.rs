@@ -38,4 +38,4 @@ pub use model::{Model, ModelError};
 pub use plan::{Effort, Plan, Wishes};
 pub use point::{Bucket, Measured, Point, Slice};
 pub use run::{LEAST_PER_LOAD_S, Progress, Watcher};
-pub use target::{Target, TargetError};
+pub use target::{Target, TargetError, writable_export};

@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use parda_exchange::region::NbdConnection;
+use parda_exchange::region::{NbdConnection, RegionFault};
 use parda_nbd::TransmissionFlags;
 use parda_nbd::uri::{Uri, UriError};
 use parda_scenario::fio::Unsayable;
@@ -289,6 +290,22 @@ fn may_overwrite(path: &Path, kind: Kind, bytes: u64, writes: &Writes) -> Result
             Ok(file)
         }
     }
+}
+
+/// The bytes of an NBD export that may be overwritten: all but its ends, if it is plainly there for
+/// that. It is marked as such, so that it may be overwritten again.
+///
+/// # Errors
+/// It cannot be reached, or it may not be written to.
+pub fn writable_export(name: &str, writes: &Writes) -> Result<Range<u64>, TargetError> {
+    let uri: Uri =
+        name.parse().map_err(|error| TargetError::Uri { name: name.to_owned(), error })?;
+    let failed =
+        |error: RegionFault| TargetError::Nbd { name: name.to_owned(), error: error.to_string() };
+    let mut connection = NbdConnection::open(&uri, PATIENCE).map_err(failed)?;
+    let refused = |why| Refusal { target: name.to_owned(), why };
+    may_overwrite_export(&mut connection, name, writes).map_err(refused)?;
+    Ok(EDGE..connection.agreed().size - EDGE)
 }
 
 /// The same of an export, over a connection of our own.

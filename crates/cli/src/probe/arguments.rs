@@ -10,13 +10,13 @@ const LARGEST: u64 = 16 << 20;
 /// More than any queue.
 const DEEPEST: u32 = 4096;
 
-pub(super) fn percent(text: &str) -> Result<u32, String> {
+pub(crate) fn percent(text: &str) -> Result<u32, String> {
     let number = text.trim_end_matches('%').parse().ok().filter(|percent| *percent <= 100);
     number.ok_or_else(|| "must be a whole percentage, 0 to 100".to_owned())
 }
 
 /// Such as `1GiB`, or as fio has it, `1g`.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) =
         text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let shift = match unit {

@@ -10,6 +10,7 @@
 //! | `reload` | SIGHUP |
 //! | `auto` | a latency threshold that is found while working |
 //! | `observe` | looking before acting |
+//! | `bench` | servers under load by `parda bench` |
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
@@ -29,6 +30,7 @@ mod array;
 mod auto;
 mod bad_clients;
 mod bad_configuration;
+mod bench;
 mod browser;
 mod clients;
 mod crash;

@@ -1,0 +1,242 @@
+//! One connection under load: requests out, replies in, latencies measured.
+
+use std::io;
+use std::time::Instant;
+
+use parda_nbd::client::{self, Expected, Reply, ReplyError, put_request};
+use parda_nbd::{Cookie, Errno, Extent, Op};
+
+use crate::link::Link;
+use crate::measured::Measured;
+use crate::outbox::Outbox;
+use crate::pattern::Pattern;
+
+/// Why a connection cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The socket.
+    #[error(transparent)]
+    Io(io::Error),
+    /// The server broke the protocol.
+    #[error(transparent)]
+    Reply(#[from] ReplyError),
+    /// The server refused a request or failed it.
+    #[error("the server failed {what} of {len} bytes at {offset}: {errno} {message}",
+            what = if *write { "a write" } else { "a read" })]
+    Failed {
+        /// A write or a read.
+        write: bool,
+        /// Where.
+        offset: u64,
+        /// How much.
+        len: u32,
+        /// Why.
+        errno: Errno,
+        /// What the server says; may be empty.
+        message: String,
+    },
+    /// The server says that a read is done and did not send all of it.
+    #[error("the server sent {got} bytes of a read of {len}")]
+    Short {
+        /// What it sent.
+        got: u64,
+        /// What was asked for.
+        len: u32,
+    },
+    /// The server closed the connection.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The server says nothing.
+    #[error("the server has not answered for {0:?}")]
+    Silent(std::time::Duration),
+}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// A request by its cookie.
+#[derive(Clone, Copy)]
+struct Slot {
+    extent: Extent,
+    write: bool,
+    /// Bytes of a read that have come.
+    got: u64,
+    /// Absent while the slot is free.
+    began: Option<Instant>,
+}
+
+/// Data of a reply that is still to come.
+#[derive(Clone, Copy)]
+struct Coming {
+    slot: usize,
+    left: usize,
+    last: bool,
+}
+
+/// A connection under load.
+pub(crate) struct Client {
+    pub(crate) link: Link,
+    structured: bool,
+    pattern: Pattern,
+    pub(crate) outbox: Outbox,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    coming: Option<Coming>,
+    /// Where the data of the next write begins in the data of all.
+    data_at: usize,
+}
+
+/// What all writes carry: random bytes, of which each takes a range that begins somewhere else.
+pub(crate) struct Data {
+    pub(crate) bytes: Vec<u8>,
+    block: usize,
+}
+
+/// Distance between the beginnings of the data of two writes.
+const DATA_STEP: usize = 512;
+const DATA_STARTS: usize = 64;
+
+impl Data {
+    pub(crate) fn new(block: u32, seed: u64) -> Self {
+        let mut bytes = vec![0; block as usize + DATA_STARTS * DATA_STEP];
+        fastrand::Rng::with_seed(seed).fill(&mut bytes);
+        Self { bytes, block: block as usize }
+    }
+}
+
+impl Client {
+    pub(crate) fn new(link: Link, structured: bool, pattern: Pattern, depth: u32) -> Self {
+        let depth = depth as usize;
+        let extent = Extent { offset: 0, len: 0 };
+        Self {
+            link,
+            structured,
+            pattern,
+            outbox: Outbox::default(),
+            slots: vec![Slot { extent, write: false, got: 0, began: None }; depth],
+            free: (0..depth).rev().collect(),
+            coming: None,
+            data_at: 0,
+        }
+    }
+
+    /// Whether no request is outstanding.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// Asks for as much as may be outstanding.
+    pub(crate) fn fill(&mut self, data: &Data) {
+        if self.free.is_empty() {
+            return;
+        }
+        let began = Some(Instant::now());
+        while let Some(index) = self.free.pop() {
+            let op = self.pattern.next();
+            let (extent, write) = match op {
+                Op::Write { extent, .. } => (extent, true),
+                Op::Read(extent) => (extent, false),
+                _ => continue,
+            };
+            self.slots[index] = Slot { extent, write, got: 0, began };
+            self.outbox.head(|out| put_request(out, Cookie(index as u64), op));
+            if write {
+                let start = self.data_at * DATA_STEP;
+                self.outbox.data(start..start + data.block);
+                self.data_at = (self.data_at + 1) % DATA_STARTS;
+            }
+        }
+    }
+
+    /// Takes all replies that have come; what is done is counted in `measured`, if that is given.
+    pub(crate) fn take_replies(
+        &mut self,
+        now: Instant,
+        mut measured: Option<&mut Measured>,
+    ) -> Result<(), ClientError> {
+        loop {
+            if let Some(coming) = &mut self.coming {
+                let n = coming.left.min(self.link.bytes().len());
+                self.link.take(n);
+                coming.left -= n;
+                if coming.left > 0 {
+                    return Ok(());
+                }
+                let Coming { slot, last, .. } = *coming;
+                self.coming = None;
+                if last {
+                    self.done(slot, now, measured.as_deref_mut())?;
+                }
+            }
+            let slots = &self.slots;
+            let expected = |cookie: Cookie| {
+                let slot = slots.get(usize::try_from(cookie.0).ok()?)?;
+                slot.began?;
+                Some(if slot.write { Expected::Outcome } else { Expected::Data(slot.extent) })
+            };
+            let Some(head) = client::reply(self.link.bytes(), self.structured, expected)? else {
+                return Ok(());
+            };
+            self.link.take(head.taken);
+            let index = head.cookie.0 as usize;
+            let slot = &mut self.slots[index];
+            let last = match head.reply {
+                Reply::Done => true,
+                Reply::Data { extent, last } => {
+                    slot.got += u64::from(extent.len);
+                    self.coming = Some(Coming { slot: index, left: extent.len as usize, last });
+                    continue;
+                }
+                Reply::Hole { extent, last } => {
+                    slot.got += u64::from(extent.len);
+                    last
+                }
+                // The parser refuses it for a request that is no BLOCK_STATUS.
+                Reply::Status { .. } => return Err(ReplyError::WrongKind.into()),
+                Reply::Error { errno, message, .. } => {
+                    let Extent { offset, len } = slot.extent;
+                    return Err(ClientError::Failed {
+                        write: slot.write,
+                        offset,
+                        len,
+                        errno,
+                        message,
+                    });
+                }
+            };
+            if last {
+                self.done(index, now, measured.as_deref_mut())?;
+            }
+        }
+    }
+
+    fn done(
+        &mut self,
+        index: usize,
+        now: Instant,
+        measured: Option<&mut Measured>,
+    ) -> Result<(), ClientError> {
+        let slot = &mut self.slots[index];
+        if !slot.write && slot.got != u64::from(slot.extent.len) {
+            return Err(ClientError::Short { got: slot.got, len: slot.extent.len });
+        }
+        let began = slot.began.take();
+        self.free.push(index);
+        if let (Some(measured), Some(began)) = (measured, began) {
+            let latency = now.saturating_duration_since(began).as_nanos();
+            measured.latency.saturating_record(u64::try_from(latency).unwrap_or(u64::MAX));
+            if slot.write {
+                measured.writes += 1;
+            } else {
+                measured.reads += 1;
+            }
+        }
+        Ok(())
+    }
+}

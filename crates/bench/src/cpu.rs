@@ -1,0 +1,72 @@
+//! CPU time of threads and of other processes.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// CPU time that the calling thread has used.
+pub(crate) fn of_this_thread() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
+/// The CPU time of a process: user and system time of all its threads, those that ended included.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerCpu {
+    pid: u32,
+    ticks_per_second: u64,
+}
+
+impl ServerCpu {
+    /// A process of this machine.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let ticks_per_second = rustix::param::clock_ticks_per_second();
+        let cpu = Self { pid, ticks_per_second };
+        cpu.used().map(|_| cpu)
+    }
+
+    /// What it has used, to a hundredth of a second.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn used(&self) -> io::Result<Duration> {
+        let path = format!("/proc/{}/stat", self.pid);
+        let stat = std::fs::read_to_string(&path)
+            .map_err(|e| io::Error::new(e.kind(), format!("process {}: {e}", self.pid)))?;
+        let ticks = ticks(&stat)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path}: {stat}")))?;
+        Ok(Duration::from_secs(ticks) / self.ticks_per_second.max(1) as u32)
+    }
+}
+
+/// utime + stime, fields 14 and 15 of proc_pid_stat(5). The name in field 2 may hold anything.
+fn ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut field = || fields.next()?.parse::<u64>().ok();
+    Some(field()? + field()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_process_may_hold_anything() {
+        let stat = "42 (a) b) (c) S 1 42 42 0 -1 4194560 1 0 0 0 250 125 0 0 20 0 1 0 7";
+        assert_eq!(ticks(stat), Some(375));
+        assert_eq!(ticks("42"), None);
+    }
+
+    #[test]
+    fn work_shows_as_time() {
+        let cpu = ServerCpu::of(std::process::id()).unwrap();
+        let (before, own) = (cpu.used().unwrap(), of_this_thread());
+        while of_this_thread() - own < Duration::from_millis(60) {}
+        assert!(cpu.used().unwrap() - before >= Duration::from_millis(40));
+        assert!(ServerCpu::of(u32::MAX).unwrap_err().to_string().contains("process 4294967295"));
+    }
+}

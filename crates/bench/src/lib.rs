@@ -1,0 +1,33 @@
+#![forbid(unsafe_code)]
+//! A load generator for NBD servers that costs little itself.
+//!
+//! Every connection keeps a fixed number of requests outstanding. All replies that one receive
+//! brings are taken together, and the requests that follow them leave in one send: at depth 64 an
+//! IO costs the client a few hundred nanoseconds besides the copying of its data. One thread drives
+//! all connections unless told otherwise.
+//!
+//! ```no_run
+//! use parda_bench::{Operation, Plan};
+//!
+//! let plan = Plan {
+//!     depth: 16,
+//!     ..Plan::new("nbd+unix:///vm1?socket=/run/parda/a.sock".parse()?, Operation::RandomRead)
+//! };
+//! let measured = parda_bench::run(&plan)?;
+//! println!("{:.0} IOPS", measured.iops());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod client;
+mod cpu;
+mod link;
+mod measured;
+mod outbox;
+mod pattern;
+mod plan;
+mod run;
+
+pub use cpu::ServerCpu;
+pub use measured::{Measured, Summary};
+pub use plan::{Operation, Plan, PlanError};
+pub use run::{BenchError, run};

@@ -1,0 +1,294 @@
+//! Runs a load: connects, warms up, measures, and waits for what is outstanding.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parda_nbd::uri::Uri;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::time::Timespec;
+
+use crate::client::{Client, ClientError, Data};
+use crate::cpu::{self, ServerCpu};
+use crate::link::{ConnectError, Link, Received};
+use crate::measured::Measured;
+use crate::pattern::Pattern;
+use crate::plan::{Plan, PlanError};
+
+/// Why a load could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// No connection.
+    #[error("{address}: {source}")]
+    Connect {
+        /// The server.
+        address: String,
+        /// Why.
+        source: ConnectError,
+    },
+    /// The load does not fit the export.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A connection failed under load.
+    #[error("{address}: {source}")]
+    Client {
+        /// The server.
+        address: String,
+        /// Why.
+        source: ClientError,
+    },
+    /// The servers' CPU time cannot be read.
+    #[error("cannot measure the server's CPU time: {0}")]
+    ServerCpu(std::io::Error),
+    /// The system.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+}
+
+/// When the load is measured.
+#[derive(Clone, Copy)]
+struct Clock {
+    begin: Instant,
+    end: Instant,
+}
+
+/// Runs a load.
+///
+/// # Errors
+/// A server cannot be reached, the load does not fit its export, or it failed a request.
+pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
+    let servers: Vec<ServerCpu> = plan
+        .server
+        .iter()
+        .map(|pid| ServerCpu::of(*pid))
+        .collect::<Result<_, _>>()
+        .map_err(BenchError::ServerCpu)?;
+    let server_cpu = || -> Result<Duration, BenchError> {
+        servers.iter().map(ServerCpu::used).sum::<Result<_, _>>().map_err(BenchError::ServerCpu)
+    };
+    let data = Data::new(plan.block, plan.seed);
+    let mut groups: Vec<Vec<(&Uri, Client)>> = Vec::new();
+    groups.resize_with(plan.threads.max(1) as usize, Vec::new);
+    let count = plan.connections * plan.uris.len() as u32;
+    for index in 0..count {
+        let uri = &plan.uris[(index / plan.connections) as usize];
+        let connect_error =
+            |source| BenchError::Connect { address: uri.address.to_string(), source };
+        let (link, agreed) = Link::open(uri, plan.patience).map_err(connect_error)?;
+        let range = plan.range_of(uri, &agreed)?;
+        let at = (index, count);
+        let pattern = Pattern::new(plan.operation, &range, plan.block, at, plan.seed);
+        let client = Client::new(link, agreed.structured, pattern, plan.depth);
+        let threads = groups.len();
+        groups[index as usize % threads].push((uri, client));
+    }
+    groups.retain(|group| !group.is_empty());
+
+    let start = Barrier::new(groups.len() + 1);
+    let failed = AtomicBool::new(false);
+    let begin = Instant::now() + plan.warmup;
+    let clock = Clock { begin, end: begin + plan.time };
+    thread::scope(|scope| {
+        let threads: Vec<_> = groups
+            .into_iter()
+            .map(|group| {
+                let (start, failed, data) = (&start, &failed, &data);
+                scope.spawn(move || {
+                    start.wait();
+                    let outcome = Driver::new(plan, clock, data, failed, group).run();
+                    if outcome.is_err() {
+                        failed.store(true, Ordering::Relaxed);
+                    }
+                    outcome
+                })
+            })
+            .collect();
+        start.wait();
+        let watched = (|| -> Result<Duration, BenchError> {
+            sleep_until(clock.begin, &failed);
+            let before = server_cpu()?;
+            sleep_until(clock.end, &failed);
+            Ok(server_cpu()? - before)
+        })();
+        let mut measured = Measured::new(plan.block);
+        measured.elapsed = plan.time;
+        // The first failure is the cause; the others may be its consequence.
+        for thread in threads {
+            measured.add(&thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        measured.server_cpu = if servers.is_empty() { None } else { Some(watched?) };
+        Ok(measured)
+    })
+}
+
+/// Sleeps until then, or until a thread has failed.
+fn sleep_until(at: Instant, failed: &AtomicBool) {
+    while !failed.load(Ordering::Relaxed) {
+        let left = at.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(Duration::from_millis(100)));
+    }
+}
+
+/// A thread with its connections.
+struct Driver<'a> {
+    plan: &'a Plan,
+    clock: Clock,
+    data: &'a Data,
+    failed: &'a AtomicBool,
+    clients: Vec<(&'a Uri, Client)>,
+    measured: Measured,
+    /// CPU time of this thread when measuring began.
+    cpu: Option<Duration>,
+    ended: bool,
+}
+
+impl<'a> Driver<'a> {
+    fn new(
+        plan: &'a Plan,
+        clock: Clock,
+        data: &'a Data,
+        failed: &'a AtomicBool,
+        clients: Vec<(&'a Uri, Client)>,
+    ) -> Self {
+        let measured = Measured::new(plan.block);
+        Self { plan, clock, data, failed, clients, measured, cpu: None, ended: false }
+    }
+
+    fn run(mut self) -> Result<Measured, BenchError> {
+        for index in 0..self.clients.len() {
+            self.ask(index)?;
+        }
+        // A lone connection needs nobody to say which one is ready.
+        if self.clients.len() == 1 {
+            self.run_one()?
+        } else {
+            self.run_all()?
+        }
+        for (_, client) in &mut self.clients {
+            client.link.disconnect();
+        }
+        Ok(self.measured)
+    }
+
+    fn run_one(&mut self) -> Result<(), BenchError> {
+        while !self.is_over() {
+            let (uri, client) = &mut self.clients[0];
+            if !client.outbox.is_empty() {
+                // The server does not read until we do, or the reverse.
+                use rustix::event::{PollFd, PollFlags, poll};
+                let flags = PollFlags::IN | PollFlags::OUT;
+                let mut fds = [PollFd::new(client.link.socket(), flags)];
+                let limit = Timespec::try_from(self.plan.patience).ok();
+                if poll(&mut fds, limit.as_ref()).map_err(std::io::Error::from)? == 0 {
+                    return Err(failure(uri, ClientError::Silent(self.plan.patience)));
+                }
+                let ready = fds[0].revents();
+                self.ready(0, ready.intersects(!PollFlags::OUT))?;
+            } else {
+                match client.link.receive(true).map_err(|e| failure(uri, e.into()))? {
+                    Received::Some => self.received(0)?,
+                    Received::Nothing => {
+                        return Err(failure(uri, ClientError::Silent(self.plan.patience)));
+                    }
+                    Received::Closed => return Err(failure(uri, ClientError::Closed)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run_all(&mut self) -> Result<(), BenchError> {
+        let system = |e: rustix::io::Errno| BenchError::System(e.into());
+        let set = epoll::create(CreateFlags::CLOEXEC).map_err(system)?;
+        let mut waits_to_send = vec![false; self.clients.len()];
+        for (index, (_, client)) in self.clients.iter().enumerate() {
+            let data = EventData::new_u64(index as u64);
+            epoll::add(&set, client.link.socket(), data, EventFlags::IN).map_err(system)?;
+        }
+        let mut events: Vec<Event> = Vec::with_capacity(self.clients.len());
+        let limit = Timespec::try_from(self.plan.patience).ok();
+        while !self.is_over() {
+            for (index, (_, client)) in self.clients.iter().enumerate() {
+                let waits = !client.outbox.is_empty();
+                if waits != waits_to_send[index] {
+                    let flags =
+                        if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+                    let data = EventData::new_u64(index as u64);
+                    epoll::modify(&set, client.link.socket(), data, flags).map_err(system)?;
+                    waits_to_send[index] = waits;
+                }
+            }
+            events.clear();
+            match epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), limit.as_ref()) {
+                Ok(0) => {
+                    let uri = self.clients[0].0;
+                    return Err(failure(uri, ClientError::Silent(self.plan.patience)));
+                }
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(system(error)),
+            }
+            for event in &events {
+                let flags = event.flags;
+                self.ready(event.data.u64() as usize, flags.intersects(!EventFlags::OUT))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection can be sent to, or has something to receive.
+    fn ready(&mut self, index: usize, receive: bool) -> Result<(), BenchError> {
+        let (uri, client) = &mut self.clients[index];
+        if receive {
+            match client.link.receive(false).map_err(|e| failure(uri, e.into()))? {
+                Received::Some => return self.received(index),
+                Received::Nothing => {}
+                Received::Closed => return Err(failure(uri, ClientError::Closed)),
+            }
+        }
+        self.ask(index)
+    }
+
+    /// Takes the replies that came, and asks for more in their place.
+    fn received(&mut self, index: usize) -> Result<(), BenchError> {
+        let now = Instant::now();
+        self.tell_time(now);
+        let measured = (self.cpu.is_some() && !self.ended).then_some(&mut self.measured);
+        let (uri, client) = &mut self.clients[index];
+        client.take_replies(now, measured).map_err(|e| failure(uri, e))?;
+        self.ask(index)
+    }
+
+    fn ask(&mut self, index: usize) -> Result<(), BenchError> {
+        let (uri, client) = &mut self.clients[index];
+        if !self.ended && !self.failed.load(Ordering::Relaxed) {
+            client.fill(self.data);
+        }
+        let Client { link, outbox, .. } = client;
+        link.send(outbox, &self.data.bytes).map_err(|e| failure(uri, e.into()))
+    }
+
+    fn tell_time(&mut self, now: Instant) {
+        if self.cpu.is_none() && now >= self.clock.begin {
+            self.cpu = Some(cpu::of_this_thread());
+        }
+        if !self.ended && now >= self.clock.end {
+            self.ended = true;
+            let before = self.cpu.unwrap_or_default();
+            self.measured.client_cpu = cpu::of_this_thread() - before;
+        }
+    }
+
+    /// Whether nothing is outstanding and nothing more is asked for.
+    fn is_over(&self) -> bool {
+        (self.ended || self.failed.load(Ordering::Relaxed))
+            && self.clients.iter().all(|(_, client)| client.is_idle())
+    }
+}
+
+fn failure(uri: &Uri, source: ClientError) -> BenchError {
+    BenchError::Client { address: uri.address.to_string(), source }
+}

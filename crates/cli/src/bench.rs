@@ -1,0 +1,262 @@
+//! `parda bench`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use clap::{Args, Subcommand, ValueEnum};
+use parda_bench::{BenchError, Operation, Plan, Summary};
+use parda_nbd::uri::Uri;
+use parda_probe::{TargetError, Writes, writable_export};
+use serde::Serialize;
+
+use crate::probe::arguments::{bytes, percent};
+use crate::{Failure, output};
+
+#[derive(Subcommand)]
+pub(crate) enum Bench {
+    /// Load NBD exports with a client that costs little itself
+    Nbd(Nbd),
+}
+
+impl Bench {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        match self {
+            Self::Nbd(nbd) => nbd.run(),
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+URI is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. Several share the client's threads; each gets
+all of --connections.
+
+Each connection keeps --depth requests outstanding: the replies that one receive brings are answered with as many
+requests in one send. A latency is counted from before that send to the whole reply. fio's nbd engine takes several
+times the CPU, which on a machine that runs client and server is CPU that the server does not get.
+
+It only reads, unless --allow-writes=URI names the export again; then the rules of `parda probe` hold: nothing known
+may be on it, and its first and last MiB, which are left alone, must be zeroes or the mark of an earlier run.
+
+Exit status: 1 if the server failed, 2 if the load does not fit it.
+
+Examples:
+  parda bench nbd 'nbd+unix:///vm1?socket=/run/parda/a.sock'
+  parda bench nbd nbd://array/lun0 --op randread --bs 64k --depth 16 --connections 4 --time 10s
+  parda bench nbd nbd://array/scratch --op randwrite --depth 64 --allow-writes=nbd://array/scratch
+  parda bench nbd nbd://array/lun0 --op read --bs 1m --depth 4 --offset 10g --range 1g
+  parda bench nbd nbd://localhost/vm1 --depth 16 --server-pid \"$(pidof parda)\" --json - | jq .server_cpu_us_per_io";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Nbd {
+    /// The exports to load
+    #[arg(value_name = "URI", required = true)]
+    uris: Vec<String>,
+    /// What requests do
+    #[arg(long, value_enum, default_value = "randread")]
+    op: Op,
+    /// How many requests of --op mixed are reads, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "70", value_parser = percent)]
+    reads: u32,
+    /// Bytes of a request
+    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block)]
+    bs: u32,
+    /// Requests that each connection keeps outstanding
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    depth: u32,
+    /// Connections to each export
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    connections: u32,
+    /// Threads that drive them
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: u32,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
+    time: Duration,
+    /// How long to load it before
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
+    warmup: Duration,
+    /// Where the part begins that requests touch
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    offset: Option<u64>,
+    /// How long that part is; to the end if not given
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    range: Option<u64>,
+    /// How long a server may be silent before it is given up
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    patience: Duration,
+    /// The seed that offsets follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Measure the CPU time of this process of this machine, too; may be given more than once
+    #[arg(long, value_name = "PID")]
+    server_pid: Vec<u32>,
+    /// Write to this export, which must be named again, if it is plainly there to be overwritten
+    #[arg(long, value_name = "URI", require_equals = true)]
+    allow_writes: Vec<String>,
+    /// Write the answer as JSON to a file, - for standard output in place of the table
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Op {
+    /// Reads in order
+    Read,
+    /// Writes in order
+    Write,
+    /// Reads anywhere
+    Randread,
+    /// Writes anywhere
+    Randwrite,
+    /// Reads and writes anywhere, as --reads says
+    Mixed,
+}
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    uris: &'a [String],
+    op: String,
+    bs: u32,
+    depth: u32,
+    connections: u32,
+    threads: u32,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+/// As fio has it: `4k` is 4096 bytes.
+fn block(text: &str) -> Result<u32, String> {
+    let block = bytes(text).ok().and_then(|b| u32::try_from(b).ok());
+    block
+        .filter(|b| (1..=32 << 20).contains(b))
+        .ok_or_else(|| "must be a size from 1 byte to 32m, such as 4k".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= Duration::from_millis(10) => Ok(time),
+        Ok(_) => Err("must be 10ms at least".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl Nbd {
+    fn run(&self) -> Result<(), Failure> {
+        let plan = self.plan()?;
+        let measured = parda_bench::run(&plan).map_err(|error| match error {
+            BenchError::Plan(error) => Failure::usage(error.to_string()),
+            error => Failure::new(error.to_string()),
+        })?;
+        let answer = Answer {
+            uris: &self.uris,
+            op: self.op.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned()),
+            bs: self.bs,
+            depth: self.depth,
+            connections: self.connections,
+            threads: self.threads,
+            summary: measured.summary(),
+        };
+        match &self.json {
+            Some(out) => output::json(out, &answer)?,
+            None => output::print(&table(&answer))?,
+        }
+        Ok(())
+    }
+
+    fn plan(&self) -> Result<Plan, Failure> {
+        let mut uris = Vec::new();
+        for name in &self.uris {
+            uris.push(name.parse::<Uri>().map_err(|e| Failure::usage(format!("{name}: {e}")))?);
+        }
+        let operation = match self.op {
+            Op::Read => Operation::Read,
+            Op::Write => Operation::Write,
+            Op::Randread => Operation::RandomRead,
+            Op::Randwrite => Operation::RandomWrite,
+            Op::Mixed => Operation::Mixed { reads: self.reads as u8 },
+        };
+        let start = self.offset.unwrap_or(0);
+        let end = self.range.map_or(u64::MAX, |len| start.saturating_add(len));
+        let mut range = start..end;
+        if operation.writes() {
+            for name in &self.uris {
+                let writable = self.writable(name)?;
+                range = range.start.max(writable.start)..range.end.min(writable.end);
+            }
+        } else if let Some(name) = self.allow_writes.first() {
+            return Err(Failure::usage(format!(
+                "--allow-writes={name}: --op {} only reads",
+                self.op.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned())
+            )));
+        }
+        Ok(Plan {
+            uris,
+            operation,
+            block: self.bs,
+            depth: self.depth,
+            connections: self.connections,
+            threads: self.threads,
+            warmup: self.warmup,
+            time: self.time,
+            range: Some(range),
+            seed: self.seed,
+            patience: self.patience,
+            server: self.server_pid.clone(),
+        })
+    }
+
+    /// The part of an export that may be written to.
+    fn writable(&self, name: &str) -> Result<std::ops::Range<u64>, Failure> {
+        let writes = match self.allow_writes.iter().find(|named| *named == name) {
+            Some(named) => Writes::To(named.clone()),
+            None => match self.allow_writes.first() {
+                Some(other) => Writes::To(other.clone()),
+                None => Writes::Allowed,
+            },
+        };
+        writable_export(name, &writes).map_err(|error| match error {
+            TargetError::Nbd { .. } => Failure::new(error.to_string()),
+            error => Failure::usage(error.to_string()),
+        })
+    }
+}
+
+fn table(answer: &Answer<'_>) -> String {
+    let Summary { seconds, iops, bytes_per_s, .. } = answer.summary;
+    let s = &answer.summary;
+    let mut text = String::new();
+    let mut line = |what: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{what:<16}{value}");
+    };
+    line(
+        "load",
+        format!(
+            "{} of {}, {} outstanding on each of {} connection{}, {seconds:.1} s",
+            answer.op,
+            ByteSize(u64::from(answer.bs)),
+            answer.depth,
+            answer.connections as usize * answer.uris.len(),
+            if answer.connections as usize * answer.uris.len() == 1 { "" } else { "s" },
+        ),
+    );
+    line("IOPS", format!("{iops:.0}"));
+    line("bandwidth", format!("{}/s", ByteSize(bytes_per_s as u64)));
+    line(
+        "latency, µs",
+        format!(
+            "mean {:.1}, p50 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1}",
+            s.mean_us, s.p50_us, s.p99_us, s.p999_us, s.max_us
+        ),
+    );
+    let cpu = |per_io: f64, cores: f64| format!("{per_io:.2} µs/IO, {cores:.2} cores");
+    line("client's CPU", cpu(s.client_cpu_us_per_io, s.client_cores));
+    if let (Some(per_io), Some(cores)) = (s.server_cpu_us_per_io, s.server_cores) {
+        line("server's CPU", cpu(per_io, cores));
+    }
+    text
+}
