@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use parda_block::{AgentMemory, Limits};
 use parda_config::{Document, Error, Resolved};
 use parda_control::{Shares, VmConfig};
 use parda_exchange::region::{SlotCount, SlotIndex};
@@ -18,6 +19,7 @@ use crate::threshold::Probed;
 use listener::Listeners;
 
 mod apart;
+pub(crate) mod limits;
 mod listener;
 mod steer;
 
@@ -31,6 +33,8 @@ pub struct Config {
     pub host: HostName,
     /// Where `parda status` asks.
     pub status: Option<PathBuf>,
+    /// Memory for the buffers of all volumes, in bytes.
+    pub memory: usize,
     /// Its volumes, at least one.
     pub volumes: Vec<Volume>,
 }
@@ -50,6 +54,8 @@ pub struct Volume {
     pub exchange: Option<Exchange>,
     /// Where clients of its disks connect.
     pub listeners: Vec<Listener>,
+    /// What its clients may take.
+    pub limits: Limits,
     /// What this host does of it.
     pub work: Work,
 }
@@ -151,7 +157,9 @@ impl Config {
             return Err(doc.error("volume", "is missing: at least one [[volume]] is needed"));
         }
         let listeners = Listeners::check(doc, &file.listener)?;
-        let mut unique = Unique::new(listeners);
+        let served = file.volume.iter().filter(|volume| volume.steer.is_none()).count();
+        let memory = limits::check_agent(doc, &file.limits, served)?;
+        let mut unique = Unique::new(listeners, AgentMemory::new(memory, served));
         let volumes = file
             .volume
             .iter()
@@ -160,7 +168,7 @@ impl Config {
             .collect::<Result<Vec<_>, _>>()?;
         apart::exchanges(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
-        Ok(Config { host, status: status.transpose()?, volumes })
+        Ok(Config { host, status: status.transpose()?, memory, volumes })
     }
 
     /// What is allowed, but worth a word to whoever wrote it.
@@ -170,8 +178,9 @@ impl Config {
     }
 }
 
-/// What must not appear twice in a file.
+/// What volumes share, and what must not appear twice in a file.
 struct Unique {
+    memory: AgentMemory,
     volumes: BTreeSet<String>,
     exports: BTreeSet<(String, String)>,
     /// Those that disks use, and the place of the volume that each belongs to.
@@ -181,9 +190,9 @@ struct Unique {
 }
 
 impl Unique {
-    fn new(described: Listeners) -> Unique {
+    fn new(described: Listeners, memory: AgentMemory) -> Unique {
         let (volumes, exports) = (BTreeSet::new(), BTreeSet::new());
-        Unique { volumes, exports, listeners: Vec::new(), described }
+        Unique { memory, volumes, exports, listeners: Vec::new(), described }
     }
 
     /// The listeners of the volume that was checked last.
@@ -228,11 +237,21 @@ fn check_volume(
         )?),
         None => Work::Serve(check_disks(doc, at, &volume.disk, unique)?),
     };
+    let limits = match (&volume.limits, &work) {
+        (Some(_), Work::Steer(_)) => {
+            return Err(wrong("limits", "are only for disks that are served".into()));
+        }
+        (written, _) => {
+            let written = written.clone().unwrap_or_default();
+            limits::check_volume(&wrong, &written, &unique.memory)?
+        }
+    };
     let inject = volume.control.injects().then(|| check_inject(probed.as_ref(), &work));
     let inject =
         inject.transpose().map_err(|e| wrong("control.latency_threshold.inject", e.to_owned()))?;
     let listeners = unique.listeners_of_last();
-    Ok(Volume { name: volume.name.clone(), law, probed, inject, exchange, listeners, work })
+    let name = volume.name.clone();
+    Ok(Volume { name, law, probed, inject, exchange, listeners, limits, work })
 }
 
 /// What is probed of a volume that is idle: the first disk that is a file or a device.

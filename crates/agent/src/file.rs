@@ -7,6 +7,8 @@ use bytesize::ByteSize;
 use parda_config::ControlSettings;
 use serde::{Deserialize, Serialize};
 
+pub use crate::config::limits::{AgentLimits, VolumeLimits};
+
 /// The whole file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +21,9 @@ pub struct File {
     /// How clients connect, where it is not as usual.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listener: Vec<Listener>,
+    /// What the clients of all volumes may take.
+    #[serde(default)]
+    pub limits: AgentLimits,
     /// The volumes that this host shares with others.
     #[serde(default)]
     pub volume: Vec<Volume>,
@@ -53,6 +58,9 @@ pub struct Volume {
     /// The law's settings.
     #[serde(default)]
     pub control: ControlSettings,
+    /// What its clients may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<VolumeLimits>,
     /// Where the hosts meet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<Exchange>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parda_block::{Drained, Handle};
+use parda_block::{AgentMemory, Drained, Handle};
 use parda_control::law::Mode;
 use parda_control::{Report, Source, Totals};
 
@@ -10,7 +10,7 @@ use crate::activation::Passed;
 use crate::config::{self, Work};
 use crate::control::Shown;
 use crate::served;
-use crate::status::VolumeStatus;
+use crate::status::{DroppedStatus, VolumeStatus};
 use crate::steered::Steered;
 use crate::volume::StartError;
 
@@ -28,9 +28,13 @@ pub(crate) enum Gate {
 pub(crate) struct Gone;
 
 impl Gate {
-    pub(crate) fn start(config: &config::Volume, passed: &Passed) -> Result<Gate, StartError> {
+    pub(crate) fn start(
+        config: &config::Volume,
+        memory: &AgentMemory,
+        passed: &Passed,
+    ) -> Result<Gate, StartError> {
         Ok(match &config.work {
-            Work::Serve(disks) => Gate::Ring(served::start(config, disks, passed)?),
+            Work::Serve(disks) => Gate::Ring(served::start(config, disks, memory, passed)?),
             Work::Steer(steer) => Gate::Kernel(Box::new(Steered::start(config, steer)?)),
         })
     }
@@ -125,6 +129,8 @@ fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         outstanding: report.map_or(0.0, |r| r.outstanding),
         held: 0,
         connections: 0,
+        memory: None,
+        dropped: DroppedStatus::default(),
         ticks,
         exchange,
         disks: Vec::new(),

@@ -46,6 +46,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parda_block::AgentMemory;
 use parda_exchange::{Identity, Incarnation};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -151,11 +152,13 @@ fn run(
     for unused in passed.not_at(&addresses) {
         tracing::warn!("{unused} was passed, and no disk listens there: its clients wait in vain");
     }
+    let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty()).count();
+    let memory = AgentMemory::new(config.memory, served);
     for volume in &config.volumes {
         let (gone, name) = (events.clone(), volume.name.clone());
         // Nobody listens any more once the agent stops: then this is no news.
         let gone = move || drop(gone.send(Event::Gone(name)));
-        volumes.push(Volume::start(&me, volume.clone(), passed, gone)?);
+        volumes.push(Volume::start(&me, volume.clone(), (&memory, passed), gone)?);
     }
     let in_force: InForce = Arc::new(Mutex::new(config.volumes.clone()));
     // Answers as long as this function runs.
@@ -191,6 +194,7 @@ fn reload(path: &Path, started: &Config, volumes: &mut [Volume], in_force: &InFo
     };
     let mut restart = new.host != started.host
         || new.status != started.status
+        || new.memory != started.memory
         || new.volumes.len() != volumes.len();
     for volume in volumes.iter_mut() {
         match new.volumes.iter().find(|v| v.name == volume.name()) {

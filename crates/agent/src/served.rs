@@ -3,8 +3,8 @@
 use std::io;
 
 use parda_block::{
-    BackendConfig, Direct, DiskConfig, Handle, Limits, ListenerConfig, NbdOptions, Region, Stats,
-    VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, ListenerConfig, NbdOptions, Region,
+    Stats, VolumeConfig,
 };
 use parda_control::Bytes;
 
@@ -12,13 +12,14 @@ use crate::activation::Passed;
 use crate::config::{self, Disk, Listener, Place, Work};
 use crate::file;
 use crate::outlook::OutlookStatus;
-use crate::status::{DiskStatus, VolumeStatus};
+use crate::status::{DiskStatus, DroppedStatus, MemoryStatus, VolumeStatus};
 use crate::threshold::ThresholdStatus;
 use crate::volume::StartError;
 
 pub(crate) fn start(
     config: &config::Volume,
     disks: &[Disk],
+    memory: &AgentMemory,
     passed: &Passed,
 ) -> Result<Handle, StartError> {
     let listeners = config.listeners.iter().map(|l| listener(l, passed));
@@ -29,7 +30,8 @@ pub(crate) fn start(
         disks: disks.iter().map(disk).collect(),
         listeners,
         model: None,
-        limits: Limits::default(),
+        limits: config.limits,
+        memory: memory.clone(),
     })?;
     for disk in disks {
         tracing::info!(
@@ -82,6 +84,8 @@ pub(crate) fn describe(status: &mut VolumeStatus, config: &config::Volume, stats
     status.threshold = stats.estimate.map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
     status.held = stats.held as u64;
     status.connections = stats.connections as u64;
+    status.memory = Some(MemoryStatus::from(stats.memory));
+    status.dropped = DroppedStatus::from(stats.dropped);
     status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();
     status.disks = (config.disks().iter().zip(&stats.vms))
         .map(|(d, vm)| DiskStatus::new(d.name.to_string(), d.vm.shares.0, vm))

@@ -62,6 +62,12 @@ pub struct VolumeStatus {
     pub held: u64,
     /// Clients connected now.
     pub connections: u64,
+    /// Its memory, where its disks are served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryStatus>,
+    /// Connections that were not left to their clients to close.
+    #[serde(default)]
+    pub dropped: DroppedStatus,
     /// Control periods since the start.
     pub ticks: u64,
     /// The exchange, if there is one.
@@ -71,6 +77,61 @@ pub struct VolumeStatus {
     /// Its device, where that is steered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steer: Option<SteerStatus>,
+}
+
+/// What a volume's clients take of its memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// In buffers that are in use.
+    pub buffers: u64,
+    /// In buffers that wait to be used again.
+    pub idle: u64,
+    /// Granted to requests in flight, of which not all may have come yet.
+    pub granted: u64,
+    /// What may be granted at most.
+    pub limit: u64,
+    /// What each client can have whatever others do.
+    pub own: u64,
+    /// Clients that wait for memory now.
+    pub waiting: u64,
+    /// How often a client had to wait for memory, since the start.
+    pub waits: u64,
+}
+
+impl From<parda_block::MemoryStats> for MemoryStatus {
+    fn from(stats: parda_block::MemoryStats) -> MemoryStatus {
+        MemoryStatus {
+            buffers: stats.buffers as u64,
+            idle: stats.idle as u64,
+            granted: stats.granted as u64,
+            limit: stats.limit as u64,
+            own: stats.own as u64,
+            waiting: stats.waiting as u64,
+            waits: stats.waits,
+        }
+    }
+}
+
+/// Connections that were given up or turned away since the start, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DroppedStatus {
+    /// The handshake was not done in time, or made room for another's.
+    pub handshake: u64,
+    /// The client neither took its replies nor finished its request in time.
+    pub stalled: u64,
+    /// The client broke the protocol.
+    pub protocol: u64,
+    /// A limit of connections turned the client away.
+    pub turned_away: u64,
+    /// The socket failed.
+    pub socket: u64,
+}
+
+impl From<parda_block::Dropped> for DroppedStatus {
+    fn from(dropped: parda_block::Dropped) -> DroppedStatus {
+        let parda_block::Dropped { handshake, stalled, protocol, turned_away, socket } = dropped;
+        DroppedStatus { handshake, stalled, protocol, turned_away, socket }
+    }
 }
 
 /// The state of a device that is steered.

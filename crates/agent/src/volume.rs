@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_block::{Drained, SpawnError};
+use parda_block::{AgentMemory, Drained, SpawnError};
 use parda_exchange::Identity;
 
 use crate::activation::Passed;
@@ -48,10 +48,10 @@ impl Volume {
     pub(crate) fn start(
         me: &Identity,
         config: config::Volume,
-        passed: &Passed,
+        (memory, passed): (&AgentMemory, &Passed),
         gone: impl FnOnce() + Send + 'static,
     ) -> Result<Volume, StartError> {
-        let gate = Arc::new(Gate::start(&config, passed)?);
+        let gate = Arc::new(Gate::start(&config, memory, passed)?);
         let (orders, received) = channel();
         let control = Control::new(me, &config, Arc::clone(&gate), received)?;
         let shown = control.shown();

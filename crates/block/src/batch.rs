@@ -1,6 +1,7 @@
 //! Messages that wait to be sent on a socket, and go in one vectored send.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::buffer::{Buffer, Pool};
 
@@ -52,16 +53,17 @@ impl Batch {
 
     /// The slices still to be sent, in order.
     pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        let mut head = self.heads_sent;
-        self.parts.iter().enumerate().map(move |(i, part)| {
-            let slice = match part {
+        let mut sent = self.heads_sent;
+        self.parts.iter().enumerate().flat_map(move |(i, part)| {
+            let skip = if i == 0 { self.skip } else { 0 };
+            let (head, data) = match part {
                 Part::Head(len) => {
-                    head += len;
-                    &self.heads[head - len..head]
+                    sent += len;
+                    (Some(&self.heads[sent - len + skip..sent]), None)
                 }
-                Part::Data { buffer, len, .. } => &buffer[..*len],
+                Part::Data { buffer, len, .. } => (None, Some(buffer.slices(skip..*len))),
             };
-            if i == 0 { &slice[self.skip..] } else { slice }
+            head.into_iter().chain(data.into_iter().flatten())
         })
     }
 
@@ -107,17 +109,32 @@ pub(crate) struct Inbox {
     end: usize,
 }
 
-/// Room for many requests at once, so that one receive feeds a deep queue.
-const INBOX_LEN: usize = 128 << 10;
+/// What an inbox has at first, in bytes: a small write with its header, or hundreds of reads.
+pub(crate) const SMALL: usize = 8 << 10;
+
+/// What the inbox of a busy connection has, in bytes: room for many small writes at once, so that
+/// one receive feeds a deep queue.
+pub(crate) const LARGE: usize = 128 << 10;
 
 impl Inbox {
-    pub(crate) fn new(pool: &mut Pool) -> Self {
-        Self { buffer: Some(pool.take(INBOX_LEN)), start: 0, end: 0 }
+    /// An inbox of that size, [`SMALL`] or [`LARGE`].
+    pub(crate) fn new(pool: &mut Pool, len: usize) -> Self {
+        Self { buffer: Some(pool.take(len)), start: 0, end: 0 }
+    }
+
+    /// Its size, in bytes; none while a receive is under way.
+    pub(crate) fn len(&self) -> Option<usize> {
+        self.buffer.as_ref().map(Buffer::len)
     }
 
     /// What is there; nothing while a receive is under way.
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.buffer.as_ref().map_or(&[], |b| &b[self.start..self.end])
+        self.buffer.as_ref().map_or(&[], |b| &b.front()[self.start..self.end])
+    }
+
+    /// Whether some of a message is there, and the rest is waited for.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.end > self.start
     }
 
     /// Drops the first `n` bytes.
@@ -125,18 +142,37 @@ impl Inbox {
         self.start = (self.start + n).min(self.end);
     }
 
-    /// Moves as many bytes as there are, and fit, to `to`; returns their number.
-    pub(crate) fn take_into(&mut self, to: &mut [u8]) -> usize {
-        let n = to.len().min(self.end - self.start);
-        to[..n].copy_from_slice(&self.bytes()[..n]);
-        self.take(n);
-        n
+    /// Moves as many bytes as there are, and fit, to that part of `to`; returns their number.
+    pub(crate) fn take_into(&mut self, to: &mut Buffer, range: Range<usize>) -> usize {
+        let mut taken = 0;
+        for slice in to.slices_mut(range) {
+            let bytes = &self.bytes()[taken..];
+            let n = slice.len().min(bytes.len());
+            slice[..n].copy_from_slice(&bytes[..n]);
+            taken += n;
+        }
+        self.take(taken);
+        taken
+    }
+
+    /// Goes over to a buffer of another size, if what waits fits; returns the former one.
+    pub(crate) fn exchange(&mut self, pool: &mut Pool, len: usize) -> bool {
+        let Some(mut old) = self.buffer.take_if(|_| self.end - self.start <= len) else {
+            return false;
+        };
+        let mut new = pool.take(len);
+        let waits = self.end - self.start;
+        new.front_mut()[..waits].copy_from_slice(&old.front_mut()[self.start..self.end]);
+        (self.start, self.end) = (0, waits);
+        self.buffer = Some(new);
+        pool.put(old);
+        true
     }
 
     /// The buffer and its free part, for the kernel; what waits is moved to the front first.
-    pub(crate) fn lend(&mut self) -> Option<(Buffer, std::ops::Range<usize>)> {
+    pub(crate) fn lend(&mut self) -> Option<(Buffer, Range<usize>)> {
         let mut buffer = self.buffer.take()?;
-        buffer.copy_within(self.start..self.end, 0);
+        buffer.front_mut().copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         let free = self.end..buffer.len();
         Some((buffer, free))
@@ -152,13 +188,14 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::PIECE;
 
     fn batch(pool: &mut Pool) -> Batch {
         let mut batch = Batch::default();
         batch.head(|out| out.extend_from_slice(b"ab"));
         batch.head(|out| out.extend_from_slice(b"cd"));
         let mut data = pool.take(3);
-        data[..3].copy_from_slice(b"XYZ");
+        data.front_mut()[..3].copy_from_slice(b"XYZ");
         batch.data(data, 3, 7);
         batch.head(|out| out.extend_from_slice(b"ef"));
         batch
@@ -166,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_batch_survives_being_sent_in_any_pieces() {
-        let mut pool = Pool::new();
+        let mut pool = Pool::new(1 << 20);
         for step in 1..=9 {
             let mut batch = batch(&mut pool);
             let (mut stream, mut returned) = (Vec::new(), Vec::new());
@@ -185,22 +222,52 @@ mod tests {
     #[test]
     fn an_abandoned_batch_returns_its_buffers() {
         let mut returned = Vec::new();
-        batch(&mut Pool::new()).abandon(|owner, _| returned.push(owner));
+        batch(&mut Pool::new(1 << 20)).abandon(|owner, _| returned.push(owner));
         assert_eq!(returned, [7]);
     }
 
     #[test]
+    fn data_of_many_pieces_is_sent_in_any_pieces() {
+        let mut pool = Pool::new(4 << 20);
+        let len = 2 * PIECE + 100;
+        let mut data = pool.take(len);
+        let mut random = fastrand::Rng::with_seed(1);
+        data.slices_mut(0..len).flatten().for_each(|byte| *byte = random.u8(..));
+        let expected: Vec<u8> = data.slices(0..len).flatten().copied().collect();
+        let mut batch = Batch::default();
+        batch.head(|out| out.push(1));
+        batch.data(data, len, 7);
+        let mut stream = Vec::new();
+        while !batch.is_empty() {
+            let rest: Vec<&[u8]> = batch.slices().collect();
+            assert!(rest.len() <= 4);
+            let rest = rest.concat();
+            let n = random.usize(1..=rest.len());
+            stream.extend_from_slice(&rest[..n]);
+            batch.sent(n, |_, buffer| pool.put(buffer));
+        }
+        assert!(stream[0] == 1 && stream[1..] == expected);
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
     fn an_inbox_keeps_what_was_not_taken() {
-        let mut inbox = Inbox::new(&mut Pool::new());
+        let mut pool = Pool::new(1 << 20);
+        let mut inbox = Inbox::new(&mut pool, SMALL);
         let (mut buffer, free) = inbox.lend().unwrap();
-        buffer[free.start..5].copy_from_slice(b"hello");
+        buffer.front_mut()[free.start..5].copy_from_slice(b"hello");
         assert_eq!(inbox.bytes(), b"");
         inbox.restore(buffer, 5);
-        let mut two = [0; 2];
-        assert_eq!(inbox.take_into(&mut two), 2);
+        let mut two = pool.take(2);
+        assert_eq!(inbox.take_into(&mut two, 0..2), 2);
+        assert_eq!(two.front()[..2], *b"he");
         let (buffer, free) = inbox.lend().unwrap();
         assert_eq!(free.start, 3);
         inbox.restore(buffer, 0);
         assert_eq!(inbox.bytes(), b"llo");
+        for len in [LARGE, SMALL] {
+            assert!(inbox.exchange(&mut pool, len));
+            assert_eq!((inbox.bytes(), inbox.len()), (&b"llo"[..], Some(len)));
+        }
     }
 }

@@ -1,93 +1,289 @@
-//! Buffers that the kernel reads from and writes to: aligned for O_DIRECT, and used again.
+//! Memory for requests and replies: buffers that the kernel reads from and writes to, and the pool
+//! that they come from.
+//!
+//! A buffer is a list of pieces. A piece is a power of two from 4 KiB to 256 KiB, aligned to 4 KiB
+//! for O_DIRECT. Requests of up to 256 KiB have one piece; longer ones have pieces of 256 KiB and
+//! one of the size that the rest needs. A buffer can begin empty and grow while its data arrives,
+//! so that a request whose data never comes takes no memory.
+//!
+//! Pieces are parts of chunks of 256 KiB, which come from mmap. Nothing is zeroed by hand: new
+//! pages are zero, and a page takes no memory until it is touched. Pieces that are put back are
+//! used again, up to a bound; beyond it their pages return to the kernel.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
 
-/// Alignment and smallest size, in bytes: no logical block of a disk is larger.
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+/// Alignment and smallest size of a piece, in bytes: no logical block of a disk is larger.
 pub(crate) const ALIGN: usize = 4096;
 
-/// Sizes are powers of two from [`ALIGN`] to 32 MiB, the largest payload of a request.
-const CLASSES: usize = 14;
+/// Sizes of pieces are powers of two from [`ALIGN`] to [`PIECE`].
+const CLASSES: usize = 7;
 
-/// A heap buffer, aligned to [`ALIGN`], always initialised.
-pub(crate) struct Buffer {
+/// The largest piece, and the size of a chunk, in bytes.
+pub(crate) const PIECE: usize = ALIGN << (CLASSES - 1);
+
+/// The size class of the smallest piece with `len` bytes, at most the largest.
+fn class_of(len: usize) -> usize {
+    let class = len.div_ceil(ALIGN).next_power_of_two().trailing_zeros() as usize;
+    class.min(CLASSES - 1)
+}
+
+/// The memory that a buffer for `len` bytes takes, in bytes.
+pub(crate) fn allocated(len: usize) -> usize {
+    let whole = len / PIECE * PIECE;
+    if len > whole { whole + (ALIGN << class_of(len - whole)) } else { whole }
+}
+
+/// [`PIECE`] bytes from mmap, unmapped with the last piece of it.
+struct Chunk {
+    start: NonNull<u8>,
+}
+
+impl Chunk {
+    fn new() -> Rc<Self> {
+        // SAFETY: a new mapping of anonymous memory at a place that the kernel chooses.
+        let mapped = unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            mm::mmap_anonymous(ptr::null_mut(), PIECE, access, MapFlags::PRIVATE)
+        };
+        let start = mapped.ok().and_then(|start| NonNull::new(start.cast()));
+        let layout = std::alloc::Layout::new::<[u8; PIECE]>();
+        Rc::new(Self { start: start.unwrap_or_else(|| std::alloc::handle_alloc_error(layout)) })
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no piece of it is left. An error would leave it mapped.
+        let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), PIECE) };
+    }
+}
+
+/// A part of a chunk. It is the only piece with these bytes.
+struct Piece {
     start: NonNull<u8>,
     class: usize,
+    chunk: Rc<Chunk>,
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        ALIGN << self.class
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the bytes are a part of the mapping, which `chunk` keeps, and initialised, as
+        // mapped memory is. Only this piece has them, and it is borrowed.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len()) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
+    }
+
+    /// Returns the pages to the kernel. They read as zeroes from then on.
+    fn discard(&mut self) {
+        // SAFETY: the pages belong to this piece alone, and are anonymous and private. After an
+        // error they keep their content, which is as valid.
+        let _ =
+            unsafe { mm::madvise(self.start.as_ptr().cast(), self.len(), Advice::LinuxDontNeed) };
+    }
+}
+
+/// Memory of a request. Its bytes are initialised, but left over from an earlier use unless they
+/// were written since.
+#[derive(Default)]
+pub(crate) struct Buffer {
+    first: Option<Piece>,
+    /// All pieces but the last have [`PIECE`] bytes.
+    rest: Vec<Piece>,
 }
 
 impl Buffer {
-    fn layout(class: usize) -> Layout {
-        // A power of two far below isize::MAX is a valid layout for every class.
-        Layout::from_size_align(ALIGN << class, ALIGN).unwrap_or(Layout::new::<u8>())
+    /// The bytes that there is room for.
+    pub(crate) fn len(&self) -> usize {
+        let last = self.rest.last().or(self.first.as_ref()).map_or(0, Piece::len);
+        self.rest.len() * PIECE + last
     }
 
-    fn new(class: usize) -> Self {
-        let layout = Self::layout(class);
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, class }
+    /// The bytes of a range, piece by piece.
+    pub(crate) fn slices(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let pieces = self.first.iter().chain(&self.rest).enumerate();
+        pieces.skip(range.start / PIECE).map_while(move |(i, piece)| {
+            let part = within(&range, i, piece.len())?;
+            Some(&piece.bytes()[part])
+        })
+    }
+
+    /// The bytes of a range, piece by piece, to be written.
+    pub(crate) fn slices_mut(&mut self, range: Range<usize>) -> impl Iterator<Item = &mut [u8]> {
+        let pieces = self.first.iter_mut().chain(&mut self.rest).enumerate();
+        pieces.skip(range.start / PIECE).map_while(move |(i, piece)| {
+            let part = within(&range, i, piece.len())?;
+            Some(&mut piece.bytes_mut()[part])
+        })
+    }
+
+    /// The first piece: all of a buffer that was taken for up to [`PIECE`] bytes.
+    pub(crate) fn front(&self) -> &[u8] {
+        self.first.as_ref().map_or(&[], Piece::bytes)
+    }
+
+    /// The first piece, to be written.
+    pub(crate) fn front_mut(&mut self) -> &mut [u8] {
+        self.first.as_mut().map_or(&mut [], Piece::bytes_mut)
+    }
+
+    /// Writes zeroes to a range.
+    pub(crate) fn zero(&mut self, range: Range<usize>) {
+        self.slices_mut(range).for_each(|slice| slice.fill(0));
     }
 }
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: `start` was allocated with this layout, and is given back just once.
-        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.class)) }
-    }
+/// The part of piece `i`, which has `len` bytes, that is within `range` of the buffer.
+fn within(range: &Range<usize>, i: usize, len: usize) -> Option<Range<usize>> {
+    let start = i * PIECE;
+    let part = range.start.max(start) - start..range.end.min(start + len).checked_sub(start)?;
+    (part.start < part.end).then_some(part)
 }
 
-impl Deref for Buffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `start` points to that many initialised bytes, which this buffer owns.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), ALIGN << self.class) }
-    }
-}
-
-impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and `self` is borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), ALIGN << self.class) }
-    }
-}
-
-/// Buffers that are not in use, so that the data path does not allocate.
+/// Where the buffers of a volume come from.
 pub(crate) struct Pool {
-    free: [Vec<Buffer>; CLASSES],
-    idle_bytes: usize,
+    /// Pieces that were used and have their pages.
+    warm: [Vec<Piece>; CLASSES],
+    /// The least number of warm pieces of each class since the last [`Pool::cool`].
+    least: [usize; CLASSES],
+    /// Pieces without pages.
+    cold: [Vec<Piece>; CLASSES],
+    used: usize,
+    idle: usize,
+    /// What `used` and `idle` may be together.
+    limit: usize,
 }
 
-/// What a pool keeps at most, in bytes; beyond it buffers go back to the allocator.
-const MAX_IDLE_BYTES: usize = 64 << 20;
+/// What the warm pieces of a pool have at most, in bytes.
+const MAX_IDLE: usize = 64 << 20;
 
 impl Pool {
-    pub(crate) fn new() -> Self {
-        Self { free: Default::default(), idle_bytes: 0 }
-    }
-
-    /// A buffer of at least `len` bytes (at most 32 MiB). What it holds is left over from its
-    /// last use: whoever sends it must have filled it.
-    pub(crate) fn take(&mut self, len: usize) -> Buffer {
-        let class = len.div_ceil(ALIGN).next_power_of_two().trailing_zeros() as usize;
-        debug_assert!(class < CLASSES, "no request is longer than the largest class");
-        match self.free.get_mut(class).and_then(Vec::pop) {
-            Some(buffer) => {
-                self.idle_bytes -= buffer.len();
-                buffer
-            }
-            None => Buffer::new(class),
+    /// A pool that keeps nothing warm beyond `limit` bytes in all. It does not bound what is in
+    /// use, which is what [`crate::budget`] is for.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            warm: Default::default(),
+            least: [0; CLASSES],
+            cold: Default::default(),
+            used: 0,
+            idle: 0,
+            limit,
         }
     }
 
+    /// Changes its limit.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Bytes in buffers that are in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Bytes of pieces that wait to be used again.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle
+    }
+
+    /// A buffer of at least `len` bytes. What it holds is left over from an earlier use: whoever
+    /// sends a byte of it to a client must have written that byte.
+    pub(crate) fn take(&mut self, len: usize) -> Buffer {
+        let mut buffer = Buffer::default();
+        self.grow(&mut buffer, len);
+        buffer
+    }
+
+    /// Makes a buffer at least `len` bytes long. What it has stays. A buffer that is to grow again
+    /// must be grown to a multiple of [`PIECE`].
+    pub(crate) fn grow(&mut self, buffer: &mut Buffer, len: usize) {
+        let mut has = buffer.len();
+        debug_assert!(has >= len || has.is_multiple_of(PIECE), "only the last piece is smaller");
+        while has < len {
+            let piece = self.piece(class_of(len - has));
+            has += piece.len();
+            match &mut buffer.first {
+                None => buffer.first = Some(piece),
+                Some(_) => buffer.rest.push(piece),
+            }
+        }
+    }
+
+    /// Takes a buffer back.
     pub(crate) fn put(&mut self, buffer: Buffer) {
-        if self.idle_bytes + buffer.len() <= MAX_IDLE_BYTES
-            && let Some(free) = self.free.get_mut(buffer.class)
+        for piece in buffer.first.into_iter().chain(buffer.rest) {
+            let len = piece.len();
+            self.used = self.used.saturating_sub(len);
+            if self.idle + len <= MAX_IDLE && self.used + self.idle + len <= self.limit {
+                self.idle += len;
+                self.warm[piece.class].push(piece);
+            } else {
+                self.chill(piece);
+            }
+        }
+    }
+
+    /// Returns pages to the kernel that were not needed since the last call.
+    pub(crate) fn cool(&mut self) {
+        for class in 0..CLASSES {
+            let surplus = self.least[class].min(self.warm[class].len());
+            for piece in self.warm[class].drain(..surplus).collect::<Vec<_>>() {
+                self.idle -= piece.len();
+                self.chill(piece);
+            }
+            self.least[class] = self.warm[class].len();
+        }
+    }
+
+    fn piece(&mut self, class: usize) -> Piece {
+        self.used += ALIGN << class;
+        if let Some(piece) = self.warm[class].pop() {
+            self.idle -= piece.len();
+            self.least[class] = self.least[class].min(self.warm[class].len());
+            return piece;
+        }
+        // A piece that gets its pages must not take the pool beyond its limit.
+        while self.used + self.idle > self.limit
+            && let Some(surplus) = self.warm.iter_mut().rev().find_map(Vec::pop)
         {
-            self.idle_bytes += buffer.len();
-            free.push(buffer);
+            self.idle -= surplus.len();
+            self.chill(surplus);
+        }
+        if let Some(piece) = self.cold[class].pop() {
+            return piece;
+        }
+        let chunk = Chunk::new();
+        let parts = (0..PIECE).step_by(ALIGN << class).rev().map(|offset| Piece {
+            // SAFETY: the offset is within the mapping.
+            start: unsafe { chunk.start.add(offset) },
+            class,
+            chunk: Rc::clone(&chunk),
+        });
+        let mut parts: Vec<Piece> = parts.collect();
+        let piece = parts.pop();
+        self.cold[class].append(&mut parts);
+        // A chunk has at least one piece of every class.
+        piece.unwrap_or_else(|| Piece { start: chunk.start, class, chunk })
+    }
+
+    /// Returns a piece's pages to the kernel, and its chunk where it is all of one.
+    fn chill(&mut self, mut piece: Piece) {
+        if piece.class < CLASSES - 1 {
+            piece.discard();
+            self.cold[piece.class].push(piece);
+        } else {
+            debug_assert_eq!(Rc::strong_count(&piece.chunk), 1, "the chunk has no other piece");
         }
     }
 }
@@ -98,22 +294,76 @@ mod tests {
 
     #[test]
     fn a_buffer_is_aligned_large_enough_and_used_again() {
-        let mut pool = Pool::new();
-        for len in [1, 4096, 4097, 131_072, 32 << 20] {
+        let mut pool = Pool::new(64 << 20);
+        for len in [1, 4096, 4097, 65_536, 131_072, PIECE, PIECE + 1, 1 << 20, 32 << 20] {
             let buffer = pool.take(len);
             assert!(buffer.len() >= len && buffer.len() < 2 * len.max(ALIGN));
-            assert_eq!(buffer.as_ptr() as usize % ALIGN, 0);
-            let start = buffer.as_ptr();
+            assert_eq!((buffer.len(), pool.used()), (allocated(len), allocated(len)));
+            assert!(buffer.slices(0..len).all(|s| (s.as_ptr() as usize).is_multiple_of(ALIGN)));
+            assert_eq!(buffer.slices(0..len).map(<[u8]>::len).sum::<usize>(), len);
+            let start = buffer.front().as_ptr();
             pool.put(buffer);
-            assert_eq!(pool.take(len).as_ptr(), start);
+            assert_eq!(pool.used(), 0);
+            if len <= PIECE {
+                assert_eq!(pool.take(len).front().as_ptr(), start);
+                pool = Pool::new(64 << 20);
+            }
         }
     }
 
     #[test]
-    fn the_pool_keeps_a_bounded_number_of_bytes() {
-        let mut pool = Pool::new();
-        let buffers: Vec<_> = (0..4).map(|_| pool.take(32 << 20)).collect();
-        buffers.into_iter().for_each(|b| pool.put(b));
-        assert_eq!(pool.idle_bytes, MAX_IDLE_BYTES);
+    fn ranges_are_read_and_written_across_pieces() {
+        let mut pool = Pool::new(64 << 20);
+        let len = 2 * PIECE + 5000;
+        let mut buffer = pool.take(len);
+        for (i, byte) in buffer.slices_mut(0..len).flatten().enumerate() {
+            *byte = i as u8;
+        }
+        for range in [0..len, 0..1, PIECE - 1..PIECE + 1, PIECE..PIECE, 17..2 * PIECE, PIECE..len] {
+            let read: Vec<u8> = buffer.slices(range.clone()).flatten().copied().collect();
+            assert!(read.iter().eq(range.map(|i| i as u8).collect::<Vec<_>>().iter()));
+        }
+        buffer.zero(PIECE - 3..PIECE + 3);
+        assert_eq!(buffer.slices(PIECE - 4..PIECE + 4).flatten().filter(|b| **b == 0).count(), 6);
+    }
+
+    #[test]
+    fn a_buffer_grows_and_keeps_what_it_has() {
+        let mut pool = Pool::new(64 << 20);
+        let mut buffer = Buffer::default();
+        assert_eq!((buffer.len(), buffer.slices(0..0).count()), (0, 0));
+        for len in [PIECE, 2 * PIECE, 2 * PIECE + 4096] {
+            pool.grow(&mut buffer, len);
+            assert_eq!(buffer.len(), len);
+            buffer.slices_mut(len - 1..len).for_each(|s| s.fill(7));
+        }
+        assert_eq!(buffer.slices(0..2 * PIECE + 4096).flatten().filter(|b| **b == 7).count(), 3);
+    }
+
+    #[test]
+    fn used_and_idle_together_stay_below_the_limit() {
+        let limit = 1 << 20;
+        let mut pool = Pool::new(limit);
+        let small: Vec<_> = (0..128).map(|_| pool.take(4096)).collect();
+        small.into_iter().for_each(|b| pool.put(b));
+        assert_eq!((pool.used(), pool.idle()), (0, 512 << 10));
+        let large = pool.take(PIECE * 3);
+        assert_eq!(pool.used() + pool.idle(), limit, "small pieces made room");
+        pool.put(large);
+        assert_eq!(pool.idle(), limit);
+        pool.cool();
+        pool.cool();
+        assert_eq!(pool.idle(), 0, "nothing of it was needed");
+    }
+
+    #[test]
+    fn pages_that_were_returned_read_as_zeroes() {
+        let mut pool = Pool::new(64 << 20);
+        let mut buffer = pool.take(8192);
+        buffer.front_mut().fill(0xaa);
+        pool.put(buffer);
+        pool.cool();
+        pool.cool();
+        assert!(pool.take(8192).front().iter().all(|b| *b == 0));
     }
 }

@@ -7,6 +7,7 @@ use parda_nbd::ExportName;
 use parda_nbd::uri::Address;
 
 use crate::backend::{BackendConfig, OpenError, Region};
+use crate::budget::{AgentMemory, TooLittleMemory};
 use crate::listen::{ListenError, ListenerConfig};
 use crate::timed::Timed;
 
@@ -23,8 +24,10 @@ pub struct VolumeConfig {
     pub listeners: Vec<ListenerConfig>,
     /// A model that times every IO, if this is an emulated array.
     pub model: Option<Box<dyn Timed>>,
-    /// What a client may take.
+    /// What clients may take.
     pub limits: Limits,
+    /// What all volumes of the agent may take together.
+    pub memory: AgentMemory,
 }
 
 /// A disk: what one VM sees.
@@ -47,27 +50,52 @@ pub struct DiskConfig {
 }
 
 /// What clients may take before they have to wait or are turned away, so that none of them can
-/// exhaust the host's memory.
+/// exhaust the host's memory: what buffers and requests take is never more than `memory`, counted
+/// in what is allocated. Beside it each connection takes up to 64 KiB for replies without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of the volume, each with a buffer of 128 KiB. More are closed at once.
+    /// Bytes of memory in the buffers of the volume.
+    pub memory: usize,
+    /// Connections of the volume that have chosen an export. A quarter as many more may be in
+    /// their handshake.
     pub connections: usize,
+    /// Of these, connections to one disk.
+    pub connections_per_export: usize,
+    /// Connections of one process over a unix socket, or of one address over TCP.
+    pub connections_per_peer: usize,
     /// Requests in flight on one connection. The next is read when one was answered.
     pub requests_per_connection: usize,
-    /// Bytes of payload in flight on one connection, beyond which no request is read.
-    pub bytes_per_connection: usize,
+    /// Bytes of memory that one connection's requests take, beyond which no request is read.
+    pub memory_per_connection: usize,
     /// How long a handshake may take.
-    pub handshake: Duration,
+    pub handshake_timeout: Duration,
+    /// How long a client may take for [`Limits::LEAST_PROGRESS`] bytes of what it owes: the rest of
+    /// a request that it has begun, or to take its replies.
+    pub progress_timeout: Duration,
+}
+
+impl Limits {
+    /// What a client that owes something must move within `progress_timeout`, in bytes.
+    pub const LEAST_PROGRESS: u64 = crate::progress::LEAST;
+
+    /// How many connections may be in their handshake.
+    pub(crate) fn handshakes(&self) -> usize {
+        (self.connections / 4).max(4)
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 512,
+            memory: 256 << 20,
+            connections: 1024,
+            connections_per_export: 256,
+            connections_per_peer: 256,
             requests_per_connection: 512,
             // Two of the largest requests, so that one can be received while one is answered.
-            bytes_per_connection: 64 << 20,
-            handshake: Duration::from_secs(10),
+            memory_per_connection: 64 << 20,
+            handshake_timeout: Duration::from_secs(10),
+            progress_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -90,6 +118,14 @@ pub enum SpawnError {
         disk: String,
         /// Why not.
         source: OpenError,
+    },
+    /// Its memory.
+    #[error("volume {volume}: {error}")]
+    Memory {
+        /// The volume.
+        volume: String,
+        /// Why it is too little.
+        error: TooLittleMemory,
     },
     /// A listener.
     #[error(transparent)]

@@ -3,16 +3,19 @@
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use parda_control::Instant;
+use parda_control::{Instant, Span};
 use parda_nbd::extents::MAX_EXTENTS;
 use parda_nbd::server::{Event, Handshake, HandshakeError, Session, Step, WrongRequestMagic};
 use parda_nbd::{Cookie, Export, Op, wire};
 
-use crate::backend::{Body, Failure, extent_of};
-use crate::batch::{Batch, Inbox};
-use crate::buffer::{Buffer, Pool};
+use crate::backend::{Body, Failure, Work, extent_of};
+use crate::batch::{self, Batch, Inbox};
+use crate::budget;
+use crate::buffer::{Buffer, PIECE, allocated};
 use crate::config::Limits;
+use crate::door::TurnedAway;
 use crate::engine::losses::Witness;
+use crate::progress::{Progress, Verdict};
 use crate::ring::{Recv, Ring, Sending, Wire};
 use crate::zeroes::all_zero;
 
@@ -32,6 +35,12 @@ pub(crate) enum ConnError {
     Request(#[from] WrongRequestMagic),
     #[error("the handshake was not done in time")]
     Slow,
+    #[error("it neither took its replies nor finished its request in time")]
+    Stalled,
+    #[error("{0}")]
+    TurnedAway(#[from] TurnedAway),
+    #[error("its handshake made room for another's")]
+    MadeRoom,
     #[error("{0}")]
     Io(std::io::Error),
 }
@@ -71,8 +80,10 @@ enum State {
 struct Payload {
     cookie: Cookie,
     op: Op,
-    /// Absent while the kernel has it.
+    /// What has room so far. Absent while the kernel has it.
     buffer: Option<Buffer>,
+    /// Memory that was granted and is not in the buffer yet.
+    granted: usize,
     filled: usize,
     len: usize,
 }
@@ -84,15 +95,38 @@ enum Want {
     Requests,
     /// Its own replies to be taken: it has as much in flight as it may.
     Room,
+    /// Memory that it has asked for.
+    Memory,
+    /// Its next turn: it has had its part of this one.
+    Turn,
 }
 
 /// Heads of replies that may wait before no more requests are taken, in bytes.
-const MAX_WAITING_HEADS: usize = 64 << 10;
+const MAX_WAITING_HEADS: usize = 16 << 10;
+
+/// The longest payload that is given memory before any of it has come, in bytes.
+const SMALL_PAYLOAD: usize = 64 << 10;
+
+/// Requests that a connection may bring in one turn.
+const REQUESTS_PER_TURN: usize = 128;
+
+/// Bytes of requests that a connection may bring in one turn, rounded up to a whole request.
+const BYTES_PER_TURN: usize = 4 << 20;
+
+/// How the inbox was used since it was last looked at.
+#[derive(Clone, Copy, Debug, Default)]
+struct InboxUse {
+    /// The most that one receive brought.
+    most: usize,
+    /// It is to be replaced by a small one.
+    shrink: bool,
+}
 
 /// The shortest read that is answered as a hole if it is all zeroes, in bytes.
 const MIN_HOLE: u32 = 512;
 
 pub(crate) struct Conn {
+    key: usize,
     fd: Rc<OwnedFd>,
     pub(crate) listener: usize,
     phase: Phase,
@@ -105,10 +139,22 @@ pub(crate) struct Conn {
     more: bool,
     sending: bool,
     payload: Option<Payload>,
+    /// A request that waits for memory.
+    pending: Option<(Cookie, Op)>,
+    /// What was asked for and not granted yet, in bytes.
+    asked: usize,
     /// Bytes of a refused write's payload still to be thrown away.
     discard: usize,
     requests: usize,
-    bytes: usize,
+    progress: Progress,
+    /// Told apart from others that had its place.
+    pub(crate) serial: u64,
+    /// It has chosen an export, and the volume knows.
+    pub(crate) chosen: bool,
+    /// A timer will look at it.
+    pub(crate) timed: bool,
+    /// Receives filled the inbox, or hardly used it.
+    inbox_use: InboxUse,
     /// What it knows of failed syncs of its disk; none before its first request.
     pub(crate) witness: Option<Witness>,
     /// It is on the volume's list of connections that have something to do.
@@ -116,35 +162,59 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(fd: OwnedFd, listener: usize, until: Instant, pool: &mut Pool) -> Self {
+    pub(crate) fn new(
+        key: usize,
+        fd: OwnedFd,
+        listener: usize,
+        until: Instant,
+        work: &mut Work,
+    ) -> Self {
         let mut outbox = Batch::default();
         let handshake = outbox.head(Handshake::start);
+        work.budget.open(key);
         Self {
+            key,
             fd: Rc::new(fd),
             listener,
             phase: Phase::Handshake { handshake, until },
             state: State::Open,
             want: Want::Requests,
-            inbox: Inbox::new(pool),
+            inbox: Inbox::new(&mut work.pool, batch::SMALL),
             outbox,
             receiving: false,
             more: false,
             sending: false,
             payload: None,
+            pending: None,
+            asked: 0,
             discard: 0,
             requests: 0,
-            bytes: 0,
+            progress: Progress::default(),
+            serial: 0,
+            chosen: false,
+            timed: false,
+            inbox_use: InboxUse::default(),
             witness: None,
             listed: false,
         }
     }
 
-    /// When the handshake must be done.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    /// Whether the connection has overstayed: in its handshake, or by making no progress.
+    pub(crate) fn look(&mut self, now: Instant, patience: Span) -> Result<Verdict, ConnError> {
         match self.phase {
-            Phase::Handshake { until, .. } if self.state != State::Dead => Some(until),
-            _ => None,
+            _ if self.state == State::Dead => Ok(Verdict::Settled),
+            Phase::Handshake { until, .. } if now >= until => Err(ConnError::Slow),
+            Phase::Handshake { until, .. } => Ok(Verdict::LookAgain(until)),
+            Phase::Transmission { .. } => match self.progress.judge(now, patience) {
+                Verdict::Stalled => Err(ConnError::Stalled),
+                verdict => Ok(verdict),
+            },
         }
+    }
+
+    /// What it has moved, and whether its client owes more.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// The disk that the handshake ended on.
@@ -159,15 +229,27 @@ impl Conn {
         self.state == State::Dead
     }
 
+    /// The memory that it waited for is there.
+    pub(crate) fn granted(&mut self) {
+        if self.want == Want::Memory {
+            self.want = Want::Requests;
+            let asked = std::mem::take(&mut self.asked);
+            if let Some(payload) = &mut self.payload {
+                payload.granted += asked;
+            }
+        }
+    }
+
     /// Takes requests from what was received, as many as there are and the limits allow.
     pub(crate) fn take_requests(
         &mut self,
         offer: &Offer,
         limits: &Limits,
-        pool: &mut Pool,
+        work: &mut Work,
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), ConnError> {
-        while self.state == State::Open && !self.receiving {
+        let (mut requests, mut bytes) = (0, 0);
+        while self.state == State::Open && !self.receiving && self.want != Want::Memory {
             self.want = Want::Requests;
             if self.discard > 0 {
                 let n = self.discard.min(self.inbox.bytes().len());
@@ -177,25 +259,34 @@ impl Conn {
                     break;
                 }
             }
-            if !self.take_payload(arrivals) {
+            if !self.take_payload(work, arrivals) {
                 break;
             }
+            if let Some((cookie, op)) = self.pending.take() {
+                self.begin(cookie, op, arrivals);
+                continue;
+            }
             let full = self.requests >= limits.requests_per_connection
-                || self.bytes >= limits.bytes_per_connection
+                || work.budget.held(self.key) >= limits.memory_per_connection
                 || self.outbox.head_bytes() >= MAX_WAITING_HEADS;
             if full {
                 self.want = Want::Room;
                 break;
             }
+            if requests >= REQUESTS_PER_TURN || bytes >= BYTES_PER_TURN {
+                self.want = Want::Turn;
+                break;
+            }
             let go_on = match &mut self.phase {
                 Phase::Handshake { .. } => self.take_option(offer)?,
-                Phase::Transmission { disk, export, session } => {
-                    let (disk, session) = (*disk, *session);
+                Phase::Transmission { export, session, .. } => {
+                    let session = *session;
                     let event = session.request(self.inbox.bytes(), export)?;
                     let some = event.is_some();
                     if let Some(event) = event {
                         self.inbox.take(wire::REQUEST_LEN);
-                        self.take_event(disk, session, event, pool, arrivals);
+                        requests += 1;
+                        bytes += self.take_event(session, event, work);
                     }
                     some
                 }
@@ -205,6 +296,11 @@ impl Conn {
             }
         }
         Ok(())
+    }
+
+    /// Whether it has requests at hand that were left for the next turn.
+    pub(crate) fn wants_turn(&self) -> bool {
+        self.want == Want::Turn
     }
 
     fn take_option(&mut self, offer: &Offer) -> Result<bool, ConnError> {
@@ -218,20 +314,17 @@ impl Conn {
                 let disk = offer.disks[export];
                 let export = Rc::new(offer.exports[export].clone());
                 self.phase = Phase::Transmission { disk, export, session };
+                // The volume may have too many connections to this export.
+                self.want = Want::Turn;
+                return Ok(false);
             }
             Step::Closed => self.state = State::Closing,
         }
         Ok(true)
     }
 
-    fn take_event(
-        &mut self,
-        disk: usize,
-        session: Session,
-        event: Event,
-        pool: &mut Pool,
-        arrivals: &mut Vec<Arrival>,
-    ) {
+    /// Takes an event; returns the bytes of data that a request is about.
+    fn take_event(&mut self, session: Session, event: Event, work: &mut Work) -> usize {
         match event {
             Event::Disconnect => self.state = State::Closing,
             Event::Refused { cookie, refusal, discard } => {
@@ -240,28 +333,74 @@ impl Conn {
                 self.outbox.head(|out| session.put_error(out, cookie, errno, reason));
             }
             Event::Request { cookie, op } => {
-                self.requests += 1;
-                self.bytes += room(op);
-                if let Op::Write { extent, .. } = op {
-                    let len = extent.len as usize;
-                    let buffer = Some(pool.take(len));
-                    self.payload = Some(Payload { cookie, op, buffer, filled: 0, len });
-                } else {
-                    arrivals.push(Arrival { disk, cookie, op, payload: None });
-                }
+                self.pending = Some((cookie, op));
+                let whole = cost(op);
+                let now = if is_late(op) { budget::REQUEST } else { whole };
+                self.ask(work, now, now == whole);
+                return room(op);
             }
+        }
+        0
+    }
+
+    /// Asks for memory of a request; `false` if it has to wait.
+    fn ask(&mut self, work: &mut Work, bytes: usize, last: bool) -> bool {
+        let granted = work.budget.ask(self.key, bytes, last);
+        if !granted {
+            self.want = Want::Memory;
+            self.asked = bytes;
+        }
+        granted
+    }
+
+    /// Begins a request whose memory is there.
+    fn begin(&mut self, cookie: Cookie, op: Op, arrivals: &mut Vec<Arrival>) {
+        let Phase::Transmission { disk, .. } = self.phase else { return };
+        self.asked = 0;
+        self.requests += 1;
+        if let Op::Write { extent, .. } = op {
+            let len = extent.len as usize;
+            let granted = if is_late(op) { 0 } else { allocated(len) };
+            let buffer = Some(Buffer::default());
+            self.payload = Some(Payload { cookie, op, buffer, granted, filled: 0, len });
+        } else {
+            arrivals.push(Arrival { disk, cookie, op, payload: None });
         }
     }
 
     /// Moves what was received of a payload; `false` if some of it is still to come.
-    fn take_payload(&mut self, arrivals: &mut Vec<Arrival>) -> bool {
+    fn take_payload(&mut self, work: &mut Work, arrivals: &mut Vec<Arrival>) -> bool {
         let Phase::Transmission { disk, .. } = self.phase else { return true };
-        let Some(payload) = &mut self.payload else { return true };
-        if let Some(buffer) = &mut payload.buffer {
-            payload.filled += self.inbox.take_into(&mut buffer[payload.filled..payload.len]);
-        }
-        if payload.filled < payload.len {
-            return false;
+        loop {
+            let Some(payload) = &mut self.payload else { return true };
+            let Payload { buffer, filled, len, .. } = payload;
+            let Some(buffer) = buffer else { return false };
+            let room = buffer.len().min(*len);
+            *filled += self.inbox.take_into(buffer, *filled..room);
+            if *filled == *len {
+                break;
+            }
+            if *filled < room {
+                return false;
+            }
+            let next = (*len).min(buffer.len() + PIECE);
+            let lacks = allocated(next) - buffer.len();
+            if payload.granted < lacks {
+                if room == 0 && self.inbox.bytes().is_empty() {
+                    // None of it has come.
+                    return false;
+                }
+                let last = next == *len;
+                if !self.ask(work, lacks, last) {
+                    return false;
+                }
+                if let Some(payload) = &mut self.payload {
+                    payload.granted += lacks;
+                }
+                continue;
+            }
+            payload.granted -= lacks;
+            work.pool.grow(buffer, next);
         }
         if let Some(Payload { cookie, op, buffer, .. }) = self.payload.take() {
             arrivals.push(Arrival { disk, cookie, op, payload: buffer });
@@ -272,7 +411,7 @@ impl Conn {
     /// Queues the reply to a request that the volume is done with.
     pub(crate) fn reply(
         &mut self,
-        pool: &mut Pool,
+        work: &mut Work,
         cookie: Cookie,
         op: Op,
         outcome: Result<Body, Failure>,
@@ -281,25 +420,24 @@ impl Conn {
         let Phase::Transmission { session, .. } = self.phase else { return };
         if self.state == State::Dead {
             if let Ok(Body::Data(buffer)) = outcome {
-                pool.put(buffer);
+                work.pool.put(buffer);
             }
-            self.bytes -= room(op);
+            work.budget.give(self.key, cost(op));
             return;
         }
         match (op, outcome) {
             (Op::Read(extent), Ok(Body::Data(buffer)))
                 if session.can_put_hole()
                     && extent.len >= MIN_HOLE
-                    && all_zero(&buffer[..extent.len as usize]) =>
+                    && buffer.slices(0..extent.len as usize).all(all_zero) =>
             {
                 self.outbox.head(|out| session.put_hole(out, cookie, extent));
-                pool.put(buffer);
+                work.pool.put(buffer);
             }
             (Op::Read(extent), Ok(Body::Data(buffer))) => {
                 self.outbox.head(|out| session.put_read(out, cookie, extent));
-                // Its room is free again when it was sent.
-                let len = extent.len as usize;
-                self.outbox.data(buffer, len, len as u64);
+                // Its memory is given back when it was sent.
+                self.outbox.data(buffer, extent.len as usize, cost(op) as u64);
                 return;
             }
             (_, Ok(Body::Status(extents))) => {
@@ -311,29 +449,77 @@ impl Conn {
                 self.outbox.head(|out| session.put_error_at(out, cookie, errno, &message, at));
             }
         }
-        self.bytes -= room(op);
+        work.budget.give(self.key, cost(op));
     }
 
     /// Starts what the socket has to do: sending what waits, receiving if there is room.
-    pub(crate) fn pump<T>(&mut self, ring: &mut Ring<T>, tag: impl Fn(Wire) -> T) {
+    pub(crate) fn pump<T>(
+        &mut self,
+        now: Instant,
+        ring: &mut Ring<T>,
+        work: &mut Work,
+        tag: impl Fn(Wire) -> T,
+    ) {
         if !self.sending && !self.outbox.is_empty() && self.state != State::Dead {
             self.sending = true;
             ring.send(&self.fd, std::mem::take(&mut self.outbox), tag(Wire::Sent));
         }
-        if self.receiving || self.state != State::Open || self.want == Want::Room {
-            return;
+        if !self.receiving && self.state == State::Open && self.want == Want::Requests {
+            self.receive(ring, work, tag);
         }
+        let unfinished = self.payload.is_some() || self.discard > 0 || self.inbox.is_begun();
+        self.progress.owes(now, self.sending || (self.receiving && unfinished));
+    }
+
+    fn receive<T>(&mut self, ring: &mut Ring<T>, work: &mut Work, tag: impl Fn(Wire) -> T) {
         if let Some(payload) = &mut self.payload {
-            if let Some(buffer) = payload.buffer.take() {
+            let to = payload.buffer.as_ref().map_or(0, |b| b.len().min(payload.len));
+            if payload.filled < to
+                && let Some(buffer) = payload.buffer.take()
+            {
                 self.receiving = true;
-                let rest = payload.filled..payload.len;
-                ring.recv(&self.fd, buffer, rest, Recv::All, tag(Wire::Payload));
+                ring.recv(&self.fd, buffer, payload.filled..to, Recv::All, tag(Wire::Payload));
+                return;
             }
-        } else if let Some((buffer, free)) = self.inbox.lend() {
+        }
+        self.fit_inbox(work);
+        if let Some((buffer, free)) = self.inbox.lend() {
             self.receiving = true;
             let how = if self.more { Recv::Now } else { Recv::Later };
             ring.recv(&self.fd, buffer, free, how, tag(Wire::Inbox));
         }
+    }
+
+    /// Gives a busy connection a large inbox, and takes it from one that does not need it.
+    fn fit_inbox(&mut self, work: &mut Work) {
+        let InboxUse { most, shrink } = self.inbox_use;
+        let is_large = self.inbox.len() == Some(batch::LARGE);
+        if is_large && shrink {
+            if self.inbox.exchange(&mut work.pool, batch::SMALL) {
+                work.budget.give_spare(self.key);
+            }
+            self.inbox_use = InboxUse::default();
+        } else if !is_large && most > batch::SMALL / 2 {
+            if work.budget.take_spare(self.key, batch::LARGE) {
+                self.inbox.exchange(&mut work.pool, batch::LARGE);
+            }
+            self.inbox_use.most = 0;
+        }
+    }
+
+    /// Looks after some time whether a large inbox is still of use. One that the kernel waits with
+    /// is called back. Returns whether it has one. Returns whether there is a large one.
+    pub(crate) fn tidy<T>(&mut self, ring: &mut Ring<T>, work: &Work) -> bool {
+        if !work.budget.has_spare(self.key) {
+            return false;
+        }
+        self.inbox_use.shrink = self.inbox_use.most <= batch::SMALL / 2;
+        let is_silent = self.inbox_use.most == 0;
+        self.inbox_use.most = 0;
+        if is_silent && self.receiving && !self.sending && self.payload.is_none() {
+            ring.cancel_all(&self.fd);
+        }
+        true
     }
 
     /// Takes the result of a receive.
@@ -352,15 +538,19 @@ impl Conn {
                 payload.buffer = Some(buffer);
                 payload.filled += n;
             }
-            _ => self.inbox.restore(buffer, n),
+            _ => {
+                self.inbox.restore(buffer, n);
+                self.inbox_use.most = self.inbox_use.most.max(n);
+            }
         }
+        self.progress.moved(n);
         match result {
             // The client is gone, or at least will not ask for more.
             Ok(0) if self.state == State::Open => {
                 self.state = State::Closing;
                 Ok(())
             }
-            Ok(_) | Err(libc::EINTR | libc::EAGAIN) => Ok(()),
+            Ok(_) | Err(libc::EINTR | libc::EAGAIN | libc::ECANCELED) => Ok(()),
             Err(errno) => Err(ConnError::Io(std::io::Error::from_raw_os_error(errno))),
         }
     }
@@ -369,21 +559,21 @@ impl Conn {
     pub(crate) fn sent<T>(
         &mut self,
         ring: &mut Ring<T>,
-        pool: &mut Pool,
-        mut sending: Box<Sending>,
+        work: &mut Work,
+        mut sending: Sending,
         result: Result<usize, i32>,
         tag: T,
     ) -> Result<(), ConnError> {
         let outcome = match result {
             Ok(n) => {
-                let bytes = &mut self.bytes;
-                sending.batch.sent(n, |len, buffer| {
-                    *bytes -= len as usize;
-                    pool.put(buffer);
+                self.progress.moved(n);
+                sending.batch.sent(n, |cost, buffer| {
+                    work.pool.put(buffer);
+                    work.budget.give(self.key, cost as usize);
                 });
                 Ok(())
             }
-            Err(libc::EINTR | libc::EAGAIN) => Ok(()),
+            Err(libc::EINTR | libc::EAGAIN | libc::ECANCELED) => Ok(()),
             Err(errno) => Err(ConnError::Io(std::io::Error::from_raw_os_error(errno))),
         };
         if outcome.is_ok() && !sending.batch.is_empty() && self.state != State::Dead {
@@ -391,7 +581,7 @@ impl Conn {
             return Ok(());
         }
         self.sending = false;
-        self.give_up(&mut sending.batch, pool);
+        self.give_up(&mut sending.batch, work);
         if self.outbox.is_empty() {
             // Keeps its memory.
             self.outbox = sending.batch;
@@ -399,11 +589,11 @@ impl Conn {
         outcome
     }
 
-    fn give_up(&mut self, batch: &mut Batch, pool: &mut Pool) {
+    fn give_up(&mut self, batch: &mut Batch, work: &mut Work) {
         if !batch.is_empty() {
-            batch.abandon(|len, buffer| {
-                self.bytes -= len as usize;
-                pool.put(buffer);
+            batch.abandon(|cost, buffer| {
+                work.pool.put(buffer);
+                work.budget.give(self.key, cost as usize);
             });
         }
     }
@@ -424,7 +614,7 @@ impl Conn {
     }
 
     /// Ends the connection at once. What the kernel has of it comes back soon.
-    pub(crate) fn kill(&mut self, pool: &mut Pool) {
+    pub(crate) fn kill(&mut self, work: &mut Work) {
         if self.state == State::Dead {
             return;
         }
@@ -432,7 +622,8 @@ impl Conn {
         // It may be gone already, which is as well.
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
         let mut outbox = std::mem::take(&mut self.outbox);
-        self.give_up(&mut outbox, pool);
+        self.give_up(&mut outbox, work);
+        work.budget.forget(self.key);
     }
 
     /// Whether nobody has anything of this connection any more, so that it may be dropped.
@@ -441,14 +632,15 @@ impl Conn {
         self.state == State::Dead && !self.receiving && !self.sending && self.requests == unfinished
     }
 
-    /// Gives its buffers back.
-    pub(crate) fn dismantle(self, pool: &mut Pool) {
+    /// Gives its memory back.
+    pub(crate) fn dismantle(self, work: &mut Work) {
         let payload = self.payload.and_then(|p| p.buffer);
-        self.inbox.buffer.into_iter().chain(payload).for_each(|buffer| pool.put(buffer));
+        self.inbox.buffer.into_iter().chain(payload).for_each(|buffer| work.pool.put(buffer));
+        work.budget.close(self.key);
     }
 }
 
-/// The memory that a request takes while it is in flight, in bytes.
+/// The data that a request brings or fetches, in bytes.
 fn room(op: Op) -> usize {
     match op {
         Op::Read(_) | Op::Write { .. } => extent_of(op).len as usize,
@@ -456,4 +648,14 @@ fn room(op: Op) -> usize {
         Op::BlockStatus { .. } => 8 * MAX_EXTENTS,
         Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } | Op::Cache(_) => 0,
     }
+}
+
+/// The memory that a request takes while it is in flight, in bytes.
+fn cost(op: Op) -> usize {
+    budget::REQUEST + allocated(room(op))
+}
+
+/// Whether it is a write that gets its memory as its payload comes.
+fn is_late(op: Op) -> bool {
+    matches!(op, Op::Write { .. }) && room(op) > SMALL_PAYLOAD
 }

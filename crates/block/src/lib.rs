@@ -15,23 +15,28 @@
 
 mod backend;
 mod batch;
+mod budget;
 mod buffer;
 mod config;
 mod conn;
+mod door;
 mod engine;
 mod listen;
 mod mailbox;
+mod progress;
 mod ring;
 mod socket_file;
 mod stats;
 mod timed;
+mod timers;
 mod volume;
 mod zeroes;
 
 pub use backend::{BackendConfig, Direct, NbdOptions, OpenError, Region};
+pub use budget::{AgentMemory, TooLittleMemory};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
 pub use listen::{ListenError, ListenerConfig};
 pub use socket_file::{SocketAccess, SocketFile};
-pub use stats::{Count, Latencies, Stats, VmStats};
+pub use stats::{Count, Dropped, Latencies, MemoryStats, Stats, VmStats};
 pub use timed::{Timed, TimedId};
 pub use volume::{AddListenerError, DiskId, Drained, Ended, Handle, OpenDisk, Stopped, Volume};

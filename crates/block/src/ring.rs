@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,15 +19,67 @@ use crate::buffer::Buffer;
 pub(crate) enum Kept {
     Nothing,
     Buffer(Buffer),
-    Batch(Box<Sending>),
+    Batch(Sending),
     Accepted(OwnedFd),
 }
 
-/// A batch with the vectors that describe it to the kernel.
+/// A batch with the message that describes it to the kernel.
 pub(crate) struct Sending {
     pub(crate) batch: Batch,
+    message: Message,
+}
+
+/// A `msghdr` and its vectors, at a place that stays the same when this is moved. The place is
+/// known by a raw pointer alone: to move a `Box` would claim that nobody else points to it, and
+/// the kernel does.
+struct Message(NonNull<Parts>);
+
+struct Parts {
+    header: libc::msghdr,
     vectors: Vec<libc::iovec>,
-    message: libc::msghdr,
+}
+
+impl Message {
+    fn new() -> Self {
+        // SAFETY: all zeroes is a valid msghdr: no address, no vectors, no control data.
+        let header = unsafe { std::mem::zeroed::<libc::msghdr>() };
+        let parts = Box::into_raw(Box::new(Parts { header, vectors: Vec::new() }));
+        // SAFETY: a box is never null.
+        Self(unsafe { NonNull::new_unchecked(parts) })
+    }
+
+    /// Describes up to [`MAX_SENT`] bytes of a batch. The result is valid as long as the batch and
+    /// this are not changed.
+    fn describe(&mut self, batch: &Batch) -> *const libc::msghdr {
+        // SAFETY: the parts are ours. The kernel is done with what it was told before: whoever
+        // calls this got the message back with the completion.
+        let Parts { header, vectors } = unsafe { self.0.as_mut() };
+        vectors.clear();
+        let mut room = MAX_SENT;
+        for slice in batch.slices().take(MAX_VECTORS).filter(|slice| !slice.is_empty()) {
+            let len = slice.len().min(room);
+            vectors.push(vector(slice.as_ptr(), len));
+            room -= len;
+            if room == 0 {
+                break;
+            }
+        }
+        header.msg_iov = vectors.as_mut_ptr();
+        header.msg_iovlen = vectors.len();
+        // SAFETY: within the allocation.
+        unsafe { &raw const (*self.0.as_ptr()).header }
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        // SAFETY: it came from a box, and is dropped once.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+fn vector(start: *const u8, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len }
 }
 
 /// An operation that is done.
@@ -43,6 +96,8 @@ struct Op<T> {
     tag: T,
     kept: Kept,
     accepts: bool,
+    /// The pieces of the buffer that is kept, if there are several.
+    _vectors: Vec<libc::iovec>,
     /// Keeps the descriptor's number from being given to another file before the kernel saw it.
     _fd: Rc<OwnedFd>,
 }
@@ -94,6 +149,19 @@ const ENTRIES: u32 = 1024;
 /// Linux takes no more vectors than this in one call (UIO_MAXIOV).
 const MAX_VECTORS: usize = 1024;
 
+/// How much one send hands to the kernel at most, in bytes: copying more at once would hold up
+/// the other clients.
+const MAX_SENT: usize = 256 << 10;
+
+/// What is written to a file that must be zero where it knows no better way.
+#[repr(align(4096))]
+struct Zeroes([u8; 64 << 10]);
+
+static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
+
+/// How many zeroes are written at once, in bytes.
+pub(crate) const ZEROES_AT_ONCE: u32 = 1 << 20;
+
 impl<T> Ring<T> {
     /// A ring with the cheapest completion mode that this kernel has.
     pub(crate) fn new() -> io::Result<Self> {
@@ -110,15 +178,21 @@ impl<T> Ring<T> {
         Ok(Self { uring, ops: Slab::new(), backlog: VecDeque::new(), done: VecDeque::new() })
     }
 
-    fn push(
+    fn push(&mut self, fd: &Rc<OwnedFd>, entry: squeue::Entry, tag: T, kept: Kept) {
+        self.push_op(fd, entry, tag, kept, false, Vec::new());
+    }
+
+    fn push_op(
         &mut self,
         fd: &Rc<OwnedFd>,
         entry: squeue::Entry,
         tag: T,
         kept: Kept,
         accepts: bool,
+        vectors: Vec<libc::iovec>,
     ) -> OpKey {
-        let key = self.ops.insert(Op { tag, kept, accepts, _fd: Rc::clone(fd) });
+        let op = Op { tag, kept, accepts, _vectors: vectors, _fd: Rc::clone(fd) };
+        let key = self.ops.insert(op);
         self.backlog.push_back(entry.user_data(key as u64));
         self.fill();
         OpKey(key as u64)
@@ -127,6 +201,13 @@ impl<T> Ring<T> {
     /// Cancels an operation that is under way; it completes with ECANCELED, or with what it did.
     pub(crate) fn cancel(&mut self, key: OpKey) {
         self.backlog.push_back(opcode::AsyncCancel::new(key.0).build().user_data(NOBODY));
+        self.fill();
+    }
+
+    /// Cancels all that is under way on `fd`. Before Linux 5.19 nothing happens.
+    pub(crate) fn cancel_all(&mut self, fd: &Rc<OwnedFd>) {
+        let what = types::CancelBuilder::fd(types::Fd(fd.as_raw_fd())).all();
+        self.backlog.push_back(opcode::AsyncCancel2::new(what).build().user_data(NOBODY));
         self.fill();
     }
 
@@ -147,16 +228,17 @@ impl<T> Ring<T> {
         let (null, raw) = (std::ptr::null_mut(), types::Fd(fd.as_raw_fd()));
         let entry =
             opcode::Accept::new(raw, null, std::ptr::null_mut()).flags(libc::SOCK_CLOEXEC).build();
-        self.push(fd, entry, tag, Kept::Nothing, true)
+        self.push_op(fd, entry, tag, Kept::Nothing, true, Vec::new())
     }
 
     /// Waits until `fd` has something to read.
     pub(crate) fn poll(&mut self, fd: &Rc<OwnedFd>, tag: T) {
         let entry = opcode::PollAdd::new(types::Fd(fd.as_raw_fd()), libc::POLLIN as u32).build();
-        self.push(fd, entry, tag, Kept::Nothing, false);
+        self.push(fd, entry, tag, Kept::Nothing);
     }
 
-    /// Receives into that part of the buffer; zero bytes mean that the peer has closed.
+    /// Receives into that part of the buffer, up to the end of a piece; zero bytes mean that the
+    /// peer has closed.
     pub(crate) fn recv(
         &mut self,
         fd: &Rc<OwnedFd>,
@@ -165,7 +247,7 @@ impl<T> Ring<T> {
         how: Recv,
         tag: T,
     ) {
-        let part = &mut buffer[range];
+        let part = buffer.slices_mut(range).next().unwrap_or_default();
         let mut entry =
             opcode::Recv::new(types::Fd(fd.as_raw_fd()), part.as_mut_ptr(), part.len() as u32);
         if how == Recv::All {
@@ -174,31 +256,21 @@ impl<T> Ring<T> {
         if how == Recv::Later {
             entry = entry.ioprio(RECVSEND_POLL_FIRST);
         }
-        self.push(fd, entry.build(), tag, Kept::Buffer(buffer), false);
+        self.push(fd, entry.build(), tag, Kept::Buffer(buffer));
     }
 
-    /// Sends what it can of the batch.
+    /// Sends what it can of the batch, up to [`MAX_SENT`] bytes.
     pub(crate) fn send(&mut self, fd: &Rc<OwnedFd>, batch: Batch, tag: T) {
-        // SAFETY: all zeroes is a valid msghdr: no address, no vectors, no control data.
-        let message = unsafe { std::mem::zeroed::<libc::msghdr>() };
-        let sending = Box::new(Sending { batch, vectors: Vec::new(), message });
-        self.send_rest(fd, sending, tag);
+        self.send_rest(fd, Sending { batch, message: Message::new() }, tag);
     }
 
     /// Goes on with a batch that came back from [`Ring::send`] unfinished.
-    pub(crate) fn send_rest(&mut self, fd: &Rc<OwnedFd>, mut sending: Box<Sending>, tag: T) {
-        let Sending { batch, vectors, message } = &mut *sending;
-        vectors.clear();
-        vectors.extend(batch.slices().take(MAX_VECTORS).map(|slice| libc::iovec {
-            iov_base: slice.as_ptr().cast_mut().cast(),
-            iov_len: slice.len(),
-        }));
-        message.msg_iov = vectors.as_mut_ptr();
-        message.msg_iovlen = vectors.len();
+    pub(crate) fn send_rest(&mut self, fd: &Rc<OwnedFd>, mut sending: Sending, tag: T) {
+        let message = sending.message.describe(&sending.batch);
         let entry = opcode::SendMsg::new(types::Fd(fd.as_raw_fd()), message)
             .flags((libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32)
             .build();
-        self.push(fd, entry, tag, Kept::Batch(sending), false);
+        self.push(fd, entry, tag, Kept::Batch(sending));
     }
 
     /// Reads from a file into that part of the buffer.
@@ -210,10 +282,21 @@ impl<T> Ring<T> {
         at: At,
         tag: T,
     ) {
-        let part = &mut buffer[range];
         let raw = types::Fd(fd.as_raw_fd());
-        let entry = opcode::Read::new(raw, part.as_mut_ptr(), part.len() as u32).offset(at.0);
-        self.push(fd, entry.build(), tag, Kept::Buffer(buffer), false);
+        let len = range.len();
+        let mut parts = buffer.slices_mut(range.clone());
+        let first = parts.next().unwrap_or_default();
+        let (start, first_len) = (first.as_mut_ptr(), first.len());
+        drop(parts);
+        if first_len == len {
+            let entry = opcode::Read::new(raw, start, len as u32).offset(at.0).build();
+            return self.push(fd, entry, tag, Kept::Buffer(buffer));
+        }
+        let parts = buffer.slices_mut(range).map(|part| vector(part.as_mut_ptr(), part.len()));
+        let vectors: Vec<_> = parts.collect();
+        let entry = opcode::Readv::new(raw, vectors.as_ptr(), vectors.len() as u32);
+        let entry = entry.offset(at.0).build();
+        self.push_op(fd, entry, tag, Kept::Buffer(buffer), false, vectors);
     }
 
     /// Writes that part of the buffer to a file; durably before it completes, if `durable`.
@@ -226,12 +309,37 @@ impl<T> Ring<T> {
         durable: bool,
         tag: T,
     ) {
-        let part = &buffer[range];
-        let entry = opcode::Write::new(types::Fd(fd.as_raw_fd()), part.as_ptr(), part.len() as u32)
-            .offset(at.0)
-            .rw_flags(if durable { libc::RWF_DSYNC } else { 0 })
-            .build();
-        self.push(fd, entry, tag, Kept::Buffer(buffer), false);
+        let raw = types::Fd(fd.as_raw_fd());
+        let flags = if durable { libc::RWF_DSYNC } else { 0 };
+        let mut parts = buffer.slices(range.clone());
+        let first = parts.next().unwrap_or_default();
+        if first.len() == range.len() {
+            let entry = opcode::Write::new(raw, first.as_ptr(), first.len() as u32);
+            let entry = entry.offset(at.0).rw_flags(flags).build();
+            drop(parts);
+            return self.push(fd, entry, tag, Kept::Buffer(buffer));
+        }
+        drop(parts);
+        let parts = buffer.slices(range).map(|part| vector(part.as_ptr(), part.len()));
+        let vectors: Vec<_> = parts.collect();
+        let entry = opcode::Writev::new(raw, vectors.as_ptr(), vectors.len() as u32);
+        let entry = entry.offset(at.0).rw_flags(flags).build();
+        self.push_op(fd, entry, tag, Kept::Buffer(buffer), false, vectors);
+    }
+
+    /// Writes up to [`ZEROES_AT_ONCE`] zeroes to a file.
+    pub(crate) fn write_zeroes(&mut self, fd: &Rc<OwnedFd>, at: At, len: u32, tag: T) {
+        let mut rest = len.min(ZEROES_AT_ONCE) as usize;
+        let mut vectors = Vec::new();
+        while rest > 0 {
+            let n = rest.min(ZEROES.0.len());
+            vectors.push(vector(ZEROES.0.as_ptr(), n));
+            rest -= n;
+        }
+        let raw = types::Fd(fd.as_raw_fd());
+        let entry = opcode::Writev::new(raw, vectors.as_ptr(), vectors.len() as u32);
+        let entry = entry.offset(at.0).build();
+        self.push_op(fd, entry, tag, Kept::Nothing, false, vectors);
     }
 
     /// Makes a file's data durable.
@@ -239,7 +347,7 @@ impl<T> Ring<T> {
         let entry = opcode::Fsync::new(types::Fd(fd.as_raw_fd()))
             .flags(types::FsyncFlags::DATASYNC)
             .build();
-        self.push(fd, entry, tag, Kept::Nothing, false);
+        self.push(fd, entry, tag, Kept::Nothing);
     }
 
     /// Changes what is allocated for `len` bytes of a file; `mode` as in fallocate(2).
@@ -248,7 +356,7 @@ impl<T> Ring<T> {
             .offset(at.0)
             .mode(mode)
             .build();
-        self.push(fd, entry, tag, Kept::Nothing, false);
+        self.push(fd, entry, tag, Kept::Nothing);
     }
 
     /// Advises the kernel on `len` bytes of a file; `advice` as in posix_fadvise(2).
@@ -256,7 +364,7 @@ impl<T> Ring<T> {
         let entry = opcode::Fadvise::new(types::Fd(fd.as_raw_fd()), i64::from(len), advice)
             .offset(at.0)
             .build();
-        self.push(fd, entry, tag, Kept::Nothing, false);
+        self.push(fd, entry, tag, Kept::Nothing);
     }
 
     /// Operations under way.

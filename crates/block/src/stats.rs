@@ -125,6 +125,41 @@ fn difference(now: &Latencies, then: &Latencies) -> Latencies {
     difference
 }
 
+/// A volume's memory at one moment, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// In buffers that are in use.
+    pub buffers: usize,
+    /// In buffers that wait to be used again.
+    pub idle: usize,
+    /// Granted to requests in flight.
+    pub granted: usize,
+    /// What may be granted at most.
+    pub limit: usize,
+    /// What each connection can have whatever others do.
+    pub own: usize,
+    /// Connections that wait for memory now.
+    pub waiting: usize,
+    /// How often a connection had to wait, since the start.
+    pub waits: u64,
+}
+
+/// Connections that were not left to their clients to close, since the volume started, by the
+/// reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Their handshake was not done in time, or made room for another's.
+    pub handshake: u64,
+    /// They neither took their replies nor finished their requests.
+    pub stalled: u64,
+    /// They broke the protocol.
+    pub protocol: u64,
+    /// A limit of connections turned them away.
+    pub turned_away: u64,
+    /// Their socket failed.
+    pub socket: u64,
+}
+
 /// A volume at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
@@ -144,6 +179,10 @@ pub struct Stats {
     pub estimate: Option<Estimate>,
     /// Open connections.
     pub connections: usize,
+    /// Its memory.
+    pub memory: MemoryStats,
+    /// Connections that were given up or turned away.
+    pub dropped: Dropped,
     /// The disks that are served, in the order in which the outlook has them.
     pub disks: Vec<DiskId>,
     /// What each of them did, in the same order.

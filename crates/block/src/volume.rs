@@ -12,6 +12,7 @@ use parda_nbd::uri::Address;
 
 use crate::backend::map::Place;
 use crate::backend::{BackendConfig, Geometry, OpenError, Region, connect, file, memory};
+use crate::budget::Budget;
 use crate::config::{DiskConfig, SpawnError, VolumeConfig};
 use crate::engine::{Engine, Parts};
 use crate::listen::{self, Bound, ListenError, ListenerConfig};
@@ -62,9 +63,11 @@ impl Volume {
         config: VolumeConfig,
         ended: impl FnOnce(&Ended) + Send + 'static,
     ) -> Result<Handle, SpawnError> {
-        let VolumeConfig { name, control, disks, listeners, model, limits } = config;
+        let VolumeConfig { name, control, disks, listeners, model, limits, memory } = config;
         let host = Host::new(Instant(0), control)
             .map_err(|error| SpawnError::Control { volume: name.clone(), error })?;
+        let budget = Budget::new(&memory, limits.memory, limits.connections)
+            .map_err(|error| SpawnError::Memory { volume: name.clone(), error })?;
         let disks: Vec<OpenDisk> =
             disks.into_iter().map(OpenDisk::open).collect::<Result<_, _>>()?;
         let listeners = bind_all(&disks, listeners)?;
@@ -72,8 +75,15 @@ impl Volume {
         let system = |source| SpawnError::System { volume: name.clone(), source };
         let (mailer, mailbox) = mailbox().map_err(system)?;
         let (ready, is_ready) = sync_channel(1);
-        let parts =
-            Parts { name: name.clone(), host, model, limits, mailbox, mailer: mailer.clone() };
+        let parts = Parts {
+            name: name.clone(),
+            host,
+            model,
+            limits,
+            budget,
+            mailbox,
+            mailer: mailer.clone(),
+        };
         let thread = std::thread::Builder::new()
             .name(format!("parda-{name}"))
             .spawn(move || match Engine::new(parts) {

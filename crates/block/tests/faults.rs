@@ -127,7 +127,7 @@ fn slow_handshakes_and_too_many_connections_are_turned_away() {
     let backend = BackendConfig::Memory { size: Bytes(SIZE) };
     let mut config = common::config(vec![disk("vm1", backend, &socket)]);
     config.limits =
-        Limits { connections: 2, handshake: Duration::from_secs(1), ..Limits::default() };
+        Limits { connections: 2, handshake_timeout: Duration::from_secs(1), ..Limits::default() };
     let volume = Volume::spawn(config).unwrap();
     let mut good = Client::connect(&socket, "vm1");
     let answer = expect_close(&socket, b"");
@@ -136,7 +136,9 @@ fn slow_handshakes_and_too_many_connections_are_turned_away() {
         assert_eq!(good.call(Op::Flush, &[]), Ok(vec![]));
     }
     let _second = Client::connect(&socket, "vm1");
-    assert_eq!(expect_close(&socket, b"").len(), 0, "turned away without a greeting");
+    let third = expect_close(&socket, &rude_handshake());
+    assert_eq!(third.len(), wire::GREETING_LEN, "turned away when it chose an export");
+    assert_eq!(volume.stats().unwrap().dropped.turned_away, 1);
     assert_eq!(good.call(Op::Flush, &[]), Ok(vec![]));
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use comfy_table::Table;
 use parda_agent::config::Config;
 use parda_agent::outlook::ForecastStatus;
-use parda_agent::status::{Status as Answer, SteerStatus, VolumeStatus};
+use parda_agent::status::{MemoryStatus, Status as Answer, SteerStatus, VolumeStatus};
 use parda_agent::threshold::ThresholdStatus;
 
 use crate::output::{align, plain};
@@ -65,6 +65,9 @@ fn table(status: &Answer) -> String {
             None => format!("{}\n", disks(volume)),
             Some(steer) => steered(steer),
         };
+        if let Some(memory) = &volume.memory {
+            text += &clients(volume, memory);
+        }
         if let Some(outlook) = &volume.outlook {
             text += &format!(
                 "{}{}",
@@ -110,6 +113,35 @@ fn headline(volume: &VolumeStatus) -> String {
         volume.source,
         volume.latency_threshold_ms,
     )
+}
+
+/// What the clients of a volume take, and which were dropped.
+fn clients(volume: &VolumeStatus, memory: &MemoryStatus) -> String {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mut text = format!(
+        "clients: {}; memory {:.1} MiB in use and {:.1} idle, {:.1} of {:.0} MiB granted; {} wait \
+         for memory",
+        volume.connections,
+        mib(memory.buffers),
+        mib(memory.idle),
+        mib(memory.granted),
+        mib(memory.limit),
+        memory.waiting,
+    );
+    let dropped = &volume.dropped;
+    let reasons = [
+        (dropped.handshake, "in the handshake"),
+        (dropped.stalled, "without progress"),
+        (dropped.protocol, "for breaking the protocol"),
+        (dropped.turned_away, "turned away by a limit"),
+        (dropped.socket, "for a failed socket"),
+    ];
+    let reasons: Vec<String> =
+        (reasons.iter().filter(|(n, _)| *n > 0)).map(|(n, why)| format!("{n} {why}")).collect();
+    if !reasons.is_empty() {
+        text += &format!("\n  dropped since the start: {}", reasons.join(", "));
+    }
+    text + "\n"
 }
 
 /// What is known of a threshold that is found while working.

@@ -1,6 +1,6 @@
 //! A host's agent: the configuration it is given, and what it says of itself.
 
-use parda_agent::file::{Direct, Disk, Exchange, File, Steer, SteeredVm, Volume};
+use parda_agent::file::{AgentLimits, Direct, Disk, Exchange, File, Steer, SteeredVm, Volume};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting};
 use parda_scenario::scenario::{EXCHANGE, HostState};
@@ -39,6 +39,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         on_array(EXCHANGE)
     };
     let volume = Volume {
+        limits: None,
         name: VOLUME.to_owned(),
         control: state.control.clone(),
         exchange: Some(Exchange {
@@ -51,6 +52,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         steer: None,
     };
     File {
+        limits: AgentLimits::default(),
         host: host.name.clone(),
         status: Some(format!("unix:{}", place.status(id).display())),
         listener: Vec::new(),
@@ -77,6 +79,7 @@ fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
     let file = guest_host::EXCHANGE_DISK.to_owned();
     let slots = scenario.exchange_slots;
     let volume = Volume {
+        limits: None,
         name: VOLUME.to_owned(),
         control: state.control.clone(),
         exchange: Some(Exchange { file, slots, slot: None, offset: None }),
@@ -84,7 +87,8 @@ fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
         steer: Some(steer),
     };
     let status = Some(format!("unix:{}", guest_host::STATUS));
-    File { host: host.name.clone(), status, listener: Vec::new(), volume: vec![volume] }
+    let (listener, limits) = (Vec::new(), AgentLimits::default());
+    File { host: host.name.clone(), status, listener, limits, volume: vec![volume] }
 }
 
 /// Whether an agent's status is what its configuration says: it has taken up a change. What the

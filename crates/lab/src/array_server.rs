@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, ArrayParams, IoId, LunId, Nanos, ParamError, Preset, RaidLevel};
 use parda_block::{
-    BackendConfig, Direct, DiskConfig, Handle, Limits, Region, SpawnError, Timed, TimedId, Volume,
-    VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Region, SpawnError, Timed,
+    TimedId, Volume, VolumeConfig,
 };
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{Bytes, Config, Instant, IoKind, Shares, VmConfig};
@@ -204,6 +204,7 @@ fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
         listeners: Vec::new(),
         model: Some(Box::new(model)),
         limits: Limits::default(),
+        memory: AgentMemory::default(),
     })?)
 }
 

@@ -104,8 +104,13 @@ pub(crate) enum Step {
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
-/// How many zeroes are written at once, in bytes.
-const ZEROES_AT_ONCE: u32 = 1 << 20;
+/// How much is read or written at once through the page cache, in bytes. The volume's thread copies
+/// it, and serves nobody else meanwhile.
+const COPIED_AT_ONCE: usize = 256 << 10;
+
+/// How much is read or written at once around the page cache, in bytes. Nothing is copied, but the
+/// kernel looks at every page.
+const DIRECT_AT_ONCE: usize = 4 << 20;
 
 /// A file that is served.
 pub(crate) struct File {
@@ -114,6 +119,8 @@ pub(crate) struct File {
     dsync: bool,
     /// Where the disk begins in it.
     base: u64,
+    /// How much is transferred at once, in bytes.
+    at_once: usize,
     can_punch: bool,
     can_zero: bool,
     /// Zeroing without a hole is quick. Linux writes the zeroes to a block device that cannot.
@@ -124,8 +131,9 @@ impl File {
     pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
         let Opened { fd, cached, dsync, kind, .. } = opened;
         let zeroes_fast = kind == FileType::RegularFile;
+        let at_once = if cached { COPIED_AT_ONCE } else { DIRECT_AT_ONCE };
         let (fd, base, can_punch, can_zero) = (Rc::new(fd), base.0, true, true);
-        Self { fd, cached, dsync, base, can_punch, can_zero, zeroes_fast }
+        Self { fd, cached, dsync, base, at_once, can_punch, can_zero, zeroes_fast }
     }
 
     pub(crate) fn is_cached(&self) -> bool {
@@ -246,7 +254,8 @@ impl File {
         let mut buffer = |room: usize| request.buffer.take().unwrap_or_else(|| pool.take(room));
         match request.step {
             Step::Transfer(done) => {
-                let (buffer, rest) = (buffer(len), done as usize..len);
+                let done_bytes = done as usize;
+                let (buffer, rest) = (buffer(len), done_bytes..len.min(done_bytes + self.at_once));
                 match op {
                     Op::Write { fua, .. } => {
                         ring.write(&self.fd, buffer, rest, at(done), fua && self.dsync, tag);
@@ -255,10 +264,7 @@ impl File {
                 }
             }
             Step::Zeroes(done) => {
-                let n = (extent.len - done).min(ZEROES_AT_ONCE) as usize;
-                let mut zeroes = buffer(n);
-                zeroes[..n].fill(0);
-                ring.write(&self.fd, zeroes, 0..n, at(done), false, tag);
+                ring.write_zeroes(&self.fd, at(done), extent.len - done, tag);
             }
             Step::Allocate(mode) => ring.fallocate(&self.fd, mode, At(start), extent.len, tag),
             Step::Sync => ring.fdatasync(&self.fd, tag),

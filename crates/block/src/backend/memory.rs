@@ -58,11 +58,17 @@ impl Memory {
         let result = match request.op {
             Op::Read(_) => {
                 let buffer = request.buffer.get_or_insert_with(|| pool.take(len));
-                whole(len, |done| io::pread(&self.fd, &mut buffer[done..len], start + done as u64))
+                whole(len, |done| {
+                    let part = buffer.slices_mut(done..len).next().unwrap_or_default();
+                    io::pread(&self.fd, part, start + done as u64)
+                })
             }
             Op::Write { .. } => {
                 let Some(buffer) = &request.buffer else { return Ok(()) };
-                whole(len, |done| io::pwrite(&self.fd, &buffer[done..len], start + done as u64))
+                whole(len, |done| {
+                    let part = buffer.slices(done..len).next().unwrap_or_default();
+                    io::pwrite(&self.fd, part, start + done as u64)
+                })
             }
             // Even if no hole is wanted: memory that was given back is not reserved in any way.
             Op::Trim { .. } | Op::WriteZeroes { .. } => {

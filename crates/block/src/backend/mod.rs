@@ -16,6 +16,7 @@ use parda_nbd::uri::Uri;
 use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, client};
 use slab::Slab;
 
+use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::engine::losses::SyncId;
 
@@ -254,6 +255,7 @@ pub(crate) enum Body {
 /// What a volume and its backends have under their hands together.
 pub(crate) struct Work {
     pub(crate) pool: Pool,
+    pub(crate) budget: Budget,
     pub(crate) requests: Slab<Request>,
     /// Requests that a backend is done with, and how they ended.
     pub(crate) finished: Vec<(usize, Result<(), Failure>)>,

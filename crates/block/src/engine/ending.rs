@@ -72,7 +72,7 @@ impl Engine {
         for (_, listener) in &mut self.listeners {
             listener.stop(&mut self.ring);
         }
-        self.conns.iter_mut().for_each(|(_, conn)| conn.kill(&mut self.work.pool));
+        self.conns.iter_mut().for_each(|(_, conn)| conn.kill(&mut self.work));
         for (_, disk) in &mut self.disks {
             if let Backend::Nbd(up) = &mut disk.backend {
                 up.close();

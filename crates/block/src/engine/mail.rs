@@ -42,6 +42,7 @@ impl Engine {
                     && let Backend::Nbd(up) = &mut self.disks[key].backend
                 {
                     up.reconnected(lane, fd, agreed);
+                    self.stir(key);
                 }
             }
             Command::Mapped { key, extents } => {
@@ -73,6 +74,8 @@ impl Engine {
             outlook: self.host.outlook().cloned(),
             estimate: self.host.estimate(),
             connections: self.conns.len(),
+            memory: self.memory(),
+            dropped: self.dropped,
             disks: disks.iter().map(|disk| disk.id).collect(),
             vms: disks.iter().map(|disk| disk.stats.clone()).collect(),
         }

@@ -45,6 +45,8 @@ impl Engine {
         self.next_disk += 1;
         let key = self.disks.insert(Disk {
             id,
+            stirred: false,
+            timer: None,
             name: config.export.to_string(),
             export,
             place,
@@ -64,6 +66,7 @@ impl Engine {
                 }
             },
         });
+        self.stir(key);
         self.dial_the_rest(key);
         self.offer();
         id
@@ -80,6 +83,7 @@ impl Engine {
         let Some(key) = self.key_of(id) else { return };
         let disk = &mut self.disks[key];
         disk.leaving = Some(Leaving { by: now + Span::from(within), closed: false, gone });
+        self.leaving.push(key);
         self.host.remove_vm(disk.vm_id);
         self.offer();
         for conn in self.clients_of(key) {
@@ -97,9 +101,8 @@ impl Engine {
 
     /// Drops the disks that are being removed as soon as nothing refers to them.
     pub(super) fn let_go(&mut self, now: Instant) {
-        let leaving = |(_, disk): &(usize, &Disk)| disk.leaving.is_some();
-        let keys: Vec<usize> = self.disks.iter().filter(leaving).map(|(key, _)| key).collect();
-        for key in keys {
+        for key in self.leaving.clone() {
+            self.stir(key);
             let clients = self.clients_of(key);
             let disk = &mut self.disks[key];
             let Some(leaving) = &mut disk.leaving else { continue };
@@ -114,12 +117,12 @@ impl Engine {
                     tracing::warn!(volume, disk, "removed with requests unanswered: out of time");
                 }
                 for conn in clients {
-                    self.conns[conn].kill(&mut self.work.pool);
+                    self.conns[conn].kill(&mut self.work);
                     self.list(conn);
                 }
                 // What has failed now is answered, and the dead are buried.
                 self.settle(now);
-                self.pump();
+                self.pump(now);
             }
             let idle = match &self.disks[key].backend {
                 Backend::File(_) | Backend::Memory(_) => true,
@@ -128,6 +131,7 @@ impl Engine {
             if idle && self.clients_of(key).is_empty() {
                 // Closes the backend before anybody hears of it.
                 let Disk { backend, leaving, .. } = self.disks.remove(key);
+                self.leaving.retain(|other| *other != key);
                 drop(backend);
                 if let Some(leaving) = leaving {
                     let _ = leaving.gone.send(());
@@ -171,7 +175,7 @@ impl Engine {
             |(_, conn): &(usize, &crate::conn::Conn)| conn.listener == key && conn.disk().is_none();
         let conns: Vec<usize> = self.conns.iter().filter(shaking).map(|(key, _)| key).collect();
         for conn in conns {
-            self.conns[conn].kill(&mut self.work.pool);
+            self.conns[conn].kill(&mut self.work);
             self.list(conn);
         }
         self.bury_listener(key);

@@ -9,6 +9,7 @@ pub(crate) mod losses;
 mod mail;
 mod members;
 mod redial;
+mod watch;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,20 +22,22 @@ use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmId};
 use parda_nbd::extents::Descriptor;
 use parda_nbd::uri::Address;
 use parda_nbd::{Cookie, Errno, Export, Extent, Op};
-use rustix::net::sockopt;
 use slab::Slab;
 
 use crate::backend::file::Step;
 use crate::backend::map::{Mapper, Place};
 use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
+use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
 use crate::conn::{Arrival, Conn, ConnError, Offer};
+use crate::door::Door;
 use crate::mailbox::{Mailbox, Mailer};
 use crate::ring::{Done, Kept, OpKey, Ring, Wire};
 use crate::socket_file::SocketFile;
-use crate::stats::VmStats;
+use crate::stats::{Dropped, VmStats};
 use crate::timed::{Timed, TimedId};
+use crate::timers::Timers;
 use crate::volume::DiskId;
 
 use losses::Losses;
@@ -45,6 +48,7 @@ pub(crate) struct Parts {
     pub(crate) host: Host,
     pub(crate) model: Option<Box<dyn Timed>>,
     pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
     pub(crate) mailbox: Mailbox,
     pub(crate) mailer: Mailer,
 }
@@ -60,6 +64,21 @@ enum Tag {
     Mailbox,
 }
 
+/// What is looked at again at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A connection and its serial number, as the place is used again.
+    Conn(usize, u64),
+    /// A listener that rests.
+    Accept(usize),
+    /// A disk whose NBD server may be given up.
+    Upstream(usize),
+    /// Clients that wait for memory.
+    Waiting,
+    /// Memory that nobody needs any more.
+    Tidy,
+}
+
 struct Disk {
     id: DiskId,
     name: String,
@@ -69,6 +88,10 @@ struct Disk {
     backend: Backend,
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
     place: Option<Place>,
+    /// It is on the list of disks that have something to do.
+    stirred: bool,
+    /// When a timer will look at it.
+    timer: Option<Instant>,
     /// Where the disk begins on its backend, in bytes.
     base: u64,
     stats: VmStats,
@@ -150,7 +173,12 @@ pub(crate) struct Engine {
     /// What a connection is offered whose listener is gone.
     nothing: Offer,
     conns: Slab<Conn>,
+    next_serial: u64,
     limits: Limits,
+    door: Door,
+    timers: Timers<Timer>,
+    watch: watch::Watch,
+    dropped: Dropped,
     mailbox: Mailbox,
     mailer: Mailer,
     mapper: Mapper,
@@ -158,8 +186,12 @@ pub(crate) struct Engine {
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
-    /// When a handshake may be overdue.
-    sweep_at: Option<Instant>,
+    /// Connections that have more to do than one turn gives them.
+    unfinished: Vec<usize>,
+    /// Disks whose NBD server has something to do this turn.
+    stirred: Vec<usize>,
+    /// Disks that are being removed.
+    leaving: Vec<usize>,
     /// When a shutdown must be over.
     stop_by: Option<Instant>,
     unanswered: usize,
@@ -171,7 +203,12 @@ impl Engine {
             name: parts.name,
             started: std::time::Instant::now(),
             ring: Ring::new()?,
-            work: Work { pool: Pool::new(), requests: Slab::new(), finished: Vec::new() },
+            work: Work {
+                pool: Pool::new(parts.budget.capacity()),
+                budget: parts.budget,
+                requests: Slab::new(),
+                finished: Vec::new(),
+            },
             host: parts.host,
             model: parts.model,
             disks: Slab::new(),
@@ -179,6 +216,11 @@ impl Engine {
             listeners: Slab::new(),
             nothing: Offer::default(),
             conns: Slab::new(),
+            next_serial: 0,
+            door: Door::new(&parts.limits),
+            timers: Timers::new(),
+            watch: watch::Watch::default(),
+            dropped: Dropped::default(),
             limits: parts.limits,
             bell: parts.mailbox.bell()?,
             mailbox: parts.mailbox,
@@ -186,7 +228,9 @@ impl Engine {
             mailer: parts.mailer,
             listed: Vec::new(),
             arrivals: Vec::new(),
-            sweep_at: None,
+            unfinished: Vec::new(),
+            stirred: Vec::new(),
+            leaving: Vec::new(),
             stop_by: None,
             unanswered: 0,
         })
@@ -199,7 +243,7 @@ impl Engine {
     /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
     fn turns(&mut self) -> io::Result<()> {
         self.ring.poll(&self.bell, Tag::Mailbox);
-        self.pump();
+        self.pump(self.now());
         loop {
             let timeout = self.timeout();
             self.ring.wait(timeout)?;
@@ -209,7 +253,7 @@ impl Engine {
             }
             self.timers(now);
             self.settle(now);
-            self.pump();
+            self.pump(now);
             self.let_go(now);
             if self.is_over(now) {
                 return Ok(());
@@ -219,18 +263,19 @@ impl Engine {
 
     /// How long nothing needs to be done unless something happens.
     fn timeout(&self) -> Option<Duration> {
-        let upstreams = self.upstream_deadlines();
+        if !self.unfinished.is_empty() {
+            return Some(Duration::ZERO);
+        }
         let next = [
             self.host.next_wakeup(),
             self.model.as_ref().and_then(|m| m.next()),
-            self.sweep_at,
+            self.timers.next(),
             self.stop_by,
+            self.next_look(),
         ]
         .into_iter()
         .flatten()
-        .chain(self.listeners.iter().filter_map(|(_, l)| l.retry_at))
-        .chain(upstreams)
-        .chain(self.disks.iter().filter_map(|(_, disk)| disk.closes_at()))
+        .chain(self.leaving.iter().filter_map(|key| self.disks.get(*key)?.closes_at()))
         .min()?;
         Some(next.since(self.now()).into())
     }
@@ -253,7 +298,7 @@ impl Engine {
                 let outcome = match kept {
                     Kept::Buffer(buffer) => conn.received(wire, buffer, result, more),
                     Kept::Batch(sending) => {
-                        conn.sent(&mut self.ring, &mut self.work.pool, sending, result, tag)
+                        conn.sent(&mut self.ring, &mut self.work, sending, result, tag)
                     }
                     Kept::Nothing | Kept::Accepted(_) => Ok(()),
                 };
@@ -262,6 +307,7 @@ impl Engine {
                 }
             }
             (Tag::Upstream(disk, lane, wire), kept) => {
+                self.stir(disk);
                 let Backend::Nbd(up) = &mut self.disks[disk].backend else { return };
                 let lost = match kept {
                     Kept::Buffer(buffer) => {
@@ -291,28 +337,10 @@ impl Engine {
                 let error = io::Error::from_raw_os_error(errno);
                 tracing::warn!(volume = self.name, %error, "cannot accept a connection");
                 listener.retry_at = Some(now + ACCEPT_PAUSE);
+                self.timers.add(now + ACCEPT_PAUSE, Timer::Accept(index));
                 return;
             }
-            (Kept::Accepted(_), _) if self.conns.len() >= self.limits.connections => {
-                tracing::warn!(
-                    volume = self.name,
-                    limit = self.limits.connections,
-                    "turned a client away: too many connections"
-                );
-            }
-            (Kept::Accepted(fd), _) => {
-                if listener.tcp {
-                    // Replies are sent whole, and a client that vanished is to be noticed. A
-                    // socket that cannot be told so works as well.
-                    let _ = sockopt::set_tcp_nodelay(&fd, true);
-                    let _ = sockopt::set_socket_keepalive(&fd, true);
-                }
-                let until = now + Span::from(self.limits.handshake);
-                self.sweep_at = Some(self.sweep_at.map_or(until, |at| at.min(until)));
-                let conn = Conn::new(fd, index, until, &mut self.work.pool);
-                let key = self.conns.insert(conn);
-                self.list(key);
-            }
+            (Kept::Accepted(fd), _) => self.admit(now, index, fd),
             _ => {}
         }
         self.listeners[index].accept(&mut self.ring, index);
@@ -339,11 +367,27 @@ impl Engine {
         }
     }
 
+    /// Puts a disk behind an NBD server on the list of those that have something to do.
+    fn stir(&mut self, disk: usize) {
+        if let Some(Disk { backend: Backend::Nbd(_), stirred: stirred @ false, .. }) =
+            self.disks.get_mut(disk)
+        {
+            *stirred = true;
+            self.stirred.push(disk);
+        }
+    }
+
     fn fail(&mut self, key: usize, error: &ConnError) {
         let conn = &mut self.conns[key];
         if !conn.is_dead() {
             tracing::info!(volume = self.name, connection = key, %error, "gave up a connection");
-            conn.kill(&mut self.work.pool);
+            conn.kill(&mut self.work);
+            if !conn.chosen {
+                // Its slot is free at once, for whoever it made room for.
+                self.door.leave(key);
+            }
+            self.count(error);
+            self.list(key);
         }
     }
 
@@ -357,7 +401,14 @@ impl Engine {
                 self.take_requests(now, self.listed[i]);
             }
             self.dispatch(now);
-            if self.work.finished.is_empty() {
+            let granted = self.work.budget.granted();
+            for key in &granted {
+                if let Some(conn) = self.conns.get_mut(*key) {
+                    conn.granted();
+                    self.list(*key);
+                }
+            }
+            if self.work.finished.is_empty() && granted.is_empty() {
                 break;
             }
         }
@@ -366,8 +417,15 @@ impl Engine {
     fn take_requests(&mut self, now: Instant, key: usize) {
         let conn = &mut self.conns[key];
         let offer = self.listeners.get(conn.listener).map_or(&self.nothing, |l| &l.offer);
-        let outcome =
-            conn.take_requests(offer, &self.limits, &mut self.work.pool, &mut self.arrivals);
+        let outcome = conn.take_requests(offer, &self.limits, &mut self.work, &mut self.arrivals);
+        if !conn.chosen
+            && let Some(disk) = conn.disk()
+        {
+            conn.chosen = true;
+            if let Err(turned_away) = self.door.choose(key, disk) {
+                return self.fail(key, &turned_away.into());
+            }
+        }
         for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
             self.disks[disk].losses.seen(&mut conn.witness, disk);
             let io = io_of(op);
@@ -436,7 +494,9 @@ impl Engine {
                     self.work.finished.push((key, outcome));
                 }
                 Backend::Nbd(up) => {
+                    let disk = request.disk;
                     up.begin(now, &mut self.work, key);
+                    self.stir(disk);
                 }
             }
         }
@@ -494,33 +554,52 @@ impl Engine {
                 outcome.map(|()| Body::Done)
             }
         };
-        self.conns[key].reply(&mut self.work.pool, cookie, op, reply);
+        self.conns[key].reply(&mut self.work, cookie, op, reply);
         self.list(key);
     }
 
     /// Starts all that sockets have to do, and buries the dead.
-    fn pump(&mut self) {
+    fn pump(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.listed) {
             let conn = &mut self.conns[key];
             conn.listed = false;
-            conn.pump(&mut self.ring, |wire| Tag::Conn(key, wire));
+            conn.pump(now, &mut self.ring, &mut self.work, |wire| Tag::Conn(key, wire));
             if conn.is_finished() {
-                conn.kill(&mut self.work.pool);
+                conn.kill(&mut self.work);
             }
             if conn.is_idle() {
                 let conn = self.conns.remove(key);
                 if let Some(witness) = conn.witness {
                     self.disks[witness.disk].losses.left(witness);
                 }
-                conn.dismantle(&mut self.work.pool);
+                conn.dismantle(&mut self.work);
+                self.door.leave(key);
+                continue;
+            }
+            if conn.wants_turn() {
+                self.unfinished.push(key);
+            }
+            if conn.progress().is_owing() && !conn.timed {
+                conn.timed = true;
+                let at = now + Span::from(self.limits.progress_timeout);
+                self.timers.add(at, Timer::Conn(key, conn.serial));
             }
         }
-        for (index, disk) in &mut self.disks {
+        for index in std::mem::take(&mut self.stirred) {
+            let Some(disk) = self.disks.get_mut(index) else { continue };
+            disk.stirred = false;
             if let Backend::Nbd(up) = &mut disk.backend {
                 let tag = |lane, wire| Tag::Upstream(index, lane, wire);
                 up.pump(&mut self.ring, &mut self.work, tag);
+                // A timer that comes too early finds that out, and is set again.
+                let deadline = up.deadline();
+                if let Some(at) = deadline.filter(|at| disk.timer.is_none_or(|set| *at < set)) {
+                    disk.timer = deadline;
+                    self.timers.add(at, Timer::Upstream(index));
+                }
             }
         }
+        self.watch_memory(now);
     }
 
     fn timers(&mut self, now: Instant) {
@@ -531,22 +610,28 @@ impl Engine {
                 self.complete(now, key);
             }
         }
-        if self.sweep_at.is_some_and(|at| now >= at) {
-            let late: Vec<usize> = self
-                .conns
-                .iter()
-                .filter(|(_, conn)| conn.deadline().is_some_and(|at| now >= at))
-                .map(|(key, _)| key)
-                .collect();
-            for key in late {
-                self.fail(key, &ConnError::Slow);
+        for key in std::mem::take(&mut self.unfinished) {
+            if self.conns.contains(key) {
                 self.list(key);
             }
-            self.sweep_at = self.conns.iter().filter_map(|(_, conn)| conn.deadline()).min();
         }
-        for (index, listener) in &mut self.listeners {
-            if listener.retry_at.take_if(|at| now >= *at).is_some() {
-                listener.accept(&mut self.ring, index);
+        while let Some(timer) = self.timers.pop(now) {
+            match timer {
+                Timer::Conn(key, serial) => self.look_at(now, key, serial),
+                Timer::Accept(index) => {
+                    let Some(listener) = self.listeners.get_mut(index) else { continue };
+                    if listener.retry_at.take_if(|at| now >= *at).is_some() {
+                        listener.accept(&mut self.ring, index);
+                    }
+                }
+                Timer::Upstream(disk) => {
+                    if let Some(state) = self.disks.get_mut(disk) {
+                        state.timer = None;
+                    }
+                    self.stir(disk);
+                }
+                Timer::Waiting => self.serve_waiting(now),
+                Timer::Tidy => self.tidy(now),
             }
         }
         self.upstream_timers(now);

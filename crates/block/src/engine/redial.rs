@@ -36,18 +36,16 @@ impl Engine {
         }
     }
 
-    /// When servers behind disks have to be looked at.
-    pub(super) fn upstream_deadlines(&self) -> impl Iterator<Item = Instant> {
-        let ending = self.stop_by.map(|_| self.now() + LOOK_EVERY);
-        self.disks.iter().filter_map(move |(_, disk)| match &disk.backend {
-            Backend::Nbd(up) => up.deadline().into_iter().chain(ending).min(),
-            Backend::File(_) | Backend::Memory(_) => None,
-        })
+    /// When a volume that ends looks whether it waits for silent servers alone.
+    pub(super) fn next_look(&self) -> Option<Instant> {
+        self.stop_by.map(|_| self.now() + LOOK_EVERY)
     }
 
     /// Does what is due at servers behind disks.
     pub(super) fn upstream_timers(&mut self, now: Instant) {
-        for index in 0..self.disks.capacity() {
+        let mut i = 0;
+        while let Some(&index) = self.stirred.get(i) {
+            i += 1;
             let Some(disk) = self.disks.get_mut(index) else { continue };
             let Backend::Nbd(up) = &mut disk.backend else { continue };
             if up.resume(now, &mut self.work) {

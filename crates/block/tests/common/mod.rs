@@ -8,7 +8,9 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use parda_block::{BackendConfig, Direct, DiskConfig, Handle, Limits, Timed, Volume, VolumeConfig};
+use parda_block::{
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Timed, Volume, VolumeConfig,
+};
 use parda_control::law::Mode;
 use parda_control::{Shares, VmConfig, Window};
 use parda_nbd::client::{self, Agreed, Expected, Handshake, Reply, Step};
@@ -45,6 +47,7 @@ pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {
         listeners: Vec::new(),
         model: None,
         limits: Limits::default(),
+        memory: AgentMemory::default(),
     }
 }
 

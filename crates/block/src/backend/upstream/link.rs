@@ -14,7 +14,7 @@ use rustix::net::Shutdown;
 use super::ledger::{Ledger, Mark};
 use crate::backend::connect::disconnect;
 use crate::backend::{Failure, Request, Work};
-use crate::batch::{Batch, Inbox};
+use crate::batch::{self, Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
 use crate::ring::{Recv, Ring, Sending, Wire};
 use parda_nbd::Errno;
@@ -116,7 +116,7 @@ impl Lane {
             fd: Rc::new(fd),
             structured: agreed.structured,
             allocation: agreed.allocation,
-            inbox: Inbox::new(pool),
+            inbox: Inbox::new(pool, batch::LARGE),
             outbox: Batch::default(),
             payload: None,
             discard: 0,
@@ -215,7 +215,7 @@ impl Lane {
         &mut self,
         work: &mut Work,
         ring: &mut Ring<T>,
-        mut sending: Box<Sending>,
+        mut sending: Sending,
         result: Result<usize, i32>,
         tag: T,
     ) -> Result<(), String> {
@@ -323,14 +323,14 @@ impl Lane {
                     Reply::Hole { extent, last } => {
                         let from = (extent.offset - start) as usize;
                         let to = from + extent.len as usize;
-                        buffer_of(request, &mut work.pool)[from..to].fill(0);
+                        buffer_of(request, &mut work.pool).zero(from..to);
                         last
                     }
                     Reply::Data { extent, last } => {
                         let from = (extent.offset - start) as usize;
                         let to = from + extent.len as usize;
                         let buffer = buffer_of(request, &mut work.pool);
-                        let n = link.inbox.take_into(&mut buffer[from..to]);
+                        let n = link.inbox.take_into(buffer, from..to);
                         if from + n < to {
                             link.payload = Some(Payload { cookie, from: from + n, to, last });
                             return Ok(None);

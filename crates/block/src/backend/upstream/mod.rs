@@ -218,7 +218,7 @@ impl Upstream {
         work: &mut Work,
         ring: &mut Ring<T>,
         (lane, tag): (usize, T),
-        sending: Box<Sending>,
+        sending: Sending,
         result: Result<usize, i32>,
     ) -> Option<Lost> {
         let outcome = self.lanes[lane].sent(work, ring, sending, result, tag);

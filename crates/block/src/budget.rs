@@ -1,0 +1,454 @@
+//! Who may have how much memory: the policy, without any memory.
+//!
+//! The memory of a volume has three parts.
+//!
+//! - **Own**: each connection that the volume can have owns the same small part. Whatever others
+//!   do, it can use that at once.
+//! - **Shared**: a connection that needs more takes it from the shared part, as long as it then
+//!   has no more of it than is left free. That is the dynamic threshold of switches with shared
+//!   buffers: one busy connection may have half, and the first few cannot take all.
+//! - **Reserve**: enough for the largest request. Requests that found too little wait in the order
+//!   in which they came. The first of them may use the reserve until it is complete; the next gets
+//!   it when the reserve is whole again.
+//!
+//! Half-received writes that wait for each other's memory cannot deadlock: the first one in the
+//! queue always gets all that it needs, and returns it when it is done or when its client is
+//! dropped for making no progress. Then it is the next one's turn.
+//!
+//! Own parts and reserve are committed from the agent's memory while the volume runs. The shared
+//! part is borrowed from it in steps, so that volumes that are not busy leave it to others.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
+
+/// What a request in flight takes beside its data, in bytes: our records of it.
+pub(crate) const REQUEST: usize = 512;
+
+/// What one request can take at most, in bytes.
+const RESERVE: usize = DEFAULT_MAX_PAYLOAD as usize + REQUEST;
+
+/// The least that a connection must own for a volume to start, in bytes: a small request or two.
+const LEAST_OWN: usize = 12 << 10;
+
+/// In what steps memory is borrowed from the agent, in bytes.
+const STEP: usize = 4 << 20;
+
+/// Memory that all volumes of an agent take their buffers from.
+#[derive(Clone, Debug)]
+pub struct AgentMemory {
+    total: usize,
+    /// What every volume can at least commit.
+    part: usize,
+    free: Arc<AtomicUsize>,
+}
+
+impl Default for AgentMemory {
+    /// What one volume needs with its default limits, and as much again.
+    fn default() -> Self {
+        Self::new(512 << 20, 1)
+    }
+}
+
+impl AgentMemory {
+    /// The least that a volume needs, in bytes: twice its largest request.
+    pub const LEAST_OF_A_VOLUME: usize = 2 * DEFAULT_MAX_PAYLOAD as usize;
+
+    /// So many bytes, for so many volumes.
+    #[must_use]
+    pub fn new(total: usize, volumes: usize) -> Self {
+        let part = total / volumes.max(1);
+        Self { total, part, free: Arc::new(AtomicUsize::new(total)) }
+    }
+
+    /// All of it, in bytes.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// Checks that one of its volumes can have `limit` bytes and up to `connections`.
+    ///
+    /// # Errors
+    /// If not: what is needed.
+    pub fn check(&self, limit: usize, connections: usize) -> Result<(), TooLittleMemory> {
+        self.own(limit, connections).map(|_| ())
+    }
+
+    /// What each connection of such a volume owns. Half of what the reserve leaves is owned.
+    fn own(&self, limit: usize, connections: usize) -> Result<usize, TooLittleMemory> {
+        let limit = limit.min(self.part);
+        let own = limit.saturating_sub(RESERVE) / 2 / connections.max(1);
+        if own < LEAST_OWN {
+            let needed = RESERVE + 2 * LEAST_OWN * connections;
+            return Err(TooLittleMemory { limit, connections, needed });
+        }
+        Ok(own / REQUEST * REQUEST)
+    }
+
+    /// Takes up to `bytes`, and returns how many.
+    fn take(&self, bytes: usize) -> usize {
+        let some = |free: usize| Some(free - free.min(bytes));
+        let before = self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, some);
+        before.unwrap_or_else(|free| free).min(bytes)
+    }
+
+    fn give(&self, bytes: usize) {
+        self.free.fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    fn free(&self) -> usize {
+        self.free.load(Ordering::Acquire)
+    }
+}
+
+/// A volume's memory cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{limit} bytes of memory are too little for {connections} connections: {needed} are needed; \
+     raise memory in [limits] and [volume.limits], or lower connections"
+)]
+pub struct TooLittleMemory {
+    /// What there is for it.
+    pub limit: usize,
+    /// How many connections it can have.
+    pub connections: usize,
+    /// What it needs.
+    pub needed: usize,
+}
+
+/// What one connection has.
+#[derive(Clone, Debug, Default)]
+struct Account {
+    own: usize,
+    shared: usize,
+    reserve: usize,
+    /// What it has of the shared part beside its requests, and could do without.
+    spare: usize,
+    /// What it waits for, and whether that completes a request.
+    wants: Option<(usize, bool)>,
+}
+
+/// The first connection of the queue that did not find enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Elected {
+    key: usize,
+    /// It has not got all of its request yet.
+    draws: bool,
+}
+
+/// The memory of one volume.
+pub(crate) struct Budget {
+    agent: AgentMemory,
+    committed: usize,
+    /// Borrowed from the agent for the shared part.
+    borrowed: usize,
+    /// What each connection owns.
+    own: usize,
+    /// What may be borrowed at most.
+    shared_limit: usize,
+    shared: usize,
+    reserve: usize,
+    used: usize,
+    accounts: Vec<Account>,
+    waiting: VecDeque<usize>,
+    elected: Option<Elected>,
+    granted: Vec<usize>,
+    waits: u64,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes for up to `connections`.
+    pub(crate) fn new(
+        agent: &AgentMemory,
+        limit: usize,
+        connections: usize,
+    ) -> Result<Self, TooLittleMemory> {
+        let own = agent.own(limit, connections)?;
+        let needed = RESERVE + own * connections;
+        let committed = agent.take(needed);
+        if committed < needed {
+            agent.give(committed);
+            return Err(TooLittleMemory { limit: committed, connections, needed });
+        }
+        Ok(Self {
+            agent: agent.clone(),
+            committed,
+            borrowed: 0,
+            own,
+            shared_limit: limit.saturating_sub(committed),
+            shared: 0,
+            reserve: RESERVE,
+            used: 0,
+            accounts: Vec::new(),
+            waiting: VecDeque::new(),
+            elected: None,
+            granted: Vec::new(),
+            waits: 0,
+        })
+    }
+
+    /// What each connection owns, in bytes.
+    pub(crate) fn own(&self) -> usize {
+        self.own
+    }
+
+    /// Bytes that were granted and not given back.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Bytes that the volume has from the agent now.
+    pub(crate) fn capacity(&self) -> usize {
+        self.committed + self.borrowed
+    }
+
+    /// Bytes that it can have at most.
+    pub(crate) fn limit(&self) -> usize {
+        self.committed + self.shared_limit
+    }
+
+    /// Connections that wait for memory.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How often a connection had to wait.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits
+    }
+
+    /// The connection that holds the reserve while others wait.
+    pub(crate) fn holder(&self) -> Option<usize> {
+        self.elected.filter(|_| !self.waiting.is_empty()).map(|e| e.key)
+    }
+
+    /// Opens the account of a new connection.
+    pub(crate) fn open(&mut self, key: usize) {
+        if key >= self.accounts.len() {
+            self.accounts.resize(key + 1, Account::default());
+        }
+        self.accounts[key] = Account::default();
+    }
+
+    /// Takes back all that a connection has.
+    pub(crate) fn close(&mut self, key: usize) {
+        self.forget(key);
+        self.give_spare(key);
+        self.give(key, self.held(key));
+    }
+
+    /// Takes a connection that waits out of the queue.
+    pub(crate) fn forget(&mut self, key: usize) {
+        if self.accounts[key].wants.take().is_some() {
+            self.waiting.retain(|waiting| *waiting != key);
+        }
+        self.granted.retain(|granted| *granted != key);
+        if let Some(elected) = &mut self.elected
+            && elected.key == key
+        {
+            elected.draws = false;
+            self.retire(key);
+        }
+        self.serve();
+    }
+
+    /// What a connection has, in bytes.
+    pub(crate) fn held(&self, key: usize) -> usize {
+        let Account { own, shared, reserve, .. } = self.accounts[key];
+        own + shared + reserve
+    }
+
+    /// Asks for memory that a connection could do without. Only the shared part has it, and it
+    /// takes no part in the queue.
+    pub(crate) fn take_spare(&mut self, key: usize, bytes: usize) -> bool {
+        if !self.waiting.is_empty() || !self.draw(key, bytes) {
+            return false;
+        }
+        self.accounts[key].spare += bytes;
+        true
+    }
+
+    /// Whether a connection has memory that it could do without.
+    pub(crate) fn has_spare(&self, key: usize) -> bool {
+        self.accounts[key].spare > 0
+    }
+
+    /// Takes back all that a connection could do without.
+    pub(crate) fn give_spare(&mut self, key: usize) {
+        let bytes = std::mem::take(&mut self.accounts[key].spare);
+        self.returned(bytes);
+        self.serve();
+    }
+
+    /// Asks for `bytes` of a request, of which this is the `last` part. If there is too little the
+    /// connection waits, and is named by [`Budget::granted`] once it has them.
+    pub(crate) fn ask(&mut self, key: usize, bytes: usize, last: bool) -> bool {
+        debug_assert_eq!(self.accounts[key].wants, None, "it waits already");
+        let account = &self.accounts[key];
+        let from_own = account.own + bytes <= self.own;
+        if from_own {
+            self.accounts[key].own += bytes;
+            self.used += bytes;
+        }
+        let draws = self.elected.is_some_and(|e| e.key == key && e.draws);
+        let has = from_own
+            || (draws && self.take_reserve(key, bytes))
+            || (self.waiting.is_empty() && self.take_shared(key, bytes));
+        if has {
+            self.completed(key, last);
+            return true;
+        }
+        self.accounts[key].wants = Some((bytes, last));
+        self.waiting.push_back(key);
+        self.waits += 1;
+        self.serve();
+        let granted = self.accounts[key].wants.is_none();
+        if granted {
+            self.granted.retain(|other| *other != key);
+        }
+        granted
+    }
+
+    /// If that was the last part, the connection draws no more of the reserve.
+    fn completed(&mut self, key: usize, last: bool) {
+        if last
+            && let Some(elected) = &mut self.elected
+            && elected.key == key
+            && std::mem::take(&mut elected.draws)
+        {
+            self.retire(key);
+        }
+    }
+
+    /// Takes back `bytes` of a connection.
+    pub(crate) fn give(&mut self, key: usize, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let account = &mut self.accounts[key];
+        let held = account.own + account.shared + account.reserve;
+        debug_assert!(bytes <= held, "more was given back than was taken");
+        let mut rest = bytes.min(held);
+        let mut from = |part: &mut usize| {
+            let n = rest.min(*part);
+            *part -= n;
+            rest -= n;
+            n
+        };
+        self.reserve += from(&mut account.reserve);
+        let shared = from(&mut account.shared);
+        from(&mut account.own);
+        self.used -= bytes.min(held) - shared;
+        self.returned(shared);
+        self.retire(key);
+        self.serve();
+    }
+
+    /// So much of the shared part is free again.
+    fn returned(&mut self, bytes: usize) {
+        self.shared -= bytes;
+        self.used -= bytes;
+        let unused = self.borrowed - self.shared;
+        if bytes > 0 && unused > 2 * STEP {
+            self.agent.give(unused - STEP);
+            self.borrowed -= unused - STEP;
+        }
+    }
+
+    /// Grants what can be granted: after memory came back, also to the agent from elsewhere.
+    pub(crate) fn serve(&mut self) {
+        while let Some(&key) = self.waiting.front() {
+            let Some((wants, last)) = self.accounts[key].wants else { break };
+            let elected = self.elected.map(|e| e.key);
+            if elected.is_none() && !self.take_shared(key, wants) {
+                if !self.take_reserve(key, wants) {
+                    break;
+                }
+                self.elected = Some(Elected { key, draws: true });
+            } else if elected.is_some()
+                && !(elected == Some(key) && self.take_reserve(key, wants))
+                && !self.take_shared(key, wants)
+            {
+                break;
+            }
+            self.accounts[key].wants = None;
+            self.waiting.pop_front();
+            self.granted.push(key);
+            self.completed(key, last);
+        }
+    }
+
+    /// Connections whose wait is over.
+    pub(crate) fn granted(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.granted)
+    }
+
+    /// Ends an election when all of the reserve is back.
+    fn retire(&mut self, key: usize) {
+        let done = |e: &mut Elected| e.key == key && !e.draws && self.accounts[key].reserve == 0;
+        self.elected.take_if(done);
+    }
+
+    /// What its own part of memory leaves to be found elsewhere.
+    fn beyond_own(&self, key: usize, bytes: usize) -> (usize, usize) {
+        let own = (self.own - self.accounts[key].own).min(bytes);
+        (own, bytes - own)
+    }
+
+    fn take_shared(&mut self, key: usize, bytes: usize) -> bool {
+        let (own, rest) = self.beyond_own(key, bytes);
+        if !self.draw(key, rest) {
+            return false;
+        }
+        self.accounts[key].own += own;
+        self.accounts[key].shared += rest;
+        self.used += own;
+        true
+    }
+
+    /// Takes `bytes` of the shared part, if the connection then has no more of it than is free.
+    fn draw(&mut self, key: usize, bytes: usize) -> bool {
+        let free = (self.shared_limit - self.shared)
+            .min((self.borrowed - self.shared).saturating_add(self.agent.free()));
+        let Account { shared, spare, .. } = self.accounts[key];
+        if free.checked_sub(bytes).is_none_or(|left| shared + spare + bytes > left) {
+            return false;
+        }
+        let lacks = (self.shared + bytes).saturating_sub(self.borrowed);
+        if lacks > 0 {
+            let most = self.shared_limit - self.borrowed;
+            self.borrowed += self.agent.take(lacks.next_multiple_of(STEP).min(most));
+            if self.shared + bytes > self.borrowed {
+                // Another volume was faster.
+                return false;
+            }
+        }
+        self.shared += bytes;
+        self.used += bytes;
+        true
+    }
+
+    fn take_reserve(&mut self, key: usize, bytes: usize) -> bool {
+        let (own, rest) = self.beyond_own(key, bytes);
+        if rest > self.reserve {
+            return false;
+        }
+        self.accounts[key].own += own;
+        self.accounts[key].reserve += rest;
+        self.reserve -= rest;
+        self.used += bytes;
+        true
+    }
+}
+
+impl Drop for Budget {
+    fn drop(&mut self) {
+        self.agent.give(self.committed + self.borrowed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

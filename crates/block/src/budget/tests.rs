@@ -1,0 +1,168 @@
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+fn budget(limit: usize, connections: usize) -> Budget {
+    let mut budget = Budget::new(&AgentMemory::new(limit, 1), limit, connections).unwrap();
+    (0..connections).for_each(|key| budget.open(key));
+    budget
+}
+
+/// A connection of the model: requests in parts, each part asked for when the one before is there.
+#[derive(Clone, Default)]
+struct Client {
+    /// Parts of the present request that are still to be asked for.
+    parts: Vec<usize>,
+    /// It waits for its next part.
+    waits: bool,
+    /// Requests that have all that they need and were not given back.
+    complete: Vec<usize>,
+    /// What the present request has.
+    has: usize,
+    done: usize,
+}
+
+fn request(random: &mut fastrand::Rng) -> Vec<usize> {
+    let len = 1 << random.usize(12..=25);
+    if random.bool() {
+        return vec![len + REQUEST];
+    }
+    let mut parts = vec![256 << 10; len >> 18];
+    parts.insert(0, REQUEST);
+    if !len.is_multiple_of(256 << 10) {
+        parts.push(len % (256 << 10));
+    }
+    parts
+}
+
+/// Clients of all sizes that end what they began: nobody waits for ever, whatever the order.
+#[test]
+fn every_request_gets_its_memory_and_the_sum_is_never_exceeded() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (limit, n) = (random.usize(64..200) * MIB, random.usize(2..40));
+        let mut budget = budget(limit, n);
+        let mut clients = vec![Client::default(); n];
+        let mut idle_turns = 0;
+        while clients.iter().any(|c| c.done < 10) {
+            let key = random.usize(..n);
+            let client = &mut clients[key];
+            idle_turns += 1;
+            assert!(idle_turns < 100_000, "seed {seed}: nothing moves any more");
+            // It gives back what is complete: perhaps only when nothing else is possible.
+            if !client.complete.is_empty() && (random.u8(..4) == 0 || client.waits) {
+                let i = random.usize(..client.complete.len());
+                let bytes = client.complete.swap_remove(i);
+                budget.give(key, bytes);
+                client.done += 1;
+                idle_turns = 0;
+            } else if !client.waits && client.parts.is_empty() && client.complete.len() < 3 {
+                client.parts = request(&mut random);
+                client.has = 0;
+            } else if !client.waits && !client.parts.is_empty() {
+                let part = client.parts[0];
+                client.waits = !budget.ask(key, part, client.parts.len() == 1);
+                if !client.waits {
+                    got(client);
+                    idle_turns = 0;
+                }
+            }
+            for key in budget.granted() {
+                assert!(clients[key].waits);
+                got(&mut clients[key]);
+                idle_turns = 0;
+            }
+            let held: usize =
+                clients.iter().map(|c| c.has + c.complete.iter().sum::<usize>()).sum();
+            assert_eq!(budget.used(), held);
+            assert!(budget.used() <= budget.capacity() && budget.capacity() <= limit);
+            assert_eq!(budget.waiting(), clients.iter().filter(|c| c.waits).count());
+        }
+    }
+}
+
+fn got(client: &mut Client) {
+    client.waits = false;
+    client.has += client.parts.remove(0);
+    if client.parts.is_empty() {
+        client.complete.push(std::mem::take(&mut client.has));
+    }
+}
+
+#[test]
+fn what_a_connection_owns_it_gets_whatever_others_do() {
+    let mut budget = budget(128 * MIB, 512);
+    // Hostile clients take what they can, and never give it back.
+    for key in 1..512 {
+        while budget.ask(key, MIB, false) {}
+        while budget.take_spare(key, 4096) {}
+    }
+    assert_eq!(budget.waiting(), 511);
+    let own = budget.own();
+    assert!(own >= 64 << 10, "{own}");
+    for _ in 0..10 {
+        for _ in 0..own / 4096 {
+            assert!(budget.ask(0, 4096, true));
+        }
+        budget.give(0, own / 4096 * 4096);
+    }
+}
+
+#[test]
+fn the_first_few_cannot_take_all() {
+    let mut budget = budget(256 * MIB, 16);
+    let mut had = Vec::new();
+    for key in 0..4 {
+        had.push((0..).take_while(|_| budget.take_spare(key, MIB)).count());
+    }
+    // Half of what is free, each.
+    assert!(had.windows(2).all(|w| w[1] >= w[0] / 3 && w[1] <= w[0]), "{had:?}");
+    assert!(had[3] >= 6, "{had:?}");
+}
+
+#[test]
+fn one_client_alone_may_have_four_large_requests() {
+    let mut budget = budget(256 * MIB, 1024);
+    assert!((0..4).all(|_| budget.ask(0, 16 * MIB + REQUEST, true)));
+}
+
+#[test]
+fn connections_that_end_leave_the_queue_and_return_all() {
+    let mut budget = budget(64 * MIB, 8);
+    for key in 0..8 {
+        while budget.ask(key, 8 * MIB, false) {}
+    }
+    assert_eq!(budget.waiting(), 8);
+    for key in 0..8 {
+        budget.close(key);
+        budget.granted();
+    }
+    assert_eq!((budget.used(), budget.waiting(), budget.elected), (0, 0, None));
+    assert_eq!(budget.reserve, RESERVE);
+}
+
+#[test]
+fn volumes_share_what_the_agent_has() {
+    let agent = AgentMemory::new(256 * MIB, 2);
+    let new = |connections| Budget::new(&agent, 256 * MIB, connections);
+    let (mut one, mut two) = (new(64).unwrap(), new(64).unwrap());
+    (0..64).for_each(|key| (one.open(key), two.open(key)).0);
+    // The first takes what it can get, up to half of what is free.
+    let took = (0..).take_while(|_| one.take_spare(0, MIB)).count();
+    assert!(took > 32, "{took}");
+    assert!(one.capacity() + two.capacity() <= agent.total());
+    // Even then the other gets the largest request.
+    assert!(two.ask(0, 32 * MIB + REQUEST, true));
+    one.close(0);
+    assert!(one.capacity() <= one.committed + 2 * STEP, "it was returned to the agent");
+    drop((one, two));
+    assert_eq!(agent.free(), agent.total());
+}
+
+#[test]
+fn too_little_memory_is_said() {
+    let agent = AgentMemory::new(64 * MIB, 1);
+    let error = Budget::new(&agent, 64 * MIB, 4096).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("lower connections"), "{error}");
+    assert_eq!(agent.free(), agent.total());
+}

@@ -1,0 +1,209 @@
+//! Who may have a connection: the policy, without sockets.
+//!
+//! A client is in the handshake until it has chosen an export. Handshakes have slots of their own,
+//! so that sockets which never say anything cannot keep others from the slots of clients. When all
+//! slots for handshakes are taken, the oldest handshake of the peer that has most of them makes
+//! room. A connection counts against its volume, its export and its peer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use crate::config::Limits;
+
+/// Whose connection it is, as far as the socket tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Peer {
+    /// A process on this host, by a unix socket.
+    Process { uid: u32, pid: i32 },
+    /// A host, by TCP.
+    Host(IpAddr),
+    /// The socket does not tell.
+    Unknown,
+}
+
+/// Why a client is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TurnedAway {
+    #[error("the volume has as many connections as connections allows")]
+    Volume,
+    #[error("the export has as many connections as connections_per_export allows")]
+    Export,
+    #[error("the peer has as many connections as connections_per_peer allows")]
+    Peer,
+}
+
+struct Guest {
+    peer: Peer,
+    /// Its turn among the handshakes, or the disk that it has chosen.
+    stage: Stage,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    Handshake(u64),
+    Served(usize),
+}
+
+/// The connections of a volume.
+pub(crate) struct Door {
+    connections: usize,
+    per_export: usize,
+    per_peer: usize,
+    handshakes: usize,
+    guests: HashMap<usize, Guest>,
+    /// Handshakes in the order in which they began.
+    greeted: BTreeMap<u64, usize>,
+    next_turn: u64,
+    by_peer: HashMap<Peer, usize>,
+    by_disk: HashMap<usize, usize>,
+    served: usize,
+}
+
+impl Door {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            connections: limits.connections,
+            per_export: limits.connections_per_export,
+            per_peer: limits.connections_per_peer,
+            handshakes: limits.handshakes(),
+            guests: HashMap::new(),
+            greeted: BTreeMap::new(),
+            next_turn: 0,
+            by_peer: HashMap::new(),
+            by_disk: HashMap::new(),
+            served: 0,
+        }
+    }
+
+    /// Whether one more connection of this peer may begin its handshake, and which connection is
+    /// to be closed for it, if any.
+    pub(crate) fn knock(&self, peer: Peer) -> Result<Option<usize>, TurnedAway> {
+        if self.by_peer.get(&peer).is_some_and(|n| *n >= self.per_peer) {
+            return Err(TurnedAway::Peer);
+        }
+        if self.greeted.len() < self.handshakes {
+            return Ok(None);
+        }
+        let mut of: HashMap<Peer, (usize, usize)> = HashMap::new();
+        for key in self.greeted.values() {
+            let Some(guest) = self.guests.get(key) else { continue };
+            // The first that is seen of a peer is its oldest.
+            of.entry(guest.peer).or_insert((0, *key)).0 += 1;
+        }
+        Ok(of.into_values().max().map(|(_, oldest)| oldest))
+    }
+
+    /// A connection begins its handshake.
+    pub(crate) fn enter(&mut self, key: usize, peer: Peer) {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        self.greeted.insert(turn, key);
+        *self.by_peer.entry(peer).or_default() += 1;
+        self.guests.insert(key, Guest { peer, stage: Stage::Handshake(turn) });
+    }
+
+    /// Whether a connection whose handshake chose this disk may be served.
+    pub(crate) fn choose(&mut self, key: usize, disk: usize) -> Result<(), TurnedAway> {
+        let of_disk = self.by_disk.get(&disk).copied().unwrap_or(0);
+        if self.served >= self.connections {
+            return Err(TurnedAway::Volume);
+        }
+        if of_disk >= self.per_export {
+            return Err(TurnedAway::Export);
+        }
+        if let Some(guest) = self.guests.get_mut(&key)
+            && let Stage::Handshake(turn) = guest.stage
+        {
+            self.greeted.remove(&turn);
+            guest.stage = Stage::Served(disk);
+            self.by_disk.insert(disk, of_disk + 1);
+            self.served += 1;
+        }
+        Ok(())
+    }
+
+    /// A connection is gone.
+    pub(crate) fn leave(&mut self, key: usize) {
+        let Some(guest) = self.guests.remove(&key) else { return };
+        decrement(&mut self.by_peer, &guest.peer);
+        match guest.stage {
+            Stage::Handshake(turn) => drop(self.greeted.remove(&turn)),
+            Stage::Served(disk) => {
+                decrement(&mut self.by_disk, &disk);
+                self.served -= 1;
+            }
+        }
+    }
+}
+
+fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn door(connections: usize, per_export: usize, per_peer: usize) -> Door {
+        Door::new(&Limits {
+            connections,
+            connections_per_export: per_export,
+            connections_per_peer: per_peer,
+            ..Limits::default()
+        })
+    }
+
+    fn process(pid: i32) -> Peer {
+        Peer::Process { uid: 0, pid }
+    }
+
+    /// As the engine does it: closes who makes room, then lets the newcomer in.
+    fn enter(door: &mut Door, key: usize, peer: Peer) -> Result<Option<usize>, TurnedAway> {
+        let victim = door.knock(peer)?;
+        victim.into_iter().for_each(|victim| door.leave(victim));
+        door.enter(key, peer);
+        Ok(victim)
+    }
+
+    #[test]
+    fn silent_sockets_never_keep_a_newcomer_out() {
+        let mut door = door(1024, 1024, 1024);
+        for key in 0..700 {
+            enter(&mut door, key, process(1)).unwrap();
+        }
+        assert_eq!(door.greeted.len(), 256);
+        // The newcomer's handshake outlives any number of more of them.
+        enter(&mut door, 1000, process(2)).unwrap();
+        for key in 2000..4000 {
+            assert_ne!(enter(&mut door, key, process(1)), Ok(Some(1000)));
+        }
+        assert_eq!(door.choose(1000, 0), Ok(()));
+    }
+
+    #[test]
+    fn each_limit_turns_away_whom_it_is_for() {
+        let mut door = door(5, 3, 3);
+        for key in 0..3 {
+            enter(&mut door, key, process(1)).unwrap();
+            door.choose(key, 0).unwrap();
+        }
+        assert_eq!(enter(&mut door, 9, process(1)), Err(TurnedAway::Peer));
+        enter(&mut door, 3, process(2)).unwrap();
+        assert_eq!(door.choose(3, 0), Err(TurnedAway::Export));
+        door.leave(3);
+        for key in 3..5 {
+            enter(&mut door, key, process(2)).unwrap();
+            door.choose(key, 1).unwrap();
+        }
+        enter(&mut door, 5, process(3)).unwrap();
+        assert_eq!(door.choose(5, 1), Err(TurnedAway::Volume));
+        (0..6).for_each(|key| door.leave(key));
+        assert!(door.guests.is_empty() && door.by_peer.is_empty() && door.by_disk.is_empty());
+        assert!(door.greeted.is_empty() && door.served == 0);
+    }
+}

@@ -1,0 +1,185 @@
+//! Who comes in, who overstays, and what memory is returned.
+
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use parda_control::{Instant, Span};
+use rustix::net::{self, sockopt};
+
+use super::{Engine, Timer};
+use crate::batch;
+use crate::conn::{Conn, ConnError};
+use crate::door::Peer;
+use crate::progress::{self, Verdict};
+use crate::stats::MemoryStats;
+
+/// How often clients that wait for memory are looked at: another volume may have returned some, and
+/// whoever holds the reserve may make no progress.
+const WAITING: Span = Span::from_millis(20);
+
+/// How often memory that is not needed is looked for.
+const TIDY: Span = Span::from_millis(2_000);
+
+/// While others wait, what part of its time a client has that holds what they wait for.
+const HURRY: u64 = 10;
+
+/// Which of the two regular looks are due.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    waiting: bool,
+    tidy: bool,
+    /// The client that holds the reserve while others wait: since when, and what it had moved.
+    holder: Option<(usize, Instant, u64)>,
+}
+
+impl Engine {
+    /// Lets a new connection in, or closes it.
+    pub(super) fn admit(&mut self, now: Instant, listener: usize, fd: OwnedFd) {
+        let is_tcp = self.listeners[listener].tcp;
+        let peer = peer(&fd, is_tcp);
+        match self.door.knock(peer) {
+            Err(error) => {
+                tracing::info!(volume = self.name, ?peer, %error, "turned a client away");
+                self.dropped.turned_away += 1;
+                return;
+            }
+            Ok(Some(victim)) => self.fail(victim, &ConnError::MadeRoom),
+            Ok(None) => {}
+        }
+        if is_tcp {
+            self.set_tcp_options(&fd);
+        }
+        let until = now + Span::from(self.limits.handshake_timeout);
+        let entry = self.conns.vacant_entry();
+        let key = entry.key();
+        let conn = entry.insert(Conn::new(key, fd, listener, until, &mut self.work));
+        conn.serial = self.next_serial;
+        conn.timed = true;
+        self.timers.add(until, Timer::Conn(key, self.next_serial));
+        self.next_serial += 1;
+        self.door.enter(key, peer);
+        self.list(key);
+    }
+
+    /// Replies are sent whole, and a client that vanished without a word is noticed. A socket that
+    /// cannot be told so works as well.
+    fn set_tcp_options(&self, fd: &OwnedFd) {
+        let patience = self.limits.progress_timeout;
+        let third = (patience / 3).max(std::time::Duration::from_secs(1));
+        let _ = sockopt::set_tcp_nodelay(fd, true);
+        let _ = sockopt::set_socket_keepalive(fd, true);
+        let _ = sockopt::set_tcp_keepidle(fd, third);
+        let _ = sockopt::set_tcp_keepintvl(fd, third);
+        let _ = sockopt::set_tcp_keepcnt(fd, 2);
+        let ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        let _ = sockopt::set_tcp_user_timeout(fd, ms);
+    }
+
+    /// Looks at a connection whose time may be over.
+    pub(super) fn look_at(&mut self, now: Instant, key: usize, serial: u64) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.serial == serial) else {
+            return;
+        };
+        match conn.look(now, Span::from(self.limits.progress_timeout)) {
+            Ok(Verdict::LookAgain(at)) => self.timers.add(at, Timer::Conn(key, serial)),
+            Ok(_) => conn.timed = false,
+            Err(error) => self.fail(key, &error),
+        }
+    }
+
+    /// Sees to it that clients which wait for memory and memory that waits for clients are looked
+    /// at in time.
+    pub(super) fn watch_memory(&mut self, now: Instant) {
+        let work = &mut self.work;
+        work.pool.set_limit(work.budget.capacity() + self.conns.len() * batch::SMALL);
+        if work.budget.waiting() > 0 && !self.watch.waiting {
+            self.watch.waiting = true;
+            self.timers.add(now + WAITING, Timer::Waiting);
+        }
+        if work.pool.idle() > 0 && !self.watch.tidy {
+            self.watch.tidy = true;
+            self.timers.add(now + TIDY, Timer::Tidy);
+        }
+    }
+
+    /// Looks at the clients that wait for memory, and at the one that they wait for.
+    pub(super) fn serve_waiting(&mut self, now: Instant) {
+        self.watch.waiting = false;
+        self.work.budget.serve();
+        let holder = self.work.budget.holder();
+        let Some(conn) = holder.and_then(|key| self.conns.get(key)) else {
+            self.watch.holder = None;
+            return;
+        };
+        let (key, moved) = (holder.unwrap_or_default(), conn.progress().total());
+        let patience = Span(Span::from(self.limits.progress_timeout).0 / HURRY);
+        match self.watch.holder {
+            Some((before, since, from))
+                if before == key
+                    && conn.progress().is_owing()
+                    && moved - from < progress::LEAST =>
+            {
+                if now >= since + patience {
+                    self.watch.holder = None;
+                    self.fail(key, &ConnError::Stalled);
+                }
+            }
+            _ => self.watch.holder = Some((key, now, moved)),
+        }
+    }
+
+    /// Returns memory that was not needed for some time.
+    pub(super) fn tidy(&mut self, now: Instant) {
+        self.watch.tidy = false;
+        self.work.pool.cool();
+        let mut large = false;
+        for (_, conn) in &mut self.conns {
+            large |= conn.tidy(&mut self.ring, &self.work);
+        }
+        if large && !self.watch.tidy {
+            self.watch.tidy = true;
+            self.timers.add(now + TIDY, Timer::Tidy);
+        }
+    }
+
+    pub(super) fn count(&mut self, error: &ConnError) {
+        let dropped = &mut self.dropped;
+        *match error {
+            ConnError::Slow | ConnError::MadeRoom => &mut dropped.handshake,
+            ConnError::Stalled => &mut dropped.stalled,
+            ConnError::Handshake(_) | ConnError::Request(_) => &mut dropped.protocol,
+            ConnError::TurnedAway(_) => &mut dropped.turned_away,
+            ConnError::Io(_) => &mut dropped.socket,
+        } += 1;
+    }
+
+    pub(super) fn memory(&self) -> MemoryStats {
+        let (pool, budget) = (&self.work.pool, &self.work.budget);
+        MemoryStats {
+            buffers: pool.used(),
+            idle: pool.idle(),
+            granted: budget.used(),
+            limit: budget.limit(),
+            own: budget.own(),
+            waiting: budget.waiting(),
+            waits: budget.waits(),
+        }
+    }
+}
+
+/// Whose connection this is.
+fn peer(fd: &OwnedFd, is_tcp: bool) -> Peer {
+    if is_tcp {
+        let address = net::getpeername(fd).ok().flatten();
+        let address = address.and_then(|a| std::net::SocketAddr::try_from(a).ok());
+        return address.map_or(Peer::Unknown, |a| Peer::Host(canonical(a.ip())));
+    }
+    sockopt::socket_peercred(fd).map_or(Peer::Unknown, |credentials| Peer::Process {
+        uid: credentials.uid.as_raw(),
+        pid: credentials.pid.as_raw_nonzero().get(),
+    })
+}
+
+fn canonical(ip: IpAddr) -> IpAddr {
+    ip.to_canonical()
+}
