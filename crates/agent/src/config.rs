@@ -91,6 +91,8 @@ pub struct Exchange {
     pub slots: SlotCount,
     /// Which is ours.
     pub choice: SlotChoice,
+    /// The command that makes it, for messages.
+    pub make: String,
 }
 
 /// A place where data is.
@@ -221,7 +223,8 @@ fn check_volume(
     let law = volume.control.resolve_probed(recommended).map_err(|e| {
         wrong(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
     })?;
-    let exchange = volume.exchange.as_ref().map(|e| check_exchange(&wrong, e)).transpose()?;
+    let exchange = volume.exchange.as_ref().map(|e| check_exchange(&wrong, &volume.name, e));
+    let exchange = exchange.transpose()?;
     let work = match &volume.steer {
         Some(_) if !volume.disk.is_empty() => {
             let message = "a volume is either steered or served, and this one has disks";
@@ -310,6 +313,7 @@ fn check_disks(
 
 fn check_exchange(
     wrong: &dyn Fn(&str, String) -> Error,
+    volume: &str,
     exchange: &file::Exchange,
 ) -> Result<Exchange, Error> {
     let place = place(&exchange.file).map_err(|e| wrong("exchange.file", e))?;
@@ -327,7 +331,25 @@ fn check_exchange(
     if !offset.unwrap_or(0).is_multiple_of(REGION_ALIGNMENT) {
         return Err(wrong("exchange.offset", "must be a multiple of 4KiB".into()));
     }
-    Ok(Exchange { place, offset, slots, choice })
+    let mut make = format!("parda exchange init {}", quoted(&exchange.file));
+    if slots.get() != file::default_slots() {
+        make += &format!(" --slots {}", slots.get());
+    }
+    if let Some(offset) = offset {
+        make += &format!(" --offset {offset}");
+    }
+    make += &format!(" --volume {}", quoted(volume));
+    Ok(Exchange { place, offset, slots, choice, make })
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._:+-".contains(c);
+    if word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Result<Disk, Error> {

@@ -2,29 +2,23 @@
 //! the volume's gate, and says what came of it. Everything here may block and may fail without
 //! any IO noticing.
 
-use std::os::unix::fs::FileTypeExt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_config::Resolved;
-use parda_control::{Bytes, Governed, Instant, Report, Span, Thresholds, Totals, Tuning};
-use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
+use parda_control::{Governed, Instant, Report, Span, Thresholds, Totals, Tuning};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{
     Counters, Event, Exchange as _, Freshness, Identity, Liveness, Peers, Publication,
     SlotExchange, VolumeId,
 };
 
-use crate::config::{Exchange, Place};
+use crate::config::Exchange;
 use crate::gate::Gate;
 use crate::inject::Injector;
 use crate::status::{ExchangeStatus, PeerStatus};
 use crate::threshold;
-
-/// How long one exchange IO may take. Far above any latency at which the exchange is still of use,
-/// as an array that is not yet under control may be slow; but bounded, because the law ticks on.
-const EXCHANGE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Periods after which a window at its least is worth a word. Long enough for any other load on the
 /// array to pass.
@@ -35,6 +29,8 @@ const SQUEEZED: u32 = 10;
 pub(crate) enum Order {
     /// Tick by this law from now on.
     Law(Resolved),
+    /// The configuration was read again: an exchange that was replaced is meant to be used.
+    Reloaded,
     /// Say goodbye and end.
     Stop,
 }
@@ -126,6 +122,11 @@ impl Control {
                 Ok(Order::Law(law)) => {
                     next = next.min(Clock::now() + law.period);
                     self.law = law;
+                }
+                Ok(Order::Reloaded) => {
+                    if let Some(link) = &mut self.link {
+                        link.exchange.accept_place();
+                    }
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if Clock::now() < next => {}
@@ -247,9 +248,10 @@ impl Link {
             choice: exchange.choice,
             period: Span::from(period),
             freshness,
+            make: exchange.make.clone(),
         };
         let place = exchange.place.to_string();
-        let exchange = open(exchange, settings)?;
+        let exchange = crate::exchange::open(exchange, settings)?;
         let peers = Peers::new(me.host.id(), freshness);
         let phase = me.host.id().phase();
         Ok(Link { exchange, place, peers, phase, fault: None, failing: false, failures: 0 })
@@ -359,29 +361,4 @@ fn peer_status(peer: &parda_exchange::Peer<'_>) -> PeerStatus {
         shares: report.shares.0,
         latency_ms: report.interval.reads.plus(report.interval.writes).mean().map(|s| s * 1e3),
     }
-}
-
-/// The exchange that a configuration names. Nothing is opened yet: a volume that comes up later
-/// than its agent is no reason not to start.
-fn open(exchange: &Exchange, settings: SlotSettings) -> Result<SlotExchange, String> {
-    let offset = Bytes(exchange.offset.unwrap_or(0));
-    let made = match &exchange.place {
-        Place::Nbd(uri) => {
-            let region = NbdRegion::new(uri.clone(), offset, exchange.slots, EXCHANGE_LIMIT)
-                .map_err(|e| e.to_string())?;
-            SlotExchange::new(region, settings)
-        }
-        Place::Path(path) => {
-            let device = path.metadata().is_ok_and(|m| m.file_type().is_block_device());
-            let region = if device || exchange.offset.is_some() {
-                FileRegion::fixed(path, offset, None, exchange.slots).map_err(|e| e.to_string())?
-            } else {
-                FileRegion::growing(path, exchange.slots)
-            };
-            let bounded = Deadline::new(region, EXCHANGE_LIMIT)
-                .map_err(|e| format!("cannot start the exchange's thread: {e}"))?;
-            SlotExchange::new(bounded, settings)
-        }
-    };
-    made.map_err(|e| e.to_string())
 }

@@ -112,20 +112,20 @@ pub struct SteeredVm {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
-    /// A file on the volume, a block device, or an NBD URI.
+    /// A file on the volume, a block device, or an NBD URI, made by `parda exchange init`.
     pub file: String,
-    /// How many slots it has: as many as there can ever be hosts. The same on every host.
+    /// How many slots it has: as many as there can ever be hosts. As it was made.
     #[serde(default = "default_slots")]
     pub slots: u32,
     /// This host's slot; chosen automatically if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
-    /// Where the slots begin, for a region of a larger device.
+    /// Where it begins, for a region of a larger device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<ByteSize>,
 }
 
-fn default_slots() -> u32 {
+pub(crate) fn default_slots() -> u32 {
     64
 }
 

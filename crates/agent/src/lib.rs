@@ -12,6 +12,7 @@
 //! | [`activation`] | sockets that a service manager has bound |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
+//! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
 //! | `gate` | what holds a volume's IOs to its window |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
@@ -28,6 +29,7 @@
 pub mod activation;
 pub mod config;
 mod control;
+pub mod exchange;
 pub mod file;
 mod gate;
 mod inject;

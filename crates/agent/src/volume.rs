@@ -75,6 +75,7 @@ impl Volume {
             // A control thread that is gone has told the main thread already.
             let _ = self.orders.send(Order::Law(in_force.law.clone()));
         }
+        let _ = self.orders.send(Order::Reloaded);
         self.config = in_force;
         self.config != *new
     }

@@ -21,7 +21,7 @@ use crate::{Failure, output};
 The data is real: what is written is read back, from memory or a sparse file. The timing is that of
 modelled drives (docs/array-model.md), so it congests as an array does. A preset exports its LUNs as
 lun0, lun1, ...; a scenario exports each VM's disk by the VM's name. Both export `exchange`, room
-for 64 hosts to exchange latencies on the same drives.
+for 64 hosts to exchange latencies on the same drives, once `parda exchange init` has made it one.
 
 At the socket of --control it answers one line of JSON for each of \"status\", {\"fail_drive\":2},
 \"rebuild\", {\"write_cache\":false} and {\"slow\":2}: docs/array-model.md.

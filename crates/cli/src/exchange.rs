@@ -1,35 +1,120 @@
-//! `parda exchange show`.
+//! `parda exchange`.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
+use bytesize::ByteSize;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
+use parda_control::Bytes;
 use parda_exchange::region::SlotCount;
-use parda_exchange::slot::SLOT_BYTES;
-use parda_exchange::{Content, inspect};
+use parda_exchange::{Content, Header, Location, Made, Site, VolumeName, init, look};
 use serde::Serialize;
 
 use crate::{Failure, output};
 
+/// How long one call to an NBD server may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
 #[derive(Subcommand)]
 pub(crate) enum Exchange {
-    /// Show the slots of an exchange file that are not empty
+    /// Make an exchange, once, where the hosts of a volume will meet
+    Init(Init),
+    /// Show the header of an exchange, and its slots that are not empty
     Show(Show),
 }
 
 #[derive(Args)]
 #[command(after_help = "\
-Example:
-  parda exchange show /mnt/array-a/parda.exchange")]
+Nothing is changed unless the place is new or empty, or holds nothing but zeros; there is no way to
+force it. Of a device or an export, the first 64 MiB and the last 1 MiB must be zeros. With --offset
+only the region must be, and blkid (of util-linux) must know no signature on the whole of it. What is
+such an exchange already is left as it is.
+
+Examples:
+  parda exchange init /mnt/array-a/parda.exchange --volume array-a
+  parda exchange init /dev/mapper/exchange --slots 128 --volume san
+  parda exchange init 'nbd://array.example/exchange' --volume array-b
+  parda exchange init /dev/vg/scratch --offset 1GiB --volume array-c")]
+pub(crate) struct Init {
+    #[command(flatten)]
+    place: Place,
+    /// As many as there can ever be hosts: 1 to 1024, each of 4 KiB
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(SlotCount::MAX)))]
+    slots: u32,
+    /// The volume that it is for, by its name in parda.toml; without it, for any
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
+}
+
+/// Where an exchange is.
+#[derive(Args)]
+struct Place {
+    /// A file, a block device or an NBD URI
+    #[arg(value_name = "PLACE")]
+    place: String,
+    /// Where it begins in something larger, a multiple of 4KiB
+    #[arg(long, value_name = "SIZE")]
+    offset: Option<ByteSize>,
+}
+
+impl Place {
+    fn site(&self) -> Result<Site, Failure> {
+        let wrong = |e: String| Failure::usage(format!("{}: {e}", self.place));
+        if self.place.is_empty() {
+            return Err(Failure::usage("the place of an exchange must not be empty"));
+        }
+        let location: Location =
+            self.place.parse().map_err(|e: parda_nbd::uri::UriError| wrong(e.to_string()))?;
+        let offset = self.offset.map(|offset| Bytes(offset.as_u64()));
+        Site::new(location, offset).map_err(|e| wrong(e.to_string()))
+    }
+}
+
+impl Init {
+    fn run(&self) -> Result<(), Failure> {
+        let site = self.place.site()?;
+        let slots = SlotCount::new(self.slots)
+            .ok_or_else(|| Failure::usage(format!("--slots {}: must be 1 to 1024", self.slots)))?;
+        let volume = self.volume.as_deref().map(VolumeName::new).transpose();
+        let volume = volume.map_err(|e| Failure::usage(format!("--volume: {e}")))?;
+        let place = &site.location;
+        match init(&site, slots, volume, LIMIT).map_err(|e| Failure::new(e.to_string()))? {
+            Made::New(header) => output::print(&format!("{place}: made an exchange {header}")),
+            Made::Already(header) => {
+                output::print(&format!("{place}: is an exchange {header} already, nothing changed"))
+            }
+        }
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda exchange show /mnt/array-a/parda.exchange
+  parda exchange show 'nbd://array.example/exchange' --json -")]
 pub(crate) struct Show {
-    /// The file, or a block device
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Write the answer as JSON to a file, - for standard output
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+}
+
+/// An exchange, as it is shown.
+#[derive(Serialize)]
+struct Shown {
+    header: Head,
+    slots: Vec<Row>,
+}
+
+/// A header, as it is shown.
+#[derive(Serialize)]
+struct Head {
+    place: String,
+    made: String,
+    slots: u32,
+    volume: Option<String>,
 }
 
 /// One slot, as it is shown.
@@ -53,26 +138,37 @@ struct Row {
 
 impl Exchange {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let Exchange::Show(show) = self;
-        show.run()
+        match self {
+            Exchange::Init(init) => init.run(),
+            Exchange::Show(show) => show.run(),
+        }
     }
 }
 
 impl Show {
     fn run(&self) -> Result<(), Failure> {
-        // A block device may be large; its slots are at the front and not many.
-        let most = u64::from(SlotCount::MAX) * SLOT_BYTES as u64;
-        let mut bytes = Vec::new();
-        File::open(&self.file)
-            .and_then(|file| file.take(most).read_to_end(&mut bytes))
-            .map_err(|e| Failure::new(format!("{}: {e}", self.file.display())))?;
-        let rows: Vec<Row> =
-            inspect(&bytes).into_iter().filter_map(|s| row(s.slot.0, s.content)).collect();
-        match &self.json {
-            Some(out) => output::json(out, &rows),
-            None if rows.is_empty() => output::print("every slot is empty"),
-            None => output::print(&table(&rows)),
+        let site = self.place.site()?;
+        let found = look(&site, LIMIT).map_err(|e| Failure::new(e.to_string()))?;
+        let found = found.map_err(|e| Failure::new(format!("{}: {e}", site.location)))?;
+        let header = head(&found.header);
+        let slots: Vec<Row> =
+            found.slots.into_iter().filter_map(|s| row(s.slot.0, s.content)).collect();
+        if let Some(out) = &self.json {
+            return output::json(out, &Shown { header, slots });
         }
+        let used = if slots.is_empty() { "every slot is empty".into() } else { table(&slots) };
+        let Head { place, made, .. } = &header;
+        output::print(&format!("exchange {}\nplace {place}, made {made}\n{used}", found.header))
+    }
+}
+
+fn head(header: &Header) -> Head {
+    let made = SystemTime::UNIX_EPOCH + Duration::from_nanos(header.made_ns);
+    Head {
+        place: header.place.to_string(),
+        made: humantime::format_rfc3339_seconds(made).to_string(),
+        slots: header.slots.get(),
+        volume: header.volume.as_ref().map(|volume| volume.as_str().to_owned()),
     }
 }
 

@@ -45,6 +45,7 @@ Examples:
   parda probe /dev/mapper/san           latency against load, and the threshold to set
   parda bench nbd nbd://array/lun0      IOPS and latency of any NBD server
   parda reproduce                       the source papers' figures, beside ours
+  parda exchange init /mnt/array-a/parda.exchange --volume array-a    where hosts meet, once
   parda check /etc/parda.toml           check a configuration without starting
   parda serve -c /etc/parda.toml        serve this host's disks, steer its devices
   parda steer watch /dev/mapper/san     see what a device does, each second
@@ -80,7 +81,7 @@ enum Command {
     #[command(after_help = STEER_EXAMPLES)]
     #[command(subcommand)]
     Steer(steer::Steer),
-    /// Look into an exchange file
+    /// Make the exchange where the hosts of a volume meet, or look into one
     #[command(subcommand)]
     Exchange(exchange::Exchange),
     /// Serve an emulated disk array over NBD: real data, the timing of modelled drives

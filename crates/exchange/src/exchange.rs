@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parda_control::{Instant, Report, Span};
 
+use crate::header::PlaceFault;
 use crate::identity::{Identity, Sequence, VolumeId};
 use crate::region::{RegionError, SlotCount, SlotIndex};
 use crate::slot::{InvalidReport, SlotFault};
@@ -137,6 +138,21 @@ pub enum CollectError {
     /// The slots could not be read.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// What is there is not this volume's exchange.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+}
+
+/// A place that is not this volume's exchange, and is therefore not written.
+#[derive(Debug, thiserror::Error)]
+#[error("exchange {place}: {fault}. Nothing was written{advice}")]
+pub struct Unusable {
+    /// Where.
+    pub place: String,
+    /// What is there.
+    pub fault: PlaceFault,
+    /// What to do, after a colon or a full stop.
+    pub advice: String,
 }
 
 /// Saying something failed.
@@ -145,6 +161,9 @@ pub enum PublishError {
     /// The slot could not be written.
     #[error(transparent)]
     Region(#[from] RegionError),
+    /// What is there was to be looked at once more, and could not be.
+    #[error(transparent)]
+    Look(#[from] CollectError),
     /// The report holds what cannot be written down.
     #[error(transparent)]
     Report(#[from] InvalidReport),

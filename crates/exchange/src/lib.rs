@@ -12,8 +12,12 @@
 //! | [`exchange`](mod@exchange) | the trait every transport implements, what is heard and what is noticed |
 //! | [`freshness`] | judging age without synchronised clocks |
 //! | [`peers`] | the other hosts, and which of them are alive |
-//! | [`slot`] | one slot of the exchange file, byte by byte |
-//! | [`region`] | where slots live: a file, a block device, an NBD export, memory |
+//! | [`header`] | what makes bytes an exchange, byte by byte |
+//! | [`slot`] | one slot of it, byte by byte |
+//! | [`region`] | where they live: a file, a block device, an NBD export, memory |
+//! | [`location`] | the same, as people say it |
+//! | [`init`](mod@init) | making a place, and looking at one |
+//! | `found` | what bytes that are no exchange may be |
 //! | `table` | all slots as they were last read |
 //! | [`claim`] | which slot is ours, and who else thinks so |
 //! | [`slots`] | the transport over slots: PARDA's shared file |
@@ -24,8 +28,12 @@
 pub mod claim;
 pub mod disturb;
 pub mod exchange;
+mod found;
 pub mod freshness;
+pub mod header;
 pub mod identity;
+pub mod init;
+pub mod location;
 pub mod peers;
 pub mod region;
 pub mod slot;
@@ -36,11 +44,14 @@ mod testing;
 
 pub use claim::SlotChoice;
 pub use exchange::{
-    CollectError, Counters, Event, Exchange, Heard, Message, Publication, PublishError,
+    CollectError, Counters, Event, Exchange, Heard, Message, Publication, PublishError, Unusable,
 };
 pub use freshness::{Freshness, Liveness};
+pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
+pub use init::{InitError, Made, init, look};
+pub use location::{Location, Site};
 pub use peers::{Peer, Peers};
-pub use region::{Region, RegionError, RegionFault, SlotCount, SlotIndex};
-pub use slot::{Content, SlotFault, SlotState, inspect};
+pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
+pub use slot::{Content, SlotFault, SlotState};
 pub use slots::{NoSuchSlot, SlotExchange, SlotSettings};

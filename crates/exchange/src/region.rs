@@ -4,9 +4,11 @@ mod deadline;
 mod file;
 mod memory;
 mod nbd;
+mod open;
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use parda_control::Bytes;
@@ -14,22 +16,54 @@ use parda_control::Bytes;
 pub use deadline::Deadline;
 pub use file::FileRegion;
 pub use memory::MemoryRegion;
+pub(crate) use nbd::Export;
 pub use nbd::{Connection as NbdConnection, Failure as NbdFailure, NbdRegion};
+pub(crate) use open::{Access, Kind, Opened};
 
-/// A stretch of bytes that holds slots. Calls block; [`Deadline`] bounds how long.
+/// A place: a header and slots. Calls block; [`Deadline`] bounds how long.
+///
+/// [`read`](Self::read) leaves the file or connection open that it used, and [`write`](Self::write)
+/// goes there and nowhere else: so nothing is written to what was not looked at, even if another
+/// file has come to the path meanwhile. `write` closes a file again.
 pub trait Region: Send {
     /// Where this is, for a message: a path or a URI.
     fn place(&self) -> &str;
 
-    /// How many slots it has.
+    /// How many slots it should have.
     fn slots(&self) -> SlotCount;
 
-    /// Reads all slots with one IO, as many blocks as [`slots`](Self::slots) says. What is not
-    /// there yet reads as zeros.
-    fn read(&mut self) -> Result<Vec<Block>, RegionError>;
+    /// Reads the header and as many slots as [`slots`](Self::slots) says, with one IO. What a file
+    /// is too short for reads as zeros.
+    fn read(&mut self) -> Result<Image, RegionError>;
 
-    /// Writes one slot, so that the other hosts see it.
+    /// Writes one slot of what the last call read, so that the other hosts see it. Fails if there was
+    /// another write since, or nothing is open.
     fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError>;
+
+    /// Gives up what was read: nothing is written to it.
+    fn close(&mut self);
+}
+
+/// The blocks of a place: its header, then its slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image(Vec<Block>);
+
+impl Image {
+    pub(crate) fn blank(slots: SlotCount) -> Image {
+        Image(vec![Block::ZERO; slots.get() as usize + 1])
+    }
+
+    /// The block that should be the header.
+    #[must_use]
+    pub fn header(&self) -> &Block {
+        &self.0[0]
+    }
+
+    /// The slots.
+    #[must_use]
+    pub fn slots(&self) -> &[Block] {
+        &self.0[1..]
+    }
 }
 
 /// The bytes of one slot, aligned so that they can be read and written past the page cache.
@@ -49,9 +83,9 @@ impl Block {
 pub struct SlotIndex(pub u32);
 
 impl SlotIndex {
-    /// Where the slot begins, from the start of the region.
+    /// Where the slot begins, from the start of the place: behind the header and the slots before it.
     pub(crate) fn offset(self) -> u64 {
-        u64::from(self.0) * Block::BYTES as u64
+        (u64::from(self.0) + 1) * Block::BYTES as u64
     }
 }
 
@@ -61,13 +95,12 @@ impl fmt::Display for SlotIndex {
     }
 }
 
-/// How many slots a region has: 1 to 1024. All hosts of a volume should agree, as nobody hears a
-/// host beyond the last slot that he reads.
+/// How many slots a place has: 1 to 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotCount(u32);
 
 impl SlotCount {
-    /// As many blocks as one vectored read takes (`IOV_MAX`).
+    /// As many hosts as one array is likely to see, and 4 MiB.
     pub const MAX: u32 = 1024;
 
     /// Checks `count`.
@@ -88,12 +121,10 @@ impl SlotCount {
         slot.0 < self.0
     }
 
-    fn bytes(self) -> u64 {
+    /// The size of a place with so many slots: they and the header.
+    #[must_use]
+    pub fn place_bytes(self) -> u64 {
         SlotIndex(self.0).offset()
-    }
-
-    fn blank(self) -> Vec<Block> {
-        vec![Block::ZERO; self.0 as usize]
     }
 }
 
@@ -102,7 +133,7 @@ impl SlotCount {
 #[error("an exchange cannot begin at {}: its offset must be a multiple of {}", .0.0, Block::BYTES)]
 pub struct Misaligned(pub Bytes);
 
-fn aligned(offset: Bytes) -> Result<Bytes, Misaligned> {
+pub(crate) fn aligned(offset: Bytes) -> Result<Bytes, Misaligned> {
     offset.0.is_multiple_of(Block::BYTES as u64).then_some(offset).ok_or(Misaligned(offset))
 }
 
@@ -119,6 +150,9 @@ pub struct RegionError {
 /// What can go wrong with a region.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionFault {
+    /// It is not there.
+    #[error("it is not there; is the volume mounted?")]
+    Missing,
     /// It could not be opened.
     #[error("cannot open it: {0}")]
     Open(io::Error),
@@ -134,20 +168,31 @@ pub enum RegionFault {
         /// What it needs in all.
         needed: Bytes,
     },
-    /// A device, region or export that does not grow is smaller than its slots.
+    /// A device, region or export that does not grow is smaller than the place.
     #[error(
-        "it has {} bytes for slots, but they need {}: configure fewer slots or a larger region",
+        "it has {} bytes for the header and the slots, but they need {}: configure fewer slots or a \
+         larger region",
         found.0, needed.0
     )]
     TooSmall {
-        /// What the slots need.
+        /// What the place needs.
         needed: Bytes,
         /// What is there.
         found: Bytes,
     },
-    /// A directory, device or the like where a file should be.
-    #[error("it is not a regular file: a block device is configured as a device, not as a file")]
+    /// A directory, FIFO or the like.
+    #[error("it is neither a regular file nor a block device")]
     NotAFile,
+    /// A symbolic link to something else than a block device, or not below /dev.
+    #[error(
+        "it is a symbolic link to {}: links are followed only below /dev, to block devices. Name the \
+         file itself",
+        .0.display()
+    )]
+    Link(PathBuf),
+    /// What was read is not open any more.
+    #[error("it is not open since it was last read: not written")]
+    NotOpen,
     /// A read failed.
     #[error("reading it failed: {0}")]
     Read(io::Error),
@@ -177,7 +222,19 @@ pub enum RegionFault {
 }
 
 impl RegionFault {
-    fn at(self, place: &str) -> RegionError {
+    pub(crate) fn at(self, place: &str) -> RegionError {
         RegionError { place: place.to_owned(), fault: self }
     }
+}
+
+/// Bytes that are read and written in whole blocks.
+pub(crate) trait Store {
+    /// How many there are.
+    fn size(&self) -> u64;
+
+    /// Reads blocks from `at` on. What lies beyond the end reads as zeros.
+    fn read(&mut self, at: u64, blocks: &mut [Block]) -> Result<(), RegionFault>;
+
+    /// Writes one block.
+    fn write(&mut self, at: u64, block: &Block) -> Result<(), RegionFault>;
 }

@@ -17,7 +17,7 @@ pub const SLOT_BYTES: usize = Block::BYTES;
 pub const RECORD_BYTES: usize = 512;
 
 /// The version that this code writes and the only one that it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = crate::header::FORMAT;
 
 const MAGIC: &[u8; 8] = b"PARDASLT";
 
@@ -85,7 +85,7 @@ pub struct InvalidReport {
 /// Why the bytes of a slot are no record that counts. All of these are ignored and counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlotFault {
-    /// Neither zeros nor the magic: noise, or something else's data.
+    /// Neither zeros nor the magic with zeros behind the record: noise, or something else's data.
     #[error("holds neither zeros nor a record: is this really an exchange file?")]
     NotARecord,
     /// Another format version.
@@ -122,19 +122,11 @@ pub struct SlotState {
     pub content: Content,
 }
 
-/// Reads all slots of an exchange file from its bytes, for people who want to look at it. A last
-/// slot that is cut off is judged as if zeros followed.
-#[must_use]
-pub fn inspect(file: &[u8]) -> Vec<SlotState> {
-    let slots = (0..).map(SlotIndex);
-    file.chunks(SLOT_BYTES)
-        .zip(slots)
-        .map(|(bytes, slot)| {
-            let mut block = Block::ZERO;
-            block.0[..bytes.len()].copy_from_slice(bytes);
-            SlotState { slot, content: decode(&block, slot) }
-        })
-        .collect()
+/// Whether a whole slot is a record, of any version and state: it begins with the magic, and the bytes
+/// behind the record are zeros. Nobody else's data is, but by intent.
+pub(crate) fn is_record(block: &Block) -> bool {
+    let (record, padding) = block.0.split_at(RECORD_BYTES);
+    record.starts_with(MAGIC) && padding.iter().all(|byte| *byte == 0)
 }
 
 /// Writes `record` down as a whole slot.
@@ -184,23 +176,22 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     Ok(block)
 }
 
-/// Reads what is in `slot`.
+/// Reads what is in `slot`: all of its bytes count.
 #[must_use]
 pub fn decode(block: &Block, slot: SlotIndex) -> Content {
-    let from = &block.0;
-    if from[..RECORD_BYTES].iter().all(|byte| *byte == 0) {
+    if *block == Block::ZERO {
         return Content::Empty;
     }
-    match record(from, slot) {
+    if !is_record(block) {
+        return Content::Fault(SlotFault::NotARecord);
+    }
+    match record(&block.0, slot) {
         Ok(record) => Content::Record(Box::new(record)),
         Err(fault) => Content::Fault(fault),
     }
 }
 
 fn record(from: &[u8; SLOT_BYTES], slot: SlotIndex) -> Result<Record, SlotFault> {
-    if from[at::MAGIC] != *MAGIC {
-        return Err(SlotFault::NotARecord);
-    }
     // Magic and version stand where they stand in every version; the rest need not.
     let version = u32::from_le_bytes(get(from, at::VERSION));
     if version != VERSION {

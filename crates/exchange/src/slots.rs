@@ -1,5 +1,5 @@
 //! The transport over slots: PARDA's file on the shared volume (§4), one slot per host. Each
-//! period costs one read of all slots and one write of one's own.
+//! period costs one read of the header and all slots, and one write of one's own.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use parda_control::{Instant, Span};
 
 use crate::claim::{Claim, SlotChoice};
 use crate::exchange::{
-    CollectError, Counters, Exchange, Heard, Message, Publication, PublishError,
+    CollectError, Counters, Exchange, Heard, Message, Publication, PublishError, Unusable,
 };
 use crate::freshness::Freshness;
+use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
-use crate::region::{Region, SlotCount, SlotIndex};
+use crate::region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 use crate::slot::{self, Content, Record, SlotFault};
 use crate::table::Table;
 
@@ -28,6 +29,8 @@ pub struct SlotSettings {
     pub period: Span,
     /// When a slot's owner is given up.
     pub freshness: Freshness,
+    /// The command that makes the place, for messages.
+    pub make: String,
 }
 
 /// A slot that the region does not have.
@@ -47,6 +50,11 @@ pub struct SlotExchange {
     volume: VolumeId,
     sequence: Sequence,
     claim: Claim,
+    make: String,
+    /// The place that was found first. Another one in its stead is not written.
+    known: Option<PlaceId>,
+    /// All was read, and is as it should be, since the last write.
+    looked: bool,
     /// What the last read that worked has shown.
     table: Option<Table>,
     counters: Counters,
@@ -69,6 +77,9 @@ impl SlotExchange {
             me: settings.me.clone(),
             volume: settings.volume,
             sequence: Sequence::default(),
+            make: settings.make.clone(),
+            known: None,
+            looked: false,
             claim: Claim::new(settings),
             table: None,
             counters: Counters::default(),
@@ -81,8 +92,66 @@ impl SlotExchange {
         self.claim.slot()
     }
 
+    /// Takes the place that is there now, whichever it is: an operator says that it was replaced on
+    /// purpose.
+    pub fn accept_place(&mut self) {
+        self.known = None;
+    }
+
     fn place(&self) -> String {
         self.region.place().to_owned()
+    }
+
+    /// Reads everything. Unless the header is that of this volume's exchange, it cannot be written.
+    fn look(&mut self) -> Result<Image, CollectError> {
+        self.looked = false;
+        let image = match self.region.read() {
+            Err(RegionError { fault: RegionFault::Missing, .. }) => {
+                return Err(self.unusable(PlaceFault::Missing).into());
+            }
+            image => image?,
+        };
+        match self.judge(&image) {
+            Ok(place) => {
+                self.known = Some(place);
+                self.looked = true;
+                Ok(image)
+            }
+            Err(fault) => {
+                self.region.close();
+                Err(self.unusable(fault).into())
+            }
+        }
+    }
+
+    fn judge(&self, image: &Image) -> Result<PlaceId, PlaceFault> {
+        let header = Header::decode(image.header())?;
+        let (found, configured) = (header.slots.get(), self.region.slots().get());
+        if let Some(volume) = header.volume.filter(|volume| volume.id() != self.volume) {
+            return Err(PlaceFault::Volume(volume.as_str().to_owned()));
+        }
+        if found != configured {
+            return Err(PlaceFault::Slots { found, configured });
+        }
+        match self.known.filter(|known| *known != header.place) {
+            Some(known) => Err(PlaceFault::Replaced { found: header.place, known }),
+            None => Ok(header.place),
+        }
+    }
+
+    fn unusable(&self, fault: PlaceFault) -> Unusable {
+        let advice = match fault {
+            PlaceFault::Missing | PlaceFault::Blank => {
+                format!(". Make it, once, on one host: {}", self.make)
+            }
+            PlaceFault::OldFormat => format!(
+                ". Make a new one elsewhere, as with {}, and name it on all hosts",
+                self.make
+            ),
+            PlaceFault::Foreign(_) => ". Is the path right?".to_owned(),
+            _ => String::new(),
+        };
+        Unusable { place: self.place(), fault, advice }
     }
 
     /// The slot to write to, if it is known and holds nothing that a write would destroy.
@@ -100,6 +169,33 @@ impl SlotExchange {
             return Err(PublishError::NotARecord { place: self.place(), slot });
         }
         Ok(slot)
+    }
+
+    /// Looks once more, if there was a write or a failure since the last look.
+    fn look_again(&mut self, slot: SlotIndex) -> Result<(), PublishError> {
+        if self.looked {
+            return Ok(());
+        }
+        let image = self.look()?;
+        let block = image.slots().get(slot.0 as usize);
+        match block.map(|block| slot::decode(block, slot)) {
+            Some(Content::Fault(SlotFault::NotARecord)) | None => {
+                Err(PublishError::NotARecord { place: self.place(), slot })
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn try_publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+        let slot = self.writable_slot()?;
+        self.look_again(slot)?;
+        self.sequence = self.sequence.next();
+        let record = Record {
+            volume: self.volume,
+            slot,
+            message: Message { from: self.me.clone(), sequence: self.sequence, body: *publication },
+        };
+        Ok(self.region.write(slot, &slot::encode(&record)?)?)
     }
 
     fn messages(&mut self, table: &Table) -> Vec<Arc<Message>> {
@@ -123,22 +219,20 @@ impl SlotExchange {
 
 impl Exchange for SlotExchange {
     fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
-        let slot = self.writable_slot()?;
-        self.sequence = self.sequence.next();
-        let record = Record {
-            volume: self.volume,
-            slot,
-            message: Message { from: self.me.clone(), sequence: self.sequence, body: *publication },
-        };
-        Ok(self.region.write(slot, &slot::encode(&record)?)?)
+        let published = self.try_publish(publication);
+        self.looked = false;
+        if published.is_err() {
+            self.region.close();
+        }
+        published
     }
 
     fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
-        let blocks = self.region.read()?;
+        let image = self.look()?;
         let table = match self.table.take() {
-            None => Table::new(now, &blocks),
+            None => Table::new(now, image.slots()),
             Some(mut table) => {
-                table.look(now, &blocks);
+                table.look(now, image.slots());
                 table
             }
         };

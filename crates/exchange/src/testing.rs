@@ -92,6 +92,28 @@ pub(crate) fn exchange(
         choice,
         period: PERIOD,
         freshness: Freshness::default(),
+        make: "parda exchange init memory".to_owned(),
     };
     SlotExchange::new(region.clone(), settings).unwrap()
+}
+
+/// The page of the manual that the format is held to.
+pub(crate) fn page() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/exchange-format.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The rows of the page's byte table of that heading, in its order: field and where it lies.
+pub(crate) fn page_fields(heading: &str) -> Vec<(String, std::ops::Range<usize>)> {
+    let page = page();
+    let section = page.split("\n## ").find(|section| {
+        section.lines().next().is_some_and(|title| title.to_lowercase().ends_with(heading))
+    });
+    let rows = section.unwrap_or_default().lines().filter_map(|line| {
+        let mut cells = line.split('|').skip(1).map(str::trim);
+        let offset: usize = cells.next()?.parse().ok()?;
+        let len: usize = cells.next()?.parse().ok()?;
+        Some((cells.next()?.to_owned(), offset..offset + len))
+    });
+    rows.collect()
 }

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 use std::thread;
 
-use common::{exchange, publication};
+use common::{exchange, make, publication};
 use parda_control::Instant;
 use parda_exchange::region::FileRegion;
 use parda_exchange::{Counters, Exchange, SlotCount};
@@ -17,7 +17,7 @@ const ROUNDS: u32 = 200;
 /// A host of its own that publishes as fast as it can. Each must always find in its slot what it
 /// wrote last, and never a record of anyone that is not whole.
 fn host(path: &Path, slot: u32) {
-    let region = FileRegion::growing(path, SlotCount::new(HOSTS).unwrap());
+    let region = FileRegion::new(path, None, SlotCount::new(HOSTS).unwrap()).unwrap();
     let name = format!("host-{slot}");
     let mut exchange = exchange(region, &name, slot);
     for round in 0..ROUNDS {
@@ -37,14 +37,14 @@ fn hosts_that_write_at_once_do_not_disturb_each_other() {
     // Beside the test itself, as the usual place for temporary files may lie in memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("exchange");
+    let reader = make(&path, None, HOSTS);
     thread::scope(|scope| {
         for slot in 0..HOSTS {
             let path = &path;
             scope.spawn(move || host(path, slot));
         }
     });
-    let mut reader =
-        exchange(FileRegion::growing(&path, SlotCount::new(HOSTS).unwrap()), "reader", 0);
+    let mut reader = exchange(reader, "reader", 0);
     let heard = reader.collect(Instant(0)).unwrap().messages;
     let last: Vec<_> = heard.iter().map(|m| m.body.report.window.0).collect();
     assert_eq!(last, [f64::from(ROUNDS - 1); HOSTS as usize]);

@@ -5,11 +5,13 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use common::{exchange, publication};
+use common::{exchange, make, publication};
 use parda_control::Instant;
-use parda_exchange::region::FileRegion;
-use parda_exchange::{Exchange, PublishError, RegionFault, SlotCount};
+use parda_exchange::{
+    Exchange, InitError, Location, PublishError, RegionFault, Site, SlotCount, init,
+};
 
 /// A file system in memory, unmounted when dropped.
 struct Mounted(PathBuf);
@@ -48,7 +50,18 @@ fn a_full_or_read_only_file_system_is_named_and_survived() {
     };
     let path = dir.path().join("exchange");
     let filler = dir.path().join("filler");
-    let mut host = exchange(FileRegion::growing(&path, SlotCount::new(8).unwrap()), "a", 3);
+    // Nothing is left behind that is not an exchange, and where there is room it is finished.
+    std::fs::write(&filler, vec![1; 48 * 1024]).unwrap();
+    let site = Site::new(Location::Path(path.clone()), None).unwrap();
+    let begun = init(&site, SlotCount::new(8).unwrap(), None, Duration::from_secs(9)).unwrap_err();
+    assert!(
+        matches!(&begun, InitError::Region(e) if e.to_string().contains("no space")),
+        "{begun}"
+    );
+    std::fs::remove_file(&filler).unwrap();
+    let mut host = exchange(make(&path, None, 8), "a", 3);
+    // Cut short, it must grow.
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
     let mut period = |now| {
         host.collect(Instant(now)).unwrap();
         host.publish(&publication(now as f64)).map_err(|error| {

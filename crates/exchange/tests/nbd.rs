@@ -12,7 +12,11 @@ use std::time::Duration;
 use common::{exchange, publication};
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::{Block, NbdRegion};
-use parda_exchange::{Exchange, Region, RegionFault, SlotCount, SlotIndex};
+use parda_exchange::{
+    Exchange, InitError, Location, Made, Region, RegionError, RegionFault, Site, SlotCount,
+    SlotIndex, init,
+};
+use parda_nbd::uri::Uri;
 
 /// Far more than any call takes, so that only what must hang runs into it.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -41,6 +45,12 @@ impl Nbdkit {
     fn region(&self, offset: Bytes, slots: u32) -> NbdRegion {
         region(&self.socket, offset, slots, PATIENT)
     }
+
+    /// Makes an exchange from so many KiB on.
+    fn init(&self, offset: u64, slots: u32) -> Result<Made, InitError> {
+        let site = Site::new(Location::Nbd(uri(&self.socket)), Some(Bytes::kib(offset))).unwrap();
+        init(&site, SlotCount::new(slots).unwrap(), None, PATIENT)
+    }
 }
 
 impl Drop for Nbdkit {
@@ -52,16 +62,27 @@ impl Drop for Nbdkit {
     }
 }
 
+fn uri(socket: &Path) -> Uri {
+    format!("nbd+unix:///?socket={}", socket.display()).parse().unwrap()
+}
+
 fn region(socket: &Path, offset: Bytes, slots: u32, limit: Duration) -> NbdRegion {
-    let uri = format!("nbd+unix:///?socket={}", socket.display()).parse().unwrap();
-    NbdRegion::new(uri, offset, SlotCount::new(slots).unwrap(), limit).unwrap()
+    NbdRegion::new(uri(socket), offset, SlotCount::new(slots).unwrap(), limit).unwrap()
 }
 
 #[test]
 fn hosts_hear_each_other_over_an_export_and_outlive_its_server() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("nbd");
-    let server = Nbdkit::start(&socket, &["memory", "1M"]);
+    let data = dir.path().join("data");
+    std::fs::write(&data, vec![0; 1 << 20]).unwrap();
+    let file = ["file", data.to_str().unwrap()];
+    let server = Nbdkit::start(&socket, &file);
+    assert!(matches!(server.init(512, 64), Ok(Made::New(_))));
+    assert!(matches!(server.init(512, 64), Ok(Made::Already(_))));
+    assert!(matches!(server.init(512, 65), Err(InitError::Other { .. })));
+    assert!(matches!(server.init(768, 8), Err(InitError::NotEmpty { .. })), "one in the other");
+    assert!(matches!(server.init(896, 64), Err(InitError::Region(_))), "too small");
     let mut a = exchange(server.region(Bytes::kib(512), 64), "a", 0);
     let mut b = exchange(server.region(Bytes::kib(512), 64), "b", 63);
     for now in 0..3 {
@@ -77,10 +98,16 @@ fn hosts_hear_each_other_over_an_export_and_outlive_its_server() {
     assert!(a.collect(Instant(4)).is_err());
     let error = a.publish(&publication(4.0)).unwrap_err();
     assert!(error.to_string().contains("cannot connect"), "{error}");
-    let _server = Nbdkit::start(&socket, &["memory", "1M"]);
-    assert_eq!(a.collect(Instant(5)).unwrap().messages, []);
+    let server = Nbdkit::start(&socket, &file);
+    assert_eq!(a.collect(Instant(5)).unwrap().messages.len(), 2);
     a.publish(&publication(5.0)).unwrap();
-    assert_eq!(a.collect(Instant(6)).unwrap().messages.len(), 1);
+    drop(server);
+    // Other data behind the same socket is not written, whatever was there before.
+    let _server = Nbdkit::start(&socket, &["memory", "1M"]);
+    assert!(a.collect(Instant(6)).is_err());
+    let error = a.collect(Instant(7)).unwrap_err();
+    assert!(error.to_string().contains("never made an exchange"), "{error}");
+    assert!(a.publish(&publication(7.0)).is_err());
 }
 
 #[test]
@@ -89,11 +116,15 @@ fn what_an_export_refuses_is_named() {
     let fault = |name: &str, arguments: &[&str], slots| {
         let server = Nbdkit::start(&dir.path().join(name), arguments);
         let mut region = server.region(Bytes(0), slots);
-        let fault = region.write(SlotIndex(0), &Block::ZERO).unwrap_err().fault;
+        let mut read_and_write = || -> Result<(), RegionError> {
+            region.read()?;
+            region.write(SlotIndex(0), &Block::ZERO)
+        };
+        let fault = read_and_write().unwrap_err().fault;
         println!("{fault}");
         fault
     };
-    assert!(matches!(fault("small", &["memory", "1M"], 257), RegionFault::TooSmall { .. }));
+    assert!(matches!(fault("small", &["memory", "1M"], 256), RegionFault::TooSmall { .. }));
     assert!(matches!(fault("ro", &["-r", "memory", "1M"], 8), RegionFault::ReadOnly));
     let full = ["--filter=error", "memory", "1M", "error-pwrite=ENOSPC", "error-pwrite-rate=100%"];
     assert!(matches!(fault("full", &full, 8), RegionFault::NoSpace { .. }));
@@ -123,8 +154,9 @@ fn a_server_that_takes_only_small_requests_is_read_in_pieces() {
     let server = Nbdkit::start(&dir.path().join("nbd"), &small);
     let mut region = server.region(Bytes(0), 7);
     let block = Block([9; Block::BYTES]);
+    region.read().unwrap();
     region.write(SlotIndex(6), &block).unwrap();
-    assert_eq!(region.read().unwrap()[6], block);
+    assert_eq!(region.read().unwrap().slots()[6], block);
 }
 
 #[test]

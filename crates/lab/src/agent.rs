@@ -1,8 +1,13 @@
 //! A host's agent: the configuration it is given, and what it says of itself.
 
+use std::time::Duration;
+
 use parda_agent::file::{AgentLimits, Direct, Disk, Exchange, File, Steer, SteeredVm, Volume};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting};
+use parda_exchange::{InitError, Location, Site, SlotCount, VolumeName, init};
+use parda_nbd::export::ExportName;
+use parda_nbd::uri::{Address, Uri};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
@@ -11,6 +16,24 @@ use crate::{guest_host, limits};
 
 /// The name of the one volume that all hosts of a scenario share.
 pub const VOLUME: &str = "array";
+
+/// How long the array may take for an IO before there is any load.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes the exchange of a scenario, on the array that serves it.
+///
+/// # Errors
+/// The array does not answer, or there is something already.
+pub fn make_exchange(scenario: &Scenario, place: &Place) -> Result<(), InitError> {
+    let wrong = |why: String| InitError::Unknown { place: EXCHANGE.to_owned(), why };
+    let export = ExportName::new(EXCHANGE).map_err(|e| wrong(e.to_string()))?;
+    let uri = Uri { address: Address::Unix(place.array()), export };
+    let site = Site::new(Location::Nbd(uri), None).map_err(|e| wrong(e.to_string()))?;
+    let slots = SlotCount::new(scenario.exchange_slots);
+    let slots = slots.ok_or_else(|| wrong(format!("{} slots", scenario.exchange_slots)))?;
+    let volume = VolumeName::new(VOLUME).map_err(|e| wrong(e.to_string()))?;
+    init(&site, slots, Some(volume), PATIENCE).map(drop)
+}
 
 /// The configuration of a host as it stands.
 #[must_use]

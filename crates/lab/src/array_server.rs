@@ -22,7 +22,7 @@ use parda_nbd::export::{ExportName, ExportNameError};
 use parda_nbd::uri::Address;
 use parda_scenario::Scenario;
 use parda_scenario::array::ArrayFault;
-use parda_scenario::scenario::{EXCHANGE, EXCHANGE_SIZE};
+use parda_scenario::scenario::{EXCHANGE, EXCHANGE_HEADER, EXCHANGE_SIZE};
 
 use crate::array_control::{self, Orders, way};
 
@@ -79,7 +79,10 @@ impl ArrayOptions {
     ) -> Result<ArrayOptions, ArrayFault> {
         let disks = (0..scenario.exchange_lun()).filter_map(|lun| scenario.disk_owner(lun));
         let exports = disks.map(|vm| vm.name.clone()).chain([EXCHANGE.to_owned()]).collect();
-        let params = scenario.array_params()?;
+        let mut params = scenario.array_params()?;
+        if let Some(exchange) = params.layout.luns.last_mut() {
+            exchange.0 += EXCHANGE_HEADER.0;
+        }
         Ok(ArrayOptions { params, exports, listen, data, control: None })
     }
 
@@ -100,10 +103,11 @@ impl ArrayOptions {
         *depth = queue_depth.unwrap_or(*depth);
         let luns = &mut params.layout.luns;
         let mut exports: Vec<String> = (0..luns.len()).map(|i| format!("lun{i}")).collect();
+        let exchange = EXCHANGE_HEADER.0 + EXCHANGE_SIZE.0;
         if let Some(last) = luns.last_mut() {
-            last.0 = last.0.saturating_sub(EXCHANGE_SIZE.0);
+            last.0 = last.0.saturating_sub(exchange);
         }
-        luns.push(parda_array::Bytes(EXCHANGE_SIZE.0));
+        luns.push(parda_array::Bytes(exchange));
         exports.push(EXCHANGE.to_owned());
         ArrayOptions { params, exports, listen, data, control: None }
     }

@@ -157,6 +157,7 @@ impl<'a> Cluster<'a> {
             UnixStream::connect(&socket).is_ok()
                 && array_control::ask(&control, Request::Status).is_ok()
         })?;
+        agent::make_exchange(self.scenario, &self.place)?;
         let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
         self.guests = GuestHost::boot(self.scenario, &all, &self.options.program, &self.place)?;
         let outside = |id: &HostId| self.scenario.host(*id).outside;

@@ -84,6 +84,9 @@ pub enum LabError {
     /// The array would not take what was to happen to it.
     #[error("nothing happened to the array: {0}")]
     Array(String),
+    /// The exchange cannot be made.
+    #[error(transparent)]
+    Exchange(#[from] parda_exchange::InitError),
     /// A host's way to the exchange cannot be made.
     #[error("no way to the exchange for {host}: {source}")]
     Relay {

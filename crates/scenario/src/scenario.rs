@@ -166,8 +166,11 @@ pub(crate) const USUAL_SLOTS: usize = 64;
 /// The size of a slot of the exchange.
 pub const SLOT: Bytes = Bytes::kib(4);
 
-/// The size of an exchange of the usual number of slots.
+/// The size of the slots of an exchange of the usual number.
 pub const EXCHANGE_SIZE: Bytes = Bytes(SLOT.0 * USUAL_SLOTS as u64);
+
+/// The size of the header before the slots of a real exchange. A simulated one has none.
+pub const EXCHANGE_HEADER: Bytes = SLOT;
 
 /// The sizes of the array's LUNs: the disks of all VMs, each once, then the exchange's.
 pub(crate) fn array_luns(hosts: &[Host], exchange_slots: u32) -> Vec<parda_array::Bytes> {

@@ -55,8 +55,10 @@ impl Shared {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("array.toml");
         fs::write(&file, ARRAY).unwrap();
-        let exchange = fs::File::create(dir.path().join("exchange")).unwrap();
-        exchange.set_len(1 << 20).unwrap();
+        let exchange = dir.path().join("exchange");
+        let mut make = Command::new(PARDA);
+        make.args(["exchange", "init", "--slots", "4"]).arg(&exchange);
+        assert!(make.status().unwrap().success());
         let socket = dir.path().join("array.sock");
         let mut array = Command::new(PARDA);
         array.arg("array").arg("--scenario").arg(file).stdout(Stdio::null());

@@ -21,6 +21,7 @@ fn holds(agent: &Agent, ms: f64) -> bool {
 #[test]
 fn a_threshold_begins_at_a_stored_probe_and_goes_where_an_operator_pins_it() {
     let stage = Stage::new();
+    stage.exchange("exchange", 64);
     let delays = Delays { io: Duration::from_millis(2), flush: Duration::ZERO };
     Array::start(&stage.path("array"), 4096, delays);
     let probe = ["probe", "model:drive-7200", "--quick", "--only", "depth", "--json", "probe.json"];
@@ -59,6 +60,7 @@ fn a_threshold_begins_at_a_stored_probe_and_goes_where_an_operator_pins_it() {
 #[test]
 fn a_stored_probe_that_is_none_is_pointed_at() {
     let stage = Stage::new();
+    stage.exchange("exchange", 64);
     stage.write("probe.json", "{}");
     stage.write("a.toml", text("a", "{ probe = \"probe.json\" }"));
     let checked = stage.parda(&["check", "a.toml"]);

@@ -6,13 +6,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use parda_agent::status::{ExchangeStatus, VolumeStatus};
+use rustix::process::Signal;
 
 use crate::island::{ISLAND, Island};
-use crate::stage::{Agent, Load, Stage, config, noise, until, uri};
+use crate::stage::{Agent, Load, PARDA, Stage, config, noise, until, uri};
 
 const CONTROL: &str = "period = \"100ms\"";
 const SLOTS: u64 = 8;
 const SLOT: u64 = 4096;
+/// The header and the slots.
+const WHOLE: u64 = SLOT + SLOTS * SLOT;
 
 /// A host with one disk, an exchange and a fixed slot.
 fn host(name: &str, exchange: &str, slot: usize) -> String {
@@ -34,6 +37,7 @@ struct Cluster {
 impl Cluster {
     fn start(stage: &Stage, wrapper: &[&str], exchange: &str, hosts: &[(&str, String)]) -> Cluster {
         let mut cluster = Cluster { agents: Vec::new(), loads: Vec::new() };
+        stage.ok(&[wrapper, &[PARDA, "exchange", "init", exchange, "--slots", "8"]].concat());
         for (name, text) in hosts {
             stage.sparse(&format!("{name}.data"), 16 << 20);
             cluster.agents.push(stage.agent_within(wrapper, name, text));
@@ -98,19 +102,68 @@ fn damage_that_heals_itself() {
     let stage = Stage::new();
     let (cluster, file) = pair(&stage);
     let open = |file: &Path| fs::OpenOptions::new().write(true).open(file).unwrap();
-    let damages: [(&str, &dyn Fn()); 4] = [
-        ("truncated", &|| open(&file).set_len(0).unwrap()),
-        ("truncated in a slot", &|| open(&file).set_len(SLOT + 100).unwrap()),
-        ("zeroed", &|| open(&file).write_all_at(&vec![0; (SLOTS * SLOT) as usize], 0).unwrap()),
-        ("deleted", &|| fs::remove_file(&file).unwrap()),
+    let zeros = vec![0; (SLOTS * SLOT) as usize];
+    let damages: [(&str, &dyn Fn()); 3] = [
+        ("truncated to its header", &|| open(&file).set_len(SLOT).unwrap()),
+        ("truncated in a slot", &|| open(&file).set_len(2 * SLOT + 100).unwrap()),
+        ("zeroed in its slots", &|| open(&file).write_all_at(&zeros, SLOT).unwrap()),
     ];
     for (what, damage) in damages {
         damage();
         cluster.goes_on();
         cluster.is_well(&format!("the exchange heals when it was {what}"));
-        assert_eq!(fs::metadata(&file).unwrap().len(), SLOTS * SLOT, "{what}");
+        assert_eq!(fs::metadata(&file).unwrap().len(), WHOLE, "{what}");
     }
     cluster.finish();
+}
+
+/// Without its header nobody knows what it is. It is made anew on purpose, and used on purpose.
+#[test]
+fn damage_that_needs_a_hand() {
+    let stage = Stage::new();
+    let (cluster, file) = pair(&stage);
+    let says = |what: &str| {
+        cluster.until(&format!("they say {what}"), |_, e| {
+            e.fault.as_ref().is_some_and(|fault| fault.contains(what))
+        });
+    };
+    let make = "parda exchange init exchange --slots 8 --volume array";
+    let replace = |with: &dyn Fn(&Path)| {
+        let new = stage.path("new");
+        with(&new);
+        fs::rename(&new, &file).unwrap();
+    };
+    let damages: [(&str, &str, &dyn Fn()); 3] = [
+        ("deleted", "it is not there", &|| fs::remove_file(&file).unwrap()),
+        ("emptied", "never made an exchange", &|| replace(&|new| fs::write(new, []).unwrap())),
+        ("zeroed", "never made an exchange", &|| {
+            replace(&|new| fs::write(new, vec![0; WHOLE as usize]).unwrap());
+        }),
+    ];
+    for (what, fault, damage) in damages {
+        damage();
+        says(fault);
+        says(make);
+        cluster.goes_on();
+        match fs::read(&file) {
+            Ok(bytes) => assert!(bytes.iter().all(|byte| *byte == 0), "{what}"),
+            Err(_) => assert_eq!(what, "deleted"),
+        }
+        stage.exchange("exchange", 8);
+        let made = fs::read(&file).unwrap();
+        says("it was replaced");
+        cluster.goes_on();
+        assert!(fs::read(&file).unwrap() == made, "{what}: it is not written unasked");
+        cluster.agents.iter().for_each(|agent| agent.process.signal(Signal::HUP));
+        cluster.is_well(&format!("the exchange works when it was {what} and made anew"));
+    }
+    // Somebody moves his own file there.
+    replace(&|new| fs::write(new, noise(1 << 20)).unwrap());
+    let theirs = fs::read(&file).unwrap();
+    says("it is no exchange: it holds other data");
+    cluster.goes_on();
+    cluster.finish();
+    assert!(fs::read(&file).unwrap() == theirs, "not even by a farewell");
 }
 
 #[test]
@@ -120,7 +173,7 @@ fn noise_is_counted_and_not_overwritten_until_it_is_cleared() {
     let before = counts(|e| e.ignored, &cluster);
     let noise = noise((SLOTS * SLOT) as usize);
     let write = |bytes: &[u8]| {
-        fs::OpenOptions::new().write(true).open(&file).unwrap().write_all_at(bytes, 0).unwrap();
+        fs::OpenOptions::new().write(true).open(&file).unwrap().write_all_at(bytes, SLOT).unwrap();
     };
     // A host may be about to publish over it.
     until("noise in both slots is noticed", || {
@@ -145,7 +198,8 @@ fn noise_is_counted_and_not_overwritten_until_it_is_cleared() {
     });
     assert_eq!(cluster.agents.iter().map(said).collect::<Vec<_>>(), before);
     cluster.goes_on();
-    assert_eq!(fs::read(&file).unwrap(), noise, "what is not ours is not overwritten");
+    let now = fs::read(&file).unwrap();
+    assert!(now[SLOT as usize..] == noise, "what is not ours is not overwritten");
     write(&vec![0; noise.len()]);
     cluster.is_well("the exchange works when it was cleared");
     cluster.finish();
@@ -155,16 +209,14 @@ fn noise_is_counted_and_not_overwritten_until_it_is_cleared() {
 fn an_exchange_that_cannot_be_read_leaves_each_host_to_itself() {
     let stage = Stage::new();
     let (cluster, file) = pair(&stage);
-    fs::remove_file(&file).unwrap();
-    // A host may create the file again in between.
-    until("a directory is in its place", || {
-        let _ = fs::remove_file(&file);
-        fs::create_dir(&file).is_ok()
-    });
+    let aside = stage.path("aside");
+    fs::rename(&file, &aside).unwrap();
+    fs::create_dir(&file).unwrap();
     cluster.until("the fault is shown", |_, e| e.fault.is_some() && e.failures > 0);
     cluster.until("the hosts fall back to their own latency", |v, _| v.source == "local");
     cluster.goes_on();
     fs::remove_dir(&file).unwrap();
+    fs::rename(&aside, &file).unwrap();
     cluster.is_well("the exchange works again");
     for agent in &cluster.agents {
         agent.says("IO goes on, control falls back");
@@ -181,13 +233,13 @@ fn the_last_good_reports_count_for_a_while() {
     let hosts = [("a", patient(a)), ("b", patient(b))];
     let cluster = Cluster::start(&stage, &[], "exchange", &hosts);
     let file = stage.path("exchange");
-    until("a directory is in its place", || {
-        let _ = fs::remove_file(&file);
-        fs::create_dir(&file).is_ok()
-    });
+    let aside = stage.path("aside");
+    fs::rename(&file, &aside).unwrap();
+    fs::create_dir(&file).unwrap();
     cluster.until("the last good reports are used", |v, _| v.source == "last-good");
     cluster.goes_on();
     fs::remove_dir(&file).unwrap();
+    fs::rename(&aside, &file).unwrap();
     cluster.is_well("the exchange works again");
     cluster.finish();
 }
@@ -211,10 +263,11 @@ fn a_file_system_that_is_read_only_or_full_is_named() {
     // A file that is complete needs no more room; one that must grow does.
     island.fill();
     cluster.is_well("the exchange goes on in a full file system");
-    until("the file is gone and its room is taken", || {
-        let _ = fs::remove_file(island.path("exchange"));
+    until("the slots are cut off and their room is taken", || {
+        let file = island.path("exchange");
+        fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(SLOT).unwrap();
         island.fill();
-        !island.path("exchange").exists()
+        fs::metadata(&file).unwrap().len() == SLOT
     });
     cluster.until("there is no room, and they say so", |_, e| {
         e.fault.as_ref().is_some_and(|f| f.contains("full") || f.contains("space"))
@@ -249,6 +302,7 @@ fn contested(
     says: &str,
 ) {
     let mut cluster = Cluster { agents: Vec::new(), loads: Vec::new() };
+    stage.exchange("exchange", 8);
     for (name, text) in hosts {
         stage.sparse(&format!("{name}.data"), 16 << 20);
         cluster.agents.push(stage.agent(name, text));

@@ -33,6 +33,7 @@ fn hosts_that_observe_say_what_would_be_done_and_do_nothing() {
     let stage = Stage::new();
     let delays = Delays { io: Duration::from_millis(2), flush: Duration::ZERO };
     Array::start(&stage.path("array"), 4096, delays);
+    stage.exchange("exchange", 64);
     let (a, load_a) = host(&stage, "a", 1000, 16);
     let (b, load_b) = host(&stage, "b", 3000, 4);
 

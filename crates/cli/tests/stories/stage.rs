@@ -111,6 +111,11 @@ impl Stage {
         self.run(&[&[PARDA], arguments].concat())
     }
 
+    /// Makes an exchange of so many slots, for any volume.
+    pub(crate) fn exchange(&self, place: &str, slots: u32) {
+        self.ok(&[PARDA, "exchange", "init", place, "--slots", &slots.to_string()]);
+    }
+
     /// Starts an agent and waits until it serves.
     pub(crate) fn agent(&self, host: &str, config: &str) -> Agent {
         self.agent_within(&[], host, config)

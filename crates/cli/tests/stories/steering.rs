@@ -204,6 +204,7 @@ fn a_host_that_steers_and_hosts_that_serve_share_an_array_by_their_shares() {
     let Some(disk) = Disk::of_nbd(&lun(0)) else { return };
     let control = "latency_threshold = \"40ms\"\nperiod = \"500ms\"";
     let exchange = "[volume.exchange]\nfile = \"exchange\"\nslots = 4\n";
+    stage.exchange("exchange", 4);
     let steers = steered("steers", control, &disk, "shares = 2000\n") + exchange;
     let serves = |host: &str, n: u32| config(host, control, &[("vm", &lun(n))]) + exchange;
     let hosts = [

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Block, Region, RegionError, RegionFault, SlotCount, SlotIndex};
+use super::{Block, Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 
 /// Runs another region on a thread of its own and gives up waiting after a limit.
 ///
@@ -27,10 +27,12 @@ pub struct Deadline {
 enum Job {
     Read,
     Write(SlotIndex, Box<Block>),
+    /// Has no answer.
+    Close,
 }
 
-/// A write answers with no blocks.
-type Answer = Result<Vec<Block>, RegionError>;
+/// A write answers with nothing.
+type Answer = Result<Option<Image>, RegionError>;
 
 impl Deadline {
     /// Bounds each call to `region` by `limit`. Fails if the thread cannot be started.
@@ -72,8 +74,12 @@ impl Deadline {
 fn work(mut region: impl Region, jobs: &Receiver<Job>, answers: &Sender<Answer>) {
     for job in jobs {
         let answer = match job {
-            Job::Read => region.read(),
-            Job::Write(slot, block) => region.write(slot, &block).map(|()| Vec::new()),
+            Job::Read => region.read().map(Some),
+            Job::Write(slot, block) => region.write(slot, &block).map(|()| None),
+            Job::Close => {
+                region.close();
+                continue;
+            }
         };
         if answers.send(answer).is_err() {
             return;
@@ -90,12 +96,18 @@ impl Region for Deadline {
         self.slots
     }
 
-    fn read(&mut self) -> Result<Vec<Block>, RegionError> {
-        self.call(Job::Read)
+    fn read(&mut self) -> Result<Image, RegionError> {
+        let image = self.call(Job::Read)?;
+        Ok(image.unwrap_or_else(|| Image::blank(self.slots)))
     }
 
     fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
         self.call(Job::Write(slot, Box::new(block.clone()))).map(|_| ())
+    }
+
+    fn close(&mut self) {
+        // A thread that has ended has closed everything.
+        let _ = self.jobs.send(Job::Close);
     }
 }
 
@@ -114,12 +126,15 @@ mod tests {
         fn slots(&self) -> SlotCount {
             self.0.slots()
         }
-        fn read(&mut self) -> Result<Vec<Block>, RegionError> {
+        fn read(&mut self) -> Result<Image, RegionError> {
             self.1.recv().expect("the test holds the other end");
             self.0.read()
         }
         fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
             self.0.write(slot, block)
+        }
+        fn close(&mut self) {
+            self.0.close();
         }
     }
 
@@ -140,7 +155,7 @@ mod tests {
             thread::yield_now();
         }
         go_on.send(()).unwrap();
-        assert_eq!(region.read().unwrap()[0], block);
+        assert_eq!(region.read().unwrap().slots()[0], block);
     }
 
     #[test]
@@ -148,8 +163,10 @@ mod tests {
         let memory = MemoryRegion::new(SlotCount::new(2).unwrap());
         let mut region = Deadline::new(memory.clone(), Duration::from_secs(600)).unwrap();
         memory.fail_writes(Some(|| RegionFault::ReadOnly));
+        let mut write = || region.write(SlotIndex(0), &Block::ZERO).unwrap_err().fault;
+        assert!(matches!(write(), RegionFault::NotOpen));
+        assert!(region.read().is_ok());
         let fault = region.write(SlotIndex(0), &Block::ZERO).unwrap_err().fault;
         assert!(matches!(fault, RegionFault::ReadOnly));
-        assert!(region.read().is_ok());
     }
 }

@@ -2,28 +2,39 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Block, Region, RegionError, RegionFault, SlotCount, SlotIndex};
+use super::{Block, Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
+use crate::header::Header;
 
 /// A medium in memory. A clone is another host's way to the same medium.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct MemoryRegion {
     shared: Arc<Mutex<Shared>>,
     slots: SlotCount,
+    /// It was read and not yet written since.
+    open: bool,
+}
+
+impl Clone for MemoryRegion {
+    fn clone(&self) -> MemoryRegion {
+        MemoryRegion { shared: Arc::clone(&self.shared), slots: self.slots, open: false }
+    }
 }
 
 #[derive(Debug)]
 struct Shared {
-    blocks: Vec<Block>,
+    image: Image,
     reads_fail: Option<fn() -> RegionFault>,
     writes_fail: Option<fn() -> RegionFault>,
 }
 
 impl MemoryRegion {
-    /// A medium full of zeros.
+    /// A medium that was just made: a header for any volume, and slots of zeros.
     #[must_use]
     pub fn new(slots: SlotCount) -> MemoryRegion {
-        let shared = Shared { blocks: slots.blank(), reads_fail: None, writes_fail: None };
-        MemoryRegion { shared: Arc::new(Mutex::new(shared)), slots }
+        let mut image = Image::blank(slots);
+        image.0[0] = Header::new(slots, None).encode();
+        let shared = Shared { image, reads_fail: None, writes_fail: None };
+        MemoryRegion { shared: Arc::new(Mutex::new(shared)), slots, open: false }
     }
 
     /// Lets every read fail from now on, or work again.
@@ -36,9 +47,14 @@ impl MemoryRegion {
         self.lock().writes_fail = fault;
     }
 
-    /// Changes what the medium holds behind everybody's back.
+    /// Changes what the slots hold behind everybody's back.
     pub fn edit(&self, edit: impl FnOnce(&mut [Block])) {
-        edit(&mut self.lock().blocks);
+        edit(&mut self.lock().image.0[1..]);
+    }
+
+    /// Changes the header behind everybody's back.
+    pub fn edit_header(&self, edit: impl FnOnce(&mut Block)) {
+        edit(&mut self.lock().image.0[0]);
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -56,20 +72,31 @@ impl Region for MemoryRegion {
         self.slots
     }
 
-    fn read(&mut self) -> Result<Vec<Block>, RegionError> {
-        let shared = self.lock();
-        match shared.reads_fail {
-            Some(fault) => Err(fault().at(self.place())),
-            None => Ok(shared.blocks.clone()),
-        }
+    fn read(&mut self) -> Result<Image, RegionError> {
+        let read = {
+            let shared = self.lock();
+            match shared.reads_fail {
+                Some(fault) => Err(fault().at("memory")),
+                None => Ok(shared.image.clone()),
+            }
+        };
+        self.open = read.is_ok();
+        read
     }
 
     fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
+        if !std::mem::take(&mut self.open) {
+            return Err(RegionFault::NotOpen.at("memory"));
+        }
         let mut shared = self.lock();
         if let Some(fault) = shared.writes_fail {
-            return Err(fault().at(self.place()));
+            return Err(fault().at("memory"));
         }
-        shared.blocks[slot.0 as usize] = block.clone();
+        shared.image.0[slot.0 as usize + 1] = block.clone();
         Ok(())
+    }
+
+    fn close(&mut self) {
+        self.open = false;
     }
 }

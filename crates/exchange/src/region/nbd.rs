@@ -9,12 +9,92 @@ use parda_nbd::Errno;
 use parda_nbd::uri::Uri;
 
 pub use self::connection::{Connection, Failure};
-use super::{Block, Misaligned, Region, RegionError, RegionFault, SlotCount, SlotIndex, aligned};
+use super::{
+    Block, Image, Misaligned, Region, RegionError, RegionFault, SlotCount, SlotIndex, Store,
+    aligned,
+};
+
+/// An export that is connected and takes IOs of a block's size.
+#[derive(Debug)]
+pub(crate) struct Export {
+    connection: Connection,
+    limit: Duration,
+    /// The connection is of no more use.
+    broken: bool,
+}
+
+impl Export {
+    /// Connects. This and every call gives up after `limit`; only the look-up of a host's address may
+    /// take longer.
+    pub(crate) fn open(uri: &Uri, limit: Duration) -> Result<Export, RegionFault> {
+        let connection = Connection::open(uri, limit)?;
+        let blocks = &connection.agreed().blocks;
+        let (min, max) = (blocks.min(), blocks.max());
+        if !(min..=max).contains(&(Block::BYTES as u32)) {
+            return Err(RegionFault::BlockSize { min, max });
+        }
+        Ok(Export { connection, limit, broken: false })
+    }
+
+    /// Waits until all that was written is on the medium, if the server can say so.
+    pub(crate) fn sync(&mut self) -> Result<(), RegionFault> {
+        self.connection.restart_clock(self.limit);
+        let flushed = self.connection.flush();
+        self.done(flushed, |errno| RegionFault::Write(os_error(errno)))
+    }
+
+    fn done<T>(
+        &mut self,
+        result: Result<T, Failure>,
+        refused: impl FnOnce(Errno) -> RegionFault,
+    ) -> Result<T, RegionFault> {
+        result.map_err(|failure| match failure {
+            Failure::Refused(errno) => refused(errno),
+            Failure::Broken(fault) => {
+                self.broken = true;
+                fault
+            }
+        })
+    }
+}
+
+impl Store for Export {
+    fn size(&self) -> u64 {
+        self.connection.agreed().size
+    }
+
+    fn read(&mut self, at: u64, blocks: &mut [Block]) -> Result<(), RegionFault> {
+        self.connection.restart_clock(self.limit);
+        let there = self.size().saturating_sub(at);
+        let len = there.min((blocks.len() * Block::BYTES) as u64) as usize;
+        let read = self.connection.read(at, len);
+        let bytes = self.done(read, |errno| RegionFault::Read(os_error(errno)))?;
+        for (block, bytes) in blocks.iter_mut().zip(bytes.chunks(Block::BYTES)) {
+            block.0[..bytes.len()].copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, at: u64, block: &Block) -> Result<(), RegionFault> {
+        self.connection.restart_clock(self.limit);
+        let written = self.connection.write(at, &block.0);
+        self.done(written, |errno| match errno {
+            Errno::NoSpc => RegionFault::NoSpace { needed: Bytes(at + Block::BYTES as u64) },
+            Errno::Perm => RegionFault::ReadOnly,
+            other => RegionFault::Write(os_error(other)),
+        })
+    }
+}
+
+fn os_error(errno: Errno) -> std::io::Error {
+    // NBD has taken its error codes from Linux.
+    std::io::Error::from_raw_os_error(errno.code() as i32)
+}
 
 /// Slots in an NBD export, from an offset on: never extended.
 ///
 /// The connection is kept between calls, as a new one would cost several round trips each period,
-/// and is made anew after an error.
+/// and is made anew after an error. A write goes over the connection of the read before it.
 #[derive(Debug)]
 pub struct NbdRegion {
     uri: Uri,
@@ -22,13 +102,18 @@ pub struct NbdRegion {
     offset: Bytes,
     slots: SlotCount,
     limit: Duration,
-    connection: Option<Connection>,
+    export: Option<Export>,
+    /// It was read over this connection and not written since.
+    open: bool,
 }
 
 impl NbdRegion {
     /// Slots from `offset` on. Every call, with the connecting that it needs, gives up after
     /// `limit`; only the look-up of a host's address may take longer. Connects with the first
     /// call.
+    ///
+    /// # Errors
+    /// The offset is no multiple of a slot.
     pub fn new(
         uri: Uri,
         offset: Bytes,
@@ -36,55 +121,35 @@ impl NbdRegion {
         limit: Duration,
     ) -> Result<NbdRegion, Misaligned> {
         let place = format!("{}/{}", uri.address, uri.export.as_str());
-        Ok(NbdRegion { uri, place, offset: aligned(offset)?, slots, limit, connection: None })
+        let offset = aligned(offset)?;
+        Ok(NbdRegion { uri, place, offset, slots, limit, export: None, open: false })
     }
 
     /// Does `io` over the kept connection, or over a new one.
     fn connected<T>(
         &mut self,
-        io: impl FnOnce(&mut Connection) -> Result<T, Failure>,
-        refused: impl FnOnce(Errno) -> RegionFault,
-    ) -> Result<T, RegionError> {
-        let connection = match self.connection.take() {
-            Some(mut connection) => {
-                connection.restart_clock(self.limit);
-                Ok(connection)
-            }
-            None => self.connect(),
+        io: impl FnOnce(&mut Export) -> Result<T, RegionFault>,
+    ) -> Result<T, RegionFault> {
+        let mut export = match self.export.take() {
+            Some(export) => export,
+            None => self.connect()?,
         };
-        let mut connection = connection.map_err(|fault| fault.at(&self.place))?;
-        let result = io(&mut connection);
-        if !matches!(result, Err(Failure::Broken(_))) {
-            self.connection = Some(connection);
+        let result = io(&mut export);
+        if !export.broken {
+            self.export = Some(export);
         }
-        result.map_err(|failure| {
-            match failure {
-                Failure::Refused(errno) => refused(errno),
-                Failure::Broken(fault) => fault,
-            }
-            .at(&self.place)
-        })
+        result
     }
 
-    fn connect(&self) -> Result<Connection, RegionFault> {
-        let connection = Connection::open(&self.uri, self.limit)?;
-        let agreed = connection.agreed();
-        let (min, max) = (agreed.blocks.min(), agreed.blocks.max());
-        if !(min..=max).contains(&(Block::BYTES as u32)) {
-            return Err(RegionFault::BlockSize { min, max });
-        }
-        let found = agreed.size.saturating_sub(self.offset.0);
-        let needed = self.slots.bytes();
+    fn connect(&self) -> Result<Export, RegionFault> {
+        let export = Export::open(&self.uri, self.limit)?;
+        let found = export.size().saturating_sub(self.offset.0);
+        let needed = self.slots.place_bytes();
         if found < needed {
             return Err(RegionFault::TooSmall { needed: Bytes(needed), found: Bytes(found) });
         }
-        Ok(connection)
+        Ok(export)
     }
-}
-
-fn os_error(errno: Errno) -> std::io::Error {
-    // NBD has taken its error codes from Linux.
-    std::io::Error::from_raw_os_error(errno.code() as i32)
 }
 
 impl Region for NbdRegion {
@@ -96,29 +161,23 @@ impl Region for NbdRegion {
         self.slots
     }
 
-    fn read(&mut self) -> Result<Vec<Block>, RegionError> {
-        let (start, len) = (self.offset.0, self.slots.bytes() as usize);
-        let bytes = self.connected(
-            |connection| connection.read(start, len),
-            |errno| RegionFault::Read(os_error(errno)),
-        )?;
-        let mut blocks = self.slots.blank();
-        for (block, bytes) in blocks.iter_mut().zip(bytes.chunks_exact(Block::BYTES)) {
-            block.0.copy_from_slice(bytes);
-        }
-        Ok(blocks)
+    fn read(&mut self) -> Result<Image, RegionError> {
+        let mut image = Image::blank(self.slots);
+        let start = self.offset.0;
+        let read = self.connected(|export| export.read(start, &mut image.0));
+        self.open = read.is_ok();
+        read.map(|()| image).map_err(|fault| fault.at(&self.place))
     }
 
     fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
+        if !std::mem::take(&mut self.open) {
+            return Err(RegionFault::NotOpen.at(&self.place));
+        }
         let start = self.offset.0 + slot.offset();
-        let needed = Bytes(self.slots.bytes());
-        self.connected(
-            |connection| connection.write(start, &block.0),
-            |errno| match errno {
-                Errno::NoSpc => RegionFault::NoSpace { needed },
-                Errno::Perm => RegionFault::ReadOnly,
-                other => RegionFault::Write(os_error(other)),
-            },
-        )
+        self.connected(|export| export.write(start, block)).map_err(|fault| fault.at(&self.place))
+    }
+
+    fn close(&mut self) {
+        self.open = false;
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{example, identity};
+use crate::testing::{example, identity, page, page_fields};
 
 fn arb_count() -> impl Strategy<Value = u64> {
     prop_oneof![0..=MOST, Just(0), Just(MOST)]
@@ -173,25 +173,36 @@ proptest! {
         }
     }
 
+    /// Wherever a slot holds anything else than zeros or a record, it is nobody's to write: byte by byte.
     #[test]
-    fn a_file_of_any_bytes_can_be_inspected(file in prop::collection::vec(any::<u8>(), 0..9000)) {
-        prop_assert_eq!(inspect(&file).len(), file.len().div_ceil(SLOT_BYTES));
+    fn a_byte_behind_a_record_or_in_zeros_makes_it_foreign(
+        record in arb_record(),
+        at in RECORD_BYTES..SLOT_BYTES,
+        byte in 1u8..,
+    ) {
+        let foreign = Content::Fault(SlotFault::NotARecord);
+        for mut block in [encode(&record).unwrap(), Block::ZERO] {
+            block.0[at] = byte;
+            prop_assert_eq!(&decode(&block, record.slot), &foreign);
+        }
     }
 }
 
 #[test]
-fn zeros_are_an_empty_slot_whatever_follows_the_record() {
-    let mut block = Block::ZERO;
-    assert_eq!(decode(&block, SlotIndex(0)), Content::Empty);
-    block.0[RECORD_BYTES] = 1;
-    assert_eq!(decode(&block, SlotIndex(0)), Content::Empty);
+fn every_byte_of_a_slot_of_zeros_counts() {
+    assert_eq!(decode(&Block::ZERO, SlotIndex(0)), Content::Empty);
+    for at in 0..SLOT_BYTES {
+        let mut block = Block::ZERO;
+        block.0[at] = 1;
+        let content = decode(&block, SlotIndex(0));
+        assert_eq!(content, Content::Fault(SlotFault::NotARecord), "byte {at}");
+    }
 }
 
 #[test]
 fn what_readers_ignore_may_hold_anything() {
     let mut block = encode(&example()).unwrap();
     block.0[at::TUNING + 1..at::CHECKSUM].fill(0xaa);
-    block.0[RECORD_BYTES..].fill(0x55);
     reseal(&mut block);
     assert_eq!(decode(&block, SlotIndex(3)), Content::Record(Box::new(example())));
 }
@@ -212,7 +223,7 @@ fn a_record_of_before_there_were_thresholds_says_nothing_of_its_own() {
 fn each_fault_is_told_apart() {
     let malformed = SlotFault::Malformed;
     assert_eq!(fault_after(|b| b[0] = b'x'), SlotFault::NotARecord);
-    assert_eq!(fault_after(|b| b[at::VERSION] = 2), SlotFault::Version(2));
+    assert_eq!(fault_after(|b| b[at::VERSION] = 1), SlotFault::Version(1));
     assert_eq!(fault_after(|b| b[at::SLOT] = 4), SlotFault::WrongSlot(SlotIndex(4)));
     assert_eq!(fault_after(|b| b[at::SOURCE] = 3), malformed("source"));
     assert_eq!(fault_after(|b| b[at::LEAVING] = 2), malformed("leaving"));
@@ -249,23 +260,9 @@ fn what_cannot_be_written_is_refused_by_name() {
     assert_eq!(field(|r| r.interval.writes.ios = MOST + 1), "IO count");
 }
 
-/// The page of the manual that this file is held to.
-fn page() -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/exchange-format.md");
-    std::fs::read_to_string(path).unwrap()
-}
-
-/// The rows of the page's byte table: field and where it lies.
+/// The rows of the page's byte table of a slot: field and where it lies.
 fn documented_fields() -> BTreeMap<String, Range<usize>> {
-    page()
-        .lines()
-        .filter_map(|line| {
-            let mut cells = line.split('|').skip(1).map(str::trim);
-            let offset: usize = cells.next()?.parse().ok()?;
-            let len: usize = cells.next()?.parse().ok()?;
-            Some((cells.next()?.to_owned(), offset..offset + len))
-        })
-        .collect()
+    page_fields("one slot").into_iter().collect()
 }
 
 #[test]

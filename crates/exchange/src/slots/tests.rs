@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::exchange::{Event, Rival};
 use crate::freshness::Liveness;
+use crate::header::VolumeName;
 use crate::peers::Peers;
 use crate::region::{Block, MemoryRegion, RegionFault};
 use crate::testing::{PERIOD, at, exchange, identity, leaving, live, publication};
@@ -72,6 +73,7 @@ fn a_slot_that_does_not_exist_is_refused() {
         choice: fixed(8),
         period: PERIOD,
         freshness: Freshness::default(),
+        make: String::new(),
     };
     let error = SlotExchange::new(medium(8), settings).err().unwrap();
     assert_eq!(error.to_string(), "slot 8 does not exist: there are 8 slots, from 0 to 7");
@@ -141,11 +143,11 @@ fn a_host_of_another_volume_or_version_is_a_rival_too() {
     assert_eq!(noticed[0], [conflict(2, rival, false)]);
     for sequence in 0..3 {
         medium.edit(|blocks| {
-            blocks[2].0[8] = 2;
+            blocks[2].0[8] = 3;
             blocks[2].0[40] = sequence;
         });
         let events = period(&mut a, at(3)).0;
-        let expected = [conflict(2, Rival::OtherVersion(2), false)];
+        let expected = [conflict(2, Rival::OtherVersion(3), false)];
         assert_eq!(events, if sequence == 0 { &expected[..] } else { &[] });
     }
 }
@@ -321,6 +323,84 @@ fn data_that_is_no_record_is_never_written_over() {
     periods(&mut [&mut a, &mut b], 100..102);
 }
 
+/// What a host finds of a place whose header was changed, and that it writes nothing.
+fn refused(
+    medium: &MemoryRegion,
+    host: &mut SlotExchange,
+    edit: impl FnOnce(&mut Block),
+) -> String {
+    let mut before = Vec::new();
+    medium.edit_header(edit);
+    medium.edit(|blocks| before.extend_from_slice(blocks));
+    let error = host.collect(at(50)).unwrap_err().to_string();
+    let published = host.publish(&publication(2.0)).unwrap_err().to_string();
+    assert!(host.publish(&leaving()).is_err());
+    medium.edit(|blocks| assert!(blocks == before));
+    assert!(published == error || published.contains("not written before"), "{published}");
+    error
+}
+
+#[test]
+fn a_place_that_is_not_this_volumes_exchange_is_never_written() {
+    let medium = medium(4);
+    let ours = Header::new(SlotCount::new(4).unwrap(), None);
+    let of = |name: &str| Header { volume: Some(VolumeName::new(name).unwrap()), ..ours.clone() };
+    for known in [false, true] {
+        let mut a = exchange(&medium, identity("a", 1), fixed(1));
+        if known {
+            medium.edit_header(|block| *block = of("array-a").encode());
+            periods(&mut [&mut a], 0..3);
+        }
+        let mut refused = |block: Block, says: &str| {
+            let error = refused(&medium, &mut a, |header| *header = block);
+            assert!(error.contains(says) && error.contains("Nothing was written"), "{error}");
+        };
+        refused(Block::ZERO, "never made an exchange");
+        refused(Block::ZERO, "Make it, once, on one host: parda exchange init memory");
+        refused(Block([7; Block::BYTES]), "it holds other data (byte 0 is 0x07)");
+        refused(slot::encode(&crate::testing::example()).unwrap(), "an exchange of format 1");
+        refused(of("array-b").encode(), "made for the volume \"array-b\"");
+        let more = Header { slots: SlotCount::new(5).unwrap(), ..ours.clone() };
+        refused(more.encode(), "has 5 slots, but the configuration says slots = 4");
+        let mut damaged = ours.encode();
+        damaged.0[100] ^= 1;
+        refused(damaged, "torn or damaged");
+        for at in [512, 1080, 4095] {
+            let mut over = of("array-a").encode();
+            over.0[at] = 1;
+            refused(over, "the header of an exchange, and over it other data");
+        }
+        // And it is used again once it is itself again.
+        medium.edit_header(|block| *block = of("array-a").encode());
+        periods(&mut [&mut a], 60..62);
+    }
+}
+
+#[test]
+fn a_place_that_was_replaced_is_not_written_until_an_operator_says_so() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(1));
+    periods(&mut [&mut a], 0..3);
+    let another = Header::new(SlotCount::new(4).unwrap(), None).encode();
+    let error = refused(&medium, &mut a, |header| *header = another);
+    assert!(error.contains("it was replaced") && error.contains("reload the agent"), "{error}");
+    a.accept_place();
+    periods(&mut [&mut a], 60..62);
+}
+
+#[test]
+fn a_slot_that_became_foreign_since_the_last_look_is_not_written() {
+    let medium = medium(4);
+    let mut a = exchange(&medium, identity("a", 1), fixed(1));
+    periods(&mut [&mut a], 0..3);
+    // As in a farewell, there was no look since the last write.
+    let foreign = Block([7; Block::BYTES]);
+    medium.edit(|blocks| blocks[1] = foreign.clone());
+    let refused = a.publish(&leaving()).unwrap_err();
+    assert!(matches!(refused, PublishError::NotARecord { slot: SlotIndex(1), .. }), "{refused}");
+    medium.edit(|blocks| assert_eq!(blocks[1], foreign));
+}
+
 #[test]
 fn nothing_is_written_before_the_first_read_worked() {
     let medium = medium(4);
@@ -346,8 +426,10 @@ fn every_fault_passes() {
     medium.fail_writes(None);
     medium.fail_reads(Some(limit));
     assert!(a.collect(at(4)).is_err());
-    a.publish(&publication(1.0)).unwrap();
+    // Nothing is written that was not looked at in the same period.
+    assert!(matches!(a.publish(&publication(1.0)), Err(PublishError::Look(_))));
     medium.fail_reads(None);
+    a.publish(&publication(1.0)).unwrap();
     medium.edit(|blocks| blocks.fill(Block::ZERO));
     for now in 5..9 {
         assert_eq!(periods(&mut [&mut a], now..now + 1), [[]]);

@@ -1,10 +1,14 @@
 //! What several tests need.
 
+use std::path::Path;
+use std::time::Duration;
+
 use parda_control::latency::Interval;
-use parda_control::{Governed, Report, Shares, Source, Span, Tuning, Window};
+use parda_control::{Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
+use parda_exchange::region::FileRegion;
 use parda_exchange::{
-    Freshness, HostName, Identity, Incarnation, Publication, Region, SlotChoice, SlotExchange,
-    SlotIndex, SlotSettings, VolumeId,
+    Freshness, HostName, Identity, Incarnation, Location, Publication, Region, Site, SlotChoice,
+    SlotCount, SlotExchange, SlotIndex, SlotSettings, VolumeId, init,
 };
 
 /// Run 1 of `host`, in a slot of its own on volume `array-a`.
@@ -15,8 +19,18 @@ pub(crate) fn exchange(region: impl Region + 'static, host: &str, slot: u32) -> 
         choice: SlotChoice::Fixed(SlotIndex(slot)),
         period: Span::from_millis(1_000),
         freshness: Freshness::default(),
+        make: "parda exchange init".to_owned(),
     };
     SlotExchange::new(region, settings).unwrap()
+}
+
+/// Makes an exchange of so many slots, for any volume.
+#[allow(dead_code, reason = "not all tests make one")]
+pub(crate) fn make(path: &Path, offset: Option<Bytes>, slots: u32) -> FileRegion {
+    let slots = SlotCount::new(slots).unwrap();
+    let site = Site::new(Location::Path(path.to_owned()), offset).unwrap();
+    init(&site, slots, None, Duration::from_secs(60)).unwrap();
+    FileRegion::new(path, offset, slots).unwrap()
 }
 
 /// A publication that tells itself from others by its window.

@@ -102,6 +102,18 @@ impl Connection {
         self.answer(cookie, Expected::Outcome, &mut [])
     }
 
+    /// Waits until all that was written is on the medium. Nothing is done if the server knows no flush.
+    ///
+    /// # Errors
+    /// The server refuses, or the connection breaks.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        if !self.agreed.flags.contains(TransmissionFlags::SEND_FLUSH) {
+            return Ok(());
+        }
+        let cookie = self.ask(Op::Flush, &[])?;
+        self.answer(cookie, Expected::Outcome, &mut [])
+    }
+
     fn ask(&mut self, op: Op, payload: &[u8]) -> Result<Cookie, RegionFault> {
         let cookie = Cookie(self.next_cookie);
         self.next_cookie = self.next_cookie.wrapping_add(1);

@@ -1,0 +1,429 @@
+//! Making a place: once, on purpose, and only where nothing is lost by it.
+//!
+//! A new place is a new file, an empty one, or zeros. The zeros are looked at byte by byte, so that
+//! nothing needs to be known of what else there may be. Where a place is a region of something larger,
+//! libblkid is asked, too, what the whole of it holds.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use parda_control::Bytes;
+
+use crate::found;
+use crate::header::{Header, PlaceFault, VolumeName};
+use crate::location::{Location, Site};
+use crate::region::{
+    Access, Block, Export, Kind, Opened, RegionError, RegionFault, SlotCount, SlotIndex, Store,
+};
+use crate::slot::{SlotState, decode};
+
+/// How much of the beginning of a device must hold zeros: more than any file system, volume manager
+/// or partition table leaves without a mark.
+const HEAD: u64 = 64 << 20;
+
+/// How much of its end, where RAID and GPT have theirs.
+const TAIL: u64 = 1 << 20;
+
+/// How much is read at a time.
+const PIECE: usize = (1 << 20) / Block::BYTES;
+
+/// How long another program may hold a lock on the place.
+const LOCKED: Duration = Duration::from_secs(2);
+
+/// How a place was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// Just now.
+    New(Header),
+    /// Before, and just so. Nothing was changed.
+    Already(Header),
+}
+
+/// Why a place was not made. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// It cannot be opened, read or written.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// It is an exchange, but another one than is asked for.
+    #[error(
+        "{place} is an exchange already, {is}: nothing was changed. Use it as it is, or make another \
+         one elsewhere"
+    )]
+    Other {
+        /// Where.
+        place: String,
+        /// What it is.
+        is: String,
+    },
+    /// It holds something.
+    #[error("{place} is not empty: it holds {what}. Nothing was changed. {advice}")]
+    NotEmpty {
+        /// Where.
+        place: String,
+        /// What is there.
+        what: String,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A file that was not made for an exchange.
+    #[error(
+        "{place} has {size} bytes, but an exchange of {} slots is a file of {}: nothing was changed. \
+         Name a file that is new, empty or just so long; with an offset, a region of this one",
+        slots.get(), slots.place_bytes()
+    )]
+    Size {
+        /// Where.
+        place: String,
+        /// How long the file is.
+        size: u64,
+        /// How many slots were asked for.
+        slots: SlotCount,
+    },
+    /// Another program has it.
+    #[error("{place} is in use: {by}. Nothing was changed")]
+    InUse {
+        /// Where.
+        place: String,
+        /// By whom.
+        by: &'static str,
+    },
+    /// It cannot be found out what it holds.
+    #[error("{place}: cannot find out whether it holds anything: {why}. Nothing was changed")]
+    Unknown {
+        /// Where.
+        place: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// What to do with a place that is not empty.
+const ADVICE: &str = "Is the path right? If all of it may be erased, fill it with zeros first";
+
+/// Makes an exchange at `site`, for `volume` or for any. `limit` bounds each call to an NBD server.
+///
+/// # Errors
+/// Nothing was changed, unless writing itself has failed.
+pub fn init(
+    site: &Site,
+    slots: SlotCount,
+    volume: Option<VolumeName>,
+    limit: Duration,
+) -> Result<Made, InitError> {
+    let place = site.location.to_string();
+    let at = |fault: RegionFault| InitError::Region(fault.at(&place));
+    let new = Header::new(slots, volume);
+    match &site.location {
+        Location::Path(path) => {
+            let mut opened = open(path, site, &place)?;
+            if let Some(made) = made_already(&mut opened, site, &new, &place)? {
+                return Ok(made);
+            }
+            check_bounds(&opened, site, slots, &place)?;
+            let region = opened.kind() == Kind::Device || site.offset().is_some();
+            if !region && opened.size() > slots.place_bytes() {
+                // What it holds says more than how long it is.
+                check_zeros(&mut opened, site, slots, Some(path), &place)?;
+                return Err(InitError::Size { place, size: opened.size(), slots });
+            }
+            check_zeros(&mut opened, site, slots, Some(path), &place)?;
+            if !region {
+                opened.grow(slots.place_bytes()).map_err(at)?;
+            }
+            opened.write(start(site), &new.encode()).map_err(at)?;
+            opened.sync().map_err(at)?;
+            sync_directory(path);
+        }
+        Location::Nbd(uri) => {
+            let mut export = Export::open(uri, limit).map_err(at)?;
+            if let Some(made) = made_already(&mut export, site, &new, &place)? {
+                return Ok(made);
+            }
+            check_bounds(&export, site, slots, &place)?;
+            check_zeros(&mut export, site, slots, None, &place)?;
+            export.write(start(site), &new.encode()).map_err(at)?;
+            export.sync().map_err(at)?;
+        }
+    }
+    Ok(Made::New(new))
+}
+
+/// What is at a place: its header, and what its slots hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Its header.
+    pub header: Header,
+    /// All its slots.
+    pub slots: Vec<SlotState>,
+}
+
+/// Looks at a place, and changes nothing. `limit` bounds each call to an NBD server.
+///
+/// # Errors
+/// It cannot be read. The inner error: it is no exchange.
+pub fn look(site: &Site, limit: Duration) -> Result<Result<Found, PlaceFault>, RegionError> {
+    let at = |fault: RegionFault| fault.at(&site.location.to_string());
+    let mut store: Box<dyn Store> = match &site.location {
+        Location::Path(path) => match Opened::open(path, Access::Read) {
+            Err(RegionFault::Missing) => return Ok(Err(PlaceFault::Missing)),
+            opened => Box::new(opened.map_err(at)?),
+        },
+        Location::Nbd(uri) => Box::new(Export::open(uri, limit).map_err(at)?),
+    };
+    let mut block = [Block::ZERO];
+    store.read(start(site), &mut block).map_err(at)?;
+    let header = match Header::decode(&block[0]) {
+        Ok(header) => header,
+        Err(fault) => return Ok(Err(named(&mut *store, site, fault))),
+    };
+    let mut blocks = vec![Block::ZERO; header.slots.get() as usize];
+    store.read(start(site) + SlotIndex(0).offset(), &mut blocks).map_err(at)?;
+    let slots = (0..).map(SlotIndex).zip(&blocks);
+    let slots =
+        slots.map(|(slot, block)| SlotState { slot, content: decode(block, slot) }).collect();
+    Ok(Ok(Found { header, slots }))
+}
+
+/// What is foreign may have its mark further on.
+fn named(store: &mut dyn Store, site: &Site, fault: PlaceFault) -> PlaceFault {
+    match fault {
+        PlaceFault::Foreign(_) | PlaceFault::Blank if site.offset().is_none() => {
+            match describe(store, start(site)) {
+                Ok(Some(what)) => PlaceFault::Foreign(what),
+                _ => fault,
+            }
+        }
+        fault => fault,
+    }
+}
+
+fn start(site: &Site) -> u64 {
+    site.offset().map_or(0, |offset| offset.0)
+}
+
+/// Opens what is there or, if it is a file of its own, creates it; alone, as far as others can be shut out.
+fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
+    let opened = match Opened::open(path, Access::Alone) {
+        Err(RegionFault::Missing) if site.offset().is_none() => {
+            match Opened::open(path, Access::Create) {
+                // Somebody else has just created it.
+                Err(RegionFault::Create(e)) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                    Opened::open(path, Access::Alone)
+                }
+                opened => opened,
+            }
+        }
+        opened => opened,
+    };
+    let opened = opened.map_err(|fault| match fault {
+        RegionFault::Open(e) if e.kind() == std::io::ErrorKind::ResourceBusy => InitError::InUse {
+            place: place.to_owned(),
+            by: "it is mounted, or a part of LVM, RAID, multipath or another device",
+        },
+        fault => fault.at(place).into(),
+    })?;
+    let began = Instant::now();
+    while !opened.lock() {
+        if began.elapsed() > LOCKED {
+            let by = "another program holds a lock on it, as agents, qemu and qemu-nbd do";
+            return Err(InitError::InUse { place: place.to_owned(), by });
+        }
+        sleep(Duration::from_millis(20));
+    }
+    // Whoever had the lock may have made it longer.
+    Ok(match Opened::open(path, Access::Alone) {
+        Ok(again) if opened.size() != again.size() && again.lock() => again,
+        _ => opened,
+    })
+}
+
+/// What is there, if it is an exchange.
+fn made_already(
+    store: &mut dyn Store,
+    site: &Site,
+    new: &Header,
+    place: &str,
+) -> Result<Option<Made>, InitError> {
+    let mut block = [Block::ZERO];
+    store.read(start(site), &mut block).map_err(|fault| fault.at(place))?;
+    match Header::decode(&block[0]) {
+        Ok(header) if (header.slots, &header.volume) == (new.slots, &new.volume) => {
+            Ok(Some(Made::Already(header)))
+        }
+        Ok(header) => Err(InitError::Other { place: place.to_owned(), is: header.to_string() }),
+        Err(fault @ (PlaceFault::OldFormat | PlaceFault::Format(_) | PlaceFault::Damaged)) => {
+            Err(InitError::NotEmpty {
+                place: place.to_owned(),
+                what: match fault {
+                    PlaceFault::OldFormat => {
+                        "an exchange of format 1, which had no header".to_owned()
+                    }
+                    PlaceFault::Format(format) => format!("an exchange of format {format}"),
+                    _ => "a torn or damaged header of an exchange".to_owned(),
+                },
+                advice: "Make a new one elsewhere; or fill it with zeros, if no host uses it",
+            })
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+fn check_bounds(
+    store: &dyn Store,
+    site: &Site,
+    slots: SlotCount,
+    place: &str,
+) -> Result<(), InitError> {
+    let whole_file =
+        matches!(&site.location, Location::Path(path) if path.is_file()) && site.offset().is_none();
+    let found = store.size().saturating_sub(start(site));
+    if !whole_file && found < slots.place_bytes() {
+        let fault =
+            RegionFault::TooSmall { needed: Bytes(slots.place_bytes()), found: Bytes(found) };
+        return Err(fault.at(place).into());
+    }
+    Ok(())
+}
+
+/// That nothing is lost: zeros where the place is going to be and, unless it is a region that was asked
+/// for in so many words, wherever anything else has its marks.
+fn check_zeros(
+    store: &mut dyn Store,
+    site: &Site,
+    slots: SlotCount,
+    path: Option<&Path>,
+    place: &str,
+) -> Result<(), InitError> {
+    let at = |fault: RegionFault| InitError::Region(fault.at(place));
+    let not_empty = |what| InitError::NotEmpty { place: place.to_owned(), what, advice: ADVICE };
+    let (size, start) = (store.size(), start(site));
+    let region = start..(start + slots.place_bytes());
+    let looked_at = match site.offset() {
+        Some(_) => vec![region.clone()],
+        None => vec![0..HEAD.min(size), size.saturating_sub(TAIL) / 4096 * 4096..size],
+    };
+    for range in looked_at {
+        if let Some(at_byte) = first_nonzero(store, range).map_err(at)? {
+            let what = match describe(store, 0).map_err(at)? {
+                Some(what) if site.offset().is_none() => what,
+                _ => format!("data at byte {at_byte}"),
+            };
+            return Err(not_empty(blkid(path).ok().flatten().unwrap_or(what)));
+        }
+    }
+    if site.offset().is_none() {
+        return Ok(());
+    }
+    if let Some(outer) = surrounding(store, start).map_err(at)? {
+        return Err(not_empty(format!("another exchange around it, from byte {outer} on")));
+    }
+    // The rest is not ours, and not all of it can be read: is it anything that is known?
+    let known = match path {
+        None => describe(store, 0).map_err(at)?,
+        Some(_) => match (blkid(path), describe(store, 0).map_err(at)?) {
+            (Ok(what), mark) => what.or(mark.filter(|what| !what.starts_with("other data"))),
+            (Err(why), _) => return Err(InitError::Unknown { place: place.to_owned(), why }),
+        },
+    };
+    match known.filter(|what| !what.starts_with("other data")) {
+        Some(what) => Err(not_empty(format!("{what}, a part of which the region would be"))),
+        None => Ok(()),
+    }
+}
+
+fn first_nonzero(
+    store: &mut dyn Store,
+    range: std::ops::Range<u64>,
+) -> Result<Option<u64>, RegionFault> {
+    let mut blocks = vec![Block::ZERO; PIECE];
+    let mut at = range.start;
+    while at < range.end {
+        let needed = (range.end - at).div_ceil(Block::BYTES as u64).min(PIECE as u64) as usize;
+        let piece = &mut blocks[..needed];
+        piece.fill(Block::ZERO);
+        store.read(at, piece)?;
+        if let Some(i) = piece.iter().position(|block| *block != Block::ZERO) {
+            let within = piece[i].0.iter().position(|byte| *byte != 0).unwrap_or(0);
+            return Ok(Some(at + (i * Block::BYTES + within) as u64));
+        }
+        at += (needed * Block::BYTES) as u64;
+    }
+    Ok(None)
+}
+
+/// What the first bytes from `at` on look like; `None` if they are zeros.
+fn describe(store: &mut dyn Store, at: u64) -> Result<Option<String>, RegionFault> {
+    let mut blocks = vec![Block::ZERO; found::TELLING / Block::BYTES];
+    store.read(at, &mut blocks)?;
+    if blocks.iter().all(|block| *block == Block::ZERO) {
+        return Ok(None);
+    }
+    let bytes: Vec<u8> = blocks.iter().flat_map(|block| block.0).collect();
+    Ok(Some(found::describe(&bytes)))
+}
+
+/// Where an exchange begins that has slots at `start`.
+fn surrounding(store: &mut dyn Store, start: u64) -> Result<Option<u64>, RegionFault> {
+    let reach = u64::from(SlotCount::MAX) * Block::BYTES as u64;
+    let from = start.saturating_sub(reach);
+    let mut blocks = vec![Block::ZERO; ((start - from) / Block::BYTES as u64) as usize];
+    store.read(from, &mut blocks)?;
+    let outer = blocks.iter().enumerate().find_map(|(i, block)| {
+        let at = from + (i * Block::BYTES) as u64;
+        let header = Header::decode(block).ok()?;
+        (at + header.slots.place_bytes() > start).then_some(at)
+    });
+    Ok(outer)
+}
+
+/// What libblkid knows of a file or device. An error if it cannot be asked.
+fn blkid(path: Option<&Path>) -> Result<Option<String>, String> {
+    let Some(path) = path else { return Ok(None) };
+    let mut why = String::new();
+    // A user's search path may lack the directories of the system's tools.
+    for program in ["blkid", "/usr/sbin/blkid", "/sbin/blkid"] {
+        let asked = Command::new(program)
+            .args(["--probe", "--output", "export", "--"])
+            .arg(path)
+            .stdin(Stdio::null())
+            .output();
+        let answer = match asked {
+            Ok(answer) => answer,
+            Err(e) => {
+                why = format!("blkid of util-linux cannot be run: {e}");
+                continue;
+            }
+        };
+        return match answer.status.code() {
+            Some(0) => Ok(said(&String::from_utf8_lossy(&answer.stdout))),
+            Some(2) => Ok(None),
+            Some(8) => Ok(Some("signatures of several things, says libblkid".to_owned())),
+            _ => Err(format!("blkid: {}", String::from_utf8_lossy(&answer.stderr).trim())),
+        };
+    }
+    Err(why)
+}
+
+/// A file system, RAID member or the like, or else a partition table. What else blkid says, such as sizes
+/// of blocks, is no signature.
+fn said(answer: &str) -> Option<String> {
+    let value = |key: &str| {
+        let mut values =
+            answer.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        values.next()
+    };
+    let what = value("TYPE").map(|what| format!("{what}, says libblkid"));
+    what.or_else(|| {
+        value("PTTYPE").map(|kind| format!("a partition table ({kind}), says libblkid"))
+    })
+}
+
+/// So that a new file outlives a crash.
+fn sync_directory(path: &Path) {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // A file system that cannot do this loses the name of the file, at worst.
+    let _ = std::fs::File::open(directory.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all());
+}
