@@ -1,11 +1,12 @@
 //! The exchange that a configuration names: opened for a control thread, looked at for `parda check`.
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use parda_control::Bytes;
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
-use parda_exchange::{Location, PlaceFault, RegionFault, Site, SlotExchange, VolumeId, look};
+use parda_exchange::{Location, PlaceFault, Site, SlotExchange, VolumeId, look};
 
 use crate::config::{Exchange, Place, Volume};
 
@@ -33,32 +34,40 @@ pub(crate) fn open(exchange: &Exchange, settings: SlotSettings) -> Result<SlotEx
     made.map_err(|e| e.to_string())
 }
 
-/// Looks whether the exchange of a volume can be used, and changes nothing. Answers what is still to be
-/// done, if anything is; no server is asked over a network.
-///
-/// # Errors
-/// What is there is not this volume's exchange.
-pub fn examine(volume: &Volume) -> Result<Option<String>, String> {
-    let Some(exchange) = &volume.exchange else { return Ok(None) };
-    let Place::Path(path) = &exchange.place else { return Ok(None) };
-    let site = Site::new(Location::Path(path.clone()), exchange.offset.map(Bytes))
-        .map_err(|e| e.to_string())?;
-    let wrong = |fault: PlaceFault| Err(format!("exchange {}: {fault}", exchange.place));
-    let header = match look(&site, LIMIT) {
+/// Looks whether the exchange of a volume can be used, and changes nothing. Answers what is in the way,
+/// if anything is: disks are served all the same. No server is asked over a network.
+#[must_use]
+pub fn examine(volume: &Volume) -> Option<String> {
+    let exchange = volume.exchange.as_ref()?;
+    let Place::Path(path) = &exchange.place else { return None };
+    let wrong = |fault: PlaceFault| {
+        let unheard = "this host and the others do not hear each other";
+        Some(format!("exchange {}: {fault}; {unheard}", exchange.place))
+    };
+    let site = Site::new(Location::Path(path.clone()), exchange.offset.map(Bytes)).ok()?;
+    // On a path that is down this may hang, and whoever waits for it would not start.
+    let (answer, looked) = channel();
+    let at = site.clone();
+    std::thread::spawn(move || answer.send(look(&at, LIMIT)));
+    let Ok(looked) = looked.recv_timeout(LIMIT) else {
+        return Some(format!("exchange {}: no answer within {LIMIT:?}", path.display()));
+    };
+    let header = match looked {
         Ok(Ok(found)) => found.header,
         Ok(Err(PlaceFault::Missing | PlaceFault::Blank)) => {
-            return Ok(Some(format!("not made yet: on one host, {}", exchange.make)));
+            let make = &exchange.make;
+            return Some(format!(
+                "exchange {}: not made yet. On one host, once: {make}",
+                path.display()
+            ));
         }
         Ok(Err(fault)) => return wrong(fault),
-        Err(e) if matches!(e.fault, RegionFault::Open(_)) => {
-            return Ok(Some(format!("not looked at: {}", e.fault)));
-        }
-        Err(e) => return Err(e.to_string()),
+        Err(error) => return Some(error.to_string()),
     };
     let (found, configured) = (header.slots.get(), exchange.slots.get());
     match header.volume.filter(|named| named.id() != VolumeId::of(&volume.name)) {
         Some(other) => wrong(PlaceFault::Volume(other.as_str().to_owned())),
         None if found != configured => wrong(PlaceFault::Slots { found, configured }),
-        None => Ok(None),
+        None => None,
     }
 }

@@ -46,12 +46,9 @@ impl Check {
         let config = Config::read(&self.config)?;
         let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
         for volume in &config.volumes {
-            let to_do = parda_agent::exchange::examine(volume)
-                .map_err(|e| Failure::usage(format!("{}: {e}", self.config.display())))?;
-            let exchange = match (&volume.exchange, to_do) {
-                (Some(exchange), None) => format!("exchange {}", exchange.place),
-                (Some(exchange), Some(to_do)) => format!("exchange {} ({to_do})", exchange.place),
-                (None, _) => "no exchange: it shares with no other host".to_owned(),
+            let exchange = match &volume.exchange {
+                Some(exchange) => format!("exchange {}", exchange.place),
+                None => "no exchange: it shares with no other host".to_owned(),
             };
             text += &match &volume.work {
                 Work::Serve(disks) => served(&volume.name, disks, &exchange),
@@ -60,6 +57,10 @@ impl Check {
         }
         for warning in config.warnings() {
             text += &format!("\n  note: {warning}");
+        }
+        // Not an error: disks are served without it, and an agent that is restarted must start.
+        for note in config.volumes.iter().filter_map(parda_agent::exchange::examine) {
+            text += &format!("\n  note: {note}");
         }
         output::print(&text)
     }

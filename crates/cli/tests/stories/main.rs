@@ -15,6 +15,7 @@
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
+//! | `exchange_init` | making an exchange |
 //! | `soak` | a long time under load, with reloads and kills |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
 //! | `logging` | a log that nobody reads, or that others would fill or forge |
@@ -39,6 +40,7 @@ mod crash;
 mod disks;
 mod durability;
 mod exchange_faults;
+mod exchange_init;
 mod failing_backends;
 mod island;
 mod journal;

@@ -257,7 +257,8 @@ impl Process {
         text(&self.err)
     }
 
-    fn done(&self, status: ExitStatus) -> Done {
+    /// What it said, and how it ended.
+    pub(crate) fn done(&self, status: ExitStatus) -> Done {
         Done { status, out: text(&self.out), err: self.log() }
     }
 }
