@@ -218,7 +218,7 @@ fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
         }
         opened => opened,
     };
-    let opened = opened.map_err(|fault| match fault {
+    let mut opened = opened.map_err(|fault| match fault {
         RegionFault::Open(e) if e.kind() == std::io::ErrorKind::ResourceBusy => InitError::InUse {
             place: place.to_owned(),
             by: "it is mounted, or a part of LVM, RAID, multipath or another device",
@@ -233,11 +233,10 @@ fn open(path: &Path, site: &Site, place: &str) -> Result<Opened, InitError> {
         }
         sleep(Duration::from_millis(20));
     }
-    // Whoever had the lock may have made it longer.
-    Ok(match Opened::open(path, Access::Alone) {
-        Ok(again) if opened.size() != again.size() && again.lock() => again,
-        _ => opened,
-    })
+    // Whoever had the lock may have made it longer. It is not opened again: closing any descriptor of
+    // a file gives up all locks of the process on it.
+    opened.measure().map_err(|fault| fault.at(place))?;
+    Ok(opened)
 }
 
 /// What is there, if it is an exchange.

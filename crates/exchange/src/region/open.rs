@@ -114,6 +114,23 @@ impl Opened {
         }
     }
 
+    /// Finds out anew how long it is.
+    pub(crate) fn measure(&mut self) -> Result<(), RegionFault> {
+        self.size = fs::seek(&self.fd, SeekFrom::End(0)).map_err(open_fault)?;
+        Ok(())
+    }
+
+    /// Locks it for writing, so that whoever takes the locks that qemu takes is shut out, and tells
+    /// whether that was possible. The lock ends when this process closes any descriptor of the file.
+    pub(crate) fn lock(&self) -> bool {
+        let operation = fs::FlockOperation::NonBlockingLockExclusive;
+        match fs::fcntl_lock(&self.fd, operation) {
+            Err(Errno::AGAIN | Errno::ACCESS) => false,
+            // Not every file system has locks.
+            Ok(()) | Err(_) => true,
+        }
+    }
+
     /// Waits until all that was written is on the medium.
     pub(crate) fn sync(&self) -> Result<(), RegionFault> {
         fs::fsync(&self.fd).map_err(|errno| RegionFault::Write(errno.into()))
@@ -254,20 +271,6 @@ fn open_fault(errno: Errno) -> RegionFault {
         // A link, a directory or a FIFO that has taken the place of what was looked at.
         Errno::LOOP | Errno::ISDIR | Errno::NXIO => RegionFault::NotAFile,
         errno => RegionFault::Open(errno.into()),
-    }
-}
-
-/// A file that is locked by someone else, or by nobody now.
-impl Opened {
-    /// Locks it for writing, so that whoever takes the locks that qemu takes is shut out, and tells
-    /// whether that was possible. The lock is gone when it is closed.
-    pub(crate) fn lock(&self) -> bool {
-        let operation = fs::FlockOperation::NonBlockingLockExclusive;
-        match fs::fcntl_lock(&self.fd, operation) {
-            Err(Errno::AGAIN | Errno::ACCESS) => false,
-            // Not every file system has locks.
-            Ok(()) | Err(_) => true,
-        }
     }
 }
 
