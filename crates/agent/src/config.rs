@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use parda_block::{AgentMemory, Limits};
+use parda_block::{AgentMemory, Limits, NbdOptions};
 use parda_config::{Document, Error, Resolved};
 use parda_control::{Shares, VmConfig};
 use parda_exchange::region::{SlotCount, SlotIndex};
@@ -21,6 +21,7 @@ use listener::Listeners;
 mod apart;
 pub(crate) mod limits;
 mod listener;
+mod nbd;
 mod steer;
 
 pub use listener::Listener;
@@ -130,6 +131,8 @@ pub struct Disk {
     pub read_only: bool,
     /// Whether to bypass the page cache.
     pub direct: file::Direct,
+    /// How the NBD server behind it is used, if it is one.
+    pub nbd: NbdOptions,
 }
 
 /// The granularity of regions: what O_DIRECT needs on every device.
@@ -381,9 +384,11 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     if !(0.0..=1e6).contains(&disk.burst) {
         return Err(wrong("burst", "must be from 0 to 1000000 IOs".into()));
     }
+    let place = place(&disk.path).map_err(|e| wrong("path", e))?;
     Ok(Disk {
         name,
-        place: place(&disk.path).map_err(|e| wrong("path", e))?,
+        nbd: nbd::check(wrong, &place, disk.nbd.as_ref())?,
+        place,
         region,
         listen: disk.listen.parse().map_err(|e: AddressError| wrong("listen", e.to_string()))?,
         vm: VmConfig { shares: Shares(disk.shares), burst: disk.burst },

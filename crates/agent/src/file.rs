@@ -2,6 +2,7 @@
 //! for [`crate::config`]; `docs/configuration.md` explains every key.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_config::ControlSettings;
@@ -157,6 +158,24 @@ pub struct Disk {
     /// The disk's size, if less than all of `path` from `offset` on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<ByteSize>,
+    /// How the NBD server behind it is used, if `path` is an NBD URI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd: Option<Nbd>,
+}
+
+/// `[volume.disk.nbd]`: how the NBD server behind a disk is used.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nbd {
+    /// How many connections to it are used, if it says that they share their data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// How long IOs wait for a lost server before they fail.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub hold: Option<Duration>,
+    /// How long a request may take before its connection is given up.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub timeout: Option<Duration>,
 }
 
 fn default_shares() -> u32 {

@@ -3,8 +3,8 @@
 use std::io;
 
 use parda_block::{
-    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, ListenerConfig, NbdOptions, Region,
-    Stats, VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, ListenerConfig, Region, Stats,
+    VolumeConfig,
 };
 use parda_control::Bytes;
 
@@ -118,9 +118,7 @@ fn disk(disk: &Disk) -> DiskConfig {
                     file::Direct::Off => Direct::Off,
                 },
             },
-            Place::Nbd(uri) => {
-                BackendConfig::Nbd { uri: uri.clone(), options: NbdOptions::default() }
-            }
+            Place::Nbd(uri) => BackendConfig::Nbd { uri: uri.clone(), options: disk.nbd },
         },
         region: disk
             .region

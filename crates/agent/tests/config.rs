@@ -45,6 +45,34 @@ fn a_good_file_means_what_it_says() {
     assert!(matches!(volume.disks()[1].place, Place::Nbd(_)));
 }
 
+#[test]
+fn the_use_of_an_nbd_server_is_configured_and_checked() {
+    let config = check(GOOD).unwrap();
+    let nbd = |config: &Config| config.volumes[0].disks()[1].nbd;
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!((nbd(&config).connections, nbd(&config).hold), (1, seconds(10)));
+    let with = |line: &str| check(&format!("{GOOD}\n[volume.disk.nbd]\n{line}\n"));
+    let config = with("connections = 4\nhold = \"30s\"\ntimeout = \"1m\"").unwrap();
+    let options = nbd(&config);
+    assert_eq!((options.connections, options.hold, options.timeout), (4, seconds(30), seconds(60)));
+    let at = GOOD.lines().count() + 3;
+    for (line, message) in [
+        ("connections = 0", "must be from 1 to 16"),
+        ("connections = 17", "must be from 1 to 16"),
+        ("hold = \"2h\"", "must be from 0s"),
+        ("timeout = \"0s\"", "must be from 1s to 1h"),
+        ("timeout = 30", "expected a duration"),
+        ("retries = 3", "unknown field"),
+    ] {
+        let error = with(line).unwrap_err();
+        assert!(error.starts_with(&format!("parda.toml:{at}:")), "{error}");
+        assert!(error.contains(message), "{error}");
+    }
+    let file = GOOD.replace("nbd+unix:///vm2?socket=/run/array.sock", "/mnt/vm2.img");
+    let error = check(&format!("{file}\n[volume.disk.nbd]\nhold = \"1s\"\n")).unwrap_err();
+    assert!(error.contains("is only for a disk whose path is an NBD URI"), "{error}");
+}
+
 /// What `parda probe --json` writes.
 const PROBE: &str = r#"{
     "format": 1, "begun": "2026-11-21T20:00:00Z", "took_s": 60, "seed": 1, "end": "complete",

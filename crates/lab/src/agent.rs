@@ -55,6 +55,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         direct: Direct::Auto,
         offset: None,
         size: None,
+        nbd: None,
     });
     let exchange = if limits::can_be_cut_off(scenario, id) {
         format!("nbd+unix:///{EXCHANGE}?socket={}", place.exchange(id).display())

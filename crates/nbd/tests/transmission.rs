@@ -222,6 +222,23 @@ fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errn
     results
 }
 
+/// What a server says up to transmission with structured replies and block status.
+fn session_of_a_server() -> Vec<u8> {
+    let mut out = Vec::new();
+    server::Handshake::start(&mut out);
+    let reply = |out: &mut Vec<u8>, option, kind, data: &[u8]| {
+        wire::put_option_reply(out, option, wire::OptionReply(kind), data);
+    };
+    reply(&mut out, option::STRUCTURED_REPLY, wire::reply::ACK, b"");
+    let context = [&1u32.to_be_bytes()[..], b"base:allocation"].concat();
+    reply(&mut out, option::SET_META_CONTEXT, wire::reply::META_CONTEXT, &context);
+    reply(&mut out, option::SET_META_CONTEXT, wire::reply::ACK, b"");
+    let info = [&[0, 0][..], &(1u64 << 20).to_be_bytes(), &[1, 0xff]].concat();
+    reply(&mut out, option::GO, wire::reply::INFO, &info);
+    reply(&mut out, option::GO, wire::reply::ACK, b"");
+    out
+}
+
 /// The validator as the spec's sentences read, in arithmetic that cannot overflow.
 fn judge(h: &RequestHeader, e: &Export, terms: Terms) -> Result<(), Errno> {
     let (start, len) = (u128::from(h.extent.offset), u128::from(h.extent.len));
@@ -307,6 +324,37 @@ proptest! {
         let extent = Extent { offset, len };
         let header = RequestHeader { flags, command, cookie: Cookie(cookie), extent };
         prop_assert_eq!(RequestHeader::decode(&header.encode()), Ok(header));
+    }
+
+    /// Well-formed chunks of a server that lies: pieces of reads over each other and outside of
+    /// them, with and without an end.
+    #[test]
+    fn servers_that_lie_are_found_out(
+        chunks in prop::collection::vec((0u64..8, 0u16..6, 0u64..10, 1u32..9, any::<bool>()), 0..60),
+    ) {
+        let mut input = session_of_a_server();
+        for (cookie, kind, from, len, last) in chunks {
+            // Where the reads are of which `drive` knows.
+            let offset = (if cookie == 0 { 8192 } else { 64 * cookie }) + from;
+            let payload = match kind {
+                0..3 => [&offset.to_be_bytes()[..], &vec![1; len as usize]].concat(),
+                3 => [&offset.to_be_bytes()[..], &len.to_be_bytes()].concat(),
+                4 => vec![],
+                _ => vec![0, 0, 0, 5, 0, 0],
+            };
+            let kind = match kind {
+                0..3 => wire::chunk::OFFSET_DATA,
+                3 => wire::chunk::OFFSET_HOLE,
+                4 => wire::chunk::NONE,
+                _ => wire::chunk::ERROR,
+            };
+            let last = last || kind == wire::chunk::NONE;
+            let (flags, len) = (u16::from(last), payload.len() as u32);
+            let cookie = Cookie(cookie);
+            wire::put_chunk_header(&mut input, wire::ChunkHeader { flags, kind, cookie, len });
+            input.extend_from_slice(&payload);
+        }
+        drive::client(&input);
     }
 
     #[test]

@@ -100,8 +100,16 @@ pub(crate) fn compatible(before: &Agreed, now: &Agreed) -> Result<(), String> {
 
 /// Connects and agrees on an export.
 pub(crate) fn connect(uri: &Uri, options: NbdOptions) -> Result<(OwnedFd, Agreed), OpenError> {
+    connect_within(uri, options, CONNECT_WITHIN)
+}
+
+fn connect_within(
+    uri: &Uri,
+    options: NbdOptions,
+    within: Duration,
+) -> Result<(OwnedFd, Agreed), OpenError> {
     let address = uri.address.to_string();
-    let until = Instant::now() + CONNECT_WITHIN;
+    let until = Instant::now() + within;
     let io_error = |source| OpenError::Connect { address: address.clone(), source };
     let socket = dial(&uri.address, options, until).map_err(io_error)?;
     let socket = Socket { fd: socket, until };
@@ -238,4 +246,92 @@ pub(crate) fn disconnect(fd: &OwnedFd) {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     // Best effort: a server notices a closed socket as well.
     let _ = rustix::net::send(fd, &out, flags);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(200);
+
+    /// How connecting to a socket fails, which must be soon.
+    fn failure(path: &std::path::Path) -> String {
+        let uri: Uri = format!("nbd+unix:///?socket={}", path.display()).parse().unwrap();
+        let started = Instant::now();
+        let error = connect_within(&uri, NbdOptions::default(), SHORT).err().unwrap().to_string();
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}: {error}", started.elapsed());
+        error
+    }
+
+    #[test]
+    fn a_server_that_accepts_and_says_nothing_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _listener = UnixListener::bind(&path).unwrap();
+        assert!(failure(&path).contains("does not answer in time"));
+    }
+
+    #[test]
+    fn a_server_that_accepts_nobody_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let new_socket = |flags| {
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
+        };
+        let listener = new_socket(SocketFlags::CLOEXEC);
+        rustix::net::bind(&listener, &address).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        // Until nobody more can wait for it.
+        let waiting: Vec<OwnedFd> = (0..100)
+            .map_while(|_| {
+                let fd = new_socket(SocketFlags::NONBLOCK);
+                rustix::net::connect(&fd, &address).ok().map(|()| fd)
+            })
+            .collect();
+        assert!(failure(&path).contains("does not answer in time"), "{} wait", waiting.len());
+    }
+
+    #[test]
+    fn a_server_that_greets_a_byte_at_a_time_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _): (UnixStream, _) = listener.accept().unwrap();
+            // A greeting that never ends would do as well; this one is right as far as it goes.
+            for byte in b"NBDMAGICIHAVEOPT" {
+                std::thread::sleep(SHORT / 4);
+                if stream.write_all(&[*byte]).is_err() {
+                    return;
+                }
+            }
+        });
+        assert!(failure(&path).contains("does not answer in time"));
+    }
+
+    #[test]
+    fn a_server_takes_the_place_of_one_that_offered_no_more() {
+        let flags = TransmissionFlags(0).with(TransmissionFlags::SEND_FLUSH, true);
+        let blocks = BlockSizes::DEFAULT;
+        let before = Agreed { size: 4096, flags, blocks, structured: true, allocation: Some(1) };
+        assert_eq!(compatible(&before, &before), Ok(()));
+        let more = flags.with(TransmissionFlags::SEND_FUA, true);
+        let larger = Agreed { size: 8192, flags: more, allocation: Some(7), ..before };
+        assert_eq!(compatible(&before, &larger), Ok(()));
+        assert!(compatible(&larger, &before).is_err());
+        let read_only = flags.with(TransmissionFlags::READ_ONLY, true);
+        for worse in [
+            Agreed { size: 4095, ..before },
+            Agreed { flags: TransmissionFlags(0), ..before },
+            Agreed { flags: read_only, ..before },
+            Agreed { allocation: None, ..before },
+            Agreed { blocks: BlockSizes::with_min(4096).unwrap(), ..before },
+        ] {
+            assert!(compatible(&before, &worse).is_err(), "{worse:?}");
+        }
+    }
 }

@@ -1,10 +1,13 @@
 //! Feeds arbitrary bytes to either side, as the fuzz targets and a property test do, and checks
 //! what must hold whatever the bytes are: no panic, progress, bounded output.
 
+use std::collections::HashMap;
+
+use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
 use parda_nbd::server::{self, Event};
-use parda_nbd::{BlockSizes, Export, ExportName, Extent, Op, wire};
+use parda_nbd::{BlockSizes, Cookie, Export, ExportName, Extent, Op, wire};
 
 /// Two exports, one of which allows everything and one nothing but aligned reads.
 pub(crate) fn exports() -> Vec<Export> {
@@ -94,8 +97,35 @@ pub(crate) fn server(mut input: &[u8]) {
     }
 }
 
-/// A server sends `input`. What was asked are a read of 4 KiB, a flush and the status of 4 KiB, over
-/// and over.
+/// What a client has asked for and not been answered: the data's bytes are `None` until they come.
+struct InFlight {
+    answer: Answer,
+    bytes: Vec<Option<u8>>,
+}
+
+impl InFlight {
+    fn new(expected: Expected) -> Self {
+        let len = if let Expected::Data(extent) = expected { extent.len as usize } else { 0 };
+        Self { answer: Answer::new(expected), bytes: vec![None; len] }
+    }
+}
+
+/// What a client asks under a cookie, over and over: reads of several sizes, flushes, block status.
+fn asked(cookie: Cookie, context: Option<u32>) -> Option<Expected> {
+    let extent = Extent { offset: 8192, len: 4096 };
+    match cookie.0 {
+        0 => Some(Expected::Data(extent)),
+        1 => Some(Expected::Outcome),
+        2 => Some(Expected::Status { extent, context: context? }),
+        // Small enough for a fuzzer to cover them byte by byte.
+        3..6 => Some(Expected::Data(Extent { offset: 64 * cookie.0, len: 8 })),
+        6 => Some(Expected::Data(Extent { offset: u64::MAX - 512, len: 512 })),
+        _ => None,
+    }
+}
+
+/// A server sends `input`, a whole session of it. Every byte of a read that succeeds was sent, and
+/// sent once.
 #[allow(dead_code, reason = "each fuzz target uses one of the two")]
 pub(crate) fn client(mut input: &[u8]) {
     let mut out = Vec::new();
@@ -116,30 +146,50 @@ pub(crate) fn client(mut input: &[u8]) {
             Ok(client::Step::Incomplete) | Err(_) => return,
         }
     };
-    let asked = Extent { offset: 8192, len: 4096 };
-    let expected = |cookie: parda_nbd::Cookie| match cookie.0 {
-        0 => Some(Expected::Data(asked)),
-        1 => Some(Expected::Outcome),
-        2 => Some(Expected::Status { extent: asked, context: agreed.allocation? }),
-        _ => None,
-    };
+    let start = |cookie| Some((cookie, InFlight::new(asked(cookie, agreed.allocation)?)));
+    let mut in_flight: HashMap<Cookie, InFlight> = (0..7).map(Cookie).filter_map(start).collect();
+    let expected = |cookie: Cookie| asked(cookie, agreed.allocation);
     while let Ok(Some(head)) = client::reply(input, agreed.structured, expected) {
         assert!(head.taken > 0);
         input = &input[head.taken..];
-        match head.reply {
-            Reply::Data { extent, .. } | Reply::Hole { extent, .. } => {
-                assert!(extent.offset >= asked.offset && extent.end() <= asked.end());
+        let request = in_flight.get_mut(&head.cookie).expect("a cookie that was never sent");
+        // An error here ends the connection.
+        if request.answer.take(&head.reply).is_err() {
+            return;
+        }
+        let last = match head.reply {
+            Reply::Data { extent, last } | Reply::Hole { extent, last } => {
+                let Expected::Data(asked) = request.answer.expected() else { panic!("no read") };
+                let from = (extent.offset - asked.offset) as usize;
+                let place = &mut request.bytes[from..from + extent.len as usize];
+                assert!(place.iter().all(Option::is_none), "a byte came twice");
                 let data = matches!(head.reply, Reply::Data { .. });
-                let len = if data { extent.len as usize } else { 0 };
-                input = &input[len.min(input.len())..];
+                let n = if data { place.len().min(input.len()) } else { 0 };
+                place.fill(Some(0));
+                place.iter_mut().zip(&input[..n]).for_each(|(to, byte)| *to = Some(*byte));
+                if data && n < place.len() {
+                    return;
+                }
+                input = &input[n..];
+                last
             }
-            Reply::Status { extents, discard, .. } => {
+            Reply::Status { extents, discard, last } => {
                 assert!((1..=MAX_EXTENTS).contains(&extents.len()));
                 assert!(extents.iter().all(|e| e.len > 0));
                 input = &input[(discard as usize).min(input.len())..];
+                last
             }
-            Reply::Error { message, .. } => assert!(message.len() <= OUTPUT_BOUND),
-            Reply::Done => {}
+            Reply::Error { message, last, .. } => {
+                assert!(message.len() <= OUTPUT_BOUND);
+                last
+            }
+            Reply::Done => true,
+        };
+        if last {
+            let done = in_flight.remove(&head.cookie).expect("it is there");
+            let whole = done.bytes.iter().all(Option::is_some);
+            assert!(done.answer.outcome().is_err() || whole, "a byte that was never sent");
+            in_flight.extend(start(head.cookie));
         }
     }
 }
