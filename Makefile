@@ -9,7 +9,7 @@ hash := $(shell git rev-parse HEAD 2>/dev/null | cut -c 1-8)
 export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 
 DEMO_DEPS := fio=fio
-TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdcopy=libnbd-bin nbdkit=nbdkit \
+TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
 	tgtd=tgt clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount chromium=chromium
 

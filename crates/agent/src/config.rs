@@ -12,6 +12,7 @@ use parda_exchange::region::{SlotCount, SlotIndex};
 use parda_exchange::{HostName, SlotChoice};
 use parda_nbd::export::ExportName;
 use parda_nbd::uri::{Address, AddressError, Uri, UriError};
+use parda_nbd::wire::MAX_STRING;
 
 use crate::file;
 use crate::inject::{Inject, Target};
@@ -119,6 +120,8 @@ impl fmt::Display for Place {
 pub struct Disk {
     /// The export's name.
     pub name: ExportName,
+    /// What it is, for people who list the exports; may be empty.
+    pub description: String,
     /// Its data.
     pub place: Place,
     /// Which part of it, in bytes from and up to; `None` for all of it.
@@ -360,6 +363,10 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     if disk.name.is_empty() {
         return Err(wrong("name", "must not be empty".into()));
     }
+    if disk.description.len() > MAX_STRING || disk.description.contains('\0') {
+        let message = format!("must be at most {MAX_STRING} bytes, without a NUL");
+        return Err(wrong("description", message));
+    }
     for (key, bytes) in [("offset", disk.offset), ("size", disk.size)] {
         if bytes.is_some_and(|b| !b.as_u64().is_multiple_of(REGION_ALIGNMENT)) {
             return Err(wrong(key, "must be a multiple of 4KiB".into()));
@@ -387,6 +394,7 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     let place = place(&disk.path).map_err(|e| wrong("path", e))?;
     Ok(Disk {
         name,
+        description: disk.description.clone(),
         nbd: nbd::check(wrong, &place, disk.nbd.as_ref())?,
         place,
         region,

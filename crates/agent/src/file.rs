@@ -140,6 +140,9 @@ pub struct Disk {
     pub path: String,
     /// Where clients find it: `unix:PATH` or `tcp:ADDRESS:PORT`.
     pub listen: String,
+    /// What it is, for people who list the exports.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// Its weight against all other disks of the volume, on any host.
     #[serde(default = "default_shares")]
     pub shares: u32,

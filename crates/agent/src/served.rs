@@ -108,7 +108,7 @@ fn listener(listener: &Listener, passed: &Passed) -> io::Result<ListenerConfig> 
 fn disk(disk: &Disk) -> DiskConfig {
     DiskConfig {
         export: disk.name.clone(),
-        description: String::new(),
+        description: disk.description.clone(),
         backend: match &disk.place {
             Place::Path(path) => BackendConfig::File {
                 path: path.clone(),

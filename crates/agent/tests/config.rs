@@ -125,6 +125,7 @@ fn everything_wrong_is_pointed_at() {
         ("slots = 64", "slots = 0", "parda.toml:12:9: slots = 0: must be from 1 to"),
         ("shares = 1000", "shares = 0", "parda.toml:19:10: shares = 0: must be from 1 to"),
         ("shares = 1000", "shares = -1", "parda.toml:19:10: shares = -1: invalid value"),
+        ("shares = 1000", "description = \"a\\u0000b\"", "parda.toml:19:15: description"),
         ("name = \"vm1\"", "name = \"vm2\"", "parda.toml:22:8: name = \"vm2\": is served at"),
         ("\"8GiB\"", "\"8GiBs\"", "parda.toml:25:8: size = \"8GiBs\": "),
         ("\"8GiB\"", "\"1000B\"", "parda.toml:25:8: size = \"1000B\": must be a multiple of 4KiB"),
@@ -140,6 +141,16 @@ fn everything_wrong_is_pointed_at() {
         let message = check(&text).expect_err(&text);
         assert!(message.contains(error), "{to}: {message}");
     }
+}
+
+#[test]
+fn a_description_has_at_most_what_the_protocol_carries() {
+    let described = |n: usize| {
+        let line = format!("description = \"{}\"", "x".repeat(n));
+        check(&GOOD.replacen("shares = 1000", &line, 1))
+    };
+    assert_eq!(described(4096).unwrap().volumes[0].disks()[0].description.len(), 4096);
+    assert!(described(4097).unwrap_err().contains("must be at most 4096 bytes"));
 }
 
 #[test]

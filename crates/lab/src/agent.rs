@@ -52,6 +52,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         shares: state.shares.0,
         burst: vm.burst,
         read_only: false,
+        description: String::new(),
         direct: Direct::Auto,
         offset: None,
         size: None,

@@ -160,6 +160,7 @@ impl Handshake {
                     let name = export.name.as_str().as_bytes();
                     let mut entry = (name.len() as u32).to_be_bytes().to_vec();
                     entry.extend_from_slice(name);
+                    entry.extend_from_slice(export.description.as_bytes());
                     answer(reply::SERVER, &entry);
                 }
                 answer(reply::ACK, b"");

@@ -49,7 +49,7 @@ fn info_request(name: &str, kinds: &[u16]) -> Vec<u8> {
 #[test]
 fn list_names_every_export() {
     let (_, replies) = ask(&mut greeted(3), option::LIST, b"");
-    let entry = |name: &[u8]| [&(name.len() as u32).to_be_bytes(), name].concat();
+    let entry = |name: &[u8]| [&1u32.to_be_bytes()[..], name, b"the disk ", name].concat();
     assert_eq!(
         replies,
         [(reply::SERVER, entry(b"a")), (reply::SERVER, entry(b"b")), (reply::ACK, vec![])]

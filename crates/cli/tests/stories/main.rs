@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
 //! | `listeners` | who may connect where; sockets that a service manager passes |
+//! | `nbd` | what of the protocol clients see: maps, holes, advice, refusals |
 //! | `crash` | SIGKILL, power cuts, SIGTERM |
 //! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
@@ -46,6 +47,7 @@ mod island;
 mod journal;
 mod listeners;
 mod logging;
+mod nbd;
 mod observe;
 mod page_cache;
 mod pages;

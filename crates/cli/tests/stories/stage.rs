@@ -168,6 +168,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
     ("systemd-socket-activate", "systemd"),
+    ("nbdkit", "nbdkit"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
 ];
