@@ -225,6 +225,15 @@ impl Conn {
         }
     }
 
+    /// Takes note that its export has become smaller, if it has.
+    pub(crate) fn shrink(&mut self, size: u64) {
+        if let Phase::Transmission { export, .. } = &mut self.phase
+            && size < export.size
+        {
+            Rc::make_mut(export).size = size;
+        }
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.state == State::Dead
     }

@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Reconnected { disk: DiskId, lane: usize, fd: OwnedFd, agreed: Agreed },
     /// What is known of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
+    /// How large the files behind these disks are, in bytes.
+    Sizes(Vec<(DiskId, u64)>),
     /// Answer what is in flight, then end, at the latest after this long.
     Shutdown { within: Duration },
 }

@@ -14,6 +14,7 @@ use crate::backend::map::Place;
 use crate::backend::{BackendConfig, Geometry, OpenError, Region, connect, file, memory};
 use crate::budget::Budget;
 use crate::config::{DiskConfig, SpawnError, VolumeConfig};
+use crate::engine::resize::Sizing;
 use crate::engine::{Engine, Parts};
 use crate::listen::{self, Bound, ListenError, ListenerConfig};
 use crate::mailbox::{Command, Mailer, mailbox};
@@ -38,6 +39,7 @@ pub struct OpenDisk {
     pub(crate) export: Export,
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
     pub(crate) place: Option<Place>,
+    pub(crate) sizing: Sizing,
 }
 
 /// Starts volumes.
@@ -154,7 +156,9 @@ impl OpenDisk {
         let place = place.transpose().map_err(|source| {
             fail(OpenError::Open { path: config.export.to_string().into(), source })
         })?;
-        Ok(OpenDisk { base: region.offset, config, opened, export, place })
+        let len = config.region.map(|region| region.len.0);
+        let sizing = Sizing::new(base, len, min, whole.size);
+        Ok(OpenDisk { base: region.offset, config, opened, export, place, sizing })
     }
 }
 

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::Failure;
 use crate::mailbox::{Command, Mailer};
+use crate::volume::DiskId;
 
 /// Where a disk's data lies, for a thread that looks at it beside the ring.
 #[derive(Clone)]
@@ -33,15 +34,15 @@ impl Place {
     }
 }
 
-/// A request to be answered.
-struct Job {
-    key: usize,
-    place: Place,
-    extent: Extent,
-    one: bool,
+/// What is to be found out.
+enum Job {
+    /// The answer to a request.
+    Status { key: usize, place: Place, extent: Extent, one: bool },
+    /// How large the files behind these disks are.
+    Sizes(Vec<(DiskId, Place)>),
 }
 
-/// Answers BLOCK_STATUS requests. Its thread starts with the first of them.
+/// Asks file systems what may take time. Its thread starts with the first question.
 pub(crate) struct Mapper {
     mailer: Mailer,
     jobs: Option<Sender<Job>>,
@@ -61,7 +62,15 @@ impl Mapper {
         extent: Extent,
         one: bool,
     ) -> Result<(), Failure> {
-        let job = Job { key, place: place.clone(), extent, one };
+        self.submit(Job::Status { key, place: place.clone(), extent, one })
+    }
+
+    /// Asks how large files are; [`Command::Sizes`] brings the answer.
+    pub(crate) fn look(&mut self, files: Vec<(DiskId, Place)>) -> Result<(), Failure> {
+        self.submit(Job::Sizes(files))
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Failure> {
         let jobs = match &self.jobs {
             Some(jobs) => jobs,
             None => self.jobs.insert(start(self.mailer.clone()).map_err(no_thread)?),
@@ -84,10 +93,21 @@ fn start(mailer: Mailer) -> io::Result<Sender<Job>> {
 
 /// Works until the volume is gone.
 fn run(jobs: &Receiver<Job>, mailer: &Mailer) {
-    while let Ok(Job { key, place, extent, one }) = jobs.recv() {
-        let until = Instant::now() + PATIENCE;
-        let extents = status(&place, extent, one, || Instant::now() < until);
-        if !mailer.send(Command::Mapped { key, extents }) {
+    while let Ok(job) = jobs.recv() {
+        let answer = match job {
+            Job::Status { key, place, extent, one } => {
+                let until = Instant::now() + PATIENCE;
+                let extents = status(&place, extent, one, || Instant::now() < until);
+                Command::Mapped { key, extents }
+            }
+            Job::Sizes(files) => {
+                // Where the size is not to be had, nothing is known to have changed.
+                let size = |place: &Place| fs::seek(&place.fd, SeekFrom::End(0)).ok();
+                let sizes = files.iter().filter_map(|(disk, place)| Some((*disk, size(place)?)));
+                Command::Sizes(sizes.collect())
+            }
+        };
+        if !mailer.send(answer) {
             return;
         }
     }

@@ -14,6 +14,7 @@ impl Engine {
             Command::Tick { peers, answer } => {
                 let view = peers.map_or(View::Silent, View::Peers);
                 let _ = answer.send(self.host.tick(now, view));
+                self.look_at_sizes();
             }
             Command::Stats { answer } => {
                 let _ = answer.send(self.stats(now));
@@ -43,6 +44,7 @@ impl Engine {
                 {
                     up.reconnected(lane, fd, agreed);
                     self.stir(key);
+                    self.sized(disk, agreed.size);
                 }
             }
             Command::Mapped { key, extents } => {
@@ -55,6 +57,10 @@ impl Engine {
                     (None, _) => return,
                 };
                 self.data_done(now, key, outcome);
+            }
+            Command::Sizes(sizes) => {
+                self.looking = false;
+                sizes.into_iter().for_each(|(disk, backend)| self.sized(disk, backend));
             }
             Command::Shutdown { within } => self.stop(now, within),
         }

@@ -40,7 +40,7 @@ impl Engine {
     }
 
     pub(super) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
-        let OpenDisk { config, opened, base, export, place } = disk;
+        let OpenDisk { config, opened, base, export, place, sizing } = disk;
         let id = DiskId(self.next_disk);
         self.next_disk += 1;
         let key = self.disks.insert(Disk {
@@ -50,6 +50,7 @@ impl Engine {
             name: config.export.to_string(),
             export,
             place,
+            sizing,
             listen: config.listen,
             vm_id: self.host.add_vm(now, config.vm),
             base: base.0,
@@ -94,7 +95,7 @@ impl Engine {
 
     /// Its shares count no more, but what it has in flight goes on. Connections that are still in
     /// their handshake are not concerned: they will not find it.
-    fn clients_of(&self, disk: usize) -> Vec<usize> {
+    pub(super) fn clients_of(&self, disk: usize) -> Vec<usize> {
         let clients = self.conns.iter().filter(|(_, conn)| conn.disk() == Some(disk));
         clients.map(|(key, _)| key).collect()
     }
@@ -196,7 +197,7 @@ impl Engine {
     }
 
     /// Tells each listener which disks it offers.
-    fn offer(&mut self) {
+    pub(super) fn offer(&mut self) {
         let mut disks: Vec<(usize, &Disk)> =
             self.disks.iter().filter(|(_, disk)| disk.leaving.is_none()).collect();
         disks.sort_by_key(|(_, disk)| disk.id);

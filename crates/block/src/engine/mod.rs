@@ -10,6 +10,7 @@ mod mail;
 mod members;
 mod redial;
 mod watch;
+pub(crate) mod resize;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,6 +25,7 @@ use parda_nbd::uri::Address;
 use parda_nbd::{Cookie, Errno, Export, Extent, Op};
 use slab::Slab;
 
+use self::resize::Sizing;
 use crate::backend::file::Step;
 use crate::backend::map::{Mapper, Place};
 use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
@@ -92,6 +94,7 @@ struct Disk {
     stirred: bool,
     /// When a timer will look at it.
     timer: Option<Instant>,
+    sizing: Sizing,
     /// Where the disk begins on its backend, in bytes.
     base: u64,
     stats: VmStats,
@@ -182,6 +185,8 @@ pub(crate) struct Engine {
     mailbox: Mailbox,
     mailer: Mailer,
     mapper: Mapper,
+    /// The mapper was asked for sizes and has not answered.
+    looking: bool,
     bell: Rc<OwnedFd>,
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
@@ -225,6 +230,7 @@ impl Engine {
             bell: parts.mailbox.bell()?,
             mailbox: parts.mailbox,
             mapper: Mapper::new(parts.mailer.clone()),
+            looking: false,
             mailer: parts.mailer,
             listed: Vec::new(),
             arrivals: Vec::new(),

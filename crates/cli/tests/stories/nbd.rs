@@ -174,3 +174,22 @@ fn libnbd_sees_the_protocol_as_it_is_written() {
     let said = stage.ok(&["/usr/bin/python3", "cases.py", "host"]);
     assert!(said.contains("all passed"), "{said}");
 }
+
+#[test]
+fn a_file_that_grew_is_seen_by_who_connects() {
+    let stage = Stage::new();
+    stage.sparse("data", 4 * MIB);
+    let agent = stage.agent("host", &config("host", "period = \"100ms\"", &[("vm1", "data")]));
+    let size = || stage.ok(&["nbdinfo", "--size", VM1]).trim().parse::<u64>().unwrap();
+    assert_eq!(size(), 4 * MIB);
+    let data = std::fs::File::options().write(true).open(stage.path("data")).unwrap();
+    data.set_len(6 * MIB).unwrap();
+    crate::stage::until("the new size is seen", || size() == 6 * MIB);
+    stage.ok(&["qemu-io", "-f", "raw", VM1, "-c", "write -P 5 5M 1M", "-c", "read -P 5 5M 1M"]);
+    agent.says("the disk has grown");
+    data.set_len(2 * MIB).unwrap();
+    crate::stage::until("the file has shrunk", || size() == 2 * MIB);
+    agent.says("the disk has shrunk");
+    stage.fails(&["qemu-io", "-f", "raw", VM1, "-c", "read 2M 4k"]);
+    agent.stop();
+}
