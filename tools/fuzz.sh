@@ -26,8 +26,10 @@ else
 fi
 total=0
 for target in "${targets[@]}"; do
+  # What is found goes to the corpus, which is not kept; what is kept are the seeds.
+  mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target"
   # The sanitizer would only watch code that has no unsafe.
-  if ! cargo +nightly fuzz run "$target" --sanitizer none -- "$bound" \
+  if ! cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" --sanitizer none -- "$bound" \
     -max_len=8192 -rss_limit_mb=1024 -verbosity=0 -print_final_stats=1 >"$log" 2>&1; then
     cat "$log"
     echo "fuzz: $target failed; the input is in fuzz/artifacts/$target"

@@ -171,3 +171,19 @@ fn a_dropped_handle_ends_its_volume() {
     drop(volume);
     assert_eq!(client.receive(), None);
 }
+
+#[test]
+fn a_map_waits_for_no_room_in_the_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let (model, most) = Delay::new(Span::from_millis(500));
+    let _volume = spawn_timed(vec![disk("a", memory(), &socket)], 1.0, model);
+    let mut client = send_reads(&socket, "a", 2);
+    let extent = Extent { offset: 0, len: 1 << 20 };
+    let status = client.send(Op::BlockStatus { extent, one: false }, &[]);
+    let (first, extents) = client.receive().unwrap();
+    assert_eq!(first, status);
+    assert_eq!(extents, Ok([1 << 20, 3u32].map(u32::to_be_bytes).concat()));
+    assert_eq!(client.receive().unwrap().1.unwrap().len(), 4096);
+    assert_eq!(most.load(Ordering::Relaxed), 1);
+}

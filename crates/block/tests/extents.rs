@@ -7,6 +7,7 @@ mod common;
 use common::{Client, at, config, disk, file, name, read, spawn, write};
 use parda_block::{BackendConfig, Direct, Region, Volume};
 use parda_control::Bytes;
+use parda_nbd::client::{Expected, Reply};
 use parda_nbd::uri::{Address, Uri};
 use parda_nbd::{Errno, Op};
 
@@ -144,4 +145,33 @@ fn zeroes_are_read_whether_they_are_sent_or_not() {
             assert_eq!(client.call(read(offset, len), &[]).unwrap(), expected, "{offset} {len}");
         }
     });
+}
+
+#[test]
+fn an_error_says_where_it_happened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, socket) = (dir.path().join("data"), dir.path().join("s"));
+    let data = std::fs::File::create(&path).unwrap();
+    data.set_len(64 * BLOCK).unwrap();
+    let cached = BackendConfig::File { path, direct: Direct::Off };
+    let volume = spawn(vec![disk("d", cached, &socket)]);
+    let mut client = Client::connect(&socket, "d");
+    // Shorter than the export, and no period has ended since.
+    data.set_len(10 * BLOCK).unwrap();
+    client.send(read(8 * BLOCK, 4 * BLOCK as u32), &[]);
+    let mut bytes = Vec::new();
+    let head = loop {
+        let mut more = [0; 4096];
+        let n = std::io::Read::read(&mut client.socket, &mut more).unwrap();
+        bytes.extend_from_slice(&more[..n]);
+        let expected = Expected::Data(at(8 * BLOCK, 4 * BLOCK as u32));
+        if let Some(head) = parda_nbd::client::reply(&bytes, true, |_| Some(expected)).unwrap() {
+            break head;
+        }
+    };
+    match head.reply {
+        Reply::Error { errno: Errno::Io, at, last: true, .. } => assert_eq!(at, Some(10 * BLOCK)),
+        other => panic!("{other:?}"),
+    }
+    drop(volume);
 }

@@ -493,3 +493,20 @@ fn extents_of_a_server_are_not_trusted() {
     wire::put_simple_reply(&mut simple, Cookie(7), None);
     assert_eq!(parse(&simple), Err(client::ReplyError::WrongKind));
 }
+
+/// What fuzzing begins with is tried by every test run, wherever there is no fuzzer.
+#[test]
+fn the_seeds_of_the_fuzzer_do_no_harm() {
+    let seeds = |side: &str| {
+        let dir = format!("{}/../../fuzz/seeds/nbd_{side}", env!("CARGO_MANIFEST_DIR"));
+        let files = std::fs::read_dir(&dir).unwrap().map(|file| file.unwrap().path());
+        let seeds: Vec<Vec<u8>> = files.map(|file| std::fs::read(file).unwrap()).collect();
+        assert!(seeds.len() >= 7, "{dir}");
+        seeds
+    };
+    for (side, drive) in [("server", drive::server as fn(&[u8])), ("client", drive::client)] {
+        for seed in seeds(side) {
+            (0..=seed.len()).for_each(|cut| drive(&seed[..cut]));
+        }
+    }
+}

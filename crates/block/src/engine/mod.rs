@@ -450,7 +450,15 @@ impl Engine {
                 sync: None,
                 delayed: false,
             });
-            self.host.submit(now, self.disks[disk].vm_id, io, request as u64);
+            match (op, &self.disks[disk].place) {
+                // No IO of the array: it waits for no room in the window, and takes none.
+                (Op::BlockStatus { extent, one }, Some(place)) => {
+                    if let Err(failure) = self.mapper.ask(request, place, extent, one) {
+                        self.work.finished.push((request, Err(failure)));
+                    }
+                }
+                _ => self.host.submit(now, self.disks[disk].vm_id, io, request as u64),
+            }
         }
         if self.host.window().0.is_infinite() {
             // Without control the order is that in which they came, over all disks.
@@ -476,12 +484,6 @@ impl Engine {
             // A server behind a disk keeps a ledger of its own for writes with FUA.
             let ours = request.op == Op::Flush || !matches!(disk.backend, Backend::Nbd(_));
             request.sync = (ours && losses::syncs(request.op)).then(|| disk.losses.begin());
-            if let (Op::BlockStatus { extent, one }, Some(place)) = (request.op, &disk.place) {
-                if let Err(failure) = self.mapper.ask(key, place, extent, one) {
-                    self.work.finished.push((key, Err(failure)));
-                }
-                continue;
-            }
             if let Some(model) = &mut self.model {
                 let extent = request.extent();
                 let extent = Extent { offset: extent.offset + disk.base, ..extent };

@@ -24,12 +24,16 @@ struct Served {
 
 fn stage() -> Stage {
     let stage = Stage::new();
-    stage.sparse("data", 16 * MIB);
-    let data = std::fs::File::options().write(true).open(stage.path("data")).unwrap();
+    fill(&stage, "data");
+    stage
+}
+
+fn fill(stage: &Stage, name: &str) {
+    stage.sparse(name, 16 * MIB);
+    let data = std::fs::File::options().write(true).open(stage.path(name)).unwrap();
     for (at, len) in [(1, 2), (8, 1)] {
         data.write_all_at(&noise((len * MIB) as usize), at * MIB).unwrap();
     }
-    stage
 }
 
 /// The same disk on every kind of backend.
@@ -162,7 +166,7 @@ fn a_description_is_shown() {
 #[test]
 fn libnbd_sees_the_protocol_as_it_is_written() {
     let stage = stage();
-    std::fs::copy(stage.path("data"), stage.path("more")).unwrap();
+    fill(&stage, "more");
     stage.sparse("rest", 16 * MIB);
     let text = config("host", OFF, &[("vm1", "data"), ("direct", "more"), ("readonly", "rest")])
         .replace("path = \"data\"", "path = \"data\"\ndirect = \"off\"")
