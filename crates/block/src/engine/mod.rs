@@ -9,8 +9,8 @@ pub(crate) mod losses;
 mod mail;
 mod members;
 mod redial;
-mod watch;
 pub(crate) mod resize;
+mod watch;
 
 use std::io;
 use std::os::fd::OwnedFd;
