@@ -15,6 +15,7 @@
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
+//! | `restarted_backends` | NBD servers behind disks, restarted, stopped and continued |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `exchange_init` | making an exchange |
 //! | `soak` | a long time under load, with reloads and kills |
@@ -54,6 +55,7 @@ mod pages;
 mod probe;
 mod raw;
 mod reload;
+mod restarted_backends;
 mod soak;
 mod stage;
 mod steering;

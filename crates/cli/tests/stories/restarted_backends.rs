@@ -1,0 +1,93 @@
+//! NBD servers behind disks that are restarted, stopped and continued.
+
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use parda_nbd::{Errno, Op};
+use rustix::process::Signal;
+
+use crate::raw::{Client, read, write};
+use crate::stage::{Agent, Process, Stage, config, until};
+
+const LEN: u32 = 4096;
+
+fn nbdkit(stage: &Stage) -> Process {
+    // What a killed nbdkit leaves behind.
+    let _ = std::fs::remove_file(stage.path("far"));
+    let socket = stage.path("far").display().to_string();
+    let line = ["nbdkit", "--foreground", "--unix", &socket, "file", "file=data"];
+    let server = stage.start("nbdkit", &line);
+    until("nbdkit answers", || UnixStream::connect(stage.path("far")).is_ok());
+    server
+}
+
+fn agent(stage: &Stage, nbd: &str) -> (Agent, Client) {
+    let disks = [("vm1", "nbd+unix:///?socket=far")];
+    let text = config("host", "mode = \"off\"", &disks) + "[volume.disk.nbd]\n" + nbd;
+    let agent = stage.agent("host", &text);
+    let client = Client::connect(&stage.path("host"), "vm1");
+    (agent, client)
+}
+
+fn block(byte: u8) -> Vec<u8> {
+    vec![byte; LEN as usize]
+}
+
+#[test]
+fn a_restart_under_an_idle_database_costs_it_nothing_and_one_under_load_is_confessed_once() {
+    let stage = Stage::new();
+    stage.sparse("data", 32 << 20);
+    for connections in [1, 3] {
+        let mut server = Some(nbdkit(&stage));
+        let (agent, mut client) = agent(&stage, &format!("connections = {connections}"));
+        let mut restart = |client: &mut Client| {
+            server.take().into_iter().for_each(Process::kill);
+            // The first request finds out, and waits for the next nbdkit.
+            client.send(read(0, LEN), &[]).unwrap();
+            server = Some(nbdkit(&stage));
+            client.receive().unwrap().1.unwrap()
+        };
+        for round in 1..4 {
+            client.call(write(0, LEN), &block(round)).unwrap();
+            client.call(Op::Flush, &[]).unwrap();
+            assert_eq!(restart(&mut client), block(round));
+            client.call(Op::Flush, &[]).expect("nothing was unflushed");
+        }
+        // Two writes that are not flushed, in whatever way they were spread.
+        client.call(write(0, LEN), &block(9)).unwrap();
+        client.call(write(u64::from(LEN), LEN), &block(9)).unwrap();
+        restart(&mut client);
+        assert_eq!(client.call(Op::Flush, &[]), Err(Errno::Io));
+        client.call(Op::Flush, &[]).unwrap();
+        agent.says("lost the NBD server");
+        agent.says("the next flush will say so");
+        drop(client);
+        agent.stop();
+    }
+}
+
+#[test]
+fn a_stopped_server_costs_an_error_in_time_and_holds_up_no_end() {
+    let stage = Stage::new();
+    stage.sparse("data", 32 << 20);
+    let server = nbdkit(&stage);
+    let (agent, mut client) = agent(&stage, "timeout = \"2s\"\nhold = \"2s\"");
+    client.call(write(0, LEN), &block(1)).unwrap();
+    client.call(Op::Flush, &[]).unwrap();
+    server.signal(Signal::STOP);
+    let started = Instant::now();
+    assert_eq!(client.call(read(0, LEN), &[]), Err(Errno::Io));
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    server.signal(Signal::CONT);
+    until("it is used again", || client.call(read(0, LEN), &[]) == Ok(block(1)));
+    client.call(Op::Flush, &[]).expect("nothing was unflushed");
+    // The next time nobody waits for it.
+    server.signal(Signal::STOP);
+    client.send(write(0, LEN), &block(2)).unwrap();
+    until("the write is on its way", || agent.volume().outstanding > 0.0);
+    let started = Instant::now();
+    agent.stop();
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(client.receive().is_none(), "unanswered, so that it is sent to the next agent");
+    server.signal(Signal::CONT);
+}
