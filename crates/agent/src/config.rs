@@ -25,7 +25,7 @@ mod listener;
 mod nbd;
 mod steer;
 
-pub use listener::Listener;
+pub use listener::{Listener, Tls};
 pub use steer::{Steer, Vms};
 
 /// A host's configuration.

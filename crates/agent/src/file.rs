@@ -48,6 +48,29 @@ pub struct Listener {
     /// Serves clients without TLS at a TCP address that other hosts can reach.
     #[serde(default)]
     pub plain: bool,
+    /// TLS for its clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ListenerTls>,
+}
+
+/// `tls` of a `[[listener]]`: PEM files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListenerTls {
+    /// The listener's certificate, with the intermediate ones after it.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The CAs of clients. Without, any client that speaks TLS is served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<PathBuf>,
+    /// Whether clients without TLS are turned away.
+    #[serde(default = "default_required")]
+    pub required: bool,
+}
+
+fn default_required() -> bool {
+    true
 }
 
 /// `[[volume]]`: storage shared with other hosts.

@@ -1,10 +1,11 @@
 //! A volume whose disks are served: its ring.
 
 use std::io;
+use std::sync::Arc;
 
 use parda_block::{
-    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, ListenerConfig, Region, Stats,
-    VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, ListenerConfig, ListenerTls, Region,
+    Stats, VolumeConfig,
 };
 use parda_control::Bytes;
 
@@ -44,6 +45,11 @@ pub(crate) fn start(
 
 pub(crate) fn reload(handle: &Handle, in_force: &mut config::Volume, new: &config::Volume) {
     let name = &in_force.name;
+    for listener in &in_force.listeners {
+        if let Some(new) = new.listeners.iter().find(|new| new.address == listener.address) {
+            listener.renew(new);
+        }
+    }
     if new.law != in_force.law {
         match handle.set_control(new.law.control.clone()) {
             Ok(Ok(control)) => {
@@ -100,7 +106,11 @@ fn listener(listener: &Listener, passed: &Passed) -> io::Result<ListenerConfig> 
     Ok(ListenerConfig {
         address: listener.address.clone(),
         access: listener.access,
-        local_only: !listener.plain,
+        tls: listener
+            .tls
+            .as_ref()
+            .map(|tls| ListenerTls { acceptor: Arc::clone(&tls.acceptor), required: tls.required }),
+        local_only: !listener.plain && !listener.tls.as_ref().is_some_and(|tls| tls.required),
         passed,
     })
 }

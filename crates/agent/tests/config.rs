@@ -245,6 +245,45 @@ fn everything_wrong_with_a_listener_is_pointed_at() {
 }
 
 #[test]
+fn tls_files_are_read_by_the_check() {
+    let exposed = GOOD.replace("unix:/run/parda/array-a.sock", "tcp:0.0.0.0:10809");
+    let listener = |lines: &str| {
+        check(&format!("{exposed}[[listener]]\naddress = \"tcp:0.0.0.0:10809\"\n{lines}\n"))
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (pem, key) = (dir.path().join("pem"), dir.path().join("key"));
+    let identity = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(&pem, identity.cert.pem()).unwrap();
+    std::fs::write(&key, identity.signing_key.serialize_pem()).unwrap();
+    let tls = |certificate: &str, key: &str, more: &str| {
+        format!("[listener.tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}")
+    };
+    let (pem, key) = (pem.to_str().unwrap(), key.to_str().unwrap());
+    let good = listener(&tls(pem, key, &format!("clients = \"{pem}\""))).unwrap();
+    assert!(good.volumes[0].listeners[0].tls.as_ref().unwrap().required);
+    assert_eq!(good.warnings(), Vec::<String>::new());
+    let anybody = listener(&tls(pem, key, "")).unwrap().warnings();
+    assert!(anybody[0].contains("tls has no clients"), "{anybody:?}");
+    for (lines, error) in [
+        (tls("/no/where", key, ""), "29:15: certificate = \"/no/where\": cannot be read: No such"),
+        (tls(key, key, ""), "29:15: certificate = "),
+        (tls(pem, pem, ""), "30:7: key = "),
+        (
+            tls(pem, key, "clients = \"/dev/null\""),
+            "31:11: clients = \"/dev/null\": is not a regular",
+        ),
+        (tls(pem, key, "required = false"), "31:12: required = false: leaves clients without TLS"),
+        (format!("plain = true\n{}", tls(pem, key, "")), "28:9: plain = true: contradicts tls"),
+        (tls(pem, key, "requires = true"), "31:1: requires = true: unknown field"),
+    ] {
+        let message = listener(&lines).unwrap_err();
+        assert!(message.starts_with(&format!("parda.toml:{error}")), "{lines}: {message}");
+    }
+    let plain = format!("plain = true\n{}", tls(pem, key, "required = false"));
+    assert!(listener(&plain).unwrap().warnings()[0].contains("without TLS"));
+}
+
+#[test]
 fn two_volumes_need_listeners_of_their_own() {
     let second = GOOD.split_once("[[volume]]").unwrap().1.replace("array-a\"", "array-b\"");
     let text = format!("{GOOD}\n[[volume]]{}", second.replace("\"vm", "\"other"));

@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use parda_control::{Instant, Span};
 use parda_nbd::extents::MAX_EXTENTS;
-use parda_nbd::server::{Event, Handshake, HandshakeError, Session, Step, WrongRequestMagic};
+use parda_nbd::server::{
+    Event, Handshake, HandshakeError, Security, Session, Step, WrongRequestMagic,
+};
 use parda_nbd::{Cookie, Export, Op, wire};
 
 use crate::backend::{Body, Failure, Work, extent_of};
@@ -17,6 +19,7 @@ use crate::door::TurnedAway;
 use crate::engine::losses::Witness;
 use crate::progress::{Progress, Verdict};
 use crate::ring::{Recv, Ring, Sending, Wire};
+use crate::tls::ListenerTls;
 use crate::zeroes::all_zero;
 
 /// What a listener offers: exports, and the disk that each of them is.
@@ -33,6 +36,10 @@ pub(crate) enum ConnError {
     Handshake(#[from] HandshakeError),
     #[error(transparent)]
     Request(#[from] WrongRequestMagic),
+    #[error("the client sent more after STARTTLS without waiting for its answer, or somebody did")]
+    Injected,
+    #[error("TLS cannot be begun: {0}")]
+    Tls(std::io::Error),
     #[error("the handshake was not done in time")]
     Slow,
     #[error("it neither took its replies nor finished its request in time")]
@@ -128,6 +135,7 @@ const MIN_HOLE: u32 = 512;
 pub(crate) struct Conn {
     key: usize,
     fd: Rc<OwnedFd>,
+    tls: Option<ListenerTls>,
     pub(crate) listener: usize,
     phase: Phase,
     state: State,
@@ -167,14 +175,17 @@ impl Conn {
         fd: OwnedFd,
         listener: usize,
         until: Instant,
+        tls: Option<ListenerTls>,
         work: &mut Work,
     ) -> Self {
         let mut outbox = Batch::default();
-        let handshake = outbox.head(Handshake::start);
+        let security = tls.as_ref().map_or(Security::Plain, ListenerTls::security);
+        let handshake = outbox.head(|out| Handshake::start_with(security, out));
         work.budget.open(key);
         Self {
             key,
             fd: Rc::new(fd),
+            tls,
             listener,
             phase: Phase::Handshake { handshake, until },
             state: State::Open,
@@ -314,6 +325,10 @@ impl Conn {
 
     fn take_option(&mut self, offer: &Offer) -> Result<bool, ConnError> {
         let Phase::Handshake { handshake, .. } = &mut self.phase else { return Ok(true) };
+        if handshake.starts_tls() {
+            self.begin_tls()?;
+            return Ok(false);
+        }
         let input = self.inbox.bytes();
         match self.outbox.head(|out| handshake.advance(input, &offer.exports, out))? {
             Step::Incomplete => return Ok(false),
@@ -330,6 +345,24 @@ impl Conn {
             Step::Closed => self.state = State::Closing,
         }
         Ok(true)
+    }
+
+    /// Goes over to TLS as soon as the client was told to begin. Until then nothing is received:
+    /// what the client sends to begin with is for the relay.
+    fn begin_tls(&mut self) -> Result<(), ConnError> {
+        let Phase::Handshake { handshake, .. } = &mut self.phase else { return Ok(()) };
+        if !self.inbox.bytes().is_empty() {
+            return Err(ConnError::Injected);
+        }
+        self.want = Want::Room;
+        let Some(tls) = &self.tls else { return Ok(()) };
+        if !self.sending && self.outbox.is_empty() {
+            let ring = self.fd.try_clone().and_then(|fd| tls.begin(fd)).map_err(ConnError::Tls)?;
+            self.fd = Rc::new(ring);
+            handshake.secured();
+            self.want = Want::Requests;
+        }
+        Ok(())
     }
 
     /// Takes an event; returns the bytes of data that a request is about.

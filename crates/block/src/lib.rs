@@ -29,6 +29,7 @@ mod socket_file;
 mod stats;
 mod timed;
 mod timers;
+mod tls;
 mod volume;
 mod zeroes;
 
@@ -39,4 +40,5 @@ pub use listen::{ListenError, ListenerConfig};
 pub use socket_file::{SocketAccess, SocketFile};
 pub use stats::{Count, Dropped, Latencies, MemoryStats, Stats, VmStats};
 pub use timed::{Timed, TimedId};
+pub use tls::ListenerTls;
 pub use volume::{AddListenerError, DiskId, Drained, Ended, Handle, OpenDisk, Stopped, Volume};

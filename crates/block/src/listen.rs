@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use parda_nbd::uri::Address;
 
 use crate::socket_file::{SocketAccess, SocketFile};
+use crate::tls::ListenerTls;
 
 /// For how long the sockets of a server that was killed may outlive it: the kernel closes what its
 /// ring still has some time after the process is gone, and whoever restarts it need not wait.
@@ -49,6 +50,8 @@ pub struct ListenerConfig {
     pub address: Address,
     /// Who may connect to a unix socket.
     pub access: SocketAccess,
+    /// TLS for its clients.
+    pub tls: Option<ListenerTls>,
     /// Refuses TCP addresses that others than this host can reach.
     pub local_only: bool,
     /// A socket that listens at this address already, handed over by a service manager. It is used
@@ -61,7 +64,7 @@ impl ListenerConfig {
     #[must_use]
     pub fn new(address: Address) -> ListenerConfig {
         let access = SocketAccess::default();
-        ListenerConfig { address, access, local_only: false, passed: None }
+        ListenerConfig { address, access, tls: None, local_only: false, passed: None }
     }
 }
 
@@ -72,18 +75,19 @@ pub(crate) struct Bound {
     /// With the port that was given to port 0.
     pub(crate) address: Address,
     pub(crate) file: Option<SocketFile>,
+    pub(crate) tls: Option<ListenerTls>,
     /// Somebody else holds the socket too, and will use it when we are gone.
     pub(crate) shared: bool,
 }
 
 /// Binds an address and listens, or takes over the socket that was passed for it.
 pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
-    let ListenerConfig { address, access, local_only, passed } = config;
+    let ListenerConfig { address, access, tls, local_only, passed } = config;
     let fail = |source| ListenError::Bind { address: address.clone(), source };
     if let Some(fd) = passed {
         // A socket that does not block would have every accept in the ring return at once.
         rustix::io::ioctl_fionbio(&fd, false).map_err(|e| fail(e.into()))?;
-        return Ok(Bound { fd, address, file: None, shared: true });
+        return Ok(Bound { fd, address, file: None, tls, shared: true });
     }
     match &address {
         Address::Tcp { host, port } => {
@@ -103,7 +107,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
             };
             let port = listener.local_addr().map(|a: SocketAddr| a.port()).map_err(fail)?;
             let address = Address::Tcp { host: host.clone(), port };
-            Ok(Bound { fd: listener.into(), address, file: None, shared: false })
+            Ok(Bound { fd: listener.into(), address, file: None, tls, shared: false })
         }
         Address::Unix(path) => {
             let (fd, file) = match SocketFile::bind(path, access) {
@@ -114,7 +118,7 @@ pub(crate) fn bind(config: ListenerConfig) -> Result<Bound, ListenError> {
                 other => other,
             }
             .map_err(fail)?;
-            Ok(Bound { fd, address, file: Some(file), shared: false })
+            Ok(Bound { fd, address, file: Some(file), tls, shared: false })
         }
     }
 }

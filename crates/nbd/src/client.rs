@@ -61,8 +61,11 @@ pub enum HandshakeError {
         message: String,
     },
     /// The server insists on TLS.
-    #[error("the server requires TLS, which is not supported")]
+    #[error("the server requires TLS: use nbds:// or nbds+unix://")]
     TlsRequired,
+    /// The server has no TLS, or somebody on the way says so.
+    #[error("the server has no TLS, and nothing else is asked of it: {0}")]
+    NoTls(String),
     /// The server refused for another reason.
     #[error("the server refused option {option} with error {code:#x}: {message}")]
     Refused {
@@ -97,6 +100,10 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Greeting,
+    /// Waiting for the answer to STARTTLS.
+    StartTls,
+    /// The server waits for TLS to begin.
+    Tls,
     /// Waiting for the answer to STRUCTURED_REPLY.
     Structured,
     /// Waiting for the answer to SET_META_CONTEXT.
@@ -111,6 +118,8 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Handshake {
     name: ExportName,
+    /// Nothing is asked outside of TLS.
+    tls: bool,
     state: State,
     no_zeroes: bool,
     structured: bool,
@@ -125,6 +134,7 @@ impl Handshake {
     pub fn new(name: ExportName) -> Self {
         Self {
             name,
+            tls: false,
             state: State::Greeting,
             no_zeroes: false,
             structured: false,
@@ -134,6 +144,25 @@ impl Handshake {
         }
     }
 
+    /// As [`Handshake::new`], inside of TLS: nothing but STARTTLS is said before it.
+    #[must_use]
+    pub fn new_with_tls(name: ExportName) -> Self {
+        Self { tls: true, ..Self::new(name) }
+    }
+
+    /// Whether the server waits for TLS to begin. It sends nothing before that: bytes that came
+    /// with its answer were put there by somebody else, and the connection must be closed.
+    #[must_use]
+    pub fn starts_tls(&self) -> bool {
+        self.state == State::Tls
+    }
+
+    /// Goes on inside of TLS.
+    pub fn secured(&mut self, out: &mut Vec<u8>) {
+        wire::put_option(out, option::STRUCTURED_REPLY, b"");
+        self.state = State::Structured;
+    }
+
     /// Takes at most one message off the front of `input` and appends the answer to `out`.
     ///
     /// # Errors
@@ -141,6 +170,8 @@ impl Handshake {
     pub fn advance(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, HandshakeError> {
         match self.state {
             State::Greeting => self.greeting(input, out),
+            State::StartTls => self.reply(input, option::STARTTLS, out),
+            State::Tls => Ok(Step::Incomplete),
             State::Structured => self.reply(input, option::STRUCTURED_REPLY, out),
             State::Meta => self.reply(input, option::SET_META_CONTEXT, out),
             State::Go => self.reply(input, option::GO, out),
@@ -169,7 +200,13 @@ impl Handshake {
         let flags = offered & (wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES);
         self.no_zeroes = flags & wire::FLAG_NO_ZEROES != 0;
         out.extend_from_slice(&u32::from(flags).to_be_bytes());
-        if flags & wire::FLAG_FIXED_NEWSTYLE != 0 {
+        if self.tls && flags & wire::FLAG_FIXED_NEWSTYLE == 0 {
+            return Err(HandshakeError::NoTls("it has no options".to_owned()));
+        }
+        if self.tls {
+            wire::put_option(out, option::STARTTLS, b"");
+            self.state = State::StartTls;
+        } else if flags & wire::FLAG_FIXED_NEWSTYLE != 0 {
             wire::put_option(out, option::STRUCTURED_REPLY, b"");
             self.state = State::Structured;
         } else {
@@ -225,6 +262,11 @@ impl Handshake {
         let taken = wire::OPTION_REPLY_HEADER_LEN + data.len();
 
         match (self.state, kind) {
+            (State::StartTls, reply::ACK) => self.state = State::Tls,
+            (State::StartTls, kind) if kind & reply::ERROR_BIT != 0 => {
+                let message = String::from_utf8_lossy(data).into_owned();
+                return Err(HandshakeError::NoTls(message));
+            }
             (State::Structured, reply::ACK) => {
                 self.structured = true;
                 self.ask_meta(out);

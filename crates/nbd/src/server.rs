@@ -31,6 +31,9 @@ pub enum HandshakeError {
     /// A client that goes on asking would keep its place for ever.
     #[error("the client sent more than {max} options", max = MAX_OPTIONS)]
     TooManyOptions,
+    /// `NBD_OPT_EXPORT_NAME` without TLS, and has no way to be told so.
+    #[error("the client asked for an export without TLS, which is required here")]
+    TlsRequired,
     /// `NBD_OPT_EXPORT_NAME` asked for what is not there, and has no way to be told so.
     #[error("the client asked for export {0:?}, which does not exist")]
     UnknownExport(String),
@@ -59,9 +62,26 @@ pub enum Step {
 /// The most options of one handshake: a client may ask about each of hundreds of exports.
 pub const MAX_OPTIONS: u32 = 4096;
 
+/// Whether a handshake goes over to TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Security {
+    /// There is no TLS here.
+    #[default]
+    Plain,
+    /// A client may go over to TLS.
+    Optional,
+    /// A client must go over to TLS before anything else.
+    Required,
+    /// The client was told to begin TLS: what it sends now is no option.
+    Starting,
+    /// What is said is inside of TLS.
+    Secured,
+}
+
 /// The server's handshake: fixed newstyle.
 #[derive(Clone, Debug, Default)]
 pub struct Handshake {
+    security: Security,
     greeted: bool,
     no_zeroes: bool,
     structured: bool,
@@ -80,6 +100,24 @@ impl Handshake {
         Self::default()
     }
 
+    /// As [`Handshake::start`], on a listener that has TLS.
+    pub fn start_with(security: Security, out: &mut Vec<u8>) -> Self {
+        Self { security, ..Self::start(out) }
+    }
+
+    /// Whether the client was told to begin TLS. It was told to wait for that, so bytes which it
+    /// sent before were put there by somebody else, or by a broken client: the connection must be
+    /// closed if there are any.
+    #[must_use]
+    pub fn starts_tls(&self) -> bool {
+        self.security == Security::Starting
+    }
+
+    /// Goes on inside of TLS.
+    pub fn secured(&mut self) {
+        self.security = Security::Secured;
+    }
+
     /// Takes at most one message off the front of `input` and appends the answer to `out`.
     ///
     /// One at a time, so that a caller who sends `out` before it goes on bounds its length.
@@ -92,7 +130,29 @@ impl Handshake {
         exports: &[Export],
         out: &mut Vec<u8>,
     ) -> Result<Step, HandshakeError> {
-        if self.greeted { self.option(input, exports, out) } else { self.client_flags(input) }
+        match (self.greeted, self.starts_tls()) {
+            (false, _) => self.client_flags(input),
+            (true, false) => self.option(input, exports, out),
+            (true, true) => Ok(Step::Incomplete),
+        }
+    }
+
+    /// Answers STARTTLS. Nothing that was agreed on before it holds after it: anybody on the way
+    /// could have said it.
+    fn start_tls(&mut self, data: &[u8], answer: &mut impl FnMut(u32, &[u8])) {
+        match self.security {
+            Security::Plain => answer(reply::ERR_UNSUP, b"this listener has no TLS"),
+            _ if !data.is_empty() => answer(reply::ERR_INVALID, b"this option takes no data"),
+            Security::Starting | Security::Secured => {
+                answer(reply::ERR_INVALID, b"TLS is in use already");
+            }
+            Security::Optional | Security::Required => {
+                answer(reply::ACK, b"");
+                let Self { greeted, no_zeroes, options, .. } = *self;
+                let security = Security::Starting;
+                *self = Self { security, greeted, no_zeroes, options, ..Self::default() };
+            }
+        }
     }
 
     fn client_flags(&mut self, input: &[u8]) -> Result<Step, HandshakeError> {
@@ -139,6 +199,13 @@ impl Handshake {
             wire::put_option_reply(out, option, OptionReply(kind), text);
         };
         match option {
+            option::STARTTLS => self.start_tls(data, &mut answer),
+            option::EXPORT_NAME if self.security == Security::Required => {
+                return Err(HandshakeError::TlsRequired);
+            }
+            other if self.security == Security::Required && other != option::ABORT => {
+                answer(reply::ERR_TLS_REQD, b"STARTTLS first");
+            }
             option::EXPORT_NAME => {
                 let export = find(exports, data).ok_or_else(|| {
                     HandshakeError::UnknownExport(String::from_utf8_lossy(data).into_owned())

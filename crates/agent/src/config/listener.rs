@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use parda_block::SocketAccess;
 use parda_config::{Document, Error};
 use parda_nbd::uri::{Address, AddressError};
+use parda_tls::{Acceptor, ServerFiles, Which};
 use uzers::{get_group_by_name, get_user_by_name};
 
 use super::Volume;
 use crate::file;
 
 /// A place where clients connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
     /// Where it is.
     pub address: Address,
@@ -20,6 +22,28 @@ pub struct Listener {
     pub access: SocketAccess,
     /// Clients without TLS are served at an address that other hosts can reach.
     pub plain: bool,
+    /// TLS for its clients.
+    pub tls: Option<Tls>,
+}
+
+/// TLS of a listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tls {
+    /// Its certificate, and whose clients it takes, as they were when the file was checked.
+    pub acceptor: Arc<Acceptor>,
+    /// Clients without TLS are turned away.
+    pub required: bool,
+}
+
+impl Listener {
+    /// Uses the certificates of `new` from now on, if it reads the same files.
+    pub(crate) fn renew(&self, new: &Listener) {
+        if let (Some(ours), Some(theirs)) = (&self.tls, &new.tls)
+            && ours == theirs
+        {
+            ours.acceptor.renew(&theirs.acceptor);
+        }
+    }
 }
 
 /// What the file says of listeners, and which of it disks have used.
@@ -49,7 +73,7 @@ impl Listeners {
                 return Err(unprotected(address));
             }
             let access = SocketAccess::default();
-            return Ok(Listener { address: address.clone(), access, plain: false });
+            return Ok(Listener { address: address.clone(), access, plain: false, tls: None });
         };
         self.used.insert(index);
         Ok(self.all[index].clone())
@@ -74,7 +98,8 @@ fn at(index: usize, key: &str) -> String {
 fn unprotected(address: &Address) -> String {
     format!(
         "is not a loopback address, and NBD without TLS can be read and written by whoever reaches \
-         it: add a [[listener]] with address = \"{address}\" and plain = true, if that is meant"
+         it: add a [[listener]] with address = \"{address}\" and tls, or with plain = true, if that is \
+         meant"
     )
 }
 
@@ -89,8 +114,21 @@ fn check(wrong: &dyn Fn(&str, String) -> Error, file: &file::Listener) -> Result
     } else if file.plain {
         return Err(wrong("plain", "is for TCP: no other host reaches a unix socket".into()));
     }
-    if !address.is_local() && !file.plain {
-        return Err(wrong("address", unprotected(&address)));
+    let tls = file.tls.as_ref().map(|tls| check_tls(wrong, tls)).transpose()?;
+    let required = tls.as_ref().is_some_and(|tls| tls.required);
+    if required && file.plain {
+        return Err(wrong("plain", "contradicts tls, which is required unless it says not".into()));
+    }
+    if !address.is_local() && !file.plain && !required {
+        return Err(match tls {
+            Some(_) => wrong(
+                "tls.required",
+                "leaves clients without TLS at an address that is not loopback: that takes \
+                 plain = true as well"
+                    .into(),
+            ),
+            None => wrong("address", unprotected(&address)),
+        });
     }
     let value = |key, text: &Option<String>, read: fn(&str) -> Result<u32, String>| {
         text.as_deref().map(|text| read(text).map_err(|e| wrong(key, e))).transpose()
@@ -100,7 +138,27 @@ fn check(wrong: &dyn Fn(&str, String) -> Error, file: &file::Listener) -> Result
         owner: value("owner", &file.owner, user)?,
         group: value("group", &file.group, group)?,
     };
-    Ok(Listener { plain: file.plain && !address.is_local(), address, access })
+    Ok(Listener { plain: file.plain && !address.is_local(), address, access, tls })
+}
+
+fn check_tls(
+    wrong: &dyn Fn(&str, String) -> Error,
+    file: &file::ListenerTls,
+) -> Result<Tls, Error> {
+    let files = ServerFiles {
+        certificate: file.certificate.clone(),
+        key: file.key.clone(),
+        clients: file.clients.clone(),
+    };
+    let acceptor = Acceptor::new(files).map_err(|e| {
+        let key = match e.which {
+            Which::Certificate => "tls.certificate",
+            Which::Key => "tls.key",
+            Which::Authorities => "tls.clients",
+        };
+        wrong(key, e.message)
+    })?;
+    Ok(Tls { acceptor: Arc::new(acceptor), required: file.required })
 }
 
 /// Permission bits as chmod(1) takes them.
@@ -140,6 +198,10 @@ pub(super) fn warnings(volume: &Volume) -> impl Iterator<Item = String> {
             for disk in volume.disks().iter().filter(|d| d.listen == listener.address) {
                 let _ = write!(text, " {}", disk.name);
             }
+        } else if !listener.address.is_local()
+            && listener.tls.as_ref().is_some_and(|tls| tls.acceptor.files().clients.is_none())
+        {
+            text += "tls has no clients: whoever reaches this address can read and write";
         } else if listener.access.mode & 0o002 != 0 {
             let mode = listener.access.mode;
             let _ = write!(text, "mode {mode:04o} lets every user of this host connect");

@@ -152,6 +152,7 @@ impl Engine {
         let key = self.listeners.insert(Listener {
             address,
             tcp: matches!(bound.address, Address::Tcp { .. }),
+            tls: bound.tls,
             shared: bound.shared,
             fd: Rc::new(bound.fd),
             offer: Offer::default(),

@@ -40,6 +40,7 @@ use crate::socket_file::SocketFile;
 use crate::stats::{Dropped, VmStats};
 use crate::timed::{Timed, TimedId};
 use crate::timers::Timers;
+use crate::tls::ListenerTls;
 use crate::volume::DiskId;
 
 use losses::Losses;
@@ -129,6 +130,7 @@ struct Listener {
     offer: Offer,
     file: Option<SocketFile>,
     tcp: bool,
+    tls: Option<ListenerTls>,
     /// Somebody else holds the socket too: it must stay as it is.
     shared: bool,
     /// The accept that is under way.

@@ -52,7 +52,8 @@ impl Engine {
         let until = now + Span::from(self.limits.handshake_timeout);
         let entry = self.conns.vacant_entry();
         let key = entry.key();
-        let conn = entry.insert(Conn::new(key, fd, listener, until, &mut self.work));
+        let tls = self.listeners[listener].tls.clone();
+        let conn = entry.insert(Conn::new(key, fd, listener, until, tls, &mut self.work));
         conn.serial = self.next_serial;
         conn.timed = true;
         self.timers.add(until, Timer::Conn(key, self.next_serial));
@@ -147,9 +148,11 @@ impl Engine {
         *match error {
             ConnError::Slow | ConnError::MadeRoom => &mut dropped.handshake,
             ConnError::Stalled => &mut dropped.stalled,
-            ConnError::Handshake(_) | ConnError::Request(_) => &mut dropped.protocol,
+            ConnError::Handshake(_) | ConnError::Request(_) | ConnError::Injected => {
+                &mut dropped.protocol
+            }
             ConnError::TurnedAway(_) => &mut dropped.turned_away,
-            ConnError::Io(_) => &mut dropped.socket,
+            ConnError::Io(_) | ConnError::Tls(_) => &mut dropped.socket,
         } += 1;
     }
 

@@ -6,6 +6,7 @@
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
 //! | `listeners` | who may connect where; sockets that a service manager passes |
 //! | `nbd` | what of the protocol clients see: maps, holes, advice, refusals |
+//! | `tls` | clients with TLS: libnbd and QEMU, certificates of all kinds |
 //! | `crash` | SIGKILL, power cuts, SIGTERM |
 //! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
@@ -59,5 +60,6 @@ mod restarted_backends;
 mod soak;
 mod stage;
 mod steering;
+mod tls;
 mod watching;
 mod workloads;

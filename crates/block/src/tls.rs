@@ -1,0 +1,48 @@
+//! TLS for the clients of a listener.
+//!
+//! A connection negotiates on the ring until its client asks for TLS. From then on a relay with a
+//! thread of its own has the client's socket, and the ring has a socket to the relay: handshakes
+//! and encryption delay no neighbour, and the ring's code knows one kind of connection.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use parda_nbd::server::Security;
+use parda_tls::{Acceptor, Relay};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+/// TLS as a listener offers it.
+#[derive(Clone, Debug)]
+pub struct ListenerTls {
+    /// Its certificate, and whose clients it takes.
+    pub acceptor: Arc<Acceptor>,
+    /// Nothing but STARTTLS is answered without it.
+    pub required: bool,
+}
+
+impl ListenerTls {
+    /// What a new connection may ask for.
+    pub(crate) fn security(&self) -> Security {
+        if self.required { Security::Required } else { Security::Optional }
+    }
+
+    /// Begins TLS on a client's socket, of which nobody else may receive or send any more. Returns
+    /// where its plaintext comes and goes from now on.
+    pub(crate) fn begin(&self, client: OwnedFd) -> io::Result<OwnedFd> {
+        let channel = self.acceptor.accept().map_err(io::Error::other)?;
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let (ring, inside) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
+        let relay = Relay::new(channel, client, inside, Vec::new());
+        let thread = std::thread::Builder::new().name("parda-tls".into()).stack_size(STACK);
+        thread.spawn(move || {
+            if let Err(error) = relay.run() {
+                tracing::info!("gave up a client's connection: {error}");
+            }
+        })?;
+        Ok(ring)
+    }
+}
+
+/// Stack of a relay's thread in bytes, of which a handshake takes the most.
+const STACK: usize = 512 << 10;

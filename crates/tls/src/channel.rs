@@ -1,0 +1,112 @@
+//! One TLS connection: bytes from the peer in, bytes for the peer out.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+
+/// Why a TLS connection has failed. It is to be closed, after sending what there is to be sent.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TlsError {
+    /// The peer, or its certificate.
+    #[error("TLS: {0}")]
+    Peer(#[from] rustls::Error),
+    /// A message that takes more room than any that is accepted.
+    #[error("TLS: the peer's message is longer than any that is accepted")]
+    TooLong,
+}
+
+/// One connection, of either side.
+pub struct Channel {
+    tls: Connection,
+    peer_closed: bool,
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("peer_closed", &self.peer_closed).finish_non_exhaustive()
+    }
+}
+
+impl Channel {
+    pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Self, TlsError> {
+        Ok(Self::new(ServerConnection::new(config)?.into()))
+    }
+
+    pub(crate) fn client(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Self, TlsError> {
+        Ok(Self::new(ClientConnection::new(config, name)?.into()))
+    }
+
+    fn new(mut tls: Connection) -> Self {
+        // Whoever calls takes what is to be sent after each call.
+        tls.set_buffer_limit(None);
+        Self { tls, peer_closed: false }
+    }
+
+    /// Whether the handshake is done, and data may be sent.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        !self.tls.is_handshaking()
+    }
+
+    /// Whether the peer has said that it will send no more.
+    #[must_use]
+    pub fn peer_has_closed(&self) -> bool {
+        self.peer_closed
+    }
+
+    /// Takes bytes of the peer off the front of `input`: at most so many as rustls reads at once.
+    /// Appends to `plain` the data that was in them, and to `out` what is to be sent, also when it
+    /// fails. Returns how many were taken.
+    ///
+    /// # Errors
+    /// The peer is not to be trusted, or it broke the protocol, or somebody has changed what it
+    /// sent.
+    pub fn receive(
+        &mut self,
+        mut input: &[u8],
+        plain: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, TlsError> {
+        let before = input.len();
+        // Reading from memory fails only where the buffer for one message is full.
+        self.tls.read_tls(&mut input).map_err(|_| TlsError::TooLong)?;
+        let processed = self.tls.process_new_packets();
+        // The reader has nothing more to say than what was processed.
+        let _ = self.tls.reader().read_to_end(plain);
+        self.put_records(out);
+        self.peer_closed |= processed?.peer_has_closed();
+        Ok(before - input.len())
+    }
+
+    /// Appends to `out` what is to be sent without data: the hello of a client.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        self.put_records(out);
+    }
+
+    /// Encrypts `plain` and appends its records to `out`.
+    pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        // Without a limit the writer takes everything.
+        let _ = self.tls.writer().write_all(plain);
+        self.put_records(out);
+    }
+
+    /// Appends the word that nothing more will be sent.
+    pub fn close(&mut self, out: &mut Vec<u8>) {
+        self.tls.send_close_notify();
+        self.put_records(out);
+    }
+
+    fn put_records(&mut self, out: &mut Vec<u8>) {
+        while self.tls.wants_write() {
+            // Writing to memory does not fail.
+            if self.tls.write_tls(out).is_err() {
+                return;
+            }
+        }
+    }
+}

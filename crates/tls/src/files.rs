@@ -1,0 +1,268 @@
+//! Certificates, keys and CAs from PEM files. What would fail every handshake later is found when
+//! they are read: a file that is missing or is not PEM, a key that belongs to another certificate,
+//! a certificate that has expired.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
+
+use crate::channel::{Channel, TlsError};
+
+/// Which of the files is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The certificate, with the intermediate ones after it.
+    Certificate,
+    /// The certificate's private key.
+    Key,
+    /// The CAs that the peer's certificate must come from.
+    Authorities,
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {message}", path.display())]
+pub struct FileError {
+    /// Which of those that were named.
+    pub which: Which,
+    /// Its path.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Where a server's certificate is, and that of the CA of its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// The server's certificate, with the intermediate ones after it.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The CAs of clients. Without, any client that speaks TLS is taken.
+    pub clients: Option<PathBuf>,
+}
+
+/// Where the CA of a server is, and what to show to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// The CAs of the server.
+    pub ca: PathBuf,
+    /// The client's own certificate and key, if the server asks for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that the server's certificate must have.
+    pub name: String,
+}
+
+/// Makes the server's side of connections. Its certificates can be changed while it is in use.
+pub struct Acceptor {
+    files: ServerFiles,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acceptor").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+/// Equal are those that read the same files.
+impl PartialEq for Acceptor {
+    fn eq(&self, other: &Self) -> bool {
+        self.files == other.files
+    }
+}
+
+impl Acceptor {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with one of them.
+    pub fn new(files: ServerFiles) -> Result<Self, FileError> {
+        let current = RwLock::new(server_config(&files)?);
+        Ok(Self { files, current })
+    }
+
+    /// Takes over what another has read, from the same files most likely. Connections that are there
+    /// already go on as they were agreed.
+    pub fn renew(&self, other: &Acceptor) {
+        let new = Arc::clone(&other.current.read().unwrap_or_else(PoisonError::into_inner));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    /// Where the files are.
+    #[must_use]
+    pub fn files(&self) -> &ServerFiles {
+        &self.files
+    }
+
+    /// A connection that waits for the client's hello.
+    ///
+    /// # Errors
+    /// Never with what [`Acceptor::new`] accepted, as far as is known.
+    pub fn accept(&self) -> Result<Channel, TlsError> {
+        let config = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        Channel::server(Arc::clone(&config))
+    }
+}
+
+/// Makes the client's side of connections to one server.
+#[derive(Clone)]
+pub struct Connector {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Connector {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with one of them.
+    pub fn new(files: &ClientFiles) -> Result<Self, FileError> {
+        let fail = |message: String| wrong(Which::Authorities, &files.ca, message);
+        let name = ServerName::try_from(files.name.clone()).map_err(|_| {
+            fail(format!("{:?} is no name that a certificate can have", files.name))
+        })?;
+        let provider = provider();
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(|e| fail(e.to_string()))?
+            .with_root_certificates(authorities(&files.ca)?);
+        let mut config = match &files.identity {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let (chain, key_der) = identity(certificate, key, &provider)?;
+                builder
+                    .with_client_auth_cert(chain, key_der)
+                    .map_err(|e| wrong(Which::Key, key, mismatch(&e)))?
+            }
+        };
+        config.resumption = Resumption::disabled();
+        Ok(Self { config: Arc::new(config), name })
+    }
+
+    /// A connection that has its hello to send.
+    ///
+    /// # Errors
+    /// There is no randomness to be had.
+    pub fn connect(&self) -> Result<Channel, TlsError> {
+        Channel::client(Arc::clone(&self.config), self.name.clone())
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn server_config(files: &ServerFiles) -> Result<Arc<ServerConfig>, FileError> {
+    let provider = provider();
+    let fail = |which, path: &Path, e: &dyn fmt::Display| wrong(which, path, e.to_string());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .map_err(|e| fail(Which::Certificate, &files.certificate, &e))?;
+    let builder = match &files.clients {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let roots = Arc::new(authorities(path)?);
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                    .build()
+                    .map_err(|e| fail(Which::Authorities, path, &e))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let (chain, key) = identity(&files.certificate, &files.key, &provider)?;
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|e| wrong(Which::Key, &files.key, mismatch(&e)))?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+fn mismatch(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InconsistentKeys(_) => "this is the key of another certificate".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn wrong(which: Which, path: &Path, message: impl Into<String>) -> FileError {
+    FileError { which, path: path.to_owned(), message: message.into() }
+}
+
+fn certificates(which: Which, path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+    let bytes = read(which, path)?;
+    let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(wrong(which, path, "there is no certificate in it (PEM)")),
+        Err(e) => Err(wrong(which, path, format!("is not PEM: {e}"))),
+    }
+}
+
+/// Certificates and keys are small: what is larger is another file.
+const MAX_FILE: u64 = 1 << 20;
+
+fn read(which: Which, path: &Path) -> Result<Vec<u8>, FileError> {
+    let fail = |e: std::io::Error| wrong(which, path, format!("cannot be read: {e}"));
+    let meta = std::fs::metadata(path).map_err(fail)?;
+    if !meta.is_file() || meta.len() > MAX_FILE {
+        return Err(wrong(which, path, "is not a regular file of at most 1 MiB"));
+    }
+    std::fs::read(path).map_err(fail)
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore, FileError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(Which::Authorities, path)? {
+        roots.add(certificate).map_err(|e| wrong(Which::Authorities, path, e.to_string()))?;
+    }
+    Ok(roots)
+}
+
+fn identity(
+    certificate: &Path,
+    key: &Path,
+    provider: &CryptoProvider,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), FileError> {
+    let chain = certificates(Which::Certificate, certificate)?;
+    in_force(&chain, provider).map_err(|e| wrong(Which::Certificate, certificate, e))?;
+    let bytes = read(Which::Key, key)?;
+    let key_der = PrivateKeyDer::from_pem_slice(&bytes)
+        .map_err(|e| wrong(Which::Key, key, format!("there is no private key in it (PEM): {e}")))?;
+    Ok((chain, key_der))
+}
+
+/// Refuses a certificate that is not valid now. Who issued it is for its peers to judge.
+fn in_force(chain: &[CertificateDer<'static>], provider: &CryptoProvider) -> Result<(), String> {
+    let Some(first) = chain.first() else { return Ok(()) };
+    let parsed = ParsedCertificate::try_from(first).map_err(|e| e.to_string())?;
+    // The dates are looked at before the issuer, so any trust anchor will do to learn of them.
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(chain.iter().cloned());
+    let algorithms = provider.signature_verification_algorithms.all;
+    let now = UnixTime::now();
+    match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &chain[1..], now, algorithms) {
+        Err(rustls::Error::InvalidCertificate(
+            error @ (CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }),
+        )) => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,20 @@
+//! TLS for NBD: certificates from files, a connection as bytes in and bytes out, and a relay between
+//! a socket with TLS and one without.
+//!
+//! TLS 1.3 and 1.2 by rustls. No session is resumed: each connection shows its certificate anew,
+//! so that a changed CA holds for all that connect from then on. There is no renegotiation.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | [`channel`] | one connection: handshake, records |
+//! | [`relay`] | TLS on one socket, plaintext on another |
+//! | [`files`] | certificates, keys and CAs, checked when they are read |
+#![forbid(unsafe_code)]
+
+pub mod channel;
+pub mod files;
+pub mod relay;
+
+pub use channel::{Channel, TlsError};
+pub use files::{Acceptor, ClientFiles, Connector, FileError, ServerFiles, Which};
+pub use relay::{Relay, RelayError};

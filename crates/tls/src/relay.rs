@@ -1,0 +1,290 @@
+//! TLS on one socket, plaintext on another: what is inside speaks as if there were no TLS.
+//!
+//! A relay has a thread of its own, so that neither a handshake's signatures nor the encryption of
+//! data delay whoever is inside, and so that a peer can stall nobody but itself. What it holds is
+//! bounded: it takes no more from either side than it can hand on.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+use crate::channel::{Channel, TlsError};
+
+/// Bytes that are taken from a side at once.
+const CHUNK: usize = 64 << 10;
+
+/// Plaintext or records that may wait to be handed on before no more are taken.
+const MAX_WAITING: usize = 64 << 10;
+
+/// How long a peer may take for what is still to be sent to it once nobody is inside any more.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// Why a relay has ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// The handshake or a record.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A socket.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// A connection under way between its two sockets.
+#[derive(Debug)]
+pub struct Relay {
+    channel: Channel,
+    outside: OwnedFd,
+    inside: OwnedFd,
+    /// Where bytes are received.
+    chunk: Box<[u8]>,
+    /// Received and not decrypted.
+    records: Vec<u8>,
+    to_inside: Outgoing,
+    to_outside: Outgoing,
+    /// The peer will send no more.
+    peer_done: bool,
+    inside_done: bool,
+    /// When to give up on a peer that takes nothing.
+    until: Option<Instant>,
+}
+
+/// Bytes that wait to be sent.
+#[derive(Debug, Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outgoing {
+    fn is_empty(&self) -> bool {
+        self.sent == self.bytes.len()
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Sends what the socket takes at once.
+    fn flush(&mut self, to: &OwnedFd) -> Result<(), Errno> {
+        while !self.is_empty() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(to, &self.bytes[self.sent..], flags) {
+                Ok(n) => self.sent += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes.clear();
+        self.sent = 0;
+        Ok(())
+    }
+}
+
+impl Relay {
+    /// A relay from `outside`, where the peer is, to `inside`. `first` is sent to the peer before
+    /// TLS begins.
+    #[must_use]
+    pub fn new(
+        mut channel: Channel,
+        outside: OwnedFd,
+        inside: OwnedFd,
+        mut first: Vec<u8>,
+    ) -> Self {
+        channel.begin(&mut first);
+        Self {
+            channel,
+            outside,
+            inside,
+            chunk: vec![0; CHUNK].into(),
+            records: Vec::new(),
+            to_inside: Outgoing::default(),
+            to_outside: Outgoing { bytes: first, sent: 0 },
+            peer_done: false,
+            inside_done: false,
+            until: None,
+        }
+    }
+
+    /// Shakes hands, within `limit` from now on. To be called where the caller wants to know how
+    /// that goes before anything is relayed.
+    ///
+    /// # Errors
+    /// The peer is not to be trusted, or does not answer.
+    pub fn handshake(&mut self, limit: Duration) -> Result<(), RelayError> {
+        let until = Instant::now() + limit;
+        while !self.channel.is_established() {
+            let taken = self.take_records();
+            self.to_outside.flush(&self.outside).map_err(io::Error::from)?;
+            taken?;
+            if self.peer_done {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            if !self.channel.is_established() && !self.wait(Some(until))? {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries bytes both ways until one side is done with the other.
+    ///
+    /// # Errors
+    /// The peer broke the protocol, or a socket failed.
+    pub fn run(mut self) -> Result<(), RelayError> {
+        let ended = self.carry();
+        if ended.is_err() {
+            // The reason for it, to a peer that still listens.
+            let _ = self.to_outside.flush(&self.outside);
+        }
+        ended
+    }
+
+    fn carry(&mut self) -> Result<(), RelayError> {
+        loop {
+            self.take_records()?;
+            if self.to_inside.flush(&self.inside).is_err() {
+                // Nobody is there to take it, but there may be last words to read.
+                self.to_inside = Outgoing::default();
+                self.peer_done = true;
+            }
+            self.to_outside.flush(&self.outside).map_err(io::Error::from)?;
+            if self.peer_done && self.to_inside.is_empty() {
+                // It may be closed already, which is as well.
+                let _ = shutdown(&self.inside, Shutdown::Write);
+            }
+            if self.inside_done {
+                return self.finish();
+            }
+            if !self.wait(None)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends what is left, and that there is no more.
+    fn finish(&mut self) -> Result<(), RelayError> {
+        if self.channel.is_established() {
+            self.channel.close(&mut self.to_outside.bytes);
+        }
+        let until = *self.until.get_or_insert_with(|| Instant::now() + LAST_WAIT);
+        loop {
+            self.to_outside.flush(&self.outside).map_err(io::Error::from)?;
+            if self.to_outside.is_empty() {
+                return Ok(());
+            }
+            let mut fds = [PollFd::from_borrowed_fd(self.outside.as_fd(), PollFlags::OUT)];
+            if !poll_until(&mut fds, Some(until))? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Decrypts what was received, as much as may wait.
+    fn take_records(&mut self) -> Result<(), RelayError> {
+        let mut at = 0;
+        let mut result = Ok(());
+        while at < self.records.len() && self.has_room() {
+            let (plain, out) = (&mut self.to_inside.bytes, &mut self.to_outside.bytes);
+            match self.channel.receive(&self.records[at..], plain, out) {
+                // It wants no more: what follows the end of TLS is nobody's.
+                Ok(0) => at = self.records.len(),
+                Ok(n) => at += n,
+                Err(error) => {
+                    result = Err(error.into());
+                    break;
+                }
+            }
+            self.peer_done |= self.channel.peer_has_closed();
+        }
+        self.records.drain(..at);
+        result
+    }
+
+    /// Whether more may be taken from the peer.
+    fn has_room(&self) -> bool {
+        self.to_inside.len() < MAX_WAITING && self.to_outside.len() < 2 * MAX_WAITING
+    }
+
+    /// Waits until a side has something to say or room to hear it, and takes what it says. `false`
+    /// if the time is over.
+    fn wait(&mut self, until: Option<Instant>) -> Result<bool, RelayError> {
+        let flag = |wanted, flag| if wanted { flag } else { PollFlags::empty() };
+        let room = self.has_room();
+        let outside = flag(room && !self.peer_done, PollFlags::IN)
+            | flag(!self.to_outside.is_empty(), PollFlags::OUT);
+        let takes = self.channel.is_established() && self.to_outside.len() < MAX_WAITING;
+        let inside = flag(takes, PollFlags::IN) | flag(!self.to_inside.is_empty(), PollFlags::OUT);
+        let mut fds = Vec::with_capacity(2);
+        // A socket that nothing is asked of would only say that it is closed, again and again.
+        if !outside.is_empty() {
+            fds.push(PollFd::from_borrowed_fd(self.outside.as_fd(), outside));
+        }
+        // Inside that is what ends a relay: but once is enough.
+        if !inside.is_empty() || self.until.is_none() {
+            fds.push(PollFd::from_borrowed_fd(self.inside.as_fd(), inside));
+        }
+        if !poll_until(&mut fds, until.or(self.until))? {
+            return Ok(false);
+        }
+        let mut events = fds.iter().map(PollFd::revents);
+        let from_outside = if outside.is_empty() { None } else { events.next() };
+        let from_inside = events.next();
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        if from_outside.is_some_and(|e| e.intersects(PollFlags::IN | gone)) && room {
+            self.receive()?;
+        }
+        if from_inside.is_some_and(|e| e.intersects(gone)) {
+            // What it has said before can still be read, if the peer takes it.
+            self.until.get_or_insert_with(|| Instant::now() + LAST_WAIT);
+            self.inside_done |= !self.channel.is_established();
+        }
+        if from_inside.is_some_and(|e| e.intersects(PollFlags::IN | gone)) && takes {
+            self.send_inside()?;
+        }
+        Ok(true)
+    }
+
+    /// Takes what the peer has sent.
+    fn receive(&mut self) -> Result<(), RelayError> {
+        match recv(&self.outside, &mut self.chunk[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => self.peer_done = true,
+            Ok((n, _)) => self.records.extend_from_slice(&self.chunk[..n]),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        Ok(())
+    }
+
+    /// Encrypts what is said inside.
+    fn send_inside(&mut self) -> Result<(), RelayError> {
+        match recv(&self.inside, &mut self.chunk[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => self.inside_done = true,
+            Ok((n, _)) => self.channel.send(&self.chunk[..n], &mut self.to_outside.bytes),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
+        Ok(())
+    }
+}
+
+/// Waits until one of the descriptors is ready; `false` if the time is over.
+fn poll_until(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool> {
+    loop {
+        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        match poll(fds, left.as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

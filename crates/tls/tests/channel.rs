@@ -1,0 +1,240 @@
+//! Both sides of a connection, in memory: what is agreed, what is refused, and what a peer that
+//! cuts, changes or dribbles its bytes comes to.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::path::{Path, PathBuf};
+
+use parda_tls::{Acceptor, Channel, ClientFiles, Connector, ServerFiles, TlsError, Which};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+};
+use time::{Duration, OffsetDateTime};
+
+/// A CA with a directory for what it issues.
+struct Authority {
+    dir: tempfile::TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("ca.pem"), issuer.pem()).unwrap();
+        Authority { dir, issuer }
+    }
+
+    fn ca(&self) -> PathBuf {
+        self.path("ca.pem")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A certificate and its key, valid from `from` to `to` in days from now.
+    fn issue(&self, name: &str, from: i64, to: i64) -> (PathBuf, PathBuf) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_before = OffsetDateTime::now_utc() + Duration::days(from);
+        params.not_after = OffsetDateTime::now_utc() + Duration::days(to);
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let (pem, key_pem) = (self.path(&format!("{name}.pem")), self.path(&format!("{name}.key")));
+        std::fs::write(&pem, certificate.pem()).unwrap();
+        std::fs::write(&key_pem, key.serialize_pem()).unwrap();
+        (pem, key_pem)
+    }
+
+    fn acceptor(&self, clients: Option<&Path>) -> Acceptor {
+        let (certificate, key) = self.issue("array.example", -1, 1);
+        let clients = clients.map(Path::to_owned);
+        Acceptor::new(ServerFiles { certificate, key, clients }).unwrap()
+    }
+
+    fn connector(&self, identity: Option<(PathBuf, PathBuf)>, name: &str) -> Connector {
+        Connector::new(&ClientFiles { ca: self.ca(), identity, name: name.into() }).unwrap()
+    }
+}
+
+/// Shakes hands, in pieces of at most `piece` bytes.
+fn shake(server: &mut Channel, client: &mut Channel, piece: usize) -> Result<(), TlsError> {
+    let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+    client.begin(&mut to_server);
+    let mut data = Vec::new();
+    while !to_server.is_empty() || !to_client.is_empty() {
+        let n = piece.min(to_server.len());
+        let taken = server.receive(&to_server[..n], &mut data, &mut to_client)?;
+        to_server.drain(..taken);
+        let n = piece.min(to_client.len());
+        let taken = client.receive(&to_client[..n], &mut data, &mut to_server)?;
+        to_client.drain(..taken);
+    }
+    assert!(data.is_empty() && server.is_established() && client.is_established());
+    Ok(())
+}
+
+/// Sends over, and returns what arrives.
+fn carry(from: &mut Channel, to: &mut Channel, plain: &[u8]) -> Vec<u8> {
+    let (mut wire, mut heard, mut answer) = (Vec::new(), Vec::new(), Vec::new());
+    from.send(plain, &mut wire);
+    let mut rest = wire.as_slice();
+    while !rest.is_empty() {
+        let taken = to.receive(rest, &mut heard, &mut answer).unwrap();
+        assert!(taken > 0 && answer.is_empty());
+        rest = &rest[taken..];
+    }
+    heard
+}
+
+#[test]
+fn both_sides_agree_and_what_is_sent_arrives() {
+    let ca = Authority::new();
+    let acceptor = ca.acceptor(Some(&ca.ca()));
+    let connector = ca.connector(Some(ca.issue("kvm-01", -1, 1)), "array.example");
+    for piece in [1, 700, usize::MAX] {
+        let (mut server, mut client) = (acceptor.accept().unwrap(), connector.connect().unwrap());
+        shake(&mut server, &mut client, piece).unwrap();
+        for len in [0, 1, 28, 16 << 10, (16 << 10) + 1, 100_000] {
+            let plain: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            assert_eq!(carry(&mut client, &mut server, &plain), plain);
+            assert_eq!(carry(&mut server, &mut client, &plain), plain);
+        }
+        let mut bye = Vec::new();
+        client.close(&mut bye);
+        assert!(!server.peer_has_closed());
+        server.receive(&bye, &mut Vec::new(), &mut Vec::new()).unwrap();
+        assert!(server.peer_has_closed());
+    }
+}
+
+#[test]
+fn who_may_connect_is_whoever_the_ca_says() {
+    let (ca, other) = (Authority::new(), Authority::new());
+    let demanding = ca.acceptor(Some(&ca.ca()));
+    let open = ca.acceptor(None);
+    let good = Some(ca.issue("kvm-01", -1, 1));
+    let expired = {
+        // What has expired is refused when it is read, so it expires once it was read.
+        let (pem, key) = ca.issue("kvm-02", -2, -1);
+        std::fs::read(&pem).unwrap();
+        (pem, key)
+    };
+    let refused =
+        Connector::new(&ClientFiles { ca: ca.ca(), identity: Some(expired), name: "x.y".into() });
+    assert_eq!(refused.unwrap_err().which, Which::Certificate);
+    for (acceptor, ca_of_server, identity, name, works) in [
+        (&demanding, &ca, good.clone(), "array.example", true),
+        (&demanding, &ca, None, "array.example", false),
+        (&demanding, &ca, Some(other.issue("kvm-01", -1, 1)), "array.example", false),
+        (&open, &ca, None, "array.example", true),
+        (&open, &ca, None, "another.example", false),
+        (&open, &other, None, "array.example", false),
+    ] {
+        let mut server = acceptor.accept().unwrap();
+        let mut client = ca_of_server.connector(identity, name).connect().unwrap();
+        assert_eq!(shake(&mut server, &mut client, usize::MAX).is_ok(), works, "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_tls_or_was_changed_ends_the_connection() {
+    let ca = Authority::new();
+    let acceptor = ca.acceptor(None);
+    let (mut data, mut out) = (Vec::new(), Vec::new());
+    let plain = b"IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0 and so on";
+    assert!(acceptor.accept().unwrap().receive(plain, &mut data, &mut out).is_err());
+    assert!(!out.is_empty(), "an alert says so");
+
+    let connector = ca.connector(None, "array.example");
+    let (mut server, mut client) = (acceptor.accept().unwrap(), connector.connect().unwrap());
+    shake(&mut server, &mut client, usize::MAX).unwrap();
+    let mut record = Vec::new();
+    client.send(&[7; 28], &mut record);
+    let last = record.len() - 1;
+    record[last] ^= 1;
+    for byte in &record[..last] {
+        assert_eq!(server.receive(&[*byte], &mut data, &mut out), Ok(1));
+    }
+    assert!(server.receive(&record[last..], &mut data, &mut out).is_err());
+    assert!(data.is_empty());
+}
+
+/// A handshake message of 16 MiB is announced; no more is kept of it than of the largest.
+#[test]
+fn a_message_without_end_is_given_up() {
+    let ca = Authority::new();
+    let mut server = ca.acceptor(None).accept().unwrap();
+    let mut record = vec![22, 3, 1, 0x40, 0];
+    record.extend([0x55; 0x4000]);
+    record[5..9].copy_from_slice(&[1, 0xff, 0xff, 0xff]);
+    for _ in 0..16 {
+        let mut rest = record.as_slice();
+        while !rest.is_empty() {
+            match server.receive(rest, &mut Vec::new(), &mut Vec::new()) {
+                Ok(taken) => rest = &rest[taken..],
+                Err(_) => return,
+            }
+        }
+    }
+    panic!("256 KiB of one message are kept");
+}
+
+#[test]
+fn files_that_would_fail_every_handshake_are_named() {
+    let ca = Authority::new();
+    let (certificate, key) = ca.issue("array.example", -1, 1);
+    let (other, other_key) = ca.issue("other.example", -1, 1);
+    let (expired, expired_key) = ca.issue("expired.example", -2, -1);
+    let (future, future_key) = ca.issue("future.example", 1, 2);
+    let empty = ca.path("empty");
+    std::fs::write(&empty, "").unwrap();
+    let error = |certificate: &Path, key: &Path, clients: Option<&Path>| {
+        let files = ServerFiles {
+            certificate: certificate.into(),
+            key: key.into(),
+            clients: clients.map(Path::to_owned),
+        };
+        let error = Acceptor::new(files).unwrap_err();
+        (error.which, error.to_string())
+    };
+    for ((which, message), wanted, says) in [
+        (error(&certificate, &other_key, None), Which::Key, "the key of another certificate"),
+        (error(&expired, &expired_key, None), Which::Certificate, "expired"),
+        (error(&future, &future_key, None), Which::Certificate, "not valid yet"),
+        (error(&empty, &key, None), Which::Certificate, "there is no certificate in it"),
+        (error(&key, &key, None), Which::Certificate, "there is no certificate in it"),
+        (error(&certificate, &other, None), Which::Key, "there is no private key in it"),
+        (error(&ca.path("none"), &key, None), Which::Certificate, "No such file"),
+        (error(&certificate, ca.dir.path(), None), Which::Key, "is not a regular file"),
+        (error(&certificate, Path::new("/dev/zero"), None), Which::Key, "is not a regular file"),
+        (error(&certificate, &key, Some(&empty)), Which::Authorities, "there is no certificate"),
+    ] {
+        assert_eq!(which, wanted, "{message}");
+        assert!(message.contains(says), "{says}: {message}");
+    }
+}
+
+/// A certificate that was renewed holds for those who connect from then on.
+#[test]
+fn certificates_change_while_they_are_in_use() {
+    let (ca, next) = (Authority::new(), Authority::new());
+    let acceptor = ca.acceptor(None);
+    let works = |authority: &Authority| {
+        let connector = authority.connector(None, "array.example");
+        let (mut server, mut client) = (acceptor.accept().unwrap(), connector.connect().unwrap());
+        shake(&mut server, &mut client, usize::MAX).is_ok()
+    };
+    assert!(works(&ca) && !works(&next));
+    let (certificate, key) = next.issue("array.example", -1, 1);
+    std::fs::copy(&certificate, &acceptor.files().certificate).unwrap();
+    let again = || Acceptor::new(acceptor.files().clone());
+    assert!(again().is_err(), "the key is that of the old one");
+    assert!(works(&ca));
+    std::fs::copy(&key, &acceptor.files().key).unwrap();
+    acceptor.renew(&again().unwrap());
+    assert!(works(&next) && !works(&ca));
+}
