@@ -7,13 +7,17 @@
 //! - **Shared**: a connection that needs more takes it from the shared part, as long as it then
 //!   has no more of it than is left free. That is the dynamic threshold of switches with shared
 //!   buffers: one busy connection may have half, and the first few cannot take all.
-//! - **Reserve**: enough for the largest request. Requests that found too little wait in the order
-//!   in which they came. The first of them may use the reserve until it is complete; the next gets
-//!   it when the reserve is whole again.
+//! - **Reserve**: enough for the largest request. Requests that found too little wait until there
+//!   is room in the shared part. The one that began to wait first may use the reserve until it is
+//!   complete; the next gets it when the reserve is whole again.
 //!
 //! Half-received writes that wait for each other's memory cannot deadlock: the first one in the
 //! queue always gets all that it needs, and returns it when it is done or when its client is
 //! dropped for making no progress. Then it is the next one's turn.
+//!
+//! Nobody starves: a request keeps its place in the queue from the first of its parts that waited
+//! to its last, so it has the reserve at the latest when each connection before it had it once.
+//! Others may find room in the shared part in the meantime, but never use the reserve before it.
 //!
 //! Own parts and reserve are committed from the agent's memory while the volume runs. The shared
 //! part is borrowed from it in steps, so that volumes that are not busy leave it to others.
@@ -129,6 +133,8 @@ struct Account {
     spare: usize,
     /// What it waits for, and whether that completes a request.
     wants: Option<(usize, bool)>,
+    /// The place in the queue of its present request, if a part of it has waited.
+    ticket: Option<u64>,
 }
 
 /// The first connection of the queue that did not find enough.
@@ -153,7 +159,9 @@ pub(crate) struct Budget {
     reserve: usize,
     used: usize,
     accounts: Vec<Account>,
+    /// In the order of their tickets.
     waiting: VecDeque<usize>,
+    tickets: u64,
     elected: Option<Elected>,
     granted: Vec<usize>,
     waits: u64,
@@ -184,6 +192,7 @@ impl Budget {
             used: 0,
             accounts: Vec::new(),
             waiting: VecDeque::new(),
+            tickets: 0,
             elected: None,
             granted: Vec::new(),
             waits: 0,
@@ -245,6 +254,7 @@ impl Budget {
         if self.accounts[key].wants.take().is_some() {
             self.waiting.retain(|waiting| *waiting != key);
         }
+        self.accounts[key].ticket = None;
         self.granted.retain(|granted| *granted != key);
         if let Some(elected) = &mut self.elected
             && elected.key == key
@@ -294,15 +304,13 @@ impl Budget {
             self.used += bytes;
         }
         let draws = self.elected.is_some_and(|e| e.key == key && e.draws);
-        let has = from_own
-            || (draws && self.take_reserve(key, bytes))
-            || (self.waiting.is_empty() && self.take_shared(key, bytes));
+        let has =
+            from_own || (draws && self.take_reserve(key, bytes)) || self.take_shared(key, bytes);
         if has {
             self.completed(key, last);
             return true;
         }
-        self.accounts[key].wants = Some((bytes, last));
-        self.waiting.push_back(key);
+        self.queue(key, bytes, last);
         self.waits += 1;
         self.serve();
         let granted = self.accounts[key].wants.is_none();
@@ -312,10 +320,26 @@ impl Budget {
         granted
     }
 
-    /// If that was the last part, the connection draws no more of the reserve.
+    /// Has a connection wait, in the place that its request has.
+    fn queue(&mut self, key: usize, bytes: usize, last: bool) {
+        let ticket = *self.accounts[key].ticket.get_or_insert_with(|| {
+            self.tickets += 1;
+            self.tickets
+        });
+        self.accounts[key].wants = Some((bytes, last));
+        let before = |other: &usize| self.accounts[*other].ticket < Some(ticket);
+        let place = self.waiting.partition_point(before);
+        self.waiting.insert(place, key);
+    }
+
+    /// If that was the last part, the connection draws no more of the reserve, and its next
+    /// request has no place in the queue.
     fn completed(&mut self, key: usize, last: bool) {
-        if last
-            && let Some(elected) = &mut self.elected
+        if !last {
+            return;
+        }
+        self.accounts[key].ticket = None;
+        if let Some(elected) = &mut self.elected
             && elected.key == key
             && std::mem::take(&mut elected.draws)
         {
@@ -338,13 +362,17 @@ impl Budget {
             rest -= n;
             n
         };
-        self.reserve += from(&mut account.reserve);
+        let reserve = from(&mut account.reserve);
+        self.reserve += reserve;
         let shared = from(&mut account.shared);
         from(&mut account.own);
         self.used -= bytes.min(held) - shared;
         self.returned(shared);
         self.retire(key);
-        self.serve();
+        if shared + reserve > 0 {
+            // What a connection owns is of no use to those who wait.
+            self.serve();
+        }
     }
 
     /// So much of the shared part is free again.
@@ -360,23 +388,33 @@ impl Budget {
 
     /// Grants what can be granted: after memory came back, also to the agent from elsewhere.
     pub(crate) fn serve(&mut self) {
+        // Whoever finds room in the shared part need not wait for those before it: its threshold
+        // sees to it that there is room for others, and the first has the reserve.
+        let mut i = 0;
+        while let Some(&key) = self.waiting.get(i) {
+            let wants = self.accounts[key].wants.map_or(0, |(bytes, _)| bytes);
+            if self.take_shared(key, wants) {
+                self.waiting.remove(i);
+                self.grant(key);
+            } else {
+                i += 1;
+            }
+        }
         while let Some(&key) = self.waiting.front() {
-            let Some((wants, last)) = self.accounts[key].wants else { break };
-            let elected = self.elected.map(|e| e.key);
-            if elected.is_none() && !self.take_shared(key, wants) {
-                if !self.take_reserve(key, wants) {
-                    break;
-                }
-                self.elected = Some(Elected { key, draws: true });
-            } else if elected.is_some()
-                && !(elected == Some(key) && self.take_reserve(key, wants))
-                && !self.take_shared(key, wants)
-            {
+            let Some((wants, _)) = self.accounts[key].wants else { break };
+            let may = self.elected.is_none_or(|e| e.key == key && e.draws);
+            if !may || !self.take_reserve(key, wants) {
                 break;
             }
-            self.accounts[key].wants = None;
+            self.elected = Some(Elected { key, draws: true });
             self.waiting.pop_front();
-            self.granted.push(key);
+            self.grant(key);
+        }
+    }
+
+    fn grant(&mut self, key: usize) {
+        self.granted.push(key);
+        if let Some((_, last)) = self.accounts[key].wants.take() {
             self.completed(key, last);
         }
     }

@@ -166,3 +166,35 @@ fn too_little_memory_is_said() {
     assert!(error.to_string().contains("lower connections"), "{error}");
     assert_eq!(agent.free(), agent.total());
 }
+
+#[test]
+fn a_newcomer_does_not_wait_behind_those_that_have_their_part() {
+    let mut budget = budget(128 * MIB, 512);
+    // Two hostile clients hold what they got, and wait for more.
+    for key in 1..=2 {
+        while budget.ask(key, 256 << 10, false) {}
+    }
+    assert_eq!(budget.waiting(), 2);
+    for part in 1..=16 {
+        assert!(budget.ask(0, 256 << 10, part == 16), "part {part}");
+    }
+}
+
+#[test]
+fn a_request_keeps_its_place_until_its_last_part() {
+    let mut budget = budget(128 * MIB, 8);
+    let fill = |budget: &mut Budget, key| while budget.ask(key, 64 << 10, false) {};
+    (0..4).for_each(|key| fill(&mut budget, key));
+    // The first has the reserve, and waits for more than that.
+    assert_eq!((budget.holder(), &budget.waiting), (Some(0), &VecDeque::from([0, 1, 2, 3])));
+    budget.close(1);
+    assert_eq!(budget.granted(), [2, 3]);
+    // The one that began to wait later asks first.
+    fill(&mut budget, 3);
+    fill(&mut budget, 2);
+    assert_eq!(budget.waiting, [0, 2, 3]);
+    // Its next request begins anew.
+    budget.forget(2);
+    fill(&mut budget, 2);
+    assert_eq!(budget.waiting, [0, 3, 2]);
+}
