@@ -216,6 +216,10 @@ impl Relay {
     fn wait(&mut self, until: Option<Instant>) -> Result<bool, RelayError> {
         let flag = |wanted, flag| if wanted { flag } else { PollFlags::empty() };
         let room = self.has_room();
+        if room && !self.records.is_empty() {
+            // There was no room for them before, and perhaps nothing follows them.
+            return Ok(true);
+        }
         let outside = flag(room && !self.peer_done, PollFlags::IN)
             | flag(!self.to_outside.is_empty(), PollFlags::OUT);
         let takes = self.channel.is_established() && self.to_outside.len() < MAX_WAITING;
