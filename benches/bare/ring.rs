@@ -77,7 +77,8 @@ impl Ring {
             .setup_coop_taskrun()
             .setup_defer_taskrun()
             .build(4096)?;
-        let (count, block) = (conns * depth, block.next_multiple_of(ALIGN));
+        // A client may ask again before we hear that its reply was sent.
+        let (count, block) = (2 * conns * depth, block.next_multiple_of(ALIGN));
         let len = count * block;
         let (prot, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

@@ -419,6 +419,11 @@ impl Budget {
         }
     }
 
+    /// Whether there are connections whose wait is over.
+    pub(crate) fn has_granted(&self) -> bool {
+        !self.granted.is_empty()
+    }
+
     /// Connections whose wait is over.
     pub(crate) fn granted(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.granted)

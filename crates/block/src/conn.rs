@@ -17,6 +17,7 @@ use crate::buffer::{Buffer, PIECE, allocated};
 use crate::config::Limits;
 use crate::door::TurnedAway;
 use crate::engine::losses::Witness;
+use crate::now;
 use crate::progress::{Progress, Verdict};
 use crate::ring::{Recv, Ring, Sending, Wire};
 use crate::tls::ListenerTls;
@@ -494,14 +495,35 @@ impl Conn {
         work.budget.give(self.key, cost(op));
     }
 
-    /// Starts what the socket has to do: sending what waits, receiving if there is room.
+    /// Sends what waits, as far as the socket takes it at once. Returns whether anything was sent.
+    fn flush(&mut self, work: &mut Work) -> Result<bool, ConnError> {
+        if self.sending || self.outbox.is_empty() || self.state == State::Dead {
+            return Ok(false);
+        }
+        match now::send(&self.fd, &self.outbox) {
+            Ok(n) => {
+                self.progress.moved(n);
+                self.outbox.sent(n, |cost, buffer| {
+                    work.pool.put(buffer);
+                    work.budget.give(self.key, cost as usize);
+                });
+                Ok(true)
+            }
+            Err(libc::EINTR | libc::EAGAIN) => Ok(false),
+            Err(errno) => Err(ConnError::Io(std::io::Error::from_raw_os_error(errno))),
+        }
+    }
+
+    /// Starts what the socket has to do: sending what waits, receiving if there is room. Returns
+    /// whether it has room for requests that it had none for before.
     pub(crate) fn pump<T>(
         &mut self,
         now: Instant,
         ring: &mut Ring<T>,
         work: &mut Work,
         tag: impl Fn(Wire) -> T,
-    ) {
+    ) -> Result<bool, ConnError> {
+        let sent = self.flush(work)?;
         if !self.sending && !self.outbox.is_empty() && self.state != State::Dead {
             self.sending = true;
             ring.send(&self.fd, std::mem::take(&mut self.outbox), tag(Wire::Sent));
@@ -511,6 +533,7 @@ impl Conn {
         }
         let unfinished = self.payload.is_some() || self.discard > 0 || self.inbox.is_begun();
         self.progress.owes(now, self.sending || (self.receiving && unfinished));
+        Ok(sent && self.want == Want::Room)
     }
 
     fn receive<T>(&mut self, ring: &mut Ring<T>, work: &mut Work, tag: impl Fn(Wire) -> T) {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use slab::Slab;
@@ -146,6 +146,12 @@ pub(crate) struct Ring<T> {
 
 const ENTRIES: u32 = 1024;
 
+/// How often [`Ring::look`] looks between two readings of the clock.
+const LOOKS_PER_CLOCK: u32 = 4;
+
+/// `IORING_ENTER_GETEVENTS` of linux/io_uring.h.
+const IORING_ENTER_GETEVENTS: u32 = 1;
+
 /// Linux takes no more vectors than this in one call (UIO_MAXIOV).
 const MAX_VECTORS: usize = 1024;
 
@@ -171,6 +177,7 @@ impl<T> Ring<T> {
             .setup_single_issuer()
             .setup_coop_taskrun()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .setup_cqsize(4 * ENTRIES)
             .build(ENTRIES)
             .or_else(|_| IoUring::builder().setup_coop_taskrun().build(ENTRIES))
@@ -372,6 +379,42 @@ impl<T> Ring<T> {
         self.ops.len()
     }
 
+    /// Submits all that was asked for and looks for `time` whether something is done, without
+    /// sleeping. Returns whether it is.
+    pub(crate) fn look(&mut self, time: Duration) -> io::Result<bool> {
+        self.fill();
+        if !self.uring.submission().is_empty() {
+            self.enter()?;
+        }
+        let begun = Instant::now();
+        loop {
+            if self.uring.submission().taskrun() {
+                self.enter()?;
+            }
+            if !self.uring.completion().is_empty() {
+                self.collect();
+                return Ok(true);
+            }
+            if begun.elapsed() >= time {
+                return Ok(false);
+            }
+            (0..LOOKS_PER_CLOCK).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    /// Submits what is in the queue and takes what is done, without waiting.
+    fn enter(&mut self) -> io::Result<()> {
+        let submit = self.uring.submission().len() as u32;
+        let submitter = self.uring.submitter();
+        let flags = IORING_ENTER_GETEVENTS;
+        // SAFETY: no argument is passed, and `fill` says why what is submitted is valid.
+        let result = unsafe { submitter.enter::<libc::sigset_t>(submit, 0, flags, None) };
+        match result.map_err(|e| (e.raw_os_error(), e)) {
+            Ok(_) | Err((Some(libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
+            Err((_, error)) => Err(error),
+        }
+    }
+
     /// Submits all that was asked for and waits until something is done, or `timeout` has passed.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.fill();
@@ -389,10 +432,14 @@ impl<T> Ring<T> {
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {}
             Err((_, error)) => return Err(error),
         }
+        self.collect();
+        Ok(())
+    }
+
+    fn collect(&mut self) {
         let entry = |e: cqueue::Entry| (e.user_data(), e.result(), e.flags());
         let told = self.uring.completion().map(entry).filter(|(key, ..)| *key != NOBODY);
         self.done.extend(told);
-        Ok(())
     }
 
     /// The next operation that is done.

@@ -274,3 +274,20 @@ fn ios_fail_when_a_lost_server_stays_away_and_work_when_it_returns() {
     assert_eq!(client.call(write(0, 4096), &[1; 4096]), Ok(vec![]));
     assert_eq!(client.call(Op::Flush, &[]), Ok(vec![]));
 }
+
+#[test]
+fn a_connection_whose_replies_were_its_limit_goes_on_when_they_are_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let backend = BackendConfig::Memory { size: Bytes(1 << 20) };
+    let mut config = common::config(vec![disk("disk", backend, &socket)]);
+    // Each read is all that may be in flight: the next one waits until its reply was sent.
+    config.limits = Limits { memory_per_connection: 32 << 10, ..Limits::default() };
+    let _volume = Volume::spawn(config).unwrap();
+    let mut client = Client::connect(&socket, "disk");
+    let asked: Vec<_> = (0..32).map(|i| client.send(read(i * 32_768, 32_768), &[])).collect();
+    for cookie in asked {
+        let (answered, outcome) = client.receive().unwrap();
+        assert_eq!((answered, outcome.unwrap().len()), (cookie, 32_768));
+    }
+}

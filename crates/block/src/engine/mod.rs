@@ -37,6 +37,7 @@ use crate::door::Door;
 use crate::mailbox::{Mailbox, Mailer};
 use crate::ring::{Done, Kept, OpKey, Ring, Wire};
 use crate::socket_file::SocketFile;
+use crate::spin::Spin;
 use crate::stats::{Dropped, VmStats};
 use crate::timed::{Timed, TimedId};
 use crate::timers::Timers;
@@ -193,6 +194,7 @@ pub(crate) struct Engine {
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
+    spin: Spin,
     /// Connections that have more to do than one turn gives them.
     unfinished: Vec<usize>,
     /// Disks whose NBD server has something to do this turn.
@@ -237,6 +239,7 @@ impl Engine {
             listed: Vec::new(),
             arrivals: Vec::new(),
             unfinished: Vec::new(),
+            spin: Spin::new(),
             stirred: Vec::new(),
             leaving: Vec::new(),
             stop_by: None,
@@ -254,7 +257,7 @@ impl Engine {
         self.pump(self.now());
         loop {
             let timeout = self.timeout();
-            self.ring.wait(timeout)?;
+            self.spin.wait(&mut self.ring, timeout)?;
             let now = self.now();
             while let Some(done) = self.ring.next() {
                 self.completed(now, done);
@@ -271,7 +274,7 @@ impl Engine {
 
     /// How long nothing needs to be done unless something happens.
     fn timeout(&self) -> Option<Duration> {
-        if !self.unfinished.is_empty() {
+        if !self.unfinished.is_empty() || self.work.budget.has_granted() {
             return Some(Duration::ZERO);
         }
         let next = [
@@ -573,7 +576,17 @@ impl Engine {
         for key in std::mem::take(&mut self.listed) {
             let conn = &mut self.conns[key];
             conn.listed = false;
-            conn.pump(now, &mut self.ring, &mut self.work, |wire| Tag::Conn(key, wire));
+            match conn.pump(now, &mut self.ring, &mut self.work, |wire| Tag::Conn(key, wire)) {
+                Ok(true) => self.unfinished.push(key),
+                Ok(false) => {}
+                Err(error) => {
+                    self.fail(key, &error);
+                    // What follows is all that is to be done with it.
+                    self.listed.retain(|other| *other != key);
+                    self.conns[key].listed = false;
+                }
+            }
+            let conn = &mut self.conns[key];
             if conn.is_finished() {
                 conn.kill(&mut self.work);
             }

@@ -1,0 +1,36 @@
+//! System calls that never wait. What cannot be done at once is left to the ring.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+use crate::batch::Batch;
+
+/// Slices in one send.
+const SLICES: usize = 128;
+
+/// The most that is sent at once, in bytes. A socket has room for about 200 KiB unless told
+/// otherwise: what is longer waits for the client in any case, and the ring waits better.
+const MOST: usize = 128 << 10;
+
+/// Sends a batch if it is short, or as much of it as the socket takes. Returns the number of bytes,
+/// or the `errno`: EAGAIN if it is better left to the ring.
+///
+/// An operation of the ring would cost an entry, a completion, and a turn of the loop that has
+/// nothing else to do.
+pub(crate) fn send(fd: &OwnedFd, batch: &Batch) -> Result<usize, i32> {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let (mut filled, mut len) = (0, 0);
+    for slice in batch.slices() {
+        len += slice.len();
+        let Some(slot) = slices.get_mut(filled).filter(|_| len <= MOST) else {
+            return Err(libc::EAGAIN);
+        };
+        *slot = IoSlice::new(slice);
+        filled += 1;
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut nothing = SendAncillaryBuffer::default();
+    sendmsg(fd, &slices[..filled], &mut nothing, flags).map_err(|e| e.raw_os_error())
+}
