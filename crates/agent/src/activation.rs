@@ -79,7 +79,7 @@ impl Passed {
     }
 
     /// Where sockets listen that none of these addresses is for.
-    pub(crate) fn not_at<'a>(&self, addresses: &[&'a Address]) -> Vec<String> {
+    pub(crate) fn not_at(&self, addresses: &[&Address]) -> Vec<String> {
         let unused = self.sockets.iter().filter(|(p, _)| !addresses.iter().any(|a| p.is(a)));
         unused.map(|(place, _)| place.to_string()).collect()
     }
