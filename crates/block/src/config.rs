@@ -49,9 +49,17 @@ pub struct DiskConfig {
     pub listen: Vec<Address>,
 }
 
-/// What clients may take before they have to wait or are turned away, so that none of them can
-/// exhaust the host's memory: what buffers and requests take is never more than `memory`, counted
-/// in what is allocated. Beside it each connection takes up to 64 KiB for replies without data.
+/// What clients may take before they have to wait or are turned away.
+///
+/// The data and the records of requests never take more than `memory`, counted in what is
+/// allocated. What is not counted in it:
+///
+/// - 8 KiB of each connection to receive requests.
+/// - Replies without data that a connection does not take: 16 KiB, and then those of its requests
+///   in flight. With `requests_per_connection` of 512 these are up to 64 KiB, but up to 2 MiB if all
+///   ask for block status.
+/// - 128 KiB of each connection to an NBD backend, to receive replies.
+/// - The thread of each connection inside TLS, with its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of memory in the buffers of the volume.
