@@ -154,7 +154,7 @@ impl Relay {
                 self.peer_done = true;
             }
             self.to_outside.flush(&self.outside).map_err(io::Error::from)?;
-            if self.peer_done && self.to_inside.is_empty() {
+            if self.peer_done && self.records.is_empty() && self.to_inside.is_empty() {
                 // It may be closed already, which is as well.
                 let _ = shutdown(&self.inside, Shutdown::Write);
             }
