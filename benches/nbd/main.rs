@@ -152,8 +152,10 @@ impl Run {
             for cell in cells.iter().filter(|c| (c.cache, c.transport) == place) {
                 let fleet = Fleet::start(&kinds, cell, &programs, &dir.0, &data)?;
                 // What the cell before has left to write is not this one's.
-                File::open(&data)?.sync_all()?;
-                warm(&data)?;
+                for file in [data.clone(), dir.0.join("copy")].iter().filter(|file| file.exists()) {
+                    File::open(file)?.sync_all()?;
+                    warm(file)?;
+                }
                 for round in 0..rounds {
                     for server in &fleet.servers {
                         let plan = Plan {
