@@ -150,6 +150,14 @@ impl Config {
         Config::check(&Document::read(path)?)
     }
 
+    /// Reads and checks a configuration file that was read before, which a pipe cannot be.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn read_again(path: &Path) -> Result<Config, Error> {
+        Config::check(&Document::read_regular(path)?)
+    }
+
     /// Checks a configuration.
     ///
     /// # Errors

@@ -48,7 +48,13 @@ pub(crate) struct Control {
     volume: String,
     gate: Arc<Gate>,
     injector: Option<Injector>,
+    me: Identity,
+    /// Where the others are met, if anywhere.
+    exchange: Option<Exchange>,
+    /// None while there is no exchange, or it cannot be set up.
     link: Option<Link>,
+    /// Why not.
+    fault: Option<String>,
     law: Resolved,
     /// What was last said of the others' thresholds.
     concern: Option<&'static str>,
@@ -72,47 +78,60 @@ struct Link {
     failures: u64,
 }
 
-/// Why a volume's exchange cannot be set up.
-#[derive(Debug, thiserror::Error)]
-#[error("volume {volume}: {reason}")]
-pub struct ExchangeError {
-    volume: String,
-    reason: String,
-}
-
 impl Control {
     pub(crate) fn new(
         me: &Identity,
         volume: &crate::config::Volume,
         gate: Arc<Gate>,
         orders: Receiver<Order>,
-    ) -> Result<Control, ExchangeError> {
-        let link = volume.exchange.as_ref().map(|exchange| {
-            Link::new(me, &volume.name, exchange, volume.law.period)
-                .map_err(|reason| ExchangeError { volume: volume.name.clone(), reason })
-        });
+        shown: Arc<Mutex<Shown>>,
+    ) -> Control {
         let inject = volume.inject.clone();
         let injector = inject.map(|inject| Injector::new(&volume.name, inject, Arc::clone(&gate)));
-        Ok(Control {
+        let mut control = Control {
             volume: volume.name.clone(),
             gate,
             injector,
-            link: link.transpose()?,
+            me: me.clone(),
+            exchange: volume.exchange.clone(),
+            link: None,
+            fault: None,
             law: volume.law.clone(),
             squeezed: 0,
             concern: None,
             orders,
-            shown: Arc::default(),
+            shown,
             epoch: Clock::now(),
-        })
+        };
+        control.connect();
+        control
     }
 
-    pub(crate) fn shown(&self) -> Arc<Mutex<Shown>> {
-        Arc::clone(&self.shown)
+    /// Sets up the exchange, if there is one and it is not. Whatever is wrong with it keeps no IO
+    /// from being served: it is tried again in each period.
+    fn connect(&mut self) {
+        let (None, Some(exchange)) = (&self.link, &self.exchange) else { return };
+        match Link::new(&self.me, &self.volume, exchange, self.law.period) {
+            Ok(link) => {
+                if self.fault.take().is_some() {
+                    tracing::info!(volume = self.volume, "the exchange can be opened now");
+                }
+                self.link = Some(link);
+            }
+            Err(fault) => {
+                if self.fault.as_ref() != Some(&fault) {
+                    tracing::error!(
+                        volume = self.volume,
+                        "{fault}; it is tried again, IO goes on, control falls back"
+                    );
+                    self.fault = Some(fault);
+                }
+            }
+        }
     }
 
-    /// Ticks until it is told to stop. False if it ended because the gate is gone.
-    pub(crate) fn run(mut self) -> bool {
+    /// Ticks until it is told to stop.
+    pub(crate) fn run(mut self) {
         let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
         let mut next = Clock::now() + self.law.period.mul_f64(phase);
         loop {
@@ -131,9 +150,7 @@ impl Control {
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) if Clock::now() < next => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    if !self.tick() {
-                        return false;
-                    }
+                    self.tick();
                     next += self.law.period;
                     if next < Clock::now() {
                         // The exchange was slow. Ticks that were missed are not made up for.
@@ -143,23 +160,23 @@ impl Control {
             }
         }
         self.leave();
-        true
     }
 
     fn now(&self) -> Instant {
         Instant(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// One period. False if the gate is gone.
-    fn tick(&mut self) -> bool {
+    /// One period.
+    fn tick(&mut self) {
+        self.connect();
         let now = self.now();
-        let heard = match &mut self.link {
-            Some(link) => link.hear(&self.volume, now),
-            None => Some(Totals::default()),
+        let heard = match (&mut self.link, &self.exchange) {
+            (Some(link), _) => link.hear(&self.volume, now),
+            (None, Some(_)) => None,
+            (None, None) => Some(Totals::default()),
         };
-        let Ok(report) = self.gate.tick(heard) else {
-            return false;
-        };
+        // Without a ring there is nothing to govern, and nothing to say.
+        let Some(report) = self.gate.tick(heard) else { return };
         tracing::debug!(
             volume = self.volume, window = report.window.0, outstanding = report.outstanding,
             active = report.active, source = ?report.source, "tick"
@@ -174,7 +191,6 @@ impl Control {
             injector.period(&report, heard.as_ref());
         }
         self.show(report);
-        true
     }
 
     /// Says once when the threshold is lower than any window can bring the latency. `outstanding`:
@@ -230,7 +246,15 @@ impl Control {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.ticks += 1;
         shown.report = Some(report);
-        shown.exchange = self.link.as_ref().map(|link| link.status(now));
+        shown.exchange = match (&self.link, &self.exchange) {
+            (Some(link), _) => Some(link.status(now)),
+            (None, Some(exchange)) => Some(ExchangeStatus {
+                place: exchange.place.to_string(),
+                fault: self.fault.clone(),
+                ..ExchangeStatus::default()
+            }),
+            (None, None) => None,
+        };
     }
 }
 

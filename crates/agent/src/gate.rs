@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use parda_block::{AgentMemory, Drained, Handle};
+use parda_block::Drained;
 use parda_control::law::Mode;
 use parda_control::{Report, Source, Totals};
 
-use crate::activation::Passed;
 use crate::config::{self, Work};
 use crate::control::Shown;
-use crate::served;
+use crate::served::{Served, Shared};
 use crate::status::{DroppedStatus, VolumeStatus};
 use crate::steered::Steered;
 use crate::volume::StartError;
@@ -18,32 +17,34 @@ use crate::volume::StartError;
 /// asks it.
 pub(crate) enum Gate {
     /// Disks that are served over NBD.
-    Ring(Handle),
+    Ring(Served),
     /// A device that VMs open directly.
     Kernel(Box<Steered>),
 }
 
-/// The gate has ended; the log has the reason.
-#[derive(Debug)]
-pub(crate) struct Gone;
-
 impl Gate {
+    /// `settled` is called when all that it is to serve was tried once.
     pub(crate) fn start(
         config: &config::Volume,
-        memory: &AgentMemory,
-        passed: &Passed,
+        shared: &Shared,
+        settled: impl FnOnce() + Send + 'static,
     ) -> Result<Gate, StartError> {
         Ok(match &config.work {
-            Work::Serve(disks) => Gate::Ring(served::start(config, disks, memory, passed)?),
-            Work::Steer(steer) => Gate::Kernel(Box::new(Steered::start(config, steer)?)),
+            Work::Serve(_) => Gate::Ring(Served::start(config, shared, settled)?),
+            Work::Steer(steer) => {
+                let steered = Steered::start(config, steer)?;
+                settled();
+                Gate::Kernel(Box::new(steered))
+            }
         })
     }
 
-    /// Ends a period. `heard`: what the other hosts said; `None` if the exchange is silent.
-    pub(crate) fn tick(&self, heard: Option<Totals>) -> Result<Report, Gone> {
+    /// Ends a period. `heard`: what the other hosts said; `None` if the exchange is silent. `None`
+    /// while there is no ring.
+    pub(crate) fn tick(&self, heard: Option<Totals>) -> Option<Report> {
         match self {
-            Gate::Ring(handle) => handle.tick(heard).map_err(|_| Gone),
-            Gate::Kernel(steered) => steered.tick(heard),
+            Gate::Ring(served) => served.ring()?.tick(heard).ok(),
+            Gate::Kernel(steered) => Some(steered.tick(heard)),
         }
     }
 
@@ -58,26 +59,26 @@ impl Gate {
     /// Takes over from `new` into what is in force what may change while it runs.
     pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
         match self {
-            Gate::Ring(handle) => served::reload(handle, in_force, new),
+            Gate::Ring(served) => served.reload(in_force, new),
             Gate::Kernel(steered) => steered.reload(in_force, new),
         }
     }
 
-    /// The volume's state; `None` once it has ended.
-    pub(crate) fn status(&self, config: &config::Volume, shown: Shown) -> Option<VolumeStatus> {
+    /// The volume's state.
+    pub(crate) fn status(&self, config: &config::Volume, shown: Shown) -> VolumeStatus {
         let mut status = base(config, shown);
         match self {
-            Gate::Ring(handle) => served::describe(&mut status, config, &handle.stats().ok()?),
+            Gate::Ring(served) => served.describe(&mut status, config),
             Gate::Kernel(steered) => steered.describe(&mut status, config),
         }
-        Some(status)
+        status
     }
 
     /// How many IOs were done or are under way, if this host serves them. `None` once it has ended.
     pub(crate) fn served(&self) -> Option<u64> {
         match self {
-            Gate::Ring(handle) => {
-                let stats = handle.stats().ok()?;
+            Gate::Ring(served) => {
+                let stats = served.ring()?.stats().ok()?;
                 let total = stats.total();
                 let done = total.reads.ios + total.writes.ios + total.others.ios + total.errors;
                 Some(done + (stats.outstanding + stats.held) as u64)
@@ -89,14 +90,14 @@ impl Gate {
     /// Ends it. `None` if it was not running any more.
     pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
         match self {
-            Gate::Ring(handle) => handle.shutdown(within).ok(),
+            Gate::Ring(served) => served.stop(within),
             Gate::Kernel(steered) => steered.stop(),
         }
     }
 }
 
 /// What is said in the same way of every volume.
-fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
+pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     let Shown { ticks, report, exchange } = shown;
     let law = &config.law.control.law;
     // A number is in force at once, what is found is what the last tick found.
@@ -134,6 +135,9 @@ fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         ticks,
         exchange,
         disks: Vec::new(),
+        listeners: Vec::new(),
+        fault: None,
+        restarts: 0,
         steer: None,
     }
 }

@@ -10,6 +10,7 @@
 //! | [`file`](mod@file) | `parda.toml` as it is written |
 //! | [`config`] | what it means, checked |
 //! | [`activation`] | sockets that a service manager has bound |
+//! | `running` | the running agent: signals, its volumes as they come and go |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
@@ -36,6 +37,7 @@ mod inject;
 pub mod latency;
 pub mod medium;
 pub mod outlook;
+mod running;
 mod served;
 pub mod server;
 pub mod status;
@@ -44,27 +46,12 @@ pub mod threshold;
 mod volume;
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use parda_block::AgentMemory;
-use parda_exchange::{Identity, Incarnation};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-
-pub use control::ExchangeError;
 pub use steered::SteerError;
 pub use volume::StartError;
 
 use crate::activation::{ActivationError, Passed};
 use crate::config::Config;
-use crate::status::Status;
-use crate::volume::{Volume, VolumeView};
-
-/// How long a stopping agent answers what is in flight. Longer than any IO of a sane array, and
-/// shorter than the 90 s after which service managers kill.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// Why an agent ends without being told to.
 #[derive(Debug, thiserror::Error)]
@@ -86,143 +73,14 @@ pub enum ServeError {
     /// Signals or threads cannot be had.
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
-    /// A volume's ring failed; the log has the reason.
-    #[error("volume {0} has stopped")]
-    Stopped(String),
 }
 
-/// What the main thread waits for.
-enum Event {
-    Signal(i32),
-    Gone(String),
-}
-
-/// What is in force, as the status thread shows it.
-type InForce = Arc<Mutex<Vec<config::Volume>>>;
-
-/// Runs an agent until SIGTERM or SIGINT. `path` is read again on SIGHUP.
+/// Runs an agent until SIGTERM or SIGINT. `path` is read again on SIGHUP. What of its disks,
+/// listeners and exchanges cannot be opened is tried again until it can.
 ///
 /// # Errors
-/// Something does not start, or a volume's ring fails.
+/// None of the volumes starts, or the status socket cannot be bound.
 pub fn serve(path: &Path, config: Config) -> Result<(), ServeError> {
-    let started = Instant::now();
     let passed = Passed::from_environment()?;
-    let (events, waits) = channel();
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    let signalled = events.clone();
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            if signalled.send(Event::Signal(signal)).is_err() {
-                return;
-            }
-        }
-    })?;
-
-    let mut volumes = Vec::new();
-    let ended = run(path, &config, &passed, started, (&events, &waits), &mut volumes);
-    // Also what a failed start has started: no socket is left behind.
-    for volume in volumes {
-        let name = volume.name().to_owned();
-        match volume.stop(DRAIN) {
-            Some(drained) if drained.unanswered == 0 => tracing::info!(volume = name, "stopped"),
-            Some(drained) => tracing::warn!(
-                volume = name,
-                unanswered = drained.unanswered,
-                "stopped; requests were not answered"
-            ),
-            None => tracing::error!(volume = name, "was not running any more"),
-        }
-    }
-    ended
-}
-
-/// Starts everything, and runs it until a signal or a failure.
-fn run(
-    path: &Path,
-    config: &Config,
-    passed: &Passed,
-    started: Instant,
-    (events, waits): (&Sender<Event>, &Receiver<Event>),
-    volumes: &mut Vec<Volume>,
-) -> Result<(), ServeError> {
-    let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
-    for warning in config.warnings() {
-        tracing::warn!("{warning}");
-    }
-    let addresses: Vec<_> = config.volumes.iter().flat_map(|v| &v.listeners).collect();
-    let addresses: Vec<_> = addresses.iter().map(|l| &l.address).collect();
-    for unused in passed.not_at(&addresses) {
-        tracing::warn!("{unused} was passed, and no disk listens there: its clients wait in vain");
-    }
-    let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty()).count();
-    let memory = AgentMemory::new(config.memory, served);
-    for volume in &config.volumes {
-        let (gone, name) = (events.clone(), volume.name.clone());
-        // Nobody listens any more once the agent stops: then this is no news.
-        let gone = move || drop(gone.send(Event::Gone(name)));
-        volumes.push(Volume::start(&me, volume.clone(), (&memory, passed), gone)?);
-    }
-    let in_force: InForce = Arc::new(Mutex::new(config.volumes.clone()));
-    // Answers as long as this function runs.
-    let _server = match &config.status {
-        Some(socket) => {
-            let views: Vec<VolumeView> = volumes.iter().map(Volume::view).collect();
-            let (host, shown) = (config.host.to_string(), Arc::clone(&in_force));
-            let how = move || describe(&host, started, &views, &shown);
-            let server = status::serve(socket, how)
-                .map_err(|error| ServeError::Status { path: socket.clone(), error })?;
-            Some(server)
-        }
-        None => None,
-    };
-    tracing::info!(host = %config.host, volumes = volumes.len(), "started");
-
-    loop {
-        match waits.recv() {
-            Ok(Event::Signal(SIGHUP)) => reload(path, config, volumes, &in_force),
-            Ok(Event::Signal(_)) | Err(_) => return Ok(()),
-            Ok(Event::Gone(name)) => return Err(ServeError::Stopped(name)),
-        }
-    }
-}
-
-fn reload(path: &Path, started: &Config, volumes: &mut [Volume], in_force: &InForce) {
-    let new = match Config::read(path) {
-        Ok(new) => new,
-        Err(error) => {
-            tracing::error!("configuration not changed: {error}");
-            return;
-        }
-    };
-    let mut restart = new.host != started.host
-        || new.status != started.status
-        || new.memory != started.memory
-        || new.volumes.len() != volumes.len();
-    for volume in volumes.iter_mut() {
-        match new.volumes.iter().find(|v| v.name == volume.name()) {
-            Some(wanted) => restart |= volume.reload(wanted),
-            None => restart = true,
-        }
-    }
-    *in_force.lock().unwrap_or_else(PoisonError::into_inner) =
-        volumes.iter().map(|v| v.config().clone()).collect();
-    if restart {
-        tracing::warn!(
-            "{}: shares, bursts and [volume.control] are in force; other changes need a restart",
-            path.display()
-        );
-    } else {
-        tracing::info!("{}: in force", path.display());
-    }
-}
-
-fn describe(host: &str, started: Instant, views: &[VolumeView], in_force: &InForce) -> Status {
-    let configs = in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Status {
-        host: host.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-        uptime_s: started.elapsed().as_secs_f64(),
-        volumes: views.iter().zip(&configs).filter_map(|(v, c)| v.status(c)).collect(),
-    }
+    running::Agent::new(path, config, passed)?.run()
 }

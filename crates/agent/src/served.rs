@@ -1,101 +1,101 @@
 //! A volume whose disks are served: its ring.
 
+mod board;
+mod claims;
+mod keeper;
+
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parda_block::{
-    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, ListenerConfig, ListenerTls, Region,
-    Stats, VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls,
+    Region,
 };
 use parda_control::Bytes;
 
 use crate::activation::Passed;
-use crate::config::{self, Disk, Listener, Place, Work};
+use crate::config::{self, Disk, Listener, Place};
 use crate::file;
-use crate::outlook::OutlookStatus;
-use crate::status::{DiskStatus, DroppedStatus, MemoryStatus, VolumeStatus};
-use crate::threshold::ThresholdStatus;
+use crate::status::VolumeStatus;
 use crate::volume::StartError;
 
-pub(crate) fn start(
-    config: &config::Volume,
-    disks: &[Disk],
-    memory: &AgentMemory,
-    passed: &Passed,
-) -> Result<Handle, StartError> {
-    let listeners = config.listeners.iter().map(|l| listener(l, passed));
-    let listeners = listeners.collect::<Result<_, _>>().map_err(StartError::Passed)?;
-    let handle = parda_block::Volume::spawn(VolumeConfig {
-        name: config.name.clone(),
-        control: config.law.control.clone(),
-        disks: disks.iter().map(disk).collect(),
-        listeners,
-        model: None,
-        limits: config.limits,
-        memory: memory.clone(),
-    })?;
-    for disk in disks {
-        tracing::info!(
-            volume = config.name, disk = %disk.name, data = %disk.place, listen = %disk.listen,
-            shares = disk.vm.shares.0, "serving"
-        );
-    }
-    Ok(handle)
+use board::Board;
+pub(crate) use claims::Claims;
+use keeper::{Keeper, Order};
+
+/// A volume that is served. Its keeper, a thread, opens and closes what the configuration names.
+pub(crate) struct Served {
+    board: Board,
+    orders: Sender<Order>,
+    keeper: JoinHandle<()>,
 }
 
-pub(crate) fn reload(handle: &Handle, in_force: &mut config::Volume, new: &config::Volume) {
-    let name = &in_force.name;
-    for listener in &in_force.listeners {
-        if let Some(new) = new.listeners.iter().find(|new| new.address == listener.address) {
-            listener.renew(new);
-        }
+impl Served {
+    /// Starts the ring. Disks and listeners follow; `settled` is called when each was tried once.
+    pub(crate) fn start(
+        config: &config::Volume,
+        shared: &Shared,
+        settled: impl FnOnce() + Send + 'static,
+    ) -> Result<Served, StartError> {
+        let (board, channel) = (Board::default(), channel());
+        let orders = channel.0.clone();
+        let keeper =
+            Keeper::new(config.clone(), board.clone(), shared.clone(), channel, Box::new(settled))?;
+        let keeper = std::thread::Builder::new()
+            .name(format!("keeper-{}", config.name))
+            .spawn(move || keeper.run())
+            .map_err(StartError::Thread)?;
+        Ok(Served { board, orders, keeper })
     }
-    if new.law != in_force.law {
-        match handle.set_control(new.law.control.clone()) {
-            Ok(Ok(control)) => {
-                tracing::info!(volume = name, ?control, period = ?new.law.period, "control changed");
-                in_force.law = new.law.clone();
-                in_force.probed = new.probed.clone();
-            }
-            Ok(Err(error)) => tracing::error!(volume = name, "control not changed: {error}"),
-            Err(error) => tracing::error!(volume = name, "control not changed: {error}"),
-        }
+
+    /// The ring; `None` while it is to be started again.
+    pub(crate) fn ring(&self) -> Option<Arc<Handle>> {
+        self.board.ring()
     }
-    let Work::Serve(disks) = &mut in_force.work else { return };
-    for (index, disk) in disks.iter_mut().enumerate() {
-        let Some(wanted) = new.disks().iter().find(|d| d.name == disk.name) else { continue };
-        if wanted.vm == disk.vm {
-            continue;
-        }
-        let id = handle.stats().ok().and_then(|stats| stats.disks.get(index).copied());
-        match id.map(|id| handle.set_vm(id, wanted.vm)) {
-            Some(Ok(Some(vm))) => {
-                tracing::info!(
-                    volume = name, disk = %disk.name, shares = vm.shares.0, burst = vm.burst,
-                    "shares changed"
-                );
-                disk.vm = vm;
+
+    /// Takes over what the new configuration says of control; the keeper does the rest, and says
+    /// so in the log.
+    pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
+        let name = &in_force.name;
+        if new.law != in_force.law {
+            let set = self.ring().map(|ring| ring.set_control(new.law.control.clone()));
+            match set {
+                Some(Ok(Ok(control))) => tracing::info!(
+                    volume = name, ?control, period = ?new.law.period, "control changed"
+                ),
+                Some(Ok(Err(error))) => {
+                    tracing::error!(volume = name, "control not changed: {error}");
+                }
+                // It takes it when it is started again.
+                Some(Err(_)) | None => tracing::info!(volume = name, "control changes later"),
             }
-            _ => tracing::error!(volume = name, disk = %disk.name, "shares not changed"),
         }
+        *in_force = new.clone();
+        // A keeper that is gone has stopped.
+        let _ = self.orders.send(Order::Want(Box::new(new.clone())));
+    }
+
+    pub(crate) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
+        self.board.describe(status, config);
+    }
+
+    pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
+        let (done, is_done) = channel();
+        let _ = self.orders.send(Order::Stop(within, done));
+        let drained = is_done.recv().ok().flatten();
+        self.keeper.join().ok().and(drained)
     }
 }
 
-pub(crate) fn describe(status: &mut VolumeStatus, config: &config::Volume, stats: &Stats) {
-    status.cluster_latency_ms = stats.latency.map(|l| l.secs() * 1e3);
-    status.window = Some(stats.window.0).filter(|w| w.is_finite());
-    let disks: Vec<_> =
-        config.disks().iter().map(|d| (d.name.to_string(), d.vm.shares.0)).collect();
-    status.outlook = stats.outlook.as_ref().and_then(|o| OutlookStatus::new(o, &disks));
-    status.threshold = stats.estimate.map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
-    status.held = stats.held as u64;
-    status.connections = stats.connections as u64;
-    status.memory = Some(MemoryStatus::from(stats.memory));
-    status.dropped = DroppedStatus::from(stats.dropped);
-    status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();
-    status.disks = (config.disks().iter().zip(&stats.vms))
-        .map(|(d, vm)| DiskStatus::new(d.name.to_string(), d.vm.shares.0, vm))
-        .collect();
+/// What the volumes of an agent share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) memory: AgentMemory,
+    pub(crate) passed: Arc<Passed>,
+    pub(crate) claims: Claims,
 }
 
 fn listener(listener: &Listener, passed: &Passed) -> io::Result<ListenerConfig> {

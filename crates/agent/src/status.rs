@@ -74,6 +74,15 @@ pub struct VolumeStatus {
     pub exchange: Option<ExchangeStatus>,
     /// Its disks, where they are served.
     pub disks: Vec<DiskStatus>,
+    /// Where clients of its disks connect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<ListenerStatus>,
+    /// Why it ended by itself, or does not start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// How often it was started again after it had ended by itself.
+    #[serde(default)]
+    pub restarts: u64,
     /// Its device, where that is steered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steer: Option<SteerStatus>,
@@ -256,6 +265,18 @@ pub struct PeerStatus {
     pub latency_ms: Option<f64>,
 }
 
+/// The state of a place where clients connect.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// Where it is.
+    pub address: String,
+    /// Seconds since it is as it is.
+    pub state_s: f64,
+    /// Why nobody can connect, if so. It is tried again until they can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
 /// The state of one disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DiskStatus {
@@ -263,6 +284,15 @@ pub struct DiskStatus {
     pub name: String,
     /// Its shares.
     pub shares: u32,
+    /// `serving`; `opening` or `waiting` while clients do not find it; `leaving` while it is removed.
+    #[serde(default)]
+    pub state: String,
+    /// Seconds since it is so.
+    #[serde(default)]
+    pub state_s: f64,
+    /// Why it cannot be served, if so. It is tried again until it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
     /// Reads completed since the start.
     pub reads: Counter,
     /// Writes completed since the start.
@@ -287,6 +317,9 @@ impl DiskStatus {
         DiskStatus {
             name,
             shares,
+            state: "serving".to_owned(),
+            state_s: 0.0,
+            fault: None,
             reads: counter(stats.reads),
             writes: counter(stats.writes),
             others: stats.others.ios,

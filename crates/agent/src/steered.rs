@@ -18,7 +18,6 @@ use parda_steer::cgroup::Allowance;
 use parda_steer::measure::Reading;
 
 use crate::config::{self, Steer, Work};
-use crate::gate::Gone;
 use crate::status::VolumeStatus;
 use done::Done;
 use live::{Live, Look};
@@ -75,8 +74,8 @@ impl Steered {
     }
 
     /// Ends a period.
-    pub(crate) fn tick(&self, heard: Option<Totals>) -> Result<Report, Gone> {
-        Ok(self.state().tick(heard.map_or(View::Silent, View::Peers)))
+    pub(crate) fn tick(&self, heard: Option<Totals>) -> Report {
+        self.state().tick(heard.map_or(View::Silent, View::Peers))
     }
 
     /// Sets the depth for the next slice of the period, where depths may be changed that often.

@@ -1,87 +1,105 @@
 //! One volume of a running agent: its gate, its control thread, and what it says of itself.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_block::{AgentMemory, Drained, SpawnError};
+use parda_block::{Drained, SpawnError};
 use parda_exchange::Identity;
 
-use crate::activation::Passed;
-use crate::config;
-use crate::control::{Control, ExchangeError, Order, Shown};
+use crate::config::{self, Work};
+use crate::control::{Control, Order, Shown};
 use crate::gate::Gate;
+use crate::served::Shared;
 use crate::status::VolumeStatus;
 use crate::steered::SteerError;
 
 /// A volume that runs.
 pub(crate) struct Volume {
-    config: config::Volume,
+    me: Identity,
+    /// What is in force.
+    config: Arc<Mutex<config::Volume>>,
     gate: Arc<Gate>,
     orders: Sender<Order>,
     control: JoinHandle<()>,
     shown: Arc<Mutex<Shown>>,
 }
 
-/// Why a volume does not start.
+/// Why a volume does not start. What is wrong with its disks, listeners or exchange is no reason.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its disks, listeners or ring.
+    /// Its ring.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// Its device, or the way to steer it.
     #[error(transparent)]
     Steer(#[from] SteerError),
-    /// Its exchange.
-    #[error(transparent)]
-    Exchange(#[from] ExchangeError),
-    /// A socket that was passed to the agent.
-    #[error("cannot take over a socket that was passed: {0}")]
-    Passed(std::io::Error),
-    /// Its control thread.
+    /// Its threads.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }
 
+/// How long it is waited for those who are just looking at a volume that stops.
+const LOOK: Duration = Duration::from_millis(1);
+
 impl Volume {
+    /// `settled` is called when all that it is to serve was tried once.
     pub(crate) fn start(
         me: &Identity,
         config: config::Volume,
-        (memory, passed): (&AgentMemory, &Passed),
-        gone: impl FnOnce() + Send + 'static,
+        shared: &Shared,
+        settled: impl FnOnce() + Send + 'static,
     ) -> Result<Volume, StartError> {
-        let gate = Arc::new(Gate::start(&config, memory, passed)?);
-        let (orders, received) = channel();
-        let control = Control::new(me, &config, Arc::clone(&gate), received)?;
-        let shown = control.shown();
-        let control = std::thread::Builder::new()
-            .name(format!("control-{}", config.name))
-            .spawn(move || {
-                if !control.run() {
-                    gone();
-                }
-            })
-            .map_err(StartError::Thread)?;
-        Ok(Volume { config, gate, orders, control, shown })
+        let gate = Arc::new(Gate::start(&config, shared, settled)?);
+        let shown = Arc::default();
+        let (orders, control) = start_control(me, &config, &gate, &shown)?;
+        let config = Arc::new(Mutex::new(config));
+        Ok(Volume { me: me.clone(), config, gate, orders, control, shown })
     }
 
-    /// Takes over what may change while it runs, and says what is in force then. Returns whether
-    /// there was anything that may not.
-    pub(crate) fn reload(&mut self, new: &config::Volume) -> bool {
-        let mut in_force = self.config.clone();
+    /// Whether a change needs the volume to be stopped and started.
+    pub(crate) fn is_another(&self, new: &config::Volume) -> bool {
+        match (&self.config().work, &new.work) {
+            (Work::Serve(_), Work::Serve(_)) => false,
+            // Its VMs may change while it runs.
+            (Work::Steer(old), Work::Steer(new)) => {
+                config::Steer { vms: new.vms.clone(), ..old.clone() } != *new
+            }
+            _ => true,
+        }
+    }
+
+    /// Takes over the new configuration. Each change is logged as it is made.
+    pub(crate) fn reload(&mut self, new: &config::Volume) {
+        let before = self.config().clone();
+        let mut in_force = before.clone();
         self.gate.reload(&mut in_force, new);
-        if in_force.law != self.config.law {
-            // A control thread that is gone has told the main thread already.
-            let _ = self.orders.send(Order::Law(in_force.law.clone()));
+        in_force.law = new.law.clone();
+        (in_force.exchange, in_force.inject) = (new.exchange.clone(), new.inject.clone());
+        *self.config() = in_force.clone();
+        if before.exchange != in_force.exchange || before.inject != in_force.inject {
+            match start_control(&self.me, &in_force, &self.gate, &self.shown) {
+                Ok((orders, control)) => {
+                    // The old one says goodbye where it was, for as long as that takes.
+                    let _ = self.orders.send(Order::Stop);
+                    (self.orders, self.control) = (orders, control);
+                    let place = in_force.exchange.as_ref().map(|e| e.place.to_string());
+                    tracing::info!(volume = in_force.name, exchange = place, "exchange changed");
+                }
+                Err(error) => {
+                    tracing::error!(volume = in_force.name, "exchange not changed: {error}");
+                }
+            }
+        } else if before.law != in_force.law {
+            // A control thread that is gone has panicked, which the log has.
+            let _ = self.orders.send(Order::Law(in_force.law));
         }
         let _ = self.orders.send(Order::Reloaded);
-        self.config = in_force;
-        self.config != *new
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.config.name
+    pub(crate) fn name(&self) -> String {
+        self.config().name.clone()
     }
 
     /// Says goodbye to the other hosts and answers what is in flight.
@@ -89,30 +107,59 @@ impl Volume {
         // If the control thread is gone there is nobody to say goodbye to.
         let _ = self.orders.send(Order::Stop);
         let _ = self.control.join();
-        Arc::into_inner(self.gate)?.stop(within)
+        let mut gate = self.gate;
+        loop {
+            match Arc::try_unwrap(gate) {
+                Ok(gate) => return gate.stop(within),
+                // The status is just being asked for.
+                Err(used) => gate = used,
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// What the status thread needs to speak of this volume.
     pub(crate) fn view(&self) -> VolumeView {
-        VolumeView { gate: Arc::downgrade(&self.gate), shown: Arc::clone(&self.shown) }
+        VolumeView {
+            config: Arc::clone(&self.config),
+            gate: Arc::downgrade(&self.gate),
+            shown: Arc::clone(&self.shown),
+        }
     }
 
-    pub(crate) fn config(&self) -> &config::Volume {
-        &self.config
+    fn config(&self) -> MutexGuard<'_, config::Volume> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn start_control(
+    me: &Identity,
+    config: &config::Volume,
+    gate: &Arc<Gate>,
+    shown: &Arc<Mutex<Shown>>,
+) -> Result<(Sender<Order>, JoinHandle<()>), StartError> {
+    let (orders, received) = channel();
+    let control = Control::new(me, config, Arc::clone(gate), received, Arc::clone(shown));
+    let thread = std::thread::Builder::new()
+        .name(format!("control-{}", config.name))
+        .spawn(move || control.run())
+        .map_err(StartError::Thread)?;
+    Ok((orders, thread))
 }
 
 /// A volume as the status thread sees it. It does not keep the volume alive.
 #[derive(Clone)]
 pub(crate) struct VolumeView {
+    config: Arc<Mutex<config::Volume>>,
     gate: Weak<Gate>,
     shown: Arc<Mutex<Shown>>,
 }
 
 impl VolumeView {
     /// The volume's state; `None` once it has ended.
-    pub(crate) fn status(&self, config: &config::Volume) -> Option<VolumeStatus> {
+    pub(crate) fn status(&self) -> Option<VolumeStatus> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.gate.upgrade()?.status(config, shown)
+        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Some(self.gate.upgrade()?.status(&config, shown))
     }
 }

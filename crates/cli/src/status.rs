@@ -61,6 +61,7 @@ fn table(status: &Answer) -> String {
         if let Some(found) = &volume.threshold {
             text += &format!("{}\n", threshold(found));
         }
+        text += &faults(volume);
         text += &match &volume.steer {
             None => format!("{}\n", disks(volume)),
             Some(steer) => steered(steer),
@@ -242,6 +243,24 @@ fn steered(steer: &SteerStatus) -> String {
             ]);
         }
         text += &format!("{}\n", align(table));
+    }
+    text
+}
+
+/// What of it does not work, since when and why.
+fn faults(volume: &VolumeStatus) -> String {
+    let mut text = String::new();
+    if let Some(fault) = &volume.fault {
+        text += &format!("  FAULT: {fault}; started again {} times\n", volume.restarts);
+    }
+    for disk in volume.disks.iter().filter(|disk| disk.state != "serving") {
+        let why = disk.fault.as_deref().unwrap_or("no fault");
+        text += &format!("  disk {}: {} for {:.0} s: {why}\n", disk.name, disk.state, disk.state_s);
+    }
+    for listener in &volume.listeners {
+        if let Some(fault) = &listener.fault {
+            text += &format!("  nobody can connect for {:.0} s: {fault}\n", listener.state_s);
+        }
     }
     text
 }

@@ -1,7 +1,9 @@
 //! A TOML document that knows where each of its values stands.
 
 use std::fmt;
+use std::io::Read;
 use std::ops::Range;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -41,6 +43,32 @@ impl fmt::Display for Error {
     }
 }
 
+/// The largest document, in bytes: far above any that somebody has written.
+const MAX: u64 = 16 << 20;
+
+fn read(path: &Path, pipe: bool) -> Result<Document, Error> {
+    let name = path.display().to_string();
+    let wrong = |message: String| Error { file: name.clone(), place: None, value: None, message };
+    let failed = |e: std::io::Error| wrong(format!("cannot be read: {e}"));
+    let kind = std::fs::metadata(path).map_err(failed)?.file_type();
+    if kind.is_fifo() && !pipe {
+        let message = "is a pipe, which is read once, at the start: name a regular file";
+        return Err(wrong(message.to_owned()));
+    }
+    if !kind.is_file() && !kind.is_fifo() {
+        return Err(wrong("is not a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX {
+        return Err(wrong(format!("is larger than {} MiB, which no document is", MAX >> 20)));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|e| wrong(format!("cannot be read: it is not UTF-8: {}", e.utf8_error())))?;
+    Ok(Document::new(name, text))
+}
+
 impl Document {
     /// A document that is already in memory.
     #[must_use]
@@ -48,15 +76,20 @@ impl Document {
         Document { name: name.into(), text: text.into() }
     }
 
-    /// Reads a document from a file.
+    /// Reads a document from a file, or once from a pipe.
     ///
     /// # Errors
-    /// The file cannot be read or is not UTF-8.
+    /// The file cannot be read, is neither, is larger than any document, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Document, Error> {
-        let name = path.display().to_string();
-        std::fs::read_to_string(path).map(|text| Document::new(name.clone(), text)).map_err(|e| {
-            Error { file: name, place: None, value: None, message: format!("cannot be read: {e}") }
-        })
+        read(path, true)
+    }
+
+    /// Reads a document from a regular file.
+    ///
+    /// # Errors
+    /// As [`Document::read`]. A pipe is refused: nobody may ever write to it.
+    pub fn read_regular(path: &Path) -> Result<Document, Error> {
+        read(path, false)
     }
 
     /// The document's name.

@@ -250,6 +250,9 @@ mod tests {
         DiskStatus {
             name: name.to_owned(),
             shares: 1,
+            state: "serving".to_owned(),
+            state_s: 0.0,
+            fault: None,
             reads: half,
             writes: half,
             others: 0,

@@ -34,6 +34,11 @@ impl Engine {
     }
 
     pub(super) fn set_vm(&mut self, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
+        // How tests have one volume of a whole agent panic. Not in release builds.
+        #[cfg(debug_assertions)]
+        if std::env::var("PARDA_TEST_PANIC_SHARES").is_ok_and(|s| s == vm.shares.0.to_string()) {
+            panic!("a test asked for this panic");
+        }
         let key = self.key_of(id)?;
         let disk = &mut self.disks[key];
         self.host.set_vm(disk.vm_id, vm).then_some(vm)

@@ -3,7 +3,9 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::stage::{Done, PARDA, Stage, config, uri};
+use parda_agent::status::VolumeStatus;
+
+use crate::stage::{Done, Stage, config, uri};
 
 const OFF: &str = "mode = \"off\"";
 
@@ -46,16 +48,19 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     expect(&stage.parda(&["status", "nobody"]), 1, &["nobody", "Is the agent running?"]);
 }
 
-/// Tries to serve one disk.
-fn serve(stage: &Stage, wrapper: &[&str], path: &str, more: &str) -> Done {
-    stage.write("host.toml", config("host", OFF, &[("vm1", path)]) + more);
-    let done = stage.run(&[wrapper, &[PARDA, "serve", "-c", "host.toml"]].concat());
+/// Serves one disk, which cannot be opened; ends again. Returns what the agent said, and showed.
+fn serve(stage: &Stage, wrapper: &[&str], path: &str, more: &str) -> (String, VolumeStatus) {
+    let agent =
+        stage.agent_within(wrapper, "host", &(config("host", OFF, &[("vm1", path)]) + more));
+    let volume = agent.volume();
+    let log = agent.process.log();
+    agent.stop();
     for socket in ["host", "host.status"] {
         let left = stage.path(socket);
         let there = std::fs::symlink_metadata(&left).is_ok_and(|m| !m.is_file());
         assert!(!there, "{socket} is left behind");
     }
-    done
+    (log, volume)
 }
 
 #[test]
@@ -85,8 +90,12 @@ fn storage_that_cannot_be_opened_is_named() {
         ),
         ("nbd+unix:///x?socket=nobody", "", "cannot connect to the NBD server at unix:nobody"),
     ] {
-        let done = serve(&stage, powerless, path, more);
-        expect(&done, 1, &["parda: disk \"vm1\": ", says]);
+        let (log, volume) = serve(&stage, powerless, path, more);
+        assert!(log.contains("cannot be served: disk \"vm1\": "), "{log}");
+        assert!(log.contains(says), "{says:?} is not in: {log}");
+        let disk = &volume.disks[0];
+        assert_eq!(disk.state, "waiting");
+        assert!(disk.fault.as_ref().is_some_and(|fault| fault.contains(says)), "{disk:?}");
     }
 }
 
@@ -108,8 +117,18 @@ fn a_place_that_is_taken_stays_with_whom_it_belongs_to() {
         if to.starts_with("tcp") {
             text += "[[listener]]\naddress = \"tcp:192.0.2.1:10809\"\nplain = true\n";
         }
-        stage.write("host.toml", text);
-        expect(&stage.parda(&["serve", "-c", "host.toml"]), 1, &[says]);
+        if says.starts_with("status") {
+            stage.write("host.toml", text);
+            expect(&stage.parda(&["serve", "-c", "host.toml"]), 1, &[says]);
+        } else {
+            // It waits for the place, and says so.
+            let agent = stage.agent("host", &text);
+            agent.says(says);
+            let volume = agent.volume();
+            assert!(volume.listeners[0].fault.as_ref().is_some_and(|f| f.contains(says)));
+            assert_eq!(volume.disks[0].state, "serving");
+            agent.stop();
+        }
         assert!(!stage.path("host").exists(), "a socket is left behind: {says}");
     }
     assert_eq!(stage.read("data").len(), 1 << 20, "the file in the socket's place is untouched");

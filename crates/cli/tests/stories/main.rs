@@ -21,6 +21,7 @@
 //! | `exchange_init` | making an exchange |
 //! | `soak` | a long time under load, with reloads and kills |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
+//! | `lifecycle` | disks, listeners and volumes that come late, come and go, or panic |
 //! | `logging` | a log that nobody reads, or that others would fill or forge |
 //! | `pages` | the pages of probes, in a browser |
 //! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
@@ -47,6 +48,7 @@ mod exchange_init;
 mod failing_backends;
 mod island;
 mod journal;
+mod lifecycle;
 mod listeners;
 mod logging;
 mod nbd;

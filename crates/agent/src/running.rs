@@ -1,0 +1,382 @@
+//! The running agent: signals, and its volumes as they come and go.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parda_block::AgentMemory;
+use parda_exchange::{Identity, Incarnation};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::activation::Passed;
+use crate::config::{self, Config};
+use crate::control::Shown;
+use crate::gate;
+use crate::served::{Claims, Shared};
+use crate::server::Server;
+use crate::status::{self, Status, VolumeStatus};
+use crate::volume::{StartError, Volume, VolumeView};
+use crate::{ServeError, config::Volume as VolumeConfig};
+
+/// How long a stopping agent answers what is in flight. Longer than any IO of a sane array, and
+/// shorter than the 90 s after which service managers kill.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// How long a start waits for disks that take their time, before the agent says that it has
+/// started without them.
+const START: Duration = Duration::from_secs(10);
+
+/// After what time a volume that does not start is tried again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+
+/// What the main thread waits for.
+enum Event {
+    Signal(i32),
+    /// The configuration was read again.
+    Read(Result<Config, parda_config::Error>),
+    /// All of a volume was tried once.
+    Settled,
+}
+
+/// A volume that does not start.
+struct Failed {
+    config: VolumeConfig,
+    error: String,
+    since: Instant,
+    next: Instant,
+    pause: Duration,
+}
+
+/// A volume as the status thread sees it.
+enum View {
+    Running(VolumeView),
+    Failed(Box<VolumeConfig>, String),
+}
+
+type Views = Arc<Mutex<Vec<View>>>;
+
+pub(crate) struct Agent {
+    path: PathBuf,
+    me: Identity,
+    started: Instant,
+    config: Config,
+    shared: Shared,
+    events: Sender<Event>,
+    waits: Receiver<Event>,
+    volumes: Vec<Volume>,
+    failed: Vec<Failed>,
+    /// Volumes that are being stopped.
+    leaving: Vec<JoinHandle<()>>,
+    views: Views,
+    status: Option<Server>,
+    /// The configuration is being read, and is to be read again after that.
+    reading: Option<bool>,
+}
+
+impl Agent {
+    pub(crate) fn new(path: &Path, config: Config, passed: Passed) -> Result<Agent, ServeError> {
+        let (events, waits) = channel();
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+        let signalled = events.clone();
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for signal in signals.forever() {
+                if signalled.send(Event::Signal(signal)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
+        let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty()).count();
+        let memory = AgentMemory::new(config.memory, served);
+        Ok(Agent {
+            path: path.to_owned(),
+            me,
+            started: Instant::now(),
+            config,
+            shared: Shared { passed: Arc::new(passed), claims: Claims::default(), memory },
+            events,
+            waits,
+            volumes: Vec::new(),
+            failed: Vec::new(),
+            leaving: Vec::new(),
+            views: Views::default(),
+            status: None,
+            reading: None,
+        })
+    }
+
+    /// Starts everything, and runs it until a signal.
+    pub(crate) fn run(mut self) -> Result<(), ServeError> {
+        let ended = self.start().and_then(|go_on| {
+            if go_on {
+                self.serve();
+            }
+            Ok(())
+        });
+        self.status = None;
+        // Also what a failed start has started: no socket is left behind.
+        for volume in std::mem::take(&mut self.volumes) {
+            self.leave(volume);
+        }
+        for thread in std::mem::take(&mut self.leaving) {
+            let _ = thread.join();
+        }
+        ended
+    }
+
+    /// False if it was told to end meanwhile.
+    fn start(&mut self) -> Result<bool, ServeError> {
+        for warning in self.config.warnings() {
+            tracing::warn!("{warning}");
+        }
+        let listeners: Vec<_> = self.config.volumes.iter().flat_map(|v| &v.listeners).collect();
+        let addresses: Vec<_> = listeners.iter().map(|l| &l.address).collect();
+        for unused in self.shared.passed.not_at(&addresses) {
+            tracing::warn!(
+                "{unused} was passed, and no disk listens there: its clients wait in vain"
+            );
+        }
+        let mut first = None;
+        for volume in self.config.volumes.clone() {
+            if let Err(error) = self.begin(&volume) {
+                self.fail(volume, &error, FIRST_PAUSE);
+                first.get_or_insert(error);
+            }
+        }
+        if let (true, Some(error)) = (self.volumes.is_empty(), first) {
+            return Err(error.into());
+        }
+        let (until, mut settled) = (Instant::now() + START, 0);
+        while settled < self.volumes.len() {
+            match self.waits.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Settled) => settled += 1,
+                Ok(Event::Signal(SIGHUP)) => self.read_again(),
+                Ok(Event::Signal(_)) => return Ok(false),
+                Ok(Event::Read(read)) => self.reload(read),
+                Err(_) => break,
+            }
+        }
+        self.show();
+        if let Some(socket) = &self.config.status {
+            self.status = Some(self.serve_status(socket)?);
+        }
+        let (volumes, failed) = (self.volumes.len(), self.failed.len());
+        tracing::info!(host = %self.me.host, volumes, failed, "started");
+        Ok(true)
+    }
+
+    fn serve(&mut self) {
+        loop {
+            let due = self.failed.iter().map(|failed| failed.next).min();
+            let event = match due {
+                Some(at) => self.waits.recv_timeout(at.saturating_duration_since(Instant::now())),
+                None => self.waits.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(Event::Signal(SIGHUP)) => self.read_again(),
+                Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Event::Read(read)) => self.reload(read),
+                Ok(Event::Settled) => {}
+                Err(RecvTimeoutError::Timeout) => self.retry(),
+            }
+            self.leaving.retain(|thread| !thread.is_finished());
+        }
+    }
+
+    fn begin(&mut self, config: &VolumeConfig) -> Result<(), StartError> {
+        let events = self.events.clone();
+        // Nobody listens any more once the agent stops: then this is no news.
+        let settled = move || drop(events.send(Event::Settled));
+        let volume = Volume::start(&self.me, config.clone(), &self.shared, settled)?;
+        self.volumes.push(volume);
+        Ok(())
+    }
+
+    fn fail(&mut self, config: VolumeConfig, error: &StartError, pause: Duration) {
+        let error = error.to_string();
+        tracing::error!(volume = config.name, "does not start: {error}; it is tried again");
+        let now = Instant::now();
+        self.failed.push(Failed { config, error, since: now, next: now + pause, pause });
+    }
+
+    /// Tries those volumes again that did not start.
+    fn retry(&mut self) {
+        let now = Instant::now();
+        let (due, wait): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.failed).into_iter().partition(|failed| now >= failed.next);
+        self.failed = wait;
+        for mut failed in due {
+            match self.begin(&failed.config) {
+                Ok(()) => {
+                    let after = failed.since.elapsed();
+                    tracing::info!(volume = failed.config.name, ?after, "has started");
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    if error != failed.error {
+                        tracing::error!(volume = failed.config.name, "does not start: {error}");
+                    }
+                    failed.error = error;
+                    failed.pause = (2 * failed.pause).min(LAST_PAUSE);
+                    failed.next = now + failed.pause;
+                    self.failed.push(failed);
+                }
+            }
+        }
+        self.show();
+    }
+
+    /// Stops a volume on a thread of its own: that takes as long as its slowest IO.
+    fn leave(&mut self, volume: Volume) {
+        let name = volume.name();
+        let stop = move || match volume.stop(DRAIN) {
+            Some(drained) if drained.unanswered == 0 => tracing::info!(volume = name, "stopped"),
+            Some(drained) => tracing::warn!(
+                volume = name,
+                unanswered = drained.unanswered,
+                "stopped; requests were not answered"
+            ),
+            None => tracing::error!(volume = name, "was not running any more"),
+        };
+        match std::thread::Builder::new().name("stop".to_owned()).spawn(stop) {
+            Ok(thread) => self.leaving.push(thread),
+            Err(error) => tracing::error!("cannot start a thread to stop a volume: {error}"),
+        }
+    }
+
+    /// Reads the configuration on a thread of its own: whatever that file is, SIGTERM is heard.
+    fn read_again(&mut self) {
+        if let Some(again) = &mut self.reading {
+            *again = true;
+            return;
+        }
+        let (path, events) = (self.path.clone(), self.events.clone());
+        let read = move || drop(events.send(Event::Read(Config::read_again(&path))));
+        match std::thread::Builder::new().name("read".to_owned()).spawn(read) {
+            Ok(_) => self.reading = Some(false),
+            Err(error) => tracing::error!("configuration not changed: no thread: {error}"),
+        }
+    }
+
+    fn reload(&mut self, read: Result<Config, parda_config::Error>) {
+        let again = self.reading.take();
+        match read {
+            Ok(new) => self.take_over(new),
+            Err(error) => tracing::error!("configuration not changed: {error}"),
+        }
+        if again == Some(true) {
+            self.read_again();
+        }
+    }
+
+    /// Brings volumes in and out. What of them is opened later says so in the log when it is.
+    fn take_over(&mut self, new: Config) {
+        let path = self.path.display().to_string();
+        for warning in new.warnings() {
+            tracing::warn!("{warning}");
+        }
+        if new.host != self.me.host {
+            tracing::warn!(
+                host = %self.me.host, wanted = %new.host,
+                "host is not changed: the other hosts know this agent by it; restart the agent"
+            );
+        }
+        if new.memory != self.config.memory {
+            tracing::warn!("limits.memory is not changed: restart the agent for that");
+        }
+        self.failed.retain(|failed| new.volumes.contains(&failed.config));
+        let mut stay = Vec::new();
+        for mut volume in std::mem::take(&mut self.volumes) {
+            let name = volume.name();
+            match new.volumes.iter().find(|wanted| wanted.name == name) {
+                Some(wanted) if !volume.is_another(wanted) => {
+                    volume.reload(wanted);
+                    stay.push(volume);
+                }
+                Some(_) => {
+                    tracing::info!(volume = name, "is stopped, and started as another");
+                    self.leave(volume);
+                }
+                None => {
+                    tracing::info!(volume = name, "is removed");
+                    self.leave(volume);
+                }
+            }
+        }
+        self.volumes = stay;
+        for wanted in &new.volumes {
+            let there = self.volumes.iter().any(|volume| volume.name() == wanted.name)
+                || self.failed.iter().any(|failed| failed.config.name == wanted.name);
+            if there {
+                continue;
+            }
+            tracing::info!(volume = wanted.name, "is added");
+            if let Err(error) = self.begin(wanted) {
+                self.fail(wanted.clone(), &error, FIRST_PAUSE);
+            }
+        }
+        let moved = new.status != self.config.status;
+        self.config = new;
+        self.show();
+        if moved {
+            self.move_status();
+        }
+        tracing::info!("{path}: in force; disks and listeners that are opened or closed say so");
+    }
+
+    fn move_status(&mut self) {
+        let Some(socket) = self.config.status.clone() else {
+            self.status = None;
+            return tracing::info!("no status socket any more");
+        };
+        match self.serve_status(&socket) {
+            Ok(server) => {
+                self.status = Some(server);
+                tracing::info!(socket = %socket.display(), "status socket changed");
+            }
+            Err(error) => tracing::error!("status socket not changed: {error}"),
+        }
+    }
+
+    fn serve_status(&self, socket: &Path) -> Result<Server, ServeError> {
+        let (host, started, views) =
+            (self.me.host.to_string(), self.started, Arc::clone(&self.views));
+        let how = move || describe(&host, started, &locked(&views));
+        status::serve(socket, how)
+            .map_err(|error| ServeError::Status { path: socket.to_owned(), error })
+    }
+
+    /// Has the status show the volumes that there are.
+    fn show(&self) {
+        let running = self.volumes.iter().map(|volume| View::Running(volume.view()));
+        let failed = self.failed.iter();
+        let failed = failed.map(|f| View::Failed(Box::new(f.config.clone()), f.error.clone()));
+        *locked(&self.views) = running.chain(failed).collect();
+    }
+}
+
+fn locked(views: &Views) -> MutexGuard<'_, Vec<View>> {
+    views.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn describe(host: &str, started: Instant, views: &[View]) -> Status {
+    let volumes = views.iter().filter_map(|view| match view {
+        View::Running(view) => view.status(),
+        View::Failed(config, error) => Some(failed(config, error)),
+    });
+    Status {
+        host: host.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uptime_s: started.elapsed().as_secs_f64(),
+        volumes: volumes.collect(),
+    }
+}
+
+fn failed(config: &config::Volume, error: &str) -> VolumeStatus {
+    VolumeStatus { fault: Some(error.to_owned()), ..gate::base(config, Shown::default()) }
+}

@@ -1,0 +1,113 @@
+//! What a served volume shows of its disks and listeners.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use parda_block::{DiskId, Handle, Stats, VmStats};
+use parda_control::VmConfig;
+
+use crate::config;
+use crate::outlook::OutlookStatus;
+use crate::status::{DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, VolumeStatus};
+use crate::threshold::ThresholdStatus;
+
+/// A disk as it is shown.
+#[derive(Clone)]
+pub(super) struct ShownDisk {
+    pub(super) name: String,
+    pub(super) vm: VmConfig,
+    pub(super) id: Option<DiskId>,
+    pub(super) state: &'static str,
+    pub(super) since: Instant,
+    pub(super) fault: Option<String>,
+}
+
+/// A listener as it is shown.
+#[derive(Clone)]
+pub(super) struct ShownListener {
+    pub(super) address: String,
+    pub(super) since: Instant,
+    pub(super) fault: Option<String>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Shown {
+    pub(super) disks: Vec<ShownDisk>,
+    pub(super) listeners: Vec<ShownListener>,
+    /// Why the ring does not run.
+    pub(super) fault: Option<String>,
+    pub(super) restarts: u64,
+}
+
+/// What the keeper writes and others read.
+#[derive(Clone, Default)]
+pub(super) struct Board {
+    ring: Arc<Mutex<Option<Arc<Handle>>>>,
+    shown: Arc<Mutex<Shown>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Board {
+    /// The ring; `None` while it is to be started again.
+    pub(super) fn ring(&self) -> Option<Arc<Handle>> {
+        locked(&self.ring).clone()
+    }
+
+    pub(super) fn set_ring(&self, ring: Option<Arc<Handle>>) {
+        *locked(&self.ring) = ring;
+    }
+
+    pub(super) fn show(&self, shown: Shown) {
+        *locked(&self.shown) = shown;
+    }
+
+    pub(super) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
+        let shown = locked(&self.shown).clone();
+        let stats = self.ring().and_then(|ring| ring.stats().ok());
+        status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();
+        status.fault = shown.fault;
+        status.restarts = shown.restarts;
+        if let Some(stats) = &stats {
+            status.cluster_latency_ms = stats.latency.map(|l| l.secs() * 1e3);
+            status.window = Some(stats.window.0).filter(|w| w.is_finite());
+            // In the order in which the law has them.
+            let named = stats.disks.iter().map(|id| {
+                let disk = shown.disks.iter().find(|disk| disk.id == Some(*id));
+                disk.map_or((String::new(), 0), |d| (d.name.clone(), d.vm.shares.0))
+            });
+            let named: Vec<_> = named.collect();
+            status.outlook = stats.outlook.as_ref().and_then(|o| OutlookStatus::new(o, &named));
+            status.threshold =
+                stats.estimate.map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
+            status.held = stats.held as u64;
+            status.connections = stats.connections as u64;
+            status.memory = Some(MemoryStatus::from(stats.memory));
+            status.dropped = DroppedStatus::from(stats.dropped);
+        }
+        let now = Instant::now();
+        let secs = |since: Instant| now.saturating_duration_since(since).as_secs_f64();
+        status.disks = (shown.disks.into_iter())
+            .map(|disk| DiskStatus {
+                state: disk.state.to_owned(),
+                state_s: secs(disk.since),
+                fault: disk.fault,
+                ..DiskStatus::new(disk.name, disk.vm.shares.0, &counted(stats.as_ref(), disk.id))
+            })
+            .collect();
+        status.listeners = (shown.listeners.into_iter())
+            .map(|l| ListenerStatus { address: l.address, state_s: secs(l.since), fault: l.fault })
+            .collect();
+    }
+}
+
+/// What a disk did, if it is there.
+fn counted(stats: Option<&Stats>, id: Option<DiskId>) -> VmStats {
+    let found = stats.zip(id).and_then(|(stats, id)| {
+        let at = stats.disks.iter().position(|disk| *disk == id)?;
+        stats.vms.get(at).cloned()
+    });
+    found.unwrap_or_default()
+}
