@@ -130,6 +130,7 @@ impl Agent {
 
     /// False if it was told to end meanwhile.
     fn start(&mut self) -> Result<bool, ServeError> {
+        raise_descriptor_limit(&self.config);
         for warning in self.config.warnings() {
             tracing::warn!("{warning}");
         }
@@ -356,6 +357,26 @@ impl Agent {
         let failed = self.failed.iter();
         let failed = failed.map(|f| View::Failed(Box::new(f.config.clone()), f.error.clone()));
         *locked(&self.views) = running.chain(failed).collect();
+    }
+}
+
+/// Descriptors for as many clients as the system allows, and a warning if the configuration allows
+/// more.
+fn raise_descriptor_limit(config: &Config) {
+    let room = match parda_block::raise_descriptor_limit() {
+        Ok(Some(room)) => room,
+        Ok(None) => return,
+        Err(error) => return tracing::warn!("cannot raise the limit of descriptors: {error}"),
+    };
+    let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty());
+    let configured: usize = served.map(|volume| volume.limits.all_connections()).sum();
+    if room < configured as u64 {
+        tracing::warn!(
+            configured,
+            room,
+            "the limit of descriptors (RLIMIT_NOFILE, LimitNOFILE= of the unit) has room for fewer \
+             clients than limits.connections: those beyond it are turned away"
+        );
     }
 }
 

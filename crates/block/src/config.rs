@@ -86,6 +86,12 @@ impl Limits {
     /// What a client that owes something must move within `progress_timeout`, in bytes.
     pub const LEAST_PROGRESS: u64 = crate::progress::LEAST;
 
+    /// How many connections there can be, with those that are in their handshake.
+    #[must_use]
+    pub fn all_connections(&self) -> usize {
+        self.connections + self.handshakes()
+    }
+
     /// How many connections may be in their handshake.
     pub(crate) fn handshakes(&self) -> usize {
         (self.connections / 4).max(4)

@@ -30,6 +30,8 @@ pub(crate) enum TurnedAway {
     Export,
     #[error("the peer has as many connections as connections_per_peer allows")]
     Peer,
+    #[error("the process has as many descriptors as its limit (RLIMIT_NOFILE) leaves to clients")]
+    Descriptors,
 }
 
 struct Guest {

@@ -10,8 +10,11 @@ use crate::{Failure, output};
 #[derive(Args)]
 #[command(after_help = "\
 Signals:
-  SIGHUP            read the configuration again: shares, bursts and [volume.control] change at
-                    once and no connection is dropped; for anything else, restart
+  SIGHUP            read the configuration again. Shares, bursts, [volume.control], listeners and
+                    the exchange change, and every connection stays. Disks and volumes that are
+                    new are opened, those that are gone are closed; a disk with other data is
+                    opened anew, which closes its own connections. host and limits need a restart.
+                    The log names each change. A file with an error changes nothing
   SIGTERM, SIGINT   stop accepting, answer what is in flight, say goodbye to the other hosts
 
 Example:

@@ -34,10 +34,16 @@ impl Engine {
     }
 
     pub(super) fn set_vm(&mut self, id: DiskId, vm: VmConfig) -> Option<VmConfig> {
-        // How tests have one volume of a whole agent panic. Not in release builds.
+        // How tests have one volume of a whole agent panic, once. Not in release builds.
         #[cfg(debug_assertions)]
-        if std::env::var("PARDA_TEST_PANIC_SHARES").is_ok_and(|s| s == vm.shares.0.to_string()) {
-            panic!("a test asked for this panic");
+        {
+            use std::sync::atomic::{AtomicBool, Ordering};
+            static DONE: AtomicBool = AtomicBool::new(false);
+            let asked = std::env::var("PARDA_TEST_PANIC_SHARES");
+            let asked = asked.is_ok_and(|shares| shares == vm.shares.0.to_string());
+            if asked && !DONE.swap(true, Ordering::Relaxed) {
+                panic!("a test asked for this panic");
+            }
         }
         let key = self.key_of(id)?;
         let disk = &mut self.disks[key];

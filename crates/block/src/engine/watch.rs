@@ -9,7 +9,8 @@ use rustix::net::{self, sockopt};
 use super::{Engine, Timer};
 use crate::batch;
 use crate::conn::{Conn, ConnError};
-use crate::door::Peer;
+use crate::descriptors;
+use crate::door::{Peer, TurnedAway};
 use crate::progress::{self, Verdict};
 use crate::stats::MemoryStats;
 
@@ -37,7 +38,12 @@ impl Engine {
     pub(super) fn admit(&mut self, now: Instant, listener: usize, fd: OwnedFd) {
         let is_tcp = self.listeners[listener].tcp;
         let peer = peer(&fd, is_tcp);
-        match self.door.knock(peer) {
+        let knocked = if descriptors::is_reserved(&fd) {
+            Err(TurnedAway::Descriptors)
+        } else {
+            self.door.knock(peer)
+        };
+        match knocked {
             Err(error) => {
                 tracing::info!(volume = self.name, ?peer, %error, "turned a client away");
                 self.dropped.turned_away += 1;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use parda_nbd::wire::{self, RequestHeader, command, command_flag};
 use parda_nbd::{Cookie, Errno, Extent, Op, client};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
-use crate::raw::{Client, read};
+use crate::raw::{Client, read, write};
 use crate::stage::{Agent, Load, Stage, config, until, uri};
 
 const SIZE: u64 = 32 << 20;
@@ -182,5 +182,28 @@ fn a_hundred_silent_connections_disturb_nobody() {
     drop(silent);
     until("all are gone", || agent.volume().connections == before);
     load.finish();
+    agent.stop();
+}
+
+#[test]
+fn when_descriptors_run_out_newcomers_are_turned_away_and_the_agent_goes_on() {
+    let stage = Stage::new();
+    stage.sparse("disk", SIZE);
+    let text = config("host", "mode = \"off\"", &[("vm1", "disk")]);
+    let agent = stage.agent_within(&["prlimit", "--nofile=64:192"], "host", &text);
+    agent.says("has room for fewer clients than limits.connections");
+    let mut first = Client::connect(&stage.path("host"), "vm1");
+    // More than the soft limit was, and than the hard limit leaves.
+    let others: Vec<_> =
+        (0..150).filter_map(|_| Client::try_connect(&stage.path("host"), "vm1")).collect();
+    assert!((65..129).contains(&others.len()), "{} clients are served", others.len());
+    agent.says("the process has as many descriptors as its limit");
+    // The reserve serves the status socket and the configuration.
+    assert_eq!(agent.volume().connections, others.len() as u64 + 1);
+    agent.process.signal(Signal::HUP);
+    agent.says("in force");
+    first.call(write(0, 4096), &[1; 4096]).unwrap();
+    drop(others);
+    until("descriptors are back", || Client::try_connect(&stage.path("host"), "vm1").is_some());
     agent.stop();
 }

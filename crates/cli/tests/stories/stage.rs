@@ -171,6 +171,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("nbdkit", "nbdkit"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
+    ("prlimit", "util-linux"),
 ];
 
 /// A configuration with one volume. Its disks, each a name and a path, listen on `unix:HOST`.
