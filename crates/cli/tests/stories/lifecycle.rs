@@ -79,7 +79,9 @@ fn a_disk_that_is_missing_at_the_start_is_served_when_it_is_there_and_the_others
     }
     stage.sparse("missing", SIZE);
     stage.sparse("behind", SIZE);
-    let _server = stage.start("late", &["qemu-nbd", "-t", "-f", "raw", "-k", "late", "behind"]);
+    let socket = stage.path("late");
+    let socket = socket.to_str().unwrap();
+    let _server = stage.start("late", &["qemu-nbd", "-t", "-f", "raw", "-k", socket, "behind"]);
     until("both are served", || serves(&agent, "vm2") && serves(&agent, "vm3"));
     for (listener, name) in [("a", "vm2"), ("b", "vm3")] {
         stage.ok(&["nbdinfo", &uri(listener, name)]);
