@@ -111,11 +111,10 @@ impl Agent {
 
     /// Starts everything, and runs it until a signal.
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
-        let ended = self.start().and_then(|go_on| {
+        let ended = self.start().map(|go_on| {
             if go_on {
                 self.serve();
             }
-            Ok(())
         });
         self.status = None;
         // Also what a failed start has started: no socket is left behind.

@@ -33,7 +33,7 @@ pub(super) enum Order {
     /// Serve this from now on.
     Want(Box<config::Volume>),
     Stop(Duration, Sender<Option<Drained>>),
-    Opened(Owner, Result<OpenDisk, SpawnError>),
+    Opened(Owner, Box<Result<OpenDisk, SpawnError>>),
     Removed(Owner),
     Bound(Owner, Result<Address, AddListenerError>),
     Unbound(Owner),
@@ -221,7 +221,7 @@ impl Keeper {
                 self.wanted = config::Volume { limits, ..*wanted };
                 self.reconcile();
             }
-            Order::Opened(owner, opened) => self.opened(owner, opened),
+            Order::Opened(owner, opened) => self.opened(owner, *opened),
             Order::Removed(owner) => {
                 self.claims.release(owner);
                 if let Some(at) = self.disks.iter().position(|disk| disk.owner == owner) {
@@ -382,7 +382,7 @@ impl Keeper {
             member.state = State::Opening;
             let (config, orders) = (super::disk(&member.config), self.orders.clone());
             let begun = apart("open", move || {
-                let _ = orders.send(Order::Opened(owner, OpenDisk::open(config)));
+                let _ = orders.send(Order::Opened(owner, Box::new(OpenDisk::open(config))));
             });
             if !begun {
                 claims.release(owner);

@@ -14,8 +14,11 @@ use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri};
 const OFF: &str = "mode = \"off\"";
 const SIZE: u64 = 8 << 20;
 
+/// Its name, its path and its listener.
+type NamedDisk<'a> = (&'a str, &'a str, &'a str);
+
 /// A configuration with several volumes: each a name, and disks with a name, a path and a listener.
-fn volumes(volumes: &[(&str, &[(&str, &str, &str)])]) -> String {
+fn volumes(volumes: &[(&str, &[NamedDisk])]) -> String {
     let mut text = "host = \"host\"\nstatus = \"unix:host.status\"\n".to_owned();
     for (name, disks) in volumes {
         text += &format!("[[volume]]\nname = \"{name}\"\n[volume.control]\n{OFF}\n");
@@ -34,8 +37,8 @@ fn reload(stage: &Stage, agent: &Agent, text: &str) {
 }
 
 fn disk(status: &Status, name: &str) -> Option<DiskStatus> {
-    let all = status.volumes.iter().flat_map(|volume| &volume.disks);
-    all.filter(|disk| disk.name == name).cloned().next()
+    let mut all = status.volumes.iter().flat_map(|volume| &volume.disks);
+    all.find(|disk| disk.name == name).cloned()
 }
 
 fn serves(agent: &Agent, name: &str) -> bool {
