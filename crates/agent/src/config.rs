@@ -136,6 +136,10 @@ pub struct Disk {
     pub direct: file::Direct,
     /// How the NBD server behind it is used, if it is one.
     pub nbd: NbdOptions,
+    /// How other programs are kept from its data.
+    pub lock: file::Lock,
+    /// All of it is data, also what looks like the header of another format.
+    pub raw: bool,
 }
 
 /// The granularity of regions: what O_DIRECT needs on every device.
@@ -156,6 +160,17 @@ impl Config {
     /// The first thing that is wrong with it.
     pub fn read_again(path: &Path) -> Result<Config, Error> {
         Config::check(&Document::read_regular(path)?)
+    }
+
+    /// Reads and checks a configuration file and looks into the disks that it names.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it, or a disk that is an image of another format.
+    pub fn look(path: &Path) -> Result<Config, Error> {
+        let doc = Document::read(path)?;
+        let config = Config::check(&doc)?;
+        apart::images(&doc, &config.volumes)?;
+        Ok(config)
     }
 
     /// Checks a configuration.
@@ -184,6 +199,7 @@ impl Config {
             .collect::<Result<Vec<_>, _>>()?;
         apart::exchanges(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
+        apart::disks(doc, &volumes)?;
         Ok(Config { host, status: status.transpose()?, memory, volumes })
     }
 
@@ -316,10 +332,6 @@ fn check_disks(
                 unique.listeners.push((listener, ours));
             }
         }
-        if let Some(other) = disks.iter().find(|other| overlap(other, &disk)) {
-            let message = format!("overlaps the disk {}, and one of them is writable", other.name);
-            return Err(wrong("path", message));
-        }
         disks.push(disk);
     }
     Ok(disks)
@@ -410,13 +422,9 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
         vm: VmConfig { shares: Shares(disk.shares), burst: disk.burst },
         read_only: disk.read_only,
         direct: disk.direct,
+        lock: disk.lock,
+        raw: disk.format == Some(file::Format::Raw),
     })
-}
-
-fn overlap(a: &Disk, b: &Disk) -> bool {
-    let extent = |d: &Disk| d.region.clone().unwrap_or(0..u64::MAX);
-    let (x, y) = (extent(a), extent(b));
-    !(a.read_only && b.read_only) && a.place == b.place && x.start < y.end && y.start < x.end
 }
 
 fn place(text: &str) -> Result<Place, String> {

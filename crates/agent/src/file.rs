@@ -178,6 +178,12 @@ pub struct Disk {
     /// Whether to bypass the page cache.
     #[serde(default)]
     pub direct: Direct,
+    /// How other programs are kept from its data.
+    #[serde(default)]
+    pub lock: Lock,
+    /// `raw`: all of it is data, also what looks like the header of another format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<Format>,
     /// Where the disk begins in `path`, for a region of a larger device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<ByteSize>,
@@ -219,4 +225,25 @@ pub enum Direct {
     On,
     /// Never.
     Off,
+}
+
+/// How other programs are kept from a disk's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lock {
+    /// Nobody else may write.
+    #[default]
+    On,
+    /// Others that say so too may write.
+    Shared,
+    /// No locks.
+    Off,
+}
+
+/// What a disk's data may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Data and nothing else.
+    Raw,
 }

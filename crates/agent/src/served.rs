@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use parda_block::{
     AgentMemory, BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls,
-    Region,
+    Lock, Region,
 };
 use parda_control::Bytes;
 
@@ -127,6 +127,12 @@ fn disk(disk: &Disk) -> DiskConfig {
                     file::Direct::On => Direct::On,
                     file::Direct::Off => Direct::Off,
                 },
+                lock: match disk.lock {
+                    file::Lock::On => Lock::On,
+                    file::Lock::Shared => Lock::Shared,
+                    file::Lock::Off => Lock::Off,
+                },
+                raw: disk.raw,
             },
             Place::Nbd(uri) => BackendConfig::Nbd { uri: uri.clone(), options: disk.nbd },
         },

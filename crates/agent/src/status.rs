@@ -301,6 +301,9 @@ pub struct DiskStatus {
     pub others: u64,
     /// IOs that failed at the array since the start.
     pub errors: u64,
+    /// Its IOs go through the page cache, whose latencies are not those of the array.
+    #[serde(default)]
+    pub page_cache: bool,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,
     /// Time at the array.
@@ -324,6 +327,7 @@ impl DiskStatus {
             writes: counter(stats.writes),
             others: stats.others.ios,
             errors: stats.errors,
+            page_cache: stats.page_cache,
             held: Latency::from(&stats.held),
             device: Latency::from(&stats.device),
             total: Latency::from(&stats.total),

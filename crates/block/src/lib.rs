@@ -36,7 +36,8 @@ mod tls;
 mod volume;
 mod zeroes;
 
-pub use backend::{BackendConfig, Direct, NbdOptions, OpenError, Region};
+pub use backend::file::claim::LOCK_WAIT;
+pub use backend::{BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region};
 pub use budget::{AgentMemory, TooLittleMemory};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
 pub use descriptors::raise_descriptor_limit;

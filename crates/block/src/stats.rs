@@ -31,6 +31,8 @@ pub struct VmStats {
     pub others: Count,
     /// IOs of any kind that failed at the backend.
     pub errors: u64,
+    /// They go through the page cache, whose latencies are not those of the array.
+    pub page_cache: bool,
     /// Time that reads and writes were held in the host's queue.
     pub held: Latencies,
     /// Time that reads and writes were at the array.
@@ -46,6 +48,7 @@ impl Default for VmStats {
             writes: Count::default(),
             others: Count::default(),
             errors: 0,
+            page_cache: false,
             held: latencies(),
             device: latencies(),
             total: latencies(),
@@ -89,6 +92,7 @@ impl VmStats {
             writes: count(self.writes, earlier.writes),
             others: count(self.others, earlier.others),
             errors: self.errors.saturating_sub(earlier.errors),
+            page_cache: self.page_cache,
             held: difference(&self.held, &earlier.held),
             device: difference(&self.device, &earlier.device),
             total: difference(&self.total, &earlier.total),
@@ -97,6 +101,7 @@ impl VmStats {
 
     /// Adds what another VM did.
     pub fn add(&mut self, other: &VmStats) {
+        self.page_cache |= other.page_cache;
         for (sum, part) in [
             (&mut self.reads, other.reads),
             (&mut self.writes, other.writes),

@@ -42,6 +42,13 @@ pub struct OpenDisk {
     pub(crate) sizing: Sizing,
 }
 
+impl Opened {
+    /// Whether its IOs go through the page cache.
+    pub(crate) fn is_cached(&self) -> bool {
+        matches!(self, Self::File(file) if file.is_cached())
+    }
+}
+
 /// Starts volumes.
 #[derive(Debug)]
 pub struct Volume;
@@ -128,8 +135,17 @@ impl OpenDisk {
         let fail =
             |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
         let (opened, whole) = match &config.backend {
-            BackendConfig::File { path, direct } => {
-                let opened = file::open(path, *direct, config.read_only).map_err(fail)?;
+            BackendConfig::File { path, direct, lock, raw } => {
+                let options = file::Options {
+                    disk: config.export.as_str(),
+                    path,
+                    direct: *direct,
+                    lock: *lock,
+                    raw: *raw,
+                    read_only: config.read_only,
+                    region: config.region,
+                };
+                let opened = file::open(&options).map_err(fail)?;
                 let geometry = opened.geometry;
                 (Opened::File(opened), geometry)
             }

@@ -8,8 +8,10 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use common::{Client, at, disk, file, read, spawn, write};
-use parda_block::{BackendConfig, Direct, DiskConfig, NbdOptions, Region, SpawnError, Volume};
+use common::{Client, at, disk, file, file_as, read, spawn, write};
+use parda_block::{
+    BackendConfig, Direct, DiskConfig, Lock, NbdOptions, Region, SpawnError, Volume,
+};
 use parda_control::Bytes;
 use parda_nbd::uri::{Address, Uri};
 use parda_nbd::{Errno, Op, TransmissionFlags as Flags};
@@ -75,7 +77,7 @@ fn a_file() {
     let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
     for direct in [Direct::Auto, Direct::Off] {
         fs::write(&path, vec![0; SIZE]).unwrap();
-        let backend = BackendConfig::File { path: path.clone(), direct };
+        let backend = file_as(&path, direct, Lock::On);
         let volume = spawn(vec![disk("vm1", backend, &socket)]);
         let model = exercise(&socket, "vm1", 1);
         let drained = volume.shutdown(Duration::from_secs(5)).unwrap();
@@ -172,7 +174,7 @@ fn an_odd_size_is_served_through_the_cache() {
     let dir = tempfile::tempdir().unwrap();
     let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
     fs::write(&path, vec![5; 10_001]).unwrap();
-    let strict = BackendConfig::File { path: path.clone(), direct: Direct::On };
+    let strict = file_as(&path, Direct::On, Lock::On);
     let error = Volume::spawn(common::config(vec![disk("vm1", strict, &socket)])).unwrap_err();
     assert!(matches!(error, SpawnError::Backend { .. }), "{error}");
     let _volume = spawn(vec![disk("vm1", file(&path), &socket)]);

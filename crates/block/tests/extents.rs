@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Client, at, config, disk, file, name, read, spawn, write};
-use parda_block::{BackendConfig, Direct, Region, Volume};
+use common::{Client, at, config, disk, file, file_as, name, read, spawn, write};
+use parda_block::{BackendConfig, Direct, Lock, Region, Volume};
 use parda_control::Bytes;
 use parda_nbd::client::{Expected, Reply};
 use parda_nbd::uri::{Address, Uri};
@@ -56,8 +56,8 @@ fn backends(test: impl Fn(&mut Client)) {
         path(name)
     };
     let sized = BackendConfig::Memory { size: Bytes(BLOCKS * BLOCK) };
-    let uncached = BackendConfig::File { path: create("direct"), direct: Direct::Auto };
-    let cached = BackendConfig::File { path: create("cached"), direct: Direct::Off };
+    let uncached = file_as(&create("direct"), Direct::Auto, Lock::On);
+    let cached = file_as(&create("cached"), Direct::Off, Lock::On);
     let array = path("array");
     let nbd = |socket: &std::path::Path| BackendConfig::Nbd {
         uri: Uri { address: Address::Unix(socket.into()), export: name("behind") },

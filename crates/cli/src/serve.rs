@@ -46,7 +46,7 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let config = Config::read(&self.config)?;
+        let config = Config::look(&self.config)?;
         let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
         for volume in &config.volumes {
             let exchange = match &volume.exchange {

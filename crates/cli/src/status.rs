@@ -63,7 +63,7 @@ fn table(status: &Answer) -> String {
         }
         text += &faults(volume);
         text += &match &volume.steer {
-            None => format!("{}\n", disks(volume)),
+            None => format!("{}\n{}", disks(volume), cached(volume)),
             Some(steer) => steered(steer),
         };
         if let Some(memory) = &volume.memory {
@@ -263,6 +263,17 @@ fn faults(volume: &VolumeStatus) -> String {
         }
     }
     text
+}
+
+/// Says which disks the law cannot see the array behind.
+fn cached(volume: &VolumeStatus) -> String {
+    let cached = volume.disks.iter().filter(|disk| disk.page_cache);
+    cached
+        .map(|disk| {
+            let name = &disk.name;
+            format!("disk {name} goes through the page cache: its latency is not the array's\n")
+        })
+        .collect()
 }
 
 fn disks(volume: &VolumeStatus) -> Table {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use parda_agent::file::{AgentLimits, Direct, Disk, Exchange, File, Steer, SteeredVm, Volume};
+use parda_agent::file::{
+    AgentLimits, Direct, Disk, Exchange, File, Lock, Steer, SteeredVm, Volume,
+};
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting};
 use parda_exchange::{InitError, Location, Site, SlotCount, VolumeName, init};
@@ -54,6 +56,8 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         read_only: false,
         description: String::new(),
         direct: Direct::Auto,
+        lock: Lock::On,
+        format: None,
         offset: None,
         size: None,
         nbd: None,

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, ArrayParams, IoId, LunId, Nanos, ParamError, Preset, RaidLevel};
 use parda_block::{
-    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Region, SpawnError, Timed,
-    TimedId, Volume, VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Region, SpawnError,
+    Timed, TimedId, Volume, VolumeConfig,
 };
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{Bytes, Config, Instant, IoKind, Shares, VmConfig};
@@ -182,7 +182,7 @@ fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
                 return Err(ArrayError::Data { path, size, source });
             }
             // The model alone says how long an IO takes.
-            BackendConfig::File { path, direct: Direct::Off }
+            BackendConfig::File { path, direct: Direct::Off, lock: Lock::On, raw: true }
         }
     };
     let disks = exports.iter().zip(&luns).map(|(export, &region)| {

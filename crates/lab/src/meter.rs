@@ -257,6 +257,7 @@ mod tests {
             writes: half,
             others: 0,
             errors: 0,
+            page_cache: false,
             held: latency(10, ios),
             device: latency(30, ios),
             total: latency(40, ios),

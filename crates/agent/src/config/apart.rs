@@ -1,9 +1,10 @@
 //! That the places of a configuration are apart: an exchange that is a disk, or a part of one, would
 //! be written into the data of a VM. Places are compared by what they are, not by how they are spelled.
 
+use parda_block::Image;
 use parda_config::{Document, Error};
 
-use super::{Exchange, Place, Volume};
+use super::{Disk, Exchange, Place, Volume};
 use crate::medium::Stretch;
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
@@ -28,6 +29,50 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
             let other = &volumes[*other].name;
             let message = format!("is the exchange of volume {other}: each volume needs its own");
             return Err(wrong(message));
+        }
+    }
+    Ok(())
+}
+
+/// Checks every disk against every other, over all volumes.
+pub(super) fn disks(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    let disks: Vec<_> = (volumes.iter().enumerate())
+        .flat_map(|(i, volume)| volume.disks().iter().enumerate().map(move |(j, d)| (i, j, d)))
+        .map(|(i, j, disk)| (i, j, disk, Stretch::of(&disk.place, disk.region.clone())))
+        .collect();
+    for (n, (i, j, disk, stretch)) in disks.iter().enumerate() {
+        let overlaps = |(.., other, there): &&(usize, usize, &Disk, Stretch)| {
+            !(disk.read_only && other.read_only) && stretch.meets(there)
+        };
+        if let Some((other, _, name, _)) = disks[..n].iter().find(overlaps) {
+            let of = if other == i {
+                String::new()
+            } else {
+                format!(" of volume {}", volumes[*other].name)
+            };
+            let message = format!(
+                "overlaps the disk {}{of} ({}), and one of them is writable",
+                name.name, name.place
+            );
+            return Err(doc.error(&format!("volume.{i}.disk.{j}.path"), message));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no disk is an image of a format that would be served as if it were data. Only for
+/// who asks: a guest can write such a header itself, and must not stop other disks by it.
+pub(super) fn images(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    for (i, volume) in volumes.iter().enumerate() {
+        for (j, disk) in volume.disks().iter().enumerate() {
+            let Place::Path(path) = &disk.place else { continue };
+            let begins = disk.region.as_ref().is_none_or(|region| region.start == 0);
+            if disk.raw || !begins {
+                continue;
+            }
+            if let Some(image) = Image::at(path, disk.name.as_str(), disk.read_only) {
+                return Err(doc.error(&format!("volume.{i}.disk.{j}.path"), image.to_string()));
+            }
         }
     }
     Ok(())

@@ -54,6 +54,7 @@ pub(crate) fn open(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<Op
     let blocks = BlockSizes::from_wire([min, preferred, max.min(DEFAULT_MAX_PAYLOAD)])
         .unwrap_or(agreed.blocks);
     let geometry = Geometry {
+        align: blocks.min(),
         size: agreed.size,
         blocks,
         trim: has(TransmissionFlags::SEND_TRIM),

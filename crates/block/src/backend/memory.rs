@@ -32,6 +32,7 @@ impl Memory {
     pub(crate) fn geometry(&self) -> Geometry {
         let blocks = BlockSizes::DEFAULT;
         Geometry {
+            align: 1,
             size: self.size.0,
             blocks,
             trim: true,

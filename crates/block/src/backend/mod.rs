@@ -16,6 +16,8 @@ use parda_nbd::uri::Uri;
 use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, client};
 use slab::Slab;
 
+pub use file::format::Image;
+
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::engine::losses::SyncId;
@@ -29,6 +31,10 @@ pub enum BackendConfig {
         path: PathBuf,
         /// Whether to go around the page cache.
         direct: Direct,
+        /// How other programs are kept from it.
+        lock: Lock,
+        /// All of it is data, even if it begins as the image of another format does.
+        raw: bool,
     },
     /// Memory, all zeroes at first and gone with the volume.
     Memory {
@@ -75,6 +81,19 @@ pub enum Direct {
     Off,
 }
 
+/// How other programs are kept from a file or device that is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lock {
+    /// Nobody else writes to it, or to what is served read-only. QEMU, its tools and other agents
+    /// heed that; a block device that is written is also claimed, as a mount does.
+    #[default]
+    On,
+    /// Others that say so too may write: guests with a cluster file system.
+    Shared,
+    /// No locks, for file systems that have none. Somebody else sees to it.
+    Off,
+}
+
 /// A part of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -98,6 +117,52 @@ pub enum OpenError {
     /// Neither a file nor a block device.
     #[error("{path} is neither a regular file nor a block device", path = .0.display())]
     NotAFile(PathBuf),
+    /// Somebody else has it, now. Later it may be free.
+    #[error("{path}: {who}", path = path.display())]
+    InUse {
+        /// Its path.
+        path: PathBuf,
+        /// Who, and what for.
+        who: String,
+    },
+    /// Another disk of this agent has the same bytes.
+    #[error(
+        "{path} overlaps the disk {other:?}, whatever the names of both, and one of them is \
+         writable",
+        path = path.display()
+    )]
+    Overlap {
+        /// Its path.
+        path: PathBuf,
+        /// The other disk.
+        other: String,
+    },
+    /// Another disk on the same file or device has other locks.
+    #[error(
+        "{path}: the disk {other:?} is on the same file or device: give both the same `lock`",
+        path = path.display()
+    )]
+    Locks {
+        /// Its path.
+        path: PathBuf,
+        /// The other disk.
+        other: String,
+    },
+    /// The file system has no locks.
+    #[error(
+        "{path} cannot be locked ({source}), so another program could write to it unnoticed: set \
+         lock = \"off\" for this disk if nothing else ever opens it",
+        path = path.display()
+    )]
+    NoLocks {
+        /// Its path.
+        path: PathBuf,
+        /// What the file system says.
+        source: io::Error,
+    },
+    /// It is an image of a format that this agent does not know.
+    #[error("{0}")]
+    Format(Image),
     /// Direct IO was asked for and is not possible.
     #[error(
         "{path}: direct = \"on\" is not possible: {why}. Use direct = \"auto\" or change the file",
@@ -153,9 +218,18 @@ pub enum OpenError {
         region: Region,
         /// The backend's size in bytes.
         size: u64,
-        /// The backend's minimum block size in bytes.
+        /// The backend's block size in bytes.
         min: u32,
     },
+}
+
+impl OpenError {
+    /// Whether it may be possible later, with the same configuration, because somebody else has
+    /// it now.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::Overlap { .. })
+    }
 }
 
 /// What an open backend is like.
@@ -163,6 +237,8 @@ pub enum OpenError {
 pub(crate) struct Geometry {
     pub(crate) size: u64,
     pub(crate) blocks: BlockSizes,
+    /// What the borders of a region must be multiples of.
+    pub(crate) align: u32,
     pub(crate) trim: bool,
     pub(crate) write_zeroes: bool,
     /// Zeroes that would be slow can be refused at once.
@@ -174,13 +250,13 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// Checks that `region` is a part of it.
     pub(crate) fn check(&self, region: Region) -> Result<(), OpenError> {
-        let min = u64::from(self.blocks.min());
+        let min = u64::from(self.align);
         let Region { offset, len } = region;
         let fits = offset.0.checked_add(len.0).is_some_and(|end| end <= self.size);
         if fits && offset.0.is_multiple_of(min) && len.0.is_multiple_of(min) {
             Ok(())
         } else {
-            Err(OpenError::Region { region, size: self.size, min: self.blocks.min() })
+            Err(OpenError::Region { region, size: self.size, min: self.align })
         }
     }
 }
@@ -224,6 +300,12 @@ pub(crate) struct Request {
     pub(crate) id: Option<IoId>,
     /// Where the backend is with it.
     pub(crate) step: file::Step,
+    /// What the step is about, where that is not all of the request or more than it.
+    pub(crate) part: Extent,
+    /// The payload of a write while the blocks at its edges are read and written.
+    pub(crate) aside: Option<Buffer>,
+    /// Its place among the changes of its file.
+    pub(crate) slot: Option<file::unaligned::Slot>,
     /// An error that came before the last piece of its reply.
     pub(crate) error: Option<Failure>,
     /// Set when the backend is done with it.

@@ -65,7 +65,7 @@ impl Engine {
             listen: config.listen,
             vm_id: self.host.add_vm(now, config.vm),
             base: base.0,
-            stats: VmStats::default(),
+            stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
             losses: Losses::default(),
             alive: Arc::new(()),
             leaving: None,

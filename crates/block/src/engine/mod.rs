@@ -28,7 +28,7 @@ use slab::Slab;
 use self::resize::Sizing;
 use crate::backend::file::Step;
 use crate::backend::map::{Mapper, Place};
-use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
+use crate::backend::{Backend, Body, Failure, Request, Work, extent_of, io_of};
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
@@ -365,6 +365,14 @@ impl Engine {
         let Backend::File(file) = &mut self.disks[request.disk].backend else { return };
         let (ring, pool) = (&mut self.ring, &mut self.work.pool);
         if let Some(outcome) = file.advance(ring, pool, request, result, Tag::File(key)) {
+            // Those that waited for this one.
+            while let Some((next, slot)) = file.ready() {
+                let request = &mut self.work.requests[next];
+                request.slot = Some(slot);
+                if let Some(outcome) = file.start(ring, pool, request, Tag::File(next)) {
+                    self.work.finished.push((next, outcome));
+                }
+            }
             self.data_done(now, key, outcome);
         }
     }
@@ -449,6 +457,9 @@ impl Engine {
                 status: Vec::new(),
                 id: None,
                 step: Step::Transfer(0),
+                part: extent_of(op),
+                aside: None,
+                slot: None,
                 error: None,
                 outcome: None,
                 modelled: false,
@@ -498,7 +509,7 @@ impl Engine {
             match &mut disk.backend {
                 Backend::File(file) => {
                     let (ring, pool) = (&mut self.ring, &mut self.work.pool);
-                    if let Some(outcome) = file.begin(ring, pool, request, Tag::File(key)) {
+                    if let Some(outcome) = file.begin(ring, pool, request, (key, Tag::File(key))) {
                         self.work.finished.push((key, outcome));
                     }
                 }
@@ -592,8 +603,10 @@ impl Engine {
             }
             if conn.is_idle() {
                 let conn = self.conns.remove(key);
-                if let Some(witness) = conn.witness {
-                    self.disks[witness.disk].losses.left(witness);
+                if let Some(witness) = conn.witness
+                    && let Some(disk) = self.disks.get_mut(witness.disk)
+                {
+                    disk.losses.left(witness);
                 }
                 conn.dismantle(&mut self.work);
                 self.door.leave(key);

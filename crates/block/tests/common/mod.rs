@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use parda_block::{
-    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Timed, Volume, VolumeConfig,
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Timed, Volume,
+    VolumeConfig,
 };
 use parda_control::law::Mode;
 use parda_control::{Shares, VmConfig, Window};
@@ -34,7 +35,11 @@ pub(crate) fn disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskC
 }
 
 pub(crate) fn file(path: &Path) -> BackendConfig {
-    BackendConfig::File { path: path.into(), direct: Direct::Auto }
+    file_as(path, Direct::Auto, Lock::On)
+}
+
+pub(crate) fn file_as(path: &Path, direct: Direct, lock: Lock) -> BackendConfig {
+    BackendConfig::File { path: path.into(), direct, lock, raw: false }
 }
 
 pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {

@@ -103,8 +103,9 @@ fn storage_that_cannot_be_opened_is_named() {
 fn a_place_that_is_taken_stays_with_whom_it_belongs_to() {
     let stage = Stage::new();
     stage.sparse("data", 1 << 20);
+    stage.sparse("mine", 1 << 20);
     let agent = stage.agent("other", &config("other", OFF, &[("vm1", "data")]));
-    let text = config("host", OFF, &[("vm1", "data")]);
+    let text = config("host", OFF, &[("vm1", "mine")]);
     for (from, to, says) in [
         ("unix:host\"", "unix:other\"", "unix:other: another process serves it"),
         ("unix:host.status", "unix:other.status", "status socket other.status: "),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parda_nbd::Errno;
 
 use crate::clients::qemu_nbd;
+use crate::fuse::FuseFile;
 use crate::island::Island;
 use crate::raw::{Client, read, write};
 use crate::stage::{Stage, config, until, uri};
@@ -74,4 +75,56 @@ fn a_full_file_system_costs_the_request_that_met_it() {
     assert_eq!(agent.volume().disks[1].errors, 0);
     load.finish();
     agent.stop();
+}
+
+/// A file whose syncs fail while the file `failing` is there.
+fn unsafe_file(stage: &Stage) -> FuseFile {
+    stage.sparse("data", 16 << 20);
+    let (data, flag) = (stage.path("data"), stage.path("failing"));
+    let (data, flag) = (data.display(), flag.display());
+    let read =
+        format!("pread=dd if={data} iflag=skip_bytes,count_bytes skip=$4 count=$3 status=none");
+    let write = format!("pwrite=dd of={data} oflag=seek_bytes conv=notrunc seek=$4 status=none");
+    let flush = format!("flush=if [ -e {flag} ]; then echo EIO the data is lost >&2; exit 1; fi");
+    let able = ["zero=true", "can_write=true", "can_flush=true"];
+    let plugin = [&["eval", "get_size=echo 16777216", &read, &write, &flush], &able[..]].concat();
+    FuseFile::new(stage, "img", &plugin)
+}
+
+#[test]
+fn a_failed_sync_is_told_to_every_connection() {
+    let extent = parda_nbd::Extent { offset: 4096, len: 4096 };
+    let durable = [
+        parda_nbd::Op::Flush,
+        parda_nbd::Op::Write { extent, fua: true },
+        parda_nbd::Op::WriteZeroes { extent, fua: true, no_hole: true, fast: false },
+    ];
+    let stage = Stage::new();
+    let _file = unsafe_file(&stage);
+    for direct in ["on", "off"] {
+        let config = config("host", OFF, &[("vm1", "img")]) + &format!("direct = \"{direct}\"\n");
+        let agent = stage.agent("host", &config);
+        for op in durable {
+            let payload = vec![1; if let parda_nbd::Op::Write { .. } = op { 4096 } else { 0 }];
+            let connect = || Client::connect(&stage.path("host"), "vm1");
+            let [mut one, mut two, mut three] = [connect(), connect(), connect()];
+            for client in [&mut one, &mut two, &mut three] {
+                assert_eq!(client.call(write(0, 4096), &[7; 4096]), Ok(vec![]));
+            }
+            stage.write("failing", "");
+            assert_eq!(one.call(op, &payload), Err(Errno::Io), "{op:?}");
+            std::fs::remove_file(stage.path("failing")).unwrap();
+            let told = |client: &mut Client| client.call(parda_nbd::Op::Flush, &[]);
+            assert_eq!(told(&mut two), Err(Errno::Io), "direct {direct}, {op:?}");
+            assert_eq!(told(&mut two), Ok(vec![]), "direct {direct}, {op:?}: once");
+            drop(three);
+            // One that was told of nothing but its own request is told by its next flush.
+            let own = if op == parda_nbd::Op::Flush { Ok(vec![]) } else { Err(Errno::Io) };
+            assert_eq!(told(&mut one), own, "direct {direct}, {op:?}");
+            let heir_is_told = || told(&mut connect()) == Err(Errno::Io);
+            until("the one that comes in place of the third is told", heir_is_told);
+            assert_eq!(told(&mut connect()), Ok(vec![]), "all were told");
+        }
+        agent.stop();
+    }
 }

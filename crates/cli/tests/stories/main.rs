@@ -17,6 +17,7 @@
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
 //! | `restarted_backends` | NBD servers behind disks, restarted, stopped and continued |
+//! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `exchange_init` | making an exchange |
 //! | `soak` | a long time under load, with reloads and kills |
@@ -46,10 +47,12 @@ mod durability;
 mod exchange_faults;
 mod exchange_init;
 mod failing_backends;
+mod fuse;
 mod island;
 mod journal;
 mod lifecycle;
 mod listeners;
+mod locks;
 mod logging;
 mod nbd;
 mod observe;

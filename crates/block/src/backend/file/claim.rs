@@ -1,0 +1,223 @@
+//! Who else has a file or device: other programs, and the other disks of this agent.
+//!
+//! Other programs are told by locks ([`super::locks`]). The disks of this process are in a table,
+//! by what was opened and not by its name, because several of them may be regions of one device.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{self, FileType, Mode, OFlags};
+
+use super::locks::{self, Locks};
+use crate::backend::{Lock, OpenError};
+
+/// How long a disk waits for IO that an agent which was killed has left in the kernel. An array
+/// that takes longer is broken, or its path is; the agent tries again later.
+pub const LOCK_WAIT: Duration = Duration::from_secs(10);
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What a file is, whatever it is called: device and inode, or the number of a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    File { device: u64, inode: u64 },
+    Device(u64),
+}
+
+impl Identity {
+    fn of(stat: &fs::Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => Self::Device(stat.st_rdev),
+            _ => Self::File { device: stat.st_dev, inode: stat.st_ino },
+        }
+    }
+}
+
+/// What is asked for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) disk: &'a str,
+    pub(crate) path: &'a Path,
+    pub(crate) range: Range<u64>,
+    pub(crate) read_only: bool,
+    pub(crate) lock: Lock,
+}
+
+/// A disk's hold on its file. Dropping it closes the disk's part of it; the locks stay as long as
+/// the kernel has requests.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    identity: Identity,
+    disk: String,
+    range: Range<u64>,
+    read_only: bool,
+    lock: Lock,
+    locks: Locks,
+    /// The same open file as the disk's.
+    fd: OwnedFd,
+    /// Keeps mounts, LVM, RAID and the like from a block device.
+    exclusive: Option<Arc<OwnedFd>>,
+}
+
+static CLAIMS: Mutex<Vec<Weak<Claim>>> = Mutex::new(Vec::new());
+
+/// Why it is not to be had now.
+enum Obstacle {
+    /// What a killed agent, or another one, has.
+    Agent(&'static str),
+    Error(OpenError),
+}
+
+impl From<OpenError> for Obstacle {
+    fn from(error: OpenError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Takes hold of an open file for a disk; waits for what a killed agent has left under way, for up
+/// to `wait`.
+pub(crate) fn claim(
+    fd: &OwnedFd,
+    wanted: &Wanted<'_>,
+    wait: Duration,
+) -> Result<Arc<Claim>, OpenError> {
+    let until = Instant::now() + wait;
+    let mut said = false;
+    loop {
+        let in_time = Instant::now() < until;
+        let who = match try_claim(fd, wanted, in_time) {
+            Ok(claim) => return Ok(claim),
+            Err(Obstacle::Error(error)) => return Err(error),
+            Err(Obstacle::Agent(what)) => what,
+        };
+        if !in_time {
+            let who = format!("another agent, or the IO of one that was killed, {who}");
+            return Err(OpenError::InUse { path: wanted.path.into(), who });
+        }
+        if !std::mem::replace(&mut said, true) {
+            tracing::warn!(
+                disk = wanted.disk,
+                path = %wanted.path.display(),
+                at_most = ?wait,
+                "waits for IO that an earlier process left under way"
+            );
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// `in_time`: there is time to wait for another agent that shares the file. It may be one that was
+/// killed, whose locks are the same.
+fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Claim>, Obstacle> {
+    let &Wanted { disk, path, ref range, read_only, lock } = wanted;
+    let system = |source: io::Error| OpenError::Open { path: path.into(), source };
+    let stat = fs::fstat(fd).map_err(|e| system(e.into()))?;
+    let identity = Identity::of(&stat);
+    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+    claims.retain(|claim| claim.strong_count() > 0);
+    let ours: Vec<Arc<Claim>> =
+        claims.iter().filter_map(Weak::upgrade).filter(|c| c.identity == identity).collect();
+    let overlaps = |c: &&Arc<Claim>| {
+        !(c.read_only && read_only) && c.range.start < range.end && range.start < c.range.end
+    };
+    if let Some(other) = ours.iter().find(overlaps) {
+        return Err(OpenError::Overlap { path: path.into(), other: other.disk.clone() }.into());
+    }
+    if let Some(other) = ours.iter().find(|c| c.lock != lock) {
+        return Err(OpenError::Locks { path: path.into(), other: other.disk.clone() }.into());
+    }
+    let locks = match lock {
+        Lock::Off => Locks::default(),
+        Lock::On | Lock::Shared => Locks::of(read_only, lock == Lock::Shared),
+    };
+    if lock != Lock::Off {
+        take_locks(fd, locks, &ours, path)?;
+        let agent = lock == Lock::Shared
+            && ours.is_empty()
+            && locks::an_agent_has_it(fd).is_ok_and(|yes| yes);
+        if agent && in_time {
+            locks::release_all(fd).map_err(system)?;
+            return Err(Obstacle::Agent("shares it"));
+        }
+        if agent {
+            tracing::warn!(disk, path = %path.display(), "another agent shares it");
+        }
+    }
+    let is_device = matches!(identity, Identity::Device(_));
+    let exclusive = if is_device && !read_only && lock == Lock::On {
+        match ours.iter().find_map(|c| c.exclusive.clone()) {
+            Some(exclusive) => Some(exclusive),
+            None => Some(Arc::new(exclude_others(fd, path).inspect_err(|_| {
+                // The caller closes the file, which gives up the locks just as well.
+                let _ = locks::release_all(fd);
+            })?)),
+        }
+    } else {
+        None
+    };
+    let fd = fd.try_clone().map_err(system)?;
+    let (disk, range) = (disk.to_owned(), range.clone());
+    let claim = Arc::new(Claim { identity, disk, range, read_only, lock, locks, fd, exclusive });
+    claims.push(Arc::downgrade(&claim));
+    Ok(claim)
+}
+
+/// Takes locks that no other program's contradict. Our own disks on the same file have locks too,
+/// which say nothing against it: what they have already was looked for then, and holds.
+fn take_locks(
+    fd: &OwnedFd,
+    locks: Locks,
+    ours: &[Arc<Claim>],
+    path: &Path,
+) -> Result<(), Obstacle> {
+    let no_locks = |source| OpenError::NoLocks { path: path.into(), source };
+    let held = ours.iter().fold(Locks::default(), |all, claim| all.or(claim.locks));
+    let new = locks.without(held);
+    // All of ours at once, so that they may be put down for a moment without anybody coming in.
+    let all = locks.or(held);
+    all.take(fd).map_err(no_locks)?;
+    let looked = if new.is_empty() {
+        Ok((None, false))
+    } else {
+        let looked = ours
+            .iter()
+            .try_for_each(|claim| locks::release_all(&claim.fd))
+            .and_then(|()| Ok((new.obstacle(fd)?, locks::an_agent_has_it(fd)?)));
+        let back = ours.iter().try_for_each(|claim| claim.locks.take(&claim.fd));
+        back.and(looked)
+    };
+    let (obstacle, by_agent) = looked.map_err(no_locks)?;
+    let Some(what) = obstacle else {
+        all.without(locks).release(fd).map_err(no_locks)?;
+        return Ok(());
+    };
+    locks::release_all(fd).map_err(no_locks)?;
+    if by_agent {
+        return Err(Obstacle::Agent(what));
+    }
+    let who = format!("another program {what}");
+    Err(OpenError::InUse { path: path.into(), who }.into())
+}
+
+/// Opens a block device once more as its only user: fails if it is mounted, or a part of LVM, RAID
+/// or multipath, and keeps it from becoming so.
+fn exclude_others(fd: &OwnedFd, path: &Path) -> Result<OwnedFd, OpenError> {
+    use std::os::fd::AsRawFd;
+    // The very same device, whatever its name leads to by now.
+    let again = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    fs::open(&again, flags, Mode::empty()).map_err(|errno| match errno {
+        rustix::io::Errno::BUSY => {
+            let who =
+                "the kernel uses it: it is mounted, or a part of LVM, RAID, multipath or swap";
+            OpenError::InUse { path: path.into(), who: who.into() }
+        }
+        _ => OpenError::Open { path: path.into(), source: errno.into() },
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+use super::*;
+use std::fs::File as StdFile;
+
+fn wanted(disk: &str, range: Range<u64>, read_only: bool, lock: Lock) -> Wanted<'_> {
+    Wanted { disk, path: Path::new("img"), range, read_only, lock }
+}
+
+fn open(path: &Path) -> OwnedFd {
+    StdFile::options().read(true).write(true).open(path).unwrap().into()
+}
+
+fn all(disk: &str, read_only: bool, lock: Lock) -> Wanted<'_> {
+    wanted(disk, 0..u64::MAX, read_only, lock)
+}
+
+/// What another program has: locks, on an open file that is in no table.
+fn foreign(path: &Path, read_only: bool, shared: bool, agent: bool) -> OwnedFd {
+    let fd = open(path);
+    let locks = Locks::of(read_only, shared);
+    locks.take(&fd).unwrap();
+    if !agent {
+        // QEMU does not lock the agents' byte.
+        locks::release_all(&fd).unwrap();
+        locks.take_as_qemu(&fd).unwrap();
+    }
+    fd
+}
+
+#[test]
+fn regions_of_one_file_are_apart_and_overlaps_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("img"), dir.path().join("link"));
+    std::fs::write(&path, [0; 8192]).unwrap();
+    std::fs::hard_link(&path, &link).unwrap();
+    let (a, b, c) = (open(&path), open(&link), open(&path));
+    let now = Duration::ZERO;
+    let one = claim(&a, &wanted("one", 0..4096, false, Lock::On), now).unwrap();
+    let _two = claim(&b, &wanted("two", 4096..8192, false, Lock::On), now).unwrap();
+    let overlap = |read_only| claim(&c, &wanted("three", 0..1, read_only, Lock::On), now);
+    for read_only in [true, false] {
+        let error = overlap(read_only).unwrap_err();
+        assert!(matches!(error, OpenError::Overlap { other, .. } if other == "one"));
+    }
+    drop((one, a));
+    overlap(false).unwrap();
+}
+
+#[test]
+fn a_read_only_disk_beside_a_writable_one_sees_other_programs_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, [0; 8192]).unwrap();
+    let (a, b, c) = (open(&path), open(&path), open(&path));
+    let now = Duration::ZERO;
+    let _reads = claim(&a, &wanted("reads", 0..4096, true, Lock::On), now).unwrap();
+    // Another program reads, and does not want anybody to write.
+    let reader = foreign(&path, true, false, false);
+    let error = claim(&b, &wanted("writes", 4096..8192, false, Lock::On), now).unwrap_err();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    // It has left no lock, and the disk that was there has its own still.
+    drop(b);
+    let read_write = Locks::of(false, false);
+    assert!(read_write.obstacle(&c).unwrap().is_some());
+    drop(reader);
+    let b = open(&path);
+    let _writes = claim(&b, &wanted("writes", 4096..8192, false, Lock::On), now).unwrap();
+    assert!(Locks::of(true, false).obstacle(&c).unwrap().is_some(), "a disk writes");
+}
+
+#[test]
+fn who_may_be_beside_whom() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, [0; 4096]).unwrap();
+    // Theirs: read only, shared. Ours: read only, lock.
+    for (theirs, ours, both) in [
+        ((false, false), (false, Lock::On), false),
+        ((false, false), (true, Lock::On), false),
+        ((true, false), (false, Lock::On), false),
+        ((true, false), (true, Lock::On), true),
+        ((true, true), (true, Lock::On), true),
+        ((true, true), (false, Lock::On), true),
+        ((false, true), (false, Lock::On), false),
+        ((false, true), (true, Lock::On), false),
+        ((false, true), (false, Lock::Shared), true),
+        ((false, true), (true, Lock::Shared), true),
+        ((false, false), (true, Lock::Shared), true),
+        ((false, false), (false, Lock::Off), true),
+    ] {
+        for agent in [false, true] {
+            let them = foreign(&path, theirs.0, theirs.1, agent);
+            let fd = open(&path);
+            let outcome = claim(&fd, &all("vm1", ours.0, ours.1), Duration::ZERO);
+            assert_eq!(outcome.is_ok(), both, "{theirs:?} {ours:?} {agent} {outcome:?}");
+            drop((them, outcome));
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_agent_left_under_way_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, [0; 4096]).unwrap();
+    let left = foreign(&path, false, false, true);
+    let freed = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(left);
+        Instant::now()
+    });
+    let fd = open(&path);
+    claim(&fd, &all("vm1", false, Lock::On), Duration::from_secs(60)).unwrap();
+    assert!(Instant::now() >= freed.join().unwrap());
+}
+
+#[test]
+fn disks_of_one_file_must_agree_about_locks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, [0; 8192]).unwrap();
+    let (a, b) = (open(&path), open(&path));
+    let _one = claim(&a, &wanted("one", 0..4096, false, Lock::On), Duration::ZERO).unwrap();
+    let two = claim(&b, &wanted("two", 4096..8192, false, Lock::Shared), Duration::ZERO);
+    assert!(matches!(two.unwrap_err(), OpenError::Locks { .. }));
+}

@@ -1,0 +1,515 @@
+//! Regular files and block devices.
+
+pub(crate) mod claim;
+pub(crate) mod format;
+mod locks;
+pub(crate) mod unaligned;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use parda_control::Bytes;
+use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
+use parda_nbd::{BlockSizes, Errno, Extent, Op};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
+
+use claim::{Claim, LOCK_WAIT};
+use unaligned::{Cut, Gate, Side, Slot, patch, shift, whole_blocks};
+
+use super::{Direct, Failure, Geometry, Lock, OpenError, Region, Request};
+use crate::buffer::Pool;
+use crate::ring::{At, Ring};
+
+/// What is known of a file before its thread has it.
+pub(crate) struct Opened {
+    pub(crate) fd: OwnedFd,
+    /// Why reads and writes go through the page cache, if they do.
+    cached: Option<String>,
+    /// A write may be asked to be durable by itself.
+    dsync: bool,
+    claim: Arc<Claim>,
+    pub(crate) geometry: Geometry,
+    kind: FileType,
+    /// What is allocated or freed must be a multiple of this.
+    allocates: u32,
+}
+
+impl Opened {
+    /// Whether reads and writes go through the page cache.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.cached.is_some()
+    }
+}
+
+/// How a file is to be opened.
+pub(crate) struct Options<'a> {
+    pub(crate) disk: &'a str,
+    pub(crate) path: &'a Path,
+    pub(crate) direct: Direct,
+    pub(crate) lock: Lock,
+    pub(crate) raw: bool,
+    pub(crate) read_only: bool,
+    pub(crate) region: Option<Region>,
+}
+
+/// Opens a file or block device, and keeps others from it.
+pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
+    let &Options { disk, path, direct, lock, raw, read_only, region } = options;
+    let fail = |e: rustix::io::Errno| OpenError::Open { path: path.into(), source: e.into() };
+    let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    // A FIFO or a tape must not hold up the start.
+    let careful = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let fd = fs::open(path, access | careful, Mode::empty()).map_err(fail)?;
+    let kind = FileType::from_raw_mode(fs::fstat(&fd).map_err(fail)?.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
+        return Err(OpenError::NotAFile(path.into()));
+    }
+    let range = region.map_or(0..u64::MAX, |r| r.offset.0..r.offset.0.saturating_add(r.len.0));
+    let wanted = claim::Wanted { disk, path, range: range.clone(), read_only, lock };
+    let claim = claim::claim(&fd, &wanted, LOCK_WAIT)?;
+
+    let size = fs::seek(&fd, fs::SeekFrom::End(0)).map_err(fail)?;
+    if !raw && range.start == 0 {
+        format::refuse_images(&fd, size, disk, path, read_only)?;
+    }
+    let block = logical_block(&fd, kind);
+    let cached = go_around_the_cache(&fd, direct, size, block).err();
+    match &cached {
+        Some(why) if direct == Direct::On => {
+            return Err(OpenError::NotDirect { path: path.into(), why: why.clone() });
+        }
+        Some(why) if direct == Direct::Auto => tracing::warn!(
+            disk,
+            path = %path.display(),
+            why,
+            "goes through the page cache, where latencies are not those of the array"
+        ),
+        _ => {}
+    }
+    // Any byte: clients that know nothing of block sizes are served as well (see `unaligned`).
+    let blocks = BlockSizes::from_wire([1, block.max(4096), DEFAULT_MAX_PAYLOAD])
+        .map_err(|e| OpenError::NotDirect { path: path.into(), why: e.to_string() })?;
+    let align = if cached.is_some() { 1 } else { block };
+    // A block device allocates whole blocks, whoever asks; a file system any bytes.
+    let allocates = if kind == FileType::BlockDevice { block } else { align };
+    let dsync = kind == FileType::BlockDevice || honours_dsync(&fd);
+    // What goes around the page cache cannot be fetched into it, so CACHE is for the others.
+    let (trim, write_zeroes, fast_zero, cache) = (true, true, true, cached.is_some());
+    let geometry = Geometry { size, blocks, align, trim, write_zeroes, fast_zero, cache };
+    Ok(Opened { fd, cached, dsync, claim, geometry, kind, allocates })
+}
+
+/// Turns the page cache off for this open file if that is wanted; says why not. The flag is set
+/// after opening, so that it is the same file as was looked at and locked.
+fn go_around_the_cache(fd: &OwnedFd, direct: Direct, size: u64, block: u32) -> Result<(), String> {
+    let set = |flags| fs::fcntl_setfl(fd, flags).map_err(|e| io::Error::from(e).to_string());
+    // The ring must wait for what it asks for.
+    set(OFlags::empty())?;
+    if direct == Direct::Off {
+        return Err("direct = \"off\"".into());
+    }
+    if !size.is_multiple_of(u64::from(block)) {
+        return Err(format!("its size of {size} bytes is no multiple of its block of {block}"));
+    }
+    set(OFlags::DIRECT)
+}
+
+/// What offsets and lengths of direct IO must be a multiple of, in bytes.
+fn logical_block(fd: &OwnedFd, kind: FileType) -> u32 {
+    if kind == FileType::BlockDevice {
+        return fs::ioctl_blksszget(fd).unwrap_or(crate::buffer::ALIGN as u32);
+    }
+    // Linux 6.1 says it for regular files; 4096 is right, if perhaps too large, for all others.
+    fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        .ok()
+        .map(|s| s.stx_dio_offset_align)
+        .filter(|align| *align != 0)
+        .unwrap_or(crate::buffer::ALIGN as u32)
+}
+
+/// Whether a write with `RWF_DSYNC` is durable when it completes. FUSE drops the flag of a direct
+/// write that completes asynchronously (Linux 6.18), without a word; so only file systems that
+/// are known to honour it are trusted, and on all others a sync follows the write.
+fn honours_dsync(fd: &OwnedFd) -> bool {
+    const BTRFS: fs::FsWord = 0x9123_683e;
+    const EXT4: fs::FsWord = 0xef53;
+    const TMPFS: fs::FsWord = 0x0102_1994;
+    const XFS: fs::FsWord = 0x5846_5342;
+    fs::fstatfs(fd).is_ok_and(|s| [BTRFS, EXT4, TMPFS, XFS].contains(&s.f_type))
+}
+
+/// Where a request is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// So many bytes were read or written.
+    Transfer(u32),
+    /// fallocate with this mode.
+    Allocate(i32),
+    /// So many zeroes were written, as the file system knows no better way.
+    Zeroes(u32),
+    /// A block of which the request has a part is read.
+    ReadEdge(Side),
+    /// And written.
+    WriteEdge(Side),
+    /// Making it durable.
+    Sync,
+    /// Fetching it into the page cache.
+    Fetch,
+}
+
+const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// How much is read or written at once through the page cache, in bytes. The volume's thread copies
+/// it, and serves nobody else meanwhile.
+const COPIED_AT_ONCE: usize = 256 << 10;
+
+/// How much is read or written at once around the page cache, in bytes. Nothing is copied, but the
+/// kernel looks at every page.
+const DIRECT_AT_ONCE: usize = 4 << 20;
+
+fn slow_zeroes() -> Failure {
+    Failure::new(Errno::NotSup, "zeroes would have to be written")
+}
+
+/// A file that is served.
+pub(crate) struct File {
+    fd: Rc<OwnedFd>,
+    cached: bool,
+    dsync: bool,
+    /// Dropped with the file: another disk may have its bytes then.
+    _claim: Arc<Claim>,
+    /// Where the disk begins in it.
+    base: u64,
+    /// What reads and writes must be a multiple of; 1 in the page cache.
+    align: u32,
+    /// And what is allocated and freed.
+    allocates: u32,
+    gate: Gate,
+    /// How much is transferred at once, in bytes.
+    at_once: usize,
+    can_punch: bool,
+    can_zero: bool,
+    /// Zeroing without a hole is quick. Linux writes the zeroes to a block device that cannot.
+    zeroes_fast: bool,
+}
+
+impl File {
+    pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
+        let cached = opened.is_cached();
+        let Opened { fd, dsync, claim, kind, allocates, geometry, .. } = opened;
+        Self {
+            fd: Rc::new(fd),
+            cached,
+            dsync,
+            _claim: claim,
+            base: base.0,
+            align: geometry.align,
+            allocates,
+            gate: Gate::default(),
+            at_once: if cached { COPIED_AT_ONCE } else { DIRECT_AT_ONCE },
+            can_punch: true,
+            can_zero: true,
+            zeroes_fast: kind == FileType::RegularFile,
+        }
+    }
+
+    pub(crate) fn is_cached(&self) -> bool {
+        self.cached
+    }
+
+    /// How a request begins; `None` if there is nothing to do.
+    fn first(&self, op: Op) -> Result<Option<Step>, Failure> {
+        Ok(match op {
+            Op::Read(_) | Op::Write { .. } => Some(Step::Transfer(0)),
+            Op::Flush => Some(Step::Sync),
+            // A trim may be ignored.
+            Op::Trim { .. } => self.can_punch.then_some(Step::Allocate(PUNCH)),
+            Op::WriteZeroes { no_hole, fast, .. } => Some(if self.can_punch && !no_hole {
+                Step::Allocate(PUNCH)
+            } else if self.can_zero && (self.zeroes_fast || !fast) {
+                Step::Allocate(ZERO)
+            } else if fast {
+                return Err(slow_zeroes());
+            } else {
+                Step::Zeroes(0)
+            }),
+            Op::Cache(_) => Some(Step::Fetch),
+            // Answered beside the ring, see `map`.
+            Op::BlockStatus { .. } => None,
+        })
+    }
+
+    /// How a request goes on after a step; `None` if it is done.
+    fn following(
+        &mut self,
+        request: &Request,
+        result: Result<usize, i32>,
+    ) -> Result<Option<Step>, Failure> {
+        let (step, part) = (request.step, request.part);
+        let len = part.len;
+        // Where the request begins or later: the part that is read may begin before.
+        let place = |done: u32| (part.offset + u64::from(done)).max(request.extent().offset);
+        let durable = self.durable(request);
+        match (step, result) {
+            (step, Err(libc::EINTR | libc::EAGAIN)) => Ok(Some(step)),
+            (Step::Allocate(mode), Err(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                if mode == PUNCH {
+                    self.can_punch = false;
+                } else {
+                    self.can_zero = false;
+                }
+                self.first(request.op)
+            }
+            // It was only advice.
+            (Step::Fetch, _) => Ok(None),
+            (Step::Transfer(done) | Step::Zeroes(done), Err(errno)) => {
+                Err(Failure::from_os(errno).at(place(done)))
+            }
+            (_, Err(errno)) => Err(Failure::from_os(errno)),
+            (Step::Transfer(done) | Step::Zeroes(done), Ok(0)) => {
+                let failure = Failure::new(Errno::Io, "the file ends before the export does");
+                Err(failure.at(place(done)))
+            }
+            (Step::Transfer(done), Ok(n)) => {
+                let done = done.saturating_add(n as u32);
+                Ok(if done < len { Some(Step::Transfer(done)) } else { durable })
+            }
+            (Step::Zeroes(done), Ok(n)) => {
+                let done = done.saturating_add(n as u32);
+                Ok(if done < len { Some(Step::Zeroes(done)) } else { durable })
+            }
+            (Step::Allocate(_), Ok(_)) => Ok(durable),
+            (Step::ReadEdge(_) | Step::WriteEdge(_), Ok(n)) if n != self.align as usize => {
+                Err(Failure::new(Errno::Io, "the file ends before the export does"))
+            }
+            (Step::ReadEdge(side), Ok(_)) => Ok(Some(Step::WriteEdge(side))),
+            (Step::WriteEdge(side), Ok(_)) => match self.cut(request).after(side) {
+                Some(next) => Ok(Some(Step::ReadEdge(next))),
+                None if part.len == 0 => Ok(durable),
+                None => self.first(request.op),
+            },
+            (Step::Sync, Ok(_)) => Ok(None),
+        }
+    }
+
+    /// How a request is made durable when its data is written; `None` if that is not asked for, or
+    /// was done with it.
+    fn durable(&self, request: &Request) -> Option<Step> {
+        match request.op {
+            Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => fua.then_some(Step::Sync),
+            // The blocks at its edges are written without.
+            Op::Write { extent, fua } => {
+                (fua && !(self.dsync && request.part == extent)).then_some(Step::Sync)
+            }
+            _ => None,
+        }
+    }
+
+    fn is_aligned(extent: Extent, block: u32) -> bool {
+        (extent.offset | u64::from(extent.len)).is_multiple_of(u64::from(block))
+    }
+
+    fn cut(&self, request: &Request) -> Cut {
+        Cut::new(request.extent(), self.align)
+    }
+
+    /// Starts a request; says how it ended if there is nothing to wait for. It may wait for others
+    /// without having started anything: [`File::ready`] brings it then.
+    pub(crate) fn begin<T>(
+        &mut self,
+        ring: &mut Ring<T>,
+        pool: &mut Pool,
+        request: &mut Request,
+        (key, tag): (usize, T),
+    ) -> Option<Result<(), Failure>> {
+        let extent = request.extent();
+        request.part = extent;
+        let mut edged = false;
+        match request.op {
+            Op::Read(_) if !Self::is_aligned(extent, self.align) => {
+                request.part = whole_blocks(extent, self.align);
+            }
+            Op::Trim { .. } if !Self::is_aligned(extent, self.allocates) => {
+                // A trim is a wish: what cannot be freed stays.
+                request.part = Cut::new(extent, self.allocates).middle;
+            }
+            Op::Write { .. } | Op::WriteZeroes { .. } if !Self::is_aligned(extent, self.align) => {
+                request.part = Cut::new(extent, self.align).middle;
+                edged = true;
+            }
+            _ => {}
+        }
+        let change =
+            matches!(request.op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. });
+        if change && self.align > 1 {
+            let range = if edged { whole_blocks(extent, self.align) } else { request.part };
+            request.slot = self.gate.enter(key, range, edged);
+            if request.slot.is_none() {
+                // How long it waits says nothing of the array.
+                request.delayed = true;
+                return None;
+            }
+        }
+        self.start(ring, pool, request, tag)
+    }
+
+    /// Starts a request that has waited for others.
+    pub(crate) fn start<T>(
+        &mut self,
+        ring: &mut Ring<T>,
+        pool: &mut Pool,
+        request: &mut Request,
+        tag: T,
+    ) -> Option<Result<(), Failure>> {
+        let edge = match request.op {
+            Op::Write { .. } | Op::WriteZeroes { .. } => self.cut(request).first(),
+            _ => None,
+        };
+        let step = match (edge, request.op) {
+            (Some(side), op) => self.first(op).map(|_| Some(Step::ReadEdge(side))),
+            (None, Op::Trim { .. }) if request.part.len == 0 => Ok(self.durable(request)),
+            // Zeroes of a part of a block have to be written.
+            (None, Op::WriteZeroes { extent, fast, .. })
+                if !Self::is_aligned(extent, self.allocates) =>
+            {
+                if fast {
+                    Err(slow_zeroes())
+                } else {
+                    Ok(Some(Step::Zeroes(0)))
+                }
+            }
+            (None, op) => self.first(op),
+        };
+        if edge.is_some() && step.is_ok() {
+            request.aside = request.buffer.take();
+        }
+        self.go_on(ring, pool, request, step, tag)
+    }
+
+    /// The next request that has waited for others, with its key.
+    pub(crate) fn ready(&mut self) -> Option<(usize, Slot)> {
+        self.gate.ready()
+    }
+
+    /// Takes the result of a step; says how the request ended if it did.
+    pub(crate) fn advance<T>(
+        &mut self,
+        ring: &mut Ring<T>,
+        pool: &mut Pool,
+        request: &mut Request,
+        result: Result<usize, i32>,
+        tag: T,
+    ) -> Option<Result<(), Failure>> {
+        let step = self.following(request, result);
+        if let (Step::WriteEdge(_), Ok(Some(step))) = (request.step, &step) {
+            Self::leave_edge(pool, request, *step);
+        }
+        self.go_on(ring, pool, request, step, tag)
+    }
+
+    fn go_on<T>(
+        &mut self,
+        ring: &mut Ring<T>,
+        pool: &mut Pool,
+        request: &mut Request,
+        step: Result<Option<Step>, Failure>,
+        tag: T,
+    ) -> Option<Result<(), Failure>> {
+        let outcome = match step {
+            Ok(Some(step)) => {
+                request.step = step;
+                self.issue(ring, pool, request, tag);
+                return None;
+            }
+            Ok(None) => Ok(()),
+            Err(failure) => Err(failure),
+        };
+        if let Some(slot) = request.slot.take() {
+            self.gate.leave(slot);
+        }
+        request.aside.take().into_iter().for_each(|buffer| pool.put(buffer));
+        if let (Op::Read(extent), Some(buffer)) = (request.op, &mut request.buffer) {
+            // The client's bytes to the front.
+            let from = (extent.offset - request.part.offset) as usize;
+            if from > 0 && outcome.is_ok() {
+                shift(buffer, from, extent.len as usize);
+            }
+        }
+        Some(outcome)
+    }
+
+    /// A block at an edge is written: its buffer makes way for that of the whole blocks.
+    fn leave_edge(pool: &mut Pool, request: &mut Request, next: Step) {
+        if matches!(next, Step::ReadEdge(_) | Step::WriteEdge(_)) {
+            return;
+        }
+        request.buffer.take().into_iter().for_each(|buffer| pool.put(buffer));
+        if let Some(mut payload) = request.aside.take() {
+            // To the front, where it is aligned.
+            let from = (request.part.offset - request.extent().offset) as usize;
+            shift(&mut payload, from, request.part.len as usize);
+            request.buffer = Some(payload);
+        }
+    }
+
+    fn issue<T>(&self, ring: &mut Ring<T>, pool: &mut Pool, request: &mut Request, tag: T) {
+        let (op, extent) = (request.op, request.part);
+        let durable = self.durable(request).is_none();
+        let cut = self.cut(request);
+        let start = self.base + extent.offset;
+        let at = |done: u32| At(start + u64::from(done));
+        let len = extent.len as usize;
+        let mut buffer = |room: usize| request.buffer.take().unwrap_or_else(|| pool.take(room));
+        match request.step {
+            Step::Transfer(done) => {
+                let done_bytes = done as usize;
+                let (buffer, rest) = (buffer(len), done_bytes..len.min(done_bytes + self.at_once));
+                match op {
+                    Op::Write { fua, .. } => {
+                        ring.write(&self.fd, buffer, rest, at(done), fua && durable, tag);
+                    }
+                    _ => ring.read(&self.fd, buffer, rest, at(done), tag),
+                }
+            }
+            Step::Zeroes(done) => {
+                ring.write_zeroes(&self.fd, at(done), extent.len - done, tag);
+            }
+            Step::Allocate(mode) => ring.fallocate(&self.fd, mode, At(start), extent.len, tag),
+            Step::ReadEdge(side) => {
+                let block = buffer(self.align as usize);
+                let Some(from) = cut.block(side) else { return };
+                ring.read(&self.fd, block, 0..self.align as usize, At(self.base + from), tag);
+            }
+            Step::WriteEdge(side) => {
+                let mut block = buffer(self.align as usize);
+                let Some(from) = cut.block(side) else { return };
+                let range = from..from + u64::from(self.align);
+                let (inside, at) = patch(request.extent(), range);
+                match &request.aside {
+                    Some(payload) => {
+                        let mut to = &mut block.front_mut()[inside.clone()];
+                        for part in payload.slices(at..at + inside.len()) {
+                            let (head, rest) = to.split_at_mut(part.len());
+                            head.copy_from_slice(part);
+                            to = rest;
+                        }
+                    }
+                    None => block.zero(inside),
+                }
+                let whole = 0..self.align as usize;
+                ring.write(&self.fd, block, whole, At(self.base + from), false, tag);
+            }
+            Step::Sync => ring.fdatasync(&self.fd, tag),
+            Step::Fetch => {
+                ring.fadvise(&self.fd, libc::POSIX_FADV_WILLNEED, At(start), extent.len, tag);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

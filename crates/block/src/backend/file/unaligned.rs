@@ -1,0 +1,247 @@
+//! Requests that begin or end inside a block, on a file that takes whole blocks only (O_DIRECT).
+//!
+//! Such a write reads the blocks at its edges, changes its part of them and writes them back, as
+//! QEMU does. A neighbour's bytes in these blocks are written back as they were read, so nothing
+//! may change them meanwhile: a request with edges waits for every write, trim and zeroes under
+//! way that overlaps its blocks, and they wait for it, over all connections of the disk. Requests
+//! of whole blocks do not wait for each other; while there is none with edges, they pay for an
+//! entry in a slab.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use parda_nbd::Extent;
+use slab::Slab;
+
+use crate::buffer::{ALIGN, Buffer};
+
+/// One of the two blocks that a request has only a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Head,
+    Tail,
+}
+
+/// A request, cut at the borders of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Where the block begins in which the request begins, if it begins inside.
+    head: Option<u64>,
+    /// And the same of its end. None if that is the block of the head.
+    tail: Option<u64>,
+    /// The whole blocks; may be empty.
+    pub(super) middle: Extent,
+}
+
+impl Cut {
+    pub(super) fn new(extent: Extent, block: u32) -> Self {
+        let block = u64::from(block);
+        let (start, end) = (extent.offset, extent.offset + u64::from(extent.len));
+        let (first, last) = (start.next_multiple_of(block), end - end % block);
+        let head = (first != start).then(|| start - start % block);
+        let tail = (last != end && head != Some(last)).then_some(last);
+        let middle = Extent { offset: first, len: last.saturating_sub(first) as u32 };
+        Self { head, tail, middle }
+    }
+
+    /// Where the block of a side begins.
+    pub(super) fn block(&self, side: Side) -> Option<u64> {
+        match side {
+            Side::Head => self.head,
+            Side::Tail => self.tail,
+        }
+    }
+
+    /// The first side of which the request has a part.
+    pub(super) fn first(&self) -> Option<Side> {
+        [Side::Head, Side::Tail].into_iter().find(|side| self.block(*side).is_some())
+    }
+
+    /// The side after this one.
+    pub(super) fn after(&self, side: Side) -> Option<Side> {
+        (side == Side::Head && self.tail.is_some()).then_some(Side::Tail)
+    }
+}
+
+/// The extent of all blocks that a request touches.
+pub(super) fn whole_blocks(extent: Extent, block: u32) -> Extent {
+    let block = u64::from(block);
+    let start = extent.offset - extent.offset % block;
+    let end = (extent.offset + u64::from(extent.len)).next_multiple_of(block);
+    Extent { offset: start, len: u32::try_from(end - start).unwrap_or(u32::MAX) }
+}
+
+/// The patch of a block: which of its bytes change, and where these begin in the payload.
+pub(super) fn patch(extent: Extent, block: Range<u64>) -> (Range<usize>, usize) {
+    let end = extent.offset + u64::from(extent.len);
+    let (from, to) = (extent.offset.max(block.start), end.min(block.end));
+    let inside = (from - block.start) as usize..(to - block.start) as usize;
+    (inside, (from - extent.offset) as usize)
+}
+
+/// Moves the `len` bytes from `from` on, which is within the first block, to the front.
+pub(super) fn shift(buffer: &mut Buffer, from: usize, len: usize) {
+    let mut block = [0; ALIGN];
+    for start in (0..if from > 0 { len } else { 0 }).step_by(ALIGN) {
+        let n = ALIGN.min(len - start);
+        let mut at = 0;
+        for part in buffer.slices(from + start..from + start + n) {
+            block[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        let mut at = 0;
+        for part in buffer.slices_mut(start..start + n) {
+            let len = part.len();
+            part.copy_from_slice(&block[at..at + len]);
+            at += len;
+        }
+    }
+}
+
+/// A place in the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(usize);
+
+#[derive(Clone, Debug)]
+struct Change {
+    range: Range<u64>,
+    edged: bool,
+}
+
+impl Change {
+    fn excludes(&self, other: &Change) -> bool {
+        (self.edged || other.edged)
+            && self.range.start < other.range.end
+            && other.range.start < self.range.end
+    }
+}
+
+/// Who may change which blocks at the same time.
+#[derive(Default)]
+pub(super) struct Gate {
+    under_way: Slab<Change>,
+    /// In the order in which they came, each with its key.
+    waiting: VecDeque<(usize, Change)>,
+    /// Those that may go on now.
+    ready: VecDeque<(usize, Slot)>,
+    /// How many of all of these have edges.
+    edged: usize,
+}
+
+impl Gate {
+    /// Lets a change in; `None` if it has to wait, and [`Gate::ready`] brings its key then.
+    pub(super) fn enter(&mut self, key: usize, extent: Extent, edged: bool) -> Option<Slot> {
+        let range = extent.offset..extent.offset + u64::from(extent.len);
+        let change = Change { range, edged };
+        self.edged += usize::from(edged);
+        if self.edged > 0 {
+            // Behind those that wait: or a stream of writes would hold one with edges for ever.
+            let others = self.under_way.iter().map(|(_, c)| c);
+            let excluded = others
+                .chain(self.waiting.iter().map(|(_, c)| c))
+                .any(|other| other.excludes(&change));
+            if excluded {
+                self.waiting.push_back((key, change));
+                return None;
+            }
+        }
+        Some(Slot(self.under_way.insert(change)))
+    }
+
+    /// A change is done.
+    pub(super) fn leave(&mut self, slot: Slot) {
+        let done = self.under_way.remove(slot.0);
+        self.edged -= usize::from(done.edged);
+        let mut at = 0;
+        while let Some((_, change)) = self.waiting.get(at) {
+            let before = self.waiting.iter().take(at).map(|(_, c)| c);
+            let excluded = self
+                .under_way
+                .iter()
+                .map(|(_, c)| c)
+                .chain(before)
+                .any(|other| other.excludes(change));
+            if excluded {
+                at += 1;
+            } else if let Some((key, change)) = self.waiting.remove(at) {
+                self.ready.push_back((key, Slot(self.under_way.insert(change))));
+            }
+        }
+    }
+
+    /// The next change that has waited and may go on.
+    pub(super) fn ready(&mut self) -> Option<(usize, Slot)> {
+        self.ready.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: u64, len: u32) -> Extent {
+        Extent { offset, len }
+    }
+
+    #[test]
+    fn a_request_is_cut_at_the_borders_of_blocks() {
+        for offset in 0..20 {
+            for len in 1..30 {
+                let extent = at(offset, len);
+                let cut = Cut::new(extent, 8);
+                let mut bytes = vec![0; 64];
+                bytes[cut.middle.offset as usize..][..cut.middle.len as usize].fill(1);
+                for side in [Side::Head, Side::Tail] {
+                    let Some(block) = cut.block(side) else { continue };
+                    assert!(block.is_multiple_of(8));
+                    let (inside, from) = patch(extent, block..block + 8);
+                    assert!(inside.len() < 8, "a whole block needs no reading");
+                    assert_eq!(offset as usize + from, block as usize + inside.start);
+                    bytes[block as usize..][inside].iter_mut().for_each(|b| *b += 1);
+                }
+                let expected: Vec<i32> = (0..64)
+                    .map(|b| i32::from((offset..offset + u64::from(len)).contains(&b)))
+                    .collect();
+                assert_eq!(bytes, expected, "{extent:?}: {cut:?}");
+                let whole = whole_blocks(extent, 8);
+                assert!(whole.offset <= offset && whole.offset.is_multiple_of(8));
+                assert!(whole.len.is_multiple_of(8) && whole.len < len + 16);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_move_to_the_front_across_pieces() {
+        let mut pool = crate::buffer::Pool::new(64 << 20);
+        let len = 2 * crate::buffer::PIECE + 7000;
+        let mut buffer = pool.take(len + ALIGN);
+        for from in [0, 1, 512, 4095] {
+            let all = 0..len + from;
+            for (i, byte) in buffer.slices_mut(all).flatten().enumerate() {
+                *byte = (i % 251) as u8;
+            }
+            shift(&mut buffer, from, len);
+            let right = |(i, byte): (usize, &u8)| *byte == ((i + from) % 251) as u8;
+            assert!(buffer.slices(0..len).flatten().enumerate().all(right), "{from}");
+        }
+    }
+
+    #[test]
+    fn changes_with_edges_are_alone_with_their_blocks_and_others_are_not_held() {
+        let mut gate = Gate::default();
+        let a = gate.enter(0, at(0, 4096), false).expect("nobody is there");
+        let b = gate.enter(1, at(0, 4096), false).expect("whole blocks do not exclude each other");
+        assert_eq!(gate.enter(2, at(0, 4096), true), None);
+        assert_eq!(gate.enter(3, at(0, 8192), false), None, "behind the one that waits");
+        let c = gate.enter(4, at(8192, 4096), true).expect("elsewhere");
+        gate.leave(a);
+        assert_eq!(gate.ready(), None);
+        gate.leave(b);
+        let (key, slot) = gate.ready().expect("both are gone");
+        assert_eq!((key, gate.ready()), (2, None));
+        gate.leave(slot);
+        assert_eq!(gate.ready().map(|(key, _)| key), Some(3));
+        gate.leave(c);
+        assert_eq!(gate.edged, 0);
+    }
+}

@@ -1,0 +1,39 @@
+//! An NBD export as a file, made by nbdfuse: a file system that is slow or fails when told to.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::stage::{Process, Stage, until};
+
+/// A file that is an export of nbdkit; unmounted when dropped.
+pub(crate) struct FuseFile {
+    path: PathBuf,
+    // Dropped, and so killed, in this order.
+    _nbdfuse: Process,
+    _nbdkit: Process,
+}
+
+impl FuseFile {
+    /// Makes the file `name` of what nbdkit serves when it is started with these arguments.
+    pub(crate) fn new(stage: &Stage, name: &str, nbdkit: &[&str]) -> FuseFile {
+        let socket = format!("{name}.sock");
+        let server = [&["nbdkit", "-f", "-U", &socket, "--threads=16"], nbdkit].concat();
+        let server = stage.start(&format!("{name}.nbdkit"), &server);
+        until("nbdkit listens", || stage.path(&socket).exists());
+        stage.sparse(name, 0);
+        let uri = format!("nbd+unix:///?socket={}", stage.path(&socket).display());
+        let path = stage.path(name);
+        let file = path.display().to_string();
+        let line = ["nbdfuse", "-C", "8", &file, &uri];
+        let fuse = stage.start(&format!("{name}.nbdfuse"), &line);
+        until("nbdfuse has the file", || path.metadata().is_ok_and(|m| m.len() > 0));
+        FuseFile { path, _nbdfuse: fuse, _nbdkit: server }
+    }
+}
+
+impl Drop for FuseFile {
+    fn drop(&mut self) {
+        // Before its server is gone: a mount of nobody cannot even be looked at.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.path).status();
+    }
+}

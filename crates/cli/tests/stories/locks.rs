@@ -1,0 +1,195 @@
+//! A file that is served is nobody else's: QEMU's tools, other agents, and what a killed agent left.
+
+use parda_nbd::{Extent, Op};
+
+use crate::fuse::FuseFile;
+use crate::raw::{Client, read, write};
+use crate::stage::{PARDA, Process, Stage, config, until, uri};
+
+const OFF: &str = "mode = \"off\"";
+const SIZE: u64 = 16 << 20;
+
+fn one(host: &str, more: &str) -> String {
+    config(host, OFF, &[("vm1", "img")]) + more
+}
+
+/// What an agent that must not start says.
+fn refused(stage: &Stage, more: &str) -> String {
+    stage.write("refused.toml", one("refused", more));
+    stage.fails(&[PARDA, "serve", "-c", "refused.toml"])
+}
+
+fn qemu_nbd(stage: &Stage, options: &[&str]) -> Process {
+    let socket = format!("--socket={}", stage.path("qemu").display());
+    let line = [&["qemu-nbd", "--format=raw", "--persistent", &socket, "img"], options].concat();
+    let qemu = stage.start("qemu-nbd", &line);
+    until("qemu-nbd answers", || {
+        stage.run(&["nbdinfo", "nbd+unix:///?socket=qemu"]).status.success()
+    });
+    qemu
+}
+
+#[test]
+fn qemu_and_its_tools_refuse_what_an_agent_serves() {
+    let stage = Stage::new();
+    stage.sparse("img", SIZE);
+    let write = ["qemu-io", "-f", "raw", "-c", "write 0 4k", "img"];
+    let serve = ["qemu-nbd", "--format=raw", "--socket=/nowhere/s", "img"];
+    let daemon = [
+        "qemu-storage-daemon",
+        "--blockdev=driver=file,node-name=f,filename=img",
+        "--nbd-server=addr.type=unix,addr.path=qsd",
+        "--export=type=nbd,id=e,node-name=f,name=x,writable=on",
+    ];
+    let agent = stage.agent("host", &one("host", ""));
+    for line in [&write[..], &serve, &daemon, &["qemu-img", "info", "img"]] {
+        let error = stage.fails(line);
+        assert!(error.contains("lock"), "{line:?}: {error}");
+    }
+    stage.ok(&["qemu-img", "info", "--force-share", "img"]);
+    stage.ok(&["qemu-io", "-f", "raw", "-U", "-r", "-c", "read 0 4k", "img"]);
+    agent.stop();
+    stage.ok(&write);
+
+    let agent = stage.agent("host", &one("host", "read_only = true\n"));
+    for line in [&write[..], &serve, &daemon] {
+        let error = stage.fails(line);
+        assert!(error.contains("lock"), "{line:?}: {error}");
+    }
+    stage.ok(&["qemu-img", "info", "img"]);
+    // Another agent may read it too.
+    stage.agent("too", &one("too", "read_only = true\n")).stop();
+    agent.stop();
+}
+
+#[test]
+fn an_agent_refuses_what_qemu_writes_and_reads_beside_it_if_told_so() {
+    let stage = Stage::new();
+    stage.sparse("img", SIZE);
+    let qemu = qemu_nbd(&stage, &[]);
+    for more in ["", "read_only = true\n", "direct = \"off\"\n"] {
+        let error = refused(&stage, more);
+        assert!(error.contains("img: another program has it open for writing"), "{error}");
+    }
+    let shared = "read_only = true\nlock = \"shared\"\n";
+    stage.agent("host", &one("host", shared)).stop();
+    stage.agent("host", &one("host", "lock = \"shared\"\n")).stop();
+    stage.agent("host", &one("host", "lock = \"off\"\n")).stop();
+    drop(qemu);
+    let qemu = qemu_nbd(&stage, &["--read-only"]);
+    stage.agent("host", &one("host", "")).stop();
+    drop(qemu);
+    stage.agent("host", &one("host", "")).stop();
+}
+
+#[test]
+fn two_agents_never_write_one_file() {
+    let stage = Stage::new();
+    stage.sparse("img", SIZE);
+    let agent = stage.agent("host", &one("host", ""));
+    let error = refused(&stage, "");
+    assert!(error.contains("waits for IO that an earlier process left under way"), "{error}");
+    assert!(error.contains("img: another agent, or the IO of one that was killed"), "{error}");
+    stage.ok(&["nbdinfo", &uri("host", "vm1")]);
+    agent.stop();
+}
+
+#[test]
+fn a_write_that_outlives_its_agent_never_lands_over_a_newer_one() {
+    let stage = Stage::new();
+    let log = format!("logfile={}", stage.path("ios").display());
+    let slow = ["--filter=log", "--filter=delay", "memory", "16M", "wdelay=1500ms", &log];
+    let _file = FuseFile::new(&stage, "img", &slow);
+    let ios = || String::from_utf8(stage.read("ios")).unwrap();
+    let begun = || ios().matches(" Write id=").count();
+    let ended = || ios().matches(" ...Write id=").count();
+    for (direct, old, new) in [("on", 1, 2), ("off", 3, 4)] {
+        let more = format!("direct = \"{direct}\"\n");
+        let agent = stage.agent("host", &one("host", &more));
+        let before = begun();
+        let mut client = Client::connect(&stage.path("host"), "vm1");
+        client.send(write(0, 4096), &[old; 4096]);
+        until("the write is under way", || begun() > before);
+        // Not waiting for its end: that may be long in coming while the kernel has its write.
+        agent.process.signal(rustix::process::Signal::KILL);
+        let next = stage.restart(&[], "host");
+        let mut client = Client::connect(&stage.path("host"), "vm1");
+        assert_eq!(client.call(write(0, 4096), &[new; 4096]), Ok(vec![]));
+        assert_eq!(client.call(Op::Flush, &[]), Ok(vec![]));
+        until("nothing is under way", || begun() == ended());
+        assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![new; 4096]), "direct {direct}");
+        next.says("waits for IO that an earlier process left under way");
+        next.stop();
+        drop(agent);
+    }
+}
+
+#[test]
+fn one_file_by_two_names_is_one_file() {
+    let stage = Stage::new();
+    stage.sparse("img", SIZE);
+    std::fs::hard_link(stage.path("img"), stage.path("hard")).unwrap();
+    std::os::unix::fs::symlink("img", stage.path("soft")).unwrap();
+    for name in ["img", "./img", "hard", "soft"] {
+        let text = config("host", OFF, &[("vm1", "img"), ("vm2", name)]);
+        let second = text.replacen(
+            "[[volume.disk]]\nname = \"vm2\"",
+            "[[volume]]\nname = \"second\"\n[[volume.disk]]\nname = \"vm2\"",
+            1,
+        );
+        let last = second.rfind("unix:host").unwrap();
+        let second =
+            second[..last].to_owned() + &second[last..].replace("unix:host", "unix:second");
+        for text in [&text, &second] {
+            stage.write("host.toml", text);
+            let error = stage.fails(&[PARDA, "check", "host.toml"]);
+            assert!(error.contains("overlaps the disk vm1"), "{error}");
+            stage.fails(&[PARDA, "serve", "-c", "host.toml"]);
+        }
+        // Who only reads may read twice, and regions may lie beside each other.
+        let reads = text.replace("[[volume.disk]]", "[[volume.disk]]\nread_only = true");
+        stage.agent("host", &reads).stop();
+        let mut regions = text.replace("\"vm1\"", "\"vm1\"\nsize = \"1MiB\"");
+        regions += "offset = \"1MiB\"\nsize = \"1MiB\"\ndirect = \"off\"\nread_only = true\n";
+        let agent = stage.agent("host", &regions);
+        let mut client = Client::connect(&stage.path("host"), "vm1");
+        assert_eq!(client.call(write(0, 4096), &[1; 4096]), Ok(vec![]));
+        agent.stop();
+    }
+}
+
+#[test]
+fn an_image_of_another_format_is_refused_and_served_as_it_is_said() {
+    let stage = Stage::new();
+    for format in ["qcow2", "vmdk", "vhdx", "vdi", "vpc", "qed", "parallels"] {
+        stage.ok(&["qemu-img", "create", "-f", format, "img", "16M"]);
+        stage.write("host.toml", one("host", ""));
+        for command in [&[PARDA, "check", "host.toml"][..], &[PARDA, "serve", "-c", "host.toml"]] {
+            let error = stage.fails(command);
+            assert!(error.contains(&format!("img is a {format} image")), "{error}");
+        }
+        std::fs::remove_file(stage.path("img")).unwrap();
+    }
+    stage.ok(&["qemu-img", "create", "-f", "vpc", "-o", "subformat=fixed", "img", "16M"]);
+    assert!(refused(&stage, "").contains("img is a vpc image"));
+    stage.agent("host", &one("host", "format = \"raw\"\n")).stop();
+
+    stage.ok(&["qemu-img", "create", "-f", "qcow2", "img", "16M"]);
+    let advice =
+        refused(&stage, "").replace("/run/vm1.sock", &stage.path("qsd").display().to_string());
+    let line = advice.lines().find(|l| l.contains("qemu-storage-daemon")).expect("a command");
+    let daemon = stage.start("qsd", &line.split_whitespace().collect::<Vec<_>>());
+    until("qemu-storage-daemon listens", || stage.path("qsd").exists());
+    let path = advice.lines().find_map(|l| l.trim().strip_prefix("path = ")).expect("a path");
+    let text = config("host", OFF, &[("vm1", path.trim_matches('"'))]);
+    let agent = stage.agent("host", &text);
+    let commands = ["-c", "write -P 7 1M 64k", "-c", "flush", "-c", "read -P 7 1M 64k"];
+    stage.ok(&[&["qemu-io", "-f", "raw"], &commands[..], &[&uri("host", "vm1")]].concat());
+    let mut client = Client::connect(&stage.path("host"), "vm1");
+    let extent = Extent { offset: 4096, len: 4096 };
+    assert_eq!(client.call(Op::Write { extent, fua: true }, &[5; 4096]), Ok(vec![]));
+    agent.stop();
+    drop(daemon);
+    let reads = ["-c", "read -P 7 1M 64k", "-c", "read -P 5 4k 4k"];
+    stage.ok(&[&["qemu-io", "-f", "qcow2"], &reads[..], &["img"]].concat());
+}
