@@ -44,6 +44,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) range: Range<u64>,
     pub(crate) read_only: bool,
     pub(crate) lock: Lock,
+    /// It goes through the page cache.
+    pub(crate) cached: bool,
 }
 
 /// A disk's hold on its file. Dropping it closes the disk's part of it; the locks stay as long as
@@ -112,7 +114,7 @@ pub(crate) fn claim(
 /// `in_time`: there is time to wait for another agent that shares the file. It may be one that was
 /// killed, whose locks are the same.
 fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Claim>, Obstacle> {
-    let &Wanted { disk, path, ref range, read_only, lock } = wanted;
+    let &Wanted { disk, path, ref range, read_only, lock, cached } = wanted;
     let system = |source: io::Error| OpenError::Open { path: path.into(), source };
     let stat = fs::fstat(fd).map_err(|e| system(e.into()))?;
     let identity = Identity::of(&stat);
@@ -158,6 +160,9 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     } else {
         None
     };
+    // In the page cache it is looked at once and not kept: while another open file has a device to
+    // itself, Linux refuses to trim or zero what is dirty (EBUSY).
+    let exclusive = exclusive.filter(|_| !cached);
     let fd = fd.try_clone().map_err(system)?;
     let (disk, range) = (disk.to_owned(), range.clone());
     let claim = Arc::new(Claim { identity, disk, range, read_only, lock, locks, fd, exclusive });

@@ -68,7 +68,14 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
         return Err(OpenError::NotAFile(path.into()));
     }
     let range = region.map_or(0..u64::MAX, |r| r.offset.0..r.offset.0.saturating_add(r.len.0));
-    let wanted = claim::Wanted { disk, path, range: range.clone(), read_only, lock };
+    let wanted = claim::Wanted {
+        disk,
+        path,
+        range: range.clone(),
+        read_only,
+        lock,
+        cached: direct == Direct::Off,
+    };
     let claim = claim::claim(&fd, &wanted, LOCK_WAIT)?;
 
     let size = fs::seek(&fd, fs::SeekFrom::End(0)).map_err(fail)?;

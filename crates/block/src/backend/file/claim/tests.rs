@@ -2,7 +2,7 @@ use super::*;
 use std::fs::File as StdFile;
 
 fn wanted(disk: &str, range: Range<u64>, read_only: bool, lock: Lock) -> Wanted<'_> {
-    Wanted { disk, path: Path::new("img"), range, read_only, lock }
+    Wanted { disk, path: Path::new("img"), range, read_only, lock, cached: false }
 }
 
 fn open(path: &Path) -> OwnedFd {
