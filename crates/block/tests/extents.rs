@@ -153,7 +153,7 @@ fn an_error_says_where_it_happened() {
     let (path, socket) = (dir.path().join("data"), dir.path().join("s"));
     let data = std::fs::File::create(&path).unwrap();
     data.set_len(64 * BLOCK).unwrap();
-    let cached = BackendConfig::File { path, direct: Direct::Off };
+    let cached = file_as(&path, Direct::Off, Lock::On);
     let volume = spawn(vec![disk("d", cached, &socket)]);
     let mut client = Client::connect(&socket, "d");
     // Shorter than the export, and no period has ended since.

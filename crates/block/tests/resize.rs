@@ -41,7 +41,12 @@ fn new_clients_see_what_a_file_has_become() {
     resize(4 * MIB);
     let mut region = disk("region", file(&path("region")), &socket);
     region.region = Some(Region { offset: Bytes(MIB), len: Bytes(2 * MIB) });
-    let cached = BackendConfig::File { path: path("odd"), direct: Direct::Off };
+    let cached = BackendConfig::File {
+        path: path("odd"),
+        direct: Direct::Off,
+        lock: parda_block::Lock::On,
+        raw: false,
+    };
     let odd = disk("odd", cached, &socket);
     let volume = spawn(vec![disk("whole", file(&path("whole")), &socket), region, odd]);
     let mut before = Client::connect(&socket, "whole");
