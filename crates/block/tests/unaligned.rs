@@ -87,7 +87,11 @@ fn exercise(socket: &Path, seed: u64) -> Vec<u8> {
             while !sent.is_empty() {
                 let (cookie, outcome) = client.receive().unwrap();
                 let at = sent.iter().position(|(c, _)| *c == cookie).unwrap();
-                assert_eq!(outcome, Ok(sent.swap_remove(at).1));
+                let answer = sent.swap_remove(at).1;
+                assert!(outcome.is_ok(), "seed {seed}: {:?}", outcome.err());
+                let bytes = outcome.unwrap();
+                let wrong = bytes.iter().zip(&answer).position(|(is, right)| is != right);
+                assert_eq!((wrong, bytes.len()), (None, answer.len()), "seed {seed}");
             }
         }
     }
@@ -168,6 +172,7 @@ fn block_devices_take_any_request_whatever_their_blocks() {
     let dir = tempfile::tempdir().unwrap();
     for sector in [512, 4096] {
         for direct in [Direct::Off, Direct::On] {
+            eprintln!("sector {sector}, {direct:?}");
             let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
             std::fs::write(&path, vec![0; SIZE]).unwrap();
             let Some(device) = Loop::new(&path, sector) else { return };

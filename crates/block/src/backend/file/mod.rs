@@ -174,6 +174,11 @@ const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 /// it, and serves nobody else meanwhile.
 const COPIED_AT_ONCE: usize = 256 << 10;
 
+/// The largest block in which Linux fills the page cache of a block device, in bytes. A write of a
+/// part of one reads the rest from the device, and does not exclude a trim or zeroes of that rest
+/// which is under way: what it read before could be written back over the zeroes.
+const CACHE_BLOCK: u32 = 4096;
+
 /// How much is read or written at once around the page cache, in bytes. Nothing is copied, but the
 /// kernel looks at every page.
 const DIRECT_AT_ONCE: usize = 4 << 20;
@@ -195,6 +200,8 @@ pub(crate) struct File {
     align: u32,
     /// And what is allocated and freed.
     allocates: u32,
+    /// The blocks that the gate guards; 1 if it guards nothing.
+    guarded: u32,
     gate: Gate,
     /// How much is transferred at once, in bytes.
     at_once: usize,
@@ -208,6 +215,8 @@ impl File {
     pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
         let cached = opened.is_cached();
         let Opened { fd, dsync, claim, kind, allocates, geometry, .. } = opened;
+        let guarded =
+            if cached && kind == FileType::BlockDevice { CACHE_BLOCK } else { geometry.align };
         Self {
             fd: Rc::new(fd),
             cached,
@@ -216,6 +225,7 @@ impl File {
             base: base.0,
             align: geometry.align,
             allocates,
+            guarded,
             gate: Gate::default(),
             at_once: if cached { COPIED_AT_ONCE } else { DIRECT_AT_ONCE },
             can_punch: true,
@@ -352,9 +362,14 @@ impl File {
         }
         let change =
             matches!(request.op, Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. });
-        if change && self.align > 1 {
-            let range = if edged { whole_blocks(extent, self.align) } else { request.part };
-            request.slot = self.gate.enter(key, range, edged);
+        if change && self.guarded > 1 {
+            let alone = edged || (self.cached && !matches!(request.op, Op::Write { .. }));
+            let range = if alone || self.cached {
+                whole_blocks(extent, self.guarded)
+            } else {
+                request.part
+            };
+            request.slot = self.gate.enter(key, range, alone);
             if request.slot.is_none() {
                 // How long it waits says nothing of the array.
                 request.delayed = true;
