@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::{Client, at, disk, file_as, read, spawn, write};
 use parda_block::{Direct, Lock, OpenError, SpawnError, Volume};
-use parda_nbd::{Cookie, Op};
+use parda_nbd::{Cookie, Errno, Op};
 
 const SIZE: usize = 256 << 10;
 
@@ -171,18 +171,36 @@ fn the_largest_read_may_begin_anywhere() {
 fn block_devices_take_any_request_whatever_their_blocks() {
     let dir = tempfile::tempdir().unwrap();
     for sector in [512, 4096] {
-        for direct in [Direct::Off, Direct::On] {
-            eprintln!("sector {sector}, {direct:?}");
-            let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
-            std::fs::write(&path, vec![0; SIZE]).unwrap();
-            let Some(device) = Loop::new(&path, sector) else { return };
-            let backend = file_as(Path::new(&device.0), direct, Lock::On);
-            let volume = spawn(vec![disk("vm1", backend, &socket)]);
-            exercise(&socket, u64::from(sector));
-            assert_eq!(volume.stats().unwrap().vms[0].errors, 0);
-            volume.shutdown(std::time::Duration::from_secs(10)).unwrap();
-        }
+        let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
+        std::fs::write(&path, vec![0; SIZE]).unwrap();
+        let Some(device) = Loop::new(&path, sector) else { return };
+        let backend = file_as(Path::new(&device.0), Direct::On, Lock::On);
+        let volume = spawn(vec![disk("vm1", backend, &socket)]);
+        exercise(&socket, u64::from(sector));
+        assert_eq!(volume.stats().unwrap().vms[0].errors, 0);
+        volume.shutdown(std::time::Duration::from_secs(10)).unwrap();
     }
+}
+
+#[test]
+fn a_block_device_in_the_page_cache_takes_whole_blocks_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
+    std::fs::write(&path, vec![0; SIZE]).unwrap();
+    let Some(device) = Loop::new(&path, 512) else { return };
+    let backend = file_as(Path::new(&device.0), Direct::Off, Lock::On);
+    let volume = spawn(vec![disk("vm1", backend, &socket)]);
+    let mut client = Client::connect(&socket, "vm1");
+    assert_eq!(client.call(write(512, 512), &[7; 512]), Err(Errno::Inval));
+    let zeroes = |offset, len| {
+        let extent = parda_nbd::Extent { offset, len };
+        Op::WriteZeroes { extent, fua: false, no_hole: false, fast: false }
+    };
+    assert_eq!(client.call(zeroes(512, 4096), &[]), Err(Errno::Inval));
+    assert_eq!(client.call(write(4096, 4096), &[7; 4096]), Ok(vec![]));
+    assert_eq!(client.call(zeroes(0, 4096), &[]), Ok(vec![]));
+    assert_eq!(client.call(read(4096, 4096), &[]), Ok(vec![7; 4096]));
+    volume.shutdown(std::time::Duration::from_secs(10)).unwrap();
 }
 
 #[test]

@@ -96,8 +96,16 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
         ),
         _ => {}
     }
-    // Any byte: clients that know nothing of block sizes are served as well (see `unaligned`).
-    let blocks = BlockSizes::from_wire([1, block.max(4096), DEFAULT_MAX_PAYLOAD])
+    // Any byte: clients that know nothing of block sizes are served as well (see `unaligned`). Not
+    // so in the page cache of a block device, where Linux does not keep a write of a part of a
+    // block and a trim or zeroes of its rest apart.
+    let min = match kind {
+        FileType::BlockDevice if cached.is_none() => 1,
+        FileType::BlockDevice if size.is_multiple_of(u64::from(CACHE_BLOCK)) => CACHE_BLOCK,
+        FileType::BlockDevice => block,
+        _ => 1,
+    };
+    let blocks = BlockSizes::from_wire([min, block.max(4096), DEFAULT_MAX_PAYLOAD])
         .map_err(|e| OpenError::NotDirect { path: path.into(), why: e.to_string() })?;
     let align = if cached.is_some() { 1 } else { block };
     // A block device allocates whole blocks, whoever asks; a file system any bytes.
@@ -176,7 +184,8 @@ const COPIED_AT_ONCE: usize = 256 << 10;
 
 /// The largest block in which Linux fills the page cache of a block device, in bytes. A write of a
 /// part of one reads the rest from the device, and does not exclude a trim or zeroes of that rest
-/// which is under way: what it read before could be written back over the zeroes.
+/// which is under way: what it read before could be written back over the zeroes. Hence it is the
+/// minimum block of such disks, if their size allows it.
 const CACHE_BLOCK: u32 = 4096;
 
 /// How much is read or written at once around the page cache, in bytes. Nothing is copied, but the
