@@ -212,7 +212,8 @@ impl Engine {
     pub(super) fn offer(&mut self) {
         let mut disks: Vec<(usize, &Disk)> =
             self.disks.iter().filter(|(_, disk)| disk.leaving.is_none()).collect();
-        disks.sort_by_key(|(_, disk)| disk.id);
+        // Disks open in any order; clients see them in the same order each time.
+        disks.sort_by(|(_, a), (_, b)| a.export.name.as_str().cmp(b.export.name.as_str()));
         for (_, listener) in &mut self.listeners {
             let offered = disks.iter().filter(|(_, disk)| disk.listen.contains(&listener.address));
             let (disks, exports) = offered.map(|(key, d)| (*key, d.export.clone())).unzip();

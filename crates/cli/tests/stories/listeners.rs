@@ -52,10 +52,10 @@ fn an_owner_that_cannot_be_set_is_said_and_leaves_no_socket() {
     stage.write("host.toml", text);
     let root = rustix::process::geteuid().is_root();
     let powerless: &[&str] = if root { &["setpriv", "--bounding-set=-all"] } else { &[] };
-    let done = stage.run(&[powerless, &[PARDA, "serve", "-c", "host.toml"]].concat());
-    assert_eq!(done.status.code(), Some(1), "{}", done.err);
-    assert!(done.err.contains("unix:host: cannot set the socket's owner"), "{}", done.err);
+    let agent = stage.restart(powerless, "host");
+    agent.says("unix:host: cannot set the socket's owner");
     assert!(!stage.path("host").exists());
+    agent.stop();
 }
 
 #[test]

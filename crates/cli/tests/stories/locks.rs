@@ -181,7 +181,9 @@ fn an_image_of_another_format_is_refused_and_served_as_it_is_said() {
     stage.agent("host", &one("host", "format = \"raw\"\n")).stop();
 
     stage.ok(&["qemu-img", "create", "-f", "qcow2", "img", "16M"]);
-    let advice = refused(&stage, "", "path = ")
+    refused(&stage, "", "img is a qcow2 image");
+    let advice = stage
+        .fails(&[PARDA, "check", "refused.toml"])
         .replace("/run/vm1.sock", &stage.path("qsd").display().to_string());
     let line = advice.lines().find(|l| l.contains("qemu-storage-daemon")).expect("a command");
     let daemon = stage.start("qsd", &line.split_whitespace().collect::<Vec<_>>());
