@@ -56,8 +56,7 @@ pub struct DiskConfig {
 ///
 /// - 8 KiB of each connection to receive requests.
 /// - Replies without data that a connection does not take: 16 KiB, and then those of its requests
-///   in flight. With `requests_per_connection` of 512 these are up to 64 KiB, but up to 2 MiB if all
-///   ask for block status.
+///   in flight. With `requests_per_connection` of 512 these are up to 64 KiB.
 /// - 128 KiB of each connection to an NBD backend, to receive replies.
 /// - The thread of each connection inside TLS, with its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,21 +1,22 @@
 //! One client's connection: bytes in, requests out; replies in, bytes out.
 
+mod charge;
+mod error;
+
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use parda_control::{Instant, Span};
-use parda_nbd::extents::MAX_EXTENTS;
-use parda_nbd::server::{
-    Event, Handshake, HandshakeError, Security, Session, Step, WrongRequestMagic,
-};
+use parda_nbd::server::{Event, Handshake, Security, Session, Step};
 use parda_nbd::{Cookie, Export, Op, wire};
 
-use crate::backend::{Body, Failure, Work, extent_of};
+use self::charge::{STATUS_REPLY, cost, is_late, room};
+pub(crate) use self::error::ConnError;
+use crate::backend::{Body, Failure, Work};
 use crate::batch::{self, Batch, Inbox};
 use crate::budget;
 use crate::buffer::{Buffer, PIECE, allocated};
 use crate::config::Limits;
-use crate::door::TurnedAway;
 use crate::engine::losses::Witness;
 use crate::now;
 use crate::progress::{Progress, Verdict};
@@ -28,29 +29,6 @@ use crate::zeroes::all_zero;
 pub(crate) struct Offer {
     pub(crate) exports: Vec<Export>,
     pub(crate) disks: Vec<usize>,
-}
-
-/// Why a connection was given up.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnError {
-    #[error(transparent)]
-    Handshake(#[from] HandshakeError),
-    #[error(transparent)]
-    Request(#[from] WrongRequestMagic),
-    #[error("the client sent more after STARTTLS without waiting for its answer, or somebody did")]
-    Injected,
-    #[error("TLS cannot be begun: {0}")]
-    Tls(std::io::Error),
-    #[error("the handshake was not done in time")]
-    Slow,
-    #[error("it neither took its replies nor finished its request in time")]
-    Stalled,
-    #[error("{0}")]
-    TurnedAway(#[from] TurnedAway),
-    #[error("its handshake made room for another's")]
-    MadeRoom,
-    #[error("{0}")]
-    Io(std::io::Error),
 }
 
 /// A request that has arrived complete.
@@ -155,6 +133,8 @@ pub(crate) struct Conn {
     /// Bytes of a refused write's payload still to be thrown away.
     discard: usize,
     requests: usize,
+    /// Those of them that ask for block status.
+    status_requests: usize,
     progress: Progress,
     /// Told apart from others that had its place.
     pub(crate) serial: u64,
@@ -201,6 +181,7 @@ impl Conn {
             asked: 0,
             discard: 0,
             requests: 0,
+            status_requests: 0,
             progress: Progress::default(),
             serial: 0,
             chosen: false,
@@ -289,7 +270,7 @@ impl Conn {
             }
             let full = self.requests >= limits.requests_per_connection
                 || work.budget.held(self.key) >= limits.memory_per_connection
-                || self.outbox.head_bytes() >= MAX_WAITING_HEADS;
+                || self.reply_heads() >= MAX_WAITING_HEADS;
             if full {
                 self.want = Want::Room;
                 break;
@@ -396,11 +377,18 @@ impl Conn {
         granted
     }
 
+    /// Heads of replies that wait, with the block status that is still to come, in bytes. What
+    /// that takes is no memory of a request any more once it waits to be sent.
+    fn reply_heads(&self) -> usize {
+        self.outbox.head_bytes() + self.status_requests * STATUS_REPLY
+    }
+
     /// Begins a request whose memory is there.
     fn begin(&mut self, cookie: Cookie, op: Op, arrivals: &mut Vec<Arrival>) {
         let Phase::Transmission { disk, .. } = self.phase else { return };
         self.asked = 0;
         self.requests += 1;
+        self.status_requests += usize::from(matches!(op, Op::BlockStatus { .. }));
         if let Op::Write { extent, .. } = op {
             let len = extent.len as usize;
             let granted = if is_late(op) { 0 } else { allocated(len) };
@@ -460,6 +448,7 @@ impl Conn {
         outcome: Result<Body, Failure>,
     ) {
         self.requests -= 1;
+        self.status_requests -= usize::from(matches!(op, Op::BlockStatus { .. }));
         let Phase::Transmission { session, .. } = self.phase else { return };
         if self.state == State::Dead {
             if let Ok(Body::Data(buffer)) = outcome {
@@ -703,24 +692,4 @@ impl Conn {
         self.inbox.buffer.into_iter().chain(payload).for_each(|buffer| work.pool.put(buffer));
         work.budget.close(self.key);
     }
-}
-
-/// The data that a request brings or fetches, in bytes.
-fn room(op: Op) -> usize {
-    match op {
-        Op::Read(_) | Op::Write { .. } => extent_of(op).len as usize,
-        // What its reply may take, in bytes.
-        Op::BlockStatus { .. } => 8 * MAX_EXTENTS,
-        Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } | Op::Cache(_) => 0,
-    }
-}
-
-/// The memory that a request takes while it is in flight, in bytes.
-fn cost(op: Op) -> usize {
-    budget::REQUEST + allocated(room(op))
-}
-
-/// Whether it is a write that gets its memory as its payload comes.
-fn is_late(op: Op) -> bool {
-    matches!(op, Op::Write { .. }) && room(op) > SMALL_PAYLOAD
 }

@@ -48,11 +48,11 @@ fn host(path: &Path, offset: Option<u64>, slot: u32) -> String {
 fn is_left_alone(path: &Path, what: &str) {
     let before = fs::read(path).unwrap();
     let said = host(path, None, 5);
-    println!("{what}: {said}");
+    eprintln!("{what}: {said}");
     assert!(said.contains(&path.display().to_string()) && said.contains("Nothing was written"));
     host(path, Some(4096), 0);
     let error = try_init(path, None, Some("array-a")).unwrap_err().to_string();
-    println!("{what}: {error}");
+    eprintln!("{what}: {error}");
     assert!(error.contains(&path.display().to_string()), "{error}");
     assert!(error.to_lowercase().contains(what), "{what}: {error}");
     // The first stretch of zeros that has room for it.
@@ -75,7 +75,7 @@ fn image(dir: &Path, size: u64, line: &[&str], input: &str) -> Option<PathBuf> {
     command.args(&line[1..]).arg(&path).stdin(Stdio::piped()).stdout(Stdio::null());
     let paths = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let child = command.env("PATH", paths).stderr(Stdio::null()).spawn();
-    let mut child = child.map_err(|_| println!("SKIPPED: {} is not installed", line[0])).ok()?;
+    let mut child = child.map_err(|_| eprintln!("SKIPPED: {} is not installed", line[0])).ok()?;
     use std::io::Write;
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     assert!(child.wait().unwrap().success(), "{line:?}");
@@ -127,7 +127,7 @@ fn disk_images_and_other_data_are_left_alone() {
         let mut tool = Command::new("qemu-img");
         tool.args(["create", "-q", "-f", format]).arg(&path).arg("64M");
         let Ok(status) = tool.status() else {
-            println!("SKIPPED: qemu-img is not installed");
+            eprintln!("SKIPPED: qemu-img is not installed");
             break;
         };
         assert!(status.success());
@@ -280,7 +280,7 @@ fn a_device_in_use_or_with_a_file_system_is_refused() {
         done.status.success().then(|| String::from_utf8(done.stdout).unwrap().trim().to_owned())
     };
     let Some(device) = sh(&format!("losetup --find --show '{}'", file.display())) else {
-        println!("SKIPPED: cannot make a loop device here (not root?)");
+        eprintln!("SKIPPED: cannot make a loop device here (not root?)");
         return;
     };
     let path = Path::new(&device);

@@ -1,0 +1,31 @@
+//! The memory that requests are charged for.
+
+use parda_nbd::Op;
+use parda_nbd::extents::MAX_EXTENTS;
+
+use super::SMALL_PAYLOAD;
+use crate::backend::extent_of;
+use crate::budget;
+use crate::buffer::allocated;
+
+/// What the reply to a request for block status may take, in bytes.
+pub(super) const STATUS_REPLY: usize = 8 * MAX_EXTENTS;
+
+/// The data that a request brings or fetches, in bytes.
+pub(super) fn room(op: Op) -> usize {
+    match op {
+        Op::Read(_) | Op::Write { .. } => extent_of(op).len as usize,
+        Op::BlockStatus { .. } => STATUS_REPLY,
+        Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } | Op::Cache(_) => 0,
+    }
+}
+
+/// The memory that a request takes while it is in flight, in bytes.
+pub(super) fn cost(op: Op) -> usize {
+    budget::REQUEST + allocated(room(op))
+}
+
+/// Whether it is a write that gets its memory as its payload comes.
+pub(super) fn is_late(op: Op) -> bool {
+    matches!(op, Op::Write { .. }) && room(op) > SMALL_PAYLOAD
+}

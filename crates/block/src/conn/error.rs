@@ -1,0 +1,28 @@
+//! Why a connection was given up.
+
+use parda_nbd::server::{HandshakeError, WrongRequestMagic};
+
+use crate::door::TurnedAway;
+
+/// Why a connection was given up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnError {
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error(transparent)]
+    Request(#[from] WrongRequestMagic),
+    #[error("the client sent more after STARTTLS without waiting for its answer, or somebody did")]
+    Injected,
+    #[error("TLS cannot be begun: {0}")]
+    Tls(std::io::Error),
+    #[error("the handshake was not done in time")]
+    Slow,
+    #[error("it neither took its replies nor finished its request in time")]
+    Stalled,
+    #[error("{0}")]
+    TurnedAway(#[from] TurnedAway),
+    #[error("its handshake made room for another's")]
+    MadeRoom,
+    #[error("{0}")]
+    Io(std::io::Error),
+}
