@@ -63,7 +63,8 @@ fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 15
 
 nightly: ## What takes hours: 500 kills a story, half an hour of soak, 10^8 fuzzing runs
-	@tools/deps.sh $(TEST_DEPS)
+	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
+	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test lost_writes --test silent_server --test tls --test foreign
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	tools/fuzz.sh --runs 100000000
 

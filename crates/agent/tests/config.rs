@@ -398,3 +398,40 @@ fn everything_wrong_with_steering_is_pointed_at() {
     let message = check(&both).unwrap_err();
     assert!(message.contains("a volume is either steered or served"), "{message}");
 }
+
+#[test]
+fn everything_wrong_with_limits_is_pointed_at() {
+    for (lines, error) in [
+        ("memory = \"1MiB\"", "memory = \"1MiB\": must be at least 64MiB"),
+        ("memory = \"much\"", "memory = \"much\": "),
+        ("connections = 0", "connections = 0: must be from 1 to 65536"),
+        ("connections = 70000", "connections = 70000: must be from 1 to 65536"),
+        ("connections = -1", "connections = -1: "),
+        ("connections_per_export = 0", "connections_per_export = 0: must be from 1"),
+        ("connections_per_peer = 0", "connections_per_peer = 0: must be from 1"),
+        ("requests_per_connection = 0", "requests_per_connection = 0: must be from 1"),
+        (
+            "memory_per_connection = \"4KiB\"",
+            "memory_per_connection = \"4KiB\": must be at least 1MiB",
+        ),
+        ("handshake_timeout = \"1ms\"", "handshake_timeout = \"1ms\": must be from 100ms to 1day"),
+        ("progress_timeout = \"2days\"", "progress_timeout = \"2days\": must be from 100ms"),
+        ("progress_timeout = \"soon\"", "progress_timeout = \"soon\": "),
+        ("memory_per_conection = \"1MiB\"", "memory_per_conection = \"1MiB\": unknown field"),
+    ] {
+        let text = format!("{GOOD}\n[volume.limits]\n{lines}\n");
+        let line = text.lines().position(|l| l == lines).unwrap() + 1;
+        let message = check(&text).expect_err(lines);
+        assert!(message.starts_with(&format!("parda.toml:{line}:")), "{lines}: {message}");
+        assert!(message.contains(error), "{lines}: {message}");
+    }
+    let crowd = format!("{GOOD}\n[volume.limits]\nmemory = \"64MiB\"\nconnections = 5000\n");
+    let message = check(&crowd).unwrap_err();
+    assert!(message.contains("lower connections"), "{message}");
+    let agent = GOOD.replacen("[[volume]]", "[limits]\nmemory = \"63MiB\"\n\n[[volume]]", 1);
+    let message = check(&agent).unwrap_err();
+    assert!(
+        message.starts_with("parda.toml:4:10: memory = \"63MiB\": must be at least 64MiB"),
+        "{message}"
+    );
+}
