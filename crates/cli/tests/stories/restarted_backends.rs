@@ -66,6 +66,19 @@ fn a_restart_under_an_idle_database_costs_it_nothing_and_one_under_load_is_confe
     }
 }
 
+/// Stops a process, and waits until none of its threads runs any more.
+fn stop(server: &Process) {
+    server.signal(Signal::STOP);
+    let tasks = format!("/proc/{}/task", server.pid());
+    until("all threads are stopped", || {
+        std::fs::read_dir(&tasks).unwrap().flatten().all(|task| {
+            // PID (NAME) STATE …; a thread may end meanwhile.
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
+    });
+}
+
 #[test]
 fn a_stopped_server_costs_an_error_in_time_and_holds_up_no_end() {
     let stage = Stage::new();
@@ -74,7 +87,7 @@ fn a_stopped_server_costs_an_error_in_time_and_holds_up_no_end() {
     let (agent, mut client) = agent(&stage, "timeout = \"2s\"\nhold = \"2s\"");
     client.call(write(0, LEN), &block(1)).unwrap();
     client.call(Op::Flush, &[]).unwrap();
-    server.signal(Signal::STOP);
+    stop(&server);
     let started = Instant::now();
     assert_eq!(client.call(read(0, LEN), &[]), Err(Errno::Io));
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
@@ -82,7 +95,7 @@ fn a_stopped_server_costs_an_error_in_time_and_holds_up_no_end() {
     until("it is used again", || client.call(read(0, LEN), &[]) == Ok(block(1)));
     client.call(Op::Flush, &[]).expect("nothing was unflushed");
     // The next time nobody waits for it.
-    server.signal(Signal::STOP);
+    stop(&server);
     client.send(write(0, LEN), &block(2)).unwrap();
     until("the write is on its way", || agent.volume().outstanding > 0.0);
     let started = Instant::now();
