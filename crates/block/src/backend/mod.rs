@@ -223,15 +223,6 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
-    /// Whether it may be possible later, with the same configuration, because somebody else has
-    /// it now.
-    #[must_use]
-    pub fn is_in_use(&self) -> bool {
-        matches!(self, Self::InUse { .. } | Self::Overlap { .. })
-    }
-}
-
 /// What an open backend is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
@@ -319,6 +310,34 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// A request that has just arrived on connection `conn` for `disk`; `payload` is that of a write.
+    pub(crate) fn new(
+        conn: usize,
+        disk: usize,
+        cookie: Cookie,
+        op: Op,
+        payload: Option<Buffer>,
+    ) -> Self {
+        Self {
+            conn,
+            disk,
+            cookie,
+            op,
+            buffer: payload,
+            status: Vec::new(),
+            id: None,
+            step: file::Step::Transfer(0),
+            part: extent_of(op),
+            aside: None,
+            slot: None,
+            error: None,
+            outcome: None,
+            modelled: false,
+            sync: None,
+            delayed: false,
+        }
+    }
+
     pub(crate) fn extent(&self) -> Extent {
         extent_of(self.op)
     }

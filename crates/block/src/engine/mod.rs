@@ -26,9 +26,8 @@ use parda_nbd::{Cookie, Errno, Export, Extent, Op};
 use slab::Slab;
 
 use self::resize::Sizing;
-use crate::backend::file::Step;
 use crate::backend::map::{Mapper, Place};
-use crate::backend::{Backend, Body, Failure, Request, Work, extent_of, io_of};
+use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
@@ -448,24 +447,7 @@ impl Engine {
         for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
             self.disks[disk].losses.seen(&mut conn.witness, disk);
             let io = io_of(op);
-            let request = self.work.requests.insert(Request {
-                conn: key,
-                disk,
-                cookie,
-                op,
-                buffer: payload,
-                status: Vec::new(),
-                id: None,
-                step: Step::Transfer(0),
-                part: extent_of(op),
-                aside: None,
-                slot: None,
-                error: None,
-                outcome: None,
-                modelled: false,
-                sync: None,
-                delayed: false,
-            });
+            let request = self.work.requests.insert(Request::new(key, disk, cookie, op, payload));
             match (op, &self.disks[disk].place) {
                 // No IO of the array: it waits for no room in the window, and takes none.
                 (Op::BlockStatus { extent, one }, Some(place)) => {

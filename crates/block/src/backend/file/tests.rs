@@ -1,5 +1,4 @@
 use super::*;
-use crate::backend::extent_of;
 use parda_nbd::Cookie;
 
 fn file() -> File {
@@ -17,24 +16,7 @@ fn file() -> File {
 }
 
 fn request(op: Op, step: Step) -> Request {
-    Request {
-        conn: 0,
-        disk: 0,
-        cookie: Cookie(0),
-        op,
-        buffer: None,
-        status: Vec::new(),
-        id: None,
-        step,
-        part: extent_of(op),
-        aside: None,
-        slot: None,
-        error: None,
-        outcome: None,
-        modelled: false,
-        sync: None,
-        delayed: false,
-    }
+    Request { step, ..Request::new(0, 0, Cookie(0), op, None) }
 }
 
 const EXTENT: Extent = Extent { offset: 0, len: 4096 };
