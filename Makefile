@@ -19,7 +19,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Always of the whole workspace: some packages alone would have other features, and all of it be built again.
 TESTS := --workspace --locked --no-fail-fast
 
-.PHONY: help build bpf guest demo test lint unit real fuzz nightly reproduce bench install clean
+.PHONY: help build bpf guest demo test lint unit real fuzz nightly reproduce bench install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -89,10 +89,20 @@ bench-nbd: build ## Measures against qemu-nbd, nbdkit, qemu-storage-daemon and a
 bpf: ## The eBPF object of crates/steer, after a change of its source (clang, llvm-strip)
 	tools/bpf.sh
 
-install: build ## Installs the binary and its systemd unit under PREFIX
+# Not built here: root need not have cargo.
+install: ## Installs what `make build` built under PREFIX: binary, symbols and systemd unit
+	@test -x $(PARDA) || { echo "install: there is no $(PARDA): run \`make build\` first, as yourself" >&2; exit 1; }
 	install -D -m 755 $(PARDA) $(DESTDIR)$(PREFIX)/bin/parda
+	install -d $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin
+	objcopy --only-keep-debug $(PARDA) $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug
+	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/parda
+	objcopy --add-gnu-debuglink=$(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug $(DESTDIR)$(PREFIX)/bin/parda
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|@PREFIX@|$(PREFIX)|' contrib/parda.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/parda.service
+
+uninstall: ## Removes what `make install` installed; configuration and data stay
+	rm -f $(DESTDIR)$(PREFIX)/bin/parda $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug
+	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/parda.service
 
 clean: ## Removes what was built
 	$(CARGO) clean
