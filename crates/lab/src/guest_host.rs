@@ -344,6 +344,7 @@ fn machine(
     if host.outside {
         return config;
     }
-    let exchange = Source::Nbd { socket: place.array(), export: EXCHANGE.to_owned() };
+    let (socket, export) = (place.array(), EXCHANGE.to_owned());
+    let exchange = Source::Nbd { socket, export, reconnect: 0 };
     config.program(program).disk("exchange", Bus::Virtio, exchange)
 }

@@ -5,6 +5,7 @@ mod cgroups;
 mod harness;
 mod knobs;
 mod lab;
+mod restarts;
 mod watch;
 
 use std::path::Path;

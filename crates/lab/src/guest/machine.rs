@@ -127,6 +127,8 @@ pub enum Source {
         socket: PathBuf,
         /// The export.
         export: String,
+        /// How many seconds its IOs wait for a server that is away (`reconnect-delay`). 0: they fail at once.
+        reconnect: u32,
     },
     /// A raw file, past the page cache: an [`ExportFile`](super::ExportFile) too. Several guests may
     /// have the same.
@@ -153,8 +155,8 @@ pub enum Source {
 impl Source {
     fn blockdev(&self, node: &str) -> Value {
         let mut dev = match self {
-            Source::Nbd { socket, export } => json!({
-                "driver": "nbd", "export": export,
+            Source::Nbd { socket, export, reconnect } => json!({
+                "driver": "nbd", "export": export, "reconnect-delay": reconnect,
                 "server": { "type": "unix", "path": socket },
             }),
             Source::File(path) => json!({

@@ -1,0 +1,148 @@
+//! Guests whose disks are an agent's, while that agent is killed, and while it is replaced.
+
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use parda_lab::guest::{Bus, Guest, Job, Source};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{PARDA, SOON, guest, turn};
+
+/// How long the agent is away after it was killed.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// How long QEMU holds a request of a disk whose server is away.
+const RECONNECT: u32 = 60;
+
+/// Each disk's bytes.
+const SIZE: u64 = 1 << 20;
+
+/// An agent that is killed when dropped.
+struct Agent(Child);
+
+impl Agent {
+    /// Starts it on the configuration in `dir`, and waits until clients can connect.
+    fn start(dir: &Path) -> Agent {
+        let mut serve = Command::new(PARDA);
+        serve.args(["serve", "-c", "parda.toml"]).current_dir(dir).stdin(Stdio::null());
+        let log = std::fs::File::options().create(true).append(true).open(dir.join("log")).unwrap();
+        let agent = Agent(serve.stderr(log).spawn().unwrap());
+        let end = Instant::now() + SOON;
+        let serves = |socket: &&str| UnixStream::connect(dir.join(socket)).is_ok();
+        while !["socket", "status"].iter().all(serves) {
+            let log = || std::fs::read_to_string(dir.join("log")).unwrap();
+            assert!(Instant::now() < end, "the agent does not serve: {}", log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        agent
+    }
+
+    fn end(mut self, by: Signal) {
+        kill_process(Pid::from_raw(self.0.id() as i32).unwrap(), by).unwrap();
+        let status = self.0.wait().unwrap();
+        assert!(by == Signal::KILL || status.success(), "the agent ended with {status}");
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Writes all of a disk in random order and reads it back, again and again. fio ends with an error if a
+/// request fails, or if a block is not what was written to it last.
+fn verify(guest: &Guest, disk: &str) -> Job {
+    let device = guest.device(disk).unwrap();
+    let fio = format!(
+        "exec fio --name=verify --filename={device} --rw=randwrite --bs=4k --size={SIZE} \
+         --iodepth=16 --ioengine=libaio --direct=1 --fsync=64 --loops=1000000 --verify=crc32c \
+         --verify_fatal=1 --verify_state_save=0 --thread --output-format=json"
+    );
+    guest.begin(&fio).unwrap()
+}
+
+/// Reads a disk again and again, and ends with an error if a request fails.
+fn read(guest: &Guest, disk: &str) -> Job {
+    let device = guest.device(disk).unwrap();
+    let fio = format!(
+        "exec fio --name=read --filename={device} --rw=randread --bs=4k --size={SIZE} \
+         --ioengine=psync --direct=1 --loops=1000000 --rate_iops=100 --thread"
+    );
+    guest.begin(&fio).unwrap()
+}
+
+/// Waits until so many IOs of the disk `patient` are done that all of it was written and read back since.
+fn write_and_verify(dir: &Path, guest: &Guest, load: &Job) {
+    let end = Instant::now() + 3 * SOON;
+    let ios = || {
+        let status = parda_agent::status::ask(&dir.join("status")).unwrap();
+        let disks = &status.volumes[0].disks;
+        let patient = disks.iter().find(|disk| disk.name == "patient").unwrap();
+        (patient.writes.ios, patient.reads.ios)
+    };
+    // A loop that had begun before, and one that had not.
+    let (until, blocks) = (ios(), 2 * SIZE / 4096);
+    let until = (until.0 + blocks, until.1 + blocks);
+    while ios().0 < until.0 || ios().1 < until.1 {
+        let ended = guest.look(load, Duration::from_millis(50)).unwrap();
+        assert!(ended.is_none(), "the load ended: {:?}", ended.unwrap());
+        assert!(Instant::now() < end, "the load stands still at {:?} of {until:?}", ios());
+    }
+}
+
+fn has_failed(guest: &Guest, load: &Job) -> bool {
+    guest.look(load, SOON).unwrap().is_some_and(|output| !output.success())
+}
+
+#[test]
+fn a_guest_rides_out_an_agent_that_is_killed_and_one_that_is_replaced() {
+    let Some(_turn) = turn() else { return };
+    let restarts = if std::env::var_os("PARDA_LONG").is_some() { 20 } else { 1 };
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = "host = \"host\"\nstatus = \"unix:status\"\n\
+                      [[volume]]\nname = \"array\"\n[volume.control]\nmode = \"off\"\n"
+        .to_owned();
+    for disk in ["patient", "hasty"] {
+        std::fs::File::create(dir.path().join(disk)).unwrap().set_len(SIZE).unwrap();
+        config += &format!(
+            "[[volume.disk]]\nname = \"{disk}\"\npath = \"{disk}\"\nlisten = \"unix:socket\"\n"
+        );
+    }
+    std::fs::write(dir.path().join("parda.toml"), config).unwrap();
+    let mut agent = Agent::start(dir.path());
+    let disk = |name: &str, reconnect| {
+        let (socket, export) = (dir.path().join("socket"), name.to_owned());
+        Source::Nbd { socket, export, reconnect }
+    };
+    let config = guest("one").disk("patient", Bus::Virtio, disk("patient", RECONNECT));
+    let guest = Guest::boot(config.disk("hasty", Bus::Virtio, disk("hasty", 0))).unwrap();
+    let patient = verify(&guest, "patient");
+    // The same without `reconnect-delay`: what the other is spared.
+    let hasty = read(&guest, "hasty");
+    write_and_verify(dir.path(), &guest, &patient);
+    assert!(guest.look(&hasty, Duration::ZERO).unwrap().is_none(), "it fails before the kill");
+    for round in 0..restarts {
+        agent.end(Signal::KILL);
+        std::thread::sleep(AWAY);
+        agent = Agent::start(dir.path());
+        assert!(round > 0 || has_failed(&guest, &hasty), "the kill costs an error without a delay");
+        write_and_verify(dir.path(), &guest, &patient);
+        // An upgrade: the next agent is another process.
+        agent.end(Signal::TERM);
+        agent = Agent::start(dir.path());
+        write_and_verify(dir.path(), &guest, &patient);
+    }
+    guest.signal(&patient, "INT").unwrap();
+    let output = guest.look(&patient, SOON).unwrap().expect("it ends").text();
+    let report: serde_json::Value =
+        serde_json::from_str(&output[output.find('{').unwrap()..]).unwrap();
+    assert_eq!(report["jobs"][0]["error"], 0, "{output}");
+    let device = guest.device("patient").unwrap();
+    let errors = format!("dmesg | grep -c 'error.*dev {}' || true", &device["/dev/".len()..]);
+    assert_eq!(guest.ok(&errors, SOON).unwrap(), "0", "errors in the guest's log");
+}
