@@ -1,7 +1,8 @@
 //! What hosts tell each other, and what follows from it.
 
 use crate::latency::Interval;
-use crate::units::{Shares, Span, Window};
+use crate::rate::Occupancy;
+use crate::units::{Bytes, Shares, Span, Window};
 
 /// What a host says of itself once per period.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,10 +39,10 @@ impl Report {
         (self.governed == Governed::Yes).then_some(self.window)
     }
 
-    /// IO/s completed in the interval.
-    fn rate(&self) -> f64 {
-        let (ios, secs) = (self.interval.reads.plus(self.interval.writes).ios, self.elapsed.secs());
-        if secs > 0.0 { ios as f64 / secs } else { 0.0 }
+    /// Per second of the interval.
+    fn per_second(&self, count: u64) -> f64 {
+        let secs = self.elapsed.secs();
+        if secs > 0.0 { count as f64 / secs } else { 0.0 }
     }
 
     /// The window that it would hold it to, if it did not only observe.
@@ -167,6 +168,8 @@ pub struct Load {
     pub in_use: bool,
     /// IO/s that they completed.
     pub rate: f64,
+    /// Bytes/s that they moved.
+    pub bytes: f64,
     /// Σ of their windows, in slots.
     pub windows: f64,
 }
@@ -191,11 +194,13 @@ impl Totals {
             Governed::Yes => &mut self.governed,
             Governed::Observes => &mut self.observing,
         };
+        let all = report.interval.reads.plus(report.interval.writes);
         *load = load.plus(Load {
             outstanding: report.outstanding,
             active: report.active,
             in_use: report.outstanding >= IN_USE * report.window.0,
-            rate: report.rate(),
+            rate: report.per_second(all.ios),
+            bytes: report.per_second(all.bytes.0),
             windows: report.window.0,
         });
     }
@@ -210,8 +215,17 @@ impl Load {
             active: self.active + other.active,
             in_use: self.in_use || other.in_use,
             rate: self.rate + other.rate,
+            bytes: self.bytes + other.bytes,
             windows: self.windows + other.windows,
         }
+    }
+
+    /// What they had outstanding, and the slots of so many bytes that they completed per second. An
+    /// IO takes one at least.
+    #[must_use]
+    pub fn occupancy(&self, slot: Bytes) -> Occupancy {
+        let rate = (self.bytes / slot.0 as f64).max(self.rate);
+        Occupancy { outstanding: self.outstanding, rate }
     }
 
     /// λ, the window per share at which the cluster would meet its threshold: what is outstanding

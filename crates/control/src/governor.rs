@@ -9,8 +9,9 @@ use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
+use crate::rate::Weight;
 use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
-use crate::units::{Shares, Span, Window};
+use crate::units::{Bytes, Shares, Span, Window};
 
 /// What a VM wanted in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +63,10 @@ pub struct Governor {
     window_shares: f64,
     /// What VMs' slices of it are measured by, as of the last period.
     window_per_share: f64,
+    /// How much more than its shares the host weighs, where shares are of bytes.
+    weight: Weight,
+    /// Slots that an IO takes, on average over some periods.
+    unit: f64,
     /// What the exchange showed last, if it ever showed anything.
     last_peers: Option<Totals>,
     silent_periods: u32,
@@ -88,6 +93,8 @@ impl Governor {
             learner,
             window_shares: 0.0,
             window_per_share: f64::INFINITY,
+            weight: Weight::default(),
+            unit: 1.0,
             last_peers: None,
             silent_periods: 0,
             outlook: Outlook::default(),
@@ -189,6 +196,7 @@ impl Governor {
     pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
         let Measured { elapsed, interval, outstanding, vms } = measured;
         let source = self.listen(view);
+        self.measure_unit(&interval);
         let (active, wanted) = self.active_shares(vms);
         let mut own = Report {
             elapsed,
@@ -210,6 +218,7 @@ impl Governor {
         let peers = self.last_peers.filter(|_| source != Source::Local);
         let mut totals = peers.unwrap_or_default();
         totals.add(&own);
+        let wanted = wanted * self.weigh(&own, &totals, source);
         let heard = totals.interval.heard(self.config.law.signal);
         self.average.add(&heard, self.config.law.min_ios);
         self.learn(&totals, source);
@@ -228,7 +237,8 @@ impl Governor {
         own.threshold = self.threshold();
         own.tuning = self.learner.as_ref().map_or(Tuning::Pinned, Learner::tuning);
         self.window_shares = wanted;
-        self.window_per_share = self.law.window_per_share(all_shares(vms));
+        let weight = self.weight.factor();
+        self.window_per_share = self.law.window_per_share(weight * all_shares(vms)) * weight;
         if let (true, Some(latency)) = (observes, latency) {
             // Of what is pending a part may wait in a queue that is not ours.
             let pending: f64 = vms.iter().map(|vm| vm.pending).sum();
@@ -267,13 +277,53 @@ impl Governor {
                 outstanding,
                 windows,
                 in_use,
-                least: law.cluster_min,
+                least: law.cluster_min * self.unit,
                 size: all.bytes.0 as f64 / all.ios as f64,
                 reads: totals.interval.reads.ios as f64 / all.ios as f64,
             });
             learner.period(&totals.thresholds, seen.as_ref());
         }
         self.law.set_threshold(learner.threshold());
+    }
+
+    /// Takes in how long slots stay at the array, where shares are of bytes. Answers by what factor
+    /// the host's weight changes.
+    fn weigh(&mut self, own: &Report, totals: &Totals, source: Source) -> f64 {
+        let law = self.config.law.mode;
+        let Some(slot) = self.config.slot_size.filter(|_| !matches!(law, Mode::Published { .. }))
+        else {
+            self.weight = Weight::default();
+            self.law.set_cluster_unit(1.0);
+            return 1.0;
+        };
+        let load = |totals: &Totals| match self.observes() {
+            true => totals.governed.plus(totals.observing),
+            false => totals.governed,
+        };
+        let (own, all) = (load(&Totals::of([own])), load(totals));
+        let before = self.weight.factor();
+        // Who does not hear the others goes on with what it weighed last.
+        if source != Source::Local {
+            self.weight.period(own.occupancy(slot), all.occupancy(slot));
+            if all.rate > 0.0 {
+                self.law.set_cluster_unit(all.occupancy(slot).rate / all.rate);
+            }
+        }
+        self.weight.factor() / before
+    }
+
+    /// Bounds are in IOs, whatever slots are.
+    fn measure_unit(&mut self, interval: &Interval) {
+        let Some(Bytes(slot)) = self.config.slot_size else {
+            self.unit = 1.0;
+            return self.law.set_unit(1.0);
+        };
+        let all = interval.reads.plus(interval.writes);
+        if all.ios > 0 {
+            let mean = (all.bytes.0 as f64 / all.ios as f64 / slot as f64).max(1.0);
+            self.unit += (mean - self.unit) / 4.0;
+        }
+        self.law.set_unit(self.unit);
     }
 
     /// Takes in what the exchange shows; falls back in order when it is silent.
@@ -297,11 +347,12 @@ impl Governor {
 
     /// The host's shares as its VMs use them: those to report, and those its window rests on.
     fn active_shares(&self, vms: &[VmDemand]) -> (f64, f64) {
-        let all = all_shares(vms);
+        let weight = self.weight.factor();
+        let all = weight * all_shares(vms);
         let level = self.law.window_per_share(all);
         let (mut active, mut wanted, mut saturated) = (0.0, 0.0, false);
         for vm in vms {
-            let shares = f64::from(vm.shares.0);
+            let shares = weight * f64::from(vm.shares.0);
             active += (vm.used / level).min(shares);
             // A client that comes and goes needs, when it is there, the window for what it brings.
             let pending = vm.pending / level;
@@ -362,6 +413,27 @@ mod tests {
         assert!((window - 31.5).abs() < 0.05, "{window}");
         let slice = governor.window_per_share() * 1000.0;
         assert!((slice - 28.5).abs() < 0.05, "{slice}");
+    }
+
+    #[test]
+    fn bounds_are_in_ios_where_shares_are_of_bytes() {
+        let config = Config { slot_size: Some(Bytes::kib(8)), ..Config::default() };
+        let mut governor = Governor::new(config).unwrap();
+        for _ in 0..60 {
+            // IOs of 1 MiB that take 15 ms, half the threshold, however many there are.
+            let window = governor.window().0;
+            let ios = (window / 128.0 / 0.015) as u64;
+            let latency = Span::from_secs(0.015 * ios as f64);
+            let bytes = Bytes(ios << 20);
+            let reads = Sample { ios, bytes, latency, scaled: latency };
+            let interval = Interval { reads, ..Interval::default() };
+            let vms = [VmDemand { shares: Shares(1000), pending: 1e5, used: window }];
+            let elapsed = Span::from_millis(1000);
+            let measured = Measured { elapsed, interval, outstanding: window, vms: &vms };
+            governor.tick(measured, View::Peers(Totals::default()));
+        }
+        // 64 IOs of 128 slots each.
+        assert!((governor.window().0 - 64.0 * 128.0).abs() < 1.0, "{}", governor.window());
     }
 
     #[test]

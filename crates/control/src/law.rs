@@ -71,13 +71,13 @@ pub struct LawConfig {
     pub alpha: f64,
     /// γ of eq. 2 in (0, 1]: how far to move in one period.
     pub gamma: f64,
-    /// The window never falls below this; above 0, and below 1 for large clusters.
+    /// The window never falls below this, in IOs; above 0, and below 1 for large clusters.
     pub window_min: Window,
-    /// The window never rises above this.
+    /// The window never rises above this, in IOs.
     pub window_max: Window,
-    /// The window before anything is known.
+    /// The window before anything is known, in slots.
     pub window_start: Window,
-    /// What the whole cluster may have outstanding however high the latency, in slots. Below one IO
+    /// What the whole cluster may have outstanding however high the latency, in IOs. Below one IO
     /// nothing of ours waits for anything of ours, and a smaller window only loses throughput.
     pub cluster_min: f64,
     /// Fewer IOs than this in an interval do not move the latency estimate.
@@ -126,6 +126,10 @@ pub struct Input {
 #[derive(Clone, Debug)]
 pub struct Law {
     config: LawConfig,
+    /// Slots that an IO takes, on average: bounds are in IOs.
+    unit: f64,
+    /// The same, of all hosts.
+    cluster_unit: f64,
     window: f64,
     beta: f64,
     /// λ as last known, and whether it ever was.
@@ -137,7 +141,7 @@ impl Law {
     #[must_use]
     pub fn new(config: LawConfig) -> Law {
         let window = start(&config);
-        Law { config, window, beta: 0.0, level: None }
+        Law { config, unit: 1.0, cluster_unit: 1.0, window, beta: 0.0, level: None }
     }
 
     /// The parameters in force.
@@ -149,11 +153,12 @@ impl Law {
     /// Changes the parameters. The window is kept as far as they allow.
     pub fn set_config(&mut self, config: LawConfig) {
         let same_mode = kin(self.config.mode) == kin(config.mode);
-        let kept = self.window.clamp(config.window_min.0, config.window_max.0);
+        let kept =
+            self.window.clamp(config.window_min.0 * self.unit, config.window_max.0 * self.unit);
         self.window =
             if same_mode && !matches!(config.mode, Mode::Off) { kept } else { start(&config) };
         if matches!(config.mode, Mode::Static) {
-            self.window = config.window_max.0;
+            self.window = config.window_max.0 * self.unit;
         }
         self.level = self.level.filter(|_| same_mode);
         self.config = config;
@@ -162,6 +167,25 @@ impl Law {
     /// Changes the threshold alone.
     pub fn set_threshold(&mut self, threshold: Span) {
         self.config.threshold = threshold;
+    }
+
+    /// Says how many slots an IO takes on average.
+    pub fn set_unit(&mut self, unit: f64) {
+        self.unit = unit;
+        if matches!(self.config.mode, Mode::Static) {
+            self.window = self.bounds().1;
+        }
+    }
+
+    /// Says the same of all hosts' IOs.
+    pub fn set_cluster_unit(&mut self, unit: f64) {
+        self.cluster_unit = unit;
+    }
+
+    /// The least and the largest window, in slots.
+    #[must_use]
+    pub fn bounds(&self) -> (f64, f64) {
+        (self.config.window_min.0 * self.unit, self.config.window_max.0 * self.unit)
     }
 
     /// w(t). With [`Mode::Observe`]: what it would be.
@@ -188,7 +212,7 @@ impl Law {
     /// Lowers the window, if it is larger: the array itself said that it is full.
     pub fn lower_to(&mut self, window: Window) {
         if !matches!(self.config.mode, Mode::Off | Mode::Static) {
-            self.window = self.window.min(window.0).max(self.config.window_min.0);
+            self.window = self.window.min(window.0).max(self.bounds().0);
         }
     }
 
@@ -198,14 +222,15 @@ impl Law {
     /// [`LawConfig::cluster_min`] in all, if these are all.
     #[must_use]
     pub fn headroom(&self, latency: f64, cluster: &Load, all: bool) -> f64 {
-        let least = if all { self.config.cluster_min / cluster.outstanding } else { 0.0 };
+        let least = self.config.cluster_min * self.cluster_unit / cluster.outstanding;
+        let least = if all { least } else { 0.0 };
         let most = if cluster.in_use { MAX_RISE } else { 1.0 };
         (self.config.threshold.secs() / latency).max(least).min(most)
     }
 
     /// One period: w(t) becomes w(t + 1). `before` is [`Input::shares`] of the previous period.
     pub fn step(&mut self, before: f64, input: Input) -> Window {
-        let LawConfig { gamma, window_min, window_max, threshold, .. } = self.config;
+        let LawConfig { gamma, threshold, .. } = self.config;
         match self.config.mode {
             Mode::Off | Mode::Static => return Window(self.window),
             Mode::Published { beta_per_share } => {
@@ -241,7 +266,8 @@ impl Law {
                 self.window = per_share * input.shares;
             }
         }
-        self.window = self.window.clamp(window_min.0, window_max.0);
+        let (least, most) = self.bounds();
+        self.window = self.window.clamp(least, most);
         Window(self.window)
     }
 
@@ -249,7 +275,7 @@ impl Law {
     fn learn(&mut self, input: &Input) -> bool {
         let joins = self.level.is_none() && input.level.is_some();
         // A λ beyond what the largest window can follow would take as long to come back.
-        let most = self.config.window_max.0 / input.shares;
+        let most = self.bounds().1 / input.shares;
         self.level = input.level.map(|level| level.min(most)).or(self.level);
         joins
     }

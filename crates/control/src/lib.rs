@@ -17,6 +17,7 @@
 //! | [`forecast`] | what would be done, where the law only observes | |
 //! | [`gate`] | holding outstanding IOs to a window that may be a fraction | |
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
+//! | [`rate`] | shares of bytes where IOs differ | Little's law |
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
@@ -39,6 +40,7 @@ pub mod integral;
 pub mod latency;
 pub mod law;
 pub mod queue;
+pub mod rate;
 pub mod size;
 pub mod threshold;
 pub mod units;
