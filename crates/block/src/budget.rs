@@ -4,29 +4,34 @@
 //!
 //! - **Own**: each connection that the volume can have owns the same small part. Whatever others
 //!   do, it can use that at once.
-//! - **Shared**: a connection that needs more takes it from the shared part, as long as it then
-//!   has no more of it than is left free. That is the dynamic threshold of switches with shared
-//!   buffers: one busy connection may have half, and the first few cannot take all.
+//! - **Shared**: a connection that needs more takes it from the shared part, as long as its peer
+//!   then has no more of it than is left free. That is the dynamic threshold of switches with
+//!   shared buffers: one busy peer may have half, and the first few cannot take all, however many
+//!   connections they make.
 //! - **Reserve**: enough for the largest request. Requests that found too little wait until there
-//!   is room in the shared part. The one that began to wait first may use the reserve until it is
-//!   complete; the next gets it when the reserve is whole again.
+//!   is room in the shared part. The first of them may use the reserve until it is complete; the
+//!   next gets it when the reserve is whole again.
 //!
 //! Half-received writes that wait for each other's memory cannot deadlock: the first one in the
 //! queue always gets all that it needs, and returns it when it is done or when its client is
 //! dropped for making no progress. Then it is the next one's turn.
 //!
-//! Nobody starves: a request keeps its place in the queue from the first of its parts that waited
-//! to its last, so it has the reserve at the latest when each connection before it had it once.
-//! Others may find room in the shared part in the meantime, but never use the reserve before it.
+//! Peers take turns with the reserve, so one with hundreds of connections delays another's request
+//! by one of its own. Among the requests of a peer, the first is the one that began to wait first:
+//! a request keeps its place in the queue from the first of its parts that waited to its last. So
+//! nobody starves. Others may find room in the shared part in the meantime.
 //!
 //! Own parts and reserve are committed from the agent's memory while the volume runs. The shared
 //! part is borrowed from it in steps, so that volumes that are not busy leave it to others.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
+use slab::Slab;
+
+use crate::door::Peer;
 
 /// What a request in flight takes beside its data, in bytes: our records of it.
 pub(crate) const REQUEST: usize = 512;
@@ -123,9 +128,22 @@ pub struct TooLittleMemory {
     pub needed: usize,
 }
 
+/// What the connections of one peer have together.
+#[derive(Clone, Copy, Debug)]
+struct Party {
+    peer: Peer,
+    connections: usize,
+    /// Of the shared part, spare memory included.
+    shared: usize,
+    /// The first turn in which it may have the reserve.
+    turn: u64,
+}
+
 /// What one connection has.
 #[derive(Clone, Debug, Default)]
 struct Account {
+    /// Its peer, in `parties`.
+    party: usize,
     own: usize,
     shared: usize,
     reserve: usize,
@@ -133,6 +151,8 @@ struct Account {
     spare: usize,
     /// What it waits for, and whether that completes a request.
     wants: Option<(usize, bool)>,
+    /// How many waits there were before this one.
+    wait: u64,
     /// The place in the queue of its present request, if a part of it has waited.
     ticket: Option<u64>,
 }
@@ -159,9 +179,13 @@ pub(crate) struct Budget {
     reserve: usize,
     used: usize,
     accounts: Vec<Account>,
+    parties: Slab<Party>,
+    by_peer: HashMap<Peer, usize>,
     /// In the order of their tickets.
     waiting: VecDeque<usize>,
     tickets: u64,
+    /// The turn of the peer that had the reserve last.
+    turn: u64,
     elected: Option<Elected>,
     granted: Vec<usize>,
     waits: u64,
@@ -191,8 +215,11 @@ impl Budget {
             reserve: RESERVE,
             used: 0,
             accounts: Vec::new(),
+            parties: Slab::new(),
+            by_peer: HashMap::new(),
             waiting: VecDeque::new(),
             tickets: 0,
+            turn: 0,
             elected: None,
             granted: Vec::new(),
             waits: 0,
@@ -234,19 +261,41 @@ impl Budget {
         self.elected.filter(|_| !self.waiting.is_empty()).map(|e| e.key)
     }
 
+    /// The number of the wait that is the longest of those that go on.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        self.waiting.iter().map(|key| self.accounts[*key].wait).min()
+    }
+
+    /// Whether a connection's requests have memory that others could use.
+    pub(crate) fn has_of_others(&self, key: usize) -> bool {
+        let Account { shared, reserve, .. } = self.accounts[key];
+        shared + reserve > 0
+    }
+
     /// Opens the account of a new connection.
-    pub(crate) fn open(&mut self, key: usize) {
+    pub(crate) fn open(&mut self, key: usize, peer: Peer) {
         if key >= self.accounts.len() {
             self.accounts.resize(key + 1, Account::default());
         }
-        self.accounts[key] = Account::default();
+        let party = *self.by_peer.entry(peer).or_insert_with(|| {
+            self.parties.insert(Party { peer, connections: 0, shared: 0, turn: 0 })
+        });
+        self.parties[party].connections += 1;
+        self.accounts[key] = Account { party, ..Account::default() };
     }
 
-    /// Takes back all that a connection has.
+    /// Closes the account of a connection, and takes back all that it has.
     pub(crate) fn close(&mut self, key: usize) {
         self.forget(key);
         self.give_spare(key);
         self.give(key, self.held(key));
+        let index = self.accounts[key].party;
+        let party = &mut self.parties[index];
+        party.connections -= 1;
+        if party.connections == 0 {
+            self.by_peer.remove(&party.peer);
+            self.parties.remove(index);
+        }
     }
 
     /// Takes a connection that waits out of the queue.
@@ -289,7 +338,7 @@ impl Budget {
     /// Takes back all that a connection could do without.
     pub(crate) fn give_spare(&mut self, key: usize) {
         let bytes = std::mem::take(&mut self.accounts[key].spare);
-        self.returned(bytes);
+        self.returned(key, bytes);
         self.serve();
     }
 
@@ -311,6 +360,7 @@ impl Budget {
             return true;
         }
         self.queue(key, bytes, last);
+        self.accounts[key].wait = self.waits;
         self.waits += 1;
         self.serve();
         let granted = self.accounts[key].wants.is_none();
@@ -322,7 +372,11 @@ impl Budget {
 
     /// Has a connection wait, in the place that its request has.
     fn queue(&mut self, key: usize, bytes: usize, last: bool) {
-        let ticket = *self.accounts[key].ticket.get_or_insert_with(|| {
+        let account = &mut self.accounts[key];
+        let party = &mut self.parties[account.party];
+        // Turns that nobody wanted are not saved up.
+        party.turn = party.turn.max(self.turn);
+        let ticket = *account.ticket.get_or_insert_with(|| {
             self.tickets += 1;
             self.tickets
         });
@@ -367,7 +421,7 @@ impl Budget {
         let shared = from(&mut account.shared);
         from(&mut account.own);
         self.used -= bytes.min(held) - shared;
-        self.returned(shared);
+        self.returned(key, shared);
         self.retire(key);
         if shared + reserve > 0 {
             // What a connection owns is of no use to those who wait.
@@ -376,7 +430,8 @@ impl Budget {
     }
 
     /// So much of the shared part is free again.
-    fn returned(&mut self, bytes: usize) {
+    fn returned(&mut self, key: usize, bytes: usize) {
+        self.parties[self.accounts[key].party].shared -= bytes;
         self.shared -= bytes;
         self.used -= bytes;
         let unused = self.borrowed - self.shared;
@@ -400,15 +455,31 @@ impl Budget {
                 i += 1;
             }
         }
-        while let Some(&key) = self.waiting.front() {
+        while let Some(i) = self.first() {
+            let key = self.waiting[i];
             let Some((wants, _)) = self.accounts[key].wants else { break };
-            let may = self.elected.is_none_or(|e| e.key == key && e.draws);
-            if !may || !self.take_reserve(key, wants) {
+            if !self.take_reserve(key, wants) {
                 break;
             }
-            self.elected = Some(Elected { key, draws: true });
-            self.waiting.pop_front();
+            if self.elected.is_none() {
+                self.elected = Some(Elected { key, draws: true });
+                let party = &mut self.parties[self.accounts[key].party];
+                self.turn = party.turn;
+                party.turn += 1;
+            }
+            self.waiting.remove(i);
             self.grant(key);
+        }
+    }
+
+    /// Where in the queue that connection is which may have the reserve, if it waits.
+    fn first(&self) -> Option<usize> {
+        match self.elected {
+            Some(Elected { key, draws: true }) => self.waiting.iter().position(|k| *k == key),
+            Some(_) => None,
+            // The first of several that are equal is found.
+            None => (0..self.waiting.len())
+                .min_by_key(|i| self.parties[self.accounts[self.waiting[*i]].party].turn),
         }
     }
 
@@ -452,12 +523,13 @@ impl Budget {
         true
     }
 
-    /// Takes `bytes` of the shared part, if the connection then has no more of it than is free.
+    /// Takes `bytes` of the shared part, if the peer then has no more of it than is free.
     fn draw(&mut self, key: usize, bytes: usize) -> bool {
         let free = (self.shared_limit - self.shared)
             .min((self.borrowed - self.shared).saturating_add(self.agent.free()));
-        let Account { shared, spare, .. } = self.accounts[key];
-        if free.checked_sub(bytes).is_none_or(|left| shared + spare + bytes > left) {
+        let party = self.accounts[key].party;
+        let has = self.parties[party].shared;
+        if free.checked_sub(bytes).is_none_or(|left| has + bytes > left) {
             return false;
         }
         let lacks = (self.shared + bytes).saturating_sub(self.borrowed);
@@ -469,6 +541,7 @@ impl Budget {
                 return false;
             }
         }
+        self.parties[party].shared += bytes;
         self.shared += bytes;
         self.used += bytes;
         true

@@ -162,7 +162,6 @@ impl Conn {
         let mut outbox = Batch::default();
         let security = tls.as_ref().map_or(Security::Plain, ListenerTls::security);
         let handshake = outbox.head(|out| Handshake::start_with(security, out));
-        work.budget.open(key);
         Self {
             key,
             fd: Rc::new(fd),

@@ -4,21 +4,25 @@
 mod common;
 
 use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Client, disk, read, write};
 use parda_block::{AgentMemory, BackendConfig, Handle, Limits, Volume};
 use parda_control::Bytes;
 use parda_nbd::client::put_request;
+use parda_nbd::uri::Address;
 use parda_nbd::{Cookie, wire};
 
 const LARGEST: u32 = 32 << 20;
 
 fn serve(socket: &Path, progress_timeout: Duration) -> Handle {
     let backend = BackendConfig::Memory { size: Bytes(64 << 20) };
-    let mut config = common::config(vec![disk("vm1", backend, socket)]);
+    let mut disk = disk("vm1", backend, socket);
+    disk.listen.push(Address::Tcp { host: "127.0.0.1".into(), port: 0 });
+    let mut config = common::config(vec![disk]);
     config.limits =
         Limits { memory: 96 << 20, connections: 256, progress_timeout, ..Limits::default() };
     config.memory = AgentMemory::new(96 << 20, 1);
@@ -27,7 +31,10 @@ fn serve(socket: &Path, progress_timeout: Duration) -> Handle {
 
 /// A session on the disk, opened by a client that reads nothing.
 fn rude(socket: &Path) -> UnixStream {
-    let mut stream = UnixStream::connect(socket).unwrap();
+    opened(UnixStream::connect(socket).unwrap())
+}
+
+fn opened<S: Write>(mut stream: S) -> S {
     let mut out = 3u32.to_be_bytes().to_vec();
     wire::put_option(&mut out, wire::option::EXPORT_NAME, b"vm1");
     stream.write_all(&out).unwrap();
@@ -98,4 +105,66 @@ fn the_good_client_gets_on_and_all_memory_comes_back() {
     assert_eq!(good.call(write(0, LARGEST), &data), Ok(vec![]));
     assert!(good.call(read(0, LARGEST), &[]).unwrap() == data);
     drop(hostile);
+}
+
+/// How long a client waits for the largest write, and then for a read, beside 32 that have sent the
+/// first part of such a write and send no more. They are another peer over TCP, and else the same.
+fn beside_stalled_writers(patience: Duration, tcp: bool) -> [Duration; 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let volume = serve(&socket, patience);
+    let port = volume.addresses().iter().find_map(|address| match address {
+        Address::Tcp { port, .. } => Some(*port),
+        Address::Unix(_) => None,
+    });
+    let mut bytes = Vec::new();
+    put_request(&mut bytes, Cookie(1), write(0, LARGEST));
+    bytes.extend(vec![7; 2 << 20]);
+    let mut stalled: Vec<Box<dyn Write>> = Vec::new();
+    for _ in 0..32 {
+        // Sends what is taken at once.
+        if tcp {
+            let mut stream = opened(TcpStream::connect(("127.0.0.1", port.unwrap())).unwrap());
+            stream.set_nonblocking(true).unwrap();
+            let _ = stream.write(&bytes);
+            stalled.push(Box::new(stream));
+        } else {
+            let mut stream = rude(&socket);
+            stream.set_nonblocking(true).unwrap();
+            let _ = stream.write(&bytes);
+            stalled.push(Box::new(stream));
+        }
+    }
+    while volume.stats().unwrap().memory.waiting < 24 {
+        std::thread::sleep(Duration::from_millis(1));
+        for stream in &mut stalled {
+            let _ = stream.write(&[7; 64 << 10]);
+        }
+    }
+    let mut good = Client::connect(&socket, "vm1");
+    let begun = Instant::now();
+    let data = vec![9; LARGEST as usize];
+    assert_eq!(good.call(write(0, LARGEST), &data), Ok(vec![]));
+    let written = begun.elapsed();
+    assert!(good.call(read(0, LARGEST), &[]).unwrap() == data);
+    let took = [written, begun.elapsed() - written];
+    eprintln!("beside stalled writers (another peer: {tcp}): {took:?} of {patience:?}");
+    assert_eq!(volume.stats().unwrap().dropped.protocol, 0);
+    took
+}
+
+#[test]
+fn stalled_writers_delay_another_peer_by_a_tenth_of_the_time() {
+    let patience = Duration::from_secs(8);
+    // The rest is for a machine that is busy.
+    for took in beside_stalled_writers(patience, true) {
+        assert!(took < patience / 3, "{took:?}");
+    }
+}
+
+#[test]
+fn stalled_writers_delay_their_own_peer_by_no_more_than_the_time() {
+    let patience = Duration::from_secs(4);
+    let [written, _] = beside_stalled_writers(patience, false);
+    assert!(written < patience * 3 / 2, "{written:?}");
 }

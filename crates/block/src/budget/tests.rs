@@ -2,9 +2,18 @@ use super::*;
 
 const MIB: usize = 1 << 20;
 
+fn peer(pid: usize) -> Peer {
+    Peer::Process { uid: 0, pid: pid as i32 }
+}
+
+/// Each connection is another peer's.
 fn budget(limit: usize, connections: usize) -> Budget {
+    budget_of(limit, connections, |key| key)
+}
+
+fn budget_of(limit: usize, connections: usize, peer_of: impl Fn(usize) -> usize) -> Budget {
     let mut budget = Budget::new(&AgentMemory::new(limit, 1), limit, connections).unwrap();
-    (0..connections).for_each(|key| budget.open(key));
+    (0..connections).for_each(|key| budget.open(key, peer(peer_of(key))));
     budget
 }
 
@@ -41,7 +50,8 @@ fn every_request_gets_its_memory_and_the_sum_is_never_exceeded() {
     for seed in 0..60 {
         let mut random = fastrand::Rng::with_seed(seed);
         let (limit, n) = (random.usize(64..200) * MIB, random.usize(2..40));
-        let mut budget = budget(limit, n);
+        let peers = random.usize(1..=n);
+        let mut budget = budget_of(limit, n, |key| key % peers);
         let mut clients = vec![Client::default(); n];
         let mut idle_turns = 0;
         while clients.iter().any(|c| c.done < 10) {
@@ -78,6 +88,8 @@ fn every_request_gets_its_memory_and_the_sum_is_never_exceeded() {
             assert!(budget.used() <= budget.capacity() && budget.capacity() <= limit);
             assert_eq!(budget.waiting(), clients.iter().filter(|c| c.waits).count());
         }
+        (0..n).for_each(|key| budget.close(key));
+        assert_eq!((budget.used(), budget.parties.len(), budget.by_peer.len()), (0, 0, 0));
     }
 }
 
@@ -146,7 +158,7 @@ fn volumes_share_what_the_agent_has() {
     let agent = AgentMemory::new(256 * MIB, 2);
     let new = |connections| Budget::new(&agent, 256 * MIB, connections);
     let (mut one, mut two) = (new(64).unwrap(), new(64).unwrap());
-    (0..64).for_each(|key| (one.open(key), two.open(key)).0);
+    (0..64).for_each(|key| (one.open(key, peer(key)), two.open(key, peer(key))).0);
     // The first takes what it can get, up to half of what is free.
     let took = (0..).take_while(|_| one.take_spare(0, MIB)).count();
     assert!(took > 32, "{took}");
@@ -197,4 +209,55 @@ fn a_request_keeps_its_place_until_its_last_part() {
     budget.forget(2);
     fill(&mut budget, 2);
     assert_eq!(budget.waiting, [0, 3, 2]);
+}
+
+#[test]
+fn a_peer_has_no_more_of_the_shared_part_with_many_connections_than_with_one() {
+    for connections in [1, 64, 255] {
+        let mut budget = budget_of(256 * MIB, 256, |key| usize::from(key > 0));
+        let limit = budget.limit() - budget.committed;
+        for key in 1..=connections {
+            while budget.take_spare(key, MIB) {}
+        }
+        let left = limit - budget.shared;
+        assert!(left >= limit / 2, "{connections} connections: {left} of {limit} are left");
+        // The other gets half of that, at once.
+        assert!(budget.take_spare(0, left / 2));
+    }
+}
+
+/// A peer with hundreds of connections that wait, and another with two.
+#[test]
+fn one_request_of_each_peer_is_before_that_of_another() {
+    const GOOD: std::ops::Range<usize> = 0..2;
+    const LARGEST: usize = 32 * MIB;
+    let mut budget = budget_of(128 * MIB, 256, |key| usize::from(!GOOD.contains(&key)));
+    let take_all = |budget: &mut Budget, key| while budget.ask(key, 512 << 10, false) {};
+    // The hostile ones take what they are granted. Returns the others.
+    let settle = |budget: &mut Budget| {
+        let mut good = Vec::new();
+        while budget.has_granted() {
+            let (of_good, hostile): (Vec<_>, Vec<_>) =
+                budget.granted().into_iter().partition(|key| GOOD.contains(key));
+            good.extend(of_good);
+            hostile.into_iter().for_each(|key| take_all(budget, key));
+        }
+        good
+    };
+    (2..256).for_each(|key| take_all(&mut budget, key));
+    assert_eq!((budget.holder(), settle(&mut budget)), (Some(2), vec![]));
+    while budget.take_spare(0, 64 << 10) {}
+    for key in GOOD {
+        assert!(!budget.ask(key, LARGEST, true));
+    }
+    for round in 0..4 {
+        assert_eq!(budget.holder(), Some(2 + round));
+        budget.close(2 + round);
+        // One of theirs is next. It asks again when it was served, and is behind the other.
+        let key = round % 2;
+        assert_eq!(settle(&mut budget), [key]);
+        budget.give(key, LARGEST);
+        assert_eq!(settle(&mut budget), []);
+        assert!(!budget.ask(key, LARGEST, true));
+    }
 }

@@ -8,6 +8,7 @@ mod ending;
 pub(crate) mod losses;
 mod mail;
 mod members;
+mod pressure;
 mod redial;
 pub(crate) mod resize;
 mod watch;

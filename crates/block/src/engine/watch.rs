@@ -6,31 +6,24 @@ use std::os::fd::OwnedFd;
 use parda_control::{Instant, Span};
 use rustix::net::{self, sockopt};
 
+use super::pressure::{self, Pressure};
 use super::{Engine, Timer};
 use crate::batch;
 use crate::conn::{Conn, ConnError};
 use crate::descriptors;
 use crate::door::{Peer, TurnedAway};
-use crate::progress::{self, Verdict};
+use crate::progress::Verdict;
 use crate::stats::MemoryStats;
-
-/// How often clients that wait for memory are looked at: another volume may have returned some, and
-/// whoever holds the reserve may make no progress.
-const WAITING: Span = Span::from_millis(20);
 
 /// How often memory that is not needed is looked for.
 const TIDY: Span = Span::from_millis(2_000);
-
-/// While others wait, what part of its time a client has that holds what they wait for.
-const HURRY: u64 = 10;
 
 /// Which of the two regular looks are due.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     waiting: bool,
     tidy: bool,
-    /// The client that holds the reserve while others wait: since when, and what it had moved.
-    holder: Option<(usize, Instant, u64)>,
+    pressure: Pressure,
 }
 
 impl Engine {
@@ -59,6 +52,7 @@ impl Engine {
         let entry = self.conns.vacant_entry();
         let key = entry.key();
         let tls = self.listeners[listener].tls.clone();
+        self.work.budget.open(key, peer);
         let conn = entry.insert(Conn::new(key, fd, listener, until, tls, &mut self.work));
         conn.serial = self.next_serial;
         conn.timed = true;
@@ -99,9 +93,10 @@ impl Engine {
     pub(super) fn watch_memory(&mut self, now: Instant) {
         let work = &mut self.work;
         work.pool.set_limit(work.budget.capacity() + self.conns.len() * batch::SMALL);
-        if work.budget.waiting() > 0 && !self.watch.waiting {
+        let waiting = work.budget.waiting() > 0 || !self.watch.pressure.is_over();
+        if waiting && !self.watch.waiting {
             self.watch.waiting = true;
-            self.timers.add(now + WAITING, Timer::Waiting);
+            self.timers.add(now + pressure::LOOKS, Timer::Waiting);
         }
         if work.pool.idle() > 0 && !self.watch.tidy {
             self.watch.tidy = true;
@@ -109,29 +104,13 @@ impl Engine {
         }
     }
 
-    /// Looks at the clients that wait for memory, and at the one that they wait for.
+    /// Looks at the clients that wait for memory, and at those that they wait for.
     pub(super) fn serve_waiting(&mut self, now: Instant) {
         self.watch.waiting = false;
         self.work.budget.serve();
-        let holder = self.work.budget.holder();
-        let Some(conn) = holder.and_then(|key| self.conns.get(key)) else {
-            self.watch.holder = None;
-            return;
-        };
-        let (key, moved) = (holder.unwrap_or_default(), conn.progress().total());
-        let patience = Span(Span::from(self.limits.progress_timeout).0 / HURRY);
-        match self.watch.holder {
-            Some((before, since, from))
-                if before == key
-                    && conn.progress().is_owing()
-                    && moved - from < progress::LEAST =>
-            {
-                if now >= since + patience {
-                    self.watch.holder = None;
-                    self.fail(key, &ConnError::Stalled);
-                }
-            }
-            _ => self.watch.holder = Some((key, now, moved)),
+        let patience = Span::from(self.limits.progress_timeout);
+        for key in self.watch.pressure.look(now, patience, &self.work.budget, &mut self.conns) {
+            self.fail(key, &ConnError::Stalled);
         }
     }
 
