@@ -23,6 +23,7 @@ mod apart;
 pub(crate) mod limits;
 mod listener;
 mod nbd;
+mod server_tls;
 mod steer;
 
 pub use listener::{Listener, Tls};
@@ -110,7 +111,10 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Path(path) => path.display().fmt(f),
-            Place::Nbd(uri) => write!(f, "NBD export {:?} of {}", uri.export.as_str(), uri.address),
+            Place::Nbd(uri) => {
+                let tls = if uri.tls.is_some() { " with TLS" } else { "" };
+                write!(f, "NBD export {:?} of {}{tls}", uri.export.as_str(), uri.address)
+            }
         }
     }
 }
@@ -162,14 +166,17 @@ impl Config {
         Config::check(&Document::read_regular(path)?)
     }
 
-    /// Reads and checks a configuration file and looks into the disks that it names.
+    /// Reads and checks a configuration file and looks into the disks that it names and the
+    /// certificates for their servers.
     ///
     /// # Errors
-    /// The first thing that is wrong with it, or a disk that is an image of another format.
+    /// The first thing that is wrong with it or with those certificates, or a disk that is an image
+    /// of another format.
     pub fn look(path: &Path) -> Result<Config, Error> {
         let doc = Document::read(path)?;
         let config = Config::check(&doc)?;
         apart::images(&doc, &config.volumes)?;
+        server_tls::files(&doc, &config.volumes)?;
         Ok(config)
     }
 
@@ -342,7 +349,8 @@ fn check_exchange(
     volume: &str,
     exchange: &file::Exchange,
 ) -> Result<Exchange, Error> {
-    let place = place(&exchange.file).map_err(|e| wrong("exchange.file", e))?;
+    let mut place = place(&exchange.file).map_err(|e| wrong("exchange.file", e))?;
+    server_tls::check(wrong, &mut place, "exchange.file", None)?;
     let slots = SlotCount::new(exchange.slots)
         .ok_or_else(|| wrong("exchange.slots", format!("must be from 1 to {}", SlotCount::MAX)))?;
     let choice = match exchange.slot {
@@ -411,11 +419,14 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     if !(0.0..=1e6).contains(&disk.burst) {
         return Err(wrong("burst", "must be from 0 to 1000000 IOs".into()));
     }
-    let place = place(&disk.path).map_err(|e| wrong("path", e))?;
+    let mut place = place(&disk.path).map_err(|e| wrong("path", e))?;
+    let nbd = nbd::check(wrong, &place, disk.nbd.as_ref())?;
+    let tls = disk.nbd.as_ref().and_then(|nbd| nbd.tls.as_ref());
+    server_tls::check(wrong, &mut place, "path", tls)?;
     Ok(Disk {
         name,
         description: disk.description.clone(),
-        nbd: nbd::check(wrong, &place, disk.nbd.as_ref())?,
+        nbd,
         place,
         region,
         listen: disk.listen.parse().map_err(|e: AddressError| wrong("listen", e.to_string()))?,

@@ -35,22 +35,27 @@ pub(crate) fn open(exchange: &Exchange, settings: SlotSettings) -> Result<SlotEx
 }
 
 /// Looks whether the exchange of a volume can be used, and changes nothing. Answers what is in the way,
-/// if anything is: disks are served all the same. No server is asked over a network.
+/// if anything is: disks are served all the same. No server is asked, unless with TLS, whose certificates
+/// are found out in no other way.
 #[must_use]
 pub fn examine(volume: &Volume) -> Option<String> {
     let exchange = volume.exchange.as_ref()?;
-    let Place::Path(path) = &exchange.place else { return None };
+    let location = match &exchange.place {
+        Place::Path(path) => Location::Path(path.clone()),
+        Place::Nbd(uri) if uri.tls.is_some() => Location::Nbd(uri.clone()),
+        Place::Nbd(_) => return None,
+    };
     let wrong = |fault: PlaceFault| {
         let unheard = "this host and the others do not hear each other";
         Some(format!("exchange {}: {fault}; {unheard}", exchange.place))
     };
-    let site = Site::new(Location::Path(path.clone()), exchange.offset.map(Bytes)).ok()?;
+    let site = Site::new(location, exchange.offset.map(Bytes)).ok()?;
     // On a path that is down this may hang, and whoever waits for it would not start.
     let (answer, looked) = channel();
     let at = site.clone();
     std::thread::spawn(move || answer.send(look(&at, LIMIT)));
     let Ok(looked) = looked.recv_timeout(LIMIT) else {
-        return Some(format!("exchange {}: no answer within {LIMIT:?}", path.display()));
+        return Some(format!("exchange {}: no answer within {LIMIT:?}", exchange.place));
     };
     let header = match looked {
         Ok(Ok(found)) => found.header,
@@ -58,7 +63,7 @@ pub fn examine(volume: &Volume) -> Option<String> {
             let make = &exchange.make;
             return Some(format!(
                 "exchange {}: not made yet. On one host, once: {make}",
-                path.display()
+                exchange.place
             ));
         }
         Ok(Err(fault)) => return wrong(fault),

@@ -208,6 +208,27 @@ pub struct Nbd {
     /// How long a request may take before its connection is given up.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub timeout: Option<Duration>,
+    /// Its certificates, if its URI begins with `nbds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ServerTls>,
+}
+
+/// TLS with an NBD server: whom to trust, and who we are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerTls {
+    /// The CAs that the server's certificate must come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// Our certificate, if the server asks for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// Its private key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// The name or address that the server's certificate must be for, if not the URI's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 fn default_shares() -> u32 {

@@ -17,6 +17,7 @@
 //! | `gate` | what holds a volume's IOs to its window |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
+//! | [`servers`] | NBD servers with TLS that a configuration names, tried |
 //! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
 //! | `inject` | probing a volume that nobody uses |
@@ -40,6 +41,7 @@ pub mod outlook;
 mod running;
 mod served;
 pub mod server;
+pub mod servers;
 pub mod status;
 mod steered;
 pub mod threshold;

@@ -97,6 +97,9 @@ pub struct MemoryStatus {
     pub idle: u64,
     /// Granted to requests in flight, of which not all may have come yet.
     pub granted: u64,
+    /// Granted to clients inside of TLS.
+    #[serde(default)]
+    pub tls: u64,
     /// What may be granted at most.
     pub limit: u64,
     /// What each client can have whatever others do.
@@ -113,6 +116,7 @@ impl From<parda_block::MemoryStats> for MemoryStatus {
             buffers: stats.buffers as u64,
             idle: stats.idle as u64,
             granted: stats.granted as u64,
+            tls: stats.tls as u64,
             limit: stats.limit as u64,
             own: stats.own as u64,
             waiting: stats.waiting as u64,
@@ -290,7 +294,8 @@ pub struct DiskStatus {
     /// Seconds since it is so.
     #[serde(default)]
     pub state_s: f64,
-    /// Why it cannot be served, if so. It is tried again until it can.
+    /// Why it cannot be served, or why the NBD server behind it is not found any more, if so. It is
+    /// tried again until it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Reads completed since the start.

@@ -130,7 +130,12 @@ fn everything_wrong_is_pointed_at() {
         ("\"8GiB\"", "\"8GiBs\"", "parda.toml:25:8: size = \"8GiBs\": "),
         ("\"8GiB\"", "\"1000B\"", "parda.toml:25:8: size = \"1000B\": must be a multiple of 4KiB"),
         ("nbd+unix:///vm2?socket=/run/array.sock", "nbd+unix:///vm2", "parda.toml:23:8: path"),
-        ("nbd+unix:///vm2?socket=/run/array.sock", "nbds://x/y", "parda.toml:23:8: path"),
+        ("nbd+unix:///vm2?socket=/run/array.sock", "nbds://x/y", "nothing says which CA"),
+        (
+            "/mnt/array-a/parda.exchange",
+            "nbds://x/y",
+            "parda.toml:11:8: file = \"nbds://x/y\": asks",
+        ),
         ("nbd+unix:///vm2?socket=/run/array.sock", "/mnt/array-a/vm1.img", "overlaps the disk vm1"),
         ("name = \"array-a\"", "", "parda.toml:3:1: [[volume]]: missing field `name`"),
         ("host = \"kvm-01\"", "host = \"kvm-01\"\nhosts = 1", "parda.toml:2:1: hosts = 1: unknown"),

@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use parda_nbd::client::{Agreed, Handshake, HandshakeError, Step, put_disconnect};
-use parda_nbd::uri::{Address, Uri};
+use parda_nbd::uri::{Address, Uri, UriTls};
+use parda_tls::End;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
@@ -36,6 +37,7 @@ pub(crate) struct Link {
     inbox: Vec<u8>,
     start: usize,
     end: usize,
+    tls_end: End,
 }
 
 /// What a receive brought.
@@ -51,21 +53,20 @@ impl Link {
     /// Connects and agrees on the export.
     pub(crate) fn open(uri: &Uri, patience: Duration) -> Result<(Self, Agreed), ConnectError> {
         let socket = dial(&uri.address, patience)?;
-        // A system that gives less is measured with less.
-        let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
-        if matches!(uri.address, Address::Unix(_)) {
-            // TCP sizes its own receive buffer, better than a constant would.
-            let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
-        }
-        for direction in [Timeout::Recv, Timeout::Send] {
-            sockopt::set_socket_timeout(&socket, direction, Some(patience))
-                .map_err(io::Error::from)?;
-        }
-        let mut link = Self { socket, inbox: vec![0; INBOX_LEN], start: 0, end: 0 };
-        let mut handshake = Handshake::new(uri.export.clone());
+        prepare(&socket, matches!(uri.address, Address::Unix(_)), patience)?;
+        let inbox = vec![0; INBOX_LEN];
+        let mut link = Self { socket, inbox, start: 0, end: 0, tls_end: End::default() };
+        let mut handshake = match &uri.tls {
+            None => Handshake::new(uri.export.clone()),
+            Some(_) => Handshake::new_with_tls(uri.export.clone()),
+        };
         let mut out = Vec::new();
         loop {
             out.clear();
+            if let (Some(tls), true) = (&uri.tls, handshake.starts_tls()) {
+                link = link.secured(tls, patience)?;
+                handshake.secured(&mut out);
+            }
             let step = handshake.advance(link.bytes(), &mut out)?;
             link.send_all(&out)?;
             match step {
@@ -78,11 +79,24 @@ impl Link {
                     Received::Some => {}
                     Received::Nothing => return Err(io::Error::from(ErrorKind::TimedOut).into()),
                     Received::Closed => {
-                        return Err(io::Error::from(ErrorKind::UnexpectedEof).into());
+                        let closed = io::Error::from(ErrorKind::UnexpectedEof);
+                        return Err(link.tls_end.explain(closed).into());
                     }
                 },
             }
         }
+    }
+
+    /// The same inside of TLS.
+    fn secured(self, tls: &UriTls, patience: Duration) -> io::Result<Self> {
+        if !self.bytes().is_empty() {
+            let why = "the server, or somebody on the way, sent more in plaintext after it agreed \
+                       to TLS";
+            return Err(io::Error::new(ErrorKind::InvalidData, why));
+        }
+        let (socket, tls_end) = parda_tls::secure(tls, self.socket, patience)?;
+        prepare(&socket, true, patience)?;
+        Ok(Self { socket, tls_end, ..self })
     }
 
     pub(crate) fn socket(&self) -> &OwnedFd {
@@ -151,6 +165,20 @@ impl Link {
         }
         Ok(())
     }
+}
+
+/// Sets the buffers and time-outs of a socket.
+fn prepare(socket: &OwnedFd, unix: bool, patience: Duration) -> io::Result<()> {
+    // A system that gives less is measured with less.
+    let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER);
+    if unix {
+        // TCP sizes its own receive buffer, better than a constant would.
+        let _ = sockopt::set_socket_recv_buffer_size(socket, SOCKET_BUFFER);
+    }
+    for direction in [Timeout::Recv, Timeout::Send] {
+        sockopt::set_socket_timeout(socket, direction, Some(patience))?;
+    }
+    Ok(())
 }
 
 fn dial(address: &Address, patience: Duration) -> io::Result<OwnedFd> {

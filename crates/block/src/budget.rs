@@ -139,6 +139,22 @@ struct Party {
     turn: u64,
 }
 
+/// Memory of the agent and of a volume that somebody beside the volume's thread has, until this is
+/// dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    agent: AgentMemory,
+    charged: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.charged.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.agent.give(self.bytes);
+    }
+}
+
 /// What one connection has.
 #[derive(Clone, Debug, Default)]
 struct Account {
@@ -189,6 +205,8 @@ pub(crate) struct Budget {
     elected: Option<Elected>,
     granted: Vec<usize>,
     waits: u64,
+    /// What others than requests have of the shared part.
+    charged: Arc<AtomicUsize>,
 }
 
 impl Budget {
@@ -223,6 +241,7 @@ impl Budget {
             elected: None,
             granted: Vec::new(),
             waits: 0,
+            charged: Arc::default(),
         })
     }
 
@@ -234,6 +253,28 @@ impl Budget {
     /// Bytes that were granted and not given back.
     pub(crate) fn used(&self) -> usize {
         self.used
+    }
+
+    /// Bytes that others than requests have.
+    pub(crate) fn charged(&self) -> usize {
+        self.charged.load(Ordering::Acquire)
+    }
+
+    /// Takes `bytes` of the shared part for something that is no request and that does not wait. A
+    /// quarter of that part is left to requests.
+    pub(crate) fn charge(&mut self, bytes: usize) -> Option<Charge> {
+        let charged = self.charged() + bytes;
+        let left = self.shared_limit - self.shared;
+        if charged > left || charged > self.shared_limit / 4 * 3 {
+            return None;
+        }
+        let taken = self.agent.take(bytes);
+        if taken < bytes {
+            self.agent.give(taken);
+            return None;
+        }
+        self.charged.fetch_add(bytes, Ordering::AcqRel);
+        Some(Charge { agent: self.agent.clone(), charged: Arc::clone(&self.charged), bytes })
     }
 
     /// Bytes that the volume has from the agent now.
@@ -526,6 +567,7 @@ impl Budget {
     /// Takes `bytes` of the shared part, if the peer then has no more of it than is free.
     fn draw(&mut self, key: usize, bytes: usize) -> bool {
         let free = (self.shared_limit - self.shared)
+            .saturating_sub(self.charged())
             .min((self.borrowed - self.shared).saturating_add(self.agent.free()));
         let party = self.accounts[key].party;
         let has = self.parties[party].shared;

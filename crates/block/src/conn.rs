@@ -21,7 +21,7 @@ use crate::engine::losses::Witness;
 use crate::now;
 use crate::progress::{Progress, Verdict};
 use crate::ring::{Recv, Ring, Sending, Wire};
-use crate::tls::ListenerTls;
+use crate::tls::{self, ListenerTls};
 use crate::zeroes::all_zero;
 
 /// What a listener offers: exports, and the disk that each of them is.
@@ -279,7 +279,7 @@ impl Conn {
                 break;
             }
             let go_on = match &mut self.phase {
-                Phase::Handshake { .. } => self.take_option(offer)?,
+                Phase::Handshake { .. } => self.take_option(offer, work)?,
                 Phase::Transmission { export, session, .. } => {
                     let session = *session;
                     let event = session.request(self.inbox.bytes(), export)?;
@@ -304,10 +304,10 @@ impl Conn {
         self.want == Want::Turn
     }
 
-    fn take_option(&mut self, offer: &Offer) -> Result<bool, ConnError> {
+    fn take_option(&mut self, offer: &Offer, work: &mut Work) -> Result<bool, ConnError> {
         let Phase::Handshake { handshake, .. } = &mut self.phase else { return Ok(true) };
         if handshake.starts_tls() {
-            self.begin_tls()?;
+            self.begin_tls(work)?;
             return Ok(false);
         }
         let input = self.inbox.bytes();
@@ -330,7 +330,7 @@ impl Conn {
 
     /// Goes over to TLS as soon as the client was told to begin. Until then nothing is received:
     /// what the client sends to begin with is for the relay.
-    fn begin_tls(&mut self) -> Result<(), ConnError> {
+    fn begin_tls(&mut self, work: &mut Work) -> Result<(), ConnError> {
         let Phase::Handshake { handshake, .. } = &mut self.phase else { return Ok(()) };
         if !self.inbox.bytes().is_empty() {
             return Err(ConnError::Injected);
@@ -338,7 +338,9 @@ impl Conn {
         self.want = Want::Room;
         let Some(tls) = &self.tls else { return Ok(()) };
         if !self.sending && self.outbox.is_empty() {
-            let ring = self.fd.try_clone().and_then(|fd| tls.begin(fd)).map_err(ConnError::Tls)?;
+            let memory = work.budget.charge(tls::RELAY).ok_or(ConnError::NoMemory)?;
+            let ring = self.fd.try_clone().and_then(|fd| tls.begin(fd, memory));
+            let ring = ring.map_err(ConnError::Tls)?;
             self.fd = Rc::new(ring);
             handshake.secured();
             self.want = Want::Requests;

@@ -36,6 +36,7 @@ mod tls;
 mod volume;
 mod zeroes;
 
+pub use backend::connect::try_server;
 pub use backend::file::claim::LOCK_WAIT;
 pub use backend::{BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region};
 pub use budget::{AgentMemory, TooLittleMemory};

@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::Duration;
 
 use parda_control::{Config, ConfigError, Report, Totals, VmConfig};
-use parda_nbd::client::Agreed;
 use parda_nbd::extents::Descriptor;
 use parda_nbd::uri::Address;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Failure;
+use crate::backend::connect::Connected;
 use crate::listen::Bound;
 use crate::stats::Stats;
 use crate::volume::{DiskId, OpenDisk};
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Change the law; answers with what is in force.
     SetControl { config: Config, answer: SyncSender<Result<Config, ConfigError>> },
     /// A connection to an NBD server is open (again).
-    Reconnected { disk: DiskId, lane: usize, fd: OwnedFd, agreed: Agreed },
+    Reconnected { disk: DiskId, lane: usize, connected: Connected },
     /// What is known of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
     /// How large the files behind these disks are, in bytes.

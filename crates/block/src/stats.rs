@@ -33,6 +33,8 @@ pub struct VmStats {
     pub errors: u64,
     /// They go through the page cache, whose latencies are not those of the array.
     pub page_cache: bool,
+    /// Why the NBD server behind it is not found, if it was lost.
+    pub away: Option<String>,
     /// Time that reads and writes were held in the host's queue.
     pub held: Latencies,
     /// Time that reads and writes were at the array.
@@ -49,6 +51,7 @@ impl Default for VmStats {
             others: Count::default(),
             errors: 0,
             page_cache: false,
+            away: None,
             held: latencies(),
             device: latencies(),
             total: latencies(),
@@ -93,6 +96,7 @@ impl VmStats {
             others: count(self.others, earlier.others),
             errors: self.errors.saturating_sub(earlier.errors),
             page_cache: self.page_cache,
+            away: self.away.clone(),
             held: difference(&self.held, &earlier.held),
             device: difference(&self.device, &earlier.device),
             total: difference(&self.total, &earlier.total),
@@ -139,6 +143,8 @@ pub struct MemoryStats {
     pub idle: usize,
     /// Granted to requests in flight.
     pub granted: usize,
+    /// Granted to connections inside of TLS.
+    pub tls: usize,
     /// What may be granted at most.
     pub limit: usize,
     /// What each connection can have whatever others do.

@@ -12,6 +12,12 @@ use parda_nbd::server::Security;
 use parda_tls::{Acceptor, Relay};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use crate::budget::Charge;
+
+/// What a relay is charged for, in bytes: its buffers when both directions are full, the state of
+/// TLS, and what a handshake touches of its thread's stack.
+pub(crate) const RELAY: usize = 256 << 10;
+
 /// TLS as a listener offers it.
 #[derive(Clone, Debug)]
 pub struct ListenerTls {
@@ -29,20 +35,19 @@ impl ListenerTls {
 
     /// Begins TLS on a client's socket, of which nobody else may receive or send any more. Returns
     /// where its plaintext comes and goes from now on.
-    pub(crate) fn begin(&self, client: OwnedFd) -> io::Result<OwnedFd> {
+    ///
+    /// `memory` is what the relay is charged for, until it ends.
+    pub(crate) fn begin(&self, client: OwnedFd, memory: Charge) -> io::Result<OwnedFd> {
         let channel = self.acceptor.accept().map_err(io::Error::other)?;
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (ring, inside) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         let relay = Relay::new(channel, client, inside, Vec::new());
-        let thread = std::thread::Builder::new().name("parda-tls".into()).stack_size(STACK);
-        thread.spawn(move || {
-            if let Err(error) = relay.run() {
+        relay.spawn(move |ended| {
+            if let Err(error) = ended {
                 tracing::info!("gave up a client's connection: {error}");
             }
+            drop(memory);
         })?;
         Ok(ring)
     }
 }
-
-/// Stack of a relay's thread in bytes, of which a handshake takes the most.
-const STACK: usize = 512 << 10;

@@ -150,7 +150,8 @@ fn tcp_as_well_as_unix() {
     array.listen = vec![Address::Tcp { host: "127.0.0.1".into(), port: 0 }];
     let volume = spawn(vec![array]);
     // The port that the system chose, reached by an NBD URI.
-    let uri = Uri { address: volume.addresses()[0].clone(), export: common::name("array") };
+    let uri =
+        Uri { address: volume.addresses()[0].clone(), export: common::name("array"), tls: None };
     let backend = BackendConfig::Nbd { uri, options: NbdOptions::default() };
     let _near = spawn(vec![disk("vm1", backend, &near)]);
     exercise(&near, "vm1", 4);

@@ -60,7 +60,7 @@ fn backends(test: impl Fn(&mut Client)) {
     let cached = file_as(&create("cached"), Direct::Off, Lock::On);
     let array = path("array");
     let nbd = |socket: &std::path::Path| BackendConfig::Nbd {
-        uri: Uri { address: Address::Unix(socket.into()), export: name("behind") },
+        uri: Uri { address: Address::Unix(socket.into()), export: name("behind"), tls: None },
         options: parda_block::NbdOptions::default(),
     };
     let behind = spawn(vec![disk("behind", file(&create("behind")), &array)]);

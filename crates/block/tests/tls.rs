@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use parda_block::{BackendConfig, Handle, ListenerConfig, ListenerTls, Volume, VolumeConfig};
+use parda_block::{
+    BackendConfig, Handle, Limits, ListenerConfig, ListenerTls, Volume, VolumeConfig,
+};
 use parda_control::Bytes;
 use parda_nbd::client::{self, Expected, Handshake, Reply, Step};
 use parda_nbd::uri::Address;
@@ -37,6 +39,10 @@ impl Stage {
     }
 
     fn alone(required: bool, limit: Duration) -> Stage {
+        Stage::limited(required, |limits| limits.handshake_timeout = limit)
+    }
+
+    fn limited(required: bool, limit: impl FnOnce(&mut Limits)) -> Stage {
         let dir = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -49,7 +55,7 @@ impl Stage {
         let socket = dir.path().join("s");
         let memory = BackendConfig::Memory { size: Bytes(8 << 20) };
         let mut config: VolumeConfig = common::config(vec![common::disk("a", memory, &socket)]);
-        config.limits.handshake_timeout = limit;
+        limit(&mut config.limits);
         config.listeners =
             vec![ListenerConfig { tls, ..ListenerConfig::new(Address::Unix(socket)) }];
         let handle = Volume::spawn(config).unwrap();
@@ -341,5 +347,44 @@ fn handshakes_that_end_early_leave_nothing_behind() {
             "descriptors and threads: {before:?} before, {now:?} after"
         );
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Of 64 MiB, 32 are the reserve, 16 the clients' own, and of the 16 that they share a quarter is left
+/// to requests: 48 relays. The others are turned away, and the memory is there for the next.
+#[test]
+fn clients_with_tls_take_no_more_memory_than_there_is() {
+    const RELAYS: usize = 48;
+    let _alone = BESIDE.write().unwrap_or_else(PoisonError::into_inner);
+    let stage = Stage::limited(true, |limits| {
+        (limits.memory, limits.connections) = (64 << 20, 256);
+        limits.handshake_timeout = LONG;
+    });
+    let stats = || stage.handle.stats().unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    for _ in 0..2 {
+        let turned_away = stats().dropped.turned_away;
+        let sockets: Vec<UnixStream> = (0..RELAYS + 10)
+            .map(|_| {
+                let mut socket = stage.socket();
+                let mut handshake = Handshake::new_with_tls(common::name("a"));
+                while !handshake.starts_tls() {
+                    step(&mut socket, &mut handshake, &mut Vec::new());
+                }
+                socket
+            })
+            .collect();
+        while stats().dropped.turned_away < turned_away + 10 {
+            assert!(Instant::now() < until, "{:?}", stats());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(stats().memory.tls, RELAYS * (256 << 10));
+        assert_eq!(stats().connections, RELAYS);
+        drop(sockets);
+        stage.forgets_its_clients();
+        while stats().memory.tls > 0 {
+            assert!(Instant::now() < until, "{:?}", stats().memory);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }

@@ -29,8 +29,9 @@ impl Bench {
 }
 
 const EXAMPLES: &str = "\
-URI is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. Several share the client's threads; each gets
-all of --connections.
+URI is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH; with TLS nbds:// or nbds+unix://, and
+tls-certificates=DIRECTORY (ca-cert.pem, client-cert.pem, client-key.pem) as a parameter. With TLS each connection has
+a thread that encrypts. Several URIs share the client's threads; each gets all of --connections.
 
 Each connection keeps --depth requests outstanding: the replies that one receive brings are answered with as many
 requests in one send. A latency is counted from before that send to the whole reply. fio's nbd engine takes several
@@ -45,6 +46,7 @@ Examples:
   parda bench nbd 'nbd+unix:///vm1?socket=/run/parda/a.sock'
   parda bench nbd nbd://array/lun0 --op randread --bs 64k --depth 16 --connections 4 --time 10s
   parda bench nbd nbd://array/scratch --op randwrite --depth 64 --allow-writes=nbd://array/scratch
+  parda bench nbd 'nbds://array/lun0?tls-certificates=/etc/pki/parda' --depth 16
   parda bench nbd nbd://array/lun0 --op read --bs 1m --depth 4 --offset 10g --range 1g
   parda bench nbd nbd://localhost/vm1 --depth 16 --server-pid \"$(pidof parda)\" --json - | jq .server_cpu_us_per_io";
 

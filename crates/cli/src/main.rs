@@ -17,6 +17,7 @@ mod steer;
 mod workload;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -137,6 +138,9 @@ impl From<parda_config::Error> for Failure {
     }
 }
 
+/// How long the end of the process waits for peers with TLS to take what they were sent.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // Dropped at the end of all: what was logged is written then.
@@ -158,6 +162,8 @@ fn main() -> ExitCode {
         Command::Workload(command) => command.run(),
         Command::Reproduce(command) => command.run(),
     };
+    // What was said last within TLS is still to be sent.
+    parda_tls::settle(LAST_WORDS);
     drop(log);
     end(done)
 }

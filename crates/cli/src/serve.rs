@@ -65,6 +65,9 @@ impl Check {
         for note in config.volumes.iter().filter_map(parda_agent::exchange::examine) {
             text += &format!("\n  note: {note}");
         }
+        for note in parda_agent::servers::examine(&config) {
+            text += &format!("\n  note: {note}");
+        }
         output::print(&text)
     }
 }

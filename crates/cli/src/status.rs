@@ -129,6 +129,9 @@ fn clients(volume: &VolumeStatus, memory: &MemoryStatus) -> String {
         mib(memory.limit),
         memory.waiting,
     );
+    if memory.tls > 0 {
+        text += &format!(", {:.1} MiB for TLS", mib(memory.tls));
+    }
     let dropped = &volume.dropped;
     let reasons = [
         (dropped.handshake, "in the handshake"),
@@ -253,7 +256,13 @@ fn faults(volume: &VolumeStatus) -> String {
     if let Some(fault) = &volume.fault {
         text += &format!("  FAULT: {fault}; started again {} times\n", volume.restarts);
     }
-    for disk in volume.disks.iter().filter(|disk| disk.state != "serving") {
+    for disk in &volume.disks {
+        if disk.state == "serving" {
+            if let Some(fault) = &disk.fault {
+                text += &format!("  disk {}: its server was lost: {fault}\n", disk.name);
+            }
+            continue;
+        }
         let why = disk.fault.as_deref().unwrap_or("no fault");
         text += &format!("  disk {}: {} for {:.0} s: {why}\n", disk.name, disk.state, disk.state_s);
     }

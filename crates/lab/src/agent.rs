@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub fn make_exchange(scenario: &Scenario, place: &Place) -> Result<(), InitError> {
     let wrong = |why: String| InitError::Unknown { place: EXCHANGE.to_owned(), why };
     let export = ExportName::new(EXCHANGE).map_err(|e| wrong(e.to_string()))?;
-    let uri = Uri { address: Address::Unix(place.array()), export };
+    let uri = Uri { address: Address::Unix(place.array()), export, tls: None };
     let site = Site::new(Location::Nbd(uri), None).map_err(|e| wrong(e.to_string()))?;
     let slots = SlotCount::new(scenario.exchange_slots);
     let slots = slots.ok_or_else(|| wrong(format!("{} slots", scenario.exchange_slots)))?;

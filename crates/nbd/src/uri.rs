@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | `nbd` | `nbd://array-a.example:10809/vm1`, `nbd://[::1]/vm1` |
 //! | `nbd+unix` | `nbd+unix:///vm1?socket=/run/parda/array-a.sock` |
+//! | `nbds` | `nbds://array-a.example/vm1?tls-certificates=/etc/pki/parda` |
+//! | `nbds+unix` | `nbds+unix:///vm1?socket=/run/a.sock&tls-hostname=array-a&tls-certificates=/etc/pki/parda` |
 
 use std::fmt;
 use std::net::IpAddr;
@@ -97,17 +99,47 @@ pub struct Uri {
     pub address: Address,
     /// The export, empty for the server's default.
     pub export: ExportName,
+    /// How TLS is spoken with it, if it is.
+    pub tls: Option<UriTls>,
+}
+
+/// TLS with the server of a URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UriTls {
+    /// Whom to trust, and who we are.
+    pub certificates: Certificates,
+    /// The name or address that the server's certificate must be for.
+    pub name: String,
+}
+
+/// Where the certificates for a server are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificates {
+    /// The URI does not say: its user must know, or refuse it.
+    Unsaid,
+    /// A directory as GnuTLS's clients use it: `ca-cert.pem`, and `client-cert.pem` with
+    /// `client-key.pem` if the server asks for a certificate.
+    Directory(PathBuf),
+    /// Files.
+    Files {
+        /// The CAs that the server's certificate must come from.
+        ca: PathBuf,
+        /// The client's certificate and its key.
+        identity: Option<(PathBuf, PathBuf)>,
+    },
 }
 
 /// Why a string is no NBD URI that we support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// Another scheme, or none.
-    #[error("{0:?} is not an NBD URI: it must begin with nbd:// or nbd+unix://")]
+    #[error(
+        "{0:?} is not an NBD URI: it must begin with nbd://, nbd+unix://, nbds:// or nbds+unix://"
+    )]
     Scheme(String),
-    /// TLS.
-    #[error("{0:?} asks for TLS, which is not supported: use nbd:// or nbd+unix://")]
-    Tls(String),
+    /// A parameter of TLS where there is none.
+    #[error("{0:?} is for TLS: write nbds:// or nbds+unix://")]
+    NotTls(String),
     /// No host.
     #[error("an nbd:// URI needs a host, as in nbd://host:10809/export")]
     NoHost,
@@ -142,8 +174,13 @@ impl FromStr for Uri {
         let (scheme, rest) = s.split_once("://").ok_or_else(scheme_error)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
-        let socket = socket_parameter(query)?;
-        let address = match scheme {
+        let Parameters { socket, certificates, hostname } = Parameters::parse(query)?;
+        let (transport, secure) = match scheme {
+            "nbds" => ("nbd", true),
+            "nbds+unix" => ("nbd+unix", true),
+            plain => (plain, false),
+        };
+        let address = match transport {
             "nbd" => {
                 if socket.is_some() {
                     return Err(UriError::Parameter("socket".to_owned()));
@@ -157,10 +194,27 @@ impl FromStr for Uri {
                 let path = socket.filter(|p| !p.is_empty()).ok_or(UriError::NoSocket)?;
                 Address::Unix(PathBuf::from(path))
             }
-            "nbds" | "nbds+unix" => return Err(UriError::Tls(s.to_owned())),
             _ => return Err(scheme_error()),
         };
-        Ok(Self { address, export: ExportName::new(unescape(export)?)? })
+        let tls = match (secure, certificates, hostname) {
+            (true, certificates, hostname) => Some(UriTls {
+                certificates: certificates
+                    .map_or(Certificates::Unsaid, |dir| Certificates::Directory(dir.into())),
+                name: hostname.unwrap_or_else(|| host(&address).to_owned()),
+            }),
+            (false, None, None) => None,
+            (false, Some(_), _) => return Err(UriError::NotTls("tls-certificates".to_owned())),
+            (false, None, Some(_)) => return Err(UriError::NotTls("tls-hostname".to_owned())),
+        };
+        Ok(Self { address, export: ExportName::new(unescape(export)?)?, tls })
+    }
+}
+
+/// The name of the host, which for a unix socket is this one.
+fn host(address: &Address) -> &str {
+    match address {
+        Address::Tcp { host, .. } => host,
+        Address::Unix(_) => "localhost",
     }
 }
 
@@ -192,15 +246,32 @@ fn tcp_address(authority: &str) -> Result<Address, UriError> {
     Ok(Address::Tcp { host: unescape(host)?, port })
 }
 
-fn socket_parameter(query: &str) -> Result<Option<String>, UriError> {
-    let mut socket = None;
-    for parameter in query.split('&').filter(|p| !p.is_empty()) {
-        match parameter.split_once('=') {
-            Some(("socket", path)) if socket.is_none() => socket = Some(unescape(path)?),
-            _ => return Err(UriError::Parameter(parameter.to_owned())),
+/// What stands behind the `?`, by the names that libnbd has for it.
+#[derive(Default)]
+struct Parameters {
+    socket: Option<String>,
+    certificates: Option<String>,
+    hostname: Option<String>,
+}
+
+impl Parameters {
+    fn parse(query: &str) -> Result<Self, UriError> {
+        let mut found = Self::default();
+        for parameter in query.split('&').filter(|p| !p.is_empty()) {
+            let unknown = || UriError::Parameter(parameter.to_owned());
+            let (key, value) = parameter.split_once('=').ok_or_else(unknown)?;
+            let place = match key {
+                "socket" => &mut found.socket,
+                "tls-certificates" if !value.is_empty() => &mut found.certificates,
+                "tls-hostname" if !value.is_empty() => &mut found.hostname,
+                _ => return Err(unknown()),
+            };
+            if place.replace(unescape(value)?).is_some() {
+                return Err(unknown());
+            }
         }
+        Ok(found)
     }
-    Ok(socket)
 }
 
 fn unescape(s: &str) -> Result<String, UriError> {
@@ -227,6 +298,7 @@ mod tests {
         Uri {
             address: Address::Tcp { host: host.to_owned(), port },
             export: ExportName::new(export).unwrap(),
+            tls: None,
         }
     }
 
@@ -247,6 +319,34 @@ mod tests {
     }
 
     #[test]
+    fn tls_is_with_the_host_of_the_uri_unless_it_says_another_name() {
+        let tls = |text: &str| text.parse::<Uri>().unwrap().tls;
+        let directory = |dir: &str, name: &str| {
+            let certificates = Certificates::Directory(dir.into());
+            Some(UriTls { certificates, name: name.to_owned() })
+        };
+        let tcp = "nbds://array.example/x?tls-certificates=/etc/pki/a%20b";
+        assert_eq!(tls(tcp), directory("/etc/pki/a b", "array.example"));
+        assert_eq!(tls(&format!("{tcp}&tls-hostname=a")), directory("/etc/pki/a b", "a"));
+        let unix = "nbds+unix:///x?socket=/s&tls-certificates=/c";
+        assert_eq!(tls(unix), directory("/c", "localhost"));
+        assert_eq!(tls("nbds://[::1]/x").unwrap().certificates, Certificates::Unsaid);
+        assert_eq!(tls("nbds://[::1]/x").unwrap().name, "::1");
+        assert_eq!(tls("nbd://h/x"), None);
+        let error = |s: &str| s.parse::<Uri>().unwrap_err();
+        for wrong in ["tls-certificates=", "tls-hostname=", "tls-psk-file=/k"] {
+            assert_eq!(error(&format!("nbds://h/x?{wrong}")), UriError::Parameter(wrong.into()));
+        }
+        assert_eq!(
+            error("nbd://h/x?tls-certificates=/c"),
+            UriError::NotTls("tls-certificates".into())
+        );
+        assert!(matches!(error("nbd+unix:///x?socket=/s&tls-hostname=h"), UriError::NotTls(_)));
+        assert!(matches!(error(&format!("{unix}&socket=/t")), UriError::Parameter(_)));
+        assert!(matches!(error(&format!("{unix}&tls-certificates=/d")), UriError::Parameter(_)));
+    }
+
+    #[test]
     fn an_address_is_local_only_if_it_says_so_itself() {
         let local = |text: &str| text.parse::<Address>().unwrap().is_local();
         for text in ["unix:s", "tcp:127.0.0.1:1", "tcp:127.8.0.1:1", "tcp:[::1]:1"] {
@@ -263,7 +363,6 @@ mod tests {
         let error = |s: &str| s.parse::<Uri>().unwrap_err();
         assert!(matches!(error("http://x"), UriError::Scheme(_)));
         assert!(matches!(error("/dev/sda"), UriError::Scheme(_)));
-        assert!(matches!(error("nbds://x"), UriError::Tls(_)));
         assert_eq!(error("nbd:///x"), UriError::NoHost);
         assert_eq!(error("nbd://u@h/x"), UriError::UserInfo);
         assert_eq!(error("nbd://h:0/x"), UriError::Port("0".into()));

@@ -163,6 +163,12 @@ impl Connector {
     }
 }
 
+/// Whether a certificate can be for that name or address.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

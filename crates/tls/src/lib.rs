@@ -8,13 +8,19 @@
 //! | --- | --- |
 //! | [`channel`] | one connection: handshake, records |
 //! | [`relay`] | TLS on one socket, plaintext on another |
+//! | `running` | the threads of relays, and waiting for their end |
 //! | [`files`] | certificates, keys and CAs, checked when they are read |
+//! | [`client`] | TLS with the server that an NBD URI names |
 #![forbid(unsafe_code)]
 
 pub mod channel;
+pub mod client;
 pub mod files;
 pub mod relay;
+mod running;
 
 pub use channel::{Channel, TlsError};
-pub use files::{Acceptor, ClientFiles, Connector, FileError, ServerFiles, Which};
+pub use client::{ClientError, End, check, secure};
+pub use files::{Acceptor, ClientFiles, Connector, FileError, ServerFiles, Which, is_name};
 pub use relay::{Relay, RelayError};
+pub use running::settle;

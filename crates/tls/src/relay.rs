@@ -48,7 +48,14 @@ pub struct Relay {
     to_outside: Outgoing,
     /// The peer will send no more.
     peer_done: bool,
+    /// Nothing more comes from inside.
     inside_done: bool,
+    /// Nobody is inside any more.
+    inside_gone: bool,
+    /// The peer was told that nothing more comes.
+    closed: bool,
+    /// And so was its socket.
+    shut: bool,
     /// When to give up on a peer that takes nothing.
     until: Option<Instant>,
 }
@@ -107,6 +114,9 @@ impl Relay {
             to_outside: Outgoing { bytes: first, sent: 0 },
             peer_done: false,
             inside_done: false,
+            inside_gone: false,
+            closed: false,
+            shut: false,
             until: None,
         }
     }
@@ -132,11 +142,12 @@ impl Relay {
         Ok(())
     }
 
-    /// Carries bytes both ways until one side is done with the other.
+    /// Carries bytes both ways until one side is done with the other. The sockets stay open until
+    /// the relay is dropped.
     ///
     /// # Errors
     /// The peer broke the protocol, or a socket failed.
-    pub fn run(mut self) -> Result<(), RelayError> {
+    pub fn run(&mut self) -> Result<(), RelayError> {
         let ended = self.carry();
         if ended.is_err() {
             // The reason for it, to a peer that still listens.
@@ -159,7 +170,14 @@ impl Relay {
                 let _ = shutdown(&self.inside, Shutdown::Write);
             }
             if self.inside_done {
-                return self.finish();
+                if self.inside_gone || !self.channel.is_established() {
+                    return self.finish();
+                }
+                // What was asked may still be answered; when the peer closes, it is done with it.
+                self.say_end();
+                if self.peer_done && self.to_inside.is_empty() {
+                    return Ok(());
+                }
             }
             if !self.wait(None)? {
                 return Ok(());
@@ -167,10 +185,24 @@ impl Relay {
         }
     }
 
+    /// Tells the peer that nothing more comes, inside of TLS and behind it.
+    fn say_end(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.channel.close(&mut self.to_outside.bytes);
+        }
+        if !self.shut && self.to_outside.flush(&self.outside).is_ok() && self.to_outside.is_empty()
+        {
+            self.shut = true;
+            // It may be closed already.
+            let _ = shutdown(&self.outside, Shutdown::Write);
+        }
+    }
+
     /// Sends what is left, and that there is no more.
     fn finish(&mut self) -> Result<(), RelayError> {
         if self.channel.is_established() {
-            self.channel.close(&mut self.to_outside.bytes);
+            self.say_end();
         }
         let until = *self.until.get_or_insert_with(|| Instant::now() + LAST_WAIT);
         loop {
@@ -222,7 +254,9 @@ impl Relay {
         }
         let outside = flag(room && !self.peer_done, PollFlags::IN)
             | flag(!self.to_outside.is_empty(), PollFlags::OUT);
-        let takes = self.channel.is_established() && self.to_outside.len() < MAX_WAITING;
+        let takes = self.channel.is_established()
+            && self.to_outside.len() < MAX_WAITING
+            && !self.inside_done;
         let inside = flag(takes, PollFlags::IN) | flag(!self.to_inside.is_empty(), PollFlags::OUT);
         let mut fds = Vec::with_capacity(2);
         // A socket that nothing is asked of would only say that it is closed, again and again.
@@ -245,6 +279,7 @@ impl Relay {
         }
         if from_inside.is_some_and(|e| e.intersects(gone)) {
             // What it has said before can still be read, if the peer takes it.
+            self.inside_gone = true;
             self.until.get_or_insert_with(|| Instant::now() + LAST_WAIT);
             self.inside_done |= !self.channel.is_established();
         }

@@ -90,11 +90,14 @@ impl Board {
         let now = Instant::now();
         let secs = |since: Instant| now.saturating_duration_since(since).as_secs_f64();
         status.disks = (shown.disks.into_iter())
-            .map(|disk| DiskStatus {
-                state: disk.state.to_owned(),
-                state_s: secs(disk.since),
-                fault: disk.fault,
-                ..DiskStatus::new(disk.name, disk.vm.shares.0, &counted(stats.as_ref(), disk.id))
+            .map(|disk| {
+                let counted = counted(stats.as_ref(), disk.id);
+                DiskStatus {
+                    state: disk.state.to_owned(),
+                    state_s: secs(disk.since),
+                    fault: disk.fault.or_else(|| counted.away.clone()),
+                    ..DiskStatus::new(disk.name, disk.vm.shares.0, &counted)
+                }
             })
             .collect();
         status.listeners = (shown.listeners.into_iter())

@@ -7,9 +7,10 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use parda_nbd::client::{Agreed, Handshake, Step, put_disconnect};
-use parda_nbd::uri::{Address, Uri};
+use parda_nbd::uri::{Address, Uri, UriTls};
 use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
 use parda_nbd::{BlockSizes, TransmissionFlags};
+use parda_tls::End;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -18,13 +19,24 @@ use super::{Geometry, NbdOptions, OpenError};
 /// How long connecting and agreeing may take in all, however slowly the server speaks.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
+/// Bytes in plaintext where nothing but TLS may follow.
+const INJECTED: &str =
+    "the server, or somebody on the way, sent more in plaintext after it agreed to TLS";
+
 /// How long one address of a server may take to be connected to.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A connection that is open and agreed, before its thread has it.
-pub(crate) struct Opened {
+/// A connection that is open and agreed.
+pub(crate) struct Connected {
     pub(crate) fd: OwnedFd,
     pub(crate) agreed: Agreed,
+    /// Why TLS on it has ended, when it has.
+    pub(crate) tls_end: End,
+}
+
+/// A server with its first connection, before its thread has it.
+pub(crate) struct Opened {
+    pub(crate) connected: Connected,
     pub(crate) uri: Uri,
     pub(crate) options: NbdOptions,
     pub(crate) geometry: Geometry,
@@ -32,7 +44,8 @@ pub(crate) struct Opened {
 
 /// Connects to the server.
 pub(crate) fn open(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<Opened, OpenError> {
-    let (fd, agreed) = connect(uri, options)?;
+    let connected = connect(uri, options)?;
+    let agreed = &connected.agreed;
     let has = |flag| agreed.flags.contains(flag);
     if !read_only {
         let address = uri.address.to_string();
@@ -62,7 +75,17 @@ pub(crate) fn open(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<Op
         fast_zero: has(TransmissionFlags::SEND_FAST_ZERO),
         cache: has(TransmissionFlags::SEND_CACHE),
     };
-    Ok(Opened { fd, agreed, uri: uri.clone(), options, geometry })
+    Ok(Opened { connected, uri: uri.clone(), options, geometry })
+}
+
+/// Connects to the server of a disk and closes the connection again.
+///
+/// # Errors
+/// Why the disk could not be served.
+pub fn try_server(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<(), OpenError> {
+    let opened = open(uri, options, read_only)?;
+    disconnect(&opened.connected.fd);
+    Ok(())
 }
 
 /// Whether a server that agreed on `now` can take the place of one that agreed on `before`.
@@ -100,7 +123,7 @@ pub(crate) fn compatible(before: &Agreed, now: &Agreed) -> Result<(), String> {
 }
 
 /// Connects and agrees on an export.
-pub(crate) fn connect(uri: &Uri, options: NbdOptions) -> Result<(OwnedFd, Agreed), OpenError> {
+pub(crate) fn connect(uri: &Uri, options: NbdOptions) -> Result<Connected, OpenError> {
     connect_within(uri, options, CONNECT_WITHIN)
 }
 
@@ -108,15 +131,25 @@ fn connect_within(
     uri: &Uri,
     options: NbdOptions,
     within: Duration,
-) -> Result<(OwnedFd, Agreed), OpenError> {
+) -> Result<Connected, OpenError> {
     let address = uri.address.to_string();
     let until = Instant::now() + within;
     let io_error = |source| OpenError::Connect { address: address.clone(), source };
     let socket = dial(&uri.address, options, until).map_err(io_error)?;
-    let socket = Socket { fd: socket, until };
-    let mut handshake = Handshake::new(uri.export.clone());
+    let mut socket = Socket { fd: socket, until, tls_end: End::default() };
+    let mut handshake = match &uri.tls {
+        None => Handshake::new(uri.export.clone()),
+        Some(_) => Handshake::new_with_tls(uri.export.clone()),
+    };
     let (mut input, mut out) = (Vec::new(), Vec::new());
     let agreed = loop {
+        if let (Some(tls), true) = (&uri.tls, handshake.starts_tls()) {
+            if !input.is_empty() {
+                return Err(io_error(io::Error::new(io::ErrorKind::InvalidData, INJECTED)));
+            }
+            socket = socket.secured(tls).map_err(io_error)?;
+            handshake.secured(&mut out);
+        }
         let step = handshake
             .advance(&input, &mut out)
             .map_err(|source| OpenError::Handshake { address: address.clone(), source })?;
@@ -134,7 +167,7 @@ fn connect_within(
         }
     };
     set_timeout(&socket.fd, None).map_err(io_error)?;
-    Ok((socket.fd, agreed))
+    Ok(Connected { fd: socket.fd, agreed, tls_end: socket.tls_end })
 }
 
 fn dial(address: &Address, options: NbdOptions, until: Instant) -> io::Result<OwnedFd> {
@@ -211,15 +244,23 @@ fn set_timeout(fd: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
 struct Socket {
     fd: OwnedFd,
     until: Instant,
+    tls_end: End,
 }
 
 impl Socket {
+    /// The same inside of TLS.
+    fn secured(self, tls: &UriTls) -> io::Result<Self> {
+        let (fd, tls_end) = parda_tls::secure(tls, self.fd, left(self.until)?)?;
+        Ok(Self { fd, tls_end, ..self })
+    }
+
     fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             sockopt::set_socket_timeout(&self.fd, Timeout::Send, Some(left(self.until)?))?;
             match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
                 Err(rustix::io::Errno::INTR) => {}
-                sent => bytes = &bytes[sent.map_err(too_slow)?..],
+                Err(error) => return Err(self.tls_end.explain(too_slow(error))),
+                Ok(sent) => bytes = &bytes[sent..],
             }
         }
         Ok(())
@@ -229,13 +270,16 @@ impl Socket {
         let mut chunk = [0; 4096];
         sockopt::set_socket_timeout(&self.fd, Timeout::Recv, Some(left(self.until)?))?;
         match rustix::net::recv(&self.fd, &mut chunk, RecvFlags::empty()) {
-            Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((0, _)) => Err(self.tls_end.explain(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "it closed the connection before anything was agreed",
+            ))),
             Ok((n, _)) => {
                 input.extend_from_slice(&chunk[..n]);
                 Ok(())
             }
             Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(too_slow(error)),
+            Err(error) => Err(self.tls_end.explain(too_slow(error))),
         }
     }
 }
@@ -251,7 +295,7 @@ pub(crate) fn disconnect(fd: &OwnedFd) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
@@ -260,7 +304,11 @@ mod tests {
 
     /// How connecting to a socket fails, which must be soon.
     fn failure(path: &std::path::Path) -> String {
-        let uri: Uri = format!("nbd+unix:///?socket={}", path.display()).parse().unwrap();
+        failure_of(&format!("nbd+unix:///?socket={}", path.display()))
+    }
+
+    fn failure_of(uri: &str) -> String {
+        let uri: Uri = uri.parse().unwrap();
         let started = Instant::now();
         let error = connect_within(&uri, NbdOptions::default(), SHORT).err().unwrap().to_string();
         assert!(started.elapsed() < Duration::from_secs(5), "{:?}: {error}", started.elapsed());
@@ -312,6 +360,39 @@ mod tests {
             }
         });
         assert!(failure(&path).contains("does not answer in time"));
+    }
+
+    /// A server that has agreed to TLS, and then takes what comes without a word.
+    #[test]
+    fn a_server_that_stalls_in_the_tls_handshake_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        std::fs::write(dir.path().join("ca-cert.pem"), params.self_signed(&key).unwrap().pem())
+            .unwrap();
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let heard = std::thread::spawn(move || {
+            let (mut stream, _): (UnixStream, _) = listener.accept().unwrap();
+            stream.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+            stream.read_exact(&mut [0; 4 + 16]).unwrap();
+            stream.write_all(&0x3_e889_0455_65a9_u64.to_be_bytes()).unwrap();
+            stream.write_all(&[0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0]).unwrap();
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).unwrap();
+            heard
+        });
+        let uri = format!(
+            "nbds+unix:///?socket={}&tls-certificates={}",
+            path.display(),
+            dir.path().display()
+        );
+        let error = failure_of(&uri);
+        assert!(error.contains("does not answer in time in the TLS handshake"), "{error}");
+        // A handshake record, and not a word of NBD behind it.
+        let heard = heard.join().unwrap();
+        assert_eq!(heard.first(), Some(&22));
+        assert!(!heard.windows(8).any(|w| w == b"IHAVEOPT"));
     }
 
     #[test]

@@ -261,3 +261,27 @@ fn one_request_of_each_peer_is_before_that_of_another() {
         assert!(!budget.ask(key, LARGEST, true));
     }
 }
+
+/// Relays of TLS are no requests: they take of the shared part as long as a quarter of it is left,
+/// and the agent has it back when they end, wherever that is.
+#[test]
+fn what_is_charged_beside_requests_comes_out_of_the_shared_part() {
+    let agent = AgentMemory::new(256 * MIB, 1);
+    let mut budget = Budget::new(&agent, 128 * MIB, 16).unwrap();
+    let (free, shared) = (agent.free(), budget.limit() - budget.capacity());
+    let charges: Vec<Charge> = std::iter::from_fn(|| budget.charge(MIB)).collect();
+    assert_eq!(charges.len() * MIB, shared / 4 * 3 / MIB * MIB);
+    assert_eq!((budget.charged(), agent.free()), (charges.len() * MIB, free - charges.len() * MIB));
+    // A request finds what is left, and no more of it than its threshold allows.
+    budget.open(0, peer(0));
+    let left = shared - budget.charged();
+    assert!(budget.take_spare(0, left / 2));
+    assert!(!budget.take_spare(0, left / 4 + MIB));
+    budget.give_spare(0);
+    std::thread::spawn(move || drop(charges)).join().unwrap();
+    assert_eq!(budget.charged(), 0);
+    assert!(budget.take_spare(0, shared / 2));
+    budget.close(0);
+    drop(budget);
+    assert_eq!(agent.free(), agent.total());
+}

@@ -15,6 +15,8 @@ pub(crate) enum ConnError {
     Injected,
     #[error("TLS cannot be begun: {0}")]
     Tls(std::io::Error),
+    #[error("there is no memory for another connection with TLS: raise memory in the limits")]
+    NoMemory,
     #[error("the handshake was not done in time")]
     Slow,
     #[error("it neither took its replies nor finished its request in time")]

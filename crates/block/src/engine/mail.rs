@@ -38,13 +38,14 @@ impl Engine {
                 let result = self.host.set_config(now, config);
                 let _ = answer.send(result.map(|()| self.host.config().clone()));
             }
-            Command::Reconnected { disk, lane, fd, agreed } => {
+            Command::Reconnected { disk, lane, connected } => {
                 if let Some(key) = self.key_of(disk)
                     && let Backend::Nbd(up) = &mut self.disks[key].backend
                 {
-                    up.reconnected(lane, fd, agreed);
+                    let size = connected.agreed.size;
+                    up.reconnected(lane, connected);
                     self.stir(key);
-                    self.sized(disk, agreed.size);
+                    self.sized(disk, size);
                 }
             }
             Command::Mapped { key, extents } => {
@@ -83,7 +84,7 @@ impl Engine {
             memory: self.memory(),
             dropped: self.dropped,
             disks: disks.iter().map(|disk| disk.id).collect(),
-            vms: disks.iter().map(|disk| disk.stats.clone()).collect(),
+            vms: disks.iter().map(|disk| disk.stats()).collect(),
         }
     }
 }

@@ -67,7 +67,7 @@ impl Engine {
             base: base.0,
             stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
             losses: Losses::default(),
-            alive: Arc::new(()),
+            away: Arc::default(),
             leaving: None,
             backend: match opened {
                 Opened::File(opened) => Backend::File(File::new(opened, base)),

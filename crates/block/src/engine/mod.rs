@@ -16,8 +16,8 @@ mod watch;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmId};
@@ -101,8 +101,9 @@ struct Disk {
     base: u64,
     stats: VmStats,
     losses: Losses<Answer>,
-    /// Those who look for a lost server end when this is gone.
-    alive: Arc<()>,
+    /// Why the server behind it was not found, at the last attempt. Those who look for it end when
+    /// this is gone.
+    away: Arc<Mutex<Option<String>>>,
     leaving: Option<Leaving>,
 }
 

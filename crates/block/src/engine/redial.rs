@@ -1,18 +1,19 @@
 //! Disks behind other NBD servers: their time-outs, and the threads that look for lost servers,
 //! because connecting blocks.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use parda_control::{Instant, Span};
 use parda_nbd::client::Agreed;
 use parda_nbd::uri::Uri;
 
-use super::Engine;
+use super::{Disk, Engine};
 use crate::backend::connect::{compatible, connect};
 use crate::backend::upstream::Lost;
 use crate::backend::{Backend, NbdOptions};
 use crate::mailbox::{Command, Mailer};
+use crate::stats::VmStats;
 use crate::volume::DiskId;
 
 /// How long the first attempt to connect again is put off. Each that follows waits twice as long.
@@ -84,7 +85,7 @@ impl Engine {
             uri: up.uri.clone(),
             options: up.options,
             agreed: up.agreed,
-            alive: Arc::downgrade(&self.disks[disk].alive),
+            away: Arc::downgrade(&self.disks[disk].away),
         };
         let (mailer, disk) = (self.mailer.clone(), self.disks[disk].id);
         let spawned = std::thread::Builder::new()
@@ -115,8 +116,8 @@ struct Search {
     uri: Uri,
     options: NbdOptions,
     agreed: Agreed,
-    /// Whether anybody waits for it.
-    alive: Weak<()>,
+    /// Where to say why it is not found, as long as anybody waits for it.
+    away: Weak<Mutex<Option<String>>>,
 }
 
 impl Search {
@@ -127,20 +128,22 @@ impl Search {
         loop {
             std::thread::sleep(pause.mul_f64(jitter()));
             pause = (2 * pause).min(LAST_PAUSE);
-            if self.alive.strong_count() == 0 {
+            if self.away.strong_count() == 0 {
                 return;
             }
             tries += 1;
             let error = match connect(&self.uri, self.options) {
-                Ok((fd, agreed)) => match compatible(&self.agreed, &agreed) {
+                Ok(connected) => match compatible(&self.agreed, &connected.agreed) {
                     Ok(()) => {
-                        mailer.send(Command::Reconnected { disk, lane, fd, agreed });
+                        self.note(None);
+                        mailer.send(Command::Reconnected { disk, lane, connected });
                         return;
                     }
                     Err(why) => format!("it is not what it was: {why}"),
                 },
                 Err(error) => error.to_string(),
             };
+            self.note(Some(&error));
             // The first time as soon as IOs have failed for it; a restart is not worth a line.
             let due =
                 said.map_or(began.elapsed() >= self.options.hold, |at| at.elapsed() >= SAID_EVERY);
@@ -157,6 +160,22 @@ impl Search {
                 );
             }
         }
+    }
+}
+
+impl Search {
+    fn note(&self, why: Option<&str>) {
+        if let Some(away) = self.away.upgrade() {
+            *away.lock().unwrap_or_else(PoisonError::into_inner) = why.map(str::to_owned);
+        }
+    }
+}
+
+impl Disk {
+    /// What it has done, and why its server is not found, if it is looked for.
+    pub(super) fn stats(&self) -> VmStats {
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        VmStats { away, ..self.stats.clone() }
     }
 }
 

@@ -136,7 +136,7 @@ impl Engine {
             ConnError::Handshake(_) | ConnError::Request(_) | ConnError::Injected => {
                 &mut dropped.protocol
             }
-            ConnError::TurnedAway(_) => &mut dropped.turned_away,
+            ConnError::TurnedAway(_) | ConnError::NoMemory => &mut dropped.turned_away,
             ConnError::Io(_) | ConnError::Tls(_) => &mut dropped.socket,
         } += 1;
     }
@@ -147,6 +147,7 @@ impl Engine {
             buffers: pool.used(),
             idle: pool.idle(),
             granted: budget.used(),
+            tls: budget.charged(),
             limit: budget.limit(),
             own: budget.own(),
             waiting: budget.waiting(),

@@ -7,9 +7,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use parda_nbd::server::Security;
 use parda_nbd::uri::Uri;
 use parda_nbd::wire::{self, ChunkHeader, RequestHeader, chunk, command};
 use parda_nbd::{BlockSizes, Cookie, Errno, Export, ExportName, Extent, server};
+use parda_tls::{Acceptor, Relay};
 
 /// One connection of a client, after the handshake.
 pub(crate) struct Peer {
@@ -53,6 +55,16 @@ impl Hostile {
         export: Export,
         behave: impl Fn(&mut Peer) -> Option<()> + Send + Sync + 'static,
     ) -> Self {
+        Self::start_with(socket, export, None, behave)
+    }
+
+    /// As [`Hostile::start`], inside of TLS if there is an acceptor.
+    pub(crate) fn start_with(
+        socket: &Path,
+        export: Export,
+        acceptor: Option<Arc<Acceptor>>,
+        behave: impl Fn(&mut Peer) -> Option<()> + Send + Sync + 'static,
+    ) -> Self {
         // A server that is started anew takes over its socket's name.
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).unwrap();
@@ -62,10 +74,12 @@ impl Hostile {
             for stream in listener.incoming().map_while(Result::ok) {
                 let number = counter.fetch_add(1, Ordering::SeqCst);
                 let (behave, export) = (Arc::clone(&behave), export.clone());
+                let acceptor = acceptor.clone();
                 std::thread::spawn(move || {
                     let mut peer = Peer { stream, number, structured: false };
                     // `None` is the end of a connection, however it came.
-                    peer.shake_hands(&export).and_then(|()| behave(&mut peer))
+                    let agreed = peer.shake_hands(&export, acceptor.as_deref());
+                    agreed.and_then(|()| behave(&mut peer))
                 });
             }
         });
@@ -83,13 +97,18 @@ impl Hostile {
 }
 
 impl Peer {
-    fn shake_hands(&mut self, export: &Export) -> Option<()> {
+    fn shake_hands(&mut self, export: &Export, acceptor: Option<&Acceptor>) -> Option<()> {
         let (mut input, mut out) = (Vec::new(), Vec::new());
-        let mut handshake = server::Handshake::start(&mut out);
+        let security = acceptor.map_or(Security::Plain, |_| Security::Required);
+        let mut handshake = server::Handshake::start_with(security, &mut out);
         let exports = [export.clone()];
         loop {
             self.stream.write_all(&out).ok()?;
             out.clear();
+            if let (true, Some(acceptor)) = (handshake.starts_tls(), acceptor) {
+                self.begin_tls(acceptor)?;
+                handshake.secured();
+            }
             match handshake.advance(&input, &exports, &mut out).ok()? {
                 server::Step::Incomplete => {
                     let mut byte = [0; 1];
@@ -108,6 +127,15 @@ impl Peer {
                 }
             }
         }
+    }
+
+    fn begin_tls(&mut self, acceptor: &Acceptor) -> Option<()> {
+        let (ours, inside) = UnixStream::pair().ok()?;
+        let outside = std::mem::replace(&mut self.stream, ours);
+        let channel = acceptor.accept().unwrap();
+        let mut relay = Relay::new(channel, outside.into(), inside.into(), Vec::new());
+        std::thread::spawn(move || relay.run());
+        Some(())
     }
 
     /// The next request.

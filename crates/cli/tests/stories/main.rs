@@ -7,6 +7,7 @@
 //! | `listeners` | who may connect where; sockets that a service manager passes |
 //! | `nbd` | what of the protocol clients see: maps, holes, advice, refusals |
 //! | `tls` | clients with TLS: libnbd and QEMU, certificates of all kinds |
+//! | `tls_backends` | NBD servers with TLS behind disks and exchanges: nbdkit and qemu-nbd |
 //! | `crash` | SIGKILL, power cuts, SIGTERM |
 //! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
@@ -66,5 +67,6 @@ mod soak;
 mod stage;
 mod steering;
 mod tls;
+mod tls_backends;
 mod watching;
 mod workloads;

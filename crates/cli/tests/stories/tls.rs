@@ -13,12 +13,12 @@ use crate::stage::{Agent, Stage, config, noise, until};
 const OFF: &str = "mode = \"off\"";
 
 /// A CA, which makes directories as GnuTLS's clients want them.
-struct Authority {
+pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Authority {
+    pub(crate) fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -28,10 +28,16 @@ impl Authority {
     }
 
     /// Writes `NAME-cert.pem` and `NAME-key.pem`.
-    fn issue(&self, dir: &Path, name: &str) {
+    pub(crate) fn issue(&self, dir: &Path, name: &str) {
+        self.issue_as(dir, name, &|_| ());
+    }
+
+    /// The same, changed before it is signed.
+    pub(crate) fn issue_as(&self, dir: &Path, name: &str, change: &dyn Fn(&mut CertificateParams)) {
         let mut params =
             CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
+        change(&mut params);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         std::fs::write(dir.join(format!("{name}-cert.pem")), certificate.pem()).unwrap();
@@ -39,7 +45,7 @@ impl Authority {
     }
 
     /// Makes the directory `name` of a client of this CA.
-    fn directory(&self, stage: &Stage, name: &str, identity: bool) {
+    pub(crate) fn directory(&self, stage: &Stage, name: &str, identity: bool) {
         let dir = stage.path(name);
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("ca-cert.pem"), self.issuer.pem()).unwrap();

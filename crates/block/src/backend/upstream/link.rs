@@ -6,13 +6,14 @@ use std::rc::Rc;
 
 use parda_control::{Instant, Span};
 use parda_nbd::answer::Answer;
-use parda_nbd::client::{self, Agreed, Expected, Reply};
+use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Descriptor, Extents};
 use parda_nbd::{Cookie, Op};
+use parda_tls::End;
 use rustix::net::Shutdown;
 
 use super::ledger::{Ledger, Mark};
-use crate::backend::connect::disconnect;
+use crate::backend::connect::{Connected, disconnect};
 use crate::backend::{Failure, Request, Work};
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
@@ -30,6 +31,7 @@ struct Payload {
 /// An open connection.
 pub(super) struct Link {
     fd: Rc<OwnedFd>,
+    tls_end: End,
     structured: bool,
     /// The server's number of `base:allocation` on this connection.
     allocation: Option<u32>,
@@ -73,7 +75,7 @@ pub(super) struct Lane {
     pub(super) link: Option<Link>,
     /// A new connection that waits until the kernel has returned what it had of the old one,
     /// because that still has buffers of requests.
-    pub(super) next: Option<(OwnedFd, Agreed)>,
+    pub(super) next: Option<Connected>,
     /// Operations under way.
     busy: usize,
     /// Requests by cookie, in the order in which they were sent. Those of a lost connection stay
@@ -106,14 +108,15 @@ impl Lane {
     pub(super) fn open(
         &mut self,
         now: Instant,
-        fd: OwnedFd,
-        agreed: Agreed,
+        connected: Connected,
         patience: Span,
         pool: &mut Pool,
     ) {
+        let Connected { fd, agreed, tls_end } = connected;
         self.ledger = Ledger::default();
         self.link = Some(Link {
             fd: Rc::new(fd),
+            tls_end,
             structured: agreed.structured,
             allocation: agreed.allocation,
             inbox: Inbox::new(pool, batch::LARGE),
@@ -203,7 +206,10 @@ impl Lane {
             _ => work.pool.put(buffer),
         }
         match result {
-            Ok(0) => Err("it closed the connection".to_owned()),
+            Ok(0) => {
+                let reason = self.link.as_ref().and_then(|link| link.tls_end.reason());
+                Err(reason.unwrap_or("it closed the connection").to_owned())
+            }
             Ok(_) | Err(libc::EINTR | libc::EAGAIN) => Ok(()),
             Err(errno) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
         }

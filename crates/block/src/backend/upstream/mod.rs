@@ -12,7 +12,6 @@ mod ledger;
 mod link;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::OwnedFd;
 
 use parda_control::{Instant, Span};
 use parda_nbd::client::Agreed;
@@ -21,7 +20,7 @@ use parda_nbd::uri::Uri;
 use parda_nbd::{Errno, Extent, Op, TransmissionFlags};
 
 use self::link::{Answered, Lane, Sent, broken};
-use super::connect::Opened;
+use super::connect::{Connected, Opened};
 use super::file::Step;
 use super::{Failure, NbdOptions, Work};
 use crate::buffer::{Buffer, Pool};
@@ -69,7 +68,8 @@ pub(crate) struct Upstream {
 impl Upstream {
     /// A backend with its first connection open; the others are to be looked for.
     pub(crate) fn new(now: Instant, opened: Opened, base: u64, pool: &mut Pool) -> Self {
-        let Opened { fd, agreed, uri, options, .. } = opened;
+        let Opened { connected, uri, options, .. } = opened;
+        let agreed = connected.agreed;
         let shared = agreed.flags.contains(TransmissionFlags::CAN_MULTI_CONN);
         let lanes = if shared { options.connections } else { 1 };
         let mut up = Self {
@@ -88,7 +88,7 @@ impl Upstream {
             losses: 0,
         };
         let timeout = up.timeout();
-        up.lanes[0].open(now, fd, agreed, timeout, pool);
+        up.lanes[0].open(now, connected, timeout, pool);
         up
     }
 
@@ -364,9 +364,9 @@ impl Upstream {
     }
 
     /// Takes a new connection, which is used as soon as nothing of the old one is under way.
-    pub(crate) fn reconnected(&mut self, lane: usize, fd: OwnedFd, agreed: Agreed) {
+    pub(crate) fn reconnected(&mut self, lane: usize, connected: Connected) {
         if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.next = Some((fd, agreed));
+            lane.next = Some(connected);
         }
     }
 
@@ -419,9 +419,9 @@ impl Upstream {
             if lane.link.is_some() || !lane.is_quiet() {
                 continue;
             }
-            let Some((fd, agreed)) = lane.next.take() else { continue };
+            let Some(connected) = lane.next.take() else { continue };
             back |= was_away && lane.failures.is_power_of_two();
-            lane.open(now, fd, agreed, patience, &mut work.pool);
+            lane.open(now, connected, patience, &mut work.pool);
             for key in std::mem::take(&mut self.waiting) {
                 self.route(now, work, key);
             }

@@ -2,12 +2,14 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use parda_nbd::client::{Agreed, Expected, Handshake, Reply, Step, put_request, reply};
-use parda_nbd::uri::{Address, Uri};
+use parda_nbd::uri::{Address, Uri, UriTls};
 use parda_nbd::{Cookie, Errno, Extent, Op, TransmissionFlags};
+use parda_tls::End;
 
 use crate::region::{Block, RegionFault};
 
@@ -43,10 +45,17 @@ impl Connection {
     /// There is no such server or export, or it does not answer in time.
     pub fn open(uri: &Uri, limit: Duration) -> Result<Connection, RegionFault> {
         let mut link = Link::open(&uri.address, limit)?;
-        let mut handshake = Handshake::new(uri.export.clone());
+        let mut handshake = match &uri.tls {
+            None => Handshake::new(uri.export.clone()),
+            Some(_) => Handshake::new_with_tls(uri.export.clone()),
+        };
         let mut answer = Vec::new();
         loop {
             answer.clear();
+            if let (Some(tls), true) = (&uri.tls, handshake.starts_tls()) {
+                link = link.secured(tls)?;
+                handshake.secured(&mut answer);
+            }
             let step = handshake.advance(&link.received, &mut answer)?;
             link.send(&answer)?;
             match step {
@@ -191,6 +200,7 @@ struct Link {
     received: Vec<u8>,
     limit: Duration,
     deadline: Instant,
+    tls_end: End,
 }
 
 impl Link {
@@ -204,7 +214,27 @@ impl Link {
             ErrorKind::TimedOut => RegionFault::Timeout(limit),
             _ => RegionFault::Connect(e),
         })?;
-        Ok(Link { socket, received: Vec::new(), limit, deadline })
+        Ok(Link { socket, received: Vec::new(), limit, deadline, tls_end: End::default() })
+    }
+
+    /// The same inside of TLS.
+    fn secured(self, tls: &UriTls) -> Result<Link, RegionFault> {
+        if !self.received.is_empty() {
+            let why = "the server, or somebody on the way, sent more in plaintext after it agreed \
+                       to TLS";
+            return Err(RegionFault::Connect(io::Error::new(ErrorKind::InvalidData, why)));
+        }
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let socket = match self.socket {
+            Socket::Tcp(stream) => OwnedFd::from(stream),
+            Socket::Unix(stream) => OwnedFd::from(stream),
+        };
+        let (socket, tls_end) =
+            parda_tls::secure(tls, socket, left).map_err(|e| match e.kind() {
+                ErrorKind::TimedOut => RegionFault::Timeout(self.limit),
+                _ => RegionFault::Connect(e),
+            })?;
+        Ok(Link { socket: Socket::Unix(socket.into()), tls_end, ..self })
     }
 
     fn send(&mut self, mut bytes: &[u8]) -> Result<(), RegionFault> {
@@ -225,7 +255,7 @@ impl Link {
         loop {
             self.arm()?;
             match self.socket.reader().read(&mut buffer) {
-                Ok(0) => return Err(RegionFault::Read(ErrorKind::UnexpectedEof.into())),
+                Ok(0) => self.survive(ErrorKind::UnexpectedEof.into(), RegionFault::Read)?,
                 Ok(read) => {
                     self.received.extend_from_slice(&buffer[..read]);
                     return Ok(());
@@ -266,7 +296,7 @@ impl Link {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(RegionFault::Timeout(self.limit)),
-            _ => Err(fault(error)),
+            _ => Err(fault(self.tls_end.explain(error))),
         }
     }
 }
