@@ -137,6 +137,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         disks: Vec::new(),
         listeners: Vec::new(),
         fault: None,
+        last_failure: None,
         restarts: 0,
         steer: None,
     }

@@ -23,7 +23,6 @@
 //! | `inject` | probing a volume that nobody uses |
 //! | [`threshold`] | what it says of a threshold that it finds, and what a stored probe says |
 //! | [`outlook`] | what of it says what would be done |
-//! | [`medium`] | what a path or a URI really leads to |
 //! | [`latency`] | distributions that travel in it |
 
 #![forbid(unsafe_code)]
@@ -36,7 +35,6 @@ pub mod file;
 mod gate;
 mod inject;
 pub mod latency;
-pub mod medium;
 pub mod outlook;
 mod running;
 mod served;

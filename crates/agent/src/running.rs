@@ -15,7 +15,7 @@ use crate::activation::Passed;
 use crate::config::{self, Config};
 use crate::control::Shown;
 use crate::gate;
-use crate::served::{Claims, Shared};
+use crate::served::{Addresses, Shared};
 use crate::server::Server;
 use crate::status::{self, Status, VolumeStatus};
 use crate::volume::{StartError, Volume, VolumeView};
@@ -97,7 +97,7 @@ impl Agent {
             me,
             started: Instant::now(),
             config,
-            shared: Shared { passed: Arc::new(passed), claims: Claims::default(), memory },
+            shared: Shared { passed: Arc::new(passed), addresses: Addresses::default(), memory },
             events,
             waits,
             volumes: Vec::new(),

@@ -1,7 +1,7 @@
 //! A volume whose disks are served: its ring.
 
+mod addresses;
 mod board;
-mod claims;
 mod keeper;
 
 use std::io;
@@ -22,8 +22,8 @@ use crate::file;
 use crate::status::VolumeStatus;
 use crate::volume::StartError;
 
+pub(crate) use addresses::Addresses;
 use board::Board;
-pub(crate) use claims::Claims;
 use keeper::{Keeper, Order};
 
 /// A volume that is served. Its keeper, a thread, opens and closes what the configuration names.
@@ -95,7 +95,7 @@ impl Served {
 pub(crate) struct Shared {
     pub(crate) memory: AgentMemory,
     pub(crate) passed: Arc<Passed>,
-    pub(crate) claims: Claims,
+    pub(crate) addresses: Addresses,
 }
 
 fn listener(listener: &Listener, passed: &Passed) -> io::Result<ListenerConfig> {

@@ -77,15 +77,27 @@ pub struct VolumeStatus {
     /// Where clients of its disks connect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<ListenerStatus>,
-    /// Why it ended by itself, or does not start.
+    /// Why it does not run now, if so: it ended by itself, or does not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// Why it ended by itself the last time, if it runs again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<PastFailure>,
     /// How often it was started again after it had ended by itself.
     #[serde(default)]
     pub restarts: u64,
     /// Its device, where that is steered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steer: Option<SteerStatus>,
+}
+
+/// A failure that is over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PastFailure {
+    /// What failed.
+    pub why: String,
+    /// Seconds since then.
+    pub ago_s: f64,
 }
 
 /// What a volume's clients take of its memory, in bytes.

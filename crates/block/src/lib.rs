@@ -38,7 +38,7 @@ mod zeroes;
 
 pub use backend::connect::try_server;
 pub use backend::file::claim::LOCK_WAIT;
-pub use backend::{BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region};
+pub use backend::{BackendConfig, Direct, Image, Lock, NbdOptions, OpenError, Region, Stretch};
 pub use budget::{AgentMemory, TooLittleMemory};
 pub use config::{DiskConfig, Limits, SpawnError, VolumeConfig};
 pub use descriptors::raise_descriptor_limit;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use parda_control::{Bytes, Config, ConfigError, Host, Instant, Report, Totals, V
 use parda_nbd::Export;
 use parda_nbd::uri::Address;
 
+use crate::backend::claims::{Claim, Claims};
 use crate::backend::map::Place;
-use crate::backend::{BackendConfig, Geometry, OpenError, Region, connect, file, memory};
+use crate::backend::{BackendConfig, Geometry, OpenError, Region, Stretch, connect, file, memory};
 use crate::budget::Budget;
 use crate::config::{DiskConfig, SpawnError, VolumeConfig};
 use crate::engine::resize::Sizing;
@@ -40,6 +41,8 @@ pub struct OpenDisk {
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
     pub(crate) place: Option<Place>,
     pub(crate) sizing: Sizing,
+    /// Of what others could open as well.
+    pub(crate) claim: Option<Arc<Claim>>,
 }
 
 impl Opened {
@@ -134,7 +137,7 @@ impl OpenDisk {
     pub fn open(config: DiskConfig) -> Result<OpenDisk, SpawnError> {
         let fail =
             |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
-        let (opened, whole) = match &config.backend {
+        let (opened, whole, claim) = match &config.backend {
             BackendConfig::File { path, direct, lock, raw } => {
                 let options = file::Options {
                     disk: config.export.as_str(),
@@ -146,18 +149,25 @@ impl OpenDisk {
                     region: config.region,
                 };
                 let opened = file::open(&options).map_err(fail)?;
-                let geometry = opened.geometry;
-                (Opened::File(opened), geometry)
+                let (geometry, claim) = (opened.geometry, Arc::clone(&opened.claim));
+                (Opened::File(opened), geometry, Some(claim))
             }
             BackendConfig::Memory { size } => {
                 let memory = memory::open(*size).map_err(fail)?;
                 let geometry = memory.geometry();
-                (Opened::Memory(memory), geometry)
+                (Opened::Memory(memory), geometry, None)
             }
             BackendConfig::Nbd { uri, options } => {
+                let stretch = Stretch::of_export(uri, config.region.map(Region::bytes));
+                let mut claims = Claims::lock();
+                let place = format!("{} at {}", uri.export, uri.address);
+                claims.check(&stretch, config.read_only, place).map_err(fail)?;
+                let disk = config.export.as_str();
+                let claim = claims.add(disk, stretch, config.read_only, None);
+                drop(claims);
                 let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
                 let geometry = opened.geometry;
-                (Opened::Nbd(Box::new(opened)), geometry)
+                (Opened::Nbd(Box::new(opened)), geometry, Some(claim))
             }
         };
         let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });
@@ -174,7 +184,7 @@ impl OpenDisk {
         })?;
         let len = config.region.map(|region| region.len.0);
         let sizing = Sizing::new(base, len, min, whole.size);
-        Ok(OpenDisk { base: region.offset, config, opened, export, place, sizing })
+        Ok(OpenDisk { base: region.offset, config, opened, export, place, sizing, claim })
     }
 }
 

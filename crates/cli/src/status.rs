@@ -256,6 +256,10 @@ fn faults(volume: &VolumeStatus) -> String {
     if let Some(fault) = &volume.fault {
         text += &format!("  FAULT: {fault}; started again {} times\n", volume.restarts);
     }
+    if let Some(last) = &volume.last_failure {
+        let (ago, why, restarts) = (last.ago_s, &last.why, volume.restarts);
+        text += &format!("  last failure {ago:.0} s ago: {why}; started again {restarts} times\n");
+    }
     for disk in &volume.disks {
         if disk.state == "serving" {
             if let Some(fault) = &disk.fault {

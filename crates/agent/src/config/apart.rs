@@ -1,22 +1,23 @@
 //! That the places of a configuration are apart: an exchange that is a disk, or a part of one, would
 //! be written into the data of a VM. Places are compared by what they are, not by how they are spelled.
 
-use parda_block::Image;
+use std::ops::Range;
+
+use parda_block::{Image, Stretch};
 use parda_config::{Document, Error};
 
 use super::{Disk, Exchange, Place, Volume};
-use crate::medium::Stretch;
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
 pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let exchanges: Vec<(usize, Stretch)> = (volumes.iter().enumerate())
-        .filter_map(|(i, volume)| Some((i, stretch(volume.exchange.as_ref()?))))
+        .filter_map(|(i, volume)| Some((i, written(volume.exchange.as_ref()?))))
         .collect();
     for (n, (i, exchange)) in exchanges.iter().enumerate() {
         let wrong = |message: String| doc.error(&format!("volume.{i}.exchange.file"), message);
         for volume in volumes {
             for disk in volume.disks() {
-                if exchange.meets(&Stretch::of(&disk.place, disk.region.clone())) {
+                if exchange.meets(&stretch(&disk.place, disk.region.clone())) {
                     return Err(wrong(format!(
                         "is where the disk {} of volume {} has its data ({}): an exchange needs a \
                          file, device or region of its own",
@@ -38,7 +39,7 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
 pub(super) fn disks(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let disks: Vec<_> = (volumes.iter().enumerate())
         .flat_map(|(i, volume)| volume.disks().iter().enumerate().map(move |(j, d)| (i, j, d)))
-        .map(|(i, j, disk)| (i, j, disk, Stretch::of(&disk.place, disk.region.clone())))
+        .map(|(i, j, disk)| (i, j, disk, stretch(&disk.place, disk.region.clone())))
         .collect();
     for (n, (i, j, disk, stretch)) in disks.iter().enumerate() {
         let overlaps = |(.., other, there): &&(usize, usize, &Disk, Stretch)| {
@@ -79,11 +80,18 @@ pub(super) fn images(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
 }
 
 /// What an exchange may write to: all of a file that is its own, or as much of a device as it needs.
-fn stretch(exchange: &Exchange) -> Stretch {
+fn written(exchange: &Exchange) -> Stretch {
     let file = matches!(&exchange.place, Place::Path(path) if path.is_file());
     let range = (!file || exchange.offset.is_some()).then(|| {
         let start = exchange.offset.unwrap_or(0);
         start..start.saturating_add(u64::from(exchange.slots.get() + 1) * super::REGION_ALIGNMENT)
     });
-    Stretch::of(&exchange.place, range)
+    stretch(&exchange.place, range)
+}
+
+fn stretch(place: &Place, range: Option<Range<u64>>) -> Stretch {
+    match place {
+        Place::Path(path) => Stretch::of_path(path, range),
+        Place::Nbd(uri) => Stretch::of_export(uri, range),
+    }
 }

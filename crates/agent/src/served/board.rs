@@ -8,7 +8,9 @@ use parda_control::VmConfig;
 
 use crate::config;
 use crate::outlook::OutlookStatus;
-use crate::status::{DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, VolumeStatus};
+use crate::status::{
+    DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, PastFailure, VolumeStatus,
+};
 use crate::threshold::ThresholdStatus;
 
 /// A disk as it is shown.
@@ -36,6 +38,8 @@ pub(super) struct Shown {
     pub(super) listeners: Vec<ShownListener>,
     /// Why the ring does not run.
     pub(super) fault: Option<String>,
+    /// Why it did not, before it was started again, and when that was.
+    pub(super) last_failure: Option<(String, Instant)>,
     pub(super) restarts: u64,
 }
 
@@ -70,6 +74,10 @@ impl Board {
         status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();
         status.fault = shown.fault;
         status.restarts = shown.restarts;
+        let now = Instant::now();
+        let secs = |since: Instant| now.saturating_duration_since(since).as_secs_f64();
+        let past = |(why, at)| PastFailure { why, ago_s: secs(at) };
+        status.last_failure = shown.last_failure.map(past);
         if let Some(stats) = &stats {
             status.cluster_latency_ms = stats.latency.map(|l| l.secs() * 1e3);
             status.window = Some(stats.window.0).filter(|w| w.is_finite());
@@ -87,8 +95,6 @@ impl Board {
             status.memory = Some(MemoryStatus::from(stats.memory));
             status.dropped = DroppedStatus::from(stats.dropped);
         }
-        let now = Instant::now();
-        let secs = |since: Instant| now.saturating_duration_since(since).as_secs_f64();
         status.disks = (shown.disks.into_iter())
             .map(|disk| {
                 let counted = counted(stats.as_ref(), disk.id);

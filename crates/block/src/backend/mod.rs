@@ -1,12 +1,15 @@
 //! Where the data is: a file, a block device, memory, or another NBD server.
 
+pub(crate) mod claims;
 pub(crate) mod connect;
 pub(crate) mod file;
 pub(crate) mod map;
+pub(crate) mod medium;
 pub(crate) mod memory;
 pub(crate) mod upstream;
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +20,7 @@ use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, client};
 use slab::Slab;
 
 pub use file::format::Image;
+pub use medium::Stretch;
 
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
@@ -103,6 +107,13 @@ pub struct Region {
     pub len: Bytes,
 }
 
+impl Region {
+    /// From where to where it is.
+    pub(crate) fn bytes(self) -> Range<u64> {
+        self.offset.0..self.offset.0.saturating_add(self.len.0)
+    }
+}
+
 /// Why a backend cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -127,13 +138,12 @@ pub enum OpenError {
     },
     /// Another disk of this agent has the same bytes.
     #[error(
-        "{path} overlaps the disk {other:?}, whatever the names of both, and one of them is \
-         writable",
-        path = path.display()
+        "{place} overlaps the disk {other:?}, whatever the names of both, and one of them is \
+         writable"
     )]
     Overlap {
-        /// Its path.
-        path: PathBuf,
+        /// Its path or URI.
+        place: String,
         /// The other disk.
         other: String,
     },

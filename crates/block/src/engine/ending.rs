@@ -16,6 +16,15 @@ const LAST_WAIT: Span = Span::from_millis(1_000);
 impl Engine {
     /// Serves until it is told to end, or cannot go on.
     pub(crate) fn run(mut self) -> Ended {
+        let how = self.serve();
+        if let Ended::Broken(_) = how {
+            // For as long as this process lives, as what is in flight may still change the disks.
+            self.disks.iter_mut().for_each(|(_, disk)| std::mem::forget(disk.claim.take()));
+        }
+        how
+    }
+
+    fn serve(&mut self) -> Ended {
         // After a panic nothing of the engine is used but to close it: sockets are shut down, and
         // the kernel's part of what is in flight is waited for.
         let ended = catch_unwind(AssertUnwindSafe(|| self.turns()));

@@ -51,7 +51,7 @@ impl Engine {
     }
 
     pub(super) fn add_disk(&mut self, now: Instant, disk: OpenDisk) -> DiskId {
-        let OpenDisk { config, opened, base, export, place, sizing } = disk;
+        let OpenDisk { config, opened, base, export, place, sizing, claim } = disk;
         let id = DiskId(self.next_disk);
         self.next_disk += 1;
         let key = self.disks.insert(Disk {
@@ -62,6 +62,7 @@ impl Engine {
             export,
             place,
             sizing,
+            claim,
             listen: config.listen,
             vm_id: self.host.add_vm(now, config.vm),
             base: base.0,
@@ -142,9 +143,9 @@ impl Engine {
             };
             if idle && self.clients_of(key).is_empty() {
                 // Closes the backend before anybody hears of it.
-                let Disk { backend, leaving, .. } = self.disks.remove(key);
+                let Disk { backend, leaving, claim, .. } = self.disks.remove(key);
                 self.leaving.retain(|other| *other != key);
-                drop(backend);
+                drop((backend, claim));
                 if let Some(leaving) = leaving {
                     let _ = leaving.gone.send(());
                 }

@@ -27,6 +27,7 @@ use parda_nbd::{Cookie, Errno, Export, Extent, Op};
 use slab::Slab;
 
 use self::resize::Sizing;
+use crate::backend::claims::Claim;
 use crate::backend::map::{Mapper, Place};
 use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
 use crate::budget::Budget;
@@ -105,6 +106,8 @@ struct Disk {
     /// this is gone.
     away: Arc<Mutex<Option<String>>>,
     leaving: Option<Leaving>,
+    /// Goes last: another disk may have its data then.
+    claim: Option<Arc<Claim>>,
 }
 
 /// A disk that is being removed.

@@ -268,7 +268,11 @@ fn a_panic_of_one_volume_costs_only_its_own_clients_a_reconnect() {
     let status = agent.status();
     let b = status.volumes.iter().find(|volume| volume.name == "b").unwrap();
     assert_eq!(b.restarts, 1);
-    assert!(b.fault.as_ref().unwrap().contains("a test asked for this panic"));
+    let last = b.last_failure.as_ref().unwrap();
+    assert!(last.why.contains("a test asked for this panic") && last.ago_s < 600.0, "{last:?}");
+    assert!(b.fault.is_none(), "it is over");
+    let said = stage.ok(&[PARDA, "status", "host.status"]);
+    assert!(said.contains("last failure ") && !said.contains("FAULT"), "{said}");
     load.finish();
     agent.process.signal(Signal::TERM);
     assert!(agent.process.wait().success());

@@ -1,18 +1,18 @@
-//! Who else has a file or device: other programs, and the other disks of this agent.
-//!
-//! Other programs are told by locks ([`super::locks`]). The disks of this process are in a table,
-//! by what was opened and not by its name, because several of them may be regions of one device.
+//! Who else has a file or device: other programs, which are told by locks ([`super::locks`]), and the
+//! other disks of this process ([`crate::backend::claims`]).
 
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, FileType, Mode, OFlags};
+use rustix::fs::{self, Mode, OFlags};
 
 use super::locks::{self, Locks};
+use crate::backend::claims::{Claim, Claims};
+use crate::backend::medium::{Medium, Stretch};
 use crate::backend::{Lock, OpenError};
 
 /// How long a disk waits for IO that an agent which was killed has left in the kernel. An array
@@ -20,22 +20,6 @@ use crate::backend::{Lock, OpenError};
 pub const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// What a file is, whatever it is called: device and inode, or the number of a block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Identity {
-    File { device: u64, inode: u64 },
-    Device(u64),
-}
-
-impl Identity {
-    fn of(stat: &fs::Stat) -> Self {
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::BlockDevice => Self::Device(stat.st_rdev),
-            _ => Self::File { device: stat.st_dev, inode: stat.st_ino },
-        }
-    }
-}
 
 /// What is asked for.
 pub(crate) struct Wanted<'a> {
@@ -48,14 +32,11 @@ pub(crate) struct Wanted<'a> {
     pub(crate) cached: bool,
 }
 
-/// A disk's hold on its file. Dropping it closes the disk's part of it; the locks stay as long as
-/// the kernel has requests.
+/// How a disk keeps other programs from its file. The locks stay as long as the kernel has requests.
 #[derive(Debug)]
-pub(crate) struct Claim {
-    identity: Identity,
-    disk: String,
-    range: Range<u64>,
-    read_only: bool,
+pub(crate) struct Held {
+    /// What was opened. Disks on one file have their locks there together.
+    medium: Medium,
     lock: Lock,
     locks: Locks,
     /// The same open file as the disk's.
@@ -63,8 +44,6 @@ pub(crate) struct Claim {
     /// Keeps mounts, LVM, RAID and the like from a block device.
     exclusive: Option<Arc<OwnedFd>>,
 }
-
-static CLAIMS: Mutex<Vec<Weak<Claim>>> = Mutex::new(Vec::new());
 
 /// Why it is not to be had now.
 enum Obstacle {
@@ -117,20 +96,17 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     let &Wanted { disk, path, ref range, read_only, lock, cached } = wanted;
     let system = |source: io::Error| OpenError::Open { path: path.into(), source };
     let stat = fs::fstat(fd).map_err(|e| system(e.into()))?;
-    let identity = Identity::of(&stat);
-    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
-    claims.retain(|claim| claim.strong_count() > 0);
-    let ours: Vec<Arc<Claim>> =
-        claims.iter().filter_map(Weak::upgrade).filter(|c| c.identity == identity).collect();
-    let overlaps = |c: &&Arc<Claim>| {
-        !(c.read_only && read_only) && c.range.start < range.end && range.start < c.range.end
-    };
-    if let Some(other) = ours.iter().find(overlaps) {
-        return Err(OpenError::Overlap { path: path.into(), other: other.disk.clone() }.into());
+    let medium = Medium::of(&stat);
+    let stretch = Stretch::new(medium.clone(), range.clone());
+    let mut claims = Claims::lock();
+    claims.check(&stretch, read_only, path.display())?;
+    let others: Vec<Arc<Claim>> = claims.all().collect();
+    let held = others.iter().filter_map(|claim| Some((&claim.disk, claim.held.as_ref()?)));
+    let ours: Vec<(&String, &Held)> = held.filter(|(_, held)| held.medium == medium).collect();
+    if let Some((other, _)) = ours.iter().find(|(_, held)| held.lock != lock) {
+        return Err(OpenError::Locks { path: path.into(), other: (*other).clone() }.into());
     }
-    if let Some(other) = ours.iter().find(|c| c.lock != lock) {
-        return Err(OpenError::Locks { path: path.into(), other: other.disk.clone() }.into());
-    }
+    let ours: Vec<&Held> = ours.into_iter().map(|(_, held)| held).collect();
     let locks = match lock {
         Lock::Off => Locks::default(),
         Lock::On | Lock::Shared => Locks::of(read_only, lock == Lock::Shared),
@@ -148,9 +124,9 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
             tracing::warn!(disk, path = %path.display(), "another agent shares it");
         }
     }
-    let is_device = matches!(identity, Identity::Device(_));
+    let is_device = matches!(medium, Medium::Device(_));
     let exclusive = if is_device && !read_only && lock == Lock::On {
-        match ours.iter().find_map(|c| c.exclusive.clone()) {
+        match ours.iter().find_map(|held| held.exclusive.clone()) {
             Some(exclusive) => Some(exclusive),
             None => Some(Arc::new(exclude_others(fd, path).inspect_err(|_| {
                 // The caller closes the file, which gives up the locks just as well.
@@ -164,22 +140,15 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     // itself, Linux refuses to trim or zero what is dirty (EBUSY).
     let exclusive = exclusive.filter(|_| !cached);
     let fd = fd.try_clone().map_err(system)?;
-    let (disk, range) = (disk.to_owned(), range.clone());
-    let claim = Arc::new(Claim { identity, disk, range, read_only, lock, locks, fd, exclusive });
-    claims.push(Arc::downgrade(&claim));
-    Ok(claim)
+    let held = Held { medium, lock, locks, fd, exclusive };
+    Ok(claims.add(disk, stretch, read_only, Some(held)))
 }
 
 /// Takes locks that no other program's contradict. Our own disks on the same file have locks too,
 /// which say nothing against it: what they have already was looked for then, and holds.
-fn take_locks(
-    fd: &OwnedFd,
-    locks: Locks,
-    ours: &[Arc<Claim>],
-    path: &Path,
-) -> Result<(), Obstacle> {
+fn take_locks(fd: &OwnedFd, locks: Locks, ours: &[&Held], path: &Path) -> Result<(), Obstacle> {
     let no_locks = |source| OpenError::NoLocks { path: path.into(), source };
-    let held = ours.iter().fold(Locks::default(), |all, claim| all.or(claim.locks));
+    let held = ours.iter().fold(Locks::default(), |all, held| all.or(held.locks));
     let new = locks.without(held);
     // All of ours at once, so that they may be put down for a moment without anybody coming in.
     let all = locks.or(held);
@@ -189,9 +158,9 @@ fn take_locks(
     } else {
         let looked = ours
             .iter()
-            .try_for_each(|claim| locks::release_all(&claim.fd))
+            .try_for_each(|held| locks::release_all(&held.fd))
             .and_then(|()| Ok((new.obstacle(fd)?, locks::an_agent_has_it(fd)?)));
-        let back = ours.iter().try_for_each(|claim| claim.locks.take(&claim.fd));
+        let back = ours.iter().try_for_each(|held| held.locks.take(&held.fd));
         back.and(looked)
     };
     let (obstacle, by_agent) = looked.map_err(no_locks)?;

@@ -16,9 +16,10 @@ use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
 use parda_nbd::{BlockSizes, Errno, Extent, Op};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
 
-use claim::{Claim, LOCK_WAIT};
+use claim::LOCK_WAIT;
 use unaligned::{Cut, Gate, Side, Slot, patch, shift, whole_blocks};
 
+use super::claims::Claim;
 use super::{Direct, Failure, Geometry, Lock, OpenError, Region, Request};
 use crate::buffer::Pool;
 use crate::ring::{At, Ring};
@@ -30,7 +31,7 @@ pub(crate) struct Opened {
     cached: Option<String>,
     /// A write may be asked to be durable by itself.
     dsync: bool,
-    claim: Arc<Claim>,
+    pub(crate) claim: Arc<Claim>,
     pub(crate) geometry: Geometry,
     kind: FileType,
     /// What is allocated or freed must be a multiple of this.
@@ -67,7 +68,7 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
     if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
         return Err(OpenError::NotAFile(path.into()));
     }
-    let range = region.map_or(0..u64::MAX, |r| r.offset.0..r.offset.0.saturating_add(r.len.0));
+    let range = region.map_or(0..u64::MAX, Region::bytes);
     let wanted = claim::Wanted {
         disk,
         path,
@@ -201,8 +202,6 @@ pub(crate) struct File {
     fd: Rc<OwnedFd>,
     cached: bool,
     dsync: bool,
-    /// Dropped with the file: another disk may have its bytes then.
-    _claim: Arc<Claim>,
     /// Where the disk begins in it.
     base: u64,
     /// What reads and writes must be a multiple of; 1 in the page cache.
@@ -223,14 +222,13 @@ pub(crate) struct File {
 impl File {
     pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
         let cached = opened.is_cached();
-        let Opened { fd, dsync, claim, kind, allocates, geometry, .. } = opened;
+        let Opened { fd, dsync, kind, allocates, geometry, .. } = opened;
         let guarded =
             if cached && kind == FileType::BlockDevice { CACHE_BLOCK } else { geometry.align };
         Self {
             fd: Rc::new(fd),
             cached,
             dsync,
-            _claim: claim,
             base: base.0,
             align: geometry.align,
             allocates,

@@ -11,16 +11,12 @@
 //! | an NBD export | the server's address and the export's name |
 //! | what is not there yet | its name in the directory that holds it |
 
-use std::fs::{self, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use parda_nbd::uri::Address;
-use rustix::fs::{major, minor};
-
-use crate::config::Place;
+use parda_nbd::uri::{Address, Uri};
+use rustix::fs::{self, FileType, Stat, major, minor};
 
 /// How many layers of partitions and loop devices are looked through.
 const MOST_LAYERS: usize = 8;
@@ -30,7 +26,7 @@ const SECTOR: u64 = 512;
 
 /// What holds bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Medium {
+pub(crate) enum Medium {
     /// A regular file, by the device of its file system and its inode there.
     File { device: u64, inode: u64 },
     /// A block device, by its number.
@@ -43,10 +39,9 @@ enum Medium {
 
 /// An NBD server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Server {
-    /// By the device and inode of its socket.
-    Socket { device: u64, inode: u64 },
-    /// By the path of a socket that is not there yet.
+pub(crate) enum Server {
+    /// By the path of its socket, without symbolic links. A server that starts again makes a new
+    /// socket there.
     Path(PathBuf),
     /// By host name or address, in lower case, and port.
     Tcp { host: String, port: u16 },
@@ -59,22 +54,42 @@ pub struct Stretch {
     range: Range<u64>,
 }
 
-impl Stretch {
-    /// The stretch `range` of a place; without a range, all of it. What cannot be looked at is taken
-    /// by its name: a volume that is not mounted yet is no reason to fail.
-    #[must_use]
-    pub fn of(place: &Place, range: Option<Range<u64>>) -> Stretch {
-        let whole = range.unwrap_or(0..u64::MAX);
-        match place {
-            Place::Path(path) => of_path(path, whole),
-            Place::Nbd(uri) => {
-                let export = uri.export.as_str().to_owned();
-                Stretch {
-                    medium: Medium::Nbd { server: server(&uri.address), export },
-                    range: whole,
-                }
-            }
+impl Medium {
+    /// What was opened or found.
+    pub(crate) fn of(stat: &Stat) -> Medium {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::BlockDevice => Medium::Device(stat.st_rdev),
+            _ => Medium::File { device: stat.st_dev, inode: stat.st_ino },
         }
+    }
+
+    /// What a path leads to. What cannot be looked at is taken by its name: a volume that is not
+    /// mounted yet is no reason to fail.
+    pub(crate) fn at(path: &Path) -> Medium {
+        fs::stat(path).map_or_else(|_| Medium::Name(named(path)), |stat| Medium::of(&stat))
+    }
+}
+
+impl Stretch {
+    /// A range of what holds it, or of what is below that.
+    pub(crate) fn new(medium: Medium, range: Range<u64>) -> Stretch {
+        match medium {
+            Medium::Device(number) => resolve(number, range),
+            medium => Stretch { medium, range },
+        }
+    }
+
+    /// A range of what a path leads to; without a range, all of it.
+    #[must_use]
+    pub fn of_path(path: &Path, range: Option<Range<u64>>) -> Stretch {
+        Stretch::new(Medium::at(path), range.unwrap_or(0..u64::MAX))
+    }
+
+    /// A range of an NBD export; without a range, all of it.
+    #[must_use]
+    pub fn of_export(uri: &Uri, range: Option<Range<u64>>) -> Stretch {
+        let (server, export) = (server(&uri.address), uri.export.as_str().to_owned());
+        Stretch::new(Medium::Nbd { server, export }, range.unwrap_or(0..u64::MAX))
     }
 
     /// Whether a byte of one is a byte of the other, too. A device and a file of the file system on
@@ -97,32 +112,17 @@ impl Stretch {
     }
 }
 
-fn of_path(path: &Path, range: Range<u64>) -> Stretch {
-    match fs::metadata(path) {
-        Ok(meta) if meta.file_type().is_block_device() => resolve(meta.rdev(), range),
-        Ok(meta) => Stretch { medium: file(&meta), range },
-        Err(_) => Stretch { medium: Medium::Name(named(path)), range },
-    }
-}
-
-fn file(meta: &Metadata) -> Medium {
-    Medium::File { device: meta.dev(), inode: meta.ino() }
-}
-
 fn server(address: &Address) -> Server {
     match address {
         Address::Tcp { host, port } => Server::Tcp { host: host.to_lowercase(), port: *port },
-        Address::Unix(path) => match fs::metadata(path) {
-            Ok(meta) => Server::Socket { device: meta.dev(), inode: meta.ino() },
-            Err(_) => Server::Path(named(path)),
-        },
+        Address::Unix(path) => Server::Path(path.canonicalize().unwrap_or_else(|_| named(path))),
     }
 }
 
 /// One spelling for all names of what is not there: its directory as it is, if that is there.
 fn named(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    match (absolute.parent().map(fs::canonicalize), absolute.file_name()) {
+    match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
         (Some(Ok(directory)), Some(name)) => directory.join(name),
         _ => absolute,
     }
@@ -144,7 +144,7 @@ fn resolve(number: u64, range: Range<u64>) -> Stretch {
 /// What is right below a block device, as sysfs has it. `None` if the device is a whole one.
 fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
     let dir = format!("/sys/dev/block/{}:{}", major(number), minor(number));
-    let dir = fs::canonicalize(dir).ok()?;
+    let dir = Path::new(&dir).canonicalize().ok()?;
     if dir.join("partition").exists() {
         let (start, len) = (sectors(&dir.join("start"))?, sectors(&dir.join("size"))?);
         let disk = device_number(&dir.parent()?.join("dev"))?;
@@ -152,9 +152,10 @@ fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
     }
     if let Ok(file) = read(&dir.join("loop/backing_file")) {
         let start = read(&dir.join("loop/offset")).ok()?.parse().ok()?;
-        return Some(of_path(Path::new(&file), within(range, start, sectors(&dir.join("size"))?)));
+        let range = within(range, start, sectors(&dir.join("size"))?);
+        return Some(Stretch { medium: Medium::at(Path::new(&file)), range });
     }
-    let holders = fs::read_dir(dir.join("holders")).ok()?;
+    let holders = dir.join("holders").read_dir().ok()?;
     holders.flatten().find_map(|holder| {
         let uuid = read(&holder.path().join("dm/uuid")).ok()?;
         let number = device_number(&holder.path().join("dev"))?;
@@ -170,7 +171,7 @@ fn within(range: &Range<u64>, start: u64, len: u64) -> Range<u64> {
 }
 
 fn read(file: &Path) -> io::Result<String> {
-    fs::read_to_string(file).map(|text| text.trim_end_matches('\n').to_owned())
+    std::fs::read_to_string(file).map(|text| text.trim_end_matches('\n').to_owned())
 }
 
 fn sectors(file: &Path) -> Option<u64> {
@@ -180,22 +181,23 @@ fn sectors(file: &Path) -> Option<u64> {
 fn device_number(file: &Path) -> Option<u64> {
     let text = read(file).ok()?;
     let (major, minor) = text.split_once(':')?;
-    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+    Some(fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
     use std::process::Command;
 
     use super::*;
 
     fn path(path: impl AsRef<Path>, range: Option<Range<u64>>) -> Stretch {
-        Stretch::of(&Place::Path(path.as_ref().to_owned()), range)
+        Stretch::of_path(path.as_ref(), range)
     }
 
     fn nbd(uri: &str) -> Stretch {
-        Stretch::of(&Place::Nbd(uri.parse().unwrap()), None)
+        Stretch::of_export(&uri.parse().unwrap(), None)
     }
 
     #[test]

@@ -1,0 +1,159 @@
+//! A keeper's disks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parda_block::{DiskId, OpenDisk, OpenError, SpawnError, Stopped};
+
+use super::member::{Member, State};
+use super::{Keeper, Order, Owner, apart};
+use crate::config::Disk;
+
+/// How long a disk that is removed answers what is in flight.
+const DRAIN: Duration = Duration::from_secs(30);
+
+impl Keeper {
+    /// Brings disks in and out so that they are those that are wanted.
+    pub(super) fn reconcile_disks(&mut self) {
+        let wanted = self.wanted.disks().to_vec();
+        let mut leave = Vec::new();
+        for member in &mut self.disks {
+            if member.state == State::Leaving {
+                continue;
+            }
+            let Some(disk) = same_disk(&wanted, &member.config) else {
+                leave.push((member.owner, "not in the configuration any more"));
+                continue;
+            };
+            let moved = Disk { vm: disk.vm, listen: disk.listen.clone(), ..member.config.clone() };
+            if moved != *disk {
+                leave.push((member.owner, "its data is to be another: it is opened anew"));
+                continue;
+            }
+            let (vm, listen) = (disk.vm != member.config.vm, disk.listen != member.config.listen);
+            member.config = disk.clone();
+            let (State::Open(id), Some(ring)) = (member.state, &self.ring) else { continue };
+            let (volume, name) = (&self.wanted.name, &disk.name);
+            if vm {
+                match ring.set_vm(id, disk.vm) {
+                    Ok(Some(vm)) => tracing::info!(
+                        volume, disk = %name, shares = vm.shares.0, burst = vm.burst,
+                        "shares changed"
+                    ),
+                    _ => tracing::error!(volume, disk = %name, "shares not changed: it has ended"),
+                }
+            }
+            if listen {
+                match ring.set_listen(id, vec![disk.listen.clone()]) {
+                    Ok(true) => tracing::info!(
+                        volume, disk = %name, listen = %disk.listen,
+                        "offered elsewhere; its connections stay"
+                    ),
+                    _ => tracing::error!(volume, disk = %name, "listen not changed: it has ended"),
+                }
+            }
+        }
+        for (owner, why) in leave {
+            self.remove_disk(owner, why);
+        }
+        for disk in wanted {
+            let there = |m: &Member<Disk, DiskId>| m.state != State::Leaving && m.config == disk;
+            if !self.disks.iter().any(there) {
+                self.disks.push(Member::new(disk));
+            }
+        }
+    }
+
+    fn remove_disk(&mut self, owner: Owner, why: &str) {
+        let Some(at) = self.disks.iter().position(|disk| disk.owner == owner) else { return };
+        let member = &mut self.disks[at];
+        tracing::info!(volume = self.wanted.name, disk = %member.config.name, why, "is removed");
+        match (member.state, &self.ring) {
+            (State::Open(id), Some(ring)) => {
+                member.state = State::Leaving;
+                member.since = Instant::now();
+                let (ring, orders) = (Arc::clone(ring), self.orders.clone());
+                apart("remove", move || {
+                    // A ring that has ended has nothing of it any more.
+                    let _ = ring.remove_disk(id, DRAIN);
+                    let _ = orders.send(Order::Removed(owner));
+                });
+            }
+            // What is being opened is closed when it is.
+            _ => drop(self.disks.remove(at)),
+        }
+    }
+
+    /// Begins to open what is due. Those are not open yet that others have: other disks of this agent
+    /// ([`OpenError::Overlap`]) as well as other programs.
+    pub(super) fn open_disks(&mut self, now: Instant) {
+        for member in &mut self.disks {
+            if member.due().is_none_or(|at| now < at) {
+                continue;
+            }
+            let owner = member.owner;
+            member.state = State::Opening;
+            let (config, orders) = (crate::served::disk(&member.config), self.orders.clone());
+            let begun = apart("open", move || {
+                let _ = orders.send(Order::Opened(owner, Box::new(OpenDisk::open(config))));
+            });
+            if !begun {
+                member.failed("there is no thread to open it".to_owned());
+            }
+        }
+    }
+
+    pub(super) fn opened(&mut self, owner: Owner, opened: Result<OpenDisk, SpawnError>) {
+        let volume = &self.wanted.name;
+        let member = self.disks.iter_mut().find(|disk| disk.owner == owner);
+        let Some(member) = member else {
+            // It was removed meanwhile.
+            return drop(opened);
+        };
+        let disk = member.config.clone();
+        let open = match opened {
+            Ok(open) => open,
+            Err(error) => {
+                let (why, name) = (error.to_string(), &disk.name);
+                if let SpawnError::Backend { source: OpenError::Overlap { .. }, .. } = error {
+                    if member.must_wait(why.clone()) {
+                        tracing::info!(volume, disk = %name, "waits until it can be opened: {why}");
+                    }
+                } else if member.failed(why.clone()) {
+                    tracing::error!(
+                        volume, disk = %name,
+                        "cannot be served: {why}; it is tried again until it can"
+                    );
+                }
+                return;
+            }
+        };
+        // What it was opened with may have changed since.
+        let added = self.ring.as_ref().ok_or(Stopped).and_then(|ring| {
+            let id = ring.add_disk(open)?;
+            ring.set_vm(id, disk.vm)?;
+            ring.set_listen(id, vec![disk.listen.clone()])?;
+            Ok(id)
+        });
+        match added {
+            Ok(id) => {
+                member.opened(id);
+                tracing::info!(
+                    volume, disk = %disk.name, data = %disk.place, listen = %disk.listen,
+                    shares = disk.vm.shares.0, "serving"
+                );
+            }
+            // It is opened again with the next ring.
+            Err(error) => drop(member.failed(error.to_string())),
+        }
+    }
+}
+
+/// The disk of that name, at that listener if several have the name.
+fn same_disk<'a>(wanted: &'a [Disk], disk: &Disk) -> Option<&'a Disk> {
+    let named: Vec<&Disk> = wanted.iter().filter(|d| d.name == disk.name).collect();
+    match named[..] {
+        [one] => Some(one),
+        _ => named.into_iter().find(|d| d.listen == disk.listen),
+    }
+}

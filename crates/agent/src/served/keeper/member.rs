@@ -1,0 +1,77 @@
+//! A disk or listener on its way in and out.
+
+use std::time::{Duration, Instant};
+
+use super::Owner;
+
+/// After what time it is tried again for the first time to open a disk or a listener, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(10);
+/// At most, if another disk of this agent has to be closed first.
+const BRIEF_PAUSE: Duration = Duration::from_secs(1);
+
+/// Something that is to be open.
+pub(super) struct Member<T, O> {
+    pub(super) owner: Owner,
+    pub(super) config: T,
+    pub(super) state: State<O>,
+    pub(super) since: Instant,
+    pub(super) fault: Option<String>,
+    pub(super) pause: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum State<O> {
+    /// To be opened then.
+    Waiting(Instant),
+    Opening,
+    Open(O),
+    Leaving,
+}
+
+impl<T, O> Member<T, O> {
+    pub(super) fn new(config: T) -> Self {
+        let now = Instant::now();
+        let (owner, state) = (Owner::new(), State::Waiting(now));
+        Member { owner, config, state, since: now, fault: None, pause: FIRST_PAUSE }
+    }
+
+    /// It could not be opened. True if that is news.
+    pub(super) fn failed(&mut self, fault: String) -> bool {
+        self.wait(fault, LAST_PAUSE)
+    }
+
+    /// Another disk still has what it needs. True if that is news.
+    pub(super) fn must_wait(&mut self, fault: String) -> bool {
+        self.wait(fault, BRIEF_PAUSE)
+    }
+
+    fn wait(&mut self, fault: String, at_most: Duration) -> bool {
+        self.pause = self.pause.min(at_most);
+        self.state = State::Waiting(Instant::now() + self.pause);
+        self.pause = (2 * self.pause).min(at_most);
+        if self.fault.is_none() {
+            self.since = Instant::now();
+        }
+        self.fault.replace(fault.clone()) != Some(fault)
+    }
+
+    pub(super) fn opened(&mut self, what: O) {
+        self.state = State::Open(what);
+        self.since = Instant::now();
+        self.fault = None;
+        self.pause = FIRST_PAUSE;
+    }
+
+    /// It has been tried.
+    pub(super) fn is_settled(&self) -> bool {
+        self.fault.is_some() || matches!(self.state, State::Open(_) | State::Leaving)
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting(at) => Some(at),
+            _ => None,
+        }
+    }
+}
