@@ -25,6 +25,13 @@ use crate::{ServeError, config::Volume as VolumeConfig};
 /// shorter than the 90 s after which service managers kill.
 const DRAIN: Duration = Duration::from_secs(30);
 
+/// How long it waits after that for volumes to be gone. One whose IO the kernel cannot call back, as a
+/// file system does not answer, is not gone until that answers.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether they are.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// How long a start waits for disks that take their time, before the agent says that it has
 /// started without them.
 const START: Duration = Duration::from_secs(10);
@@ -121,8 +128,16 @@ impl Agent {
         for volume in std::mem::take(&mut self.volumes) {
             self.leave(volume);
         }
-        for thread in std::mem::take(&mut self.leaving) {
-            let _ = thread.join();
+        let until = Instant::now() + DRAIN + GRACE;
+        while self.leaving.iter().any(|thread| !thread.is_finished()) {
+            if Instant::now() > until {
+                tracing::error!(
+                    "ends while Linux still has IO of its disks: their file system does not \
+                     answer, and the process is gone when it does"
+                );
+                break;
+            }
+            std::thread::sleep(LOOK);
         }
         ended
     }

@@ -321,6 +321,9 @@ pub struct DiskStatus {
     /// Its IOs go through the page cache, whose latencies are not those of the array.
     #[serde(default)]
     pub page_cache: bool,
+    /// Its path leads to another file now, or to none. What was opened is served on.
+    #[serde(default)]
+    pub replaced: bool,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,
     /// Time at the array.
@@ -345,6 +348,7 @@ impl DiskStatus {
             others: stats.others.ios,
             errors: stats.errors,
             page_cache: stats.page_cache,
+            replaced: stats.replaced,
             held: Latency::from(&stats.held),
             device: Latency::from(&stats.device),
             total: Latency::from(&stats.total),

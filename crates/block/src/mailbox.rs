@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Failure;
 use crate::backend::connect::Connected;
+use crate::backend::map::Look;
 use crate::listen::Bound;
 use crate::stats::Stats;
 use crate::volume::{DiskId, OpenDisk};
@@ -43,8 +44,8 @@ pub(crate) enum Command {
     Reconnected { disk: DiskId, lane: usize, connected: Connected },
     /// What is known of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
-    /// How large the files behind these disks are, in bytes.
-    Sizes(Vec<(DiskId, u64)>),
+    /// What has become of the files behind these disks.
+    Looked(Vec<(DiskId, Look)>),
     /// Answer what is in flight, then end, at the latest after this long.
     Shutdown { within: Duration },
 }

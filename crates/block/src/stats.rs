@@ -35,6 +35,8 @@ pub struct VmStats {
     pub page_cache: bool,
     /// Why the NBD server behind it is not found, if it was lost.
     pub away: Option<String>,
+    /// The path of its file leads to another one now, or to none.
+    pub replaced: bool,
     /// Time that reads and writes were held in the host's queue.
     pub held: Latencies,
     /// Time that reads and writes were at the array.
@@ -52,6 +54,7 @@ impl Default for VmStats {
             errors: 0,
             page_cache: false,
             away: None,
+            replaced: false,
             held: latencies(),
             device: latencies(),
             total: latencies(),
@@ -97,6 +100,7 @@ impl VmStats {
             errors: self.errors.saturating_sub(earlier.errors),
             page_cache: self.page_cache,
             away: self.away.clone(),
+            replaced: self.replaced,
             held: difference(&self.held, &earlier.held),
             device: difference(&self.device, &earlier.device),
             total: difference(&self.total, &earlier.total),
@@ -106,6 +110,7 @@ impl VmStats {
     /// Adds what another VM did.
     pub fn add(&mut self, other: &VmStats) {
         self.page_cache |= other.page_cache;
+        self.replaced |= other.replaced;
         for (sum, part) in [
             (&mut self.reads, other.reads),
             (&mut self.writes, other.writes),

@@ -179,6 +179,10 @@ impl OpenDisk {
             Opened::Memory(memory) => Some(Place::new(memory.fd(), base, min)),
             Opened::Nbd(..) => None,
         };
+        let place = match &config.backend {
+            BackendConfig::File { path, .. } => place.map(|p| p.map(|p| p.named(path))),
+            _ => place,
+        };
         let place = place.transpose().map_err(|source| {
             fail(OpenError::Open { path: config.export.to_string().into(), source })
         })?;

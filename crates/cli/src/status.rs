@@ -270,6 +270,10 @@ fn faults(volume: &VolumeStatus) -> String {
         let why = disk.fault.as_deref().unwrap_or("no fault");
         text += &format!("  disk {}: {} for {:.0} s: {why}\n", disk.name, disk.state, disk.state_s);
     }
+    for disk in volume.disks.iter().filter(|disk| disk.replaced) {
+        let what = "its path leads to another file now, or to none; what was opened is served on";
+        text += &format!("  disk {}: {what}\n", disk.name);
+    }
     for listener in &volume.listeners {
         if let Some(fault) = &listener.fault {
             text += &format!("  nobody can connect for {:.0} s: {fault}\n", listener.state_s);

@@ -258,6 +258,7 @@ mod tests {
             others: 0,
             errors: 0,
             page_cache: false,
+            replaced: false,
             held: latency(10, ios),
             device: latency(30, ios),
             total: latency(40, ios),

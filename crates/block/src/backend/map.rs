@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
 
 use super::Failure;
+use super::medium::Medium;
 use crate::mailbox::{Command, Mailer};
 use crate::volume::DiskId;
 
@@ -23,6 +25,8 @@ use crate::volume::DiskId;
 #[derive(Clone)]
 pub(crate) struct Place {
     fd: Arc<OwnedFd>,
+    /// The name by which it was opened.
+    path: Option<Arc<Path>>,
     base: u64,
     align: u32,
 }
@@ -30,19 +34,46 @@ pub(crate) struct Place {
 impl Place {
     /// The disk that begins at `base`, with the minimum block size `align`.
     pub(crate) fn new(fd: impl AsFd, base: u64, align: u32) -> io::Result<Self> {
-        Ok(Self { fd: Arc::new(fd.as_fd().try_clone_to_owned()?), base, align })
+        Ok(Self { fd: Arc::new(fd.as_fd().try_clone_to_owned()?), path: None, base, align })
     }
+
+    /// The same, of a file that was opened by that name.
+    pub(crate) fn named(self, path: &Path) -> Self {
+        Self { path: Some(path.into()), ..self }
+    }
+
+    /// What has become of the file; `None` if that is not to be had, and nothing is known to have
+    /// changed.
+    fn look(&self) -> Option<Look> {
+        let size = fs::seek(&self.fd, SeekFrom::End(0)).ok()?;
+        let opened = Medium::of(&fs::fstat(&self.fd).ok()?);
+        let is_another = |path: &Arc<Path>| match fs::stat(&**path) {
+            Ok(stat) => Medium::of(&stat) != opened,
+            Err(error) => error == Errno::NOENT,
+        };
+        Some(Look { size, replaced: self.path.as_ref().is_some_and(is_another) })
+    }
+}
+
+/// What has become of a file that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// Its size in bytes.
+    pub(crate) size: u64,
+    /// Its name leads to another file, or to none.
+    pub(crate) replaced: bool,
 }
 
 /// What is to be found out.
 enum Job {
     /// The answer to a request.
     Status { key: usize, place: Place, extent: Extent, one: bool },
-    /// How large the files behind these disks are.
-    Sizes(Vec<(DiskId, Place)>),
+    /// What has become of the files behind these disks.
+    Look(Vec<(DiskId, Place)>),
 }
 
-/// Asks file systems what may take time. Its thread starts with the first question.
+/// Asks file systems what may take time. Its thread starts with the first question. Each disk has one of
+/// its own, so that a file system that does not answer holds up no other disk.
 pub(crate) struct Mapper {
     mailer: Mailer,
     jobs: Option<Sender<Job>>,
@@ -65,9 +96,9 @@ impl Mapper {
         self.submit(Job::Status { key, place: place.clone(), extent, one })
     }
 
-    /// Asks how large files are; [`Command::Sizes`] brings the answer.
+    /// Looks at files; [`Command::Looked`] brings the answer.
     pub(crate) fn look(&mut self, files: Vec<(DiskId, Place)>) -> Result<(), Failure> {
-        self.submit(Job::Sizes(files))
+        self.submit(Job::Look(files))
     }
 
     fn submit(&mut self, job: Job) -> Result<(), Failure> {
@@ -100,11 +131,9 @@ fn run(jobs: &Receiver<Job>, mailer: &Mailer) {
                 let extents = status(&place, extent, one, || Instant::now() < until);
                 Command::Mapped { key, extents }
             }
-            Job::Sizes(files) => {
-                // Where the size is not to be had, nothing is known to have changed.
-                let size = |place: &Place| fs::seek(&place.fd, SeekFrom::End(0)).ok();
-                let sizes = files.iter().filter_map(|(disk, place)| Some((*disk, size(place)?)));
-                Command::Sizes(sizes.collect())
+            Job::Look(files) => {
+                let looks = files.iter().filter_map(|(disk, place)| Some((*disk, place.look()?)));
+                Command::Looked(looks.collect())
             }
         };
         if !mailer.send(answer) {

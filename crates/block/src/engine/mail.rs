@@ -14,7 +14,7 @@ impl Engine {
             Command::Tick { peers, answer } => {
                 let view = peers.map_or(View::Silent, View::Peers);
                 let _ = answer.send(self.host.tick(now, view));
-                self.look_at_sizes();
+                self.look_at_files();
             }
             Command::Stats { answer } => {
                 let _ = answer.send(self.stats(now));
@@ -59,9 +59,9 @@ impl Engine {
                 };
                 self.data_done(now, key, outcome);
             }
-            Command::Sizes(sizes) => {
+            Command::Looked(looks) => {
                 self.looking = false;
-                sizes.into_iter().for_each(|(disk, backend)| self.sized(disk, backend));
+                looks.into_iter().for_each(|(disk, look)| self.looked(disk, look));
             }
             Command::Shutdown { within } => self.stop(now, within),
         }

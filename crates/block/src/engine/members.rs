@@ -13,6 +13,7 @@ use super::losses::Losses;
 use super::{Disk, Engine, Leaving, Listener};
 use crate::backend::Backend;
 use crate::backend::file::File;
+use crate::backend::map::Mapper;
 use crate::backend::upstream::Upstream;
 use crate::conn::Offer;
 use crate::listen::Bound;
@@ -61,6 +62,7 @@ impl Engine {
             name: config.export.to_string(),
             export,
             place,
+            mapper: Mapper::new(self.mailer.clone()),
             sizing,
             claim,
             listen: config.listen,

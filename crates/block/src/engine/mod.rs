@@ -93,6 +93,7 @@ struct Disk {
     backend: Backend,
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
     place: Option<Place>,
+    mapper: Mapper,
     /// It is on the list of disks that have something to do.
     stirred: bool,
     /// When a timer will look at it.
@@ -192,7 +193,7 @@ pub(crate) struct Engine {
     mailbox: Mailbox,
     mailer: Mailer,
     mapper: Mapper,
-    /// The mapper was asked for sizes and has not answered.
+    /// The mapper was asked to look at the files and has not answered.
     looking: bool,
     bell: Rc<OwnedFd>,
     /// Connections that have something to do this turn.
@@ -453,14 +454,15 @@ impl Engine {
             self.disks[disk].losses.seen(&mut conn.witness, disk);
             let io = io_of(op);
             let request = self.work.requests.insert(Request::new(key, disk, cookie, op, payload));
-            match (op, &self.disks[disk].place) {
+            let disk = &mut self.disks[disk];
+            match (op, &disk.place) {
                 // No IO of the array: it waits for no room in the window, and takes none.
                 (Op::BlockStatus { extent, one }, Some(place)) => {
-                    if let Err(failure) = self.mapper.ask(request, place, extent, one) {
+                    if let Err(failure) = disk.mapper.ask(request, place, extent, one) {
                         self.work.finished.push((request, Err(failure)));
                     }
                 }
-                _ => self.host.submit(now, self.disks[disk].vm_id, io, request as u64),
+                _ => self.host.submit(now, disk.vm_id, io, request as u64),
             }
         }
         if self.host.window().0.is_infinite() {

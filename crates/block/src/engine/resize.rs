@@ -1,11 +1,11 @@
-//! Disks whose backend grows or shrinks while they are served.
+//! Disks whose backend grows, shrinks or loses its name while they are served.
 //!
 //! NBD has no word from server to client for it: a client learns the size when it connects. So new
 //! connections see the new size, and those that are there keep theirs.
 
 use super::Engine;
 use crate::backend::Backend;
-use crate::backend::map::Place;
+use crate::backend::map::{Look, Place};
 use crate::volume::DiskId;
 
 /// How a disk's size follows from that of its backend, in bytes.
@@ -35,9 +35,9 @@ impl Sizing {
 }
 
 impl Engine {
-    /// Has the sizes of files and devices looked at, beside the ring. Once at a time: a file system
-    /// that does not answer is not asked again until it does.
-    pub(super) fn look_at_sizes(&mut self) {
+    /// Has files and devices looked at, beside the ring. Once at a time: a file system that does not
+    /// answer is not asked again until it does.
+    pub(super) fn look_at_files(&mut self) {
         if self.looking {
             return;
         }
@@ -47,6 +47,27 @@ impl Engine {
         });
         let files: Vec<(DiskId, Place)> = files.collect();
         self.looking = !files.is_empty() && self.mapper.look(files).is_ok();
+    }
+
+    /// Takes note of what has become of a disk's file.
+    pub(super) fn looked(&mut self, id: DiskId, look: Look) {
+        self.sized(id, look.size);
+        let Some(key) = self.key_of(id) else { return };
+        let (volume, disk) = (&self.name, &mut self.disks[key]);
+        if std::mem::replace(&mut disk.stats.replaced, look.replaced) == look.replaced {
+            return;
+        }
+        let name = &disk.name;
+        if look.replaced {
+            tracing::warn!(
+                volume,
+                disk = name,
+                "its path leads to another file now, or to none: what was opened is served on, and \
+                 lost at the end if it has no other name"
+            );
+        } else {
+            tracing::info!(volume, disk = name, "its path leads to what is served again");
+        }
     }
 
     /// Takes note of the size of a disk's backend.

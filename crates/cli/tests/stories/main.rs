@@ -4,6 +4,7 @@
 //! | file | stories |
 //! | --- | --- |
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
+//! | `files` | files and devices that change, vanish or fail while they are served |
 //! | `listeners` | who may connect where; sockets that a service manager passes |
 //! | `nbd` | what of the protocol clients see: maps, holes, advice, refusals |
 //! | `tls` | clients with TLS: libnbd and QEMU, certificates of all kinds |
@@ -48,6 +49,7 @@ mod durability;
 mod exchange_faults;
 mod exchange_init;
 mod failing_backends;
+mod files;
 mod fuse;
 mod island;
 mod journal;

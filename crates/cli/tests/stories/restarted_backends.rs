@@ -66,6 +66,45 @@ fn a_restart_under_an_idle_database_costs_it_nothing_and_one_under_load_is_confe
     }
 }
 
+#[test]
+fn a_server_that_comes_back_larger_is_used_and_one_that_comes_back_smaller_is_not() {
+    let stage = Stage::new();
+    stage.sparse("data", 8 << 20);
+    let server = nbdkit(&stage);
+    let (agent, mut client) = agent(&stage, "hold = \"2s\"");
+    client.call(write(0, LEN), &block(1)).unwrap();
+    client.call(Op::Flush, &[]).unwrap();
+    let resize = |to: u64| {
+        let data = std::fs::File::options().write(true).open(stage.path("data")).unwrap();
+        data.set_len(to << 20).unwrap();
+    };
+    // As a disk is enlarged: the server is stopped, and started on more. The client has noticed nothing.
+    server.kill();
+    resize(16);
+    let server = nbdkit(&stage);
+    until("it is used", || client.call(read(0, LEN), &[]) == Ok(block(1)));
+    client.call(Op::Flush, &[]).expect("nothing was unflushed");
+    agent.says("the disk has grown");
+    // It keeps the size that it was told. Who connects now has all of it.
+    assert_eq!(client.call(write(8 << 20, LEN), &block(2)), Err(Errno::NoSpc));
+    let mut next = Client::connect(&stage.path("host"), "vm1");
+    next.call(write((16 << 20) - u64::from(LEN), LEN), &block(3)).unwrap();
+    next.call(Op::Flush, &[]).unwrap();
+
+    // Less than clients were told is no replacement.
+    server.kill();
+    resize(12);
+    let server = nbdkit(&stage);
+    assert_eq!(next.call(read(0, LEN), &[]), Err(Errno::Io));
+    agent.says("it has 12582912 bytes where it had 16777216");
+    server.kill();
+    resize(16);
+    let _server = nbdkit(&stage);
+    until("it is used again", || next.call(read(0, LEN), &[]) == Ok(block(1)));
+    drop((client, next));
+    agent.stop();
+}
+
 /// Stops a process, and waits until none of its threads runs any more.
 fn stop(server: &Process) {
     server.signal(Signal::STOP);

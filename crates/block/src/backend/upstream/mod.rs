@@ -365,6 +365,8 @@ impl Upstream {
 
     /// Takes a new connection, which is used as soon as nothing of the old one is under way.
     pub(crate) fn reconnected(&mut self, lane: usize, connected: Connected) {
+        // What clients are told from now on, the next server must have.
+        self.agreed.size = self.agreed.size.max(connected.agreed.size);
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.next = Some(connected);
         }
