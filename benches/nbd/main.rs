@@ -135,6 +135,9 @@ impl Run {
         let dir = Scratch::new(&self.dir)?;
         let data = dir.0.join("data");
         fill(&data, self.size << 20)?;
+        // Made by the same writes, not copied: ext4 keeps what was written at once in large folios,
+        // and a small write to one of these costs several times as much as to a single page.
+        fill(&dir.0.join("copy"), self.size << 20)?;
         let mut results = match &self.results {
             Some(path) => Some(OpenOptions::new().create(true).append(true).open(path)?),
             None => None,
@@ -152,12 +155,19 @@ impl Run {
             for cell in cells.iter().filter(|c| (c.cache, c.transport) == place) {
                 let fleet = Fleet::start(&kinds, cell, &programs, &dir.0, &data)?;
                 // What the cell before has left to write is not this one's.
-                for file in [data.clone(), dir.0.join("copy")].iter().filter(|file| file.exists()) {
-                    File::open(file)?.sync_all()?;
-                    warm(file)?;
+                let mut files = Vec::new();
+                for path in [data.clone(), dir.0.join("copy")].iter().filter(|path| path.exists()) {
+                    let file = File::open(path)?;
+                    file.sync_all()?;
+                    warm(path)?;
+                    files.push(file);
                 }
                 for round in 0..rounds {
                     for server in &fleet.servers {
+                        // Nor what the turn before has left. A page that is dirty already is
+                        // written to for a fraction of what a clean one costs, and some servers
+                        // flush when their client leaves: every turn begins with clean pages.
+                        files.iter().try_for_each(File::sync_data)?;
                         let plan = Plan {
                             block: cell.block,
                             depth: cell.depth,

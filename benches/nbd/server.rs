@@ -193,15 +193,8 @@ fn parda(
     data: &Path,
 ) -> io::Result<Command> {
     // Its locks keep a second agent away from the file.
-    let (mode, path) = if kind == Kind::Parda {
-        ("parda", data.to_owned())
-    } else {
-        let copy = dir.join("copy");
-        if !copy.exists() {
-            std::fs::copy(data, &copy)?;
-        }
-        ("off", copy)
-    };
+    let (mode, path) =
+        if kind == Kind::Parda { ("parda", data.to_owned()) } else { ("off", dir.join("copy")) };
     // A window that never binds: what is measured is what control costs, not what it holds back.
     let text = format!(
         "host = \"bench\"\n[[volume]]\nname = \"bench\"\n[volume.control]\nmode = \"{mode}\"\n\
