@@ -9,6 +9,7 @@ use parda_nbd::wire::{self, RequestHeader, command, command_flag};
 use parda_nbd::{Cookie, Errno, Extent, Op, client};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
+use crate::held::Held;
 use crate::raw::{Client, read, write};
 use crate::stage::{Agent, Load, Stage, config, until, uri};
 
@@ -154,16 +155,10 @@ fn a_client_that_never_reads_takes_a_bounded_amount_of_memory() {
     until("it was served what it may have", || agent.volume().disks[0].reads.bytes > 50 << 20);
     goes_on(&agent);
     goes_on(&agent);
-    let resident = resident_mib(&agent);
+    let resident = Held::of(&agent).resident_kib / 1024;
     assert!(resident < 256, "the agent takes {resident} MiB");
     load.finish();
     agent.stop();
-}
-
-fn resident_mib(agent: &Agent) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.process.pid())).unwrap();
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
 #[test]

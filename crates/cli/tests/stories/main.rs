@@ -18,6 +18,8 @@
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
+//! | `half_open` | clients whose host vanishes from the network |
+//! | `hostile` | hundreds of clients that take all they can, in a bounded memory |
 //! | `restarted_backends` | NBD servers behind disks, restarted, stopped and continued |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
@@ -51,6 +53,9 @@ mod exchange_init;
 mod failing_backends;
 mod files;
 mod fuse;
+mod half_open;
+mod held;
+mod hostile;
 mod island;
 mod journal;
 mod lifecycle;
@@ -71,4 +76,5 @@ mod steering;
 mod tls;
 mod tls_backends;
 mod watching;
+mod wire;
 mod workloads;

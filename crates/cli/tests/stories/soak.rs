@@ -12,29 +12,11 @@ use parda_nbd::Op;
 use rustix::process::Signal;
 
 use crate::clients::qemu_nbd;
+use crate::held::Held;
 use crate::raw::{Client, read, write};
 use crate::stage::{Agent, Process, Stage, config, until, uri};
 
 const OFF: &str = "mode = \"off\"";
-
-/// What an agent holds of the system.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    resident_kib: u64,
-    descriptors: usize,
-    threads: usize,
-}
-
-impl Held {
-    fn of(agent: &Agent) -> Held {
-        let proc = format!("/proc/{}", agent.process.pid());
-        let status = std::fs::read_to_string(format!("{proc}/status")).unwrap();
-        let resident = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
-        let resident_kib = resident.trim().trim_end_matches(" kB").parse().unwrap();
-        let count = |what: &str| std::fs::read_dir(format!("{proc}/{what}")).unwrap().count();
-        Held { resident_kib, descriptors: count("fd"), threads: count("task") }
-    }
-}
 
 /// A configuration that differs from the last in what a reload can change.
 fn configuration(round: u64) -> String {

@@ -171,6 +171,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("systemd-socket-activate", "systemd"),
     ("nbdfuse", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
+    ("ip", "iproute2"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("prlimit", "util-linux"),
