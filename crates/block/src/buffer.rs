@@ -10,9 +10,11 @@
 //! pages are zero, and a page takes no memory until it is touched. Pieces that are put back are
 //! used again, up to a bound; beyond it their pages return to the kernel.
 
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
+use std::thread::{self, ThreadId};
 
 use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
@@ -141,6 +143,34 @@ impl Buffer {
     /// Writes zeroes to a range.
     pub(crate) fn zero(&mut self, range: Range<usize>) {
         self.slices_mut(range).for_each(|slice| slice.fill(0));
+    }
+}
+
+/// A buffer that another thread may read, until it is back on the thread that it came from.
+/// Dropping it elsewhere leaks the buffer.
+pub(crate) struct Lent {
+    buffer: ManuallyDrop<Buffer>,
+    home: ThreadId,
+}
+
+// SAFETY: on another thread only `slices` can be called, which reads bytes that nobody changes
+// while the buffer is in here. The reference counts of the chunks are not atomic, but they are
+// touched only by `back`, which checks the thread; dropping this does nothing.
+unsafe impl Send for Lent {}
+
+impl Lent {
+    pub(crate) fn new(buffer: Buffer) -> Self {
+        Self { buffer: ManuallyDrop::new(buffer), home: thread::current().id() }
+    }
+
+    /// The bytes of a range, piece by piece.
+    pub(crate) fn slices(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        self.buffer.slices(range)
+    }
+
+    /// The buffer; `None` on any thread but the one that it came from.
+    pub(crate) fn back(self) -> Option<Buffer> {
+        (thread::current().id() == self.home).then(|| ManuallyDrop::into_inner(self.buffer))
     }
 }
 

@@ -1,8 +1,9 @@
 //! The data path: from NBD clients to the array and back.
 //!
 //! A [`Volume`] is one thread with one io_uring. It drives sockets and files alike and calls the
-//! law (`parda-control`) directly, so that an IO meets no lock and no other thread. What the
-//! control plane wants of it goes through a mailbox that the ring wakes up for.
+//! law (`parda-control`) directly, so that an IO meets no lock and no other thread, but for writes to
+//! the page cache (`writer`). What the control plane wants of it goes through a mailbox that the ring
+//! wakes up for.
 //!
 //! ```text
 //! sockets ─ conn ─► host (fair queue, window) ─► backend: file · memory · NBD server
@@ -34,6 +35,7 @@ mod timed;
 mod timers;
 mod tls;
 mod volume;
+mod writer;
 mod zeroes;
 
 pub use backend::connect::try_server;

@@ -14,6 +14,7 @@ use slab::Slab;
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
+use crate::writer::{self, Guess, Writer, Writers};
 
 /// What an operation was handed, or brings.
 pub(crate) enum Kept {
@@ -113,6 +114,9 @@ pub(crate) struct OpKey(u64);
 /// The name of operations whose completion tells nobody anything.
 const NOBODY: u64 = u64::MAX;
 
+/// The name of the operation that waits for writers.
+const BELL: u64 = u64::MAX - 1;
+
 /// What an operation on a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
@@ -142,6 +146,11 @@ pub(crate) struct Ring<T> {
     /// Entries that found the submission queue full.
     backlog: VecDeque<squeue::Entry>,
     done: VecDeque<(u64, i32, u32)>,
+    /// Created with the first writer.
+    writers: Option<Writers>,
+    guess: Guess,
+    /// The request that comes next is the only one.
+    alone: bool,
 }
 
 const ENTRIES: u32 = 1024;
@@ -182,11 +191,25 @@ impl<T> Ring<T> {
             .build(ENTRIES)
             .or_else(|_| IoUring::builder().setup_coop_taskrun().build(ENTRIES))
             .or_else(|_| IoUring::new(ENTRIES))?;
-        Ok(Self { uring, ops: Slab::new(), backlog: VecDeque::new(), done: VecDeque::new() })
+        Ok(Self {
+            uring,
+            ops: Slab::new(),
+            backlog: VecDeque::new(),
+            done: VecDeque::new(),
+            writers: None,
+            guess: Guess::new(),
+            alone: false,
+        })
     }
 
     fn push(&mut self, fd: &Rc<OwnedFd>, entry: squeue::Entry, tag: T, kept: Kept) {
         self.push_op(fd, entry, tag, kept, false, Vec::new());
+    }
+
+    /// An operation that is not the kernel's.
+    fn insert(&mut self, fd: &Rc<OwnedFd>, tag: T, kept: Kept) -> u64 {
+        let (accepts, _vectors, _fd) = (false, Vec::new(), Rc::clone(fd));
+        self.ops.insert(Op { tag, kept, accepts, _vectors, _fd }) as u64
     }
 
     fn push_op(
@@ -334,6 +357,57 @@ impl<T> Ring<T> {
         self.push_op(fd, entry, tag, Kept::Buffer(buffer), false, vectors);
     }
 
+    /// A thread that writes to the page cache of this file; `None` if that is not possible.
+    pub(crate) fn writer(&mut self, fd: &OwnedFd) -> Option<Writer> {
+        if self.writers.is_none() {
+            self.writers = Writers::new().ok();
+            self.wait_for_writers();
+        }
+        self.writers.as_ref()?.hire(fd)
+    }
+
+    fn wait_for_writers(&mut self) {
+        if let Some(writers) = &self.writers {
+            let fd = types::Fd(writers.desk.bell().as_raw_fd());
+            let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build();
+            self.backlog.push_back(entry.user_data(BELL));
+        }
+    }
+
+    /// Whether the request that comes next is the only one.
+    pub(crate) fn set_alone(&mut self, alone: bool) {
+        self.alone = alone;
+    }
+
+    /// Writes that part of the buffer to the page cache of a file: by its writer, or at once if
+    /// nobody else waits and such writes are short.
+    pub(crate) fn write_cached(
+        &mut self,
+        (fd, writer): (&Rc<OwnedFd>, &Writer),
+        buffer: Buffer,
+        range: Range<usize>,
+        at: At,
+        tag: T,
+    ) {
+        if std::mem::take(&mut self.alone) && self.guess.allows(range.len()) {
+            let begun = Instant::now();
+            let result = writer::write(&**fd, buffer.slices(range), at.0);
+            self.guess.took(begun.elapsed());
+            let key = self.insert(fd, tag, Kept::Buffer(buffer));
+            self.done.push_back((key, result, 0));
+            return;
+        }
+        let key = self.insert(fd, tag, Kept::Nothing);
+        if let Some(writers) = &mut self.writers {
+            writers.write(writer, buffer, range, at.0, key);
+        }
+    }
+
+    /// Whether something is done that [`Ring::next`] will tell of.
+    pub(crate) fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+
     /// Writes up to [`ZEROES_AT_ONCE`] zeroes to a file.
     pub(crate) fn write_zeroes(&mut self, fd: &Rc<OwnedFd>, at: At, len: u32, tag: T) {
         let mut rest = len.min(ZEROES_AT_ONCE) as usize;
@@ -379,10 +453,18 @@ impl<T> Ring<T> {
         self.ops.len()
     }
 
+    /// Lets writers begin, and fills the submission queue.
+    fn hand_over(&mut self) {
+        if let Some(writers) = &mut self.writers {
+            writers.hand_over();
+        }
+        self.fill();
+    }
+
     /// Submits all that was asked for and looks for `time` whether something is done, without
     /// sleeping. Returns whether it is.
     pub(crate) fn look(&mut self, time: Duration) -> io::Result<bool> {
-        self.fill();
+        self.hand_over();
         if !self.uring.submission().is_empty() {
             self.enter()?;
         }
@@ -391,7 +473,7 @@ impl<T> Ring<T> {
             if self.uring.submission().taskrun() {
                 self.enter()?;
             }
-            if !self.uring.completion().is_empty() {
+            if !self.uring.completion().is_empty() || self.has_written() {
                 self.collect();
                 return Ok(true);
             }
@@ -417,8 +499,13 @@ impl<T> Ring<T> {
 
     /// Submits all that was asked for and waits until something is done, or `timeout` has passed.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        self.fill();
-        let want = usize::from(self.backlog.is_empty() && self.done.is_empty());
+        self.hand_over();
+        let mut sleeps = self.backlog.is_empty() && self.done.is_empty();
+        if sleeps && let Some(writers) = &self.writers {
+            writers.desk.fall_asleep();
+            sleeps = !self.has_written();
+        }
+        let want = usize::from(sleeps);
         let result = match timeout {
             Some(timeout) => {
                 let timeout = types::Timespec::from(timeout);
@@ -432,14 +519,38 @@ impl<T> Ring<T> {
             Ok(_) | Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => {}
             Err((_, error)) => return Err(error),
         }
+        if let Some(writers) = &self.writers {
+            writers.desk.wake_up();
+        }
         self.collect();
         Ok(())
     }
 
+    /// Whether writers have done something.
+    fn has_written(&self) -> bool {
+        self.writers.as_ref().is_some_and(|writers| writers.desk.any())
+    }
+
     fn collect(&mut self) {
-        let entry = |e: cqueue::Entry| (e.user_data(), e.result(), e.flags());
-        let told = self.uring.completion().map(entry).filter(|(key, ..)| *key != NOBODY);
-        self.done.extend(told);
+        let mut deaf = false;
+        for entry in self.uring.completion() {
+            match entry.user_data() {
+                NOBODY => {}
+                BELL => deaf = !cqueue::more(entry.flags()),
+                key => self.done.push_back((key, entry.result(), entry.flags())),
+            }
+        }
+        if deaf {
+            self.wait_for_writers();
+        }
+        if !self.has_written() {
+            return;
+        }
+        for written in self.writers.iter().flat_map(|writers| writers.desk.take()) {
+            let Some(op) = self.ops.get_mut(written.key as usize) else { continue };
+            op.kept = written.data.back().map_or(Kept::Nothing, Kept::Buffer);
+            self.done.push_back((written.key, written.result, 0));
+        }
     }
 
     /// The next operation that is done.

@@ -7,11 +7,11 @@
 //! it ends, but for a try now and then, each time rarer. An idle volume spends nothing.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::ring::Ring;
 
-/// How long one wait looks before it sleeps.
+/// How long one wait looks before it sleeps. A request that takes longer has its client asleep.
 const LONGEST: Duration = Duration::from_micros(30);
 
 /// A look in vain costs what so many that were not have earned. It goes on as long as three of four
@@ -28,6 +28,8 @@ const LONGEST_PAUSE: u32 = 1024;
 /// Remembers how waits went.
 #[derive(Debug)]
 pub(crate) struct Spin {
+    /// The last request kept its client waiting for long enough to fall asleep.
+    slow: bool,
     /// What it has earned; it looks as long as that is something.
     credit: u32,
     /// Waits until it is tried again.
@@ -37,16 +39,25 @@ pub(crate) struct Spin {
 
 impl Spin {
     pub(crate) fn new() -> Self {
-        Self { credit: 0, pause: FIRST_PAUSE, next_pause: FIRST_PAUSE }
+        Self { slow: false, credit: 0, pause: FIRST_PAUSE, next_pause: FIRST_PAUSE }
     }
 
     /// Waits for the next event: a moment awake, if it is likely to come soon, and then asleep.
+    /// `busy`: a request is under way.
     pub(crate) fn wait<T>(
         &mut self,
         ring: &mut Ring<T>,
         timeout: Option<Duration>,
+        busy: bool,
     ) -> io::Result<()> {
-        if timeout.is_none_or(|timeout| timeout > LONGEST) {
+        if busy {
+            let begun = Instant::now();
+            ring.wait(timeout)?;
+            self.slow = begun.elapsed() > LONGEST;
+            return Ok(());
+        }
+        let slow = std::mem::take(&mut self.slow);
+        if !slow && timeout.is_none_or(|timeout| timeout > LONGEST) {
             let awake = self.budget();
             if !awake.is_zero() {
                 let found = ring.look(awake)?;

@@ -5,6 +5,7 @@ pub(crate) mod format;
 mod locks;
 pub(crate) mod unaligned;
 
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -23,6 +24,7 @@ use super::claims::Claim;
 use super::{Direct, Failure, Geometry, Lock, OpenError, Region, Request};
 use crate::buffer::Pool;
 use crate::ring::{At, Ring};
+use crate::writer::Writer;
 
 /// What is known of a file before its thread has it.
 pub(crate) struct Opened {
@@ -31,6 +33,8 @@ pub(crate) struct Opened {
     cached: Option<String>,
     /// A write may be asked to be durable by itself.
     dsync: bool,
+    /// io_uring would hand every write to a thread of the kernel.
+    writer: bool,
     pub(crate) claim: Arc<Claim>,
     pub(crate) geometry: Geometry,
     kind: FileType,
@@ -111,11 +115,14 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
     let align = if cached.is_some() { 1 } else { block };
     // A block device allocates whole blocks, whoever asks; a file system any bytes.
     let allocates = if kind == FileType::BlockDevice { block } else { align };
-    let dsync = kind == FileType::BlockDevice || honours_dsync(&fd);
+    let system = fs::fstatfs(&fd).map_or(0, |s| s.f_type);
+    let dsync = kind == FileType::BlockDevice || HONOUR_DSYNC.contains(&system);
+    let writer =
+        kind == FileType::RegularFile && cached.is_some() && !WRITE_AT_ONCE.contains(&system);
     // What goes around the page cache cannot be fetched into it, so CACHE is for the others.
     let (trim, write_zeroes, fast_zero, cache) = (true, true, true, cached.is_some());
     let geometry = Geometry { size, blocks, align, trim, write_zeroes, fast_zero, cache };
-    Ok(Opened { fd, cached, dsync, claim, geometry, kind, allocates })
+    Ok(Opened { fd, cached, dsync, writer, claim, geometry, kind, allocates })
 }
 
 /// Turns the page cache off for this open file if that is wanted; says why not. The flag is set
@@ -146,16 +153,19 @@ fn logical_block(fd: &OwnedFd, kind: FileType) -> u32 {
         .unwrap_or(crate::buffer::ALIGN as u32)
 }
 
-/// Whether a write with `RWF_DSYNC` is durable when it completes. FUSE drops the flag of a direct
-/// write that completes asynchronously (Linux 6.18), without a word; so only file systems that
-/// are known to honour it are trusted, and on all others a sync follows the write.
-fn honours_dsync(fd: &OwnedFd) -> bool {
-    const BTRFS: fs::FsWord = 0x9123_683e;
-    const EXT4: fs::FsWord = 0xef53;
-    const TMPFS: fs::FsWord = 0x0102_1994;
-    const XFS: fs::FsWord = 0x5846_5342;
-    fs::fstatfs(fd).is_ok_and(|s| [BTRFS, EXT4, TMPFS, XFS].contains(&s.f_type))
-}
+const BTRFS: fs::FsWord = 0x9123_683e;
+const EXT4: fs::FsWord = 0xef53;
+const TMPFS: fs::FsWord = 0x0102_1994;
+const XFS: fs::FsWord = 0x5846_5342;
+
+/// File systems on which a write with `RWF_DSYNC` is known to be durable when it completes. On all
+/// others a sync follows the write: FUSE drops the flag of a direct write that completes
+/// asynchronously (Linux 6.18), without a word.
+const HONOUR_DSYNC: [fs::FsWord; 4] = [BTRFS, EXT4, TMPFS, XFS];
+
+/// File systems that can write to the page cache without waiting, so that io_uring writes at once
+/// in the call that submits.
+const WRITE_AT_ONCE: [fs::FsWord; 2] = [BTRFS, XFS];
 
 /// Where a request is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +212,9 @@ pub(crate) struct File {
     fd: Rc<OwnedFd>,
     cached: bool,
     dsync: bool,
+    /// Its writes to the page cache are done by a thread, from the first one on. Nothing in it: no
+    /// thread could be had.
+    writer: Option<OnceCell<Option<Writer>>>,
     /// Where the disk begins in it.
     base: u64,
     /// What reads and writes must be a multiple of; 1 in the page cache.
@@ -222,13 +235,14 @@ pub(crate) struct File {
 impl File {
     pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
         let cached = opened.is_cached();
-        let Opened { fd, dsync, kind, allocates, geometry, .. } = opened;
+        let Opened { fd, dsync, writer, kind, allocates, geometry, .. } = opened;
         let guarded =
             if cached && kind == FileType::BlockDevice { CACHE_BLOCK } else { geometry.align };
         Self {
             fd: Rc::new(fd),
             cached,
             dsync,
+            writer: writer.then(OnceCell::new),
             base: base.0,
             align: geometry.align,
             allocates,
@@ -485,6 +499,13 @@ impl File {
         }
     }
 
+    /// Who writes, if it is not the ring.
+    fn writer<T>(&self, ring: &mut Ring<T>, fua: bool) -> Option<&Writer> {
+        // One that has to be durable would hold up those behind it.
+        let writer = self.writer.as_ref().filter(|_| !fua)?;
+        writer.get_or_init(|| ring.writer(&self.fd)).as_ref()
+    }
+
     fn issue<T>(&self, ring: &mut Ring<T>, pool: &mut Pool, request: &mut Request, tag: T) {
         let (op, extent) = (request.op, request.part);
         let durable = self.durable(request).is_none();
@@ -498,9 +519,15 @@ impl File {
                 let done_bytes = done as usize;
                 let (buffer, rest) = (buffer(len), done_bytes..len.min(done_bytes + self.at_once));
                 match op {
-                    Op::Write { fua, .. } => {
-                        ring.write(&self.fd, buffer, rest, at(done), fua && durable, tag);
-                    }
+                    Op::Write { fua, .. } => match self.writer(ring, fua) {
+                        Some(writer) => {
+                            let rest = done_bytes..len;
+                            ring.write_cached((&self.fd, writer), buffer, rest, at(done), tag);
+                        }
+                        None => {
+                            ring.write(&self.fd, buffer, rest, at(done), fua && durable, tag);
+                        }
+                    },
                     _ => ring.read(&self.fd, buffer, rest, at(done), tag),
                 }
             }

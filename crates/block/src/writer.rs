@@ -1,0 +1,309 @@
+//! Writes to the page cache, on a thread of their own for each file that is written.
+//!
+//! A write to the page cache may have to wait: for the journal, for pages on their way to the disk,
+//! for memory. So the volume's thread, which has other clients to serve, must not do it. io_uring
+//! does not either on most file systems (ext4 among them): it hands every single write to a worker
+//! thread and is told of every single end. A [`Writer`] is handed all writes of a turn at once, and
+//! tells of many ends at once.
+//!
+//! A client with one request outstanding gains nothing by that and loses two changes of threads. If
+//! its write is all that the volume has to do, the volume's thread does it, as long as such writes
+//! turn out to be short: [`Guess`] decides that.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::ReadWriteFlags;
+
+use crate::buffer::{Buffer, Lent};
+
+/// Threads of a volume at most. Files beyond that number are left to io_uring.
+const MOST_WRITERS: usize = 16;
+
+/// The volume's thread is told of so many ends together at most, so that it answers some while more
+/// is written. It is woken only if it sleeps.
+const TOLD_AT_ONCE: usize = 4;
+
+/// A writer needs next to no stack.
+const STACK: usize = 128 << 10;
+
+/// A write to be done.
+struct Job {
+    key: u64,
+    /// Comes back with the end, so that a writer never has the last reference: the file's lock is
+    /// gone no sooner than the write has ended, and no later than the volume says so.
+    file: Arc<OwnedFd>,
+    data: Lent,
+    range: Range<usize>,
+    at: u64,
+}
+
+/// A write that has ended.
+pub(crate) struct Written {
+    pub(crate) key: u64,
+    pub(crate) data: Lent,
+    /// The number of bytes, or the negative `errno`, as io_uring has it.
+    pub(crate) result: i32,
+    _file: Arc<OwnedFd>,
+}
+
+impl Job {
+    fn perform(self) -> Written {
+        let Self { key, file, data, range, at } = self;
+        let result = write(&*file, data.slices(range), at);
+        Written { key, data, result, _file: file }
+    }
+}
+
+/// Writes to a file at an offset. Returns the number of bytes, or the negative `errno`.
+pub(crate) fn write<'a>(file: impl AsFd, data: impl Iterator<Item = &'a [u8]>, at: u64) -> i32 {
+    let slices: Vec<IoSlice<'_>> = data.map(IoSlice::new).collect();
+    match rustix::io::pwritev2(file, &slices, at, ReadWriteFlags::empty()) {
+        Ok(n) => i32::try_from(n).unwrap_or(i32::MAX),
+        Err(errno) => -errno.raw_os_error(),
+    }
+}
+
+/// What writers have done and the volume's thread has not taken yet.
+pub(crate) struct Desk {
+    done: Mutex<Vec<Written>>,
+    any: AtomicBool,
+    /// The volume's thread sleeps, or is about to.
+    asleep: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Desk {
+    fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (any, asleep) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { done: Mutex::default(), any, asleep, bell })
+    }
+
+    /// Hands over what was done, and wakes the volume's thread if it sleeps.
+    fn tell(&self, written: &mut Vec<Written>) {
+        if written.is_empty() {
+            return;
+        }
+        lock(&self.done).append(written);
+        self.any.store(true, Ordering::SeqCst);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            // It cannot be full: that would take 2⁶⁴ − 1 rings.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Readable whenever something was done while the volume's thread slept.
+    pub(crate) fn bell(&self) -> &OwnedFd {
+        &self.bell
+    }
+
+    /// Whether something was done.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::SeqCst)
+    }
+
+    /// Has the bell rung for what is done from now on. To be followed by [`Desk::any`].
+    pub(crate) fn fall_asleep(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn wake_up(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// Takes what was done.
+    pub(crate) fn take(&self) -> Vec<Written> {
+        self.any.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *lock(&self.done))
+    }
+}
+
+/// What a writer has to do.
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    /// The writer waits for more.
+    idle: bool,
+    /// Nothing more is to be begun.
+    over: bool,
+}
+
+#[derive(Default)]
+struct Lane {
+    queue: Mutex<Queue>,
+    more: Condvar,
+}
+
+impl Lane {
+    /// Hands over a write. Returns whether the writer must be woken for it.
+    fn push(&self, job: Job) -> bool {
+        let mut queue = lock(&self.queue);
+        queue.jobs.push(job);
+        std::mem::take(&mut queue.idle)
+    }
+
+    /// Waits for jobs and puts them in place of `done`, which is empty. `false` if it is over.
+    fn take(&self, done: &mut Vec<Job>) -> bool {
+        let mut queue = lock(&self.queue);
+        while queue.jobs.is_empty() && !queue.over {
+            queue.idle = true;
+            queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.idle = false;
+        std::mem::swap(&mut queue.jobs, done);
+        !queue.over
+    }
+
+    fn run(&self, desk: &Desk) {
+        let (mut jobs, mut written) = (Vec::new(), Vec::new());
+        while self.take(&mut jobs) {
+            for job in jobs.drain(..) {
+                if lock(&self.queue).over {
+                    return;
+                }
+                written.push(job.perform());
+                if written.len() >= TOLD_AT_ONCE {
+                    desk.tell(&mut written);
+                }
+            }
+            desk.tell(&mut written);
+        }
+    }
+}
+
+/// The thread that writes to one file. Writes are done in the order in which they were handed over.
+pub(crate) struct Writer {
+    lane: Arc<Lane>,
+    file: Arc<OwnedFd>,
+}
+
+impl Drop for Writer {
+    /// Does not wait for the thread, which may be stuck in the kernel. What it has not begun is
+    /// not written.
+    fn drop(&mut self) {
+        lock(&self.lane.queue).over = true;
+        self.lane.more.notify_one();
+    }
+}
+
+/// The writers of a volume.
+pub(crate) struct Writers {
+    pub(crate) desk: Arc<Desk>,
+    /// What is handed over at the end of a turn.
+    waiting: Vec<(Arc<Lane>, Job)>,
+}
+
+impl Writers {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { desk: Arc::new(Desk::new()?), waiting: Vec::new() })
+    }
+
+    /// A writer for that file; `None` if there are too many, or no more threads.
+    pub(crate) fn hire(&self, file: &OwnedFd) -> Option<Writer> {
+        // Each of them has the desk.
+        if Arc::strong_count(&self.desk) > MOST_WRITERS {
+            return None;
+        }
+        let file = Arc::new(file.try_clone().ok()?);
+        let lane = Arc::new(Lane::default());
+        let (works, desk) = (Arc::clone(&lane), Arc::clone(&self.desk));
+        let thread = thread::Builder::new().name("parda-writer".to_owned()).stack_size(STACK);
+        thread.spawn(move || works.run(&desk)).ok()?;
+        Some(Writer { lane, file })
+    }
+
+    /// Has a buffer's range written, once [`Writers::hand_over`] is called.
+    pub(crate) fn write(
+        &mut self,
+        writer: &Writer,
+        buffer: Buffer,
+        range: Range<usize>,
+        at: u64,
+        key: u64,
+    ) {
+        let (file, data) = (Arc::clone(&writer.file), Lent::new(buffer));
+        let job = Job { key, file, data, range, at };
+        self.waiting.push((Arc::clone(&writer.lane), job));
+    }
+
+    /// Lets the writers begin.
+    pub(crate) fn hand_over(&mut self) {
+        let mut idle: Vec<Arc<Lane>> = Vec::new();
+        for (lane, job) in self.waiting.drain(..) {
+            if lane.push(job) {
+                idle.push(lane);
+            }
+        }
+        idle.iter().for_each(|lane| lane.more.notify_one());
+    }
+}
+
+/// Whether the volume's thread may write by itself.
+///
+/// A write that took long has held up everybody. So none is done for some time then, each time for
+/// longer, and less long again as long as all goes well.
+#[derive(Debug)]
+pub(crate) struct Guess {
+    /// Writes until it is tried again.
+    pause: u32,
+    next_pause: u32,
+    /// Short writes since the last long one, or since the pause became shorter.
+    short: u32,
+}
+
+/// A write that took longer was long.
+const LONG: Duration = Duration::from_micros(200);
+
+/// Longer writes than this are never tried, in bytes.
+const MOST_TRIED: usize = 64 << 10;
+
+/// Writes between two tries, at first and at most.
+const FIRST_PAUSE: u32 = 16;
+const LONGEST_PAUSE: u32 = 1 << 14;
+
+/// After so many short writes in a row the next pause is half as long.
+const TRUSTED: u32 = 256;
+
+impl Guess {
+    pub(crate) fn new() -> Self {
+        Self { pause: 0, next_pause: FIRST_PAUSE, short: 0 }
+    }
+
+    /// Whether the volume's thread may try this one.
+    pub(crate) fn allows(&mut self, len: usize) -> bool {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return false;
+        }
+        len <= MOST_TRIED
+    }
+
+    /// How long one took that it tried.
+    pub(crate) fn took(&mut self, time: Duration) {
+        if time > LONG {
+            self.pause = self.next_pause;
+            self.next_pause = (2 * self.next_pause).min(LONGEST_PAUSE);
+            self.short = 0;
+            return;
+        }
+        self.short += 1;
+        if self.short >= TRUSTED {
+            self.short = 0;
+            self.next_pause = (self.next_pause / 2).max(FIRST_PAUSE);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

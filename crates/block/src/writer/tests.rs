@@ -1,0 +1,192 @@
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+use super::*;
+use crate::buffer::Pool;
+
+fn filled(pool: &mut Pool, byte: u8, len: usize) -> Buffer {
+    let mut buffer = pool.take(len);
+    buffer.slices_mut(0..len).for_each(|slice| slice.fill(byte));
+    buffer
+}
+
+/// All that is done within some seconds, until there are `count`.
+fn await_written(writers: &Writers, count: usize) -> Vec<Written> {
+    let (mut all, begun) = (Vec::new(), Instant::now());
+    while all.len() < count && begun.elapsed() < Duration::from_secs(20) {
+        all.append(&mut writers.desk.take());
+        thread::yield_now();
+    }
+    all
+}
+
+#[test]
+fn writes_are_done_in_the_order_in_which_they_were_handed_over() {
+    let mut pool = Pool::new(64 << 20);
+    let mut writers = Writers::new().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let writer = writers.hire(&OwnedFd::from(file.try_clone().unwrap())).unwrap();
+    // All to the same place, longer than a piece, in several turns.
+    let len = crate::buffer::PIECE + 5000;
+    for key in 0..60_u64 {
+        writers.write(&writer, filled(&mut pool, key as u8, len), 0..len, 3, key);
+        if key % 7 == 0 {
+            writers.hand_over();
+        }
+    }
+    writers.hand_over();
+    let written = await_written(&writers, 60);
+    assert!(written.iter().map(|w| w.key).eq(0..60), "the ends come in order too");
+    for Written { data, result, .. } in written {
+        assert_eq!(result, len as i32);
+        pool.put(data.back().unwrap());
+    }
+    assert_eq!(pool.used(), 0, "every buffer has come back");
+    let mut read = vec![0; len];
+    file.read_exact_at(&mut read, 3).unwrap();
+    assert!(read.iter().all(|byte| *byte == 59), "the last one lies on top");
+}
+
+#[test]
+fn a_write_that_fails_says_why_and_gives_its_buffer_back() {
+    let mut pool = Pool::new(64 << 20);
+    let mut writers = Writers::new().unwrap();
+    let path = tempfile::NamedTempFile::new().unwrap();
+    let read_only = OwnedFd::from(File::open(path.path()).unwrap());
+    let writer = writers.hire(&read_only).unwrap();
+    writers.write(&writer, pool.take(4096), 0..4096, 0, 9);
+    writers.hand_over();
+    let [Written { key: 9, data, result, .. }] =
+        <[Written; 1]>::try_from(await_written(&writers, 1))
+            .unwrap_or_else(|_| panic!("one write, one end"))
+    else {
+        panic!("another key")
+    };
+    assert_eq!(result, -libc::EBADF);
+    pool.put(data.back().unwrap());
+    assert_eq!(pool.used(), 0);
+}
+
+#[test]
+fn the_bell_rings_only_for_a_sleeper() {
+    let mut pool = Pool::new(64 << 20);
+    let mut writers = Writers::new().unwrap();
+    let writer = writers.hire(&OwnedFd::from(tempfile::tempfile().unwrap())).unwrap();
+    let rung = |writers: &Writers| rustix::io::read(writers.desk.bell(), &mut [0; 8]) == Ok(8);
+    for asleep in [false, true] {
+        if asleep {
+            writers.desk.fall_asleep();
+            assert!(!writers.desk.any());
+        }
+        writers.write(&writer, pool.take(4096), 0..4096, 0, 1);
+        writers.hand_over();
+        let begun = Instant::now();
+        while !writers.desk.any() && begun.elapsed() < Duration::from_secs(20) {
+            thread::yield_now();
+        }
+        // The writer waits again: it has rung by now, if it does at all.
+        while !lock(&writer.lane.queue).idle {
+            thread::yield_now();
+        }
+        assert_eq!(rung(&writers), asleep);
+        assert_eq!(writers.desk.take().len(), 1);
+    }
+}
+
+#[test]
+fn a_writer_that_was_let_go_begins_nothing_more_and_nobody_waits_for_it() {
+    let mut pool = Pool::new(64 << 20);
+    let mut writers = Writers::new().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let lane = Arc::new(Lane::default());
+    let writer = Writer {
+        lane: Arc::clone(&lane),
+        file: Arc::new(OwnedFd::from(file.try_clone().unwrap())),
+    };
+    // The thread is stuck in the kernel: in a pipe that is full, and that nobody empties.
+    let (from, to) = rustix::pipe::pipe().unwrap();
+    let desk = Arc::clone(&writers.desk);
+    let thread = thread::spawn(move || {
+        rustix::io::write(&to, &vec![0; 1 << 20]).unwrap();
+        lane.run(&desk);
+    });
+    writers.write(&writer, filled(&mut pool, 7, 4096), 0..4096, 0, 1);
+    writers.hand_over();
+    drop(writer);
+    assert!(!thread.is_finished());
+    let mut taken = 0;
+    while taken < 1 << 20 {
+        taken += rustix::io::read(&from, &mut vec![0; 1 << 20]).unwrap();
+    }
+    thread.join().unwrap();
+    assert!(writers.desk.take().is_empty());
+    assert_eq!(file.metadata().unwrap().len(), 0, "nothing was written");
+}
+
+#[test]
+fn a_file_keeps_its_lock_while_a_write_is_under_way() {
+    let mut pool = Pool::new(64 << 20);
+    let writers = Writers::new().unwrap();
+    let path = tempfile::NamedTempFile::new().unwrap();
+    let open = || File::options().read(true).write(true).open(path.path()).unwrap();
+    let (ours, theirs) = (open(), open());
+    rustix::fs::flock(&ours, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let writer = writers.hire(&OwnedFd::from(ours)).unwrap();
+    let job = Job {
+        key: 0,
+        file: Arc::clone(&writer.file),
+        data: Lent::new(pool.take(4096)),
+        range: 0..4096,
+        at: 0,
+    };
+    drop(writer);
+    let lock = || rustix::fs::flock(&theirs, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    assert!(lock().is_err(), "the write has still to be done");
+    let written = job.perform();
+    assert!(lock().is_err(), "its end was not taken");
+    drop(written);
+    lock().unwrap();
+}
+
+#[test]
+fn there_are_only_so_many_writers() {
+    let writers = Writers::new().unwrap();
+    let file = OwnedFd::from(tempfile::tempfile().unwrap());
+    let some: Vec<Writer> = std::iter::from_fn(|| writers.hire(&file)).take(100).collect();
+    assert_eq!(some.len(), MOST_WRITERS);
+    drop(some);
+    let begun = Instant::now();
+    while writers.hire(&file).is_none() && begun.elapsed() < Duration::from_secs(20) {
+        thread::yield_now();
+    }
+    assert!(writers.hire(&file).is_some(), "threads that have ended make room");
+}
+
+#[test]
+fn a_bad_guess_is_not_repeated_soon() {
+    let mut guess = Guess::new();
+    let (short, long) = (Duration::from_micros(10), Duration::from_millis(5));
+    assert!(guess.allows(4096) && !guess.allows(MOST_TRIED + 1));
+    guess.took(short);
+    // Writes that are always long: ever fewer are tried.
+    let tried = (0..100_000)
+        .filter(|_| {
+            let tries = guess.allows(4096);
+            if tries {
+                guess.took(long);
+            }
+            tries
+        })
+        .count();
+    assert!(tried < 20, "{tried} long writes of 100,000");
+    // All is well again: nothing but the pause is lost, and the next one is short.
+    let waits = (0..).take_while(|_| !guess.allows(4096)).count();
+    assert!(waits <= LONGEST_PAUSE as usize);
+    for _ in 0..20 * TRUSTED {
+        guess.took(short);
+        assert!(guess.allows(4096));
+    }
+    guess.took(long);
+    assert_eq!((0..).take_while(|_| !guess.allows(4096)).count(), FIRST_PAUSE as usize);
+}
