@@ -4,7 +4,7 @@ use std::io;
 use std::time::Instant;
 
 use parda_nbd::client::{self, Expected, Reply, ReplyError, put_request};
-use parda_nbd::{Cookie, Errno, Extent, Op};
+use parda_nbd::{Cookie, Errno, Extent, Framing, Op};
 
 use crate::link::Link;
 use crate::measured::Measured;
@@ -29,7 +29,7 @@ pub enum ClientError {
         /// Where.
         offset: u64,
         /// How much.
-        len: u32,
+        len: u64,
         /// Why.
         errno: Errno,
         /// What the server says; may be empty.
@@ -41,7 +41,7 @@ pub enum ClientError {
         /// What it sent.
         got: u64,
         /// What was asked for.
-        len: u32,
+        len: u64,
     },
     /// The server closed the connection.
     #[error("the server closed the connection")]
@@ -82,7 +82,7 @@ struct Coming {
 /// A connection under load.
 pub(crate) struct Client {
     pub(crate) link: Link,
-    structured: bool,
+    framing: Framing,
     pattern: Pattern,
     pub(crate) outbox: Outbox,
     slots: Vec<Slot>,
@@ -111,12 +111,12 @@ impl Data {
 }
 
 impl Client {
-    pub(crate) fn new(link: Link, structured: bool, pattern: Pattern, depth: u32) -> Self {
+    pub(crate) fn new(link: Link, framing: Framing, pattern: Pattern, depth: u32) -> Self {
         let depth = depth as usize;
         let extent = Extent { offset: 0, len: 0 };
         Self {
             link,
-            structured,
+            framing,
             pattern,
             outbox: Outbox::default(),
             slots: vec![Slot { extent, write: false, got: 0, began: None }; depth],
@@ -180,7 +180,7 @@ impl Client {
                 slot.began?;
                 Some(if slot.write { Expected::Outcome } else { Expected::Data(slot.extent) })
             };
-            let Some(head) = client::reply(self.link.bytes(), self.structured, expected)? else {
+            let Some(head) = client::reply(self.link.bytes(), self.framing, expected)? else {
                 return Ok(());
             };
             self.link.take(head.taken);
@@ -189,12 +189,12 @@ impl Client {
             let last = match head.reply {
                 Reply::Done => true,
                 Reply::Data { extent, last } => {
-                    slot.got += u64::from(extent.len);
+                    slot.got += extent.len;
                     self.coming = Some(Coming { slot: index, left: extent.len as usize, last });
                     continue;
                 }
                 Reply::Hole { extent, last } => {
-                    slot.got += u64::from(extent.len);
+                    slot.got += extent.len;
                     last
                 }
                 // The parser refuses it for a request that is no BLOCK_STATUS.
@@ -223,7 +223,7 @@ impl Client {
         measured: Option<&mut Measured>,
     ) -> Result<(), ClientError> {
         let slot = &mut self.slots[index];
-        if !slot.write && slot.got != u64::from(slot.extent.len) {
+        if !slot.write && slot.got != slot.extent.len {
             return Err(ClientError::Short { got: slot.got, len: slot.extent.len });
         }
         let began = slot.began.take();

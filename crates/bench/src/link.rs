@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use parda_nbd::Framing;
 use parda_nbd::client::{Agreed, Handshake, HandshakeError, Step, put_disconnect};
 use parda_nbd::uri::{Address, Uri, UriTls};
 use parda_tls::End;
@@ -154,7 +155,7 @@ impl Link {
     /// Says goodbye. A server that is gone by then needs none.
     pub(crate) fn disconnect(&mut self) {
         let mut out = Vec::new();
-        put_disconnect(&mut out);
+        put_disconnect(&mut out, Framing::Structured);
         let _ = self.send_all(&out);
     }
 

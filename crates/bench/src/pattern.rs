@@ -41,7 +41,8 @@ impl Pattern {
             self.next = (at + 1) % self.blocks;
             at
         };
-        let extent = Extent { offset: self.start + at * u64::from(self.block), len: self.block };
+        let len = u64::from(self.block);
+        let extent = Extent { offset: self.start + at * len, len };
         let write = match self.operation {
             Operation::Read | Operation::RandomRead => false,
             Operation::Write | Operation::RandomWrite => true,

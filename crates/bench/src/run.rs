@@ -79,7 +79,7 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
         let range = plan.range_of(uri, &agreed)?;
         let at = (index, count);
         let pattern = Pattern::new(plan.operation, &range, plan.block, at, plan.seed);
-        let client = Client::new(link, agreed.structured, pattern, plan.depth);
+        let client = Client::new(link, agreed.framing, pattern, plan.depth);
         let threads = groups.len();
         groups[index as usize % threads].push((uri, client));
     }

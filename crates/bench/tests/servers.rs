@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parda_bench::{BenchError, Operation, Plan, run};
-use parda_nbd::server::{Event, Handshake, Session, Step};
+use parda_nbd::server::{Event, Handshake, ReplyTo, Session, Step};
 use parda_nbd::wire::{self, Errno};
 use parda_nbd::{BlockSizes, Cookie, Export, ExportName, Op};
 
@@ -121,7 +121,7 @@ fn good(_: usize, session: Session, cookie: Cookie, op: Op, out: &mut Vec<u8>) -
             session.put_read(out, cookie, extent);
             out.resize(out.len() + extent.len as usize, 7);
         }
-        _ => session.put_done(out, cookie),
+        _ => session.put_done(out, ReplyTo::new(cookie, op)),
     }
     true
 }
@@ -193,7 +193,7 @@ fn a_server_that_fails_a_request_is_quoted() {
         if n < 20 {
             return good(n, session, cookie, op, out);
         }
-        session.put_error(out, cookie, Errno::Io, "the disk burns");
+        session.put_error(out, ReplyTo::new(cookie, op), Errno::Io, "the disk burns");
         true
     });
     let said = said.to_string();

@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use parda_control::{Instant, Span};
-use parda_nbd::server::{Event, Handshake, Security, Session, Step};
-use parda_nbd::{Cookie, Export, Op, wire};
+use parda_nbd::server::{Event, Handshake, ReplyTo, Security, Session, Step};
+use parda_nbd::{Cookie, Export, Op};
 
 use self::charge::{STATUS_REPLY, cost, is_late, room};
 pub(crate) use self::error::ConnError;
@@ -109,7 +109,7 @@ struct InboxUse {
 }
 
 /// The shortest read that is answered as a hole if it is all zeroes, in bytes.
-const MIN_HOLE: u32 = 512;
+const MIN_HOLE: u64 = 512;
 
 pub(crate) struct Conn {
     key: usize,
@@ -285,7 +285,7 @@ impl Conn {
                     let event = session.request(self.inbox.bytes(), export)?;
                     let some = event.is_some();
                     if let Some(event) = event {
-                        self.inbox.take(wire::REQUEST_LEN);
+                        self.inbox.take(session.request_len());
                         requests += 1;
                         bytes += self.take_event(session, event, work);
                     }
@@ -352,10 +352,10 @@ impl Conn {
     fn take_event(&mut self, session: Session, event: Event, work: &mut Work) -> usize {
         match event {
             Event::Disconnect => self.state = State::Closing,
-            Event::Refused { cookie, refusal, discard } => {
+            Event::Refused { to, refusal, discard } => {
                 self.discard = discard as usize;
                 let (errno, reason) = (refusal.errno, refusal.reason);
-                self.outbox.head(|out| session.put_error(out, cookie, errno, reason));
+                self.outbox.head(|out| session.put_error(out, to, errno, reason));
             }
             Event::Request { cookie, op } => {
                 self.pending = Some((cookie, op));
@@ -458,6 +458,7 @@ impl Conn {
             work.budget.give(self.key, cost(op));
             return;
         }
+        let to = ReplyTo::new(cookie, op);
         match (op, outcome) {
             (Op::Read(extent), Ok(Body::Data(buffer)))
                 if session.can_put_hole()
@@ -474,12 +475,12 @@ impl Conn {
                 return;
             }
             (_, Ok(Body::Status(extents))) => {
-                self.outbox.head(|out| session.put_status(out, cookie, &extents));
+                self.outbox.head(|out| session.put_status(out, to, &extents));
             }
-            (_, Ok(_)) => self.outbox.head(|out| session.put_done(out, cookie)),
+            (_, Ok(_)) => self.outbox.head(|out| session.put_done(out, to)),
             (_, Err(failure)) => {
                 let Failure { errno, message, at } = failure;
-                self.outbox.head(|out| session.put_error_at(out, cookie, errno, &message, at));
+                self.outbox.head(|out| session.put_error_at(out, to, errno, &message, at));
             }
         }
         work.budget.give(self.key, cost(op));

@@ -175,7 +175,7 @@ struct Zeroes([u8; 64 << 10]);
 static ZEROES: Zeroes = Zeroes([0; 64 << 10]);
 
 /// How many zeroes are written at once, in bytes.
-pub(crate) const ZEROES_AT_ONCE: u32 = 1 << 20;
+pub(crate) const ZEROES_AT_ONCE: u64 = 1 << 20;
 
 impl<T> Ring<T> {
     /// A ring with the cheapest completion mode that this kernel has.
@@ -409,7 +409,7 @@ impl<T> Ring<T> {
     }
 
     /// Writes up to [`ZEROES_AT_ONCE`] zeroes to a file.
-    pub(crate) fn write_zeroes(&mut self, fd: &Rc<OwnedFd>, at: At, len: u32, tag: T) {
+    pub(crate) fn write_zeroes(&mut self, fd: &Rc<OwnedFd>, at: At, len: u64, tag: T) {
         let mut rest = len.min(ZEROES_AT_ONCE) as usize;
         let mut vectors = Vec::new();
         while rest > 0 {
@@ -432,15 +432,14 @@ impl<T> Ring<T> {
     }
 
     /// Changes what is allocated for `len` bytes of a file; `mode` as in fallocate(2).
-    pub(crate) fn fallocate(&mut self, fd: &Rc<OwnedFd>, mode: i32, at: At, len: u32, tag: T) {
-        let entry = opcode::Fallocate::new(types::Fd(fd.as_raw_fd()), u64::from(len))
-            .offset(at.0)
-            .mode(mode)
-            .build();
+    pub(crate) fn fallocate(&mut self, fd: &Rc<OwnedFd>, mode: i32, at: At, len: u64, tag: T) {
+        let entry =
+            opcode::Fallocate::new(types::Fd(fd.as_raw_fd()), len).offset(at.0).mode(mode).build();
         self.push(fd, entry, tag, Kept::Nothing);
     }
 
-    /// Advises the kernel on `len` bytes of a file; `advice` as in posix_fadvise(2).
+    /// Advises the kernel on `len` bytes of a file; `advice` as in posix_fadvise(2). The kernel takes
+    /// 32 bits of a length, where zero would mean all of the file.
     pub(crate) fn fadvise(&mut self, fd: &Rc<OwnedFd>, advice: i32, at: At, len: u32, tag: T) {
         let entry = opcode::Fadvise::new(types::Fd(fd.as_raw_fd()), i64::from(len), advice)
             .offset(at.0)
@@ -499,6 +498,10 @@ impl<T> Ring<T> {
 
     /// Submits all that was asked for and waits until something is done, or `timeout` has passed.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if timeout == Some(Duration::ZERO) {
+            // To sleep for no time takes the kernel a timer, and 50 µs or more.
+            return self.look(Duration::ZERO).map(drop);
+        }
         self.hand_over();
         let mut sleeps = self.backlog.is_empty() && self.done.is_empty();
         if sleeps && let Some(writers) = &self.writers {

@@ -78,7 +78,8 @@ impl VmStats {
             IoKind::Other => &mut self.others,
         };
         count.ios += 1;
-        count.bytes += done.io.bytes.0;
+        // A trim of a large disk, over and over, is more than anybody counts.
+        count.bytes = count.bytes.saturating_add(done.io.bytes.0);
         if done.io.kind != IoKind::Other {
             self.held.saturating_record(done.held.0);
             self.device.saturating_record(done.device.0);
@@ -117,7 +118,7 @@ impl VmStats {
             (&mut self.others, other.others),
         ] {
             sum.ios += part.ios;
-            sum.bytes += part.bytes;
+            sum.bytes = sum.bytes.saturating_add(part.bytes);
         }
         self.errors += other.errors;
         // All histograms have the same bounds, so that adding cannot fail.

@@ -9,7 +9,7 @@ use parda_block::{BackendConfig, Direct, Lock, Region, Volume};
 use parda_control::Bytes;
 use parda_nbd::client::{Expected, Reply};
 use parda_nbd::uri::{Address, Uri};
-use parda_nbd::{Errno, Op};
+use parda_nbd::{Errno, Framing, Op};
 
 const BLOCK: u64 = 4096;
 /// Blocks of a disk.
@@ -165,7 +165,9 @@ fn an_error_says_where_it_happened() {
         let n = std::io::Read::read(&mut client.socket, &mut more).unwrap();
         bytes.extend_from_slice(&more[..n]);
         let expected = Expected::Data(at(8 * BLOCK, 4 * BLOCK as u32));
-        if let Some(head) = parda_nbd::client::reply(&bytes, true, |_| Some(expected)).unwrap() {
+        if let Some(head) =
+            parda_nbd::client::reply(&bytes, Framing::Structured, |_| Some(expected)).unwrap()
+        {
             break head;
         }
     };

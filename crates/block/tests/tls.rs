@@ -174,7 +174,7 @@ fn data_goes_both_ways_inside_of_tls() {
         }
     };
     let content: Vec<u8> = (0..3 << 20).map(|i: u32| (i % 251) as u8 + 1).collect();
-    let extent = Extent { offset: 4096, len: content.len() as u32 };
+    let extent = Extent { offset: 4096, len: content.len() as u64 };
     let mut request = Vec::new();
     client::put_request(&mut request, Cookie(1), Op::Write { extent, fua: true });
     request.extend_from_slice(&content);
@@ -187,7 +187,7 @@ fn data_goes_both_ways_inside_of_tls() {
         let expected = |cookie: Cookie| {
             Some(if cookie.0 == 2 { Expected::Data(extent) } else { Expected::Outcome })
         };
-        while let Some(head) = client::reply(&input, agreed.structured, expected).unwrap() {
+        while let Some(head) = client::reply(&input, agreed.framing, expected).unwrap() {
             match head.reply {
                 Reply::Done => written = true,
                 Reply::Data { extent: part, last } => {

@@ -251,7 +251,7 @@ impl Model {
             lun: LunId(u32::try_from(lun).ok()?),
             kind,
             offset: parda_array::Bytes(extent.offset - self.luns[lun].offset.0),
-            len: parda_array::Bytes(u64::from(extent.len)),
+            len: parda_array::Bytes(extent.len),
         })
     }
 }

@@ -14,15 +14,15 @@ use crate::wire::{Errno, Extent};
 const MAX_RANGES: usize = 256;
 
 /// Pieces of a reply beyond those of 512 bytes each that the spec asks servers for.
-const SPARE_PIECES: u32 = 256;
+const SPARE_PIECES: u64 = 256;
 
 /// What has arrived of the reply to one request. Its memory is bounded whatever the server sends.
 #[derive(Clone, Debug)]
 pub struct Answer {
     expected: Expected,
     /// Ranges within the request that were covered: in order, none empty, none touching another.
-    covered: Vec<(u32, u32)>,
-    pieces: u32,
+    covered: Vec<(u64, u64)>,
+    pieces: u64,
     /// Block status has come.
     status: bool,
     error: Option<Failed>,
@@ -89,8 +89,8 @@ impl Answer {
     fn cover(&mut self, extent: Extent) -> Result<(), ReplyError> {
         let Expected::Data(asked) = self.expected else { return Err(ReplyError::OutsideRequest) };
         let range = extent.offset.checked_sub(asked.offset).and_then(|from| {
-            let to = from.checked_add(u64::from(extent.len))?;
-            (to <= u64::from(asked.len)).then_some((from as u32, to as u32))
+            let to = from.checked_add(extent.len)?;
+            (to <= asked.len).then_some((from, to))
         });
         let (from, to) = range.ok_or(ReplyError::OutsideRequest)?;
         let after = self.covered.partition_point(|&(start, _)| start < from);
@@ -141,12 +141,12 @@ mod tests {
 
     const BASE: u64 = 1 << 40;
 
-    fn data(from: u32, to: u32) -> Reply {
-        let extent = Extent { offset: BASE + u64::from(from), len: to - from };
+    fn data(from: u64, to: u64) -> Reply {
+        let extent = Extent { offset: BASE + from, len: to - from };
         Reply::Data { extent, last: false }
     }
 
-    fn read(len: u32) -> Answer {
+    fn read(len: u64) -> Answer {
         Answer::new(Expected::Data(Extent { offset: BASE, len }))
     }
 
@@ -154,7 +154,7 @@ mod tests {
         /// The oracle marks every byte on its own.
         #[test]
         fn coverage_agrees_with_a_map_of_bytes(
-            pieces in prop::collection::vec((0u32..64, 1u32..24), 0..40),
+            pieces in prop::collection::vec((0u64..64, 1u64..24), 0..40),
         ) {
             let mut answer = read(64);
             let mut bytes = [false; 64];
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(taken.count(), MAX_RANGES);
         let mut joined = read(4096);
         let taken = (0..4096).take_while(|i| joined.take(&data(*i, i + 1)).is_ok());
-        assert_eq!(taken.count() as u32, 4096 / 512 + SPARE_PIECES);
+        assert_eq!(taken.count() as u64, 4096 / 512 + SPARE_PIECES);
         let error = Reply::Error { errno: Errno::Io, message: "x".into(), at: None, last: false };
         let mut errors = Answer::new(Expected::Outcome);
         assert_eq!((0..u32::MAX).take_while(|_| errors.take(&error).is_ok()).count(), 256);

@@ -1,13 +1,17 @@
 //! The client's side: a handshake that ends in [`Agreed`], requests out, replies in.
 
+mod reply;
+
 use crate::export::{BlockSizeError, BlockSizes, ExportName};
-use crate::extents::{Descriptor, MAX_EXTENTS, Status};
 use crate::meta;
 use crate::validate::Op;
+use crate::wire::reply as answer;
 use crate::wire::{
-    self, Cookie, Errno, Extent, Reader, RequestHeader, TransmissionFlags, chunk, command,
-    command_flag, info, option, reply,
+    self, Cookie, Extent, Framing, Reader, RequestHeader, TransmissionFlags, command, command_flag,
+    info, option,
 };
+
+pub use reply::{Expected, Head, Reply, ReplyError, reply};
 
 /// What client and server agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +22,8 @@ pub struct Agreed {
     pub flags: TransmissionFlags,
     /// What requests must respect.
     pub blocks: BlockSizes,
-    /// Replies to reads are structured.
-    pub structured: bool,
+    /// How requests and replies are laid out.
+    pub framing: Framing,
     /// The server's number of the metadata context `base:allocation`, if BLOCK_STATUS can be
     /// asked.
     pub allocation: Option<u32>,
@@ -104,6 +108,8 @@ enum State {
     StartTls,
     /// The server waits for TLS to begin.
     Tls,
+    /// Waiting for the answer to EXTENDED_HEADERS.
+    Extended,
     /// Waiting for the answer to STRUCTURED_REPLY.
     Structured,
     /// Waiting for the answer to SET_META_CONTEXT.
@@ -120,9 +126,11 @@ pub struct Handshake {
     name: ExportName,
     /// Nothing is asked outside of TLS.
     tls: bool,
+    /// Extended headers are asked for.
+    extended: bool,
     state: State,
     no_zeroes: bool,
-    structured: bool,
+    framing: Framing,
     allocation: Option<u32>,
     export: Option<(u64, TransmissionFlags)>,
     blocks: BlockSizes,
@@ -135,9 +143,10 @@ impl Handshake {
         Self {
             name,
             tls: false,
+            extended: false,
             state: State::Greeting,
             no_zeroes: false,
-            structured: false,
+            framing: Framing::Simple,
             allocation: None,
             export: None,
             blocks: BlockSizes::DEFAULT,
@@ -150,6 +159,12 @@ impl Handshake {
         Self { tls: true, ..Self::new(name) }
     }
 
+    /// The same, and extended headers are asked for: see [`Agreed::framing`] for the answer.
+    #[must_use]
+    pub fn ask_extended_headers(self) -> Self {
+        Self { extended: true, ..self }
+    }
+
     /// Whether the server waits for TLS to begin. It sends nothing before that: bytes that came
     /// with its answer were put there by somebody else, and the connection must be closed.
     #[must_use]
@@ -159,8 +174,7 @@ impl Handshake {
 
     /// Goes on inside of TLS.
     pub fn secured(&mut self, out: &mut Vec<u8>) {
-        wire::put_option(out, option::STRUCTURED_REPLY, b"");
-        self.state = State::Structured;
+        self.ask_framing(out);
     }
 
     /// Takes at most one message off the front of `input` and appends the answer to `out`.
@@ -172,6 +186,7 @@ impl Handshake {
             State::Greeting => self.greeting(input, out),
             State::StartTls => self.reply(input, option::STARTTLS, out),
             State::Tls => Ok(Step::Incomplete),
+            State::Extended => self.reply(input, option::EXTENDED_HEADERS, out),
             State::Structured => self.reply(input, option::STRUCTURED_REPLY, out),
             State::Meta => self.reply(input, option::SET_META_CONTEXT, out),
             State::Go => self.reply(input, option::GO, out),
@@ -207,12 +222,21 @@ impl Handshake {
             wire::put_option(out, option::STARTTLS, b"");
             self.state = State::StartTls;
         } else if flags & wire::FLAG_FIXED_NEWSTYLE != 0 {
-            wire::put_option(out, option::STRUCTURED_REPLY, b"");
-            self.state = State::Structured;
+            self.ask_framing(out);
         } else {
             self.ask_export_name(out);
         }
         Ok(Step::Taken(wire::GREETING_LEN))
+    }
+
+    fn ask_framing(&mut self, out: &mut Vec<u8>) {
+        let (option, state) = if self.extended {
+            (option::EXTENDED_HEADERS, State::Extended)
+        } else {
+            (option::STRUCTURED_REPLY, State::Structured)
+        };
+        wire::put_option(out, option, b"");
+        self.state = state;
     }
 
     fn ask_export_name(&mut self, out: &mut Vec<u8>) {
@@ -262,16 +286,26 @@ impl Handshake {
         let taken = wire::OPTION_REPLY_HEADER_LEN + data.len();
 
         match (self.state, kind) {
-            (State::StartTls, reply::ACK) => self.state = State::Tls,
-            (State::StartTls, kind) if kind & reply::ERROR_BIT != 0 => {
+            (State::StartTls, answer::ACK) => self.state = State::Tls,
+            (State::StartTls, kind) if kind & answer::ERROR_BIT != 0 => {
                 let message = String::from_utf8_lossy(data).into_owned();
                 return Err(HandshakeError::NoTls(message));
             }
-            (State::Structured, reply::ACK) => {
-                self.structured = true;
+            (State::Extended, answer::ACK) => {
+                self.framing = Framing::Extended;
                 self.ask_meta(out);
             }
-            (State::Meta, reply::META_CONTEXT) => {
+            (State::Extended, kind)
+                if kind & answer::ERROR_BIT != 0 && kind != answer::ERR_TLS_REQD =>
+            {
+                wire::put_option(out, option::STRUCTURED_REPLY, b"");
+                self.state = State::Structured;
+            }
+            (State::Structured, answer::ACK) => {
+                self.framing = Framing::Structured;
+                self.ask_meta(out);
+            }
+            (State::Meta, answer::META_CONTEXT) => {
                 let mut data = Reader(data);
                 let id = data.take(4).map(|b| Reader(b).u32());
                 // A context that was not asked for is of no use to anybody.
@@ -279,24 +313,27 @@ impl Handshake {
                     self.allocation = id;
                 }
             }
-            (State::Meta, reply::ACK) => self.ask_go(out),
+            (State::Meta, answer::ACK) => self.ask_go(out),
             // Any error means: not with this server.
             (State::Structured | State::Meta, kind)
-                if kind & reply::ERROR_BIT != 0 && kind != reply::ERR_TLS_REQD =>
+                if kind & answer::ERROR_BIT != 0 && kind != answer::ERR_TLS_REQD =>
             {
                 self.allocation = None;
                 self.ask_go(out);
             }
-            (State::Go, reply::INFO) => self.learn(data)?,
-            (State::Go, reply::ACK) => {
+            (State::Go, answer::INFO) => self.learn(data)?,
+            (State::Go, answer::ACK) => {
                 let (size, flags) = self.export.ok_or(HandshakeError::Malformed(asked))?;
                 return Ok(Step::Transmission { taken, agreed: self.agreed(size, flags) });
             }
-            (State::Go, reply::ERR_UNSUP) => self.ask_export_name(out),
-            (_, reply::ERR_TLS_REQD) => return Err(HandshakeError::TlsRequired),
-            (_, code) if code & reply::ERROR_BIT != 0 => {
+            // A server with extended headers has GO, and EXPORT_NAME would not go with them.
+            (State::Go, answer::ERR_UNSUP) if self.framing != Framing::Extended => {
+                self.ask_export_name(out);
+            }
+            (_, answer::ERR_TLS_REQD) => return Err(HandshakeError::TlsRequired),
+            (_, code) if code & answer::ERROR_BIT != 0 => {
                 let message = String::from_utf8_lossy(data).into_owned();
-                return Err(if code == reply::ERR_UNKNOWN {
+                return Err(if code == answer::ERR_UNKNOWN {
                     HandshakeError::UnknownExport { name: self.name.to_string(), message }
                 } else {
                     HandshakeError::Refused { option: asked, code, message }
@@ -337,13 +374,27 @@ impl Handshake {
     }
 
     fn agreed(&self, size: u64, flags: TransmissionFlags) -> Agreed {
-        let (structured, allocation) = (self.structured, self.allocation);
-        Agreed { size, flags, blocks: self.blocks, structured, allocation }
+        let (framing, allocation) = (self.framing, self.allocation);
+        Agreed { size, flags, blocks: self.blocks, framing, allocation }
     }
 }
 
-/// Appends a request. The payload of a write must follow.
+/// Appends a request without extended headers, so that its length must fit 32 bits. The payload of
+/// a write must follow.
 pub fn put_request(out: &mut Vec<u8>, cookie: Cookie, op: Op) {
+    out.extend_from_slice(&header_of(cookie, op).encode());
+}
+
+/// Appends a request with an extended header. The payload of a write must follow.
+pub fn put_extended_request(out: &mut Vec<u8>, cookie: Cookie, op: Op) {
+    let mut header = header_of(cookie, op);
+    if header.command == command::WRITE {
+        header.flags |= command_flag::PAYLOAD_LEN;
+    }
+    out.extend_from_slice(&header.encode_extended());
+}
+
+fn header_of(cookie: Cookie, op: Op) -> RequestHeader {
     let nothing = Extent { offset: 0, len: 0 };
     let fua_flag = |fua| if fua { command_flag::FUA } else { 0 };
     let (command, flags, extent) = match op {
@@ -361,257 +412,15 @@ pub fn put_request(out: &mut Vec<u8>, cookie: Cookie, op: Op) {
             (command::BLOCK_STATUS, if one { command_flag::REQ_ONE } else { 0 }, extent)
         }
     };
-    out.extend_from_slice(&RequestHeader { flags, command, cookie, extent }.encode());
+    RequestHeader { flags, command, cookie, extent }
 }
 
 /// Appends the request that ends the session.
-pub fn put_disconnect(out: &mut Vec<u8>) {
+pub fn put_disconnect(out: &mut Vec<u8>, framing: Framing) {
     let extent = Extent { offset: 0, len: 0 };
     let header = RequestHeader { flags: 0, command: command::DISC, cookie: Cookie(0), extent };
-    out.extend_from_slice(&header.encode());
-}
-
-/// What the parser must know of a request in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// Data of this range.
-    Data(Extent),
-    /// Block status of this range, in the context of this number.
-    Status {
-        /// The range.
-        extent: Extent,
-        /// The number, see [`Agreed::allocation`].
-        context: u32,
-    },
-    /// Success or failure only.
-    Outcome,
-}
-
-impl Expected {
-    fn holds(self, offset: u64) -> bool {
-        match self {
-            Self::Data(extent) | Self::Status { extent, .. } => {
-                offset >= extent.offset && extent.end().is_some_and(|end| offset < end)
-            }
-            // The range is not known here: it is for the caller to compare.
-            Self::Outcome => true,
-        }
+    match framing {
+        Framing::Simple | Framing::Structured => out.extend_from_slice(&header.encode()),
+        Framing::Extended => out.extend_from_slice(&header.encode_extended()),
     }
-}
-
-/// The longest chunk of extents that is taken, in bytes: more than servers are known to send.
-const MAX_STATUS_CHUNK: u32 = 16 << 20;
-
-/// A reply, or one piece of it. `last` says that none follows for this request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Nothing more for this request; it succeeded unless a piece before said otherwise.
-    Done,
-    /// As many bytes of data as `extent` has follow the head.
-    Data {
-        /// Where the data belongs, within the range asked for.
-        extent: Extent,
-        /// No piece follows.
-        last: bool,
-    },
-    /// A range that reads as zeroes.
-    Hole {
-        /// Where, within the range asked for.
-        extent: Extent,
-        /// No piece follows.
-        last: bool,
-    },
-    /// What is known of the range asked for, from its beginning on. The last extent may reach
-    /// beyond the range.
-    Status {
-        /// At least one and at most [`MAX_EXTENTS`], none of them empty.
-        extents: Vec<Descriptor>,
-        /// Bytes of further extents that follow the head, to be thrown away.
-        discard: u32,
-        /// No piece follows.
-        last: bool,
-    },
-    /// The request failed.
-    Error {
-        /// Why.
-        errno: Errno,
-        /// What the server says; may be empty.
-        message: String,
-        /// Where in the export, if the server says so and it is within the range asked for.
-        at: Option<u64>,
-        /// No piece follows.
-        last: bool,
-    },
-}
-
-/// A reply's head at the front of the received bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    /// Bytes of the head, after which a [`Reply::Data`]'s data begins.
-    pub taken: usize,
-    /// The request it answers.
-    pub cookie: Cookie,
-    /// What it says.
-    pub reply: Reply,
-}
-
-/// Why transmission cannot go on. The connection is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReplyError {
-    /// No reply begins where one should.
-    #[error("a reply begins with {0:#010x}, which is no NBD magic")]
-    WrongMagic(u32),
-    /// A reply to a request that is not in flight.
-    #[error("the server answers request {0:#x}, which is not in flight")]
-    UnknownCookie(u64),
-    /// A simple reply to a read when structured replies were agreed, or the reverse.
-    #[error("the server used a kind of reply that was not agreed on")]
-    WrongKind,
-    /// A chunk of a type that is not known, or not fitting to the request.
-    #[error("the server sent a chunk of type {kind:#x} and length {len} that fits no request")]
-    BadChunk {
-        /// Its type.
-        kind: u16,
-        /// Its length.
-        len: u32,
-    },
-    /// Data outside of what was asked for.
-    #[error("the server sent data outside of the range that was asked for")]
-    OutsideRequest,
-    /// Data of a range that another piece has covered.
-    #[error("the server sent data of one range twice")]
-    Overlap,
-    /// More pieces than any server has a reason to send.
-    #[error("the server splits a reply into too many pieces")]
-    TooManyPieces,
-}
-
-/// Reads the reply at the front of `input`, or `None` if its head is not complete yet.
-///
-/// `expected` tells what a request in flight waits for. Whether the pieces of a read cover all of
-/// it, and nothing twice, is for [`Answer`](crate::answer::Answer) to find.
-///
-/// # Errors
-/// When the server broke the protocol; the stream cannot be followed any more.
-pub fn reply(
-    input: &[u8],
-    structured: bool,
-    expected: impl FnOnce(Cookie) -> Option<Expected>,
-) -> Result<Option<Head>, ReplyError> {
-    let mut reader = Reader(input);
-    let Some(magic) = reader.take(4).map(|b| Reader(b).u32()) else { return Ok(None) };
-    match magic {
-        wire::SIMPLE_REPLY_MAGIC => simple(reader, structured, expected),
-        wire::CHUNK_MAGIC if structured => structured_chunk(reader, expected),
-        wire::CHUNK_MAGIC => Err(ReplyError::WrongKind),
-        other => Err(ReplyError::WrongMagic(other)),
-    }
-}
-
-fn simple(
-    mut reader: Reader<'_>,
-    structured: bool,
-    expected: impl FnOnce(Cookie) -> Option<Expected>,
-) -> Result<Option<Head>, ReplyError> {
-    if reader.0.len() < wire::SIMPLE_REPLY_LEN - 4 {
-        return Ok(None);
-    }
-    let (code, cookie) = (reader.u32(), Cookie(reader.u64()));
-    let expected = expected(cookie).ok_or(ReplyError::UnknownCookie(cookie.0))?;
-    let reply = match (code, expected) {
-        (0, Expected::Outcome) => Reply::Done,
-        // A reply to BLOCK_STATUS holds extents, which a simple reply cannot.
-        (0, Expected::Status { .. }) => return Err(ReplyError::WrongKind),
-        (_, Expected::Data(_)) if structured => return Err(ReplyError::WrongKind),
-        (0, Expected::Data(extent)) => Reply::Data { extent, last: true },
-        (code, _) => {
-            let (errno, message) = (Errno::from_code(code), String::new());
-            Reply::Error { errno, message, at: None, last: true }
-        }
-    };
-    Ok(Some(Head { taken: wire::SIMPLE_REPLY_LEN, cookie, reply }))
-}
-
-fn structured_chunk(
-    mut reader: Reader<'_>,
-    expected: impl FnOnce(Cookie) -> Option<Expected>,
-) -> Result<Option<Head>, ReplyError> {
-    if reader.0.len() < wire::CHUNK_HEADER_LEN - 4 {
-        return Ok(None);
-    }
-    let (flags, kind, cookie, len) =
-        (reader.u16(), reader.u16(), Cookie(reader.u64()), reader.u32());
-    let last = flags & chunk::FLAG_DONE != 0;
-    let expected = expected(cookie).ok_or(ReplyError::UnknownCookie(cookie.0))?;
-    let bad = ReplyError::BadChunk { kind, len };
-    let within = |extent: Extent| match expected {
-        Expected::Data(asked)
-            if extent.offset >= asked.offset
-                && extent.end().is_some_and(|end| Some(end) <= asked.end()) =>
-        {
-            Ok(extent)
-        }
-        Expected::Data(_) => Err(ReplyError::OutsideRequest),
-        Expected::Outcome | Expected::Status { .. } => Err(bad),
-    };
-    // How much of the payload belongs to the head.
-    let head_len = match (kind, len) {
-        (chunk::NONE, 0) if last => 0,
-        (chunk::OFFSET_DATA, 9..) => 8,
-        (chunk::OFFSET_HOLE, 12) => 12,
-        (chunk::BLOCK_STATUS, 12..) if len % 8 == 4 && len <= MAX_STATUS_CHUNK => {
-            (len as usize).min(4 + 8 * MAX_EXTENTS)
-        }
-        (kind, 6..) if kind & chunk::ERROR_BIT != 0 => {
-            if len as usize > wire::MAX_STRING + 64 {
-                return Err(bad);
-            }
-            len as usize
-        }
-        _ => return Err(bad),
-    };
-    let Some(payload) = reader.take(head_len) else { return Ok(None) };
-    let mut payload = Reader(payload);
-    let reply = match kind {
-        chunk::NONE => Reply::Done,
-        chunk::OFFSET_DATA => {
-            let extent = within(Extent { offset: payload.u64(), len: len - 8 })?;
-            Reply::Data { extent, last }
-        }
-        chunk::OFFSET_HOLE => {
-            let extent = within(Extent { offset: payload.u64(), len: payload.u32() })?;
-            if extent.len == 0 {
-                return Err(bad);
-            }
-            Reply::Hole { extent, last }
-        }
-        chunk::BLOCK_STATUS => match expected {
-            Expected::Status { context, .. } if payload.u32() == context => {
-                let extents: Vec<_> = payload
-                    .0
-                    .chunks_exact(8)
-                    .map(Reader)
-                    .map(|mut r| Descriptor { len: r.u32(), status: Status::from_wire(r.u32()) })
-                    .collect();
-                if extents.iter().any(|extent| extent.len == 0) {
-                    return Err(bad);
-                }
-                Reply::Status { extents, discard: len - head_len as u32, last }
-            }
-            _ => return Err(bad),
-        },
-        _ => {
-            let (code, message_len) = (payload.u32(), payload.u16());
-            let message = payload.take(usize::from(message_len)).ok_or(bad)?;
-            let message = String::from_utf8_lossy(message).into_owned();
-            // Zero is no error.
-            if code == 0 {
-                return Err(bad);
-            }
-            let at = (kind == chunk::ERROR_OFFSET).then_some(payload).filter(|p| p.0.len() == 8);
-            let at = at.map(|mut p| p.u64()).filter(|at| expected.holds(*at));
-            Reply::Error { errno: Errno::from_code(code), message, at, last }
-        }
-    };
-    Ok(Some(Head { taken: wire::CHUNK_HEADER_LEN + head_len, cookie, reply }))
 }

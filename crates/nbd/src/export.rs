@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::wire::{self, TransmissionFlags};
+use crate::wire::{self, Framing, TransmissionFlags};
 
 /// The name of an export: at most 4096 bytes, no NUL (spec, "Conventions"). May be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -141,7 +141,7 @@ impl Export {
     /// FLUSH and FUA are always offered: a server that could not honour them would have to
     /// promise durability it cannot give.
     #[must_use]
-    pub fn flags(&self, structured: bool) -> TransmissionFlags {
+    pub fn flags(&self, framing: Framing) -> TransmissionFlags {
         type F = TransmissionFlags;
         let zeroes = self.write_zeroes && !self.read_only;
         F::HAS_FLAGS
@@ -152,7 +152,7 @@ impl Export {
             .with(F::SEND_WRITE_ZEROES, zeroes)
             .with(F::SEND_FAST_ZERO, zeroes && self.fast_zero)
             .with(F::SEND_CACHE, self.cache)
-            .with(F::SEND_DF, structured)
+            .with(F::SEND_DF, framing.has_chunks())
             .with(F::CAN_MULTI_CONN, self.multi_conn)
     }
 }

@@ -39,14 +39,14 @@ impl Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// Its length in bytes.
-    pub len: u32,
+    pub len: u64,
     /// What is known of it.
     pub status: Status,
 }
 
 /// The most extents in one reply. A client that wants more asks again from where they end.
 ///
-/// It bounds what one request of 28 bytes makes a server do and hold: 4 KiB of reply.
+/// It bounds what one request of 28 or 32 bytes makes a server do and hold: 8 KiB of reply.
 pub const MAX_EXTENTS: usize = 512;
 
 /// Gathers the answer to one BLOCK_STATUS request.
@@ -62,7 +62,7 @@ pub struct Extents {
     limit: usize,
     list: Vec<Descriptor>,
     /// Bytes of the range that were told of.
-    told: u32,
+    told: u64,
     /// What the parts of an unfinished block have in common.
     partial: Status,
     full: bool,
@@ -82,20 +82,20 @@ impl Extents {
     #[must_use]
     pub fn all_data(asked: Extent) -> Self {
         let mut extents = Self::new(asked, 1, true);
-        extents.push(u64::from(asked.len), Status::DATA);
+        extents.push(asked.len, Status::DATA);
         extents
     }
 
     /// Where the next part begins, in bytes from the start of the export.
     #[must_use]
     pub fn position(&self) -> u64 {
-        self.asked.offset.saturating_add(u64::from(self.told))
+        self.asked.offset.saturating_add(self.told)
     }
 
     /// Where the range that was asked for ends.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.asked.offset.saturating_add(u64::from(self.asked.len))
+        self.asked.offset.saturating_add(self.asked.len)
     }
 
     /// Whether nothing more can be added: the range is covered, or there are enough extents.
@@ -106,27 +106,28 @@ impl Extents {
 
     /// Adds the next `len` bytes. What reaches beyond the range is cut off.
     pub fn push(&mut self, len: u64, status: Status) {
-        let mut rest = u64::from(self.asked.len - self.told).min(len) as u32;
+        let align = u64::from(self.align);
+        let mut rest = (self.asked.len - self.told).min(len);
         while rest > 0 && !self.full {
-            let into = self.told % self.align;
-            if into == 0 && rest >= self.align {
-                let whole = rest - rest % self.align;
+            let into = self.told % align;
+            if into == 0 && rest >= align {
+                let whole = rest - rest % align;
                 rest -= whole;
                 self.told += whole;
                 self.add(whole, status);
                 continue;
             }
             self.partial = if into == 0 { status } else { self.partial.and(status) };
-            let step = rest.min(self.align - into);
+            let step = rest.min(align - into);
             rest -= step;
             self.told += step;
-            if into + step == self.align {
-                self.add(self.align, self.partial);
+            if into + step == align {
+                self.add(align, self.partial);
             }
         }
     }
 
-    fn add(&mut self, len: u32, status: Status) {
+    fn add(&mut self, len: u64, status: Status) {
         let room = self.list.len() < self.limit;
         match self.list.last_mut() {
             Some(last) if last.status == status => last.len += len,
@@ -164,8 +165,8 @@ mod tests {
         let mut list: Vec<Descriptor> = Vec::new();
         for status in blocks {
             match list.last_mut() {
-                Some(last) if last.status == status => last.len += align,
-                _ => list.push(Descriptor { len: align, status }),
+                Some(last) if last.status == status => last.len += u64::from(align),
+                _ => list.push(Descriptor { len: u64::from(align), status }),
             }
         }
         list.truncate(if one { 1 } else { MAX_EXTENTS });
@@ -175,12 +176,12 @@ mod tests {
     proptest! {
         #[test]
         fn extents_agree_with_a_look_at_every_byte(
-            (block, blocks, align) in (0u64..9, 1u32..40, 0u32..6),
+            (block, blocks, align) in (0u64..9, 1u64..40, 0u32..6),
             one: bool,
             parts in prop::collection::vec((0u64..70, prop::sample::select(&STATUSES[..])), 0..60),
         ) {
             let align = 1 << align;
-            let asked = Extent { offset: block * u64::from(align), len: blocks * align };
+            let asked = Extent { offset: block * u64::from(align), len: blocks * u64::from(align) };
             let mut extents = Extents::new(asked, align, one);
             for (len, status) in &parts {
                 prop_assert!(extents.position() <= extents.end());
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_answer_has_a_bounded_number_of_extents() {
-        let asked = Extent { offset: 0, len: u32::MAX };
+        let asked = Extent { offset: 0, len: 1 << 63 };
         let mut extents = Extents::new(asked, 1, false);
         let mut parts = 0;
         while !extents.is_complete() {
@@ -206,8 +207,8 @@ mod tests {
 
     #[test]
     fn nothing_known_is_data_and_nothing_at_all_is_an_error() {
-        let asked = Extent { offset: 4096, len: u32::MAX };
-        let all = Descriptor { len: u32::MAX, status: Status::DATA };
+        let asked = Extent { offset: 4096, len: 1 << 62 };
+        let all = Descriptor { len: 1 << 62, status: Status::DATA };
         assert_eq!(Extents::all_data(asked).finish(), Ok(vec![all]));
         assert_eq!(Extents::new(asked, 512, true).finish(), Err(Errno::Io));
     }

@@ -29,4 +29,4 @@ pub mod wire;
 
 pub use export::{BlockSizes, Export, ExportName};
 pub use validate::{Op, Refusal, Terms};
-pub use wire::{Cookie, Errno, Extent, TransmissionFlags};
+pub use wire::{Cookie, Errno, Extent, Framing, TransmissionFlags};

@@ -1,14 +1,14 @@
 //! The server's side: a handshake that ends in a [`Session`], and the session's requests and
 //! replies.
 
+mod session;
+
 use crate::export::Export;
-use crate::extents::Descriptor;
 use crate::meta::{self, Queries};
-use crate::validate::{self, Op, Refusal, Terms};
-use crate::wire::{
-    self, ChunkHeader, Cookie, Errno, Extent, OptionReply, Reader, RequestHeader, chunk, command,
-    info, option, reply,
-};
+use crate::validate::Terms;
+use crate::wire::{self, Framing, OptionReply, Reader, info, option, reply};
+
+pub use session::{Event, ReplyTo, RequestError, Session};
 
 /// Why a handshake cannot go on. The connection is to be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +34,10 @@ pub enum HandshakeError {
     /// `NBD_OPT_EXPORT_NAME` without TLS, and has no way to be told so.
     #[error("the client asked for an export without TLS, which is required here")]
     TlsRequired,
+    /// `NBD_OPT_EXPORT_NAME` after extended headers were agreed on, which the spec forbids: its
+    /// answer cannot say what they allow.
+    #[error("the client asked for extended headers and then by EXPORT_NAME, which excludes them")]
+    ExportNameExtended,
     /// `NBD_OPT_EXPORT_NAME` asked for what is not there, and has no way to be told so.
     #[error("the client asked for export {0:?}, which does not exist")]
     UnknownExport(String),
@@ -84,7 +88,7 @@ pub struct Handshake {
     security: Security,
     greeted: bool,
     no_zeroes: bool,
-    structured: bool,
+    framing: Framing,
     /// The export for which `base:allocation` was chosen.
     allocation: Option<usize>,
     options: u32,
@@ -206,13 +210,16 @@ impl Handshake {
             other if self.security == Security::Required && other != option::ABORT => {
                 answer(reply::ERR_TLS_REQD, b"STARTTLS first");
             }
+            option::EXPORT_NAME if self.framing == Framing::Extended => {
+                return Err(HandshakeError::ExportNameExtended);
+            }
             option::EXPORT_NAME => {
                 let export = find(exports, data).ok_or_else(|| {
                     HandshakeError::UnknownExport(String::from_utf8_lossy(data).into_owned())
                 })?;
                 let chosen = &exports[export];
                 out.extend_from_slice(&chosen.size.to_be_bytes());
-                out.extend_from_slice(&chosen.flags(self.structured).0.to_be_bytes());
+                out.extend_from_slice(&chosen.flags(self.framing).0.to_be_bytes());
                 if !self.no_zeroes {
                     out.extend_from_slice(&[0; wire::EXPORT_NAME_ZEROES]);
                 }
@@ -233,10 +240,18 @@ impl Handshake {
                 answer(reply::ACK, b"");
             }
             option::STRUCTURED_REPLY if data.is_empty() => {
-                self.structured = true;
+                if self.framing == Framing::Extended {
+                    answer(reply::ERR_EXT_HEADER_REQD, b"extended headers were agreed on");
+                } else {
+                    self.framing = Framing::Structured;
+                    answer(reply::ACK, b"");
+                }
+            }
+            option::EXTENDED_HEADERS if data.is_empty() => {
+                self.framing = Framing::Extended;
                 answer(reply::ACK, b"");
             }
-            option::LIST | option::STRUCTURED_REPLY => {
+            option::LIST | option::STRUCTURED_REPLY | option::EXTENDED_HEADERS => {
                 answer(reply::ERR_INVALID, b"this option takes no data");
             }
             option::INFO | option::GO => match InfoRequest::parse(data) {
@@ -261,9 +276,9 @@ impl Handshake {
     }
 
     fn transmission(&self, taken: usize, export: usize) -> Step {
-        let allocation = self.structured && self.allocation == Some(export);
-        let terms = Terms { structured: self.structured, allocation };
-        Step::Transmission { taken, export, session: Session { terms } }
+        let allocation = self.framing.has_chunks() && self.allocation == Some(export);
+        let terms = Terms { framing: self.framing, allocation };
+        Step::Transmission { taken, export, session: Session::new(terms) }
     }
 
     fn meta_context(
@@ -278,8 +293,9 @@ impl Handshake {
             // What was chosen before does not hold any more, even if this option fails.
             self.allocation = None;
         }
-        if !self.structured {
-            return answer(reply::ERR_INVALID, b"structured replies must be agreed on first");
+        if !self.framing.has_chunks() {
+            let why = b"structured replies or extended headers must be agreed on first";
+            return answer(reply::ERR_INVALID, why);
         }
         let Some(queries) = Queries::parse(data) else {
             return answer(reply::ERR_INVALID, b"malformed export name or list of queries");
@@ -313,7 +329,7 @@ impl Handshake {
             parts.iter().for_each(|part| data.extend_from_slice(part));
             answer(reply::INFO, &data);
         };
-        let flags = export.flags(self.structured);
+        let flags = export.flags(self.framing);
         send(info::EXPORT, &[&export.size.to_be_bytes(), &flags.0.to_be_bytes()]);
         // Sent unasked as well: a client that knows the sizes will not send what is refused.
         let blocks = export.blocks;
@@ -353,150 +369,4 @@ impl<'a> InfoRequest<'a> {
     fn asks(&self, kind: u16) -> bool {
         self.kinds.chunks_exact(2).any(|k| k == kind.to_be_bytes())
     }
-}
-
-/// Why transmission cannot go on. The connection is to be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a request begins with {0:#010x} in place of the magic {magic:#010x}",
-        magic = wire::REQUEST_MAGIC)]
-pub struct WrongRequestMagic(pub u32);
-
-/// What the front of the received bytes holds. Its header takes [`wire::REQUEST_LEN`] bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A valid request. The payload of a write follows its header.
-    Request {
-        /// The client's name for it.
-        cookie: Cookie,
-        /// What to do.
-        op: Op,
-    },
-    /// A request to answer with an error.
-    Refused {
-        /// The client's name for it.
-        cookie: Cookie,
-        /// What to answer.
-        refusal: Refusal,
-        /// Bytes of payload after the header, to be thrown away.
-        discard: u32,
-    },
-    /// The client is done: answer what is in flight, then close.
-    Disconnect,
-}
-
-/// Transmission as agreed in the handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session {
-    terms: Terms,
-}
-
-impl Session {
-    /// Reads the request at the front of `input`, or `None` if it is not complete yet.
-    ///
-    /// # Errors
-    /// When no request begins there; the stream cannot be followed any more.
-    pub fn request(
-        self,
-        input: &[u8],
-        export: &Export,
-    ) -> Result<Option<Event>, WrongRequestMagic> {
-        let Some(bytes) = input.first_chunk() else { return Ok(None) };
-        let header = RequestHeader::decode(bytes).map_err(WrongRequestMagic)?;
-        if header.command == command::DISC {
-            return Ok(Some(Event::Disconnect));
-        }
-        let cookie = header.cookie;
-        Ok(Some(match validate::check(&header, export, self.terms) {
-            Ok(op) => Event::Request { cookie, op },
-            Err(refusal) => {
-                let discard = if header.command == command::WRITE { header.extent.len } else { 0 };
-                Event::Refused { cookie, refusal, discard }
-            }
-        }))
-    }
-
-    /// Appends the reply to a request that succeeded, other than a read.
-    pub fn put_done(self, out: &mut Vec<u8>, cookie: Cookie) {
-        wire::put_simple_reply(out, cookie, None);
-    }
-
-    /// Appends the head of the reply to a read that succeeded; its data must follow.
-    pub fn put_read(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
-        if self.terms.structured {
-            // The data is at hand, so nothing can fail after this chunk: it may be the last.
-            let (flags, kind) = (chunk::FLAG_DONE, chunk::OFFSET_DATA);
-            // A read is at most the maximum block size, far from overflowing here.
-            let len = extent.len.saturating_add(8);
-            wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len });
-            out.extend_from_slice(&extent.offset.to_be_bytes());
-        } else {
-            wire::put_simple_reply(out, cookie, None);
-        }
-    }
-
-    /// Whether a read that found nothing but zeroes can be answered by [`Session::put_hole`].
-    #[must_use]
-    pub fn can_put_hole(self) -> bool {
-        self.terms.structured
-    }
-
-    /// Appends the reply to a read of a range that reads as zeroes. Nothing follows it.
-    ///
-    /// Only where [`Session::can_put_hole`] says so.
-    pub fn put_hole(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
-        let (flags, kind) = (chunk::FLAG_DONE, chunk::OFFSET_HOLE);
-        wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len: 12 });
-        out.extend_from_slice(&extent.offset.to_be_bytes());
-        out.extend_from_slice(&extent.len.to_be_bytes());
-    }
-
-    /// Appends the reply to a BLOCK_STATUS that succeeded: at least one extent.
-    pub fn put_status(self, out: &mut Vec<u8>, cookie: Cookie, extents: &[Descriptor]) {
-        let (flags, kind) = (chunk::FLAG_DONE, chunk::BLOCK_STATUS);
-        let len = 4 + 8 * extents.len() as u32;
-        wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len });
-        out.extend_from_slice(&meta::ALLOCATION_ID.to_be_bytes());
-        for Descriptor { len, status } in extents {
-            out.extend_from_slice(&len.to_be_bytes());
-            out.extend_from_slice(&status.bits().to_be_bytes());
-        }
-    }
-
-    /// Appends the reply to a request that failed; `message` is for people and may be cut.
-    pub fn put_error(self, out: &mut Vec<u8>, cookie: Cookie, errno: Errno, message: &str) {
-        self.put_error_at(out, cookie, errno, message, None);
-    }
-
-    /// As [`Session::put_error`], with the offset within the export where it happened, if known.
-    pub fn put_error_at(
-        self,
-        out: &mut Vec<u8>,
-        cookie: Cookie,
-        errno: Errno,
-        message: &str,
-        at: Option<u64>,
-    ) {
-        if self.terms.structured {
-            let message = cut(message);
-            let kind = if at.is_some() { chunk::ERROR_OFFSET } else { chunk::ERROR };
-            let len = 6 + message.len() as u32 + if at.is_some() { 8 } else { 0 };
-            let flags = chunk::FLAG_DONE;
-            wire::put_chunk_header(out, ChunkHeader { flags, kind, cookie, len });
-            out.extend_from_slice(&errno.code().to_be_bytes());
-            out.extend_from_slice(&(message.len() as u16).to_be_bytes());
-            out.extend_from_slice(message.as_bytes());
-            at.into_iter().for_each(|at| out.extend_from_slice(&at.to_be_bytes()));
-        } else {
-            wire::put_simple_reply(out, cookie, Some(errno));
-        }
-    }
-}
-
-/// `message`, or as much of it as the spec lets a string have.
-fn cut(message: &str) -> &str {
-    let mut end = message.len().min(wire::MAX_STRING);
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    &message[..end]
 }

@@ -1,7 +1,7 @@
 //! The one validator: is this request one that this export can take?
 
 use crate::export::Export;
-use crate::wire::{Errno, Extent, RequestHeader, command, command_flag};
+use crate::wire::{Errno, Extent, Framing, RequestHeader, command, command_flag};
 
 /// A request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +46,27 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// The range that it is about; empty for FLUSH.
+    #[must_use]
+    pub fn extent(self) -> Extent {
+        match self {
+            Self::Read(extent)
+            | Self::Write { extent, .. }
+            | Self::Trim { extent, .. }
+            | Self::WriteZeroes { extent, .. }
+            | Self::BlockStatus { extent, .. }
+            | Self::Cache(extent) => extent,
+            Self::Flush => Extent { offset: 0, len: 0 },
+        }
+    }
+}
+
 /// What the handshake agreed on that decides which requests exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// Replies are structured. Without that the DF flag does not exist.
-    pub structured: bool,
+    /// How messages are laid out. Without chunks there is no DF flag.
+    pub framing: Framing,
     /// The metadata context `base:allocation` was chosen. Without that there is no BLOCK_STATUS.
     pub allocation: bool,
 }
@@ -61,7 +77,7 @@ pub struct Terms {
 pub struct Refusal {
     /// The error to send.
     pub errno: Errno,
-    /// Why, for people; sent along when structured replies were negotiated.
+    /// Why, for people; sent along where replies come in chunks.
     pub reason: &'static str,
 }
 
@@ -78,7 +94,9 @@ fn refuse(errno: Errno, reason: &'static str) -> Result<Op, Refusal> {
 pub fn check(header: &RequestHeader, export: &Export, terms: Terms) -> Result<Op, Refusal> {
     let extent = header.extent;
     let (known_flags, writes) = match header.command {
-        command::READ => (if terms.structured { command_flag::DF } else { 0 }, false),
+        command::READ => (if terms.framing.has_chunks() { command_flag::DF } else { 0 }, false),
+        // Demanded there, and so part of the layout: see `Session::request`.
+        command::WRITE if terms.framing == Framing::Extended => (command_flag::PAYLOAD_LEN, true),
         command::WRITE => (0, true),
         command::FLUSH => (0, false),
         command::TRIM if export.trim => (0, true),
@@ -130,7 +148,7 @@ fn check_extent(header: &RequestHeader, export: &Export) -> Result<(), Refusal> 
         return refuse(Errno::Inval, "a length of zero");
     }
     let carries_payload = matches!(header.command, command::READ | command::WRITE);
-    if carries_payload && extent.len > export.blocks.max() {
+    if carries_payload && extent.len > u64::from(export.blocks.max()) {
         // The spec keeps EOVERFLOW for reads that must not be fragmented.
         let df = header.flags & command_flag::DF != 0;
         let errno = if df { Errno::Overflow } else { Errno::Inval };
@@ -142,8 +160,8 @@ fn check_extent(header: &RequestHeader, export: &Export) -> Result<(), Refusal> 
         let errno = if fills { Errno::NoSpc } else { Errno::Inval };
         return refuse(errno, "beyond the end of the export");
     }
-    let mask = export.blocks.min() - 1;
-    if extent.offset & u64::from(mask) != 0 || extent.len & mask != 0 {
+    let mask = u64::from(export.blocks.min() - 1);
+    if (extent.offset | extent.len) & mask != 0 {
         return refuse(Errno::Inval, "not aligned to the minimum block size");
     }
     Ok(())

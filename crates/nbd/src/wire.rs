@@ -17,6 +17,10 @@ pub const REQUEST_MAGIC: u32 = 0x2560_9513;
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// Magic of a structured reply chunk.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+/// Magic of a request with an extended header.
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
+/// Magic of a reply chunk with an extended header.
+pub const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
 
 /// Bytes of the server's greeting.
 pub const GREETING_LEN: usize = 18;
@@ -36,6 +40,8 @@ pub const REQUEST_LEN: usize = 28;
 pub const SIMPLE_REPLY_LEN: usize = 16;
 /// Bytes before a structured reply chunk's payload.
 pub const CHUNK_HEADER_LEN: usize = 20;
+/// Bytes of an extended header, of requests and of reply chunks, without the payload.
+pub const EXTENDED_HEADER_LEN: usize = 32;
 
 /// Longest string the spec allows, in bytes.
 pub const MAX_STRING: usize = 4096;
@@ -72,6 +78,8 @@ pub mod option {
     pub const LIST_META_CONTEXT: u32 = 9;
     /// Choose the metadata contexts that BLOCK_STATUS tells of.
     pub const SET_META_CONTEXT: u32 = 10;
+    /// Use extended headers, which have 64-bit lengths.
+    pub const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Types of option replies.
@@ -96,6 +104,8 @@ pub mod reply {
     pub const ERR_TLS_REQD: u32 = ERROR_BIT | 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
+    /// Extended headers are needed for this, or were agreed on and cannot be given up again.
+    pub const ERR_EXT_HEADER_REQD: u32 = ERROR_BIT | 10;
 }
 
 /// Types of information about an export.
@@ -142,6 +152,8 @@ pub mod command_flag {
     pub const REQ_ONE: u16 = 1 << 3;
     /// Fail with ENOTSUP if zeroes would take as long as writing them.
     pub const FAST_ZERO: u16 = 1 << 4;
+    /// The length is that of a payload that follows; only with extended headers.
+    pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// Structured reply chunks.
@@ -156,6 +168,8 @@ pub mod chunk {
     pub const OFFSET_HOLE: u16 = 2;
     /// A metadata context and extents.
     pub const BLOCK_STATUS: u16 = 5;
+    /// A metadata context and extents with 64-bit lengths; only with extended headers.
+    pub const BLOCK_STATUS_EXT: u16 = 6;
     /// Set in the type of every error chunk.
     pub const ERROR_BIT: u16 = 1 << 15;
     /// Error and message.
@@ -294,15 +308,16 @@ pub struct Cookie(pub u64);
 pub struct Extent {
     /// First byte, counted from the start of the export.
     pub offset: u64,
-    /// Number of bytes.
-    pub len: u32,
+    /// Number of bytes. More than 32 bits hold only for requests without a payload, and only with
+    /// extended headers.
+    pub len: u64,
 }
 
 impl Extent {
     /// The first byte after the range, or `None` if that is past 2⁶⁴.
     #[must_use]
     pub fn end(self) -> Option<u64> {
-        self.offset.checked_add(u64::from(self.len))
+        self.offset.checked_add(self.len)
     }
 }
 
@@ -331,21 +346,80 @@ impl RequestHeader {
             flags: r.u16(),
             command: r.u16(),
             cookie: Cookie(r.u64()),
-            extent: Extent { offset: r.u64(), len: r.u32() },
+            extent: Extent { offset: r.u64(), len: u64::from(r.u32()) },
         })
     }
 
-    /// The bytes of this request.
+    /// As [`RequestHeader::decode`], of an extended header; `Err` holds the magic found in place of
+    /// [`EXTENDED_REQUEST_MAGIC`].
+    pub fn decode_extended(bytes: &[u8; EXTENDED_HEADER_LEN]) -> Result<Self, u32> {
+        let mut r = Reader(bytes);
+        let magic = r.u32();
+        if magic != EXTENDED_REQUEST_MAGIC {
+            return Err(magic);
+        }
+        Ok(Self {
+            flags: r.u16(),
+            command: r.u16(),
+            cookie: Cookie(r.u64()),
+            extent: Extent { offset: r.u64(), len: r.u64() },
+        })
+    }
+
+    /// The bytes of this request, whose length must fit 32 bits.
     #[must_use]
     pub fn encode(&self) -> [u8; REQUEST_LEN] {
+        debug_assert!(u32::try_from(self.extent.len).is_ok(), "{self:?}");
         let mut b = [0; REQUEST_LEN];
         b[0..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         b[4..6].copy_from_slice(&self.flags.to_be_bytes());
         b[6..8].copy_from_slice(&self.command.to_be_bytes());
         b[8..16].copy_from_slice(&self.cookie.0.to_be_bytes());
         b[16..24].copy_from_slice(&self.extent.offset.to_be_bytes());
-        b[24..28].copy_from_slice(&self.extent.len.to_be_bytes());
+        b[24..28].copy_from_slice(&(self.extent.len as u32).to_be_bytes());
         b
+    }
+
+    /// The bytes of this request with an extended header.
+    #[must_use]
+    pub fn encode_extended(&self) -> [u8; EXTENDED_HEADER_LEN] {
+        let mut b = [0; EXTENDED_HEADER_LEN];
+        b[0..4].copy_from_slice(&EXTENDED_REQUEST_MAGIC.to_be_bytes());
+        b[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        b[6..8].copy_from_slice(&self.command.to_be_bytes());
+        b[8..16].copy_from_slice(&self.cookie.0.to_be_bytes());
+        b[16..24].copy_from_slice(&self.extent.offset.to_be_bytes());
+        b[24..32].copy_from_slice(&self.extent.len.to_be_bytes());
+        b
+    }
+}
+
+/// How requests and replies are laid out, as the handshake agreed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Framing {
+    /// Simple replies.
+    #[default]
+    Simple,
+    /// Replies in chunks, and simple ones where there is no data.
+    Structured,
+    /// Headers of 32 bytes with 64-bit lengths; all replies in chunks.
+    Extended,
+}
+
+impl Framing {
+    /// Whether replies with data come in chunks.
+    #[must_use]
+    pub fn has_chunks(self) -> bool {
+        self >= Self::Structured
+    }
+
+    /// Bytes of a request, without a write's payload.
+    #[must_use]
+    pub fn request_len(self) -> usize {
+        match self {
+            Self::Simple | Self::Structured => REQUEST_LEN,
+            Self::Extended => EXTENDED_HEADER_LEN,
+        }
     }
 }
 
@@ -400,6 +474,18 @@ pub fn put_chunk_header(out: &mut Vec<u8>, header: ChunkHeader) {
     b[6..8].copy_from_slice(&header.kind.to_be_bytes());
     b[8..16].copy_from_slice(&header.cookie.0.to_be_bytes());
     b[16..20].copy_from_slice(&header.len.to_be_bytes());
+    out.extend_from_slice(&b);
+}
+
+/// Appends the extended header of a chunk. `offset` is that of the request.
+pub fn put_extended_chunk_header(out: &mut Vec<u8>, header: ChunkHeader, offset: u64) {
+    let mut b = [0; EXTENDED_HEADER_LEN];
+    b[0..4].copy_from_slice(&EXTENDED_CHUNK_MAGIC.to_be_bytes());
+    b[4..6].copy_from_slice(&header.flags.to_be_bytes());
+    b[6..8].copy_from_slice(&header.kind.to_be_bytes());
+    b[8..16].copy_from_slice(&header.cookie.0.to_be_bytes());
+    b[16..24].copy_from_slice(&offset.to_be_bytes());
+    b[24..32].copy_from_slice(&u64::from(header.len).to_be_bytes());
     out.extend_from_slice(&b);
 }
 

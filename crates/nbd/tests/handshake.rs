@@ -8,7 +8,7 @@ use drive::exports;
 use parda_nbd::client::{self, HandshakeError as ClientError};
 use parda_nbd::server::{Event, Handshake, HandshakeError, MAX_OPTIONS, Step};
 use parda_nbd::wire::{self, OptionReply, info, option, reply};
-use parda_nbd::{Cookie, Errno, ExportName, Extent, Op, TransmissionFlags as Flags, meta};
+use parda_nbd::{Cookie, Errno, ExportName, Extent, Framing, Op, TransmissionFlags as Flags, meta};
 
 /// A server that has taken the client's flags.
 fn greeted(client_flags: u32) -> Handshake {
@@ -90,9 +90,8 @@ fn unknown_exports_and_malformed_requests_are_told_apart() {
 #[test]
 fn what_is_not_supported_is_refused_politely() {
     const STARTTLS: u32 = 5;
-    const EXTENDED_HEADERS: u32 = 11;
     let mut server = greeted(3);
-    for option in [STARTTLS, EXTENDED_HEADERS, 4, 77] {
+    for option in [STARTTLS, 4, 77] {
         let (step, replies) = ask(&mut server, option, b"data");
         assert!(matches!(step, Step::Taken(20)));
         assert_eq!(replies[0].0, reply::ERR_UNSUP);
@@ -174,7 +173,7 @@ fn client_falls_back_to_export_name() {
     ] {
         let script: Vec<&[u8]> = script.iter().map(Vec::as_slice).collect();
         let agreed = client_against(&script).unwrap();
-        assert_eq!((agreed.size, agreed.structured), (1 << 30, false));
+        assert_eq!((agreed.size, agreed.framing), (1 << 30, Framing::Simple));
         assert!(agreed.flags.contains(Flags::SEND_FLUSH));
     }
 }
@@ -224,7 +223,7 @@ fn client_chooses_block_status_where_it_is_to_be_had() {
     ] {
         let script = [greeting(3), ack(option::STRUCTURED_REPLY), answers.concat(), go.clone()];
         let agreed = client_against(&[&script.concat()]).unwrap();
-        assert_eq!((agreed.allocation, agreed.structured), (allocation, true));
+        assert_eq!((agreed.allocation, agreed.framing), (allocation, Framing::Structured));
     }
 }
 

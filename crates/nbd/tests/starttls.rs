@@ -7,7 +7,7 @@ use drive::exports;
 use parda_nbd::client::{self, HandshakeError as ClientError};
 use parda_nbd::server::{Handshake, HandshakeError, Security, Step};
 use parda_nbd::wire::{self, OptionReply, option, reply};
-use parda_nbd::{Cookie, ExportName, Extent};
+use parda_nbd::{ExportName, Framing};
 
 fn greeted(security: Security) -> Handshake {
     let mut out = Vec::new();
@@ -63,30 +63,35 @@ fn an_export_name_without_tls_ends_the_connection() {
 
 #[test]
 fn nothing_that_was_agreed_before_tls_holds_after_it() {
-    let structured = |server: &mut Handshake| match ask(server, option::GO, GO_A).0 {
-        Step::Transmission { session, .. } => {
-            let mut reply = Vec::new();
-            session.put_read(&mut reply, Cookie(1), Extent { offset: 0, len: 512 });
-            reply[..4] == wire::CHUNK_MAGIC.to_be_bytes()
-        }
+    for (option, framing) in [
+        (option::STRUCTURED_REPLY, Framing::Structured),
+        (option::EXTENDED_HEADERS, Framing::Extended),
+    ] {
+        agreed_before_tls(option, framing);
+    }
+}
+
+fn agreed_before_tls(option: u32, framing: Framing) {
+    let found = |server: &mut Handshake| match ask(server, option::GO, GO_A).0 {
+        Step::Transmission { session, .. } => session.framing(),
         step => panic!("{step:?}"),
     };
     let agree = |server: &mut Handshake| {
-        assert_eq!(ask(server, option::STRUCTURED_REPLY, b"").1, reply::ACK);
+        assert_eq!(ask(server, option, b"").1, reply::ACK);
         let context = b"\0\0\0\x01a\0\0\0\x01\0\0\0\x0fbase:allocation";
         assert_eq!(ask(server, option::SET_META_CONTEXT, context).1, reply::META_CONTEXT);
     };
     let mut before = greeted(Security::Optional);
     agree(&mut before);
-    assert!(structured(&mut before.clone()), "without TLS it holds");
+    assert_eq!(found(&mut before.clone()), framing, "without TLS it holds");
     assert_eq!(ask(&mut before, option::STARTTLS, b"").1, reply::ACK);
     before.secured();
     // Contexts need structured replies, which are not agreed on any more.
     let context = b"\0\0\0\x01a\0\0\0\x01\0\0\0\x0fbase:allocation";
     assert_eq!(ask(&mut before, option::SET_META_CONTEXT, context).1, reply::ERR_INVALID);
-    assert!(!structured(&mut before.clone()));
+    assert_eq!(found(&mut before.clone()), Framing::Simple);
     agree(&mut before);
-    assert!(structured(&mut before));
+    assert_eq!(found(&mut before), framing);
 }
 
 /// What came in one piece with STARTTLS is never taken for options.

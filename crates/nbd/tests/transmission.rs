@@ -9,10 +9,11 @@ use std::collections::HashMap;
 
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
-use parda_nbd::server::{self, Event, Session, Step};
+use parda_nbd::server::{self, Event, ReplyTo, Session, Step};
 use parda_nbd::wire::{self, RequestHeader, option};
 use parda_nbd::{
-    BlockSizes, Cookie, Errno, Export, ExportName, Extent, Op, Refusal, Terms, meta, validate,
+    BlockSizes, Cookie, Errno, Export, ExportName, Extent, Framing, Op, Refusal, Terms, meta,
+    validate,
 };
 use proptest::prelude::*;
 
@@ -72,18 +73,19 @@ impl Server {
                 Event::Refused { discard, .. } => discard as usize,
                 _ => 0,
             };
-            if self.input.len() < wire::REQUEST_LEN + payload {
+            let head = session.request_len();
+            if self.input.len() < head + payload {
                 return;
             }
-            let payload: Vec<u8> = self.input.drain(..wire::REQUEST_LEN + payload).collect();
-            self.answer(session, event, &payload[wire::REQUEST_LEN..]);
+            let payload: Vec<u8> = self.input.drain(..head + payload).collect();
+            self.answer(session, event, &payload[head..]);
         }
     }
 
     fn answer(&mut self, session: Session, event: Event, payload: &[u8]) {
         match event {
-            Event::Refused { cookie, refusal, .. } => {
-                session.put_error(&mut self.out, cookie, refusal.errno, refusal.reason);
+            Event::Refused { to, refusal, .. } => {
+                session.put_error(&mut self.out, to, refusal.errno, refusal.reason);
             }
             Event::Request { cookie, op: Op::Read(extent) } => {
                 session.put_read(&mut self.out, cookie, extent);
@@ -97,7 +99,7 @@ impl Server {
                     }
                     Op::Flush | Op::Read(_) | Op::Cache(_) | Op::BlockStatus { .. } => {}
                 }
-                session.put_done(&mut self.out, cookie);
+                session.put_done(&mut self.out, ReplyTo::new(cookie, op));
             }
             Event::Disconnect => panic!("nobody disconnected"),
         }
@@ -109,7 +111,7 @@ fn range(extent: Extent) -> std::ops::Range<usize> {
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
-    let extent = (0..SIZE as u64 + 64, 0u32..256).prop_map(|(offset, len)| Extent { offset, len });
+    let extent = (0..SIZE as u64 + 64, 0u64..256).prop_map(|(offset, len)| Extent { offset, len });
     (0..5, extent, any::<bool>()).prop_map(|(kind, extent, fua)| match kind {
         0 => Op::Read(extent),
         1 => Op::Write { extent, fua },
@@ -122,7 +124,7 @@ fn any_op() -> impl Strategy<Value = Op> {
 /// What the requests must be answered with: the data read, or the error.
 fn oracle(ops: &[Op]) -> Vec<Result<Vec<u8>, Errno>> {
     let mut disk = vec![0; SIZE];
-    let fits = |e: Extent| e.len > 0 && e.offset + u64::from(e.len) <= SIZE as u64;
+    let fits = |e: Extent| e.len > 0 && e.offset + e.len <= SIZE as u64;
     let too_far = |e: Extent| if e.len == 0 { Errno::Inval } else { Errno::NoSpc };
     ops.iter()
         .enumerate()
@@ -146,12 +148,15 @@ fn oracle(ops: &[Op]) -> Vec<Result<Vec<u8>, Errno>> {
 }
 
 /// A client that sends all of `ops` and gathers what comes back.
-fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errno>> {
+fn run(ops: &[Op], cuts: &[usize], framing: Framing) -> Vec<Result<Vec<u8>, Errno>> {
     let mut server = Server::new();
     let mut cutter = Cutter { cuts, next: 0 };
     let (mut input, mut out) = (Vec::new(), Vec::new());
-    if structured {
+    if framing.has_chunks() {
         let mut handshake = client::Handshake::new(ExportName::default());
+        if framing == Framing::Extended {
+            handshake = handshake.ask_extended_headers();
+        }
         loop {
             cutter.deliver(&mut server.out, &mut input);
             match handshake.advance(&input, &mut out).unwrap() {
@@ -159,9 +164,9 @@ fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errn
                 client::Step::Taken(n) => drop(input.drain(..n)),
                 client::Step::Transmission { taken, agreed } => {
                     input.drain(..taken);
-                    assert!(agreed.structured);
+                    assert_eq!(agreed.framing, framing);
                     assert_eq!(agreed.size, SIZE as u64);
-                    assert_eq!(agreed.flags, export().flags(true));
+                    assert_eq!(agreed.flags, export().flags(framing));
                     assert_eq!(agreed.blocks, export().blocks);
                     break;
                 }
@@ -181,7 +186,10 @@ fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errn
     let mut pending = HashMap::new();
     for (i, &op) in ops.iter().enumerate() {
         let cookie = Cookie(i as u64);
-        client::put_request(&mut out, cookie, op);
+        match framing {
+            Framing::Extended => client::put_extended_request(&mut out, cookie, op),
+            _ => client::put_request(&mut out, cookie, op),
+        }
         if let Op::Write { extent, .. } = op {
             out.resize(out.len() + extent.len as usize, i as u8);
         }
@@ -193,8 +201,7 @@ fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errn
         cutter.deliver(&mut out, &mut server.input);
         server.run();
         cutter.deliver(&mut server.out, &mut input);
-        while let Some(head) =
-            client::reply(&input, structured, |c| pending.get(&c).copied()).unwrap()
+        while let Some(head) = client::reply(&input, framing, |c| pending.get(&c).copied()).unwrap()
         {
             let data_len =
                 if let Reply::Data { extent, .. } = head.reply { extent.len as usize } else { 0 };
@@ -211,7 +218,7 @@ fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errn
                 }
                 Reply::Error { errno, message, last, .. } => {
                     assert!(last);
-                    assert_eq!(message.is_empty(), !structured);
+                    assert_eq!(message.is_empty(), !framing.has_chunks());
                     *result = Err(errno);
                 }
                 Reply::Hole { .. } | Reply::Status { .. } => panic!("not from this server"),
@@ -222,14 +229,18 @@ fn run(ops: &[Op], cuts: &[usize], structured: bool) -> Vec<Result<Vec<u8>, Errn
     results
 }
 
-/// What a server says up to transmission with structured replies and block status.
-fn session_of_a_server() -> Vec<u8> {
+/// What a server says up to transmission with block status.
+fn session_of_a_server(framing: Framing) -> Vec<u8> {
     let mut out = Vec::new();
     server::Handshake::start(&mut out);
     let reply = |out: &mut Vec<u8>, option, kind, data: &[u8]| {
         wire::put_option_reply(out, option, wire::OptionReply(kind), data);
     };
-    reply(&mut out, option::STRUCTURED_REPLY, wire::reply::ACK, b"");
+    if framing == Framing::Extended {
+        reply(&mut out, option::EXTENDED_HEADERS, wire::reply::ACK, b"");
+    } else {
+        reply(&mut out, option::STRUCTURED_REPLY, wire::reply::ACK, b"");
+    }
     let context = [&1u32.to_be_bytes()[..], b"base:allocation"].concat();
     reply(&mut out, option::SET_META_CONTEXT, wire::reply::META_CONTEXT, &context);
     reply(&mut out, option::SET_META_CONTEXT, wire::reply::ACK, b"");
@@ -244,6 +255,7 @@ fn judge(h: &RequestHeader, e: &Export, terms: Terms) -> Result<(), Errno> {
     let (start, len) = (u128::from(h.extent.offset), u128::from(h.extent.len));
     let (fua, no_hole, df) = (h.flags & 1 != 0, h.flags & 2 != 0, h.flags & 4 != 0);
     let (one, fast) = (h.flags & 8 != 0, h.flags & 16 != 0);
+    let payload = h.flags & 32 != 0;
     let _ = fua;
     let known = [0, 1, 3].contains(&h.command)
         || (h.command == 4 && e.trim)
@@ -251,9 +263,10 @@ fn judge(h: &RequestHeader, e: &Export, terms: Terms) -> Result<(), Errno> {
         || (h.command == 6 && e.write_zeroes)
         || (h.command == 7 && terms.allocation);
     if !known
-        || h.flags >= 32
+        || h.flags >= 64
         || (no_hole && h.command != 6)
-        || (df && !(h.command == 0 && terms.structured))
+        || (df && !(h.command == 0 && terms.framing != Framing::Simple))
+        || (payload && !(h.command == 1 && terms.framing == Framing::Extended))
         || (one && h.command != 7)
         || (fast && !(h.command == 6 && e.fast_zero))
     {
@@ -278,9 +291,14 @@ fn judge(h: &RequestHeader, e: &Export, terms: Terms) -> Result<(), Errno> {
     if start % min != 0 || len % min != 0 { Err(Errno::Inval) } else { Ok(()) }
 }
 
+fn any_framing() -> impl Strategy<Value = Framing> {
+    prop::sample::select(vec![Framing::Simple, Framing::Structured, Framing::Extended])
+}
+
 /// Numbers near everything that matters, and any other.
 fn edgy() -> impl Strategy<Value = u64> {
-    let edges = prop::sample::select(vec![0, 512, 4096, 1 << 20, 32 << 20, 1 << 32, u64::MAX]);
+    let edges =
+        prop::sample::select(vec![0, 512, 4096, 1 << 20, 32 << 20, 1 << 32, 1 << 63, u64::MAX]);
     prop_oneof![(edges, -2i64..3).prop_map(|(e, d)| e.wrapping_add_signed(d)), any::<u64>()]
 }
 
@@ -289,21 +307,24 @@ proptest! {
     fn client_and_server_agree(
         ops in prop::collection::vec(any_op(), 1..24),
         cuts in prop::collection::vec(1usize..700, 1..12),
-        structured: bool,
+        framing in any_framing(),
     ) {
-        prop_assert_eq!(run(&ops, &cuts, structured), oracle(&ops));
+        prop_assert_eq!(run(&ops, &cuts, framing), oracle(&ops));
     }
 
     #[test]
-    fn one_byte_at_a_time(ops in prop::collection::vec(any_op(), 1..4), structured: bool) {
-        prop_assert_eq!(run(&ops, &[1], structured), oracle(&ops));
+    fn one_byte_at_a_time(
+        ops in prop::collection::vec(any_op(), 1..4),
+        framing in any_framing(),
+    ) {
+        prop_assert_eq!(run(&ops, &[1], framing), oracle(&ops));
     }
 
     #[test]
     fn validator_agrees_with_the_spec(
-        (flags, command) in (0u16..34, 0u16..9),
+        (flags, command) in (0u16..67, 0u16..9),
         (offset, len, size) in (edgy(), edgy(), edgy()),
-        (min, structured, allocation) in (0u32..13, any::<bool>(), any::<bool>()),
+        (min, framing, allocation) in (0u32..13, any_framing(), any::<bool>()),
         (read_only, trim, write_zeroes) in any::<(bool, bool, bool)>(),
         (cache, fast_zero) in any::<(bool, bool)>(),
     ) {
@@ -311,8 +332,8 @@ proptest! {
         let blocks = BlockSizes::with_min(1 << min).unwrap();
         let abilities = Export { trim, write_zeroes, cache, fast_zero, ..export() };
         let export = Export { size, blocks, read_only, ..abilities };
-        let terms = Terms { structured, allocation };
-        let extent = Extent { offset, len: len as u32 };
+        let terms = Terms { framing, allocation };
+        let extent = Extent { offset, len };
         let header = RequestHeader { flags, command, cookie: Cookie(1), extent };
         let verdict = validate::check(&header, &export, terms);
         let errno = verdict.map(drop).map_err(|Refusal { errno, .. }| errno);
@@ -321,9 +342,12 @@ proptest! {
 
     #[test]
     fn headers_survive_the_wire(flags: u16, command: u16, cookie: u64, offset: u64, len: u32) {
-        let extent = Extent { offset, len };
+        let extent = Extent { offset, len: len.into() };
         let header = RequestHeader { flags, command, cookie: Cookie(cookie), extent };
         prop_assert_eq!(RequestHeader::decode(&header.encode()), Ok(header));
+        let extent = Extent { offset, len: cookie };
+        let header = RequestHeader { extent, ..header };
+        prop_assert_eq!(RequestHeader::decode_extended(&header.encode_extended()), Ok(header));
     }
 
     /// Well-formed chunks of a server that lies: pieces of reads over each other and outside of
@@ -331,8 +355,10 @@ proptest! {
     #[test]
     fn servers_that_lie_are_found_out(
         chunks in prop::collection::vec((0u64..8, 0u16..6, 0u64..10, 1u32..9, any::<bool>()), 0..60),
+        extended: bool,
     ) {
-        let mut input = session_of_a_server();
+        let framing = if extended { Framing::Extended } else { Framing::Structured };
+        let mut input = session_of_a_server(framing);
         for (cookie, kind, from, len, last) in chunks {
             // Where the reads are of which `drive` knows.
             let offset = (if cookie == 0 { 8192 } else { 64 * cookie }) + from;
@@ -351,7 +377,13 @@ proptest! {
             let last = last || kind == wire::chunk::NONE;
             let (flags, len) = (u16::from(last), payload.len() as u32);
             let cookie = Cookie(cookie);
-            wire::put_chunk_header(&mut input, wire::ChunkHeader { flags, kind, cookie, len });
+            let header = wire::ChunkHeader { flags, kind, cookie, len };
+            if extended {
+                // Sometimes of the wrong request.
+                wire::put_extended_chunk_header(&mut input, header, offset - from);
+            } else {
+                wire::put_chunk_header(&mut input, header);
+            }
             input.extend_from_slice(&payload);
         }
         drive::client(&input);
@@ -367,6 +399,14 @@ proptest! {
         wire::put_option(&mut input, option::EXPORT_NAME, b"a");
         for chunk in garbage.chunks(24) {
             input.extend_from_slice(&wire::REQUEST_MAGIC.to_be_bytes());
+            input.extend_from_slice(chunk);
+        }
+        drive::server(&input);
+        let mut input = 3u32.to_be_bytes().to_vec();
+        wire::put_option(&mut input, option::EXTENDED_HEADERS, b"");
+        wire::put_option(&mut input, option::GO, b"\0\0\0\x01a\0\0");
+        for chunk in garbage.chunks(28) {
+            input.extend_from_slice(&wire::EXTENDED_REQUEST_MAGIC.to_be_bytes());
             input.extend_from_slice(chunk);
         }
         drive::server(&input);
@@ -402,7 +442,8 @@ fn chunk(flags: u16, kind: u16, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn chunks_of_a_read_are_held_to_its_range() {
     let asked = Extent { offset: 100, len: 50 };
-    let parse = |bytes: &[u8]| client::reply(bytes, true, |_| Some(Expected::Data(asked)));
+    let parse =
+        |bytes: &[u8]| client::reply(bytes, Framing::Structured, |_| Some(Expected::Data(asked)));
     let hole = |offset: u64, len: u32| [&offset.to_be_bytes()[..], &len.to_be_bytes()].concat();
     let head = parse(&chunk(0, wire::chunk::OFFSET_HOLE, &hole(100, 50))).unwrap().unwrap();
     assert_eq!(head.reply, Reply::Hole { extent: asked, last: false });
@@ -422,6 +463,8 @@ fn chunks_of_a_read_are_held_to_its_range() {
     assert_eq!((head.taken, head.reply), (unknown_error.len(), expected));
 }
 
+const TO: ReplyTo = ReplyTo { cookie: Cookie(7), offset: 4096 };
+
 /// What a server of ours writes, as a client of ours reads it.
 fn heard(write: impl FnOnce(Session, &mut Vec<u8>), expected: Expected) -> Reply {
     let mut server = Server::new();
@@ -432,9 +475,13 @@ fn heard(write: impl FnOnce(Session, &mut Vec<u8>), expected: Expected) -> Reply
     let mut out = Vec::new();
     write(server.session.unwrap(), &mut out);
     for cut in 0..out.len() {
-        assert_eq!(client::reply(&out[..cut], true, |_| Some(expected)), Ok(None), "{cut}");
+        assert_eq!(
+            client::reply(&out[..cut], Framing::Structured, |_| Some(expected)),
+            Ok(None),
+            "{cut}"
+        );
     }
-    let head = client::reply(&out, true, |_| Some(expected)).unwrap().unwrap();
+    let head = client::reply(&out, Framing::Structured, |_| Some(expected)).unwrap().unwrap();
     assert_eq!((head.taken, head.cookie), (out.len(), Cookie(7)));
     head.reply
 }
@@ -451,12 +498,12 @@ fn holes_status_and_the_place_of_an_error_are_understood() {
     extents.push(4096, Status::DATA);
     let extents = extents.finish().unwrap();
     let expected = Expected::Status { extent: asked, context: meta::ALLOCATION_ID };
-    let status = heard(|session, out| session.put_status(out, Cookie(7), &extents), expected);
+    let status = heard(|session, out| session.put_status(out, TO, &extents), expected);
     assert_eq!(status, Reply::Status { extents, discard: 0, last: true });
 
     for (at, understood) in [(5000, Some(5000)), (12288, None), (0, None)] {
         let error = heard(
-            |session, out| session.put_error_at(out, Cookie(7), Errno::Io, "worn out", Some(at)),
+            |session, out| session.put_error_at(out, TO, Errno::Io, "worn out", Some(at)),
             data,
         );
         let message = "worn out".to_owned();
@@ -468,7 +515,7 @@ fn holes_status_and_the_place_of_an_error_are_understood() {
 fn extents_of_a_server_are_not_trusted() {
     let asked = Extent { offset: 0, len: 4096 };
     let expected = Some(Expected::Status { extent: asked, context: 9 });
-    let parse = |bytes: &[u8]| client::reply(bytes, true, |_| expected);
+    let parse = |bytes: &[u8]| client::reply(bytes, Framing::Structured, |_| expected);
     let payload = |context: u32, lens: &[u32]| {
         let extents = lens.iter().flat_map(|len| [len.to_be_bytes(), [0xff; 4]].concat());
         context.to_be_bytes().into_iter().chain(extents).collect::<Vec<u8>>()
@@ -487,8 +534,8 @@ fn extents_of_a_server_are_not_trusted() {
     assert_eq!(extents.len(), MAX_EXTENTS);
     assert_eq!(extents[0].status, Status::HOLE_ZERO, "flags of other meanings are dropped");
     // A reply to another kind of request.
-    assert!(client::reply(&many, true, |_| Some(Expected::Outcome)).is_err());
-    assert!(client::reply(&chunk(1, 1, &[0; 10]), true, |_| expected).is_err());
+    assert!(client::reply(&many, Framing::Structured, |_| Some(Expected::Outcome)).is_err());
+    assert!(client::reply(&chunk(1, 1, &[0; 10]), Framing::Structured, |_| expected).is_err());
     let mut simple = Vec::new();
     wire::put_simple_reply(&mut simple, Cookie(7), None);
     assert_eq!(parse(&simple), Err(client::ReplyError::WrongKind));

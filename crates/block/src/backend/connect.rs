@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parda_nbd::client::{Agreed, Handshake, Step, put_disconnect};
 use parda_nbd::uri::{Address, Uri, UriTls};
 use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
-use parda_nbd::{BlockSizes, TransmissionFlags};
+use parda_nbd::{BlockSizes, Framing, TransmissionFlags};
 use parda_tls::End;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -113,6 +113,9 @@ pub(crate) fn compatible(before: &Agreed, now: &Agreed) -> Result<(), String> {
             return Err(format!("it does not offer {name} any more"));
         }
     }
+    if before.framing == Framing::Extended && now.framing != Framing::Extended {
+        return Err("it does not offer extended headers any more".to_owned());
+    }
     if before.allocation.is_some() && now.allocation.is_none() {
         return Err("it does not offer block status any more".to_owned());
     }
@@ -137,10 +140,11 @@ fn connect_within(
     let io_error = |source| OpenError::Connect { address: address.clone(), source };
     let socket = dial(&uri.address, options, until).map_err(io_error)?;
     let mut socket = Socket { fd: socket, until, tls_end: End::default() };
-    let mut handshake = match &uri.tls {
+    let handshake = match &uri.tls {
         None => Handshake::new(uri.export.clone()),
         Some(_) => Handshake::new_with_tls(uri.export.clone()),
     };
+    let mut handshake = handshake.ask_extended_headers();
     let (mut input, mut out) = (Vec::new(), Vec::new());
     let agreed = loop {
         if let (Some(tls), true) = (&uri.tls, handshake.starts_tls()) {
@@ -285,9 +289,9 @@ impl Socket {
 }
 
 /// Says goodbye on a connection that is not used any more.
-pub(crate) fn disconnect(fd: &OwnedFd) {
+pub(crate) fn disconnect(fd: &OwnedFd, framing: Framing) {
     let mut out = Vec::new();
-    put_disconnect(&mut out);
+    put_disconnect(&mut out, framing);
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     // Best effort: a server notices a closed socket as well.
     let _ = rustix::net::send(fd, &out, flags);
@@ -399,7 +403,8 @@ mod tests {
     fn a_server_takes_the_place_of_one_that_offered_no_more() {
         let flags = TransmissionFlags(0).with(TransmissionFlags::SEND_FLUSH, true);
         let blocks = BlockSizes::DEFAULT;
-        let before = Agreed { size: 4096, flags, blocks, structured: true, allocation: Some(1) };
+        let before =
+            Agreed { size: 4096, flags, blocks, framing: Framing::Extended, allocation: Some(1) };
         assert_eq!(compatible(&before, &before), Ok(()));
         let more = flags.with(TransmissionFlags::SEND_FUA, true);
         let larger = Agreed { size: 8192, flags: more, allocation: Some(7), ..before };
@@ -411,6 +416,7 @@ mod tests {
             Agreed { flags: TransmissionFlags(0), ..before },
             Agreed { flags: read_only, ..before },
             Agreed { allocation: None, ..before },
+            Agreed { framing: Framing::Structured, ..before },
             Agreed { blocks: BlockSizes::with_min(4096).unwrap(), ..before },
         ] {
             assert!(compatible(&before, &worse).is_err(), "{worse:?}");

@@ -215,14 +215,13 @@ mod tests {
                 false
             }
         };
-        found.iter().map(|d| (u64::from(d.len), hole(d))).collect()
+        found.iter().map(|d| (d.len, hole(d))).collect()
     }
 
     #[test]
     fn holes_are_found_wherever_the_disk_begins() {
         let file = file(16, [0, 4, 5, 12]);
-        let extent =
-            |from: u64, blocks: u64| Extent { offset: from * BLOCK, len: (blocks * BLOCK) as u32 };
+        let extent = |from: u64, blocks: u64| Extent { offset: from * BLOCK, len: blocks * BLOCK };
         let blocks = |list: &[(u64, bool)]| -> Vec<_> {
             list.iter().map(|(n, hole)| (n * BLOCK, *hole)).collect()
         };
@@ -241,7 +240,7 @@ mod tests {
     #[test]
     fn what_is_behind_the_end_of_a_file_is_no_hole() {
         let shrunk = file(2, []);
-        let extent = Extent { offset: 0, len: 4 * BLOCK as u32 };
+        let extent = Extent { offset: 0, len: 4 * BLOCK };
         assert_eq!(ask(&shrunk, 0, extent, false), [(2 * BLOCK, true), (2 * BLOCK, false)]);
         assert_eq!(ask(&shrunk, 8 * BLOCK, extent, false), [(4 * BLOCK, false)]);
     }
@@ -250,11 +249,11 @@ mod tests {
     fn a_search_without_time_still_says_something_true() {
         let file = file(64, (0..64).step_by(2));
         let place = Place::new(&file, 0, 512).unwrap();
-        let extent = Extent { offset: 0, len: 64 * BLOCK as u32 };
+        let extent = Extent { offset: 0, len: 64 * BLOCK };
         let found = status(&place, extent, false, || false).unwrap();
-        assert_eq!(found, [Descriptor { len: BLOCK as u32, status: Status::DATA }]);
-        let rest = Extent { offset: BLOCK, len: 63 * BLOCK as u32 };
+        assert_eq!(found, [Descriptor { len: BLOCK, status: Status::DATA }]);
+        let rest = Extent { offset: BLOCK, len: 63 * BLOCK };
         let found = status(&place, rest, false, || false).unwrap();
-        assert_eq!(found, [Descriptor { len: BLOCK as u32, status: Status::HOLE_ZERO }]);
+        assert_eq!(found, [Descriptor { len: BLOCK, status: Status::HOLE_ZERO }]);
     }
 }

@@ -74,7 +74,7 @@ impl Memory {
             // Even if no hole is wanted: memory that was given back is not reserved in any way.
             Op::Trim { .. } | Op::WriteZeroes { .. } => {
                 let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                fs::fallocate(&self.fd, hole, start, len as u64)
+                fs::fallocate(&self.fd, hole, start, extent.len)
             }
             // The engine answers BLOCK_STATUS, and there is no other memory to fetch this into.
             Op::Flush | Op::Cache(_) | Op::BlockStatus { .. } => Ok(()),

@@ -25,6 +25,7 @@ pub use medium::Stretch;
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::engine::losses::SyncId;
+use crate::engine::pieces::Rest;
 
 /// What a disk is backed by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,7 +293,11 @@ pub(crate) struct Request {
     pub(crate) conn: usize,
     pub(crate) disk: usize,
     pub(crate) cookie: Cookie,
+    /// What the client asked for.
+    pub(crate) asked: Op,
+    /// The piece of it that is done now; as a rule all of it.
     pub(crate) op: Op,
+    pub(crate) rest: Rest,
     /// The payload of a write; the data of a read. Absent while the kernel has it.
     pub(crate) buffer: Option<Buffer>,
     /// The answer to BLOCK_STATUS.
@@ -332,12 +337,14 @@ impl Request {
             conn,
             disk,
             cookie,
+            asked: op,
             op,
+            rest: Rest::default(),
             buffer: payload,
             status: Vec::new(),
             id: None,
             step: file::Step::Transfer(0),
-            part: extent_of(op),
+            part: op.extent(),
             aside: None,
             slot: None,
             error: None,
@@ -349,7 +356,7 @@ impl Request {
     }
 
     pub(crate) fn extent(&self) -> Extent {
-        extent_of(self.op)
+        self.op.extent()
     }
 }
 
@@ -372,22 +379,9 @@ pub(crate) struct Work {
     pub(crate) finished: Vec<(usize, Result<(), Failure>)>,
 }
 
-/// The range that a request is about; empty for FLUSH.
-pub(crate) fn extent_of(op: Op) -> Extent {
-    match op {
-        Op::Read(extent)
-        | Op::Write { extent, .. }
-        | Op::Trim { extent, .. }
-        | Op::WriteZeroes { extent, .. }
-        | Op::BlockStatus { extent, .. }
-        | Op::Cache(extent) => extent,
-        Op::Flush => Extent { offset: 0, len: 0 },
-    }
-}
-
 /// What the law is told of a request.
 pub(crate) fn io_of(op: Op) -> Io {
-    let bytes = Bytes(u64::from(extent_of(op).len));
+    let bytes = Bytes(op.extent().len);
     let kind = match op {
         Op::Read(_) => IoKind::Read,
         Op::Write { .. } => IoKind::Write,

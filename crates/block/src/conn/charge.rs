@@ -4,17 +4,17 @@ use parda_nbd::Op;
 use parda_nbd::extents::MAX_EXTENTS;
 
 use super::SMALL_PAYLOAD;
-use crate::backend::extent_of;
 use crate::budget;
 use crate::buffer::allocated;
 
-/// What the reply to a request for block status may take, in bytes.
-pub(super) const STATUS_REPLY: usize = 8 * MAX_EXTENTS;
+/// What the reply to a request for block status may take, in bytes: with extended headers, twice
+/// what it takes without.
+pub(super) const STATUS_REPLY: usize = 16 * MAX_EXTENTS;
 
 /// The data that a request brings or fetches, in bytes.
 pub(super) fn room(op: Op) -> usize {
     match op {
-        Op::Read(_) | Op::Write { .. } => extent_of(op).len as usize,
+        Op::Read(_) | Op::Write { .. } => op.extent().len as usize,
         Op::BlockStatus { .. } => STATUS_REPLY,
         Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } | Op::Cache(_) => 0,
     }

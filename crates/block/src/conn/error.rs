@@ -1,6 +1,6 @@
 //! Why a connection was given up.
 
-use parda_nbd::server::{HandshakeError, WrongRequestMagic};
+use parda_nbd::server::{HandshakeError, RequestError};
 
 use crate::door::TurnedAway;
 
@@ -10,7 +10,7 @@ pub(crate) enum ConnError {
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
     #[error(transparent)]
-    Request(#[from] WrongRequestMagic),
+    Request(#[from] RequestError),
     #[error("the client sent more after STARTTLS without waiting for its answer, or somebody did")]
     Injected,
     #[error("TLS cannot be begun: {0}")]

@@ -134,11 +134,17 @@ impl<T> Losses<T> {
         self.owed |= self.left > self.durable;
     }
 
-    /// A sync begins.
-    pub(crate) fn begin(&mut self) -> SyncId {
+    /// How many syncs have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// A sync begins. What it makes durable may have begun when only `failures` had failed.
+    pub(crate) fn begin_since(&mut self, failures: Option<u64>) -> SyncId {
         let id = self.next;
         self.next += 1;
-        self.under_way.insert(id, Begun { failures: self.failures, acked: self.acked });
+        let failures = failures.unwrap_or(self.failures);
+        self.under_way.insert(id, Begun { failures, acked: self.acked });
         SyncId(id)
     }
 

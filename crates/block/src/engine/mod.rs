@@ -8,6 +8,7 @@ mod ending;
 pub(crate) mod losses;
 mod mail;
 mod members;
+pub(crate) mod pieces;
 mod pressure;
 mod redial;
 pub(crate) mod resize;
@@ -202,6 +203,8 @@ pub(crate) struct Engine {
     spin: Spin,
     /// Connections that have more to do than one turn gives them.
     unfinished: Vec<usize>,
+    /// Requests of which a piece is done and another follows.
+    pieces: Vec<usize>,
     /// Disks whose NBD server has something to do this turn.
     stirred: Vec<usize>,
     /// Disks that are being removed.
@@ -244,6 +247,7 @@ impl Engine {
             listed: Vec::new(),
             arrivals: Vec::new(),
             unfinished: Vec::new(),
+            pieces: Vec::new(),
             spin: Spin::new(),
             stirred: Vec::new(),
             leaving: Vec::new(),
@@ -269,6 +273,7 @@ impl Engine {
                 self.completed(now, done);
             }
             self.timers(now);
+            self.go_on(now);
             self.settle(now);
             self.pump(now);
             self.let_go(now);
@@ -280,7 +285,8 @@ impl Engine {
 
     /// How long nothing needs to be done unless something happens.
     fn timeout(&self) -> Option<Duration> {
-        if !self.unfinished.is_empty() || self.work.budget.has_granted() {
+        let goes_on = !self.unfinished.is_empty() || !self.pieces.is_empty();
+        if goes_on || self.work.budget.has_granted() {
             return Some(Duration::ZERO);
         }
         let next = [
@@ -460,10 +466,12 @@ impl Engine {
             }
         }
         for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
-            self.disks[disk].losses.seen(&mut conn.witness, disk);
-            let io = io_of(op);
-            let request = self.work.requests.insert(Request::new(key, disk, cookie, op, payload));
+            let mut request = Request::new(key, disk, cookie, op, payload);
             let disk = &mut self.disks[disk];
+            disk.losses.seen(&mut conn.witness, request.disk);
+            pieces::cut(&mut request, disk);
+            let (op, io) = (request.op, io_of(request.op));
+            let request = self.work.requests.insert(request);
             match (op, &disk.place) {
                 // No IO of the array: it waits for no room in the window, and takes none.
                 (Op::BlockStatus { extent, one }, Some(place)) => {
@@ -498,7 +506,9 @@ impl Engine {
             let disk = &mut self.disks[request.disk];
             // A server behind a disk keeps a ledger of its own for writes with FUA.
             let ours = request.op == Op::Flush || !matches!(disk.backend, Backend::Nbd(_));
-            request.sync = (ours && losses::syncs(request.op)).then(|| disk.losses.begin());
+            let before = request.failures_before();
+            request.sync =
+                (ours && losses::syncs(request.op)).then(|| disk.losses.begin_since(before));
             if let Some(model) = &mut self.model {
                 let extent = request.extent();
                 let extent = Extent { offset: extent.offset + disk.base, ..extent };
@@ -537,8 +547,12 @@ impl Engine {
 
     /// Backend and model are done with a request.
     fn complete(&mut self, now: Instant, key: usize) {
+        if self.work.requests[key].goes_on() {
+            self.pieces.push(key);
+            return;
+        }
         let request = self.work.requests.remove(key);
-        let Request { op, cookie, conn, disk, delayed, sync, buffer, status, .. } = request;
+        let Request { asked: op, cookie, conn, disk, delayed, sync, buffer, status, .. } = request;
         let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };

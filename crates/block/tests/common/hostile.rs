@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parda_nbd::server::Security;
 use parda_nbd::uri::Uri;
-use parda_nbd::wire::{self, ChunkHeader, RequestHeader, chunk, command};
+use parda_nbd::wire::{self, ChunkHeader, OptionReply, RequestHeader, chunk, command, option};
 use parda_nbd::{BlockSizes, Cookie, Errno, Export, ExportName, Extent, server};
 use parda_tls::{Acceptor, Relay};
 
@@ -109,6 +109,9 @@ impl Peer {
                 self.begin_tls(acceptor)?;
                 handshake.secured();
             }
+            if refuse_extended_headers(&mut input, &mut out) {
+                continue;
+            }
             match handshake.advance(&input, &exports, &mut out).ok()? {
                 server::Step::Incomplete => {
                     let mut byte = [0; 1];
@@ -166,6 +169,19 @@ impl Peer {
         };
         self.send(&bytes)
     }
+}
+
+/// Answers a client that asks for extended headers as older servers do.
+pub(crate) fn refuse_extended_headers(input: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
+    let mut asked = Vec::new();
+    wire::put_option(&mut asked, option::EXTENDED_HEADERS, b"");
+    let asks = *input == asked;
+    if asks {
+        input.clear();
+        let unknown = OptionReply(wire::reply::ERR_UNSUP);
+        wire::put_option_reply(out, option::EXTENDED_HEADERS, unknown, b"");
+    }
+    asks
 }
 
 /// A simple reply with that error, 0 for none.

@@ -16,7 +16,7 @@ use parda_control::law::Mode;
 use parda_control::{Shares, VmConfig, Window};
 use parda_nbd::client::{self, Agreed, Expected, Handshake, Reply, Step};
 use parda_nbd::uri::Address;
-use parda_nbd::{Cookie, Errno, ExportName, Extent, Op};
+use parda_nbd::{Cookie, Errno, ExportName, Extent, Framing, Op};
 
 pub(crate) fn name(name: &str) -> ExportName {
     ExportName::new(name).unwrap()
@@ -74,7 +74,7 @@ pub(crate) fn spawn_timed(
 }
 
 pub(crate) fn at(offset: u64, len: u32) -> Extent {
-    Extent { offset, len }
+    Extent { offset, len: len.into() }
 }
 
 pub(crate) fn read(offset: u64, len: u32) -> Op {
@@ -101,8 +101,22 @@ impl Client {
     }
 
     pub(crate) fn try_connect(path: &Path, export: &str) -> Result<Client, client::HandshakeError> {
+        Self::connect_with(path, Handshake::new(name(export)))
+    }
+
+    /// A client with extended headers.
+    pub(crate) fn connect_extended(path: &Path, export: &str) -> Client {
+        let client = Self::connect_with(path, Handshake::new(name(export)).ask_extended_headers());
+        let client = client.unwrap();
+        assert_eq!(client.agreed.framing, Framing::Extended);
+        client
+    }
+
+    fn connect_with(
+        path: &Path,
+        mut handshake: Handshake,
+    ) -> Result<Client, client::HandshakeError> {
         let mut socket = UnixStream::connect(path).unwrap();
-        let mut handshake = Handshake::new(name(export));
         let (mut input, mut out) = (Vec::new(), Vec::new());
         loop {
             let step = handshake.advance(&input, &mut out)?;
@@ -124,11 +138,19 @@ impl Client {
         let cookie = Cookie(self.next);
         self.next += 1;
         let mut out = Vec::new();
-        client::put_request(&mut out, cookie, op);
+        match self.agreed.framing {
+            Framing::Extended => client::put_extended_request(&mut out, cookie, op),
+            _ => client::put_request(&mut out, cookie, op),
+        }
         out.extend_from_slice(payload);
         self.socket.write_all(&out).unwrap();
         self.pending.insert(cookie, op);
         cookie
+    }
+
+    /// Expects the reply to a request that was sent by hand.
+    pub(crate) fn expect(&mut self, cookie: Cookie, op: Op) {
+        self.pending.insert(cookie, op);
     }
 
     /// The next reply, in whatever order the server chose; `None` if it closed the connection.
@@ -143,7 +165,7 @@ impl Client {
                     _ => Expected::Outcome,
                 })
             };
-            let head = client::reply(&self.input, self.agreed.structured, expected).unwrap();
+            let head = client::reply(&self.input, self.agreed.framing, expected).unwrap();
             if let Some(head) = head {
                 let len = match head.reply {
                     Reply::Data { extent, .. } => extent.len as usize,
@@ -155,10 +177,21 @@ impl Client {
                     let outcome = match head.reply {
                         Reply::Error { errno, .. } => Err(errno),
                         Reply::Hole { extent, .. } => Ok(vec![0; extent.len as usize]),
-                        // As on the wire: length and flags of each.
+                        // Length and flags of each, as they are in the layout that was agreed on.
+                        Reply::Status { extents, .. }
+                            if self.agreed.framing == Framing::Extended =>
+                        {
+                            Ok(extents
+                                .iter()
+                                .flat_map(|e| [e.len, e.status.bits().into()].map(u64::to_be_bytes))
+                                .flatten()
+                                .collect())
+                        }
                         Reply::Status { extents, .. } => Ok(extents
                             .iter()
-                            .flat_map(|e| [e.len.to_be_bytes(), e.status.bits().to_be_bytes()])
+                            .flat_map(|e| {
+                                [(e.len as u32).to_be_bytes(), e.status.bits().to_be_bytes()]
+                            })
                             .flatten()
                             .collect()),
                         _ => Ok(data),

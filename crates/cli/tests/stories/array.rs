@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-use parda_nbd::server::{Event, Handshake, Session, Step};
-use parda_nbd::{BlockSizes, Export, ExportName, Extent, Op, wire};
+use parda_nbd::server::{Event, Handshake, ReplyTo, Session, Step};
+use parda_nbd::{BlockSizes, Export, ExportName, Extent, Op};
 
 /// The array's only block size, in bytes: what is written is written whole.
 pub(crate) const BLOCK: u32 = 4096;
@@ -110,11 +110,11 @@ impl Connection {
                 Event::Disconnect => return None,
                 Event::Refused { refusal, .. } => panic!("the agent sent {refusal}"),
                 Event::Request { cookie, op } => {
-                    let payload = self.payload(op)?;
+                    let payload = self.payload(session, op)?;
                     let data = self.execute(op, payload)?;
                     match op {
                         Op::Read(extent) => session.put_read(&mut out, cookie, extent),
-                        _ => session.put_done(&mut out, cookie),
+                        _ => session.put_done(&mut out, ReplyTo::new(cookie, op)),
                     }
                     out.extend_from_slice(&data);
                 }
@@ -151,15 +151,16 @@ impl Connection {
     }
 
     /// Takes a request off the input, with its payload if it has one.
-    fn payload(&mut self, op: Op) -> Option<Vec<u8>> {
+    fn payload(&mut self, session: Session, op: Op) -> Option<Vec<u8>> {
         let len = match op {
             Op::Write { extent, .. } => extent.len as usize,
             _ => 0,
         };
-        while self.input.len() < wire::REQUEST_LEN + len {
+        let head = session.request_len();
+        while self.input.len() < head + len {
             self.receive()?;
         }
-        Some(self.input.drain(..wire::REQUEST_LEN + len).skip(wire::REQUEST_LEN).collect())
+        Some(self.input.drain(..head + len).skip(head).collect())
     }
 
     /// Does it, unless the power was cut since the connection began.
@@ -201,5 +202,5 @@ impl Connection {
 
 fn blocks(extent: Extent) -> impl Iterator<Item = u64> {
     let first = extent.offset / u64::from(BLOCK);
-    first..first + u64::from(extent.len / BLOCK)
+    first..first + extent.len / u64::from(BLOCK)
 }

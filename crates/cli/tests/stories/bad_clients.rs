@@ -111,7 +111,7 @@ fn requests_that_cannot_be_are_refused_and_the_next_one_works() {
     .into_iter()
     .enumerate()
     {
-        let extent = Extent { offset, len };
+        let extent = Extent { offset, len: len.into() };
         let cookie = Cookie(1 << 32 | i as u64);
         let header = RequestHeader { flags, command, cookie, extent };
         assert_eq!(client.refused(header, &vec![7; payload as usize]), errno, "{what}");

@@ -103,7 +103,7 @@ fn flush_and_fua_leave_nothing_in_the_page_cache() {
     ] {
         // The kernel may happen to write it just then, on its own.
         until("a write stays in memory (is this a tmpfs? set TMPDIR)", || {
-            client.call(write(extent.offset, extent.len), &payload).unwrap();
+            client.call(write(extent.offset, 64 << 10), &payload).unwrap();
             unwritten_pages(&data) > 0
         });
         let payload = if matches!(sync, Op::Write { .. }) { &payload[..] } else { &[] };

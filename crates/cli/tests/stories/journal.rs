@@ -115,7 +115,7 @@ impl Journal {
         let cell = &mut self.cells[block];
         cell.sent += 1;
         let (version, fua) = (cell.sent, self.random.u32(..8) == 0);
-        let extent = Extent { offset: block as u64 * u64::from(BLOCK), len: BLOCK };
+        let extent = Extent { offset: block as u64 * u64::from(BLOCK), len: BLOCK.into() };
         let cookie = client.send(Op::Write { extent, fua }, &content(block, version))?;
         meanings.insert(cookie, Meaning::Write { block, version, fua });
         Some(())

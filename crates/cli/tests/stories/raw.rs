@@ -25,11 +25,11 @@ pub(crate) struct Client {
 }
 
 pub(crate) fn read(offset: u64, len: u32) -> Op {
-    Op::Read(Extent { offset, len })
+    Op::Read(Extent { offset, len: len.into() })
 }
 
 pub(crate) fn write(offset: u64, len: u32) -> Op {
-    Op::Write { extent: Extent { offset, len }, fua: false }
+    Op::Write { extent: Extent { offset, len: len.into() }, fua: false }
 }
 
 impl Client {
@@ -92,7 +92,7 @@ impl Client {
                     _ => Expected::Outcome,
                 })
             };
-            let head = client::reply(&self.input, self.agreed.structured, expected).unwrap();
+            let head = client::reply(&self.input, self.agreed.framing, expected).unwrap();
             if let Some(head) = head {
                 let len = match head.reply {
                     Reply::Data { extent, .. } => extent.len as usize,
@@ -107,7 +107,9 @@ impl Client {
                         // As on the wire: length and flags of each.
                         Reply::Status { extents, .. } => Ok(extents
                             .iter()
-                            .flat_map(|e| [e.len.to_be_bytes(), e.status.bits().to_be_bytes()])
+                            .flat_map(|e| {
+                                [(e.len as u32).to_be_bytes(), e.status.bits().to_be_bytes()]
+                            })
                             .flatten()
                             .collect()),
                         _ => Ok(data),

@@ -6,15 +6,15 @@ use std::collections::HashMap;
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
-use parda_nbd::server::{self, Event};
-use parda_nbd::{BlockSizes, Cookie, Export, ExportName, Extent, Op, wire};
+use parda_nbd::server::{self, Event, ReplyTo};
+use parda_nbd::{BlockSizes, Cookie, Export, ExportName, Extent, Op};
 
 /// Two exports, one of which allows everything and one nothing but aligned reads.
 pub(crate) fn exports() -> Vec<Export> {
-    let export = |name: &str, min, read_only| Export {
+    let export = |name: &str, size, min, read_only| Export {
         name: ExportName::new(name).unwrap(),
         description: format!("the disk {name}"),
-        size: 1 << 20,
+        size,
         blocks: BlockSizes::with_min(min).unwrap(),
         read_only,
         trim: !read_only,
@@ -23,7 +23,8 @@ pub(crate) fn exports() -> Vec<Export> {
         cache: !read_only,
         multi_conn: true,
     };
-    vec![export("a", 1, false), export("b", 512, true)]
+    // The first is so large that lengths need more than 32 bits.
+    vec![export("a", 1 << 62, 1, false), export("b", 1 << 20, 512, true)]
 }
 
 /// What one message may make a peer of ours hold, in bytes.
@@ -55,8 +56,8 @@ pub(crate) fn server(mut input: &[u8]) {
         out.clear();
         let payload = match event {
             Event::Disconnect => return,
-            Event::Refused { cookie, refusal, discard } => {
-                session.put_error_at(&mut out, cookie, refusal.errno, refusal.reason, Some(7));
+            Event::Refused { to, refusal, discard } => {
+                session.put_error_at(&mut out, to, refusal.errno, refusal.reason, Some(7));
                 discard
             }
             Event::Request { cookie, op: Op::Read(extent) } => {
@@ -69,7 +70,7 @@ pub(crate) fn server(mut input: &[u8]) {
                 }
                 0
             }
-            Event::Request { cookie, op: Op::BlockStatus { extent, one } } => {
+            Event::Request { cookie, op: op @ Op::BlockStatus { extent, one } } => {
                 assert!(extent.end().is_some_and(|end| end <= export.size));
                 let mut extents = Extents::new(extent, export.blocks.min(), one);
                 let mut status = Status::DATA;
@@ -80,20 +81,24 @@ pub(crate) fn server(mut input: &[u8]) {
                 }
                 let extents = extents.finish().unwrap();
                 assert!(extents.len() <= if one { 1 } else { MAX_EXTENTS });
-                assert!(extents.iter().all(|e| e.len > 0 && e.len % export.blocks.min() == 0));
-                assert!(extents.iter().map(|e| u64::from(e.len)).sum::<u64>() <= extent.len.into());
-                session.put_status(&mut out, cookie, &extents);
+                let min = u64::from(export.blocks.min());
+                assert!(extents.iter().all(|e| e.len > 0 && e.len % min == 0));
+                assert!(extents.iter().map(|e| e.len).sum::<u64>() <= extent.len);
+                session.put_status(&mut out, ReplyTo::new(cookie, op), &extents);
                 0
             }
             Event::Request { cookie, op } => {
                 assert!(!export.read_only || op == Op::Flush);
-                session.put_done(&mut out, cookie);
-                if let Op::Write { extent, .. } = op { extent.len } else { 0 }
+                session.put_done(&mut out, ReplyTo::new(cookie, op));
+                // The header alone never announces more than is taken.
+                let payload = if let Op::Write { extent, .. } = op { extent.len } else { 0 };
+                u32::try_from(payload).unwrap()
             }
         };
         assert!(out.len() <= OUTPUT_BOUND);
-        let payload = (payload as usize).min(input.len() - wire::REQUEST_LEN);
-        input = &input[wire::REQUEST_LEN + payload..];
+        let head = session.request_len();
+        let payload = (payload as usize).min(input.len() - head);
+        input = &input[head + payload..];
     }
 }
 
@@ -124,12 +129,17 @@ fn asked(cookie: Cookie, context: Option<u32>) -> Option<Expected> {
     }
 }
 
-/// A server sends `input`, a whole session of it. Every byte of a read that succeeds was sent, and
-/// sent once.
+/// A server sends `input`, a whole session of it, to a client that asks for extended headers and
+/// to one that does not. Every byte of a read that succeeds was sent, and sent once.
 #[allow(dead_code, reason = "each fuzz target uses one of the two")]
-pub(crate) fn client(mut input: &[u8]) {
+pub(crate) fn client(input: &[u8]) {
+    let handshake = || client::Handshake::new(ExportName::new("a").unwrap());
+    a_client(handshake(), input);
+    a_client(handshake().ask_extended_headers(), input);
+}
+
+fn a_client(mut handshake: client::Handshake, mut input: &[u8]) {
     let mut out = Vec::new();
-    let mut handshake = client::Handshake::new(ExportName::new("a").unwrap());
     let agreed = loop {
         out.clear();
         let step = handshake.advance(input, &mut out);
@@ -149,7 +159,7 @@ pub(crate) fn client(mut input: &[u8]) {
     let start = |cookie| Some((cookie, InFlight::new(asked(cookie, agreed.allocation)?)));
     let mut in_flight: HashMap<Cookie, InFlight> = (0..7).map(Cookie).filter_map(start).collect();
     let expected = |cookie: Cookie| asked(cookie, agreed.allocation);
-    while let Ok(Some(head)) = client::reply(input, agreed.structured, expected) {
+    while let Ok(Some(head)) = client::reply(input, agreed.framing, expected) {
         assert!(head.taken > 0);
         input = &input[head.taken..];
         let request = in_flight.get_mut(&head.cookie).expect("a cookie that was never sent");

@@ -171,11 +171,11 @@ const WRITE_AT_ONCE: [fs::FsWord; 2] = [BTRFS, XFS];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// So many bytes were read or written.
-    Transfer(u32),
+    Transfer(u64),
     /// fallocate with this mode.
     Allocate(i32),
     /// So many zeroes were written, as the file system knows no better way.
-    Zeroes(u32),
+    Zeroes(u64),
     /// A block of which the request has a part is read.
     ReadEdge(Side),
     /// And written.
@@ -290,7 +290,7 @@ impl File {
         let (step, part) = (request.step, request.part);
         let len = part.len;
         // Where the request begins or later: the part that is read may begin before.
-        let place = |done: u32| (part.offset + u64::from(done)).max(request.extent().offset);
+        let place = |done: u64| (part.offset + done).max(request.extent().offset);
         let durable = self.durable(request);
         match (step, result) {
             (step, Err(libc::EINTR | libc::EAGAIN)) => Ok(Some(step)),
@@ -313,11 +313,11 @@ impl File {
                 Err(failure.at(place(done)))
             }
             (Step::Transfer(done), Ok(n)) => {
-                let done = done.saturating_add(n as u32);
+                let done = done.saturating_add(n as u64);
                 Ok(if done < len { Some(Step::Transfer(done)) } else { durable })
             }
             (Step::Zeroes(done), Ok(n)) => {
-                let done = done.saturating_add(n as u32);
+                let done = done.saturating_add(n as u64);
                 Ok(if done < len { Some(Step::Zeroes(done)) } else { durable })
             }
             (Step::Allocate(_), Ok(_)) => Ok(durable),
@@ -348,7 +348,7 @@ impl File {
     }
 
     fn is_aligned(extent: Extent, block: u32) -> bool {
-        (extent.offset | u64::from(extent.len)).is_multiple_of(u64::from(block))
+        (extent.offset | extent.len).is_multiple_of(u64::from(block))
     }
 
     fn cut(&self, request: &Request) -> Cut {
@@ -511,7 +511,7 @@ impl File {
         let durable = self.durable(request).is_none();
         let cut = self.cut(request);
         let start = self.base + extent.offset;
-        let at = |done: u32| At(start + u64::from(done));
+        let at = |done: u64| At(start + done);
         let len = extent.len as usize;
         let mut buffer = |room: usize| request.buffer.take().unwrap_or_else(|| pool.take(room));
         match request.step {
@@ -561,7 +561,9 @@ impl File {
             }
             Step::Sync => ring.fdatasync(&self.fd, tag),
             Step::Fetch => {
-                ring.fadvise(&self.fd, libc::POSIX_FADV_WILLNEED, At(start), extent.len, tag);
+                // The kernel reads a bounded part of it anyway.
+                let len = u32::try_from(extent.len).unwrap_or(u32::MAX);
+                ring.fadvise(&self.fd, libc::POSIX_FADV_WILLNEED, At(start), len, tag);
             }
         }
     }

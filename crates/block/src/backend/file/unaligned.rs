@@ -36,11 +36,11 @@ pub(super) struct Cut {
 impl Cut {
     pub(super) fn new(extent: Extent, block: u32) -> Self {
         let block = u64::from(block);
-        let (start, end) = (extent.offset, extent.offset + u64::from(extent.len));
+        let (start, end) = (extent.offset, extent.offset + extent.len);
         let (first, last) = (start.next_multiple_of(block), end - end % block);
         let head = (first != start).then(|| start - start % block);
         let tail = (last != end && head != Some(last)).then_some(last);
-        let middle = Extent { offset: first, len: last.saturating_sub(first) as u32 };
+        let middle = Extent { offset: first, len: last.saturating_sub(first) };
         Self { head, tail, middle }
     }
 
@@ -67,13 +67,13 @@ impl Cut {
 pub(super) fn whole_blocks(extent: Extent, block: u32) -> Extent {
     let block = u64::from(block);
     let start = extent.offset - extent.offset % block;
-    let end = (extent.offset + u64::from(extent.len)).next_multiple_of(block);
-    Extent { offset: start, len: u32::try_from(end - start).unwrap_or(u32::MAX) }
+    let end = (extent.offset + extent.len).next_multiple_of(block);
+    Extent { offset: start, len: end - start }
 }
 
 /// The patch of a block: which of its bytes change, and where these begin in the payload.
 pub(super) fn patch(extent: Extent, block: Range<u64>) -> (Range<usize>, usize) {
-    let end = extent.offset + u64::from(extent.len);
+    let end = extent.offset + extent.len;
     let (from, to) = (extent.offset.max(block.start), end.min(block.end));
     let inside = (from - block.start) as usize..(to - block.start) as usize;
     (inside, (from - extent.offset) as usize)
@@ -131,7 +131,7 @@ pub(super) struct Gate {
 impl Gate {
     /// Lets a change in; `None` if it has to wait, and [`Gate::ready`] brings its key then.
     pub(super) fn enter(&mut self, key: usize, extent: Extent, edged: bool) -> Option<Slot> {
-        let range = extent.offset..extent.offset + u64::from(extent.len);
+        let range = extent.offset..extent.offset + extent.len;
         let change = Change { range, edged };
         self.edged += usize::from(edged);
         if self.edged > 0 {
@@ -179,7 +179,7 @@ impl Gate {
 mod tests {
     use super::*;
 
-    fn at(offset: u64, len: u32) -> Extent {
+    fn at(offset: u64, len: u64) -> Extent {
         Extent { offset, len }
     }
 
@@ -199,9 +199,8 @@ mod tests {
                     assert_eq!(offset as usize + from, block as usize + inside.start);
                     bytes[block as usize..][inside].iter_mut().for_each(|b| *b += 1);
                 }
-                let expected: Vec<i32> = (0..64)
-                    .map(|b| i32::from((offset..offset + u64::from(len)).contains(&b)))
-                    .collect();
+                let expected: Vec<i32> =
+                    (0..64).map(|b| i32::from((offset..offset + len).contains(&b))).collect();
                 assert_eq!(bytes, expected, "{extent:?}: {cut:?}");
                 let whole = whole_blocks(extent, 8);
                 assert!(whole.offset <= offset && whole.offset.is_multiple_of(8));

@@ -8,7 +8,7 @@ use parda_control::{Instant, Span};
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Descriptor, Extents};
-use parda_nbd::{Cookie, Op};
+use parda_nbd::{Cookie, Framing, Op};
 use parda_tls::End;
 use rustix::net::Shutdown;
 
@@ -32,7 +32,7 @@ struct Payload {
 pub(super) struct Link {
     fd: Rc<OwnedFd>,
     tls_end: End,
-    structured: bool,
+    framing: Framing,
     /// The server's number of `base:allocation` on this connection.
     allocation: Option<u32>,
     inbox: Inbox,
@@ -117,7 +117,7 @@ impl Lane {
         self.link = Some(Link {
             fd: Rc::new(fd),
             tls_end,
-            structured: agreed.structured,
+            framing: agreed.framing,
             allocation: agreed.allocation,
             inbox: Inbox::new(pool, batch::LARGE),
             outbox: Batch::default(),
@@ -141,7 +141,10 @@ impl Lane {
             (Op::BlockStatus { extent, .. }, Some(context)) => Expected::Status { extent, context },
             _ => Expected::Outcome,
         };
-        link.outbox.head(|out| client::put_request(out, Cookie(cookie), op));
+        link.outbox.head(|out| match link.framing {
+            Framing::Simple | Framing::Structured => client::put_request(out, Cookie(cookie), op),
+            Framing::Extended => client::put_extended_request(out, Cookie(cookie), op),
+        });
         if let (Op::Write { extent, .. }, Some(buffer)) = (op, work.requests[key].buffer.take()) {
             link.outbox.data(buffer, extent.len as usize, cookie);
         }
@@ -304,7 +307,7 @@ impl Lane {
                     named.set(Some(cookie.0));
                     Some(asked.answer.expected())
                 };
-                let head = client::reply(link.inbox.bytes(), link.structured, expected);
+                let head = client::reply(link.inbox.bytes(), link.framing, expected);
                 let head = match head {
                     Ok(Some(head)) => head,
                     Ok(None) => return Ok(None),
@@ -402,7 +405,7 @@ impl Lane {
     /// Says goodbye and ends the connection.
     pub(super) fn close(&mut self) {
         if let Some(link) = self.link.take() {
-            disconnect(&link.fd);
+            disconnect(&link.fd, link.framing);
             let _ = rustix::net::shutdown(&*link.fd, Shutdown::Both);
         }
     }
@@ -424,7 +427,7 @@ fn buffer_of<'a>(request: &'a mut Request, pool: &mut Pool) -> &'a mut Buffer {
 fn within(op: Op, align: u32, told: &[Descriptor]) -> Option<Vec<Descriptor>> {
     let Op::BlockStatus { extent, one } = op else { return None };
     let mut extents = Extents::new(extent, align, one);
-    told.iter().for_each(|d| extents.push(u64::from(d.len), d.status));
+    told.iter().for_each(|d| extents.push(d.len, d.status));
     extents.finish().ok()
 }
 

@@ -17,7 +17,7 @@ use parda_control::{Instant, Span};
 use parda_nbd::client::Agreed;
 use parda_nbd::extents::Extents;
 use parda_nbd::uri::Uri;
-use parda_nbd::{Errno, Extent, Op, TransmissionFlags};
+use parda_nbd::{Errno, Extent, Framing, Op, TransmissionFlags};
 
 use self::link::{Answered, Lane, Sent, broken};
 use super::connect::{Connected, Opened};
@@ -26,6 +26,9 @@ use super::{Failure, NbdOptions, Work};
 use crate::buffer::{Buffer, Pool};
 use crate::engine::losses::{loses, syncs};
 use crate::ring::{Ring, Sending, Wire};
+
+/// How much goes to the server at once of what is longer than 32 bits can say, in bytes.
+const PIECE: u64 = 2 << 30;
 
 /// How long a server may be silent while the volume ends before nobody waits for it any more.
 const LAST_SILENCE: Span = Span::from_millis(3_000);
@@ -103,6 +106,16 @@ impl Upstream {
     /// The connections that were never open.
     pub(crate) fn unopened(&self) -> std::ops::Range<usize> {
         1..self.lanes.len()
+    }
+
+    /// How much of a request goes to the server at once, in bytes.
+    pub(crate) fn at_once(&self, op: Op) -> u64 {
+        match (self.agreed.framing, op) {
+            // A server that has no better way writes them, and has `timeout` for each request.
+            (_, Op::WriteZeroes { fast: false, .. }) => PIECE,
+            (Framing::Simple | Framing::Structured, _) => PIECE,
+            (Framing::Extended, _) => u64::MAX,
+        }
     }
 
     /// Starts a request.

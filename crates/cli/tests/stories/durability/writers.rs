@@ -73,7 +73,7 @@ fn send(history: &Mutex<History>, client: &mut Client, random: &mut Rng) -> Opti
     let len = if random.u32(..8) == 0 { random.usize(1..=MAX_BLOCKS) } else { random.usize(1..=4) };
     let first = random.usize(..=blocks - len);
     let range = first..first + len;
-    let extent = Extent { offset: (first * BLOCK) as u64, len: (len * BLOCK) as u32 };
+    let extent = Extent { offset: (first * BLOCK) as u64, len: (len * BLOCK) as u64 };
     let fua = random.u32(..8) == 0;
     let effect = match random.u32(..10) {
         0 => Effect::Zero,

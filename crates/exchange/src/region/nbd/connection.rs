@@ -90,7 +90,7 @@ impl Connection {
         let mut bytes = vec![0; len];
         let mut offset = start;
         for piece in bytes.chunks_mut(max) {
-            let extent = Extent { offset, len: piece.len() as u32 };
+            let extent = Extent { offset, len: piece.len() as u64 };
             let cookie = self.ask(Op::Read(extent), &[])?;
             self.answer(cookie, Expected::Data(extent), piece)?;
             offset += piece.len() as u64;
@@ -106,7 +106,7 @@ impl Connection {
         if self.agreed.flags.contains(TransmissionFlags::READ_ONLY) {
             return Err(Failure::Refused(Errno::Perm));
         }
-        let extent = Extent { offset: start, len: bytes.len() as u32 };
+        let extent = Extent { offset: start, len: bytes.len() as u64 };
         let cookie = self.ask(Op::Write { extent, fua: false }, bytes)?;
         self.answer(cookie, Expected::Outcome, &mut [])
     }
@@ -148,7 +148,7 @@ impl Connection {
         let (mut covered, mut refused) = (0, None);
         loop {
             let waiting = |cookie| (cookie == asked).then_some(expected);
-            let Some(head) = reply(&self.link.received, self.agreed.structured, waiting)? else {
+            let Some(head) = reply(&self.link.received, self.agreed.framing, waiting)? else {
                 self.link.receive()?;
                 continue;
             };
@@ -158,13 +158,13 @@ impl Connection {
                 Reply::Data { extent, last } => {
                     let at = (extent.offset - start) as usize;
                     self.link.take(&mut data[at..at + extent.len as usize])?;
-                    covered += u64::from(extent.len);
+                    covered += extent.len;
                     last
                 }
                 Reply::Hole { extent, last } => {
                     let at = (extent.offset - start) as usize;
                     data[at..at + extent.len as usize].fill(0);
-                    covered += u64::from(extent.len);
+                    covered += extent.len;
                     last
                 }
                 Reply::Status { .. } => {

@@ -1,0 +1,158 @@
+//! Requests that are longer than what is done at once.
+//!
+//! With extended headers a trim or zeroes may be as long as the disk. It is done in pieces, one
+//! after the other, each of which waits for its turn in the fair queue and takes a slot of the
+//! window by itself. So it costs its VM what the same would cost a client without extended headers,
+//! who has to ask for the pieces; and no VM can hold slots of the window for hours.
+
+use parda_control::{Instant, Outcome};
+use parda_nbd::{Extent, Op};
+
+use super::{Disk, Engine};
+use crate::backend::file::Step;
+use crate::backend::{Backend, Request, io_of};
+
+/// The longest piece for a file or device, in bytes: what 32 bits can ask for, about.
+const FILE_PIECE: u64 = 4 << 30;
+
+/// The longest piece for memory, in bytes: the volume's thread gives its pages back itself.
+const MEMORY_PIECE: u64 = 256 << 20;
+
+/// The pieces of one request are at most twice as many, as a logarithm: on disks above 64 TiB they
+/// are longer, because such disks are mostly holes, which take no time.
+const PIECES_LOG: u32 = 14;
+
+/// What of a request follows the piece that is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rest {
+    /// Its length in bytes.
+    len: u64,
+    /// Pieces end at multiples of this.
+    unit: u64,
+    /// The number of failed syncs of the disk when the first piece came, if the sync behind the
+    /// last is to make all of them durable.
+    failures: Option<u64>,
+}
+
+/// How much of a request a backend does at once, in bytes.
+fn unit(backend: &Backend, op: Op) -> u64 {
+    let longest = match (backend, op) {
+        (Backend::Nbd(up), op) => return up.at_once(op),
+        (Backend::File(_), Op::Trim { .. } | Op::WriteZeroes { .. }) => FILE_PIECE,
+        (Backend::Memory(_), Op::Trim { .. } | Op::WriteZeroes { .. }) => MEMORY_PIECE,
+        _ => return u64::MAX,
+    };
+    longest.max((op.extent().len >> PIECES_LOG).next_power_of_two())
+}
+
+/// Cuts a request that has just arrived down to its first piece, if it is too long.
+pub(super) fn cut(request: &mut Request, disk: &Disk) {
+    let Extent { offset, len } = request.op.extent();
+    // What has 32 bits is done at once everywhere.
+    if u32::try_from(len).is_ok() {
+        return;
+    }
+    let unit = unit(&disk.backend, request.op);
+    let first = piece(offset, len, unit);
+    match request.op {
+        Op::Trim { fua, .. } | Op::WriteZeroes { fua, .. } => {
+            // The sync of a file covers all that was done before. FUA on an NBD server does not.
+            let failures = (fua && !each_durable(disk)).then(|| disk.losses.failures());
+            request.rest = Rest { len: len - first, unit, failures };
+        }
+        // The answer may end before the range does; or it is only advice.
+        _ => {}
+    }
+    narrow(request, offset, first);
+}
+
+fn each_durable(disk: &Disk) -> bool {
+    matches!(disk.backend, Backend::Nbd(_))
+}
+
+/// The length of the piece at `offset`, with `len` bytes to go.
+fn piece(offset: u64, len: u64, unit: u64) -> u64 {
+    len.min(unit - offset % unit)
+}
+
+/// Has a request be about this piece of it.
+fn narrow(request: &mut Request, offset: u64, len: u64) {
+    let extent = Extent { offset, len };
+    // Where the last sync covers all, the others are left out.
+    let syncs = request.rest.failures.is_none() || request.rest.len == 0;
+    request.part = extent;
+    request.op = match request.asked {
+        Op::Trim { fua, .. } => Op::Trim { extent, fua: fua && syncs },
+        Op::WriteZeroes { fua, no_hole, fast, .. } => {
+            Op::WriteZeroes { extent, fua: fua && syncs, no_hole, fast }
+        }
+        Op::BlockStatus { one, .. } => Op::BlockStatus { extent, one },
+        Op::Cache(_) => Op::Cache(extent),
+        other @ (Op::Read(_) | Op::Write { .. } | Op::Flush) => other,
+    };
+}
+
+impl Request {
+    /// Whether a piece is done, and another is to follow.
+    pub(super) fn goes_on(&self) -> bool {
+        self.rest.len > 0 && matches!(self.outcome, Some(Ok(())))
+    }
+
+    /// The number of failed syncs that its sync is compared with, if its pieces began earlier.
+    pub(super) fn failures_before(&self) -> Option<u64> {
+        self.rest.failures
+    }
+
+    fn next_piece(&mut self) {
+        let Extent { offset, len } = self.op.extent();
+        let offset = offset + len;
+        let next = piece(offset, self.rest.len, self.rest.unit);
+        self.rest.len -= next;
+        narrow(self, offset, next);
+        (self.step, self.outcome, self.delayed) = (Step::Transfer(0), None, false);
+    }
+}
+
+impl Engine {
+    /// Goes on with requests of which a piece was done in an earlier turn. Not in the same turn: a
+    /// backend that is done at once would have it to itself.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        for key in std::mem::take(&mut self.pieces) {
+            let request = &mut self.work.requests[key];
+            let disk = &mut self.disks[request.disk];
+            let (done, delayed) = (request.id.take(), request.delayed);
+            request.next_piece();
+            // Before the last piece is over: a VM of which nothing is left may be forgotten.
+            self.host.submit(now, disk.vm_id, io_of(request.op), key as u64);
+            let heard = if delayed { Outcome::Failed } else { Outcome::Done };
+            if let Some(done) = done.and_then(|id| self.host.complete(now, id, heard)) {
+                disk.stats.record(&done, Outcome::Done);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const G: u64 = 1 << 30;
+
+    #[test]
+    fn pieces_end_at_multiples_and_cover_all() {
+        for (offset, len, unit, expected) in [
+            (0, 10 * G, 4 * G, vec![4 * G, 4 * G, 2 * G]),
+            (1, 5 * G, 4 * G, vec![4 * G - 1, G + 1]),
+            (3 * G, 5 * G, 4 * G, vec![G, 4 * G]),
+            (7, 1 << 62, u64::MAX, vec![1 << 62]),
+        ] {
+            let (mut at, mut rest, mut pieces) = (offset, len, Vec::new());
+            while rest > 0 {
+                let piece = piece(at, rest, unit);
+                (at, rest) = (at + piece, rest - piece);
+                pieces.push(piece);
+            }
+            assert_eq!(pieces, expected);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Transmission, the server's side.
+
+use crate::export::Export;
+use crate::extents::Descriptor;
+use crate::meta;
+use crate::validate::{self, Op, Refusal, Terms};
+use crate::wire::{
+    self, ChunkHeader, Cookie, Errno, Extent, Framing, RequestHeader, chunk, command, command_flag,
+};
+
+/// Why transmission cannot go on. The connection is to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// No request begins where one should.
+    #[error("a request begins with {got:#010x} in place of the magic {magic:#010x}")]
+    WrongMagic {
+        /// What is there.
+        got: u32,
+        /// What should be there.
+        magic: u32,
+    },
+    /// A write that says, against the spec, that no payload follows. Its data, which may be
+    /// anybody's, must not be taken for requests.
+    #[error("a write with an extended header lacks the flag PAYLOAD_LEN")]
+    NoPayload,
+    /// A payload that is longer than any that is taken, or thrown away.
+    #[error("a request announces a payload of {len} bytes, at most {max} are accepted")]
+    PayloadTooLong {
+        /// Its length in bytes.
+        len: u64,
+        /// The limit.
+        max: u64,
+    },
+}
+
+/// What the front of the received bytes holds. Its header takes [`Session::request_len`] bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A valid request. The payload of a write follows its header.
+    Request {
+        /// The client's name for it.
+        cookie: Cookie,
+        /// What to do.
+        op: Op,
+    },
+    /// A request to answer with an error.
+    Refused {
+        /// The request.
+        to: ReplyTo,
+        /// What to answer.
+        refusal: Refusal,
+        /// Bytes of payload after the header, to be thrown away.
+        discard: u32,
+    },
+    /// The client is done: answer what is in flight, then close.
+    Disconnect,
+}
+
+/// What a reply carries back of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    /// The client's name for it.
+    pub cookie: Cookie,
+    /// The request's offset, which extended headers repeat.
+    pub offset: u64,
+}
+
+impl ReplyTo {
+    /// A reply to this request.
+    #[must_use]
+    pub fn new(cookie: Cookie, op: Op) -> Self {
+        Self { cookie, offset: op.extent().offset }
+    }
+}
+
+/// Transmission as agreed in the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    terms: Terms,
+}
+
+impl Session {
+    pub(super) fn new(terms: Terms) -> Self {
+        Self { terms }
+    }
+
+    /// How requests and replies are laid out.
+    #[must_use]
+    pub fn framing(self) -> Framing {
+        self.terms.framing
+    }
+
+    /// Bytes of a request's header.
+    #[must_use]
+    pub fn request_len(self) -> usize {
+        self.terms.framing.request_len()
+    }
+
+    /// Reads the request at the front of `input`, or `None` if it is not complete yet.
+    ///
+    /// # Errors
+    /// When the stream cannot be followed any more.
+    pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Event>, RequestError> {
+        let extended = self.terms.framing == Framing::Extended;
+        let header = if extended {
+            let Some(bytes) = input.first_chunk() else { return Ok(None) };
+            let magic = wire::EXTENDED_REQUEST_MAGIC;
+            RequestHeader::decode_extended(bytes)
+                .map_err(|got| RequestError::WrongMagic { got, magic })?
+        } else {
+            let Some(bytes) = input.first_chunk() else { return Ok(None) };
+            let magic = wire::REQUEST_MAGIC;
+            RequestHeader::decode(bytes).map_err(|got| RequestError::WrongMagic { got, magic })?
+        };
+        if header.command == command::DISC {
+            return Ok(Some(Event::Disconnect));
+        }
+        if extended {
+            check_payload(&header, export)?;
+        }
+        let cookie = header.cookie;
+        Ok(Some(match validate::check(&header, export, self.terms) {
+            Ok(op) => Event::Request { cookie, op },
+            Err(refusal) => {
+                let has_payload = if extended {
+                    header.flags & command_flag::PAYLOAD_LEN != 0
+                } else {
+                    header.command == command::WRITE
+                };
+                // A longer one has ended the connection.
+                let discard = if has_payload { header.extent.len as u32 } else { 0 };
+                let to = ReplyTo { cookie, offset: header.extent.offset };
+                Event::Refused { to, refusal, discard }
+            }
+        }))
+    }
+
+    fn put_chunk(self, out: &mut Vec<u8>, to: ReplyTo, kind: u16, len: u32) {
+        // All that there is to say is at hand, so nothing can fail after a chunk: it is the last.
+        let header = ChunkHeader { flags: chunk::FLAG_DONE, kind, cookie: to.cookie, len };
+        if self.terms.framing == Framing::Extended {
+            wire::put_extended_chunk_header(out, header, to.offset);
+        } else {
+            wire::put_chunk_header(out, header);
+        }
+    }
+
+    /// Appends the reply to a request that succeeded, other than a read or BLOCK_STATUS.
+    pub fn put_done(self, out: &mut Vec<u8>, to: ReplyTo) {
+        if self.terms.framing == Framing::Extended {
+            self.put_chunk(out, to, chunk::NONE, 0);
+        } else {
+            wire::put_simple_reply(out, to.cookie, None);
+        }
+    }
+
+    /// Appends the head of the reply to a read that succeeded; its data must follow.
+    pub fn put_read(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
+        if self.terms.framing.has_chunks() {
+            let to = ReplyTo { cookie, offset: extent.offset };
+            // A read is at most the maximum block size, far from overflowing here.
+            let len = (extent.len as u32).saturating_add(8);
+            self.put_chunk(out, to, chunk::OFFSET_DATA, len);
+            out.extend_from_slice(&extent.offset.to_be_bytes());
+        } else {
+            wire::put_simple_reply(out, cookie, None);
+        }
+    }
+
+    /// Whether a read that found nothing but zeroes can be answered by [`Session::put_hole`].
+    #[must_use]
+    pub fn can_put_hole(self) -> bool {
+        self.terms.framing.has_chunks()
+    }
+
+    /// Appends the reply to a read of a range that reads as zeroes. Nothing follows it.
+    ///
+    /// Only where [`Session::can_put_hole`] says so.
+    pub fn put_hole(self, out: &mut Vec<u8>, cookie: Cookie, extent: Extent) {
+        let to = ReplyTo { cookie, offset: extent.offset };
+        self.put_chunk(out, to, chunk::OFFSET_HOLE, 12);
+        out.extend_from_slice(&extent.offset.to_be_bytes());
+        out.extend_from_slice(&(extent.len as u32).to_be_bytes());
+    }
+
+    /// Appends the reply to a BLOCK_STATUS that succeeded: at least one extent.
+    pub fn put_status(self, out: &mut Vec<u8>, to: ReplyTo, extents: &[Descriptor]) {
+        let count = extents.len() as u32;
+        if self.terms.framing == Framing::Extended {
+            self.put_chunk(out, to, chunk::BLOCK_STATUS_EXT, 8 + 16 * count);
+            out.extend_from_slice(&meta::ALLOCATION_ID.to_be_bytes());
+            out.extend_from_slice(&count.to_be_bytes());
+            for Descriptor { len, status } in extents {
+                out.extend_from_slice(&len.to_be_bytes());
+                out.extend_from_slice(&u64::from(status.bits()).to_be_bytes());
+            }
+        } else {
+            self.put_chunk(out, to, chunk::BLOCK_STATUS, 4 + 8 * count);
+            out.extend_from_slice(&meta::ALLOCATION_ID.to_be_bytes());
+            for Descriptor { len, status } in extents {
+                // Together they are at most what was asked for, which had 32 bits.
+                out.extend_from_slice(&(*len as u32).to_be_bytes());
+                out.extend_from_slice(&status.bits().to_be_bytes());
+            }
+        }
+    }
+
+    /// Appends the reply to a request that failed; `message` is for people and may be cut.
+    pub fn put_error(self, out: &mut Vec<u8>, to: ReplyTo, errno: Errno, message: &str) {
+        self.put_error_at(out, to, errno, message, None);
+    }
+
+    /// As [`Session::put_error`], with the offset within the export where it happened, if known.
+    pub fn put_error_at(
+        self,
+        out: &mut Vec<u8>,
+        to: ReplyTo,
+        errno: Errno,
+        message: &str,
+        at: Option<u64>,
+    ) {
+        if self.terms.framing.has_chunks() {
+            let message = cut(message);
+            let kind = if at.is_some() { chunk::ERROR_OFFSET } else { chunk::ERROR };
+            let len = 6 + message.len() as u32 + if at.is_some() { 8 } else { 0 };
+            self.put_chunk(out, to, kind, len);
+            out.extend_from_slice(&errno.code().to_be_bytes());
+            out.extend_from_slice(&(message.len() as u16).to_be_bytes());
+            out.extend_from_slice(message.as_bytes());
+            at.into_iter().for_each(|at| out.extend_from_slice(&at.to_be_bytes()));
+        } else {
+            wire::put_simple_reply(out, to.cookie, Some(errno));
+        }
+    }
+}
+
+/// Whether what follows an extended header is known, and not too long to be thrown away.
+fn check_payload(header: &RequestHeader, export: &Export) -> Result<(), RequestError> {
+    let len = header.extent.len;
+    // A client may not know yet, or not heed, a maximum that is smaller than the default.
+    let max = u64::from(export.blocks.max().max(wire::DEFAULT_MAX_PAYLOAD));
+    match (header.flags & command_flag::PAYLOAD_LEN != 0, header.command) {
+        (true, _) if len > max => Err(RequestError::PayloadTooLong { len, max }),
+        (false, command::WRITE) => Err(RequestError::NoPayload),
+        _ => Ok(()),
+    }
+}
+
+/// `message`, or as much of it as the spec lets a string have.
+fn cut(message: &str) -> &str {
+    let mut end = message.len().min(wire::MAX_STRING);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    &message[..end]
+}
