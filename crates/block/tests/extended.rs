@@ -265,8 +265,7 @@ fn a_payload_that_no_request_has_ends_the_connection_and_nothing_else() {
         (command::WRITE, flag, u64::MAX),
         (command::TRIM, flag, 1 << 40),
         (command::BLOCK_STATUS, flag, 1 << 32),
-        // A write whose data would be taken for requests.
-        (command::WRITE, 0, 4096),
+        (command::WRITE, 0, 1 << 40),
     ] {
         let mut client = Client::connect_extended(&socket, "d");
         assert!(is_given_up(&mut client, header(command, flags, len)), "{command} {len}");
@@ -281,6 +280,14 @@ fn a_payload_that_no_request_has_ends_the_connection_and_nothing_else() {
     let cookie = client.send(read(0, 4096), &[]);
     assert_eq!(client.receive(), Some((Cookie(1), Err(Errno::Inval))));
     assert_eq!(client.receive(), Some((cookie, Ok(vec![9; 4096]))));
+    // The data of a write is its data, even if its header lacks the flag, as with QEMU.
+    let mut bytes = header(command::WRITE, 0, 4096).encode_extended().to_vec();
+    let trap = header(command::TRIM, 0, G).encode_extended();
+    bytes.extend(trap.repeat(4096 / trap.len()));
+    client.socket.write_all(&bytes).unwrap();
+    client.expect(Cookie(1), Op::Flush);
+    assert_eq!(client.receive(), Some((Cookie(1), Ok(vec![]))));
+    assert_eq!(client.call(read(0, 4096), &[]), Ok(bytes[32..].to_vec()));
 }
 
 #[test]
@@ -313,7 +320,7 @@ fn recorder(socket: PathBuf) -> Asked {
 }
 
 fn record(mut stream: UnixStream, asked: &Asked) -> Option<()> {
-    let export = hostile::export(SIZE);
+    let export = parda_nbd::Export { cache: true, ..hostile::export(SIZE) };
     let (mut input, mut out) = (Vec::new(), Vec::new());
     let mut handshake = Handshake::start(&mut out);
     let mut session: Option<Session> = None;
@@ -375,6 +382,11 @@ fn a_server_with_extended_headers_is_asked_once() {
     }
     assert_eq!(client.call(status(0, SIZE), &[]).unwrap()[..8], SIZE.to_be_bytes());
     asked.lock().unwrap().clear();
+    let near = [Op::Cache(range(G, 4096)), Op::Cache(range(G, 32 << 20))];
+    for (len, fetched) in [(4096, near[0]), (64 << 20, near[1]), (5 * G, near[1])] {
+        assert_eq!(client.call(Op::Cache(range(G, len)), &[]), Ok(vec![]));
+        assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), [fetched]);
+    }
     // It may have to write these, and has a time-out for each request.
     client.call(zeroes(G, 5 * G, true), &[]).unwrap();
     let pieces = [zeroes(G, G, true), zeroes(2 * G, 2 * G, true), zeroes(4 * G, 2 * G, true)];

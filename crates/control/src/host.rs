@@ -187,9 +187,10 @@ impl Host {
         VmId(id)
     }
 
-    /// Removes a VM, which must not submit any more once nothing of it is held or outstanding. Its shares count no more from now on. What it
-    /// has held is still dispatched in its turn, what it has outstanding still completes, and its id
-    /// is not used again before all of that is done. `false` if there is no such VM.
+    /// Removes a VM. Its shares count no more from now on. What it has held is still dispatched in
+    /// its turn, what it has outstanding still completes, and its id is not used again before all of
+    /// that is done. Until then it may submit what follows on that, and nothing afterwards. `false`
+    /// if there is no such VM.
     pub fn remove_vm(&mut self, id: VmId) -> bool {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.removed = true;

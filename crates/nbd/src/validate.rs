@@ -95,7 +95,7 @@ pub fn check(header: &RequestHeader, export: &Export, terms: Terms) -> Result<Op
     let extent = header.extent;
     let (known_flags, writes) = match header.command {
         command::READ => (if terms.framing.has_chunks() { command_flag::DF } else { 0 }, false),
-        // Demanded there, and so part of the layout: see `Session::request`.
+        // Said of the layout, and nothing of what is to be done.
         command::WRITE if terms.framing == Framing::Extended => (command_flag::PAYLOAD_LEN, true),
         command::WRITE => (0, true),
         command::FLUSH => (0, false),

@@ -84,7 +84,7 @@ pub(crate) fn open(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<Op
 /// Why the disk could not be served.
 pub fn try_server(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<(), OpenError> {
     let opened = open(uri, options, read_only)?;
-    disconnect(&opened.connected.fd);
+    disconnect(&opened.connected.fd, opened.connected.agreed.framing);
     Ok(())
 }
 

@@ -19,10 +19,6 @@ pub enum RequestError {
         /// What should be there.
         magic: u32,
     },
-    /// A write that says, against the spec, that no payload follows. Its data, which may be
-    /// anybody's, must not be taken for requests.
-    #[error("a write with an extended header lacks the flag PAYLOAD_LEN")]
-    NoPayload,
     /// A payload that is longer than any that is taken, or thrown away.
     #[error("a request announces a payload of {len} bytes, at most {max} are accepted")]
     PayloadTooLong {
@@ -122,12 +118,8 @@ impl Session {
         Ok(Some(match validate::check(&header, export, self.terms) {
             Ok(op) => Event::Request { cookie, op },
             Err(refusal) => {
-                let has_payload = if extended {
-                    header.flags & command_flag::PAYLOAD_LEN != 0
-                } else {
-                    header.command == command::WRITE
-                };
-                // A longer one has ended the connection.
+                let has_payload = has_payload(&header, extended);
+                // With extended headers a longer one has ended the connection.
                 let discard = if has_payload { header.extent.len as u32 } else { 0 };
                 let to = ReplyTo { cookie, offset: header.extent.offset };
                 Event::Refused { to, refusal, discard }
@@ -234,16 +226,23 @@ impl Session {
     }
 }
 
-/// Whether what follows an extended header is known, and not too long to be thrown away.
+/// Whether a payload follows a header, of the length that it says.
+///
+/// With extended headers the spec demands a flag on a write. QEMU 10.0 leaves it out and sends the
+/// data all the same, as its server expects; so a write always has its data.
+fn has_payload(header: &RequestHeader, extended: bool) -> bool {
+    header.command == command::WRITE || (extended && header.flags & command_flag::PAYLOAD_LEN != 0)
+}
+
+/// Whether what follows an extended header is not too long to be thrown away.
 fn check_payload(header: &RequestHeader, export: &Export) -> Result<(), RequestError> {
     let len = header.extent.len;
     // A client may not know yet, or not heed, a maximum that is smaller than the default.
     let max = u64::from(export.blocks.max().max(wire::DEFAULT_MAX_PAYLOAD));
-    match (header.flags & command_flag::PAYLOAD_LEN != 0, header.command) {
-        (true, _) if len > max => Err(RequestError::PayloadTooLong { len, max }),
-        (false, command::WRITE) => Err(RequestError::NoPayload),
-        _ => Ok(()),
+    if has_payload(header, true) && len > max {
+        return Err(RequestError::PayloadTooLong { len, max });
     }
+    Ok(())
 }
 
 /// `message`, or as much of it as the spec lets a string have.

@@ -189,7 +189,11 @@ impl Upstream {
             Op::WriteZeroes { extent, fua, no_hole, fast } => {
                 Op::WriteZeroes { extent: there(extent), fua: fua && can, no_hole, fast }
             }
-            Op::Cache(extent) => Op::Cache(there(extent)),
+            Op::Cache(extent) => {
+                // QEMU refuses to fetch more than it would read at once.
+                let len = extent.len.min(self.agreed.blocks.max().into());
+                Op::Cache(there(Extent { len, ..extent }))
+            }
             Op::BlockStatus { extent, one } => Op::BlockStatus { extent: there(extent), one },
         }
     }

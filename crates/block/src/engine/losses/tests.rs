@@ -161,3 +161,18 @@ fn reads_and_plain_writes_are_no_syncs() {
     assert!(syncs(Op::Flush) && syncs(FUA));
     assert!(!syncs(WRITE) && !syncs(Op::Read(Extent { offset: 0, len: 1 })));
 }
+
+#[test]
+fn a_sync_behind_several_pieces_is_told_of_a_failure_between_them() {
+    for since_the_first in [false, true] {
+        let mut disk = Disk::default();
+        let (pieces, other) = (disk.connect(), disk.connect());
+        let before = disk.losses.failures();
+        assert!(!disk.sync(other, Op::Flush, eio()));
+        let id = disk.losses.begin_since(since_the_first.then_some(before));
+        disk.losses.end(id, FUA, &Ok(()), true, "all pieces");
+        let (_, failed) = disk.losses.ready().unwrap();
+        let told = disk.losses.tell(&mut disk.conns[pieces], FUA, Ok(()), failed);
+        assert_eq!(told.is_err(), since_the_first);
+    }
+}
