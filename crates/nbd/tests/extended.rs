@@ -199,10 +199,7 @@ fn heard(
     write(session().0, &mut out);
     let parse = |bytes: &[u8]| client::reply(bytes, Framing::Extended, |_| Some(expected));
     for cut in 0..out.len() {
-        if let Err(error) = parse(&out[..cut]) {
-            return Err(error);
-        }
-        assert_eq!(parse(&out[..cut]), Ok(None), "{cut}");
+        assert_eq!(parse(&out[..cut])?, None, "{cut}");
     }
     let head = parse(&out)?.unwrap();
     assert_eq!((head.taken, head.cookie), (out.len(), to.cookie));
