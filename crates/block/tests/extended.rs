@@ -55,7 +55,8 @@ fn memory(size: u64) -> BackendConfig {
 }
 
 fn nbd(socket: &Path, export: &str) -> BackendConfig {
-    let uri = Uri { address: Address::Unix(socket.into()), export: name(export) };
+    let (address, export) = (Address::Unix(socket.into()), name(export));
+    let uri = Uri { address, export, tls: None };
     BackendConfig::Nbd { uri, options: NbdOptions::default() }
 }
 
