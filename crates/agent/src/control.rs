@@ -76,6 +76,8 @@ struct Link {
     /// It failed in this period: hearing, saying, or both.
     failing: bool,
     failures: u64,
+    /// What this host writes does not get there.
+    unheard: bool,
 }
 
 impl Control {
@@ -278,7 +280,16 @@ impl Link {
         let exchange = crate::exchange::open(exchange, settings)?;
         let peers = Peers::new(me.host.id(), freshness);
         let phase = me.host.id().phase();
-        Ok(Link { exchange, place, peers, phase, fault: None, failing: false, failures: 0 })
+        Ok(Link {
+            exchange,
+            place,
+            peers,
+            phase,
+            fault: None,
+            failing: false,
+            failures: 0,
+            unheard: false,
+        })
     }
 
     /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
@@ -302,14 +313,18 @@ impl Link {
                 return None;
             }
         }
-        self.peers.totals(now)
+        // Who is not heard is no part of what the others take for the cluster, whatever it hears.
+        if self.unheard { None } else { self.peers.totals(now) }
     }
 
     fn say(&mut self, volume: &str, period: Duration, report: Report, leaving: bool) {
         let publication = Publication { period: Span::from(period), leaving, report };
         match self.exchange.publish(&publication) {
-            Err(error) => self.fail(volume, &error),
-            Ok(()) if self.failing => {}
+            Err(error) => {
+                self.unheard = true;
+                self.fail(volume, &error);
+            }
+            Ok(()) if self.failing => self.unheard = false,
             // Not before both ways work: one that can be read and not written is no good.
             Ok(()) => self.mend(volume),
         }
@@ -329,6 +344,7 @@ impl Link {
     }
 
     fn mend(&mut self, volume: &str) {
+        self.unheard = false;
         if self.fault.take().is_some() {
             tracing::info!(volume, "the exchange works again");
         }

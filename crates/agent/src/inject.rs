@@ -114,7 +114,9 @@ fn idle(own: &Report, others: Option<&Totals>) -> bool {
     let ios =
         |interval: &parda_control::latency::Interval| interval.reads.ios + interval.writes.ios;
     let quiet = |o: &Totals| {
-        ios(&o.interval) == 0 && o.governed.outstanding + o.observing.outstanding == 0.0
+        o.missing == 0.0
+            && o.flows.all().ios == 0.0
+            && o.governed.outstanding + o.observing.outstanding == 0.0
     };
     ios(&own.interval) == 0 && own.outstanding == 0.0 && others.is_some_and(quiet)
 }

@@ -136,6 +136,8 @@ pub struct ControlSettings {
     pub min_ios: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_periods: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub hold_max: Option<Duration>,
 }
 
 /// Settings with every default filled in.
@@ -183,6 +185,7 @@ impl ControlSettings {
             slot_size: over.slot_size.or(self.slot_size),
             min_ios: over.min_ios.or(self.min_ios),
             hold_periods: over.hold_periods.or(self.hold_periods),
+            hold_max: over.hold_max.or(self.hold_max),
         }
     }
 
@@ -272,6 +275,7 @@ impl ControlSettings {
                 cluster_min: self.cluster_min.unwrap_or(law.cluster_min),
                 min_ios: self.min_ios.unwrap_or(law.min_ios),
                 hold_periods: self.hold_periods.unwrap_or(law.hold_periods),
+                hold_max: self.hold_max.map_or(law.hold_max, Into::into),
             },
             size_model: match self.size_model {
                 None | Some(SizeModelSetting::Named(NamedSizeModel::Off)) => SizeModel::Off,
@@ -465,8 +469,16 @@ pub const TUNABLES: &[Tunable] = &[
         key: "hold_periods",
         unit: "periods",
         default: "5",
-        why: "For how long the peers' last reports count when the exchange is silent, before the \
-              host falls back to its own latency.",
+        why: "For how long λ stands still when the others are silent, unless the latency is far \
+              from the threshold. Then it moves, ever more slowly, by the host's own latency.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "hold_max",
+        unit: "duration",
+        default: "10s",
+        why: "A VM whose IOs wait gets one through at least that often, whatever its shares. Below \
+              the time after which guests give an IO up, which is 30 s with Linux.",
         source: "docs/control.md",
     },
 ];

@@ -1,6 +1,6 @@
 //! What hosts tell each other, and what follows from it.
 
-use crate::latency::Interval;
+use crate::latency::{Flows, Interval};
 use crate::rate::Occupancy;
 use crate::units::{Bytes, Shares, Span, Window};
 
@@ -22,6 +22,8 @@ pub struct Report {
     pub shares: Shares,
     /// The same, scaled down for VMs that use less than their slice (PARDA §3: s' = n · s / w).
     pub active: f64,
+    /// What bounds the host.
+    pub bounded: Bounded,
     /// Whether a law governs the window.
     pub governed: Governed,
     /// Where the latency came from that the window rests on.
@@ -39,17 +41,26 @@ impl Report {
         (self.governed == Governed::Yes).then_some(self.window)
     }
 
-    /// Per second of the interval.
-    fn per_second(&self, count: u64) -> f64 {
-        let secs = self.elapsed.secs();
-        if secs > 0.0 { count as f64 / secs } else { 0.0 }
-    }
-
     /// The window that it would hold it to, if it did not only observe.
     #[must_use]
     pub fn would_be(&self) -> Option<Window> {
         (self.governed == Governed::Observes).then_some(self.window)
     }
+}
+
+/// What bounds what a host has outstanding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bounded {
+    /// It does not say: its version is older.
+    #[default]
+    Unsaid,
+    /// Its VMs have what they want.
+    Nothing,
+    /// A VM could use more than its slice, and the host may have more than it has: a larger λ would
+    /// be of use to it.
+    Slices,
+    /// It has all that its largest window allows.
+    Window,
 }
 
 /// Whether a law governs a host's window.
@@ -71,9 +82,10 @@ pub enum Source {
     /// The mean over all hosts that are heard now.
     #[default]
     Cluster,
-    /// The exchange is silent: one's own latency now, with the peers' as last heard.
+    /// One's own, by what it was to the cluster's mean when the others were last heard. λ stays what
+    /// it was then, unless the latency is far from the threshold.
     LastGood,
-    /// One's own only: chosen so, or the exchange has been silent for too long.
+    /// One's own only: chosen so, or the others have been silent for so long that λ moves without them.
     Local,
 }
 
@@ -137,9 +149,9 @@ impl Thresholds {
 #[expect(clippy::large_enum_variant, reason = "there is one in a period, and it is mostly large")]
 pub enum View {
     /// The exchange works; this is what the other hosts that are alive said last, added up. Nothing
-    /// of nobody means that this host is alone.
+    /// of nobody, and nobody missing, means that this host is alone.
     Peers(Totals),
-    /// The exchange does not work.
+    /// The exchange does not work: it cannot be read, or what this host writes does not get there.
     Silent,
 }
 
@@ -147,12 +159,15 @@ pub enum View {
 /// every other in each period, so nobody keeps their reports for the law.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// What they completed.
-    pub interval: Interval,
+    /// What they complete per second.
+    pub flows: Flows,
     /// What the governed hosts have.
     pub governed: Load,
     /// What those have that observe.
     pub observing: Load,
+    /// Shares of the hosts under control, or that observe, that have fallen silent without saying
+    /// goodbye. Not part of any sum: who hears them, or does not, fills it in.
+    pub missing: f64,
     /// What they say of their thresholds. Not part of any sum: who hears them fills it in.
     pub thresholds: Thresholds,
 }
@@ -164,8 +179,14 @@ pub struct Load {
     pub outstanding: f64,
     /// Σ of their active shares.
     pub active: f64,
+    /// Σ of all their shares, of VMs that sleep, too.
+    pub shares: f64,
     /// Whether any of them came near to using its window.
     pub in_use: bool,
+    /// Whether any of them could use a larger λ.
+    pub limited: bool,
+    /// Whether any of them wants more than it has, for whatever reason it does not have it.
+    pub wants: bool,
     /// IO/s that they completed.
     pub rate: f64,
     /// Bytes/s that they moved.
@@ -188,19 +209,29 @@ impl Totals {
 
     /// Adds a host.
     pub fn add(&mut self, report: &Report) {
-        self.interval = self.interval.plus(report.interval);
+        let flows = report.interval.per_second(report.elapsed);
+        self.flows = self.flows.plus(flows);
         let load = match report.governed {
             Governed::No => return,
             Governed::Yes => &mut self.governed,
             Governed::Observes => &mut self.observing,
         };
-        let all = report.interval.reads.plus(report.interval.writes);
+        let in_use = report.outstanding >= IN_USE * report.window.0;
+        let (limited, wants) = match report.bounded {
+            Bounded::Unsaid => (in_use, in_use),
+            Bounded::Nothing => (false, false),
+            Bounded::Slices => (true, true),
+            Bounded::Window => (false, true),
+        };
         *load = load.plus(Load {
             outstanding: report.outstanding,
             active: report.active,
-            in_use: report.outstanding >= IN_USE * report.window.0,
-            rate: report.per_second(all.ios),
-            bytes: report.per_second(all.bytes.0),
+            shares: f64::from(report.shares.0),
+            in_use,
+            limited,
+            wants,
+            rate: flows.all().ios,
+            bytes: flows.all().bytes,
             windows: report.window.0,
         });
     }
@@ -213,7 +244,10 @@ impl Load {
         Load {
             outstanding: self.outstanding + other.outstanding,
             active: self.active + other.active,
+            shares: self.shares + other.shares,
             in_use: self.in_use || other.in_use,
+            limited: self.limited || other.limited,
+            wants: self.wants || other.wants,
             rate: self.rate + other.rate,
             bytes: self.bytes + other.bytes,
             windows: self.windows + other.windows,

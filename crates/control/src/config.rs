@@ -72,6 +72,8 @@ impl Config {
         check(law.window_start.0 > 0.0, "window_start", "above zero", law.window_start.0)?;
         let cluster = law.cluster_min;
         check(cluster >= 0.0 && cluster.is_finite(), "cluster_min", "zero or more", cluster)?;
+        let hold_max = law.hold_max.secs();
+        check(hold_max > 0.0, "hold_max", "above zero", hold_max)?;
         match law.mode {
             Mode::Published { beta_per_share: k } => {
                 check(k > 0.0 && k.is_finite(), "beta_per_share", "above zero", k)?;

@@ -4,14 +4,25 @@
 //! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
 //! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
 
-use crate::cluster::{Governed, Load, Report, Source, Totals, Tuning, View};
+use crate::cluster::{Bounded, Governed, Load, Report, Source, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
+use crate::quorum::Quorum;
 use crate::rate::Weight;
+use crate::slices::Terms;
 use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
 use crate::units::{Bytes, Shares, Span, Window};
+
+/// A VM that has so much more pending than its slice, in parts of that, could use more.
+const LIMITED: f64 = 0.05;
+
+/// A host that uses so much of its largest window has no use for a larger λ.
+const FULL: f64 = 0.98;
+
+/// A host that has this part of its largest window outstanding asks for much.
+const LARGE: f64 = 0.25;
 
 /// What a VM wanted in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,11 +76,12 @@ pub struct Governor {
     window_per_share: f64,
     /// How much more than its shares the host weighs, where shares are of bytes.
     weight: Weight,
+    quorum: Quorum,
+    /// What the whole cluster may have outstanding over all of its shares, as of the last period in
+    /// which somebody could have used more.
+    fair: Option<f64>,
     /// Slots that an IO takes, on average over some periods.
     unit: f64,
-    /// What the exchange showed last, if it ever showed anything.
-    last_peers: Option<Totals>,
-    silent_periods: u32,
     outlook: Outlook,
     /// Finds the threshold, where no operator says it.
     learner: Option<Learner>,
@@ -94,9 +106,9 @@ impl Governor {
             window_shares: 0.0,
             window_per_share: f64::INFINITY,
             weight: Weight::default(),
+            quorum: Quorum::default(),
+            fair: None,
             unit: 1.0,
-            last_peers: None,
-            silent_periods: 0,
             outlook: Outlook::default(),
             config,
         })
@@ -186,6 +198,21 @@ impl Governor {
         self.window_per_share
     }
 
+    /// The least and the largest window, in slots.
+    #[must_use]
+    pub fn bounds(&self) -> (f64, f64) {
+        self.law.bounds()
+    }
+
+    /// What slices of VMs follow from until the next tick. `shares`: of all VMs of the host.
+    #[must_use]
+    pub fn terms(&self, shares: f64) -> Terms {
+        let bind = matches!(self.config.law.mode, Mode::Normalised { .. });
+        let weight = self.weight.factor();
+        let per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
+        Terms { per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
+    }
+
     /// The VMs are not those of the last period any more: what was said of each counts no more.
     pub fn vms_changed(&mut self) {
         self.outlook = Outlook::default();
@@ -195,7 +222,8 @@ impl Governor {
     /// and says what to publish.
     pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
         let Measured { elapsed, interval, outstanding, vms } = measured;
-        let source = self.listen(view);
+        let shares = all_shares(vms);
+        let source = self.listen(shares, &view);
         self.measure_unit(&interval);
         let (active, wanted) = self.active_shares(vms);
         let mut own = Report {
@@ -206,6 +234,7 @@ impl Governor {
             beta: self.law.beta(),
             shares: Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add)),
             active,
+            bounded: self.bounded(vms),
             governed: match self.config.law.mode {
                 Mode::Published { .. } | Mode::Normalised { .. } => Governed::Yes,
                 Mode::Observe => Governed::Observes,
@@ -215,22 +244,44 @@ impl Governor {
             threshold: self.threshold(),
             tuning: Tuning::Pinned,
         };
-        let peers = self.last_peers.filter(|_| source != Source::Local);
-        let mut totals = peers.unwrap_or_default();
+        let signal = self.config.law.signal;
+        let ours = interval.per_second(elapsed).heard(signal);
+        let all = source == Source::Cluster;
+        let side = match view {
+            View::Peers(mut side) if self.quorum.apart() > 0 => {
+                side.add(&own);
+                side.governed.level(1.0)
+            }
+            _ => None,
+        };
+        let mut totals = match view {
+            View::Peers(peers) if all => peers,
+            _ => Totals::default(),
+        };
         totals.add(&own);
         let wanted = wanted * self.weigh(&own, &totals, source);
-        let heard = totals.interval.heard(self.config.law.signal);
-        self.average.add(&heard, self.config.law.min_ios);
-        self.learn(&totals, source);
+        let heard = if all { totals.flows.heard(signal) } else { self.quorum.estimate(ours) };
+        if all && totals.missing == 0.0 {
+            self.quorum.compare(&ours, &heard);
+        } else {
+            self.quorum.doubt();
+        }
+        self.average.add(&heard, elapsed.secs(), self.config.law.min_ios);
+        self.learn(&totals, source, &own);
         // While nobody does IO, there is nothing to act on: what was last measured is no news.
-        let latency = self.average.secs().filter(|_| heard.ios > 0);
-        let all = source != Source::Local;
+        let latency = self.average.secs().filter(|_| heard.ios > 0.0);
         let observes = self.observes();
         let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load, all));
         // Who observes only its own part of the cluster takes it for the whole: there is no other λ.
         let level = latency.filter(|_| all || observes).and_then(|_| load.level(headroom));
-        let input = Input { latency, headroom, level, shares: wanted };
+        if let (true, true, Some(_)) = (all, load.limited, level) {
+            let now = headroom * load.outstanding / load.shares;
+            self.fair = Some(self.fair.map_or(now, |fair| 0.5 * (fair + now)));
+        }
+        let apart = self.quorum.apart();
+        let weighed = self.weight.factor() * shares;
+        let input = Input { latency, headroom, level, apart, side, shares: wanted, all: weighed };
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
@@ -258,7 +309,10 @@ impl Governor {
     }
 
     /// Lets the threshold move by what all hosts did in the period that ends.
-    fn learn(&mut self, totals: &Totals, source: Source) {
+    fn learn(&mut self, totals: &Totals, source: Source, own: &Report) {
+        // A window that is large enough for whoever asks for little says nothing. One that is large
+        // beside the largest there may be does.
+        let large = own.outstanding >= LARGE * self.law.bounds().1;
         let Some(learner) = &mut self.learner else { return };
         let law = self.law.config();
         let governs = matches!(law.mode, Mode::Normalised { .. });
@@ -267,19 +321,19 @@ impl Governor {
         } else if source != Source::Cluster {
             learner.stay(Why::Silent);
         } else {
-            let heard = totals.interval.heard(law.signal);
-            let all = totals.interval.reads.plus(totals.interval.writes);
-            let Load { outstanding, in_use, rate, windows, .. } = totals.governed;
+            let heard = totals.flows.heard(law.signal);
+            let all = totals.flows.all();
+            let Load { outstanding, in_use, wants, rate, windows, .. } = totals.governed;
             let seen = heard.scaled_mean().map(|latency| Observation {
                 rate,
-                ios: heard.ios as f64,
+                ios: heard.ios * own.elapsed.secs(),
                 latency,
                 outstanding,
                 windows,
-                in_use,
+                in_use: in_use && (wants || large),
                 least: law.cluster_min * self.unit,
-                size: all.bytes.0 as f64 / all.ios as f64,
-                reads: totals.interval.reads.ios as f64 / all.ios as f64,
+                size: all.bytes / all.ios,
+                reads: totals.flows.reads.ios / all.ios,
             });
             learner.period(&totals.thresholds, seen.as_ref());
         }
@@ -303,7 +357,7 @@ impl Governor {
         let (own, all) = (load(&Totals::of([own])), load(totals));
         let before = self.weight.factor();
         // Who does not hear the others goes on with what it weighed last.
-        if source != Source::Local {
+        if source == Source::Cluster {
             self.weight.period(own.occupancy(slot), all.occupancy(slot));
             if all.rate > 0.0 {
                 self.law.set_cluster_unit(all.occupancy(slot).rate / all.rate);
@@ -326,22 +380,18 @@ impl Governor {
         self.law.set_unit(self.unit);
     }
 
-    /// Takes in what the exchange shows; falls back in order when it is silent.
-    fn listen(&mut self, view: View) -> Source {
+    /// Takes in what the exchange shows; falls back in order when it is silent, or shows too few.
+    fn listen(&mut self, shares: f64, view: &View) -> Source {
         if self.config.law.estimation == Estimation::Local {
             return Source::Local;
         }
-        match view {
-            View::Peers(peers) => {
-                self.silent_periods = 0;
-                self.last_peers = Some(peers);
-                Source::Cluster
+        self.quorum.hear(shares, view, self.observes());
+        match self.quorum.apart() {
+            0 => Source::Cluster,
+            apart if apart <= self.config.law.hold_periods && self.quorum.knows() => {
+                Source::LastGood
             }
-            View::Silent => {
-                self.silent_periods = self.silent_periods.saturating_add(1);
-                let held = self.silent_periods <= self.config.law.hold_periods;
-                if held && self.last_peers.is_some() { Source::LastGood } else { Source::Local }
-            }
+            _ => Source::Local,
         }
     }
 
@@ -359,10 +409,26 @@ impl Governor {
             wanted += pending.min(shares);
             saturated |= pending >= shares;
         }
+        if let Mode::Normalised { .. } = self.config.law.mode {
+            // What a host cannot have outstanding is the others'.
+            active = active.min(self.law.bounds().1 / level);
+        }
         // While every VM has what it wants, the window only waits for one to want more: it may
         // then have its whole share at once. As soon as one VM could use more than its share, what
         // its neighbours leave of theirs is not its to take (PARDA §3).
         (active, if saturated { wanted } else { all.max(1.0) })
+    }
+
+    /// Whether a VM could use more than its slice, or the host more than its largest window.
+    fn bounded(&self, vms: &[VmDemand]) -> Bounded {
+        let used = vms.iter().fold(0.0, |sum, vm| sum + vm.used);
+        if used >= FULL * self.law.bounds().1 {
+            Bounded::Window
+        } else if vms.iter().any(|vm| vm.pending > (1.0 + LIMITED) * vm.used) {
+            Bounded::Slices
+        } else {
+            Bounded::Nothing
+        }
     }
 }
 

@@ -14,10 +14,11 @@ use crate::cluster::{Report, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::Outlook;
 use crate::gate::Gate;
-use crate::governor::{Governor, Measured, VmDemand, slice};
+use crate::governor::{Governor, Measured, VmDemand};
 use crate::integral::Integral;
 use crate::latency::{Direction, Meter};
 use crate::queue::{Cost, FairQueue, FlowId};
+use crate::slices::{Slice, Terms};
 use crate::threshold::Estimate;
 use crate::units::{Bytes, Instant, Shares, Span, Window};
 
@@ -69,6 +70,9 @@ pub struct Dispatch {
     pub vm: VmId,
     /// What the caller gave to [`Host::submit`].
     pub token: u64,
+    /// It goes beyond what the host may have outstanding, as its VM was not served for
+    /// [`LawConfig::hold_max`](crate::law::LawConfig::hold_max).
+    pub overdue: bool,
 }
 
 /// An IO that is done.
@@ -124,20 +128,27 @@ struct Vm {
     ios: usize,
     /// It takes no more IOs and has no part in the window; gone when the last one is done.
     removed: bool,
-    /// Its IOs that are not done, in slots: held and outstanding.
-    pending: Integral,
-    /// The same, up to its slice of the window: what beyond that it would use if it could is no
-    /// use of the array.
-    used: Integral,
+    /// What it may have outstanding.
+    slice: Slice,
 }
 
-impl Vm {
-    /// Some slots of IO come or, if negative, are done. A slice is shares times `window_per_share`.
-    fn add(&mut self, now: Instant, slots: f64, window_per_share: f64) {
-        self.pending.add(now, slots);
-        self.used.set(now, self.pending.value().min(slice(self.shares, window_per_share)));
-    }
+/// How what a host may have outstanding is found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    /// Everything that comes.
+    Free,
+    /// One window for all of its VMs.
+    Window(f64),
+    /// The sum of what its VMs are granted, within bounds.
+    Slices { least: f64, most: f64 },
 }
+
+/// A host is taken to have hung if it was not called for this many of its periods: what completed
+/// meanwhile says when it was looked at, not how long it took.
+const HUNG: u64 = 3;
+
+/// The terms of a VM before any are found.
+const NOTHING: Terms = Terms { per_share: 0.0, fair: 0.0, bind: true };
 
 /// A host at one volume. See the module's documentation.
 #[derive(Debug)]
@@ -148,11 +159,24 @@ pub struct Host {
     demands: Vec<VmDemand>,
     queue: FairQueue<Waiting>,
     gate: Gate,
+    rule: Rule,
+    /// The VMs are not those any more that their slices were found for.
+    changed: bool,
+    /// What all VMs have pending, and what they are granted together.
+    pending: f64,
+    granted: f64,
     outstanding: Slab<Outstanding>,
     /// What is outstanding, in slots.
     at_array: Integral,
     meter: Meter,
     ticked: Instant,
+    /// The length of the last period in which it did not hang.
+    period: Span,
+    /// When it was called last, and when it was called first after it hung.
+    called: Instant,
+    resumed: Instant,
+    /// IOs that went because their VMs were not served for too long.
+    overdue: u64,
 }
 
 impl Host {
@@ -162,28 +186,39 @@ impl Host {
     /// A parameter that cannot work.
     pub fn new(now: Instant, config: Config) -> Result<Host, ConfigError> {
         let meter = Meter::new(config.size_model, config.reference_size);
+        let mut queue = FairQueue::default();
+        queue.set_patience(config.law.hold_max);
         let governor = Governor::new(config)?;
         Ok(Host {
             vms: Slab::new(),
             demands: Vec::new(),
-            queue: FairQueue::default(),
-            gate: Gate::new(now, governor.window()),
+            queue,
+            gate: Gate::new(now),
+            rule: Rule::Free,
+            changed: true,
+            pending: 0.0,
+            granted: 0.0,
             outstanding: Slab::new(),
             at_array: Integral::new(now),
             meter,
             governor,
             ticked: now,
+            period: Span(u64::MAX),
+            called: now,
+            resumed: now,
+            overdue: 0,
         })
     }
 
     /// Adds a VM.
     pub fn add_vm(&mut self, now: Instant, vm: VmConfig) -> VmId {
         let FlowId(flow) = self.queue.add_flow(vm.shares, Cost::slots(vm.burst));
-        let (pending, used) = (Integral::new(now), Integral::new(now));
-        let id = self.vms.insert(Vm { shares: vm.shares, ios: 0, removed: false, pending, used });
+        let slice = Slice::new(now, vm.shares, vm.burst, NOTHING);
+        let id = self.vms.insert(Vm { shares: vm.shares, ios: 0, removed: false, slice });
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
         self.governor.vms_changed();
+        self.changed = true;
         VmId(id)
     }
 
@@ -195,6 +230,7 @@ impl Host {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.removed = true;
         self.governor.vms_changed();
+        self.changed = true;
         self.bury(id);
         true
     }
@@ -216,6 +252,8 @@ impl Host {
     pub fn set_vm(&mut self, id: VmId, config: VmConfig) -> bool {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.shares = config.shares;
+        vm.slice.set_shares(config.shares, config.burst);
+        self.changed = true;
         self.queue.set_shares(FlowId(id.0), config.shares);
         self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
         true
@@ -229,8 +267,48 @@ impl Host {
         self.governor.set_config(config)?;
         let Config { size_model, reference_size, .. } = *self.governor.config();
         self.meter.scale(size_model, reference_size);
-        self.gate.set_window(now, self.governor.window(), !self.queue.is_empty());
+        self.queue.set_patience(self.config().law.hold_max);
+        self.share_out(now);
         Ok(())
+    }
+
+    /// Finds what every VM may have outstanding, and the host.
+    fn share_out(&mut self, now: Instant) {
+        self.changed = false;
+        let present = self.vms.iter().filter(|(_, vm)| !vm.removed);
+        let shares = present.fold(0.0, |sum, (_, vm)| sum + f64::from(vm.shares.0));
+        let terms = self.governor.terms(shares);
+        let window = self.governor.window().0;
+        let (least, most) = self.governor.bounds();
+        self.rule = match (window.is_infinite(), terms.bind) {
+            (true, _) => Rule::Free,
+            (false, true) => Rule::Slices { least, most },
+            (false, false) => Rule::Window(window),
+        };
+        (self.pending, self.granted) = (0.0, 0.0);
+        for (_, vm) in &mut self.vms {
+            vm.slice.set(now, terms);
+            self.pending += vm.slice.pending();
+            self.granted += vm.slice.grant();
+        }
+        let full = match self.rule {
+            Rule::Free => f64::INFINITY,
+            Rule::Window(window) => window,
+            Rule::Slices { least, most } => (terms.per_share * shares).clamp(least, most),
+        };
+        let hold_max = self.config().law.hold_max;
+        self.gate.set_full(now, full, hold_max);
+        self.regrant(now);
+    }
+
+    /// Tells the gate what the host may have outstanding.
+    fn regrant(&mut self, now: Instant) {
+        let grant = match self.rule {
+            Rule::Free => f64::INFINITY,
+            Rule::Window(window) => self.pending.min(window),
+            Rule::Slices { least, most } => self.granted.max(least.min(self.pending)).min(most),
+        };
+        self.gate.set_grant(now, grant);
     }
 
     /// The parameters in force.
@@ -239,10 +317,24 @@ impl Host {
         self.governor.config()
     }
 
-    /// The window in force.
+    /// The window in force: what the host may have outstanding while all of its VMs want what they
+    /// wanted in the last period.
     #[must_use]
     pub fn window(&self) -> Window {
-        self.gate.window()
+        self.governor.window()
+    }
+
+    /// What the host may have outstanding at this instant, in slots.
+    #[must_use]
+    pub fn grant(&self) -> Window {
+        self.gate.grant()
+    }
+
+    /// How many IOs went beyond that, as their VMs were not served for
+    /// [`LawConfig::hold_max`](crate::law::LawConfig::hold_max).
+    #[must_use]
+    pub fn overdue(&self) -> u64 {
+        self.overdue
     }
 
     /// IOs at the array now.
@@ -259,52 +351,68 @@ impl Host {
 
     /// Takes an IO of a VM. `token` comes back with its dispatch and its completion.
     pub fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
+        if self.changed {
+            self.share_out(now);
+        }
         let cost = self.cost(io);
-        let per_share = self.governor.window_per_share();
         let state = &mut self.vms[vm.0];
         state.ios += 1;
-        state.add(now, cost.as_slots(), per_share);
-        if self.queue.is_empty() {
-            // Until now nothing waited: that time is no credit.
-            self.gate.set_window(now, self.governor.window(), false);
-        }
-        self.queue.push(FlowId(vm.0), cost, Waiting { token, io, submitted: now });
+        self.granted += state.slice.add(now, cost.as_slots(), self.gate.service());
+        self.pending += cost.as_slots();
+        self.regrant(now);
+        self.queue.push(now, FlowId(vm.0), cost, Waiting { token, io, submitted: now });
     }
 
     /// The IO to send to the array now, if one may go. To be asked until it answers `None`,
     /// after every submission and completion, at every wake-up and tick.
     pub fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         let cost = self.queue.head_cost()?;
-        if !self.gate.admits(now, cost) {
-            return None;
-        }
-        let (FlowId(vm), cost, Waiting { token, io, submitted }) = self.queue.pop()?;
+        let (vm, cost, waiting, overdue) = if self.gate.admits(now, cost) {
+            let (flow, cost, waiting) = self.queue.pop(now)?;
+            (flow.0, cost, waiting, false)
+        } else {
+            let flow = self.queue.overdue(now)?;
+            let (cost, waiting) = self.queue.pop_of(now, flow)?;
+            self.overdue += 1;
+            (flow.0, cost, waiting, true)
+        };
+        let Waiting { token, io, submitted } = waiting;
         let vm = VmId(vm);
-        self.gate.dispatched(now, cost, true);
+        self.gate.dispatched(now, cost);
         self.at_array.add(now, cost.as_slots());
         let entry = Outstanding { vm, token, io, cost, submitted, dispatched: now };
         let id = IoId(self.outstanding.insert(entry));
-        Some(Dispatch { id, vm, token })
+        Some(Dispatch { id, vm, token, overdue })
     }
 
     /// Takes back an IO from the array. `None` if no such IO is outstanding.
     pub fn complete(&mut self, now: Instant, id: IoId, outcome: Outcome) -> Option<Completed> {
         let done = self.outstanding.try_remove(id.0)?;
+        self.notice(now);
         let device = now.since(done.dispatched);
         let slots = done.cost.as_slots();
-        self.gate.completed(now, done.cost, device, !self.queue.is_empty());
+        self.gate.completed(now, done.cost, device);
         self.at_array.add(now, -slots);
-        let per_share = self.governor.window_per_share();
         let vm = &mut self.vms[done.vm.0];
         vm.ios -= 1;
-        vm.add(now, -slots, per_share);
-        self.bury(done.vm);
+        let removed = vm.removed;
+        self.granted += vm.slice.take(now, slots, self.gate.service());
+        self.pending -= slots;
+        if self.pending <= 0.0 {
+            // Sums of fractions: what is left of them is rounding.
+            self.granted = 0.0;
+        }
+        self.regrant(now);
+        if removed {
+            self.bury(done.vm);
+        }
         let direction = match done.io.kind {
             IoKind::Read => Some(Direction::Read),
             IoKind::Write => Some(Direction::Write),
             IoKind::Other => None,
         };
-        if let (Some(direction), Outcome::Done) = (direction, outcome) {
+        let seen = done.dispatched >= self.resumed;
+        if let (Some(direction), Outcome::Done, true) = (direction, outcome, seen) {
             self.meter.add(direction, done.io.bytes, device);
         }
         Some(Completed {
@@ -316,23 +424,36 @@ impl Host {
         })
     }
 
+    /// Notices that it was not called for so long that it must have hung.
+    fn notice(&mut self, now: Instant) {
+        if now.since(self.called).0 > self.period.0.saturating_mul(HUNG) {
+            self.resumed = now;
+        }
+        self.called = now;
+    }
+
     /// When to ask [`next_dispatch`](Self::next_dispatch) again though nothing happened.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        if self.queue.is_empty() { None } else { self.gate.opens_at() }
+        if self.queue.is_empty() {
+            return None;
+        }
+        let due = self.queue.next_due();
+        self.gate.opens_at().map_or(due, |opens| Some(due.map_or(opens, |due| due.min(opens))))
     }
 
     /// Ends a period: finds the new window from what was measured and what the exchange shows,
     /// and says what to publish.
     pub fn tick(&mut self, now: Instant, view: View) -> Report {
+        self.notice(now);
         let elapsed = now.since(self.ticked);
         self.ticked = now;
+        let nanos = elapsed.0 as f64;
         self.demands.clear();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
-        self.demands.extend(vms.map(|(_, vm)| VmDemand {
-            shares: vm.shares,
-            pending: vm.pending.mean(now, elapsed),
-            used: vm.used.mean(now, elapsed),
+        self.demands.extend(vms.map(|(_, vm)| {
+            let wanted = vm.slice.roll(now, nanos);
+            VmDemand { shares: vm.shares, pending: wanted.pending, used: wanted.used }
         }));
         let measured = Measured {
             elapsed,
@@ -341,11 +462,10 @@ impl Host {
             vms: &self.demands,
         };
         let report = self.governor.tick(measured, view);
-        let per_share = self.governor.window_per_share();
-        for (_, vm) in &mut self.vms {
-            vm.add(now, 0.0, per_share);
+        if self.resumed < now {
+            self.period = elapsed;
         }
-        self.gate.set_window(now, self.governor.window(), !self.queue.is_empty());
+        self.share_out(now);
         report
     }
 

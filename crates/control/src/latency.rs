@@ -50,10 +50,79 @@ impl Sample {
         (self.ios > 0).then(|| self.latency.secs() / self.ios as f64)
     }
 
-    /// The same, each latency scaled to the reference size.
+    fn per_second(&self, secs: f64) -> Flow {
+        Flow {
+            ios: self.ios as f64 / secs,
+            bytes: self.bytes.0 as f64 / secs,
+            latency: self.latency.secs() / secs,
+            scaled: self.scaled.secs() / secs,
+        }
+    }
+}
+
+/// What one direction does per second. Hosts may have periods of different lengths, and what they
+/// count in these is only to be added up as rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Flow {
+    /// IOs completed.
+    pub ios: f64,
+    /// Bytes they moved.
+    pub bytes: f64,
+    /// Sum of their device latencies, in seconds.
+    pub latency: f64,
+    /// The same sum, each latency scaled to the reference size.
+    pub scaled: f64,
+}
+
+impl Flow {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Flow) -> Flow {
+        Flow {
+            ios: self.ios + other.ios,
+            bytes: self.bytes + other.bytes,
+            latency: self.latency + other.latency,
+            scaled: self.scaled + other.scaled,
+        }
+    }
+
+    /// Mean device latency scaled to the reference size, in seconds. `None` without IOs.
     #[must_use]
     pub fn scaled_mean(&self) -> Option<f64> {
-        (self.ios > 0).then(|| self.scaled.secs() / self.ios as f64)
+        (self.ios > 0.0).then(|| self.scaled / self.ios)
+    }
+}
+
+/// What reads and writes do per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Flows {
+    /// Reads.
+    pub reads: Flow,
+    /// Writes.
+    pub writes: Flow,
+}
+
+impl Flows {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Flows) -> Flows {
+        Flows { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }
+    }
+
+    /// Reads and writes.
+    #[must_use]
+    pub fn all(&self) -> Flow {
+        self.reads.plus(self.writes)
+    }
+
+    /// What the law listens to.
+    #[must_use]
+    pub fn heard(&self, signal: Signal) -> Flow {
+        match signal {
+            Signal::All => self.all(),
+            Signal::Reads => self.reads,
+            Signal::Writes => self.writes,
+        }
     }
 }
 
@@ -71,6 +140,16 @@ impl Interval {
     #[must_use]
     pub fn plus(self, other: Interval) -> Interval {
         Interval { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }
+    }
+
+    /// What was done per second, if it lasted this long. Nothing over no time.
+    #[must_use]
+    pub fn per_second(&self, elapsed: Span) -> Flows {
+        let secs = elapsed.secs();
+        if secs <= 0.0 {
+            return Flows::default();
+        }
+        Flows { reads: self.reads.per_second(secs), writes: self.writes.per_second(secs) }
     }
 
     /// What the law listens to.
@@ -184,11 +263,13 @@ impl Average {
         Average { alpha, ..Average::default() }
     }
 
-    /// Takes in an interval. Fewer than `min_ios` do not move the average: they wait for the next.
-    pub fn add(&mut self, heard: &Sample, min_ios: u32) {
-        self.pending.0 += heard.scaled.secs();
-        self.pending.1 += heard.ios as f64;
-        if self.pending.1 < f64::from(min_ios.max(1)) {
+    /// Takes in what was heard over so many seconds. Fewer than `min_ios` do not move the average:
+    /// they wait for the next.
+    pub fn add(&mut self, heard: &Flow, secs: f64, min_ios: u32) {
+        self.pending.0 += heard.scaled * secs;
+        self.pending.1 += heard.ios * secs;
+        // A rate times the time that it was found over is a count only as far as floats go.
+        if self.pending.1 < f64::from(min_ios.max(1)) - 1e-6 {
             return;
         }
         // The first interval is the average: there is no past to weigh.
@@ -209,9 +290,27 @@ impl Average {
 mod tests {
     use super::*;
 
-    fn sample(ios: u64, each: Span) -> Sample {
+    fn flow(ios: u64, each: Span) -> Flow {
         let sum = Span(each.0 * ios);
-        Sample { ios, bytes: Bytes(ios * 4096), latency: sum, scaled: sum }
+        let sample = Sample { ios, bytes: Bytes(ios * 4096), latency: sum, scaled: sum };
+        let interval = Interval { reads: sample, ..Interval::default() };
+        interval.per_second(Span::from_millis(1000)).all()
+    }
+
+    #[test]
+    fn a_rate_does_not_depend_on_how_long_it_was_counted() {
+        let sample = |ios| {
+            let latency = Span::from_millis(10 * ios);
+            Sample { ios, bytes: Bytes(ios * 4096), latency, scaled: latency }
+        };
+        let flows = |reads, writes, ms| {
+            Interval { reads: sample(reads), writes: sample(writes) }
+                .per_second(Span::from_millis(ms))
+        };
+        assert_eq!(flows(100, 50, 250), flows(4000, 2000, 10_000));
+        assert_eq!(flows(100, 0, 250).all().ios, 400.0);
+        assert_eq!(flows(100, 0, 250).all().scaled_mean(), Some(0.010));
+        assert_eq!(flows(100, 50, 0), Flows::default());
     }
 
     #[test]
@@ -219,7 +318,7 @@ mod tests {
         let mut cal = Average::new(0.3);
         let mut want: Option<f64> = None;
         for ms in [10, 30, 20, 50, 5] {
-            cal.add(&sample(100, Span::from_millis(ms)), 1);
+            cal.add(&flow(100, Span::from_millis(ms)), 1.0, 1);
             let l = ms as f64 / 1e3;
             want = Some(want.map_or(l, |past| 0.7 * l + 0.3 * past));
             assert!((cal.secs().unwrap() - want.unwrap()).abs() < 1e-12);
@@ -229,18 +328,18 @@ mod tests {
     #[test]
     fn few_ios_wait_for_more() {
         let mut cal = Average::new(0.0);
-        cal.add(&sample(100, Span::from_millis(10)), 8);
-        cal.add(&sample(3, Span::from_millis(90)), 8);
+        cal.add(&flow(100, Span::from_millis(10)), 1.0, 8);
+        cal.add(&flow(3, Span::from_millis(90)), 1.0, 8);
         assert!((cal.secs().unwrap() - 0.010).abs() < 1e-12);
-        cal.add(&sample(5, Span::from_millis(90)), 8);
+        cal.add(&flow(5, Span::from_millis(90)), 1.0, 8);
         assert!((cal.secs().unwrap() - 0.090).abs() < 1e-12);
     }
 
     #[test]
     fn a_thin_interval_moves_the_average_little() {
         let mut cal = Average::new(0.5);
-        cal.add(&sample(1000, Span::from_millis(10)), 1);
-        cal.add(&sample(10, Span::from_millis(100)), 1);
+        cal.add(&flow(1000, Span::from_millis(10)), 1.0, 1);
+        cal.add(&flow(10, Span::from_millis(100)), 1.0, 1);
         assert!(cal.secs().unwrap() < 0.011);
     }
 

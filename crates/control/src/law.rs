@@ -16,8 +16,14 @@
 //! whose fixed point is latency = L_threshold and w = λ · shares for any number of hosts. ε sets
 //! how fast the ratios between hosts settle: with τ = T / (γ · ε), whatever the load.
 //!
-//! The normalised law keeps the window *per share* as its state. A host whose VMs fall idle or
-//! wake thus moves to its new window at once, in place of drifting there over many periods.
+//! The normalised law keeps the window *per share* as its state, which nothing bounds from above: a
+//! host that cannot use it is bounded by itself, and it grows only while somebody could use more.
+//! What each VM may have outstanding follows from it ([`crate::slices`]).
+//!
+//! A host that is apart from the cluster ([`crate::quorum`]) hears no λ. The last one is its anchor: it
+//! draws the window per share as any other λ does, so that hosts apart keep their ratios though each
+//! follows its own latency. It moves slowly towards what the latency says, at once where the latency
+//! is far from the threshold: then the array is another one than it was.
 
 use crate::cluster::Load;
 use crate::latency::Signal;
@@ -80,6 +86,8 @@ pub struct LawConfig {
     /// What the whole cluster may have outstanding however high the latency, in IOs. Below one IO
     /// nothing of ours waits for anything of ours, and a smaller window only loses throughput.
     pub cluster_min: f64,
+    /// No VM waits longer than this between two of its IOs, whatever its shares.
+    pub hold_max: Span,
     /// Fewer IOs than this in an interval do not move the latency estimate.
     pub min_ios: u32,
     /// For how many periods the peers' last reports are used when the exchange falls silent.
@@ -99,6 +107,7 @@ impl Default for LawConfig {
             window_max: Window(64.0),
             window_start: Window(4.0),
             cluster_min: 1.0,
+            hold_max: Span::from_millis(10_000),
             min_ios: 4,
             hold_periods: 5,
         }
@@ -109,6 +118,41 @@ impl Default for LawConfig {
 /// not say how far the window could rise. Where no window was used, it says nothing at all.
 const MAX_RISE: f64 = 2.0;
 
+/// A host's window per share is at most this many times the cluster's mean, or one part in so many
+/// of it. Further off it is only where others have woken or fallen asleep since, or where the host
+/// has just come: no noise that would have to be smoothed.
+const MOST_OFF: f64 = 1.5;
+
+/// A latency that is off the threshold by more than these factors, below it and above, moves the
+/// anchor at once: then the array is another one than it was. A host that pushes out those that it
+/// does not hear sees a low latency, so that more is needed for a rise.
+const FAR_OFF: (f64, f64) = (1.5, 1.25);
+
+/// How much the anchor moves otherwise: by each period's part of the latency's distance to the
+/// threshold, of which the first is an eighth, and all of some hundred together about two.
+const SLOWLY: f64 = 0.5;
+
+/// The distance that counts for that, at most.
+const NEAR: f64 = 1.2;
+
+/// For so many periods of silence nothing moves, unless the latency is that far off: a visit to the
+/// exchange that failed says nothing.
+const WAITS: u32 = 2;
+
+/// For so many periods the window per share moves as freely as ever while the host is apart: if the
+/// others are dead, it finds what they leave.
+const SETTLES: u32 = 10;
+
+/// After that it is drawn to where it then was by this in place of ε.
+const FIRM: f64 = 0.9;
+
+/// From then on the second of [`FAR_OFF`]: a host that has less than its part among others whose data
+/// lie elsewhere sees a high latency, and is not to leave them even that.
+const FAR_OFF_LATER: f64 = 1.45;
+
+/// The windows per share that the exchange and a sum over hosts can carry.
+const PER_SHARE: (f64, f64) = (1e-12, 1e5);
+
 /// What one step of the law takes into account.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
@@ -118,8 +162,14 @@ pub struct Input {
     pub headroom: f64,
     /// λ: the window per share at which the cluster would meet its threshold, if known.
     pub level: Option<f64>,
+    /// For how many periods λ has stood still, as the host is apart from the cluster; 0 if it is not.
+    pub apart: u32,
+    /// The mean window per share of the hosts that are heard nevertheless, this one among them.
+    pub side: Option<f64>,
     /// The host's shares: scaled down for VMs that are idle.
     pub shares: f64,
+    /// The same, of all VMs.
+    pub all: f64,
 }
 
 /// The law's state for one host and one volume.
@@ -131,8 +181,10 @@ pub struct Law {
     /// The same, of all hosts.
     cluster_unit: f64,
     window: f64,
+    /// The window per share. `None` before the first step.
+    per_share: Option<f64>,
     beta: f64,
-    /// λ as last known, and whether it ever was.
+    /// λ as last known, and whether it ever was. The anchor, while the host is apart.
     level: Option<f64>,
 }
 
@@ -141,7 +193,15 @@ impl Law {
     #[must_use]
     pub fn new(config: LawConfig) -> Law {
         let window = start(&config);
-        Law { config, unit: 1.0, cluster_unit: 1.0, window, beta: 0.0, level: None }
+        Law {
+            config,
+            unit: 1.0,
+            cluster_unit: 1.0,
+            window,
+            per_share: None,
+            beta: 0.0,
+            level: None,
+        }
     }
 
     /// The parameters in force.
@@ -153,15 +213,16 @@ impl Law {
     /// Changes the parameters. The window is kept as far as they allow.
     pub fn set_config(&mut self, config: LawConfig) {
         let same_mode = kin(self.config.mode) == kin(config.mode);
-        let kept =
-            self.window.clamp(config.window_min.0 * self.unit, config.window_max.0 * self.unit);
-        self.window =
-            if same_mode && !matches!(config.mode, Mode::Off) { kept } else { start(&config) };
-        if matches!(config.mode, Mode::Static) {
-            self.window = config.window_max.0 * self.unit;
+        self.config = config;
+        let (least, most) = self.bounds();
+        let kept = self.window.clamp(least, most);
+        let keeps = same_mode && !matches!(self.config.mode, Mode::Off | Mode::Static);
+        self.window = if keeps { kept } else { start(&self.config) };
+        if matches!(self.config.mode, Mode::Static) {
+            self.window = most;
         }
         self.level = self.level.filter(|_| same_mode);
-        self.config = config;
+        self.per_share = self.per_share.filter(|_| same_mode);
     }
 
     /// Changes the threshold alone.
@@ -200,11 +261,11 @@ impl Law {
         self.beta
     }
 
-    /// λ: the window per share to judge a VM's demand by. `all` is the sum of the host's shares.
+    /// The window per share, by which a VM's demand is judged. `all` is the sum of the host's shares.
     #[must_use]
     pub fn window_per_share(&self, all: f64) -> f64 {
-        match (self.config.mode, self.level) {
-            (Mode::Normalised { .. } | Mode::Observe, Some(level)) => level,
+        match (self.config.mode, self.level, self.per_share) {
+            (Mode::Observe, Some(level), _) | (Mode::Normalised { .. }, _, Some(level)) => level,
             _ => self.window / all,
         }
     }
@@ -212,7 +273,9 @@ impl Law {
     /// Lowers the window, if it is larger: the array itself said that it is full.
     pub fn lower_to(&mut self, window: Window) {
         if !matches!(self.config.mode, Mode::Off | Mode::Static) {
-            self.window = self.window.min(window.0).max(self.bounds().0);
+            let lower = self.window.min(window.0).max(self.bounds().0);
+            self.per_share = self.per_share.map(|per_share| per_share * lower / self.window);
+            self.window = lower;
         }
     }
 
@@ -224,13 +287,18 @@ impl Law {
     pub fn headroom(&self, latency: f64, cluster: &Load, all: bool) -> f64 {
         let least = self.config.cluster_min * self.cluster_unit / cluster.outstanding;
         let least = if all { least } else { 0.0 };
-        let most = if cluster.in_use { MAX_RISE } else { 1.0 };
+        let grows = match self.config.mode {
+            Mode::Normalised { .. } => cluster.limited,
+            _ => cluster.in_use,
+        };
+        let most = if grows { MAX_RISE } else { 1.0 };
         (self.config.threshold.secs() / latency).max(least).min(most)
     }
 
     /// One period: w(t) becomes w(t + 1). `before` is [`Input::shares`] of the previous period.
     pub fn step(&mut self, before: f64, input: Input) -> Window {
         let LawConfig { gamma, threshold, .. } = self.config;
+        let (least, most) = self.bounds();
         match self.config.mode {
             Mode::Off | Mode::Static => return Window(self.window),
             Mode::Published { beta_per_share } => {
@@ -242,15 +310,30 @@ impl Law {
             }
             Mode::Normalised { epsilon } => {
                 let joins = self.learn(&input);
-                let mut per_share = self.window / if before > 0.0 { before } else { input.shares };
+                let mut per_share = self.window_per_share(input.all.max(1.0));
                 if let (true, Some(level)) = (joins, self.level) {
                     // A host that joins starts at the window that its peers have per share.
                     per_share = level;
-                } else if input.latency.is_some() {
+                } else if input.latency.is_some() && !Law::waits(&input) {
+                    if let Some(level) = input.level {
+                        let mean = level / input.headroom;
+                        per_share = per_share.clamp(mean / MOST_OFF, mean * MOST_OFF);
+                    }
+                    if let Some(mean) = input.side {
+                        // Those of a side keep together, whatever chance does to their latencies.
+                        per_share += epsilon * (mean - per_share);
+                    }
+                    self.anchor(per_share, &input);
+                    let firm = input.apart > SETTLES && self.level.is_some();
+                    let epsilon = if firm { epsilon.max(FIRM) } else { epsilon };
                     let level = self.level.unwrap_or(per_share);
                     let grown = (1.0 - epsilon) * input.headroom * per_share;
                     per_share = (1.0 - gamma) * per_share + gamma * (grown + epsilon * level);
                 }
+                // What cannot be told from nothing takes long to come back.
+                let lowest = (least / input.all.max(1.0)).max(PER_SHARE.0);
+                let per_share = per_share.max(lowest).min(PER_SHARE.1);
+                self.per_share = Some(per_share);
                 self.beta = epsilon * self.level.unwrap_or(per_share) * input.shares;
                 self.window = per_share * input.shares;
             }
@@ -263,21 +346,50 @@ impl Law {
                     None => before,
                 };
                 self.beta = 0.0;
+                self.per_share = Some(per_share);
                 self.window = per_share * input.shares;
             }
         }
-        let (least, most) = self.bounds();
         self.window = self.window.clamp(least, most);
         Window(self.window)
+    }
+
+    /// Whether to wait for what the next visit to the exchange brings.
+    fn waits(input: &Input) -> bool {
+        let near = input.headroom <= FAR_OFF.0 && input.headroom * FAR_OFF.1 >= 1.0;
+        (1..=WAITS).contains(&input.apart) && near
     }
 
     /// Takes in λ, if it is known. True if it was not before.
     fn learn(&mut self, input: &Input) -> bool {
         let joins = self.level.is_none() && input.level.is_some();
-        // A λ beyond what the largest window can follow would take as long to come back.
-        let most = self.bounds().1 / input.shares;
-        self.level = input.level.map(|level| level.min(most)).or(self.level);
+        self.level = input.level.or(self.level);
         joins
+    }
+
+    /// Moves λ while nothing is heard of it.
+    fn anchor(&mut self, per_share: f64, input: &Input) {
+        let Some(level) = &mut self.level else { return };
+        if input.apart == 0 {
+            return;
+        }
+        if input.apart <= WAITS + 1 || input.apart == SETTLES + 1 {
+            *level = per_share;
+        }
+        let beyond = if input.headroom > FAR_OFF.0 {
+            input.headroom / FAR_OFF.0
+        } else {
+            let above = if input.apart > SETTLES { FAR_OFF_LATER } else { FAR_OFF.1 };
+            (input.headroom * above).min(1.0)
+        };
+        // Ever more slowly: all that it moves over hundreds of periods is a few times what the
+        // latencies of two sides differ by.
+        let near = input.headroom.clamp(1.0 / NEAR, NEAR);
+        let slowly = match input.apart.checked_sub(self.config.hold_periods) {
+            Some(moving) if moving > 0 => SLOWLY * (near - 1.0) / f64::from(moving + 3),
+            _ => 0.0,
+        };
+        *level *= (1.0 + self.config.gamma * (beyond - 1.0)) * (1.0 + slowly);
     }
 }
 
@@ -309,6 +421,10 @@ mod tests {
         LawConfig { mode, window_max: Window(1e4), ..LawConfig::default() }
     }
 
+    fn input(latency: Option<f64>, headroom: f64, level: Option<f64>, shares: f64) -> Input {
+        Input { latency, headroom, level, apart: 0, side: None, shares, all: shares }
+    }
+
     /// Hosts at an array that completes `rate` IO/s as soon as enough are outstanding.
     fn settle(mode: Mode, shares: &[f64], rate: f64, periods: usize) -> (Vec<f64>, f64) {
         let mut laws: Vec<Law> = shares.iter().map(|_| Law::new(config(mode))).collect();
@@ -316,14 +432,11 @@ mod tests {
         for _ in 0..periods {
             let total: f64 = laws.iter().map(|l| l.window().0).sum();
             latency = (total / rate).max(0.005);
-            let cluster = Load { outstanding: total, in_use: true, ..Load::default() };
+            let cluster = Load { outstanding: total, limited: true, ..Load::default() };
             let headroom = laws[0].headroom(latency, &cluster, true);
             let level = headroom * total / shares.iter().sum::<f64>();
             for (law, &s) in laws.iter_mut().zip(shares) {
-                law.step(
-                    s,
-                    Input { latency: Some(latency), headroom, level: Some(level), shares: s },
-                );
+                law.step(s, input(Some(latency), headroom, Some(level), s));
             }
         }
         (laws.iter().map(|l| l.window().0).collect(), latency)
@@ -357,24 +470,20 @@ mod tests {
     fn without_a_latency_the_window_stays() {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
         let w = law.window();
-        assert_eq!(
-            law.step(1.0, Input { latency: None, headroom: 1.0, level: None, shares: 1.0 }),
-            w
-        );
+        assert_eq!(law.step(1.0, input(None, 1.0, None, 1.0)), w);
     }
 
     #[test]
     fn a_host_that_joins_takes_its_peers_window_per_share() {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
-        let input = Input { latency: Some(0.03), headroom: 1.0, level: Some(0.02), shares: 1000.0 };
+        let input = input(Some(0.03), 1.0, Some(0.02), 1000.0);
         assert_eq!(law.step(1000.0, input), Window(20.0));
     }
 
     #[test]
     fn shares_that_change_move_the_window_at_once() {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
-        let mut input =
-            Input { latency: Some(0.03), headroom: 1.0, level: Some(0.02), shares: 1000.0 };
+        let mut input = input(Some(0.03), 1.0, Some(0.02), 1000.0);
         law.step(1000.0, input);
         input.shares = 500.0;
         assert!((law.step(1000.0, input).0 - 10.0).abs() < 1e-9);
@@ -383,7 +492,7 @@ mod tests {
     #[test]
     fn windows_grow_only_in_use_and_shrink_only_while_something_of_ours_waits() {
         let law = Law::new(LawConfig::default());
-        let cluster = |outstanding, in_use| Load { outstanding, in_use, ..Load::default() };
+        let cluster = |outstanding, limited| Load { outstanding, limited, ..Load::default() };
         assert_eq!(law.headroom(0.001, &cluster(40.0, true), true), MAX_RISE);
         assert_eq!(law.headroom(0.001, &cluster(40.0, false), true), 1.0);
         assert_eq!(law.headroom(0.060, &cluster(40.0, false), true), 0.5);
@@ -411,14 +520,11 @@ mod tests {
     #[test]
     fn bounds_hold() {
         let mut law = Law::new(LawConfig::default());
-        let cluster = Load { outstanding: 10.0, in_use: true, ..Load::default() };
+        let cluster = Load { outstanding: 10.0, limited: true, ..Load::default() };
         for latency in [1e-9, 1e-6, 1.0, 1e6] {
             let headroom = law.headroom(latency, &cluster, true);
             for _ in 0..100 {
-                let w = law.step(
-                    1.0,
-                    Input { latency: Some(latency), headroom, level: None, shares: 1.0 },
-                );
+                let w = law.step(1.0, input(Some(latency), headroom, None, 1.0));
                 assert!((0.02..=64.0).contains(&w.0));
             }
         }

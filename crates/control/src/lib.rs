@@ -15,7 +15,9 @@
 //! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
 //! | [`governor`] | one period: from what was measured and heard to the window and the report | |
 //! | [`forecast`] | what would be done, where the law only observes | |
-//! | [`gate`] | holding outstanding IOs to a window that may be a fraction | |
+//! | [`quorum`] | whether the hosts that are heard are enough to take them for the cluster | |
+//! | [`slices`] | what each VM of a host may have outstanding, at any instant | PARDA §3 |
+//! | [`gate`] | holding outstanding IOs to a number that may be a fraction | |
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
 //! | [`rate`] | shares of bytes where IOs differ | Little's law |
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
@@ -40,12 +42,14 @@ pub mod integral;
 pub mod latency;
 pub mod law;
 pub mod queue;
+pub mod quorum;
 pub mod rate;
 pub mod size;
+pub mod slices;
 pub mod threshold;
 pub mod units;
 
-pub use cluster::{Governed, Load, Report, Source, Thresholds, Totals, Tuning, View};
+pub use cluster::{Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View};
 pub use config::{Config, ConfigError};
 pub use depth::Depth;
 pub use forecast::{Forecast, Outlook};

@@ -8,13 +8,17 @@
 //!
 //! Only the head of each flow is tagged: a flow's later IOs follow from it. That keeps every
 //! operation logarithmic in the number of backlogged flows, whatever their depths.
+//!
+//! No flow waits without bound, whatever its shares: one that was not served for as long as
+//! [`FairQueue::set_patience`] says is [`FairQueue::overdue`].
 
+use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
 
 use slab::Slab;
 
-use crate::units::Shares;
+use crate::units::{Instant, Shares, Span};
 
 /// What one IO takes from its VM's share, in slots of the window: 1 for each IO under IOPS
 /// fairness, the number of size units under bytes fairness. Kept in 1/1024 of a slot.
@@ -56,9 +60,13 @@ const TAG_SHIFT: u32 = 30;
 struct Flow<T> {
     shares: Shares,
     burst: Cost,
-    /// Finish tag of the IO dispatched last.
+    /// Finish tag of the IO dispatched last. While the flow is backlogged: start tag of its head.
     finish: Tag,
     waiting: VecDeque<(Cost, T)>,
+    /// When it was served last, or became backlogged.
+    served: Instant,
+    /// The time of its entry in [`FairQueue::dues`], if it has one.
+    due: Option<Instant>,
 }
 
 impl<T> Flow<T> {
@@ -79,13 +87,27 @@ pub struct FairQueue<T> {
     flows: Slab<Flow<T>>,
     /// Start tag of the head of every backlogged flow; ties go to the lower id.
     heads: BinaryHeap<Reverse<(Tag, FlowId)>>,
+    /// Entries of `heads` that stand for a head which was taken out of turn.
+    stale: usize,
+    /// When each backlogged flow becomes overdue, or earlier: an entry is brought up to date only
+    /// when its time has come, so that serving a flow costs nothing here.
+    dues: BinaryHeap<Reverse<(Instant, FlowId)>>,
+    patience: Span,
     virtual_time: Tag,
     len: usize,
 }
 
 impl<T> Default for FairQueue<T> {
     fn default() -> Self {
-        FairQueue { flows: Slab::new(), heads: BinaryHeap::new(), virtual_time: 0, len: 0 }
+        FairQueue {
+            flows: Slab::new(),
+            heads: BinaryHeap::new(),
+            stale: 0,
+            dues: BinaryHeap::new(),
+            patience: Span(u64::MAX),
+            virtual_time: 0,
+            len: 0,
+        }
     }
 }
 
@@ -94,12 +116,12 @@ impl<T> FairQueue<T> {
     /// others as one batch (PARDA §3, "burst handling"); [`Cost`] of zero slots for none.
     pub fn add_flow(&mut self, shares: Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
-        FlowId(self.flows.insert(Flow { shares, burst, finish, waiting: VecDeque::new() }))
+        let (waiting, served, due) = (VecDeque::new(), Instant(0), None);
+        FlowId(self.flows.insert(Flow { shares, burst, finish, waiting, served, due }))
     }
 
     /// Removes a flow of which nothing waits; `false` if something does, or there is no such flow.
     pub fn remove_flow(&mut self, flow: FlowId) -> bool {
-        // Only a backlogged flow has an entry in `heads`.
         let idle = self.flows.get(flow.0).is_some_and(|f| f.waiting.is_empty());
         idle && self.flows.try_remove(flow.0).is_some()
     }
@@ -114,8 +136,21 @@ impl<T> FairQueue<T> {
         self.flows[flow.0].burst = burst;
     }
 
+    /// Changes for how long a backlogged flow waits at most before it is [`overdue`](Self::overdue).
+    pub fn set_patience(&mut self, patience: Span) {
+        if patience == self.patience {
+            return;
+        }
+        self.patience = patience;
+        self.dues.clear();
+        for (id, flow) in &mut self.flows {
+            flow.due = (!flow.waiting.is_empty()).then(|| flow.served + patience);
+            self.dues.extend(flow.due.map(|due| Reverse((due, FlowId(id)))));
+        }
+    }
+
     /// Queues an item. O(log backlogged flows) if the flow was idle, O(1) otherwise.
-    pub fn push(&mut self, flow: FlowId, cost: Cost, item: T) {
+    pub fn push(&mut self, now: Instant, flow: FlowId, cost: Cost, item: T) {
         let f = &mut self.flows[flow.0];
         if f.waiting.is_empty() {
             // An idle flow starts at virtual time, less the credit that it gathered: how far its
@@ -123,7 +158,13 @@ impl<T> FairQueue<T> {
             let earliest = self.virtual_time.saturating_sub(f.tag_of(f.burst));
             let start = f.finish.max(earliest);
             f.finish = start;
+            f.served = now;
             self.heads.push(Reverse((start, flow)));
+            if f.due.is_none() {
+                let due = now + self.patience;
+                f.due = Some(due);
+                self.dues.push(Reverse((due, flow)));
+            }
         }
         f.waiting.push_back((cost, item));
         self.len += 1;
@@ -137,17 +178,90 @@ impl<T> FairQueue<T> {
     }
 
     /// Takes the item with the smallest start tag. O(log backlogged flows).
-    pub fn pop(&mut self) -> Option<(FlowId, Cost, T)> {
-        let Reverse((start, id)) = self.heads.pop()?;
+    pub fn pop(&mut self, now: Instant) -> Option<(FlowId, Cost, T)> {
+        let mut head = self.heads.peek_mut()?;
+        let Reverse((start, id)) = *head;
         let flow = &mut self.flows[id.0];
         let (cost, item) = flow.waiting.pop_front()?;
         self.virtual_time = self.virtual_time.max(start);
         flow.finish = start + flow.tag_of(cost);
+        flow.served = now;
+        if flow.waiting.is_empty() {
+            PeekMut::pop(head);
+        } else {
+            // Changed in place, the entry sinks once; taken out and put back it would move twice.
+            *head = Reverse((flow.finish, id));
+            drop(head);
+        }
+        self.len -= 1;
+        self.forget_stale();
+        Some((id, cost, item))
+    }
+
+    /// A backlogged flow that was not served for longer than the patience, if there is one: the one
+    /// that has waited longest.
+    pub fn overdue(&mut self, now: Instant) -> Option<FlowId> {
+        while let Some(&Reverse((due, id))) = self.dues.peek() {
+            if due > now {
+                return None;
+            }
+            // An entry of a flow that was removed says nothing of one that has its id now.
+            let flow = self.flows.get_mut(id.0).filter(|flow| flow.due == Some(due));
+            let Some(flow) = flow else {
+                self.dues.pop();
+                continue;
+            };
+            if flow.waiting.is_empty() {
+                flow.due = None;
+                self.dues.pop();
+                continue;
+            }
+            let next = flow.served + self.patience;
+            if next <= now {
+                return Some(id);
+            }
+            flow.due = Some(next);
+            if let Some(mut entry) = self.dues.peek_mut() {
+                *entry = Reverse((next, id));
+            }
+        }
+        None
+    }
+
+    /// Not before this time is a flow overdue. It may be later: ask again then.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Instant> {
+        self.dues.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// Takes a flow's oldest item, whatever its turn. It is charged for it as for any other.
+    pub fn pop_of(&mut self, now: Instant, id: FlowId) -> Option<(Cost, T)> {
+        let flow = self.flows.get_mut(id.0)?;
+        let (cost, item) = flow.waiting.pop_front()?;
+        flow.finish += flow.tag_of(cost);
+        flow.served = now;
+        // The entry of the head that is gone stays where it is, and says nothing any more.
+        self.stale += 1;
         if !flow.waiting.is_empty() {
             self.heads.push(Reverse((flow.finish, id)));
         }
         self.len -= 1;
-        Some((id, cost, item))
+        self.forget_stale();
+        Some((cost, item))
+    }
+
+    /// Removes entries from the top of `heads` that stand for no head.
+    fn forget_stale(&mut self) {
+        while self.stale > 0
+            && let Some(&Reverse((start, id))) = self.heads.peek()
+        {
+            let flow = self.flows.get(id.0);
+            if flow.is_some_and(|flow| flow.finish == start && !flow.waiting.is_empty()) {
+                return;
+            }
+            self.heads.pop();
+            self.stale -= 1;
+        }
     }
 
     /// Items waiting in all flows.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use parda_control::Shares;
 use parda_control::queue::{Cost, FairQueue, FlowId};
+use parda_control::{Instant, Shares};
 use proptest::prelude::*;
 
 /// Start-time fair queuing as the textbook has it: every item is tagged when it becomes its flow's
@@ -83,12 +83,12 @@ proptest! {
             match step {
                 Step::Push { flow, slots } => {
                     let flow = flow % config.len();
-                    queue.push(FlowId(flow), Cost::slots(slots), n as u64);
+                    queue.push(Instant(0), FlowId(flow), Cost::slots(slots), n as u64);
                     oracle.push(flow, slots, n as u64);
                     waiting += 1;
                 }
                 Step::Pop => {
-                    let ours = queue.pop().map(|(f, _, item)| (f.0, item));
+                    let ours = queue.pop(Instant(0)).map(|(f, _, item)| (f.0, item));
                     // Work conservation: something comes out whenever anything waits.
                     prop_assert_eq!(ours.is_some(), waiting > 0);
                     prop_assert_eq!(ours, oracle.pop());
@@ -125,16 +125,16 @@ proptest! {
         };
         for (i, &(_, largest)) in flows.iter().enumerate() {
             for _ in 0..2 {
-                queue.push(FlowId(i), Cost::slots(size(largest)), ());
+                queue.push(Instant(0), FlowId(i), Cost::slots(size(largest)), ());
             }
         }
         let mut served = vec![0.0; flows.len()];
         for n in 0..from + stretch {
-            let (flow, cost, ()) = queue.pop().unwrap();
+            let (flow, cost, ()) = queue.pop(Instant(0)).unwrap();
             if n >= from {
                 served[flow.0] += cost.as_slots();
             }
-            queue.push(flow, Cost::slots(size(flows[flow.0].1)), ());
+            queue.push(Instant(0), flow, Cost::slots(size(flows[flow.0].1)), ());
         }
         let per_share = |i: usize| served[i] / f64::from(flows[i].0);
         let slack = |i: usize| flows[i].1 / f64::from(flows[i].0);
@@ -153,15 +153,15 @@ proptest! {
         let small = queue.add_flow(Shares(1), Cost::slots(0.0));
         for _ in 0..others {
             let flow = queue.add_flow(Shares(big), Cost::slots(0.0));
-            queue.push(flow, Cost::ONE, ());
+            queue.push(Instant(0), flow, Cost::ONE, ());
         }
-        queue.push(small, Cost::ONE, ());
-        queue.push(small, Cost::ONE, ());
+        queue.push(Instant(0), small, Cost::ONE, ());
+        queue.push(Instant(0), small, Cost::ONE, ());
         let mut waits = 0usize;
         let mut longest = 0;
         for _ in 0..10 * big as usize * others {
-            let (flow, _, ()) = queue.pop().unwrap();
-            queue.push(flow, Cost::ONE, ());
+            let (flow, _, ()) = queue.pop(Instant(0)).unwrap();
+            queue.push(Instant(0), flow, Cost::ONE, ());
             waits = if flow == small { 0 } else { waits + 1 };
             longest = longest.max(waits);
         }
@@ -175,13 +175,13 @@ fn an_idle_flow_spends_its_burst_as_one_batch_and_no_more() {
     let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
     let bursty = queue.add_flow(Shares(100), Cost::slots(8.0));
     for _ in 0..200 {
-        queue.push(busy, Cost::ONE, ());
+        queue.push(Instant(0), busy, Cost::ONE, ());
     }
-    (0..50).for_each(|_| assert_eq!(queue.pop().unwrap().0, busy));
+    (0..50).for_each(|_| assert_eq!(queue.pop(Instant(0)).unwrap().0, busy));
     for _ in 0..100 {
-        queue.push(bursty, Cost::ONE, ());
+        queue.push(Instant(0), bursty, Cost::ONE, ());
     }
-    let order: Vec<_> = (0..60).map(|_| queue.pop().unwrap().0).collect();
+    let order: Vec<_> = (0..60).map(|_| queue.pop(Instant(0)).unwrap().0).collect();
     let batch = order.iter().take_while(|&&f| f == bursty).count();
     // The eight, its own turn, and one more where tags tie.
     assert!((8..=10).contains(&batch), "{batch}");
@@ -197,12 +197,12 @@ fn without_burst_idling_gives_nothing() {
     let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
     let idle = queue.add_flow(Shares(100), Cost::slots(0.0));
     for _ in 0..200 {
-        queue.push(busy, Cost::ONE, ());
+        queue.push(Instant(0), busy, Cost::ONE, ());
     }
-    (0..50).for_each(|_| assert_eq!(queue.pop().unwrap().0, busy));
+    (0..50).for_each(|_| assert_eq!(queue.pop(Instant(0)).unwrap().0, busy));
     for _ in 0..100 {
-        queue.push(idle, Cost::ONE, ());
+        queue.push(Instant(0), idle, Cost::ONE, ());
     }
-    let gave = (0..60).filter(|_| queue.pop().unwrap().0 == idle).count();
+    let gave = (0..60).filter(|_| queue.pop(Instant(0)).unwrap().0 == idle).count();
     assert!(gave.abs_diff(30) <= 1, "{gave}");
 }

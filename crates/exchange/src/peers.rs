@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parda_control::{Instant, Span, Totals, Tuning};
+use parda_control::{Governed, Instant, Span, Totals, Tuning};
 
 use crate::exchange::Message;
 use crate::freshness::{Freshness, Liveness, Watch};
@@ -144,6 +144,11 @@ impl Peers {
                     live = true;
                 }
                 Liveness::Unproven => unproven = true,
+                // Whether it is dead or cut off cannot be told by its silence.
+                Liveness::Stale if peer.message.body.report.governed != Governed::No => {
+                    totals.missing += f64::from(peer.message.body.report.shares.0);
+                }
+                // For so long that it will not come back as what it was.
                 Liveness::Stale | Liveness::Gone | Liveness::Left => {}
             }
         }

@@ -2,7 +2,7 @@
 //! a table, which a test holds to this file.
 
 use parda_control::latency::{Interval, Sample};
-use parda_control::{Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
+use parda_control::{Bounded, Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
 
 use crate::exchange::{Message, Publication};
 use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
@@ -52,6 +52,7 @@ mod at {
     pub(super) const NAME: Range<usize> = 168..232;
     pub(super) const THRESHOLD: usize = 232;
     pub(super) const TUNING: usize = 240;
+    pub(super) const BOUNDED: usize = 241;
     pub(super) const CHECKSUM: usize = 508;
 
     /// Within `READS` and `WRITES`.
@@ -172,6 +173,12 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
         Tuning::Auto => 2,
         Tuning::Joining => 3,
     };
+    to[at::BOUNDED] = match report.bounded {
+        Bounded::Unsaid => 0,
+        Bounded::Nothing => 1,
+        Bounded::Slices => 2,
+        Bounded::Window => 3,
+    };
     put(to, at::CHECKSUM, crc32c::crc32c(&to[..at::CHECKSUM]).to_le_bytes());
     Ok(block)
 }
@@ -244,6 +251,13 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
         beta: get_measure(from, at::BETA, "beta")?,
         shares: Shares(u32::from_le_bytes(get(from, at::SHARES))),
         active: get_measure(from, at::ACTIVE, "active shares")?,
+        bounded: match from[at::BOUNDED] {
+            0 => Bounded::Unsaid,
+            1 => Bounded::Nothing,
+            2 => Bounded::Slices,
+            3 => Bounded::Window,
+            _ => return Err(SlotFault::Malformed("bounded")),
+        },
         governed: match from[at::GOVERNED] {
             0 => Governed::No,
             1 => Governed::Yes,

@@ -49,6 +49,7 @@ pub(crate) fn publication(window: f64) -> Publication {
             beta: 4.25,
             shares: Shares(3_000),
             active: 2_750.5,
+            bounded: Default::default(),
             governed: Governed::Yes,
             source: Source::LastGood,
             threshold: Span::from_millis(30),

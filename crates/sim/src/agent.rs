@@ -181,7 +181,9 @@ impl Agent {
     ) -> Result<Option<(IoId, ArrayIo)>, Violation> {
         let Some(dispatch) = self.gate.next_dispatch(now) else { return Ok(None) };
         let pending = &self.ios[dispatch.token as usize];
-        check::window(name, self.at_array, pending.cost, self.gate.bound())?;
+        if !dispatch.overdue {
+            check::window(name, self.at_array, pending.cost, self.gate.bound())?;
+        }
         self.at_array += pending.cost;
         Ok(Some((dispatch.id, pending.io)))
     }

@@ -99,7 +99,7 @@ impl Gate {
     /// What bounds an IO that goes to the array now.
     pub(crate) fn bound(&self) -> Window {
         match self {
-            Gate::Agent(host) => host.window(),
+            Gate::Agent(host) => host.grant(),
             Gate::Kernel(kernel) => kernel.bound(),
         }
     }

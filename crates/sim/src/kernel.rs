@@ -161,7 +161,7 @@ impl Kernel {
         let pending = Pending { sent: now, ..self.beyond.pop_front()? };
         let (vm, token) = (pending.vm, pending.token);
         let id = IoId(self.at_array.insert(pending));
-        Some(Dispatch { id, vm, token })
+        Some(Dispatch { id, vm, token, overdue: false })
     }
 
     pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Option<Completed> {

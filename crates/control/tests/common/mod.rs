@@ -17,6 +17,7 @@ enum Event {
     Done { host: usize, io: usize, drive: usize },
     Wake { host: usize },
     Tick { host: usize },
+    Arrive { host: usize, vm: usize, every: Span },
 }
 
 pub(crate) struct VmSpec {
@@ -40,6 +41,9 @@ struct HostState {
     over_window: f64,
     device: Span,
     completed: u64,
+    period: Span,
+    /// The earliest time at which it is going to be woken up.
+    wakes: Option<Instant>,
 }
 
 pub(crate) struct Cluster {
@@ -102,6 +106,8 @@ impl Cluster {
             over_window: 0.0,
             device: Span::ZERO,
             completed: 0,
+            period: self.period,
+            wakes: None,
         });
         let index = self.hosts.len() - 1;
         // Hosts tick out of step, as real ones do.
@@ -114,6 +120,20 @@ impl Cluster {
     pub(crate) fn set_outstanding(&mut self, host: usize, vm: usize, want: usize) {
         self.hosts[host].vms[vm].want = want;
         self.fill(host);
+    }
+
+    pub(crate) fn set_period(&mut self, host: usize, period: Span) {
+        self.hosts[host].period = period;
+    }
+
+    /// From now on a VM does an IO after each such time, more or less, whatever is pending.
+    pub(crate) fn arrive(&mut self, host: usize, vm: usize, every: Span) {
+        let next = Span::from_secs(every.secs() * 2.0 * self.draw());
+        self.at(self.now + next, Event::Arrive { host, vm, every });
+    }
+
+    pub(crate) fn overdue(&self, host: usize) -> u64 {
+        self.hosts[host].host.overdue()
     }
 
     /// A host that dies: its IOs at the array finish for nobody, its report is gone.
@@ -176,8 +196,18 @@ impl Cluster {
             self.now = when;
             match event {
                 Event::Done { host, io, drive } => self.done(host, io, drive),
-                Event::Wake { host } => self.dispatch(host),
+                Event::Wake { host } => {
+                    let h = &mut self.hosts[host];
+                    h.wakes = h.wakes.filter(|known| *known > when);
+                    self.dispatch(host);
+                }
                 Event::Tick { host } => self.tick(host),
+                Event::Arrive { host, vm, every } => {
+                    self.hosts[host].vms[vm].pending += 1;
+                    self.submit(host, vm);
+                    self.dispatch(host);
+                    self.arrive(host, vm, every);
+                }
             }
         }
         self.now = end;
@@ -188,23 +218,26 @@ impl Cluster {
     }
 
     fn fill(&mut self, host: usize) {
-        let now = self.now;
-        let h = &mut self.hosts[host];
-        for vm in &mut h.vms {
-            while vm.pending < vm.want {
-                vm.pending += 1;
-                let io = Io { kind: IoKind::Read, bytes: Bytes::kib(16) };
-                h.host.submit(now, vm.id, io, vm.id.0 as u64);
+        for vm in 0..self.hosts[host].vms.len() {
+            while self.hosts[host].vms[vm].pending < self.hosts[host].vms[vm].want {
+                self.hosts[host].vms[vm].pending += 1;
+                self.submit(host, vm);
             }
         }
         self.dispatch(host);
+    }
+
+    fn submit(&mut self, host: usize, vm: usize) {
+        let h = &mut self.hosts[host];
+        let io = Io { kind: IoKind::Read, bytes: Bytes::kib(16) };
+        h.host.submit(self.now, h.vms[vm].id, io, vm as u64);
     }
 
     fn dispatch(&mut self, host: usize) {
         let now = self.now;
         while let Some(Dispatch { id, .. }) = self.hosts[host].host.next_dispatch(now) {
             let h = &mut self.hosts[host];
-            let over = h.host.outstanding() as f64 - h.host.window().0;
+            let over = h.host.outstanding() as f64 - h.host.grant().0;
             h.over_window = h.over_window.max(over);
             let drive = (self.draw() * self.drives.len() as f64) as usize;
             self.drives[drive].push_back((host, id.0));
@@ -212,8 +245,11 @@ impl Cluster {
                 self.serve(drive);
             }
         }
-        if let Some(when) = self.hosts[host].host.next_wakeup() {
-            self.at(when.max(now), Event::Wake { host });
+        let h = &mut self.hosts[host];
+        let wakes = h.host.next_wakeup().map(|when| when.max(now));
+        if let Some(when) = wakes.filter(|when| h.wakes.is_none_or(|known| *when < known)) {
+            h.wakes = Some(when);
+            self.at(when, Event::Wake { host });
         }
     }
 
@@ -257,6 +293,6 @@ impl Cluster {
             self.latency_trace.push((now, latency));
         }
         self.dispatch(host);
-        self.at(now + self.period, Event::Tick { host });
+        self.at(now + self.hosts[host].period, Event::Tick { host });
     }
 }

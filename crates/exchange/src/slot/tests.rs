@@ -39,6 +39,12 @@ prop_compose! {
             Just(Governed::Observes),
         ],
         source in prop_oneof![Just(Source::Cluster), Just(Source::LastGood), Just(Source::Local)],
+        bounded in prop_oneof![
+            Just(Bounded::Unsaid),
+            Just(Bounded::Nothing),
+            Just(Bounded::Slices),
+            Just(Bounded::Window),
+        ],
         threshold in arb_count(),
         tuning in prop_oneof![
             Just(Tuning::Unsaid),
@@ -55,6 +61,7 @@ prop_compose! {
             beta: measures.2,
             shares: Shares(shares),
             active: measures.3,
+            bounded,
             governed,
             source,
             threshold: Span(threshold),
@@ -202,7 +209,7 @@ fn every_byte_of_a_slot_of_zeros_counts() {
 #[test]
 fn what_readers_ignore_may_hold_anything() {
     let mut block = encode(&example()).unwrap();
-    block.0[at::TUNING + 1..at::CHECKSUM].fill(0xaa);
+    block.0[at::BOUNDED + 1..at::CHECKSUM].fill(0xaa);
     reseal(&mut block);
     assert_eq!(decode(&block, SlotIndex(3)), Content::Record(Box::new(example())));
 }
@@ -280,7 +287,7 @@ fn the_documented_fields_fill_the_slot_without_gap_or_overlap() {
 #[test]
 fn every_field_lies_where_the_page_says() {
     type Edit = fn(&mut Record);
-    let edits: [(&str, Edit); 26] = [
+    let edits: [(&str, Edit); 27] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -305,6 +312,7 @@ fn every_field_lies_where_the_page_says() {
         ("source", |r| r.message.body.report.source = Source::Local),
         ("threshold", |r| r.message.body.report.threshold.0 += 1),
         ("tuning", |r| r.message.body.report.tuning = Tuning::Joining),
+        ("bounded", |r| r.message.body.report.bounded = Bounded::Window),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),
     ];

@@ -43,6 +43,7 @@ pub(crate) fn publication(window: f64) -> Publication {
         beta: 1.0,
         shares: Shares(1_000),
         active: 1_000.0,
+        bounded: Default::default(),
         governed: Governed::Yes,
         source: Source::Cluster,
         threshold: Span::from_millis(30),

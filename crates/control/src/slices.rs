@@ -1,0 +1,284 @@
+//! What the VMs of a host may have outstanding, each by itself and all together, at any instant.
+//!
+//! A VM's slice is λ · shares. It is granted what it has pending, at most its slice; the host is
+//! granted the sum. So what a VM leaves of its slice is never its neighbour's on the same host: it
+//! goes to all hosts by way of λ, which rests on what was granted ([`crate::cluster`]).
+//!
+//! Where a slice is less than one IO, a VM that comes now and then must not be held for what it does
+//! not take: it saves up, while it has nothing pending, what its slice would have given it, and is
+//! granted a whole IO as long as its grants so far are no more than its slice, in the mean over time.
+//! One that always has something pending has nothing saved, and is granted just its slice; the gate
+//! makes pauses of that ([`crate::gate`]).
+//!
+//! A VM that wakes up beside others that sleep would be given a slice that is right only as long as
+//! these sleep. So its slice is no more than its part of what the whole cluster may have outstanding,
+//! counted with all shares, or than twice the most that it was granted lately: what the law has seen.
+
+use crate::units::{Instant, Shares};
+
+/// How many IOs a VM whose slice is less than one can have saved up: what clients ask for at random
+/// comes in small groups.
+const SAVED: f64 = 4.0;
+
+/// By what part the most that a VM was granted in earlier periods counts in the next one.
+const REMEMBERED: f64 = 0.8;
+
+/// A VM that was seen to use its slice may use this many times as much in the next period.
+const GROWTH: f64 = 2.0;
+
+/// What slices follow from, in slots.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// λ, the window per share.
+    pub per_share: f64,
+    /// What the whole cluster may have outstanding, over all shares, of those that sleep, too.
+    pub fair: f64,
+    /// Whether slices bound what VMs may have outstanding. If they do not, they only measure it.
+    pub bind: bool,
+}
+
+/// What a VM wants and is granted. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Slice {
+    shares: f64,
+    /// Slots beyond its slice that it may have saved up and use at once.
+    burst: f64,
+    /// What λ alone would give.
+    full: f64,
+    /// What it may have outstanding.
+    slice: f64,
+    /// The cost of its last IO: the least that can be outstanding.
+    unit: f64,
+    pending: f64,
+    grant: f64,
+    /// ∫ (slice − grant) dt, of which a few IOs' time at the array count, or a burst's. Minus infinity
+    /// where nothing is saved.
+    saved: f64,
+    /// ∫ pending dt and ∫ grant dt over this period.
+    pending_sum: f64,
+    grant_sum: f64,
+    /// The most that was granted in this period.
+    most: f64,
+    /// The same of earlier periods, fading.
+    seen: f64,
+    since: Instant,
+}
+
+/// What a VM wanted over a period, in slots.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wanted {
+    /// Mean of what was pending.
+    pub pending: f64,
+    /// Mean of the same up to its slice.
+    pub used: f64,
+}
+
+impl Slice {
+    /// Of a VM that has nothing pending.
+    #[must_use]
+    pub fn new(now: Instant, shares: Shares, burst: f64, terms: Terms) -> Slice {
+        let mut slice = Slice {
+            shares: f64::from(shares.0),
+            burst,
+            full: 0.0,
+            slice: 0.0,
+            unit: 1.0,
+            pending: 0.0,
+            grant: 0.0,
+            saved: 0.0,
+            pending_sum: 0.0,
+            grant_sum: 0.0,
+            most: 0.0,
+            seen: 0.0,
+            since: now,
+        };
+        slice.set(now, terms);
+        slice
+    }
+
+    /// What it has pending: held and outstanding, in slots.
+    #[must_use]
+    pub fn pending(&self) -> f64 {
+        self.pending
+    }
+
+    /// What it is granted now.
+    #[must_use]
+    pub fn grant(&self) -> f64 {
+        self.grant
+    }
+
+    /// What it may have outstanding.
+    #[must_use]
+    pub fn slice(&self) -> f64 {
+        self.slice
+    }
+
+    /// Some slots of IO come. Gives how much the grant has changed.
+    pub fn add(&mut self, now: Instant, slots: f64, service: f64) -> f64 {
+        self.unit = slots;
+        self.change(now, slots, service)
+    }
+
+    /// Some slots of IO are done. Gives how much the grant has changed.
+    pub fn take(&mut self, now: Instant, slots: f64, service: f64) -> f64 {
+        self.change(now, -slots, service)
+    }
+
+    /// `service`: how long an IO is at the array.
+    fn change(&mut self, now: Instant, slots: f64, service: f64) -> f64 {
+        self.account(now);
+        let before = self.grant;
+        self.pending += slots;
+        self.grant = if self.pending <= self.slice {
+            self.pending
+        } else if self.saved >= 0.0 && (self.slice < self.unit || self.burst > 0.0) {
+            let most = (SAVED * self.unit).max(self.burst);
+            self.saved = self.saved.min(most * service);
+            let saved = if service > 0.0 { self.saved / service } else { 0.0 };
+            let burst = self.slice + saved.min(self.burst);
+            self.pending.min(self.slice.max(self.unit).max(burst))
+        } else {
+            self.slice
+        };
+        self.most = self.most.max(self.grant);
+        self.grant - before
+    }
+
+    fn account(&mut self, now: Instant) {
+        let dt = now.since(self.since);
+        if dt.0 == 0 {
+            return;
+        }
+        let dt = dt.0 as f64;
+        self.since = now;
+        self.pending_sum += self.pending * dt;
+        self.grant_sum += self.grant * dt;
+        self.saved += (self.slice - self.grant) * dt;
+    }
+
+    /// Ends a period of so many nanoseconds.
+    pub fn roll(&mut self, now: Instant, elapsed: f64) -> Wanted {
+        self.account(now);
+        let mean = |sum: &mut f64| {
+            let sum = core::mem::take(sum);
+            if elapsed > 0.0 { sum / elapsed } else { 0.0 }
+        };
+        let pending = mean(&mut self.pending_sum);
+        let granted = mean(&mut self.grant_sum);
+        // Of a VM that the law has not seen yet: what it would use of what λ gives it.
+        let unseen = 0.0 < self.slice && self.slice < self.full;
+        let used = if unseen { pending.min(granted * self.full / self.slice) } else { granted };
+        self.seen = self.most.max(REMEMBERED * self.seen);
+        self.most = self.grant;
+        Wanted { pending, used }
+    }
+
+    /// Changes the shares from the next [`set`](Self::set) on, and the burst from now on.
+    pub fn set_shares(&mut self, shares: Shares, burst: f64) {
+        (self.shares, self.burst) = (f64::from(shares.0), burst);
+    }
+
+    /// The slice that follows from these terms.
+    pub fn set(&mut self, now: Instant, terms: Terms) {
+        self.account(now);
+        self.full = self.shares * terms.per_share;
+        let seen = (GROWTH * self.seen).max(self.shares * terms.fair);
+        self.slice = if terms.bind { self.full.min(seen) } else { self.full };
+        if !terms.bind {
+            self.saved = f64::NEG_INFINITY;
+        } else if !self.saved.is_finite() {
+            self.saved = 0.0;
+        }
+        self.change(now, 0.0, f64::INFINITY);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const MS: u64 = 1_000_000;
+    /// How long an IO is at the array, in nanoseconds.
+    const SERVICE: f64 = 30e6;
+
+    fn terms(per_share: f64) -> Terms {
+        Terms { per_share, fair: f64::INFINITY, bind: true }
+    }
+
+    fn slice(per_share: f64) -> Slice {
+        Slice::new(Instant(0), Shares(1000), 0.0, terms(per_share))
+    }
+
+    #[test]
+    fn a_grant_is_what_is_pending_up_to_the_slice() {
+        let mut vm = slice(0.0053);
+        for pending in 1..=9 {
+            vm.add(Instant(0), 1.0, SERVICE);
+            assert_eq!(vm.grant(), f64::min(pending.into(), 5.3));
+        }
+        vm.take(Instant(0), 1.0, SERVICE);
+        assert_eq!((vm.pending(), vm.grant()), (8.0, 5.3));
+    }
+
+    /// The mean grant of a VM that has one IO pending for the first 30 ms of each so many.
+    fn mean(every: u64, slice: &mut Slice) -> f64 {
+        for n in 0..10_000 {
+            slice.add(Instant(n * every * MS), 1.0, SERVICE);
+            slice.take(Instant((n * every + 30) * MS), 1.0, SERVICE);
+        }
+        let end = 10_000 * every * MS;
+        slice.roll(Instant(end), end as f64).used
+    }
+
+    #[test]
+    fn below_one_io_who_takes_less_than_its_slice_is_granted_whole_ios() {
+        // 30 ms of 200 ms are 0.15 of an IO, and the slice is 0.2.
+        assert!((mean(200, &mut slice(0.0002)) - 0.15).abs() < 1e-6);
+    }
+
+    #[test]
+    fn below_one_io_who_takes_more_is_granted_its_slice() {
+        // 30 ms of 60 ms would be half an IO.
+        assert!(mean(60, &mut slice(0.0002)) <= 0.2001);
+        // One that always has an IO pending has nothing saved but what it began with.
+        assert!((mean(30, &mut slice(0.0002)) - 0.2).abs() < 1e-3);
+    }
+
+    #[test]
+    fn who_slept_has_its_part_with_all_shares_until_it_was_seen() {
+        // The others sleep, so that λ gives it 40; with all of them awake it would be 2.
+        let asleep = Terms { per_share: 0.04, fair: 0.002, bind: true };
+        let mut vm = Slice::new(Instant(0), Shares(1000), 0.0, asleep);
+        (0..64).for_each(|_| _ = vm.add(Instant(0), 1.0, SERVICE));
+        let mut slices = Vec::new();
+        for period in 1..=6 {
+            slices.push(vm.slice());
+            let now = Instant(period * 1000 * MS);
+            let wanted = vm.roll(now, 1e9);
+            assert_eq!(wanted.used, 40.0, "it wants all that λ gives, and says so");
+            vm.set(now, asleep);
+        }
+        assert_eq!(slices, [2.0, 4.0, 8.0, 16.0, 32.0, 40.0]);
+    }
+
+    #[test]
+    fn a_burst_that_was_saved_up_is_granted_at_once_and_once() {
+        let mut vm = Slice::new(Instant(0), Shares(1000), 16.0, terms(0.005));
+        // A second of nothing saves 5 · 1 s, of which 16 IOs' 30 ms are kept.
+        (0..40).for_each(|_| _ = vm.add(Instant(1000 * MS), 1.0, SERVICE));
+        assert!((vm.grant() - 21.0).abs() < 1e-9, "{}", vm.grant());
+        // 16 IOs more than its slice for 30 ms.
+        (0..21).for_each(|_| _ = vm.take(Instant(1030 * MS), 1.0, SERVICE));
+        assert!((vm.grant() - 5.0).abs() < 1e-9, "{}", vm.grant());
+    }
+
+    #[test]
+    fn slices_that_do_not_bind_measure() {
+        let measured = Terms { bind: false, ..terms(0.0002) };
+        let mut vm = Slice::new(Instant(0), Shares(1000), 0.0, measured);
+        vm.add(Instant(0), 1.0, SERVICE);
+        assert_eq!(vm.roll(Instant(1000 * MS), 1e9).used, 0.2);
+    }
+}
