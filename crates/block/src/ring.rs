@@ -14,7 +14,7 @@ use slab::Slab;
 
 use crate::batch::Batch;
 use crate::buffer::Buffer;
-use crate::writer::{self, Guess, Writer, Writers};
+use crate::writer::{Writer, Writers};
 
 /// What an operation was handed, or brings.
 pub(crate) enum Kept {
@@ -148,9 +148,6 @@ pub(crate) struct Ring<T> {
     done: VecDeque<(u64, i32, u32)>,
     /// Created with the first writer.
     writers: Option<Writers>,
-    guess: Guess,
-    /// The request that comes next is the only one.
-    alone: bool,
 }
 
 const ENTRIES: u32 = 1024;
@@ -197,8 +194,6 @@ impl<T> Ring<T> {
             backlog: VecDeque::new(),
             done: VecDeque::new(),
             writers: None,
-            guess: Guess::new(),
-            alone: false,
         })
     }
 
@@ -374,13 +369,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Whether the request that comes next is the only one.
-    pub(crate) fn set_alone(&mut self, alone: bool) {
-        self.alone = alone;
-    }
-
-    /// Writes that part of the buffer to the page cache of a file: by its writer, or at once if
-    /// nobody else waits and such writes are short.
+    /// Has the writer of a file write that part of the buffer to the page cache.
     pub(crate) fn write_cached(
         &mut self,
         (fd, writer): (&Rc<OwnedFd>, &Writer),
@@ -389,23 +378,10 @@ impl<T> Ring<T> {
         at: At,
         tag: T,
     ) {
-        if std::mem::take(&mut self.alone) && self.guess.allows(range.len()) {
-            let begun = Instant::now();
-            let result = writer::write(&**fd, buffer.slices(range), at.0);
-            self.guess.took(begun.elapsed());
-            let key = self.insert(fd, tag, Kept::Buffer(buffer));
-            self.done.push_back((key, result, 0));
-            return;
-        }
         let key = self.insert(fd, tag, Kept::Nothing);
         if let Some(writers) = &mut self.writers {
             writers.write(writer, buffer, range, at.0, key);
         }
-    }
-
-    /// Whether something is done that [`Ring::next`] will tell of.
-    pub(crate) fn has_done(&self) -> bool {
-        !self.done.is_empty()
     }
 
     /// Writes up to [`ZEROES_AT_ONCE`] zeroes to a file.

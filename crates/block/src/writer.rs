@@ -5,10 +5,6 @@
 //! does not either on most file systems (ext4 among them): it hands every single write to a worker
 //! thread and is told of every single end. A [`Writer`] is handed all writes of a turn at once, and
 //! tells of many ends at once.
-//!
-//! A client with one request outstanding gains nothing by that and loses two changes of threads. If
-//! its write is all that the volume has to do, the volume's thread does it, as long as such writes
-//! turn out to be short: [`Guess`] decides that.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -16,7 +12,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::ReadWriteFlags;
@@ -62,7 +57,7 @@ impl Job {
 }
 
 /// Writes to a file at an offset. Returns the number of bytes, or the negative `errno`.
-pub(crate) fn write<'a>(file: impl AsFd, data: impl Iterator<Item = &'a [u8]>, at: u64) -> i32 {
+fn write<'a>(file: impl AsFd, data: impl Iterator<Item = &'a [u8]>, at: u64) -> i32 {
     let slices: Vec<IoSlice<'_>> = data.map(IoSlice::new).collect();
     match rustix::io::pwritev2(file, &slices, at, ReadWriteFlags::empty()) {
         Ok(n) => i32::try_from(n).unwrap_or(i32::MAX),
@@ -242,62 +237,6 @@ impl Writers {
             }
         }
         idle.iter().for_each(|lane| lane.more.notify_one());
-    }
-}
-
-/// Whether the volume's thread may write by itself.
-///
-/// A write that took long has held up everybody. So none is done for some time then, each time for
-/// longer, and less long again as long as all goes well.
-#[derive(Debug)]
-pub(crate) struct Guess {
-    /// Writes until it is tried again.
-    pause: u32,
-    next_pause: u32,
-    /// Short writes since the last long one, or since the pause became shorter.
-    short: u32,
-}
-
-/// A write that took longer was long.
-const LONG: Duration = Duration::from_micros(200);
-
-/// Longer writes than this are never tried, in bytes.
-const MOST_TRIED: usize = 64 << 10;
-
-/// Writes between two tries, at first and at most.
-const FIRST_PAUSE: u32 = 16;
-const LONGEST_PAUSE: u32 = 1 << 14;
-
-/// After so many short writes in a row the next pause is half as long.
-const TRUSTED: u32 = 256;
-
-impl Guess {
-    pub(crate) fn new() -> Self {
-        Self { pause: 0, next_pause: FIRST_PAUSE, short: 0 }
-    }
-
-    /// Whether the volume's thread may try this one.
-    pub(crate) fn allows(&mut self, len: usize) -> bool {
-        if self.pause > 0 {
-            self.pause -= 1;
-            return false;
-        }
-        len <= MOST_TRIED
-    }
-
-    /// How long one took that it tried.
-    pub(crate) fn took(&mut self, time: Duration) {
-        if time > LONG {
-            self.pause = self.next_pause;
-            self.next_pause = (2 * self.next_pause).min(LONGEST_PAUSE);
-            self.short = 0;
-            return;
-        }
-        self.short += 1;
-        if self.short >= TRUSTED {
-            self.short = 0;
-            self.next_pause = (self.next_pause / 2).max(FIRST_PAUSE);
-        }
     }
 }
 

@@ -423,7 +423,7 @@ impl Engine {
     }
 
     /// Lets requests in and dispatches until nothing moves any more.
-    fn settle(&mut self, mut now: Instant) {
+    fn settle(&mut self, now: Instant) {
         loop {
             for (key, outcome) in std::mem::take(&mut self.work.finished) {
                 self.data_done(now, key, outcome);
@@ -432,14 +432,6 @@ impl Engine {
                 self.take_requests(now, self.listed[i]);
             }
             self.dispatch(now);
-            let at_once = self.ring.has_done();
-            if at_once {
-                // It took some time, which is the device's.
-                now = self.now();
-                while let Some(done) = self.ring.next() {
-                    self.completed(now, done);
-                }
-            }
             let granted = self.work.budget.granted();
             for key in &granted {
                 if let Some(conn) = self.conns.get_mut(*key) {
@@ -447,7 +439,7 @@ impl Engine {
                     self.list(*key);
                 }
             }
-            if self.work.finished.is_empty() && granted.is_empty() && !at_once {
+            if self.work.finished.is_empty() && granted.is_empty() {
                 break;
             }
         }
@@ -492,7 +484,6 @@ impl Engine {
     }
 
     fn dispatch(&mut self, now: Instant) {
-        let alone = self.work.requests.len() == 1;
         while let Some(Dispatch { id, token, .. }) = self.host.next_dispatch(now) {
             let key = token as usize;
             let request = &mut self.work.requests[key];
@@ -518,7 +509,6 @@ impl Engine {
             match &mut disk.backend {
                 Backend::File(file) => {
                     let (ring, pool) = (&mut self.ring, &mut self.work.pool);
-                    ring.set_alone(alone);
                     if let Some(outcome) = file.begin(ring, pool, request, (key, Tag::File(key))) {
                         self.work.finished.push((key, outcome));
                     }

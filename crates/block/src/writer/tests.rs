@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::buffer::Pool;
@@ -161,32 +161,4 @@ fn there_are_only_so_many_writers() {
         thread::yield_now();
     }
     assert!(writers.hire(&file).is_some(), "threads that have ended make room");
-}
-
-#[test]
-fn a_bad_guess_is_not_repeated_soon() {
-    let mut guess = Guess::new();
-    let (short, long) = (Duration::from_micros(10), Duration::from_millis(5));
-    assert!(guess.allows(4096) && !guess.allows(MOST_TRIED + 1));
-    guess.took(short);
-    // Writes that are always long: ever fewer are tried.
-    let tried = (0..100_000)
-        .filter(|_| {
-            let tries = guess.allows(4096);
-            if tries {
-                guess.took(long);
-            }
-            tries
-        })
-        .count();
-    assert!(tried < 20, "{tried} long writes of 100,000");
-    // All is well again: nothing but the pause is lost, and the next one is short.
-    let waits = (0..).take_while(|_| !guess.allows(4096)).count();
-    assert!(waits <= LONGEST_PAUSE as usize);
-    for _ in 0..20 * TRUSTED {
-        guess.took(short);
-        assert!(guess.allows(4096));
-    }
-    guess.took(long);
-    assert_eq!((0..).take_while(|_| !guess.allows(4096)).count(), FIRST_PAUSE as usize);
 }
