@@ -213,6 +213,7 @@ impl Law {
     /// Changes the parameters. The window is kept as far as they allow.
     pub fn set_config(&mut self, config: LawConfig) {
         let same_mode = kin(self.config.mode) == kin(config.mode);
+        let acts_as_before = observes(self.config.mode) == observes(config.mode);
         self.config = config;
         let (least, most) = self.bounds();
         let kept = self.window.clamp(least, most);
@@ -221,7 +222,9 @@ impl Law {
         if matches!(self.config.mode, Mode::Static) {
             self.window = most;
         }
-        self.level = self.level.filter(|_| same_mode);
+        // An observer that begins to act joins the others: what it has outstanding until then is no
+        // measure of what it is to have.
+        self.level = self.level.filter(|_| same_mode && acts_as_before);
         self.per_share = self.per_share.filter(|_| same_mode);
     }
 
@@ -404,6 +407,10 @@ fn kin(mode: Mode) -> u8 {
     }
 }
 
+fn observes(mode: Mode) -> bool {
+    mode == Mode::Observe
+}
+
 fn start(config: &LawConfig) -> f64 {
     match config.mode {
         Mode::Off => f64::INFINITY,
@@ -478,6 +485,20 @@ mod tests {
         let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
         let input = input(Some(0.03), 1.0, Some(0.02), 1000.0);
         assert_eq!(law.step(1000.0, input), Window(20.0));
+    }
+
+    #[test]
+    fn an_observer_that_begins_to_act_is_not_drawn_to_what_it_had_outstanding() {
+        let mut law = Law::new(config(Mode::Observe));
+        // Five times the load that the threshold allows; 0.001 per share would be right.
+        let input = input(Some(0.15), 0.2, Some(0.001), 1000.0);
+        for _ in 0..20 {
+            law.step(1000.0, input);
+        }
+        let foretold = law.window().0;
+        assert!((foretold - 1.0).abs() < 1e-3, "{foretold}");
+        law.set_config(config(Mode::Normalised { epsilon: 0.4 }));
+        assert!((law.step(1000.0, input).0 - 1.0).abs() < 1e-9);
     }
 
     #[test]
