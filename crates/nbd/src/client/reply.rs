@@ -12,7 +12,7 @@ pub enum Expected {
     Status {
         /// The range.
         extent: Extent,
-        /// The number, see [`Agreed::allocation`].
+        /// The number, see `Agreed::allocation`.
         context: u32,
     },
     /// Success or failure only.
