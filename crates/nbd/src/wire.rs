@@ -337,32 +337,29 @@ pub struct RequestHeader {
 impl RequestHeader {
     /// Reads a request; `Err` holds the magic found in place of [`REQUEST_MAGIC`].
     pub fn decode(bytes: &[u8; REQUEST_LEN]) -> Result<Self, u32> {
-        let mut r = Reader(bytes);
-        let magic = r.u32();
-        if magic != REQUEST_MAGIC {
-            return Err(magic);
-        }
-        Ok(Self {
-            flags: r.u16(),
-            command: r.u16(),
-            cookie: Cookie(r.u64()),
-            extent: Extent { offset: r.u64(), len: u64::from(r.u32()) },
-        })
+        Self::read(Reader(bytes), REQUEST_MAGIC, |r| u64::from(r.u32()))
     }
 
     /// As [`RequestHeader::decode`], of an extended header; `Err` holds the magic found in place of
     /// [`EXTENDED_REQUEST_MAGIC`].
     pub fn decode_extended(bytes: &[u8; EXTENDED_HEADER_LEN]) -> Result<Self, u32> {
-        let mut r = Reader(bytes);
+        Self::read(Reader(bytes), EXTENDED_REQUEST_MAGIC, Reader::u64)
+    }
+
+    fn read<'a>(
+        mut r: Reader<'a>,
+        expected: u32,
+        len: impl FnOnce(&mut Reader<'a>) -> u64,
+    ) -> Result<Self, u32> {
         let magic = r.u32();
-        if magic != EXTENDED_REQUEST_MAGIC {
+        if magic != expected {
             return Err(magic);
         }
         Ok(Self {
             flags: r.u16(),
             command: r.u16(),
             cookie: Cookie(r.u64()),
-            extent: Extent { offset: r.u64(), len: r.u64() },
+            extent: Extent { offset: r.u64(), len: len(&mut r) },
         })
     }
 
