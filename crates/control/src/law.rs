@@ -25,6 +25,8 @@
 //! follows its own latency. It moves slowly towards what the latency says, at once where the latency
 //! is far from the threshold: then the array is another one than it was.
 
+use core::mem::discriminant;
+
 use crate::cluster::Load;
 use crate::latency::Signal;
 use crate::units::{Span, Window};
@@ -213,7 +215,7 @@ impl Law {
     /// Changes the parameters. The window is kept as far as they allow.
     pub fn set_config(&mut self, config: LawConfig) {
         let same_mode = kin(self.config.mode) == kin(config.mode);
-        let acts_as_before = observes(self.config.mode) == observes(config.mode);
+        let acts_as_before = discriminant(&self.config.mode) == discriminant(&config.mode);
         self.config = config;
         let (least, most) = self.bounds();
         let kept = self.window.clamp(least, most);
@@ -224,7 +226,7 @@ impl Law {
         }
         // An observer that begins to act joins the others: what it has outstanding until then is no
         // measure of what it is to have.
-        self.level = self.level.filter(|_| same_mode && acts_as_before);
+        self.level = self.level.filter(|_| acts_as_before);
         self.per_share = self.per_share.filter(|_| same_mode);
     }
 
@@ -405,10 +407,6 @@ fn kin(mode: Mode) -> u8 {
         Mode::Published { .. } => 2,
         Mode::Normalised { .. } | Mode::Observe => 3,
     }
-}
-
-fn observes(mode: Mode) -> bool {
-    mode == Mode::Observe
 }
 
 fn start(config: &LawConfig) -> f64 {
