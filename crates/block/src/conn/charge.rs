@@ -3,9 +3,11 @@
 use parda_nbd::Op;
 use parda_nbd::extents::MAX_EXTENTS;
 
-use super::SMALL_PAYLOAD;
 use crate::budget;
 use crate::buffer::allocated;
+
+/// The longest payload that is given memory before any of it has come, in bytes.
+const SMALL_PAYLOAD: usize = 64 << 10;
 
 /// What the reply to a request for block status may take, in bytes: with extended headers, twice
 /// what it takes without.

@@ -139,11 +139,16 @@ impl<T> Losses<T> {
         self.failures
     }
 
-    /// A sync begins. What it makes durable may have begun when only `failures` had failed.
-    pub(crate) fn begin_since(&mut self, failures: Option<u64>) -> SyncId {
+    /// A sync begins.
+    pub(crate) fn begin(&mut self) -> SyncId {
+        self.begin_after_pieces(self.failures)
+    }
+
+    /// The sync behind the last piece of a long request begins. A sync that has failed since the
+    /// first piece began may have lost one of the pieces: `failures` is how many had failed then.
+    pub(crate) fn begin_after_pieces(&mut self, failures: u64) -> SyncId {
         let id = self.next;
         self.next += 1;
-        let failures = failures.unwrap_or(self.failures);
         self.under_way.insert(id, Begun { failures, acked: self.acked });
         SyncId(id)
     }

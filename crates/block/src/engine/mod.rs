@@ -497,9 +497,11 @@ impl Engine {
             let disk = &mut self.disks[request.disk];
             // A server behind a disk keeps a ledger of its own for writes with FUA.
             let ours = request.op == Op::Flush || !matches!(disk.backend, Backend::Nbd(_));
-            let before = request.failures_before();
             request.sync =
-                (ours && losses::syncs(request.op)).then(|| disk.losses.begin_since(before));
+                (ours && losses::syncs(request.op)).then(|| match request.failures_before() {
+                    Some(failures) => disk.losses.begin_after_pieces(failures),
+                    None => disk.losses.begin(),
+                });
             if let Some(model) = &mut self.model {
                 let extent = request.extent();
                 let extent = Extent { offset: extent.offset + disk.base, ..extent };

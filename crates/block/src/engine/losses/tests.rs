@@ -32,7 +32,7 @@ impl Disk {
 
     /// A sync with nothing beside it; returns whether the client is told that it succeeded.
     fn sync(&mut self, conn: usize, op: Op, outcome: Result<(), Failure>) -> bool {
-        let id = self.losses.begin_since(None);
+        let id = self.losses.begin();
         self.losses.end(id, op, &outcome, true, "alone");
         let (_, failed) = self.losses.ready().expect("nothing to wait for");
         self.losses.tell(&mut self.conns[conn], op, outcome, failed).is_ok()
@@ -127,14 +127,10 @@ fn writes_that_a_flush_made_durable_before_are_not_lost() {
 fn a_sync_that_succeeded_waits_for_those_beside_it_and_fails_with_them() {
     let mut disk = Disk::default();
     let (one, two) = (disk.connect(), disk.connect());
-    let (a, b, c) = (
-        disk.losses.begin_since(None),
-        disk.losses.begin_since(None),
-        disk.losses.begin_since(None),
-    );
+    let (a, b, c) = (disk.losses.begin(), disk.losses.begin(), disk.losses.begin());
     disk.losses.end(b, FUA, &Ok(()), true, "b");
     assert_eq!(disk.losses.ready(), None, "the kernel may have told one of the others");
-    let later = disk.losses.begin_since(None);
+    let later = disk.losses.begin();
     disk.losses.end(a, Op::Flush, &eio(), true, "a");
     assert_eq!(disk.losses.ready(), Some(("a", true)));
     disk.losses.end(c, Op::Flush, &Ok(()), true, "c");
@@ -151,7 +147,7 @@ fn a_sync_that_succeeded_waits_for_those_beside_it_and_fails_with_them() {
 #[test]
 fn a_backend_that_tells_each_request_of_its_own_data_holds_nothing() {
     let mut disk = Disk::default();
-    let (a, _b) = (disk.losses.begin_since(None), disk.losses.begin_since(None));
+    let (a, _b) = (disk.losses.begin(), disk.losses.begin());
     disk.losses.end(a, FUA, &Ok(()), false, "a");
     assert_eq!(disk.losses.ready(), Some(("a", false)));
 }
@@ -169,7 +165,11 @@ fn a_sync_behind_several_pieces_is_told_of_a_failure_between_them() {
         let (pieces, other) = (disk.connect(), disk.connect());
         let before = disk.losses.failures();
         assert!(!disk.sync(other, Op::Flush, eio()));
-        let id = disk.losses.begin_since(since_the_first.then_some(before));
+        let id = if since_the_first {
+            disk.losses.begin_after_pieces(before)
+        } else {
+            disk.losses.begin()
+        };
         disk.losses.end(id, FUA, &Ok(()), true, "all pieces");
         let (_, failed) = disk.losses.ready().unwrap();
         let told = disk.losses.tell(&mut disk.conns[pieces], FUA, Ok(()), failed);

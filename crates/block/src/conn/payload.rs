@@ -1,0 +1,82 @@
+//! The payload of a write, and the memory that it is given as it arrives.
+
+use parda_nbd::{Cookie, Op};
+
+use super::{Arrival, Conn, Phase, Want};
+use crate::backend::Work;
+use crate::buffer::{Buffer, PIECE, allocated};
+
+/// The payload of a write on its way in.
+pub(super) struct Payload {
+    pub(super) cookie: Cookie,
+    pub(super) op: Op,
+    /// What has room so far. Absent while the kernel has it.
+    pub(super) buffer: Option<Buffer>,
+    /// Memory that was granted and is not in the buffer yet.
+    pub(super) granted: usize,
+    pub(super) filled: usize,
+    pub(super) len: usize,
+}
+
+impl Conn {
+    /// The memory that it waited for is there.
+    pub(crate) fn granted(&mut self) {
+        if self.want == Want::Memory {
+            self.want = Want::Requests;
+            let asked = std::mem::take(&mut self.asked);
+            if let Some(payload) = &mut self.payload {
+                payload.granted += asked;
+            }
+        }
+    }
+
+    /// Asks for memory of a request; `false` if it has to wait.
+    pub(super) fn ask(&mut self, work: &mut Work, bytes: usize, last: bool) -> bool {
+        let granted = work.budget.ask(self.key, bytes, last);
+        if !granted {
+            self.want = Want::Memory;
+            self.asked = bytes;
+        }
+        granted
+    }
+
+    /// Moves what was received of a payload; `false` if some of it is still to come.
+    pub(super) fn take_payload(&mut self, work: &mut Work, arrivals: &mut Vec<Arrival>) -> bool {
+        let Phase::Transmission { disk, .. } = self.phase else { return true };
+        loop {
+            let Some(payload) = &mut self.payload else { return true };
+            let Payload { buffer, filled, len, .. } = payload;
+            let Some(buffer) = buffer else { return false };
+            let room = buffer.len().min(*len);
+            *filled += self.inbox.take_into(buffer, *filled..room);
+            if *filled == *len {
+                break;
+            }
+            if *filled < room {
+                return false;
+            }
+            let next = (*len).min(buffer.len() + PIECE);
+            let lacks = allocated(next) - buffer.len();
+            if payload.granted < lacks {
+                if room == 0 && self.inbox.bytes().is_empty() {
+                    // None of it has come.
+                    return false;
+                }
+                let last = next == *len;
+                if !self.ask(work, lacks, last) {
+                    return false;
+                }
+                if let Some(payload) = &mut self.payload {
+                    payload.granted += lacks;
+                }
+                continue;
+            }
+            payload.granted -= lacks;
+            work.pool.grow(buffer, next);
+        }
+        if let Some(Payload { cookie, op, buffer, .. }) = self.payload.take() {
+            arrivals.push(Arrival { disk, cookie, op, payload: buffer });
+        }
+        true
+    }
+}

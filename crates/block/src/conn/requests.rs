@@ -1,0 +1,128 @@
+//! Requests out of what was received, within the limits.
+
+use parda_nbd::server::{Event, Session};
+use parda_nbd::{Cookie, Op};
+
+use super::charge::{STATUS_REPLY, cost, is_late, room};
+use super::payload::Payload;
+use super::{Arrival, Conn, ConnError, Offer, Phase, State, Want};
+use crate::backend::Work;
+use crate::budget;
+use crate::buffer::{Buffer, allocated};
+use crate::config::Limits;
+
+/// Heads of replies that may wait before no more requests are taken, in bytes.
+const MAX_WAITING_HEADS: usize = 16 << 10;
+
+/// Requests that a connection may bring in one turn.
+const REQUESTS_PER_TURN: usize = 128;
+
+/// Bytes of requests that a connection may bring in one turn, rounded up to a whole request.
+const BYTES_PER_TURN: usize = 4 << 20;
+
+impl Conn {
+    /// Takes requests from what was received, as many as there are and the limits allow.
+    pub(crate) fn take_requests(
+        &mut self,
+        offer: &Offer,
+        limits: &Limits,
+        work: &mut Work,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Result<(), ConnError> {
+        let (mut requests, mut bytes) = (0, 0);
+        while self.state == State::Open && !self.receiving && self.want != Want::Memory {
+            self.want = Want::Requests;
+            if self.discard > 0 {
+                let n = self.discard.min(self.inbox.bytes().len());
+                self.inbox.take(n);
+                self.discard -= n;
+                if self.discard > 0 {
+                    break;
+                }
+            }
+            if !self.take_payload(work, arrivals) {
+                break;
+            }
+            if let Some((cookie, op)) = self.pending.take() {
+                self.begin(cookie, op, arrivals);
+                continue;
+            }
+            let full = self.requests >= limits.requests_per_connection
+                || work.budget.held(self.key) >= limits.memory_per_connection
+                || self.reply_heads() >= MAX_WAITING_HEADS;
+            if full {
+                self.want = Want::Room;
+                break;
+            }
+            if requests >= REQUESTS_PER_TURN || bytes >= BYTES_PER_TURN {
+                self.want = Want::Turn;
+                break;
+            }
+            let go_on = match &mut self.phase {
+                Phase::Handshake { .. } => self.take_option(offer, work)?,
+                Phase::Transmission { export, session, .. } => {
+                    let session = *session;
+                    let event = session.request(self.inbox.bytes(), export)?;
+                    let some = event.is_some();
+                    if let Some(event) = event {
+                        self.inbox.take(session.request_len());
+                        requests += 1;
+                        bytes += self.take_event(session, event, work);
+                    }
+                    some
+                }
+            };
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it has requests at hand that were left for the next turn.
+    pub(crate) fn wants_turn(&self) -> bool {
+        self.want == Want::Turn
+    }
+
+    /// Takes an event; returns the bytes of data that a request is about.
+    fn take_event(&mut self, session: Session, event: Event, work: &mut Work) -> usize {
+        match event {
+            Event::Disconnect => self.state = State::Closing,
+            Event::Refused { to, refusal, discard } => {
+                self.discard = discard as usize;
+                let (errno, reason) = (refusal.errno, refusal.reason);
+                self.outbox.head(|out| session.put_error(out, to, errno, reason));
+            }
+            Event::Request { cookie, op } => {
+                self.pending = Some((cookie, op));
+                let whole = cost(op);
+                let now = if is_late(op) { budget::REQUEST } else { whole };
+                self.ask(work, now, now == whole);
+                return room(op);
+            }
+        }
+        0
+    }
+
+    /// Heads of replies that wait, with the block status that is still to come, in bytes. What
+    /// that takes is no memory of a request any more once it waits to be sent.
+    pub(super) fn reply_heads(&self) -> usize {
+        self.outbox.head_bytes() + self.status_requests * STATUS_REPLY
+    }
+
+    /// Begins a request whose memory is there.
+    fn begin(&mut self, cookie: Cookie, op: Op, arrivals: &mut Vec<Arrival>) {
+        let Phase::Transmission { disk, .. } = self.phase else { return };
+        self.asked = 0;
+        self.requests += 1;
+        self.status_requests += usize::from(matches!(op, Op::BlockStatus { .. }));
+        if let Op::Write { extent, .. } = op {
+            let len = extent.len as usize;
+            let granted = if is_late(op) { 0 } else { allocated(len) };
+            let buffer = Some(Buffer::default());
+            self.payload = Some(Payload { cookie, op, buffer, granted, filled: 0, len });
+        } else {
+            arrivals.push(Arrival { disk, cookie, op, payload: None });
+        }
+    }
+}
