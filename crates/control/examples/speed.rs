@@ -1,5 +1,5 @@
 //! What an IO costs in the law's own code: submit, dispatch, complete, for more and more backlogged
-//! VMs. `cargo run --release -p parda-control --example speed`
+//! VMs, or for as many as the arguments say. `cargo run --release -p parda-control --example speed`
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)] // It measures.
 
@@ -14,7 +14,9 @@ const READ: Io = Io { kind: IoKind::Read, bytes: Bytes::kib(4) };
 
 fn main() {
     println!("{:>10} {:>10} {:>14}", "VMs", "ns per IO", "IO/s");
-    for vms in [1usize, 10, 100, 1_000, 10_000, 100_000] {
+    let chosen: Vec<usize> = std::env::args().skip(1).map(|vms| vms.parse().unwrap()).collect();
+    let all = vec![1, 10, 100, 1_000, 10_000, 100_000];
+    for vms in if chosen.is_empty() { all } else { chosen } {
         let mut config = Config::default();
         config.law.window_start = Window(64.0);
         let mut now = Instant(0);

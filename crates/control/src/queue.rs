@@ -49,8 +49,28 @@ impl Cost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub usize);
 
-/// A start or finish tag. Wide enough that it never wraps: 2^64 slots at one share.
+/// A start or finish tag. 96 bits count, which never wrap: 2^56 slots at one share.
 type Tag = u128;
+
+/// The head of a backlogged flow: its start tag above the flow's id, in one number, so that the
+/// heap compares two heads without a branch. The smallest is the greatest, as the heap gives the
+/// greatest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head(Reverse<u128>);
+
+impl Head {
+    fn new(start: Tag, FlowId(flow): FlowId) -> Head {
+        Head(Reverse(start << u32::BITS | u128::from(flow as u32)))
+    }
+
+    fn start(self) -> Tag {
+        self.0.0 >> u32::BITS
+    }
+
+    fn flow(self) -> FlowId {
+        FlowId(self.0.0 as u32 as usize)
+    }
+}
 
 /// Slots are shifted by this much before they are divided by shares, so that a million shares
 /// still leave twenty significant bits.
@@ -86,7 +106,7 @@ impl<T> Flow<T> {
 pub struct FairQueue<T> {
     flows: Slab<Flow<T>>,
     /// Start tag of the head of every backlogged flow; ties go to the lower id.
-    heads: BinaryHeap<Reverse<(Tag, FlowId)>>,
+    heads: BinaryHeap<Head>,
     /// Entries of `heads` that stand for a head which was taken out of turn.
     stale: usize,
     /// When each backlogged flow becomes overdue, or earlier: an entry is brought up to date only
@@ -159,7 +179,7 @@ impl<T> FairQueue<T> {
             let start = f.finish.max(earliest);
             f.finish = start;
             f.served = now;
-            self.heads.push(Reverse((start, flow)));
+            self.heads.push(Head::new(start, flow));
             if f.due.is_none() {
                 let due = now + self.patience;
                 f.due = Some(due);
@@ -173,14 +193,14 @@ impl<T> FairQueue<T> {
     /// The cost of the item that [`pop`](Self::pop) would give.
     #[must_use]
     pub fn head_cost(&self) -> Option<Cost> {
-        let Reverse((_, flow)) = self.heads.peek()?;
+        let flow = self.heads.peek()?.flow();
         self.flows[flow.0].waiting.front().map(|&(cost, _)| cost)
     }
 
     /// Takes the item with the smallest start tag. O(log backlogged flows).
     pub fn pop(&mut self, now: Instant) -> Option<(FlowId, Cost, T)> {
         let mut head = self.heads.peek_mut()?;
-        let Reverse((start, id)) = *head;
+        let (start, id) = (head.start(), head.flow());
         let flow = &mut self.flows[id.0];
         let (cost, item) = flow.waiting.pop_front()?;
         self.virtual_time = self.virtual_time.max(start);
@@ -190,7 +210,7 @@ impl<T> FairQueue<T> {
             PeekMut::pop(head);
         } else {
             // Changed in place, the entry sinks once; taken out and put back it would move twice.
-            *head = Reverse((flow.finish, id));
+            *head = Head::new(flow.finish, id);
             drop(head);
         }
         self.len -= 1;
@@ -243,7 +263,7 @@ impl<T> FairQueue<T> {
         // The entry of the head that is gone stays where it is, and says nothing any more.
         self.stale += 1;
         if !flow.waiting.is_empty() {
-            self.heads.push(Reverse((flow.finish, id)));
+            self.heads.push(Head::new(flow.finish, id));
         }
         self.len -= 1;
         self.forget_stale();
@@ -253,10 +273,10 @@ impl<T> FairQueue<T> {
     /// Removes entries from the top of `heads` that stand for no head.
     fn forget_stale(&mut self) {
         while self.stale > 0
-            && let Some(&Reverse((start, id))) = self.heads.peek()
+            && let Some(&head) = self.heads.peek()
         {
-            let flow = self.flows.get(id.0);
-            if flow.is_some_and(|flow| flow.finish == start && !flow.waiting.is_empty()) {
+            let flow = self.flows.get(head.flow().0);
+            if flow.is_some_and(|flow| flow.finish == head.start() && !flow.waiting.is_empty()) {
                 return;
             }
             self.heads.pop();
