@@ -113,9 +113,19 @@ pub fn init(
     volume: Option<VolumeName>,
     limit: Duration,
 ) -> Result<Made, InitError> {
+    init_as(site, Header::new(slots, volume), limit)
+}
+
+/// Makes an exchange at `site` with a header that is given, as [`init`] does with a new one. Two
+/// places with one header are one exchange to whoever sees only one of them at a time, such as the
+/// copies of a store whose replication has parted.
+///
+/// # Errors
+/// Nothing was changed, unless writing itself has failed.
+pub fn init_as(site: &Site, new: Header, limit: Duration) -> Result<Made, InitError> {
     let place = site.location.to_string();
     let at = |fault: RegionFault| InitError::Region(fault.at(&place));
-    let new = Header::new(slots, volume);
+    let slots = new.slots;
     match &site.location {
         Location::Path(path) => {
             let mut opened = open(path, site, &place)?;

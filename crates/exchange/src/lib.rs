@@ -49,7 +49,7 @@ pub use exchange::{
 pub use freshness::{Freshness, Liveness};
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
-pub use init::{InitError, Made, init, look};
+pub use init::{InitError, Made, init, init_as, look};
 pub use location::{Location, Site};
 pub use peers::{Peer, Peers};
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};

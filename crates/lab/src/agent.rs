@@ -7,7 +7,7 @@ use parda_agent::file::{
 };
 use parda_agent::status::{Status, VolumeStatus};
 use parda_config::{ControlSettings, ThresholdSetting};
-use parda_exchange::{InitError, Location, Site, SlotCount, VolumeName, init};
+use parda_exchange::{Header, InitError, Location, Site, SlotCount, VolumeName, init_as};
 use parda_nbd::export::ExportName;
 use parda_nbd::uri::{Address, Uri};
 use parda_scenario::scenario::{EXCHANGE, HostState};
@@ -22,19 +22,23 @@ pub const VOLUME: &str = "array";
 /// How long the array may take for an IO before there is any load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Makes the exchange of a scenario, on the array that serves it.
+/// Makes the exchange of a scenario, on the array that serves it, and each side's copy of it.
 ///
 /// # Errors
-/// The array does not answer, or there is something already.
+/// An array does not answer, or there is something already.
 pub fn make_exchange(scenario: &Scenario, place: &Place) -> Result<(), InitError> {
     let wrong = |why: String| InitError::Unknown { place: EXCHANGE.to_owned(), why };
-    let export = ExportName::new(EXCHANGE).map_err(|e| wrong(e.to_string()))?;
-    let uri = Uri { address: Address::Unix(place.array()), export, tls: None };
-    let site = Site::new(Location::Nbd(uri), None).map_err(|e| wrong(e.to_string()))?;
     let slots = SlotCount::new(scenario.exchange_slots);
     let slots = slots.ok_or_else(|| wrong(format!("{} slots", scenario.exchange_slots)))?;
     let volume = VolumeName::new(VOLUME).map_err(|e| wrong(e.to_string()))?;
-    init(&site, slots, Some(volume), PATIENCE).map(drop)
+    let header = Header::new(slots, Some(volume));
+    let sides = (0..limits::sides(scenario).len()).map(|side| place.side(side));
+    [place.array()].into_iter().chain(sides).try_for_each(|socket| {
+        let export = ExportName::new(EXCHANGE).map_err(|e| wrong(e.to_string()))?;
+        let uri = Uri { address: Address::Unix(socket), export, tls: None };
+        let site = Site::new(Location::Nbd(uri), None).map_err(|e| wrong(e.to_string()))?;
+        init_as(&site, header.clone(), PATIENCE).map(drop)
+    })
 }
 
 /// The configuration of a host as it stands.
@@ -62,7 +66,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         size: None,
         nbd: None,
     });
-    let exchange = if limits::can_be_cut_off(scenario, id) {
+    let exchange = if limits::has_own_way(scenario, id) {
         format!("nbd+unix:///{EXCHANGE}?socket={}", place.exchange(id).display())
     } else {
         on_array(EXCHANGE)

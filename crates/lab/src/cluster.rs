@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -83,6 +83,12 @@ impl Place {
         self.0.join("array.control")
     }
 
+    /// The socket of the array that has a side's copy of the exchange.
+    #[must_use]
+    pub fn side(&self, side: usize) -> PathBuf {
+        self.0.join(format!("side{side}.sock"))
+    }
+
     /// The socket on which a host finds the exchange that can be cut off from it.
     #[must_use]
     pub fn exchange(&self, host: HostId) -> PathBuf {
@@ -113,6 +119,8 @@ pub struct Cluster<'a> {
     /// The ways to the exchange of hosts that can be cut off from it.
     relays: BTreeMap<HostId, Relay>,
     array: Process,
+    /// The sides of a partition, and an array for each that has its copy of the exchange.
+    sides: Vec<(String, Process)>,
     place: Place,
     dir: Option<TempDir>,
     lateness: Lateness,
@@ -131,6 +139,7 @@ impl<'a> Cluster<'a> {
         let dir = dir.map_err(|source| LabError::Write { path: root, source })?;
         let place = Place::new(dir.path());
         let array = start_array(scenario, options, &place)?;
+        let sides = start_sides(scenario, options, &place)?;
         let mut cluster = Cluster {
             state: State::new(&scenario.hosts),
             scenario,
@@ -141,6 +150,7 @@ impl<'a> Cluster<'a> {
             guests: BTreeMap::new(),
             relays: BTreeMap::new(),
             array,
+            sides,
             place,
             dir: Some(dir),
             lateness: Lateness::default(),
@@ -156,6 +166,10 @@ impl<'a> Cluster<'a> {
             // It is asked where it listens, too, and that socket is its last.
             UnixStream::connect(&socket).is_ok()
                 && array_control::ask(&control, Request::Status).is_ok()
+        })?;
+        let sides: Vec<PathBuf> = (0..self.sides.len()).map(|side| self.place.side(side)).collect();
+        self.wait(Who::Array, "accept connections to the sides of the exchange", |_| {
+            sides.iter().all(|socket| UnixStream::connect(socket).is_ok())
         })?;
         agent::make_exchange(self.scenario, &self.place)?;
         let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
@@ -340,6 +354,7 @@ impl<'a> Cluster<'a> {
         }
         self.stopping.retain_mut(|process| process.ended().is_none());
         let everybody = std::iter::once(&mut self.array)
+            .chain(self.sides.iter_mut().map(|(_, array)| array))
             .chain(self.agents.values_mut())
             .chain(self.clients.values_mut());
         // In this order: when the array dies, agents may follow, and clients.
@@ -447,13 +462,19 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Makes or cuts a host's way to the exchange, if it is one that can be cut.
+    /// Makes or cuts a host's way to the exchange, if it is one that can be cut, or leads it to the
+    /// copy of the host's side.
     fn set_way(&mut self, id: HostId) -> Result<(), LabError> {
-        if !self.state.host(id).hearing.reachable {
+        let hearing = &self.state.host(id).hearing;
+        let side = self.sides.iter().position(|(side, _)| *side == hearing.side);
+        let to = side.map_or_else(|| self.place.array(), |side| self.place.side(side));
+        let led = self.relays.get(&id).is_some_and(|relay| relay.leads_to(&to));
+        if !hearing.reachable || !led {
             self.relays.remove(&id);
-        } else if limits::can_be_cut_off(self.scenario, id) && !self.relays.contains_key(&id) {
+        }
+        if hearing.reachable && !led && limits::has_own_way(self.scenario, id) {
             let host = self.scenario.host(id).name.clone();
-            let relay = Relay::start(&self.place.exchange(id), &self.place.array())
+            let relay = Relay::start(&self.place.exchange(id), &to)
                 .map_err(|source| LabError::Relay { host, source })?;
             self.relays.insert(id, relay);
         }
@@ -550,12 +571,7 @@ fn start_array(
     options: &LabOptions,
     place: &Place,
 ) -> Result<Process, LabError> {
-    let mut command = Command::new(&options.program);
-    command.arg("array").arg("--scenario").arg(&options.scenario);
-    if let Some(variant) = &options.variant {
-        command.arg("--variant").arg(variant);
-    }
-    command.arg("--listen").arg(format!("unix:{}", place.array().display()));
+    let mut command = array(options, &place.array());
     // A guest with an NBD client of its own comes over its network.
     let nbd = |host: &Host| host.kind.guest().is_some_and(|guest| guest.disk == GuestDisk::Nbd);
     if scenario.present().any(|(_, host)| nbd(host)) {
@@ -563,6 +579,32 @@ fn start_array(
     }
     command.arg("--control").arg(place.array_control());
     start("the array".to_owned(), place.log("array"), command)
+}
+
+/// An array for each side of a partition. Of all that it has only the exchange is used.
+fn start_sides(
+    scenario: &Scenario,
+    options: &LabOptions,
+    place: &Place,
+) -> Result<Vec<(String, Process)>, LabError> {
+    let sides = limits::sides(scenario).into_iter().enumerate();
+    let started = sides.map(|(n, side)| {
+        let who = format!("the exchange of side {side:?}");
+        let log = place.log(&format!("side{n}"));
+        Ok((side, start(who, log, array(options, &place.side(n)))?))
+    });
+    started.collect()
+}
+
+/// Serves the scenario's array at a socket.
+fn array(options: &LabOptions, socket: &Path) -> Command {
+    let mut command = Command::new(&options.program);
+    command.arg("array").arg("--scenario").arg(&options.scenario);
+    if let Some(variant) = &options.variant {
+        command.arg("--variant").arg(variant);
+    }
+    command.arg("--listen").arg(format!("unix:{}", socket.display()));
+    command
 }
 
 fn start(who: String, log: PathBuf, command: Command) -> Result<Process, LabError> {

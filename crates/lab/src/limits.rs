@@ -1,5 +1,7 @@
 //! What only the simulator can do. The laboratory refuses it by name before anything starts.
 
+use std::collections::BTreeSet;
+
 use parda_scenario::exchange::{ExchangeSettings, Hearing};
 use parda_scenario::{Action, HostId, Scenario};
 
@@ -14,8 +16,9 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     fio::can_do(scenario)?;
     scenario.present().filter(|(_, host)| host.kind.guest().is_some()).try_for_each(
         |(id, guest)| {
-            if can_be_cut_off(scenario, id) {
-                let what = format!("`exchange.reachable` of {}, a guest,", guest.name);
+            if has_own_way(scenario, id) {
+                let what =
+                    format!("`exchange.reachable` or `exchange.side` of {}, a guest,", guest.name);
                 return Err(LabError::OnlySimulated(what));
             }
             let luns = |id: HostId| scenario.host(id).vms.iter().map(|vm| vm.lun);
@@ -34,10 +37,21 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     }
 }
 
-/// Whether this host is ever without the exchange.
+/// Whether this host is ever cut off from the exchange, or on a side of its own.
 #[must_use]
-pub fn can_be_cut_off(scenario: &Scenario, id: HostId) -> bool {
-    settings(scenario, id).any(|settings| !settings.hearing().reachable)
+pub fn has_own_way(scenario: &Scenario, id: HostId) -> bool {
+    settings(scenario, id).any(|settings| {
+        let hearing = settings.hearing();
+        !hearing.reachable || hearing.side != Hearing::default().side
+    })
+}
+
+/// The sides of a partition, other than the one on which all hosts begin.
+#[must_use]
+pub fn sides(scenario: &Scenario) -> Vec<String> {
+    let all = scenario.present().flat_map(|(id, _)| settings(scenario, id));
+    let sides: BTreeSet<String> = all.map(|settings| settings.hearing().side).collect();
+    sides.into_iter().filter(|side| *side != Hearing::default().side).collect()
 }
 
 /// All settings that a host ever has of the exchange.
@@ -55,7 +69,6 @@ fn beyond(settings: &ExchangeSettings) -> Option<&'static str> {
     let beyond = [
         (hearing.delay != usual.delay, "exchange.delay"),
         (hearing.loss != usual.loss, "exchange.loss"),
-        (hearing.side != usual.side, "exchange.side"),
     ];
     beyond.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
@@ -79,9 +92,7 @@ mod tests {
 
     #[test]
     fn what_a_real_exchange_cannot_do_is_refused_by_name() {
-        for (setting, name) in
-            [("delay = \"1s\"", "delay"), ("loss = 1", "loss"), ("side = \"left\"", "side")]
-        {
+        for (setting, name) in [("delay = \"1s\"", "delay"), ("loss = 1", "loss")] {
             let says = format!("exchange.{name} is beyond the laboratory: parda sim can do it");
             assert_eq!(checked(&format!("exchange = {{ {setting} }}")).1, Err(says));
         }
@@ -115,7 +126,7 @@ mod tests {
         let cut = "[[event]]\nat = \"3s\"\nhost = \"a\"\nexchange = { reachable = false }\n";
         for (guest, other, more, says) in [
             ("", "same_disk_as = \"vm-a\"", "", "a, a guest whose disk is another host's, too, is"),
-            ("", own, cut, "`exchange.reachable` of a, a guest, is"),
+            ("", own, cut, "`exchange.reachable` or `exchange.side` of a, a guest, is"),
         ] {
             let says = format!("{says} beyond the laboratory: parda sim can do it");
             assert_eq!(refused(guest, other, more), Err(says));
@@ -124,15 +135,17 @@ mod tests {
 
     #[test]
     fn what_real_processes_can_do_is_not() {
-        for (event, cut_off) in [
+        for (event, own_way) in [
             ("exchange = { reachable = false }", true),
             ("exchange = { reachable = true }", false),
+            ("exchange = { side = \"left\" }", true),
+            ("exchange = { side = \"\" }", false),
             ("host = \"a\"\ndo = \"hang\"", false),
             ("array = { fail_drive = 1 }", false),
         ] {
             let (scenario, checked) = checked(event);
             assert_eq!(checked, Ok(()));
-            assert_eq!(can_be_cut_off(&scenario, HostId(0)), cut_off, "{event}");
+            assert_eq!(has_own_way(&scenario, HostId(0)), own_way, "{event}");
         }
     }
 }

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 #[derive(Debug)]
 pub struct Relay {
     socket: PathBuf,
+    to: PathBuf,
     listener: UnixListener,
     /// Accepts connections.
     thread: Option<JoinHandle<()>>,
@@ -29,7 +30,7 @@ impl Relay {
         let listener = UnixListener::bind(from)?;
         let (accepts, to) = (listener.try_clone()?, to.to_owned());
         let streams = Streams::default();
-        let open = Arc::clone(&streams);
+        let (open, leads_to) = (Arc::clone(&streams), to.clone());
         let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || {
             for here in accepts.incoming().map_while(Result::ok) {
                 if let Err(error) = UnixStream::connect(&to).and_then(|it| join(here, it, &open)) {
@@ -37,7 +38,14 @@ impl Relay {
                 }
             }
         })?;
-        Ok(Relay { socket: from.to_owned(), listener, thread: Some(thread), streams })
+        let (socket, to, thread) = (from.to_owned(), leads_to, Some(thread));
+        Ok(Relay { socket, to, listener, thread, streams })
+    }
+
+    /// Whether it leads to this socket.
+    #[must_use]
+    pub fn leads_to(&self, socket: &Path) -> bool {
+        self.to == socket
     }
 }
 
