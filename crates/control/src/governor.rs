@@ -281,7 +281,9 @@ impl Governor {
         }
         let apart = self.quorum.apart();
         let weighed = self.weight.factor() * shares;
-        let input = Input { latency, headroom, level, apart, side, shares: wanted, all: weighed };
+        let ios = ours.ios * elapsed.secs();
+        let input =
+            Input { latency, headroom, level, ios, apart, side, shares: wanted, all: weighed };
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();

@@ -152,6 +152,10 @@ const FIRM: f64 = 0.9;
 /// lie elsewhere sees a high latency, and is not to leave them even that.
 const FAR_OFF_LATER: f64 = 1.45;
 
+/// How many standard errors of its mean a latency must be further off than that: the fewer IOs a host
+/// has, the more its latency varies by chance, and each chance would take from it for good.
+const CHANCE: f64 = 2.0;
+
 /// The windows per share that the exchange and a sum over hosts can carry.
 const PER_SHARE: (f64, f64) = (1e-12, 1e5);
 
@@ -164,6 +168,8 @@ pub struct Input {
     pub headroom: f64,
     /// λ: the window per share at which the cluster would meet its threshold, if known.
     pub level: Option<f64>,
+    /// IOs that the latency of the interval is the mean of.
+    pub ios: f64,
     /// For how many periods λ has stood still, as the host is apart from the cluster; 0 if it is not.
     pub apart: u32,
     /// The mean window per share of the hosts that are heard nevertheless, this one among them.
@@ -384,7 +390,12 @@ impl Law {
         let beyond = if input.headroom > FAR_OFF.0 {
             input.headroom / FAR_OFF.0
         } else {
-            let above = if input.apart > SETTLES { FAR_OFF_LATER } else { FAR_OFF.1 };
+            let above = if input.apart > SETTLES {
+                // Latencies are spread about as widely as they are long.
+                FAR_OFF_LATER + CHANCE / libm::sqrt(input.ios.max(1.0))
+            } else {
+                FAR_OFF.1
+            };
             (input.headroom * above).min(1.0)
         };
         // Ever more slowly: all that it moves over hundreds of periods is a few times what the
@@ -427,7 +438,7 @@ mod tests {
     }
 
     fn input(latency: Option<f64>, headroom: f64, level: Option<f64>, shares: f64) -> Input {
-        Input { latency, headroom, level, apart: 0, side: None, shares, all: shares }
+        Input { latency, headroom, level, ios: 100.0, apart: 0, side: None, shares, all: shares }
     }
 
     /// Hosts at an array that completes `rate` IO/s as soon as enough are outstanding.

@@ -88,10 +88,11 @@ impl Quorum {
         self.recent = [None; DOUBTED];
     }
 
-    /// What the latency of the cluster would be by one's own.
+    /// What the latency of the cluster would be by one's own. A ratio of few periods counts for little:
+    /// while windows rise, one's own latency is newer than that of the others.
     #[must_use]
     pub fn estimate(&self, own: Flow) -> Flow {
-        let ratio = if self.ratio > 0.0 { self.ratio } else { 1.0 };
+        let ratio = 1.0 + (self.ratio - 1.0) * self.periods / REMEMBERED;
         Flow { latency: own.latency / ratio, scaled: own.scaled / ratio, ..own }
     }
 }
