@@ -368,7 +368,7 @@ pub const TUNABLES: &[Tunable] = &[
         unit: "outstanding IOs",
         default: "4",
         why: "Window before anything is known. A host that finds peers takes their window per \
-              share at its first period.",
+              share in the first period in which it hears them.",
         source: "docs/control.md",
     },
     Tunable {
@@ -469,15 +469,15 @@ pub const TUNABLES: &[Tunable] = &[
         key: "hold_periods",
         unit: "periods",
         default: "5",
-        why: "For how long λ stands still when the others are silent, unless the latency is far \
-              from the threshold. Then it moves, ever more slowly, by the host's own latency.",
+        why: "When the others are silent: for how long the source is `last-good`. Then it is \
+              `local`, and λ moves, ever more slowly, by the host's own latency.",
         source: "docs/control.md",
     },
     Tunable {
         key: "hold_max",
         unit: "duration",
         default: "10s",
-        why: "A VM whose IOs wait gets one through at least that often, whatever its shares. Below \
+        why: "A VM whose IOs wait gets one through in about that time, whatever its shares. Below \
               the time after which guests give an IO up, which is 30 s with Linux.",
         source: "docs/control.md",
     },
