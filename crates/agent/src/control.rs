@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_config::Resolved;
-use parda_control::{Governed, Instant, Report, Span, Thresholds, Totals, Tuning};
+use parda_control::{Governed, Instant, Report, Span, Totals, Tuning};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{
     Counters, Event, Exchange as _, Freshness, Identity, Liveness, Peers, Publication,
@@ -17,6 +17,7 @@ use parda_exchange::{
 use crate::config::Exchange;
 use crate::gate::Gate;
 use crate::inject::Injector;
+use crate::settings::{self, Difference, Said};
 use crate::status::{ExchangeStatus, PeerStatus};
 use crate::threshold;
 
@@ -28,7 +29,7 @@ const SQUEEZED: u32 = 10;
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Tick by this law from now on.
-    Law(Resolved),
+    Law(Box<Resolved>),
     /// The configuration was read again: an exchange that was replaced is meant to be used.
     Reloaded,
     /// Say goodbye and end.
@@ -41,6 +42,8 @@ pub(crate) struct Shown {
     pub(crate) ticks: u64,
     pub(crate) report: Option<Report>,
     pub(crate) exchange: Option<ExchangeStatus>,
+    /// Settings in which live hosts differ.
+    pub(crate) differ: Vec<Difference>,
 }
 
 /// The control thread's state.
@@ -58,6 +61,8 @@ pub(crate) struct Control {
     law: Resolved,
     /// What was last said of the others' thresholds.
     concern: Option<&'static str>,
+    /// What was said of settings in which live hosts differ.
+    settings: settings::Watch,
     /// For how many periods the window was at its least and the latency still too high.
     squeezed: u32,
     orders: Receiver<Order>,
@@ -101,6 +106,7 @@ impl Control {
             law: volume.law.clone(),
             squeezed: 0,
             concern: None,
+            settings: settings::Watch::default(),
             orders,
             shown,
             epoch: Clock::now(),
@@ -142,7 +148,7 @@ impl Control {
             match self.orders.recv_timeout(wake.saturating_duration_since(Clock::now())) {
                 Ok(Order::Law(law)) => {
                     next = next.min(Clock::now() + law.period);
-                    self.law = law;
+                    self.law = *law;
                 }
                 Ok(Order::Reloaded) => {
                     if let Some(link) = &mut self.link {
@@ -188,7 +194,8 @@ impl Control {
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
-        self.compare_thresholds(&report, heard.map(|heard| heard.thresholds));
+        self.compare_thresholds(&report, heard.as_ref());
+        self.compare_settings(&report);
         if let Some(injector) = &mut self.injector {
             injector.period(&report, heard.as_ref());
         }
@@ -222,15 +229,37 @@ impl Control {
     }
 
     /// Says once what of the others' thresholds does not go with this host's.
-    fn compare_thresholds(&mut self, report: &Report, others: Option<Thresholds>) {
+    fn compare_thresholds(&mut self, report: &Report, others: Option<&Totals>) {
         let Some(others) = others.filter(|_| report.governed == Governed::Yes) else { return };
-        let concern = threshold::concern(self.law.control.auto.is_some(), &others);
+        let concern = threshold::concern(self.law.control.auto.is_some(), others);
         if concern != self.concern
             && let Some(concern) = concern
         {
             tracing::warn!(volume = self.volume, "{concern}");
         }
         self.concern = concern;
+    }
+
+    /// Says once in which settings live hosts differ that they must have alike, and once that they do
+    /// no more.
+    fn compare_settings(&mut self, report: &Report) {
+        let now = self.now();
+        // What nobody hears cannot be compared.
+        let Some(link) = self.link.as_ref().filter(|link| !link.failing) else { return };
+        let own = Said { host: self.me.host.as_str(), period: self.law.period.into(), report };
+        let peers = link.peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
+        let others = peers.map(|peer| {
+            let parda_exchange::Message { from, body, .. } = peer.message;
+            Said { host: from.host.as_str(), period: body.period, report: &body.report }
+        });
+        let hosts: Vec<_> = std::iter::once(own).chain(others).collect();
+        let (new, over) = self.settings.period(settings::compare(&hosts));
+        for difference in new {
+            tracing::warn!(volume = self.volume, "{difference}: make the configurations alike");
+        }
+        if over {
+            tracing::info!(volume = self.volume, "all live hosts have the same settings now");
+        }
     }
 
     fn leave(&mut self) {
@@ -248,6 +277,7 @@ impl Control {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.ticks += 1;
         shown.report = Some(report);
+        shown.differ = self.settings.differ().to_vec();
         shown.exchange = match (&self.link, &self.exchange) {
             (Some(link), _) => Some(link.status(now)),
             (None, Some(exchange)) => Some(ExchangeStatus {

@@ -9,6 +9,7 @@ use parda_control::{Report, Source, Totals};
 use crate::config::{self, Work};
 use crate::control::Shown;
 use crate::served::{Served, Shared};
+use crate::settings::SettingsStatus;
 use crate::status::{DroppedStatus, VolumeStatus};
 use crate::steered::Steered;
 use crate::volume::StartError;
@@ -98,7 +99,7 @@ impl Gate {
 
 /// What is said in the same way of every volume.
 pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
-    let Shown { ticks, report, exchange } = shown;
+    let Shown { ticks, report, exchange, differ } = shown;
     let law = &config.law.control.law;
     // A number is in force at once, what is found is what the last tick found.
     let found = report.filter(|_| config.law.control.auto.is_some());
@@ -115,6 +116,8 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         .to_owned(),
         latency_threshold_ms: threshold.secs() * 1e3,
         threshold: None,
+        settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
+        overdue: 0,
         cluster_latency_ms: None,
         source: match report.map(|r| r.source).unwrap_or_default() {
             Source::Cluster => "cluster",

@@ -40,6 +40,7 @@ mod running;
 mod served;
 pub mod server;
 pub mod servers;
+pub mod settings;
 pub mod status;
 mod steered;
 pub mod threshold;

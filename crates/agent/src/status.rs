@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
 use crate::server::{PATIENCE, Server};
+use crate::settings::SettingsStatus;
 use crate::threshold::ThresholdStatus;
 
 /// An agent's state.
@@ -41,6 +42,13 @@ pub struct VolumeStatus {
     /// What is known of it, if it is found while working.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdStatus>,
+    /// What is in force of the settings that all hosts must have alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<SettingsStatus>,
+    /// IOs that went beyond what the host may have outstanding since the start, as their disks had
+    /// been held for `hold_max`.
+    #[serde(default)]
+    pub overdue: u64,
     /// The latency that the window rests on, in milliseconds, once there is one.
     pub cluster_latency_ms: Option<f64>,
     /// Where it comes from: `cluster`, `last-good` or `local`.
@@ -269,7 +277,7 @@ pub struct PeerStatus {
     /// What its window would be, if it observes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_be: Option<f64>,
-    /// The latency that it holds the array at, in milliseconds, if it says so.
+    /// The latency threshold that it was told or has found, in milliseconds, if it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_threshold_ms: Option<f64>,
     /// Whether it finds that while working.
@@ -318,6 +326,9 @@ pub struct DiskStatus {
     pub others: u64,
     /// IOs that failed at the array since the start.
     pub errors: u64,
+    /// IOs that went out of turn since the start, as the disk had been held for `hold_max`.
+    #[serde(default)]
+    pub overdue: u64,
     /// Its IOs go through the page cache, whose latencies are not those of the array.
     #[serde(default)]
     pub page_cache: bool,
@@ -347,6 +358,7 @@ impl DiskStatus {
             writes: counter(stats.writes),
             others: stats.others.ios,
             errors: stats.errors,
+            overdue: stats.overdue,
             page_cache: stats.page_cache,
             replaced: stats.replaced,
             held: Latency::from(&stats.held),

@@ -51,7 +51,8 @@ impl Steered {
     /// Takes hold of the device and begins to measure it.
     pub(crate) fn start(config: &config::Volume, steer: &Steer) -> Result<Steered, SteerError> {
         let control = &config.law.control;
-        let governor = Governor::new(control.clone())?;
+        let mut governor = Governor::new(control.clone())?;
+        governor.count_ios();
         let device = Live::start(&config.name, steer, control.law.mode)?;
         Ok(Steered(Mutex::new(State {
             volume: config.name.clone(),

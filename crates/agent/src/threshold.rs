@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use parda_control::threshold::Move;
-use parda_control::{Estimate, Thresholds};
+use parda_control::{Estimate, Totals};
 use parda_probe::{Document, DocumentError};
 use serde::{Deserialize, Serialize};
 
@@ -113,14 +113,9 @@ impl Probed {
 }
 
 /// What of the others' thresholds an operator should know.
-pub(crate) fn concern(finds: bool, others: &Thresholds) -> Option<&'static str> {
-    if others.differ {
-        return Some(
-            "live hosts have different numbers for latency_threshold: shares between them mean \
-             nothing until it is one number",
-        );
-    }
-    match (finds, others.pinned, others.anyone) {
+pub(crate) fn concern(finds: bool, others: &Totals) -> Option<&'static str> {
+    let (pinned, others) = (others.governed.ballot.threshold.winner(), &others.thresholds);
+    match (finds, pinned, others.anyone) {
         (true, Some(_), _) => Some(
             "a live host has a number for latency_threshold: this one goes there and finds none of \
              its own",
@@ -140,6 +135,7 @@ pub(crate) fn concern(finds: bool, others: &Thresholds) -> Option<&'static str> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parda_control::Thresholds;
     use parda_probe::{Advice, End, FORMAT, Findings, Kind, TargetInfo};
 
     fn stored(text: &str) -> Result<Probed, String> {
@@ -191,14 +187,17 @@ mod tests {
 
     #[test]
     fn thresholds_that_do_not_go_together_are_worth_a_word() {
-        let (none, ms) = (Thresholds::default(), |ms| Some(parda_control::Span::from_millis(ms)));
+        let (none, ms) = (Totals::default(), parda_control::Span::from_millis);
         assert_eq!([concern(true, &none), concern(false, &none)], [None; 2]);
-        let pinned = Thresholds { pinned: ms(30), ..none };
+        let mut pinned = none;
+        pinned.governed.ballot.threshold.add(ms(30), 1000);
         assert_eq!(concern(false, &pinned), None);
         assert!(concern(true, &pinned).is_some_and(|c| c.contains("goes there")));
-        assert!(concern(false, &Thresholds { differ: true, ..pinned }).is_some());
-        assert!(concern(false, &Thresholds { anyone: ms(20), ..none }).is_some());
-        assert!(concern(true, &Thresholds { unsaid: true, ..none }).is_some());
-        assert_eq!(concern(false, &Thresholds { unsaid: true, ..none }), None);
+        let said = |thresholds| Totals { thresholds, ..none };
+        let found = said(Thresholds { anyone: Some(ms(20)), ..Thresholds::default() });
+        assert!(concern(false, &found).is_some());
+        let unsaid = said(Thresholds { unsaid: true, ..Thresholds::default() });
+        assert!(concern(true, &unsaid).is_some());
+        assert_eq!(concern(false, &unsaid), None);
     }
 }

@@ -93,7 +93,7 @@ impl Volume {
             }
         } else if before.law != in_force.law {
             // A control thread that is gone has panicked, which the log has.
-            let _ = self.orders.send(Order::Law(in_force.law));
+            let _ = self.orders.send(Order::Law(Box::new(in_force.law)));
         }
         let _ = self.orders.send(Order::Reloaded);
     }

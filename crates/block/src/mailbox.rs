@@ -22,7 +22,7 @@ use crate::volume::{DiskId, OpenDisk};
 /// What a volume's thread can be asked.
 pub(crate) enum Command {
     /// End a period; `None` if the exchange is silent.
-    Tick { peers: Option<Totals>, answer: SyncSender<Report> },
+    Tick { peers: Option<Box<Totals>>, answer: SyncSender<Report> },
     /// Tell what was counted.
     Stats { answer: SyncSender<Stats> },
     /// Change a disk's part; answers with what is in force, `None` if there is no such disk.

@@ -1,7 +1,9 @@
 //! What a volume counts, per VM and in sum, since it started.
 
 use hdrhistogram::Histogram;
-use parda_control::{Completed, Estimate, Instant, IoKind, Outcome, Outlook, Span, Window};
+use parda_control::{
+    Completed, Estimate, Instant, IoKind, Outcome, Outlook, Settings, Span, Window,
+};
 
 use crate::volume::DiskId;
 
@@ -31,6 +33,8 @@ pub struct VmStats {
     pub others: Count,
     /// IOs of any kind that failed at the backend.
     pub errors: u64,
+    /// IOs that went out of turn, as the VM had been held for `hold_max`.
+    pub overdue: u64,
     /// They go through the page cache, whose latencies are not those of the array.
     pub page_cache: bool,
     /// Why the NBD server behind it is not found, if it was lost.
@@ -52,6 +56,7 @@ impl Default for VmStats {
             writes: Count::default(),
             others: Count::default(),
             errors: 0,
+            overdue: 0,
             page_cache: false,
             away: None,
             replaced: false,
@@ -99,6 +104,7 @@ impl VmStats {
             writes: count(self.writes, earlier.writes),
             others: count(self.others, earlier.others),
             errors: self.errors.saturating_sub(earlier.errors),
+            overdue: self.overdue.saturating_sub(earlier.overdue),
             page_cache: self.page_cache,
             away: self.away.clone(),
             replaced: self.replaced,
@@ -121,6 +127,7 @@ impl VmStats {
             sum.bytes = sum.bytes.saturating_add(part.bytes);
         }
         self.errors += other.errors;
+        self.overdue += other.overdue;
         // All histograms have the same bounds, so that adding cannot fail.
         let added = [
             self.held.add(&other.held),
@@ -192,6 +199,13 @@ pub struct Stats {
     pub latency: Option<Span>,
     /// What would have been done to the disks, if the law only observes.
     pub outlook: Option<Outlook>,
+    /// The threshold in force.
+    pub threshold: Span,
+    /// What is in force of the settings that all hosts must have alike.
+    pub settings: Settings,
+    /// IOs that went beyond what the host may have outstanding, as their VMs had been held for
+    /// `hold_max`.
+    pub overdue: u64,
     /// What is known of the threshold, if it is found while working.
     pub estimate: Option<Estimate>,
     /// Open connections.

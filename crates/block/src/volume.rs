@@ -295,7 +295,7 @@ impl Handle {
     /// # Errors
     /// If the volume has ended.
     pub fn tick(&self, peers: Option<Totals>) -> Result<Report, Stopped> {
-        self.ask(|answer| Command::Tick { peers, answer })
+        self.ask(|answer| Command::Tick { peers: peers.map(Box::new), answer })
     }
 
     /// What was counted since the volume started.

@@ -61,6 +61,7 @@ fn table(status: &Answer) -> String {
         if let Some(found) = &volume.threshold {
             text += &format!("{}\n", threshold(found));
         }
+        text += &agreed(volume);
         text += &faults(volume);
         text += &match &volume.steer {
             None => format!("{}\n{}", disks(volume), cached(volume)),
@@ -114,6 +115,22 @@ fn headline(volume: &VolumeStatus) -> String {
         volume.source,
         volume.latency_threshold_ms,
     )
+}
+
+/// What hosts differ in that they must have alike, and who was held for too long.
+fn agreed(volume: &VolumeStatus) -> String {
+    let mut text = String::new();
+    for difference in volume.settings.iter().flat_map(|settings| &settings.differ) {
+        text += &format!("  DIFFERENT SETTINGS: {difference}\n");
+    }
+    for disk in volume.disks.iter().filter(|disk| disk.overdue > 0) {
+        text += &format!(
+            "  disk {}: {} IOs went out of turn, as it had been held for hold_max: few shares beside \
+             the others'\n",
+            disk.name, disk.overdue
+        );
+    }
+    text
 }
 
 /// What the clients of a volume take, and which were dropped.

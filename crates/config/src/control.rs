@@ -288,6 +288,7 @@ impl ControlSettings {
             reference_size: self.reference_size.map_or(default.reference_size, bytes),
             slot_size: (self.fairness == Some(Fairness::Bytes))
                 .then(|| self.slot_size.map_or(DEFAULT_SLOT, bytes)),
+            proportional: default.proportional,
             auto,
         };
         control.validate()?;

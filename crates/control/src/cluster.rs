@@ -2,6 +2,7 @@
 
 use crate::latency::{Flows, Interval};
 use crate::rate::Occupancy;
+use crate::settings::{Ballot, Settings};
 use crate::units::{Bytes, Shares, Span, Window};
 
 /// What a host says of itself once per period.
@@ -28,10 +29,13 @@ pub struct Report {
     pub governed: Governed,
     /// Where the latency came from that the window rests on.
     pub source: Source,
-    /// The threshold from now on.
+    /// The threshold that the host was told, or has found. What is in force may be another one
+    /// ([`crate::settings`]).
     pub threshold: Span,
     /// Where that comes from.
     pub tuning: Tuning,
+    /// What else it was told that all hosts must have alike. `None`: its version is older.
+    pub settings: Option<Settings>,
 }
 
 impl Report {
@@ -39,6 +43,12 @@ impl Report {
     #[must_use]
     pub fn in_force(&self) -> Option<Window> {
         (self.governed == Governed::Yes).then_some(self.window)
+    }
+
+    /// Casts the host's votes for settings that all hosts must have alike.
+    pub(crate) fn vote(&self, ballot: &mut Ballot) {
+        let number = Some(self.threshold).filter(|_| self.tuning == Tuning::Pinned);
+        ballot.add(self.settings, number, self.shares);
     }
 
     /// The window that it would hold it to, if it did not only observe.
@@ -106,10 +116,9 @@ pub enum Tuning {
 /// What the other live hosts whose windows a law governs say of their thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Thresholds {
-    /// Of the first host, in the order of names' hashes, that has a number.
+    /// The number that is in force among those that have one ([`crate::settings`]). Filled in by the
+    /// [`Governor`](crate::governor::Governor), which counts the votes.
     pub pinned: Option<Span>,
-    /// Two of them have different numbers.
-    pub differ: bool,
     /// Of the first one that finds it by itself, if it comes before this host: that one leads.
     pub leader: Option<Span>,
     /// Of the first one that finds it by itself, wherever it comes.
@@ -129,17 +138,14 @@ impl Thresholds {
         }
         match report.tuning {
             Tuning::Unsaid => self.unsaid = true,
-            Tuning::Pinned => {
-                let first = *self.pinned.get_or_insert(report.threshold);
-                self.differ |= first != report.threshold;
-            }
             Tuning::Auto => {
                 self.anyone.get_or_insert(report.threshold);
                 if ahead {
                     self.leader.get_or_insert(report.threshold);
                 }
             }
-            Tuning::Joining => {}
+            // Numbers are voted for.
+            Tuning::Pinned | Tuning::Joining => {}
         }
     }
 }
@@ -193,6 +199,8 @@ pub struct Load {
     pub bytes: f64,
     /// Σ of their windows, in slots.
     pub windows: f64,
+    /// What they say of settings that all must have alike.
+    pub ballot: Ballot,
 }
 
 /// A host that used less than this part of its window on average was not held back by it. A window
@@ -233,7 +241,9 @@ impl Totals {
             rate: flows.all().ios,
             bytes: flows.all().bytes,
             windows: report.window.0,
+            ballot: Ballot::default(),
         });
+        report.vote(&mut load.ballot);
     }
 }
 
@@ -251,6 +261,7 @@ impl Load {
             rate: self.rate + other.rate,
             bytes: self.bytes + other.bytes,
             windows: self.windows + other.windows,
+            ballot: self.ballot.plus(other.ballot),
         }
     }
 

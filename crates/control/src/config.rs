@@ -1,6 +1,7 @@
 //! What a host is told about one volume, and what of it cannot work.
 
 use crate::law::{LawConfig, Mode};
+use crate::settings::{Proportional, Settings};
 use crate::size::SizeModel;
 use crate::threshold::Auto;
 use crate::units::Bytes;
@@ -17,6 +18,8 @@ pub struct Config {
     /// The IO size that one slot of the window stands for (SPEED'08 §2): shares are then of
     /// bytes/s. `None`: one slot for each IO, shares are of IOPS.
     pub slot_size: Option<Bytes>,
+    /// What shares divide.
+    pub proportional: Proportional,
     /// Whether the threshold is found while working, and how. The law's own is then where it begins.
     pub auto: Option<Auto>,
 }
@@ -28,6 +31,7 @@ impl Default for Config {
             size_model: SizeModel::Off,
             reference_size: Bytes::kib(8),
             slot_size: None,
+            proportional: Proportional::Concurrency,
             auto: None,
         }
     }
@@ -53,6 +57,16 @@ impl core::fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
+    /// What of it all hosts must have alike, beside the threshold.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        Settings {
+            slot_size: self.slot_size,
+            signal: self.law.signal,
+            proportional: self.proportional,
+        }
+    }
+
     /// Checks every parameter.
     ///
     /// # Errors

@@ -4,13 +4,14 @@
 //! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
 //! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
 
-use crate::cluster::{Bounded, Governed, Load, Report, Source, Totals, Tuning, View};
+use crate::cluster::{Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::quorum::Quorum;
 use crate::rate::Weight;
+use crate::settings::{Ballot, Settings};
 use crate::slices::Terms;
 use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
 use crate::units::{Bytes, Shares, Span, Window};
@@ -68,8 +69,16 @@ pub struct Measured<'a> {
 #[derive(Debug)]
 pub struct Governor {
     config: Config,
+    /// What is in force of the settings that all hosts must have alike.
+    settings: Settings,
+    /// What the others said of them when they were last heard.
+    others: Ballot,
+    /// Slots are IOs, whatever the others say: what holds the host's IOs back counts nothing else.
+    counts_ios: bool,
     average: Average,
     law: Law,
+    /// Sum of the shares of its VMs, as of the last period.
+    shares: Shares,
     /// Shares that the window rests on.
     window_shares: f64,
     /// What VMs' slices of it are measured by, as of the last period.
@@ -103,6 +112,7 @@ impl Governor {
             average: Average::new(config.law.alpha),
             law,
             learner,
+            shares: Shares(0),
             window_shares: 0.0,
             window_per_share: f64::INFINITY,
             weight: Weight::default(),
@@ -110,6 +120,9 @@ impl Governor {
             fair: None,
             unit: 1.0,
             outlook: Outlook::default(),
+            settings: config.settings(),
+            others: Ballot::default(),
+            counts_ios: false,
             config,
         })
     }
@@ -136,14 +149,45 @@ impl Governor {
             // It goes on from the number that was in force, unless it is told where to begin.
             (Some(auto), _) => Some(learner(auto, auto.start.unwrap_or(in_force))),
         };
-        if let Some(learner) = &self.learner {
-            self.law.set_threshold(learner.threshold());
-        }
         if config.law != self.config.law {
             self.outlook = Outlook::default();
         }
         self.config = config;
+        self.agree();
         Ok(())
+    }
+
+    /// Has slots be IOs, whatever the hosts agree on: for who holds a kernel's queue.
+    pub fn count_ios(&mut self) {
+        self.counts_ios = true;
+        self.agree();
+    }
+
+    /// What is in force of the settings that all hosts must have alike.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Counts votes ([`crate::settings`]). Only `mode = "parda"`, acting or observing, takes what is
+    /// voted for: the other modes do what they are told.
+    fn agree(&mut self) {
+        let own = self.config.settings();
+        let number = self.learner.is_none().then_some(self.config.law.threshold);
+        let mut ballot = self.others;
+        let follows = matches!(self.config.law.mode, Mode::Normalised { .. } | Mode::Observe)
+            && self.config.law.estimation == Estimation::Global;
+        if !follows {
+            ballot = Ballot::default();
+        }
+        ballot.add(Some(own), number, self.shares);
+        self.settings = ballot.settings().unwrap_or(own);
+        if self.counts_ios {
+            self.settings.slot_size = None;
+        }
+        let voted = number.and_then(|number| ballot.threshold.winner().or(Some(number)));
+        let threshold = voted.or(self.learner.as_ref().map(Learner::threshold));
+        self.law.set_threshold(threshold.unwrap_or(self.config.law.threshold));
     }
 
     /// The parameters in force.
@@ -224,6 +268,14 @@ impl Governor {
         let Measured { elapsed, interval, outstanding, vms } = measured;
         let shares = all_shares(vms);
         let source = self.listen(shares, &view);
+        self.shares = Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add));
+        if let (View::Peers(peers), Source::Cluster) = (&view, source) {
+            self.others = peers.governed.ballot;
+            if self.observes() {
+                self.others = self.others.plus(peers.observing.ballot);
+            }
+        }
+        self.agree();
         self.measure_unit(&interval);
         let (active, wanted) = self.active_shares(vms);
         let mut own = Report {
@@ -232,7 +284,7 @@ impl Governor {
             outstanding,
             window: self.law.window(),
             beta: self.law.beta(),
-            shares: Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add)),
+            shares: self.shares,
             active,
             bounded: self.bounded(vms),
             governed: match self.config.law.mode {
@@ -241,10 +293,11 @@ impl Governor {
                 Mode::Off | Mode::Static => Governed::No,
             },
             source,
-            threshold: self.threshold(),
-            tuning: Tuning::Pinned,
+            threshold: self.config.law.threshold,
+            tuning: self.learner.as_ref().map_or(Tuning::Pinned, Learner::tuning),
+            settings: Some(self.config.settings()),
         };
-        let signal = self.config.law.signal;
+        let signal = self.settings.signal;
         let ours = interval.per_second(elapsed).heard(signal);
         let all = source == Source::Cluster;
         let side = match view {
@@ -287,8 +340,9 @@ impl Governor {
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
-        own.threshold = self.threshold();
-        own.tuning = self.learner.as_ref().map_or(Tuning::Pinned, Learner::tuning);
+        if let Some(learner) = &self.learner {
+            (own.threshold, own.tuning) = (learner.threshold(), learner.tuning());
+        }
         self.window_shares = wanted;
         let weight = self.weight.factor();
         self.window_per_share = self.law.window_per_share(weight * all_shares(vms)) * weight;
@@ -323,7 +377,7 @@ impl Governor {
         } else if source != Source::Cluster {
             learner.stay(Why::Silent);
         } else {
-            let heard = totals.flows.heard(law.signal);
+            let heard = totals.flows.heard(self.settings.signal);
             let all = totals.flows.all();
             let Load { outstanding, in_use, wants, rate, windows, .. } = totals.governed;
             let seen = heard.scaled_mean().map(|latency| Observation {
@@ -337,16 +391,17 @@ impl Governor {
                 size: all.bytes / all.ios,
                 reads: totals.flows.reads.ios / all.ios,
             });
-            learner.period(&totals.thresholds, seen.as_ref());
+            let pinned = self.others.threshold.winner();
+            learner.period(&Thresholds { pinned, ..totals.thresholds }, seen.as_ref());
         }
-        self.law.set_threshold(learner.threshold());
+        self.agree();
     }
 
     /// Takes in how long slots stay at the array, where shares are of bytes. Answers by what factor
     /// the host's weight changes.
     fn weigh(&mut self, own: &Report, totals: &Totals, source: Source) -> f64 {
         let law = self.config.law.mode;
-        let Some(slot) = self.config.slot_size.filter(|_| !matches!(law, Mode::Published { .. }))
+        let Some(slot) = self.settings.slot_size.filter(|_| !matches!(law, Mode::Published { .. }))
         else {
             self.weight = Weight::default();
             self.law.set_cluster_unit(1.0);
@@ -370,7 +425,7 @@ impl Governor {
 
     /// Bounds are in IOs, whatever slots are.
     fn measure_unit(&mut self, interval: &Interval) {
-        let Some(Bytes(slot)) = self.config.slot_size else {
+        let Some(Bytes(slot)) = self.settings.slot_size else {
             self.unit = 1.0;
             return self.law.set_unit(1.0);
         };

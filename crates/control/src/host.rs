@@ -18,6 +18,7 @@ use crate::governor::{Governor, Measured, VmDemand};
 use crate::integral::Integral;
 use crate::latency::{Direction, Meter};
 use crate::queue::{Cost, FairQueue, FlowId};
+use crate::settings::Settings;
 use crate::slices::{Slice, Terms};
 use crate::threshold::Estimate;
 use crate::units::{Bytes, Instant, Shares, Span, Window};
@@ -493,8 +494,14 @@ impl Host {
         self.governor.latency()
     }
 
+    /// What is in force of the settings that all hosts must have alike.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.governor.settings()
+    }
+
     fn cost(&self, io: Io) -> Cost {
-        match self.config().slot_size {
+        match self.settings().slot_size {
             Some(Bytes(slot)) if io.kind != IoKind::Other => {
                 Cost::slots((io.bytes.0 as f64 / slot as f64).max(1.0))
             }

@@ -8,7 +8,7 @@ use crate::size::{Fit, SizeModel};
 use crate::units::{Bytes, Span};
 
 /// Which IOs the law listens to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
     /// Reads and writes together, as the papers do.
     #[default]

@@ -19,6 +19,7 @@
 //! | [`slices`] | what each VM of a host may have outstanding, at any instant | PARDA §3 |
 //! | [`gate`] | holding outstanding IOs to a number that may be a fraction | |
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
+//! | [`settings`] | what all hosts must have alike, and what is in force where they differ | |
 //! | [`rate`] | shares of bytes where IOs differ | Little's law |
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
 //! | [`config`] | what a host is told about a volume | |
@@ -44,6 +45,7 @@ pub mod law;
 pub mod queue;
 pub mod quorum;
 pub mod rate;
+pub mod settings;
 pub mod size;
 pub mod slices;
 pub mod threshold;
@@ -55,5 +57,6 @@ pub use depth::Depth;
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
 pub use host::{Completed, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId};
+pub use settings::{Ballot, Proportional, Settings};
 pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -131,6 +131,7 @@ proptest! {
                         source: Default::default(),
                         threshold: Span::from_millis(30),
                         tuning: Tuning::Auto,
+                        settings: None,
                     };
                     let peers = vec![peer; peers];
                     let view = if silent { View::Silent } else { View::Peers(Totals::of(&peers)) };

@@ -1,8 +1,10 @@
 //! One slot of the exchange file, byte by byte. `docs/exchange-format.md` shows the same layout as
 //! a table, which a test holds to this file.
 
-use parda_control::latency::{Interval, Sample};
-use parda_control::{Bounded, Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
+use parda_control::latency::{Interval, Sample, Signal};
+use parda_control::{
+    Bounded, Bytes, Governed, Proportional, Report, Settings, Shares, Source, Span, Tuning, Window,
+};
 
 use crate::exchange::{Message, Publication};
 use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
@@ -53,6 +55,10 @@ mod at {
     pub(super) const THRESHOLD: usize = 232;
     pub(super) const TUNING: usize = 240;
     pub(super) const BOUNDED: usize = 241;
+    pub(super) const SAYS: usize = 243;
+    pub(super) const SIGNAL: usize = 244;
+    pub(super) const PROPORTIONAL: usize = 245;
+    pub(super) const SLOT_SIZE: usize = 256;
     pub(super) const CHECKSUM: usize = 508;
 
     /// Within `READS` and `WRITES`.
@@ -179,6 +185,9 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
         Bounded::Slices => 2,
         Bounded::Window => 3,
     };
+    if let Some(settings) = &report.settings {
+        put_settings(to, settings)?;
+    }
     put(to, at::CHECKSUM, crc32c::crc32c(&to[..at::CHECKSUM]).to_le_bytes());
     Ok(block)
 }
@@ -278,7 +287,44 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
             3 => Tuning::Joining,
             _ => return Err(SlotFault::Malformed("tuning")),
         },
+        settings: settings(from)?,
     })
+}
+
+fn put_settings(to: &mut [u8; SLOT_BYTES], settings: &Settings) -> Result<(), InvalidReport> {
+    let Settings { slot_size, signal, proportional } = *settings;
+    to[at::SAYS] = 1;
+    to[at::SIGNAL] = match signal {
+        Signal::All => 0,
+        Signal::Reads => 1,
+        Signal::Writes => 2,
+    };
+    to[at::PROPORTIONAL] = match proportional {
+        Proportional::Concurrency => 0,
+        Proportional::Throughput => 1,
+    };
+    put_count(to, at::SLOT_SIZE, "slot size", slot_size.map_or(0, |size| size.0))
+}
+
+/// What the host says of settings. A value that this version does not know is as good as nothing said:
+/// whatever else the record says still counts.
+fn settings(from: &[u8; SLOT_BYTES]) -> Result<Option<Settings>, SlotFault> {
+    let slot_size = match get_count(from, at::SLOT_SIZE, "slot size")? {
+        0 => None,
+        size => Some(Bytes(size)),
+    };
+    let signal = match from[at::SIGNAL] {
+        0 => Signal::All,
+        1 => Signal::Reads,
+        2 => Signal::Writes,
+        _ => return Ok(None),
+    };
+    let proportional = match from[at::PROPORTIONAL] {
+        0 => Proportional::Concurrency,
+        1 => Proportional::Throughput,
+        _ => return Ok(None),
+    };
+    Ok((from[at::SAYS] == 1).then_some(Settings { slot_size, signal, proportional }))
 }
 
 fn put<const N: usize>(to: &mut [u8; SLOT_BYTES], at: usize, value: [u8; N]) {

@@ -1,7 +1,9 @@
 //! What several tests need.
 
 use parda_control::latency::{Interval, Sample};
-use parda_control::{Bytes, Governed, Instant, Report, Shares, Source, Span, Tuning, Window};
+use parda_control::{
+    Bytes, Governed, Instant, Report, Settings, Shares, Source, Span, Tuning, Window,
+};
 
 use crate::claim::SlotChoice;
 use crate::exchange::{Message, Publication};
@@ -54,6 +56,7 @@ pub(crate) fn publication(window: f64) -> Publication {
             source: Source::LastGood,
             threshold: Span::from_millis(30),
             tuning: Tuning::Auto,
+            settings: Some(Settings { slot_size: Some(Bytes::kib(8)), ..Settings::default() }),
         },
     }
 }

@@ -257,6 +257,7 @@ mod tests {
             writes: half,
             others: 0,
             errors: 0,
+            overdue: 0,
             page_cache: false,
             replaced: false,
             held: latency(10, ios),

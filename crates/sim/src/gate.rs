@@ -40,7 +40,7 @@ impl Gate {
     /// The IO size that one slot stands for. A kernel's queue counts IOs.
     pub(crate) fn slot_size(&self) -> Option<Bytes> {
         match self {
-            Gate::Agent(host) => host.config().slot_size,
+            Gate::Agent(host) => host.settings().slot_size,
             Gate::Kernel(_) => None,
         }
     }

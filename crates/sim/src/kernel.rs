@@ -104,7 +104,11 @@ impl Kernel {
         let by_hand = guest.queue_depth.unwrap_or(bounds.untouched);
         let mut kernel = Kernel {
             meter: Meter::new(config.size_model, config.reference_size),
-            governor: Governor::new(config)?,
+            governor: {
+                let mut governor = Governor::new(config)?;
+                governor.count_ios();
+                governor
+            },
             bounds,
             by_hand,
             turns: Depth::default(),

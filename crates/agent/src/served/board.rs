@@ -8,6 +8,7 @@ use parda_control::VmConfig;
 
 use crate::config;
 use crate::outlook::OutlookStatus;
+use crate::settings::SettingsStatus;
 use crate::status::{
     DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, PastFailure, VolumeStatus,
 };
@@ -91,6 +92,10 @@ impl Board {
             status.threshold =
                 stats.estimate.map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
             status.held = stats.held as u64;
+            status.overdue = stats.overdue;
+            status.latency_threshold_ms = stats.threshold.secs() * 1e3;
+            status.settings = (status.settings.take())
+                .map(|shown| SettingsStatus::new(stats.settings, shown.differ));
             status.connections = stats.connections as u64;
             status.memory = Some(MemoryStatus::from(stats.memory));
             status.dropped = DroppedStatus::from(stats.dropped);

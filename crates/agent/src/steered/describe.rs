@@ -5,6 +5,7 @@ use parda_steer::measure::Method;
 use super::State;
 use crate::config;
 use crate::outlook::OutlookStatus;
+use crate::settings::SettingsStatus;
 use crate::status::{PathStatus, SteerStatus, VolumeStatus};
 use crate::threshold::ThresholdStatus;
 
@@ -22,6 +23,10 @@ impl State {
         status.threshold =
             self.governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
         status.shares = self.vms.shares().0;
+        status.latency_threshold_ms = self.governor.threshold().secs() * 1e3;
+        let settings = self.governor.settings();
+        status.settings =
+            status.settings.take().map(|shown| SettingsStatus::new(settings, shown.differ));
         status.held = (self.done.pending - status.outstanding).max(0.0) as u64;
         status.steer = Some(SteerStatus {
             device: self.steer.device.display().to_string(),

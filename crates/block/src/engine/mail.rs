@@ -12,7 +12,7 @@ impl Engine {
         // An answer that nobody waits for any more is no error.
         match command {
             Command::Tick { peers, answer } => {
-                let view = peers.map_or(View::Silent, View::Peers);
+                let view = peers.map_or(View::Silent, |peers| View::Peers(*peers));
                 let _ = answer.send(self.host.tick(now, view));
                 self.look_at_files();
             }
@@ -79,6 +79,9 @@ impl Engine {
             held: self.host.held(),
             latency: self.host.latency().map(Span::from_secs),
             outlook: self.host.outlook().cloned(),
+            threshold: self.host.threshold(),
+            settings: self.host.settings(),
+            overdue: self.host.overdue(),
             estimate: self.host.estimate(),
             connections: self.conns.len(),
             memory: self.memory(),

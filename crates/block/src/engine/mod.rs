@@ -484,7 +484,7 @@ impl Engine {
     }
 
     fn dispatch(&mut self, now: Instant) {
-        while let Some(Dispatch { id, token, .. }) = self.host.next_dispatch(now) {
+        while let Some(Dispatch { id, token, overdue, .. }) = self.host.next_dispatch(now) {
             let key = token as usize;
             let request = &mut self.work.requests[key];
             request.id = Some(id);
@@ -495,6 +495,7 @@ impl Engine {
                 continue;
             }
             let disk = &mut self.disks[request.disk];
+            disk.stats.overdue += u64::from(overdue);
             // A server behind a disk keeps a ledger of its own for writes with FUA.
             let ours = request.op == Op::Flush || !matches!(disk.backend, Backend::Nbd(_));
             request.sync =

@@ -18,12 +18,14 @@
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
 //! | `failing_backends` | full disks, lost servers |
+//! | `few_shares` | a disk of one share beside one of ten thousand |
 //! | `half_open` | clients whose host vanishes from the network |
 //! | `hostile` | hundreds of clients that take all they can, in a bounded memory |
 //! | `restarted_backends` | NBD servers behind disks, restarted, stopped and continued |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `exchange_init` | making an exchange |
+//! | `settings` | hosts that were told different things |
 //! | `soak` | a long time under load, with reloads and kills |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
 //! | `lifecycle` | disks, listeners and volumes that come late, come and go, or panic |
@@ -51,6 +53,7 @@ mod durability;
 mod exchange_faults;
 mod exchange_init;
 mod failing_backends;
+mod few_shares;
 mod files;
 mod fuse;
 mod half_open;
@@ -70,6 +73,7 @@ mod probe;
 mod raw;
 mod reload;
 mod restarted_backends;
+mod settings;
 mod soak;
 mod stage;
 mod steering;

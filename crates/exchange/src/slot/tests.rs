@@ -27,6 +27,19 @@ fn arb_sample() -> impl Strategy<Value = Sample> {
     )
 }
 
+fn arb_settings() -> impl Strategy<Value = Option<Settings>> {
+    let slot_size = prop::option::of((1..=MOST).prop_map(Bytes));
+    let signal = prop_oneof![Just(Signal::All), Just(Signal::Reads), Just(Signal::Writes)];
+    let proportional = prop_oneof![Just(Proportional::Concurrency), Just(Proportional::Throughput)];
+    prop::option::of(
+        (slot_size, signal, proportional).prop_map(|(slot_size, signal, proportional)| Settings {
+            slot_size,
+            signal,
+            proportional,
+        }),
+    )
+}
+
 prop_compose! {
     fn arb_report()(
         elapsed in arb_count(),
@@ -52,6 +65,7 @@ prop_compose! {
             Just(Tuning::Auto),
             Just(Tuning::Joining),
         ],
+        settings in arb_settings(),
     ) -> Report {
         Report {
             elapsed: Span(elapsed),
@@ -66,6 +80,7 @@ prop_compose! {
             source,
             threshold: Span(threshold),
             tuning,
+            settings,
         }
     }
 }
@@ -209,7 +224,11 @@ fn every_byte_of_a_slot_of_zeros_counts() {
 #[test]
 fn what_readers_ignore_may_hold_anything() {
     let mut block = encode(&example()).unwrap();
-    block.0[at::BOUNDED + 1..at::CHECKSUM].fill(0xaa);
+    for (name, range) in documented_fields() {
+        if name.starts_with("reserved") {
+            block.0[range].fill(0xaa);
+        }
+    }
     reseal(&mut block);
     assert_eq!(decode(&block, SlotIndex(3)), Content::Record(Box::new(example())));
 }
@@ -222,8 +241,27 @@ fn a_record_of_before_there_were_thresholds_says_nothing_of_its_own() {
     let Content::Record(record) = decode(&block, SlotIndex(3)) else { panic!("not a record") };
     let report = record.message.body.report;
     assert_eq!((report.threshold, report.tuning), (Span::ZERO, Tuning::Unsaid));
-    let rest = Report { threshold: Span::from_millis(30), tuning: Tuning::Auto, ..report };
-    assert_eq!(rest, example().message.body.report);
+    assert_eq!(report.settings, None);
+    let example = example().message.body.report;
+    let rest = Report {
+        threshold: Span::from_millis(30),
+        tuning: Tuning::Auto,
+        settings: example.settings,
+        ..report
+    };
+    assert_eq!(rest, example);
+}
+
+#[test]
+fn settings_that_a_later_version_knows_leave_the_rest_of_the_record_as_it_is() {
+    for at in [at::SAYS, at::SIGNAL, at::PROPORTIONAL] {
+        let mut block = encode(&example()).unwrap();
+        block.0[at] = 200;
+        reseal(&mut block);
+        let Content::Record(record) = decode(&block, SlotIndex(3)) else { panic!("no record") };
+        let example = example().message.body.report;
+        assert_eq!(record.message.body.report, Report { settings: None, ..example });
+    }
 }
 
 #[test]
@@ -287,7 +325,10 @@ fn the_documented_fields_fill_the_slot_without_gap_or_overlap() {
 #[test]
 fn every_field_lies_where_the_page_says() {
     type Edit = fn(&mut Record);
-    let edits: [(&str, Edit); 27] = [
+    fn settings(record: &mut Record) -> &mut Settings {
+        record.message.body.report.settings.get_or_insert_default()
+    }
+    let edits: [(&str, Edit); 30] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -313,6 +354,9 @@ fn every_field_lies_where_the_page_says() {
         ("threshold", |r| r.message.body.report.threshold.0 += 1),
         ("tuning", |r| r.message.body.report.tuning = Tuning::Joining),
         ("bounded", |r| r.message.body.report.bounded = Bounded::Window),
+        ("signal", |r| settings(r).signal = Signal::Reads),
+        ("proportional", |r| settings(r).proportional = Proportional::Throughput),
+        ("slot size", |r| settings(r).slot_size = Some(Bytes::kib(16))),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),
     ];

@@ -48,6 +48,7 @@ pub(crate) fn publication(window: f64) -> Publication {
         source: Source::Cluster,
         threshold: Span::from_millis(30),
         tuning: Tuning::Pinned,
+        settings: None,
     };
     Publication { period: Span::from_millis(1_000), leaving: false, report }
 }

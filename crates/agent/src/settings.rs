@@ -1,0 +1,292 @@
+//! Settings that all hosts of a volume must have alike: what is in force, and who was told otherwise.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use parda_control::latency::Signal;
+use parda_control::{Ballot, Bytes, Governed, Proportional, Report, Settings, Span, Tuning};
+use serde::{Deserialize, Serialize};
+
+/// Periods may differ by this factor: what hosts count is divided by their own. Beyond it the slower
+/// ones see too little of what the faster ones do.
+const PERIODS: u64 = 4;
+
+/// For so many periods a difference must last before it is said: hosts that are told something else one
+/// after the other differ for a moment.
+const LASTS: u32 = 3;
+
+/// What is in force of the settings that all hosts must have alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingsStatus {
+    /// What a slot of the window is: `iops`, or `bytes` and so many of them.
+    pub fairness: String,
+    /// What shares divide: `concurrency` or `throughput`.
+    pub proportional: String,
+    /// Which IOs' latency drives the window.
+    pub signal: String,
+    /// Those in which live hosts differ.
+    #[serde(default)]
+    pub differ: Vec<Difference>,
+}
+
+impl SettingsStatus {
+    pub(crate) fn new(settings: Settings, differ: Vec<Difference>) -> SettingsStatus {
+        SettingsStatus {
+            fairness: fairness(settings.slot_size),
+            proportional: proportional(settings.proportional),
+            signal: signal(settings.signal),
+            differ,
+        }
+    }
+}
+
+/// A setting that live hosts were told differently.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Its key in the configuration.
+    pub setting: String,
+    /// What is in force on all hosts. None where each host keeps its own.
+    pub in_force: Option<String>,
+    /// What this host was told.
+    pub own: String,
+    /// Who was told what, this host among them.
+    pub told: Vec<Told>,
+}
+
+/// Hosts that were told the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Told {
+    /// What.
+    pub value: String,
+    /// Their names, in order.
+    pub hosts: Vec<String>,
+    /// Sum of their shares: so many votes the value has.
+    pub shares: u64,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is not the same on all hosts:", self.setting)?;
+        for (i, Told { value, hosts, shares }) in self.told.iter().enumerate() {
+            let and = if i == 0 { "" } else { ";" };
+            write!(f, "{and} {value} on {} ({shares} shares)", hosts.join(", "))?;
+        }
+        match &self.in_force {
+            Some(value) => write!(f, ". {value} is in force on all of them, by shares"),
+            None => write!(f, ". Each host keeps its own"),
+        }
+    }
+}
+
+/// What a live host says of itself.
+pub(crate) struct Said<'a> {
+    pub(crate) host: &'a str,
+    pub(crate) period: Span,
+    pub(crate) report: &'a Report,
+}
+
+/// In what the hosts differ. The first is this host.
+pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
+    let Some(own) = hosts.first() else { return Vec::new() };
+    let mut ballot = Ballot::default();
+    for said in hosts.iter().filter(|said| votes(said, own)) {
+        let number = Some(said.report.threshold).filter(|_| said.report.tuning == Tuning::Pinned);
+        ballot.add(said.report.settings, number, said.report.shares);
+    }
+    let won = ballot.settings();
+    let differ = |setting: &str,
+                  in_force: Option<String>,
+                  of: &dyn Fn(&Said<'_>) -> Option<String>| {
+        let mut told: Vec<Told> = Vec::new();
+        for said in hosts.iter().filter(|said| votes(said, own)) {
+            let Some(value) = of(said) else { continue };
+            let (host, shares) = (said.host.to_owned(), u64::from(said.report.shares.0));
+            match told.iter_mut().find(|told| told.value == value) {
+                Some(told) => {
+                    told.hosts.push(host);
+                    told.shares += shares;
+                }
+                None => told.push(Told { value, hosts: vec![host], shares }),
+            }
+        }
+        told.iter_mut().for_each(|told| told.hosts.sort());
+        told.sort_by(|one, other| one.value.cmp(&other.value));
+        let own = of(own)?;
+        (told.len() > 1).then(|| Difference { setting: setting.to_owned(), in_force, own, told })
+    };
+    let settings = |of: fn(Settings) -> String| move |said: &Said<'_>| said.report.settings.map(of);
+    let fairness = settings(|s| fairness(s.slot_size));
+    let signal = settings(|s| signal(s.signal));
+    let proportional = settings(|s| proportional(s.proportional));
+    let number = |said: &Said<'_>| {
+        (said.report.tuning == Tuning::Pinned).then(|| threshold(said.report.threshold))
+    };
+    let (shortest, longest) =
+        hosts.iter().filter(|said| votes(said, own)).fold((u64::MAX, 0), |(least, most), said| {
+            (least.min(said.period.0), most.max(said.period.0))
+        });
+    let period = |said: &Said<'_>| Some(time(said.period));
+    let apart = longest > shortest.saturating_mul(PERIODS);
+    [
+        differ("fairness", won.map(|w| self::fairness(w.slot_size)), &fairness),
+        differ("proportional", won.map(|w| self::proportional(w.proportional)), &proportional),
+        differ("signal", won.map(|w| self::signal(w.signal)), &signal),
+        differ("latency_threshold", ballot.threshold.winner().map(threshold), &number),
+        apart.then(|| differ("period", None, &period)).flatten(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Hosts under control vote for those under control, and whoever observes for those that observe.
+fn votes(said: &Said<'_>, own: &Said<'_>) -> bool {
+    match said.report.governed {
+        Governed::No => false,
+        Governed::Yes => true,
+        Governed::Observes => own.report.governed == Governed::Observes,
+    }
+}
+
+fn fairness(slot_size: Option<Bytes>) -> String {
+    match slot_size {
+        None => "iops".to_owned(),
+        Some(Bytes(size)) => format!("bytes, by {}", ByteSize::b(size).display().iec()),
+    }
+}
+
+fn signal(signal: Signal) -> String {
+    match signal {
+        Signal::All => "all",
+        Signal::Reads => "reads",
+        Signal::Writes => "writes",
+    }
+    .to_owned()
+}
+
+fn proportional(proportional: Proportional) -> String {
+    match proportional {
+        Proportional::Concurrency => "concurrency",
+        Proportional::Throughput => "throughput",
+    }
+    .to_owned()
+}
+
+fn threshold(threshold: Span) -> String {
+    time(threshold)
+}
+
+fn time(span: Span) -> String {
+    humantime::format_duration(Duration::from_nanos(span.0)).to_string()
+}
+
+/// Says a difference once, when it has lasted, and once that it is over.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    seen: Vec<Difference>,
+    lasts: u32,
+    said: Vec<Difference>,
+}
+
+impl Watch {
+    /// Takes in a period. Gives what is to be said now, and whether all is well again.
+    pub(crate) fn period(&mut self, now: Vec<Difference>) -> (Vec<Difference>, bool) {
+        self.lasts = if now == self.seen { self.lasts.saturating_add(1) } else { 1 };
+        self.seen = now;
+        if self.lasts < LASTS || self.seen == self.said {
+            return (Vec::new(), false);
+        }
+        let new = self.seen.iter().filter(|one| !self.said.contains(one)).cloned().collect();
+        let over = self.seen.is_empty();
+        self.said.clone_from(&self.seen);
+        (new, over)
+    }
+
+    /// In what hosts differ, and have for long enough.
+    pub(crate) fn differ(&self) -> &[Difference] {
+        &self.said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_control::{Config, Host, Instant, Shares, View};
+
+    fn report(shares: u32, edit: impl FnOnce(&mut Report)) -> Report {
+        let mut report = Host::new(Instant(0), Config::default())
+            .unwrap()
+            .tick(Instant(1_000_000), View::Silent);
+        report.shares = Shares(shares);
+        edit(&mut report);
+        report
+    }
+
+    fn bytes(report: &mut Report) {
+        report.settings = Some(Settings { slot_size: Some(Bytes::kib(8)), ..Settings::default() });
+    }
+
+    fn said<'a>(host: &'a str, report: &'a Report) -> Said<'a> {
+        Said { host, period: Span::from_millis(1000), report }
+    }
+
+    #[test]
+    fn every_host_says_the_same_of_who_was_told_what_and_what_is_in_force() {
+        let (a, b) = (report(1000, |_| ()), report(1500, bytes));
+        let c = report(600, |report| report.threshold = Span::from_millis(20));
+        let hosts = [("a", &a), ("b", &b), ("c", &c)];
+        for turn in 0..3 {
+            let mut order = hosts;
+            order.rotate_left(turn);
+            let order: Vec<_> = order.iter().map(|(name, report)| said(name, report)).collect();
+            let texts: Vec<_> = compare(&order).iter().map(Difference::to_string).collect();
+            assert_eq!(
+                texts,
+                [
+                    "fairness is not the same on all hosts: bytes, by 8.0 KiB on b (1500 shares); iops \
+                     on a, c (1600 shares). iops is in force on all of them, by shares",
+                    "latency_threshold is not the same on all hosts: 20ms on c (600 shares); 30ms on a, \
+                     b (2500 shares). 30ms is in force on all of them, by shares",
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn an_older_version_and_one_without_control_say_nothing() {
+        let own = report(1000, |_| ());
+        let older = report(9000, |report| report.settings = None);
+        let off = report(9000, |report| {
+            bytes(report);
+            report.governed = Governed::No;
+        });
+        assert_eq!(compare(&[said("a", &own), said("b", &older), said("c", &off)]), []);
+    }
+
+    #[test]
+    fn periods_within_reason_are_no_difference() {
+        let (a, b) = (report(1000, |_| ()), report(1000, |_| ()));
+        let at = |ms| Said { period: Span::from_millis(ms), ..said("b", &b) };
+        assert_eq!(compare(&[said("a", &a), at(4000)]), []);
+        let text = compare(&[said("a", &a), at(4100)])[0].to_string();
+        assert!(text.ends_with("4s 100ms on b (1000 shares). Each host keeps its own"), "{text}");
+    }
+
+    #[test]
+    fn a_difference_is_said_once_when_it_has_lasted_and_so_is_its_end() {
+        let (a, b) = (report(1000, |_| ()), report(1500, bytes));
+        let hosts = || compare(&[said("a", &a), said("b", &b)]);
+        let mut watch = Watch::default();
+        for period in 0..10 {
+            let (new, over) = watch.period(hosts());
+            assert_eq!((new.len(), over), (usize::from(period == 2), false), "{period}");
+        }
+        assert_eq!(watch.differ().len(), 1);
+        let ends: Vec<_> = (0..6).map(|_| watch.period(Vec::new())).collect();
+        assert_eq!(ends.iter().filter(|(new, over)| *over && new.is_empty()).count(), 1);
+        assert_eq!(watch.differ(), []);
+        // For a moment only.
+        watch.period(hosts());
+        assert_eq!(watch.period(Vec::new()), (Vec::new(), false));
+    }
+}

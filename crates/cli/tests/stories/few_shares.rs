@@ -1,0 +1,42 @@
+//! A VM of very few shares beside one of very many: it is not held without bound.
+
+use std::time::Duration;
+
+use crate::array::{Array, Delays};
+use crate::stage::{Stage, config, until, uri};
+
+#[test]
+fn a_disk_of_one_share_beside_one_of_ten_thousand_is_served_by_hold_max_and_it_is_counted() {
+    let stage = Stage::new();
+    let delays = Delays { io: Duration::from_millis(2), flush: Duration::ZERO };
+    Array::start(&stage.path("array"), 4096, delays);
+    let law = "period = \"100ms\"\nlatency_threshold = \"10ms\"\nhold_max = \"400ms\"";
+    let array = "nbd+unix:///?socket=array";
+    let text = config("a", law, &[("tiny", array), ("huge", array)])
+        .replace("name = \"huge\"", "name = \"huge\"\nshares = 10000")
+        .replace("name = \"tiny\"", "name = \"tiny\"\nshares = 1");
+    let agent = stage.agent("a", &text);
+    let load = |disk: &str, depth| {
+        let depth = format!("--iodepth={depth}");
+        let options = ["--rw=randread", "--bs=4k", "--size=16m", &depth];
+        stage.load(&format!("fio-{disk}"), &uri("a", disk), &options)
+    };
+    let huge = load("huge", 32);
+    until("the large one is held", || agent.volume().held > 0);
+    let tiny = load("tiny", 1);
+    let disk =
+        |name: &str| agent.volume().disks.into_iter().find(|disk| disk.name == name).unwrap();
+    until("the small one is served out of turn", || disk("tiny").overdue >= 4);
+    let (small, large) = (disk("tiny"), disk("huge"));
+    let held = small.held.summary();
+    assert!(held.max < 1500.0, "held for {} ms with hold_max = 400 ms", held.max);
+    assert_eq!(large.overdue, 0);
+    assert!(agent.volume().overdue >= small.overdue);
+    assert!(large.reads.ios > 20 * small.reads.ios, "{large:?} {small:?}");
+    let says = stage.parda(&["status", "a.status"]).out;
+    assert!(says.contains("disk tiny: ") && says.contains("IOs went out of turn"), "{says}");
+    // What is held for longest goes first: each IO waits for at most 400 ms.
+    tiny.finish();
+    huge.finish();
+    agent.stop();
+}

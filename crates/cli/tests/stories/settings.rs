@@ -1,0 +1,75 @@
+//! Hosts that were told different things: what is in force is the same on all, and each says so once.
+
+use parda_agent::settings::Difference;
+use rustix::process::Signal;
+
+use crate::stage::{Agent, Stage, config, until};
+
+/// A host that shares divide between as `control` says, with a disk of so many shares.
+fn text(name: &str, shares: u32, control: &str) -> String {
+    let control = format!("period = \"100ms\"\n{control}");
+    config(name, &control, &[("vm", &format!("{name}.data"))])
+        .replace("name = \"vm\"", &format!("name = \"vm\"\nshares = {shares}"))
+        .replace("[[volume.disk]]", "[volume.exchange]\nfile = \"exchange\"\n[[volume.disk]]")
+}
+
+fn differ(agent: &Agent) -> Vec<Difference> {
+    agent.volume().settings.map_or(Vec::new(), |settings| settings.differ)
+}
+
+fn in_force(agent: &Agent) -> (String, f64) {
+    let volume = agent.volume();
+    (volume.settings.unwrap().fairness, volume.latency_threshold_ms)
+}
+
+#[test]
+fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
+    let stage = Stage::new();
+    stage.exchange("exchange", 8);
+    let start = |name: &str, shares, control: &str| {
+        stage.sparse(&format!("{name}.data"), 16 << 20);
+        stage.agent(name, &text(name, shares, control))
+    };
+    let a = start("a", 1000, "fairness = \"bytes\"\nlatency_threshold = \"20ms\"");
+    let b = start("b", 2000, "latency_threshold = \"30ms\"");
+    let both = |what: &str, of: &dyn Fn(&Agent) -> bool| until(what, || of(&a) && of(&b));
+    both("both say what differs", &|agent| differ(agent).len() == 2);
+    both("b's are in force on both", &|agent| in_force(agent) == ("iops".to_owned(), 30.0));
+    let [fairness, threshold] = &differ(&a)[..] else { panic!("two settings differ") };
+    assert_eq!(fairness.own, "bytes, by 8.0 KiB");
+    assert_eq!(fairness.in_force.as_deref(), Some("iops"));
+    let told: Vec<_> = threshold.told.iter().map(|t| (&*t.value, &*t.hosts[0], t.shares)).collect();
+    assert_eq!(told, [("20ms", "a", 1000), ("30ms", "b", 2000)]);
+    let says = stage.parda(&["status", "b.status"]).out;
+    assert!(says.contains("DIFFERENT SETTINGS: fairness is not the same on all hosts: "), "{says}");
+
+    // For many periods more nothing is said again.
+    let ticks = a.volume().ticks;
+    until("20 periods pass", || a.volume().ticks > ticks + 20);
+    for agent in [&a, &b] {
+        for setting in ["fairness", "latency_threshold"] {
+            let log = agent.process.log();
+            let times = log.matches(&format!("{setting} is not the same on all hosts")).count();
+            assert_eq!(times, 1, "{log}");
+        }
+    }
+
+    // An operator makes them alike.
+    stage.write("b.toml", text("b", 2000, "fairness = \"bytes\"\nlatency_threshold = \"20ms\""));
+    b.process.signal(Signal::HUP);
+    both("nothing differs", &|agent| differ(agent).is_empty());
+    both("it is what both were told", &|agent| {
+        in_force(agent) == ("bytes, by 8.0 KiB".to_owned(), 20.0)
+    });
+    for agent in [&a, &b] {
+        agent.says("all live hosts have the same settings now");
+    }
+
+    // Who is left alone does as it is told.
+    stage.write("a.toml", text("a", 1000, "latency_threshold = \"25ms\""));
+    a.process.signal(Signal::HUP);
+    until("a is outvoted", || differ(&a).len() == 2 && in_force(&a).1 == 20.0);
+    b.stop();
+    until("a has its own", || in_force(&a) == ("iops".to_owned(), 25.0));
+    a.stop();
+}
