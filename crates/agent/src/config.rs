@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use parda_block::{AgentMemory, Limits, NbdOptions};
 use parda_config::{Document, Error, Resolved};
-use parda_control::{Shares, VmConfig};
+use parda_control::law::Mode;
+use parda_control::{Shares, Span, VmConfig};
 use parda_exchange::region::{SlotCount, SlotIndex};
 use parda_exchange::{HostName, SlotChoice};
 use parda_nbd::export::ExportName;
@@ -213,8 +214,32 @@ impl Config {
     /// What is allowed, but worth a word to whoever wrote it.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        self.volumes.iter().flat_map(listener::warnings).collect()
+        let listeners = self.volumes.iter().flat_map(listener::warnings);
+        listeners.chain(self.volumes.iter().flat_map(objective_warnings)).collect()
     }
+}
+
+/// Which disks of a volume have a latency objective that cannot be met, or that nothing follows from.
+fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
+    let control = &volume.law.control;
+    let floor = control.objective_floor;
+    let follows = matches!(control.law.mode, Mode::Normalised { .. } | Mode::Observe);
+    volume.disks().iter().filter_map(move |disk| {
+        let target = disk.vm.target?;
+        if !follows {
+            return Some(format!("{}: latency_target needs mode = \"parda\"", disk.name));
+        }
+        let ms = |span: Span| span.secs() * 1e3;
+        (target.0 < floor.0).then(|| {
+            format!(
+                "{}: latency_target is {} ms, but no objective brings the threshold below \
+                 latency_target_min, {} ms",
+                disk.name,
+                ms(target),
+                ms(floor)
+            )
+        })
+    })
 }
 
 /// What volumes share, and what must not appear twice in a file.
@@ -419,6 +444,9 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     if !(0.0..=1e6).contains(&disk.burst) {
         return Err(wrong("burst", "must be from 0 to 1000000 IOs".into()));
     }
+    if disk.latency_target.is_some_and(|target| target.is_zero()) {
+        return Err(wrong("latency_target", "must be above zero".into()));
+    }
     let mut place = place(&disk.path).map_err(|e| wrong("path", e))?;
     let nbd = nbd::check(wrong, &place, disk.nbd.as_ref())?;
     let tls = disk.nbd.as_ref().and_then(|nbd| nbd.tls.as_ref());
@@ -430,7 +458,11 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
         place,
         region,
         listen: disk.listen.parse().map_err(|e: AddressError| wrong("listen", e.to_string()))?,
-        vm: VmConfig { shares: Shares(disk.shares), burst: disk.burst },
+        vm: VmConfig {
+            shares: Shares(disk.shares),
+            burst: disk.burst,
+            target: disk.latency_target.map(Into::into),
+        },
         read_only: disk.read_only,
         direct: disk.direct,
         lock: disk.lock,

@@ -427,6 +427,7 @@ fn peer_status(peer: &parda_exchange::Peer<'_>) -> PeerStatus {
         would_be: report.would_be().map(|w| w.0),
         latency_threshold_ms: (report.governed == Governed::Yes && report.tuning != Tuning::Unsaid)
             .then(|| report.threshold.secs() * 1e3),
+        asks_ms: report.wants.asks.map(|asks| asks.secs() * 1e3),
         auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
         shares: report.shares.0,
         latency_ms: report.interval.reads.plus(report.interval.writes).mean().map(|s| s * 1e3),

@@ -172,6 +172,9 @@ pub struct Disk {
     /// IOs it may gather while idle and spend ahead of its neighbours.
     #[serde(default)]
     pub burst: f64,
+    /// What its IOs are to take at most, held and at the array, in the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub latency_target: Option<Duration>,
     /// Refuses writes.
     #[serde(default)]
     pub read_only: bool,

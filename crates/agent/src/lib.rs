@@ -35,6 +35,7 @@ pub mod file;
 mod gate;
 mod inject;
 pub mod latency;
+pub mod objective;
 pub mod outlook;
 mod running;
 mod served;

@@ -10,6 +10,7 @@ use parda_block::VmStats;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
+use crate::objective::{ObjectiveStatus, TargetStatus};
 use crate::outlook::OutlookStatus;
 use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
@@ -42,6 +43,9 @@ pub struct VolumeStatus {
     /// What is known of it, if it is found while working.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdStatus>,
+    /// The objective of a disk that is in force in place of the volume's own threshold, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<ObjectiveStatus>,
     /// What is in force of the settings that all hosts must have alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsStatus>,
@@ -283,6 +287,9 @@ pub struct PeerStatus {
     /// Whether it finds that while working.
     #[serde(default)]
     pub auto: bool,
+    /// The threshold that a disk of it with a latency objective asks for now, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks_ms: Option<f64>,
     /// Its shares.
     pub shares: u32,
     /// Its mean device latency in its last interval, in milliseconds.
@@ -335,6 +342,9 @@ pub struct DiskStatus {
     /// Its path leads to another file now, or to none. What was opened is served on.
     #[serde(default)]
     pub replaced: bool,
+    /// Its latency objective, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_target: Option<TargetStatus>,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,
     /// Time at the array.
@@ -361,6 +371,7 @@ impl DiskStatus {
             overdue: stats.overdue,
             page_cache: stats.page_cache,
             replaced: stats.replaced,
+            latency_target: stats.standing.as_ref().map(TargetStatus::new),
             held: Latency::from(&stats.held),
             device: Latency::from(&stats.device),
             total: Latency::from(&stats.total),

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use parda_control::{
-    Completed, Estimate, Instant, IoKind, Outcome, Outlook, Settings, Span, Window,
+    Completed, Estimate, Instant, IoKind, Outcome, Outlook, Price, Settings, Span, Standing, Window,
 };
 
 use crate::volume::DiskId;
@@ -35,6 +35,8 @@ pub struct VmStats {
     pub errors: u64,
     /// IOs that went out of turn, as the VM had been held for `hold_max`.
     pub overdue: u64,
+    /// How its latency objective stands, if it has one.
+    pub standing: Option<Standing>,
     /// They go through the page cache, whose latencies are not those of the array.
     pub page_cache: bool,
     /// Why the NBD server behind it is not found, if it was lost.
@@ -57,6 +59,7 @@ impl Default for VmStats {
             others: Count::default(),
             errors: 0,
             overdue: 0,
+            standing: None,
             page_cache: false,
             away: None,
             replaced: false,
@@ -105,6 +108,7 @@ impl VmStats {
             others: count(self.others, earlier.others),
             errors: self.errors.saturating_sub(earlier.errors),
             overdue: self.overdue.saturating_sub(earlier.overdue),
+            standing: self.standing,
             page_cache: self.page_cache,
             away: self.away.clone(),
             replaced: self.replaced,
@@ -201,6 +205,8 @@ pub struct Stats {
     pub outlook: Option<Outlook>,
     /// The threshold in force.
     pub threshold: Span,
+    /// What the latency objective costs that is in force, if one is.
+    pub objective_price: Option<Price>,
     /// What is in force of the settings that all hosts must have alike.
     pub settings: Settings,
     /// IOs that went beyond what the host may have outstanding, as their VMs had been held for

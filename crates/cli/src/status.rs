@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use comfy_table::Table;
 use parda_agent::config::Config;
+use parda_agent::objective::ObjectiveStatus;
 use parda_agent::outlook::ForecastStatus;
-use parda_agent::status::{MemoryStatus, Status as Answer, SteerStatus, VolumeStatus};
+use parda_agent::settings::SettingsStatus;
+use parda_agent::status::{DiskStatus, MemoryStatus, Status as Answer, SteerStatus, VolumeStatus};
 use parda_agent::threshold::ThresholdStatus;
 
 use crate::output::{align, plain};
@@ -117,9 +119,67 @@ fn headline(volume: &VolumeStatus) -> String {
     )
 }
 
+/// What shares divide.
+fn divided(settings: &SettingsStatus) -> String {
+    let unit = if settings.fairness == "iops" { "IO/s" } else { "bytes/s" };
+    match settings.proportional.as_str() {
+        "throughput" => format!("shares divide throughput, in {unit}"),
+        _ if settings.fairness == "iops" => {
+            "shares divide outstanding IOs; IO/s follow as far as the array serves equal queues alike"
+                .to_owned()
+        }
+        _ => "shares divide bytes/s between hosts, by how long their IOs stay at the array".to_owned(),
+    }
+}
+
+/// What an objective that is in force costs.
+fn in_force(threshold_ms: f64, objective: &ObjectiveStatus) -> String {
+    let iops = |v: Option<f64>| v.map_or("unknown".to_owned(), |v| format!("{v:.0}"));
+    format!(
+        "latency objective of {}: the threshold is {threshold_ms:.1} ms in place of {:.1} ms; IO/s of all \
+         others: {}, before: {}",
+        objective.of,
+        objective.own_ms,
+        iops(objective.others_iops_now),
+        iops(objective.others_iops_before),
+    )
+}
+
+/// What came of the latency objectives of disks.
+fn targets(disks: &[DiskStatus]) -> String {
+    let mut text = String::new();
+    for disk in disks {
+        let Some(target) = &disk.latency_target else { continue };
+        let ms = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{v:.1} ms"));
+        text += &format!(
+            "  disk {}: objective {:.1} ms; at the array {}, held {}; asks for a threshold of {}\n",
+            disk.name,
+            target.target_ms,
+            ms(target.device_ms),
+            ms(target.held_ms),
+            ms(target.asks_ms),
+        );
+        if target.short_of_shares {
+            text += &format!(
+                "  disk {}: HELD beyond its objective: it wants more outstanding IOs than its shares \
+                 give, which no threshold can mend\n",
+                disk.name
+            );
+        }
+    }
+    text
+}
+
 /// What hosts differ in that they must have alike, and who was held for too long.
 fn agreed(volume: &VolumeStatus) -> String {
     let mut text = String::new();
+    if let Some(settings) = &volume.settings {
+        text += &format!("{}\n", divided(settings));
+    }
+    if let Some(objective) = &volume.objective {
+        text += &format!("{}\n", in_force(volume.latency_threshold_ms, objective));
+    }
+    text += &targets(&volume.disks);
     for difference in volume.settings.iter().flat_map(|settings| &settings.differ) {
         text += &format!("  DIFFERENT SETTINGS: {difference}\n");
     }

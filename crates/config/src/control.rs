@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 use parda_control::latency::Signal;
 use parda_control::law::{Estimation, LawConfig, Mode};
 use parda_control::size::{Line, SizeModel};
-use parda_control::{Bytes, Config, ConfigError, Window};
+use parda_control::{Bytes, Config, ConfigError, Proportional, Window};
 use serde::{Deserialize, Serialize};
 
 use crate::threshold::{InjectSetting, ThresholdSetting};
@@ -59,6 +59,16 @@ pub enum Fairness {
     Iops,
     /// Bytes/s: an IO takes a slot for each `slot_size` of its bytes.
     Bytes,
+}
+
+/// What shares divide in proportion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProportionalSetting {
+    /// Outstanding IOs. The default.
+    Concurrency,
+    /// IO/s, or bytes/s.
+    Throughput,
 }
 
 /// How latencies are scaled to one size.
@@ -133,6 +143,10 @@ pub struct ControlSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot_size: Option<ByteSize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proportional: Option<ProportionalSetting>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub latency_target_min: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ios: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_periods: Option<u32>,
@@ -183,6 +197,8 @@ impl ControlSettings {
             reference_size: over.reference_size.or(self.reference_size),
             fairness: over.fairness.or(self.fairness),
             slot_size: over.slot_size.or(self.slot_size),
+            proportional: over.proportional.or(self.proportional),
+            latency_target_min: over.latency_target_min.or(self.latency_target_min),
             min_ios: over.min_ios.or(self.min_ios),
             hold_periods: over.hold_periods.or(self.hold_periods),
             hold_max: over.hold_max.or(self.hold_max),
@@ -288,7 +304,11 @@ impl ControlSettings {
             reference_size: self.reference_size.map_or(default.reference_size, bytes),
             slot_size: (self.fairness == Some(Fairness::Bytes))
                 .then(|| self.slot_size.map_or(DEFAULT_SLOT, bytes)),
-            proportional: default.proportional,
+            proportional: match self.proportional {
+                Some(ProportionalSetting::Throughput) => Proportional::Throughput,
+                Some(ProportionalSetting::Concurrency) | None => Proportional::Concurrency,
+            },
+            objective_floor: self.latency_target_min.map_or(default.objective_floor, Into::into),
             auto,
         };
         control.validate()?;
@@ -458,6 +478,24 @@ pub const TUNABLES: &[Tunable] = &[
         default: "8KiB",
         why: "With fairness = \"bytes\": the bytes that one slot of the window stands for.",
         source: "SPEED '08 §2; FAST '09 used 8 KB",
+    },
+    Tunable {
+        key: "proportional",
+        unit: "\"concurrency\" or \"throughput\"",
+        default: "\"concurrency\"",
+        why: "What is divided in proportion to shares between hosts: outstanding IOs, which costs no \
+              throughput, and which IO/s follow as far as the array serves equal queues alike; or \
+              throughput itself (of `fairness`), by giving hosts whose IOs are slower more outstanding IOs. \
+              The same on every host.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "latency_target_min",
+        unit: "duration",
+        default: "1ms",
+        why: "No disk's `latency_target`, on any host, brings the threshold below this. Of the values on all \
+              hosts the largest counts.",
+        source: "docs/control.md",
     },
     Tunable {
         key: "min_ios",

@@ -1,7 +1,8 @@
 //! What hosts tell each other, and what follows from it.
 
 use crate::latency::{Flows, Interval};
-use crate::rate::Occupancy;
+use crate::objective::Wants;
+use crate::rate::{Occupancy, Throughput};
 use crate::settings::{Ballot, Settings};
 use crate::units::{Bytes, Shares, Span, Window};
 
@@ -36,6 +37,10 @@ pub struct Report {
     pub tuning: Tuning,
     /// What else it was told that all hosts must have alike. `None`: its version is older.
     pub settings: Option<Settings>,
+    /// What its VMs with a latency objective ask for.
+    pub wants: Wants,
+    /// What its VMs do that take part where throughput is balanced ([`crate::rate`]).
+    pub saturated: Throughput,
 }
 
 impl Report {
@@ -201,6 +206,36 @@ pub struct Load {
     pub windows: f64,
     /// What they say of settings that all must have alike.
     pub ballot: Ballot,
+    /// What they ask for on behalf of VMs with a latency objective.
+    pub asked: Asked,
+    /// What their VMs do that could use more than their slices.
+    pub saturated: Throughput,
+}
+
+/// What hosts ask for on behalf of VMs with a latency objective.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// The least threshold that is asked for.
+    pub least: Option<Span>,
+    /// The largest of their floors.
+    pub floor: Span,
+    /// IO/s of VMs that ask.
+    pub rate: f64,
+    /// One of them does not know of objectives: its version is older.
+    pub unheard: bool,
+}
+
+impl Asked {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Asked) -> Asked {
+        Asked {
+            least: self.least.into_iter().chain(other.least).min_by_key(|span| span.0),
+            floor: Span(self.floor.0.max(other.floor.0)),
+            rate: self.rate + other.rate,
+            unheard: self.unheard || other.unheard,
+        }
+    }
 }
 
 /// A host that used less than this part of its window on average was not held back by it. A window
@@ -242,6 +277,13 @@ impl Totals {
             bytes: flows.all().bytes,
             windows: report.window.0,
             ballot: Ballot::default(),
+            asked: Asked {
+                least: report.wants.asks,
+                floor: report.wants.floor,
+                rate: report.wants.ios as f64 / report.elapsed.secs().max(1e-9),
+                unheard: report.settings.is_none(),
+            },
+            saturated: report.saturated,
         });
         report.vote(&mut load.ballot);
     }
@@ -262,6 +304,8 @@ impl Load {
             bytes: self.bytes + other.bytes,
             windows: self.windows + other.windows,
             ballot: self.ballot.plus(other.ballot),
+            asked: self.asked.plus(other.asked),
+            saturated: self.saturated.plus(other.saturated),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::law::{LawConfig, Mode};
 use crate::settings::{Proportional, Settings};
 use crate::size::SizeModel;
 use crate::threshold::Auto;
-use crate::units::Bytes;
+use crate::units::{Bytes, Span};
 
 /// A host's parameters at one volume.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,8 @@ pub struct Config {
     pub slot_size: Option<Bytes>,
     /// What shares divide.
     pub proportional: Proportional,
+    /// No VM's latency objective may bring the threshold below this.
+    pub objective_floor: Span,
     /// Whether the threshold is found while working, and how. The law's own is then where it begins.
     pub auto: Option<Auto>,
 }
@@ -32,6 +34,7 @@ impl Default for Config {
             reference_size: Bytes::kib(8),
             slot_size: None,
             proportional: Proportional::Concurrency,
+            objective_floor: Span::from_millis(1),
             auto: None,
         }
     }
@@ -100,6 +103,8 @@ impl Config {
         let reference = self.reference_size.0;
         check(reference > 0, "reference_size", "above zero", reference as f64)?;
         check(self.slot_size != Some(Bytes(0)), "slot_size", "above zero", 0.0)?;
+        let floor = self.objective_floor.secs();
+        check(floor > 0.0, "latency_target_min", "above zero", floor)?;
         let Some(Auto { at_least, at_most, step, .. }) = self.auto else { return Ok(()) };
         let (least, most) = (at_least.secs(), at_most.secs());
         check(least > 0.0, "latency_threshold.at_least", "above zero", least)?;

@@ -4,14 +4,17 @@
 //! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
 //! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
 
-use crate::cluster::{Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View};
+use crate::cluster::{
+    Asked, Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View,
+};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Interval};
 use crate::law::{Estimation, Input, Law, Mode};
+use crate::objective::{Effect, Price, Wants};
 use crate::quorum::Quorum;
-use crate::rate::Weight;
-use crate::settings::{Ballot, Settings};
+use crate::rate::{Throughput, Weight};
+use crate::settings::{Ballot, Proportional, Settings};
 use crate::slices::Terms;
 use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
 use crate::units::{Bytes, Shares, Span, Window};
@@ -35,6 +38,8 @@ pub struct VmDemand {
     /// Mean of the same up to its slice of the window: what beyond that it would use if it could is
     /// no use of the array.
     pub used: f64,
+    /// Slots per second that it completed, where that is known.
+    pub rate: Option<f64>,
 }
 
 impl VmDemand {
@@ -43,7 +48,7 @@ impl VmDemand {
     /// [`Governor::window_per_share`].
     #[must_use]
     pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
-        VmDemand { shares, pending, used: pending.min(slice(shares, window_per_share)) }
+        VmDemand { shares, pending, used: pending.min(slice(shares, window_per_share)), rate: None }
     }
 }
 
@@ -75,6 +80,13 @@ pub struct Governor {
     others: Ballot,
     /// Slots are IOs, whatever the others say: what holds the host's IOs back counts nothing else.
     counts_ios: bool,
+    /// What the others asked for then on behalf of VMs with a latency objective, and this host itself.
+    asked: Asked,
+    wants: Wants,
+    /// What objectives do to the threshold.
+    effect: Effect,
+    /// The volume's own threshold.
+    own: Span,
     average: Average,
     law: Law,
     /// Sum of the shares of its VMs, as of the last period.
@@ -123,6 +135,10 @@ impl Governor {
             settings: config.settings(),
             others: Ballot::default(),
             counts_ios: false,
+            asked: Asked::default(),
+            wants: Wants::default(),
+            effect: Effect::default(),
+            own: config.law.threshold,
             config,
         })
     }
@@ -175,8 +191,9 @@ impl Governor {
         let own = self.config.settings();
         let number = self.learner.is_none().then_some(self.config.law.threshold);
         let mut ballot = self.others;
-        let follows = matches!(self.config.law.mode, Mode::Normalised { .. } | Mode::Observe)
-            && self.config.law.estimation == Estimation::Global;
+        let law = &self.config.law;
+        let follows = matches!(law.mode, Mode::Normalised { .. } | Mode::Observe)
+            && law.estimation == Estimation::Global;
         if !follows {
             ballot = Ballot::default();
         }
@@ -187,7 +204,31 @@ impl Governor {
         }
         let voted = number.and_then(|number| ballot.threshold.winner().or(Some(number)));
         let threshold = voted.or(self.learner.as_ref().map(Learner::threshold));
-        self.law.set_threshold(threshold.unwrap_or(self.config.law.threshold));
+        self.own = threshold.unwrap_or(self.config.law.threshold);
+        let floor = Span(self.asked.floor.0.max(self.config.objective_floor.0));
+        let asks = self.asked.least.into_iter().chain(self.wants.asks).min_by_key(|asks| asks.0);
+        // A host that knows of no objectives would take what the others leave.
+        let asks = asks.filter(|_| follows && !self.asked.unheard);
+        self.law.set_threshold(self.effect.in_force(self.own, asks, floor));
+    }
+
+    /// Says what the host's VMs with an objective ask for from now on. Gives it as it is to be published.
+    pub fn want(&mut self, wants: Wants) -> Wants {
+        self.wants = Wants { floor: self.config.objective_floor, ..wants };
+        self.agree();
+        self.wants
+    }
+
+    /// The volume's own threshold: what is in force while no VM's objective is.
+    #[must_use]
+    pub fn own_threshold(&self) -> Span {
+        self.own
+    }
+
+    /// What the objective costs that is in force, if one is.
+    #[must_use]
+    pub fn objective_price(&self) -> Option<Price> {
+        self.effect.price(self.own)
     }
 
     /// The parameters in force.
@@ -271,10 +312,16 @@ impl Governor {
         self.shares = Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add));
         if let (View::Peers(peers), Source::Cluster) = (&view, source) {
             self.others = peers.governed.ballot;
+            self.asked = peers.governed.asked;
             if self.observes() {
                 self.others = self.others.plus(peers.observing.ballot);
+                self.asked = self.asked.plus(peers.observing.asked);
             }
+        } else if self.quorum.apart() > self.config.law.hold_periods {
+            // Whoever asked may be dead.
+            self.asked = Asked::default();
         }
+        self.wants.floor = self.config.objective_floor;
         self.agree();
         self.measure_unit(&interval);
         let (active, wanted) = self.active_shares(vms);
@@ -296,6 +343,8 @@ impl Governor {
             threshold: self.config.law.threshold,
             tuning: self.learner.as_ref().map_or(Tuning::Pinned, Learner::tuning),
             settings: Some(self.config.settings()),
+            wants: self.wants,
+            saturated: self.saturated(vms),
         };
         let signal = self.settings.signal;
         let ours = interval.per_second(elapsed).heard(signal);
@@ -325,6 +374,9 @@ impl Governor {
         let latency = self.average.secs().filter(|_| heard.ios > 0.0);
         let observes = self.observes();
         let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
+        if all {
+            self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
+        }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load, all));
         // Who observes only its own part of the cluster takes it for the whole: there is no other λ.
         let level = latency.filter(|_| all || observes).and_then(|_| load.level(headroom));
@@ -374,6 +426,8 @@ impl Governor {
         let governs = matches!(law.mode, Mode::Normalised { .. });
         if !governs || law.estimation == Estimation::Local {
             learner.stay(Why::Idle);
+        } else if self.own != law.threshold {
+            learner.stay(Why::Objective);
         } else if source != Source::Cluster {
             learner.stay(Why::Silent);
         } else {
@@ -401,10 +455,19 @@ impl Governor {
     /// the host's weight changes.
     fn weigh(&mut self, own: &Report, totals: &Totals, source: Source) -> f64 {
         let law = self.config.law.mode;
-        let Some(slot) = self.settings.slot_size.filter(|_| !matches!(law, Mode::Published { .. }))
-        else {
-            self.weight = Weight::default();
+        let published = matches!(law, Mode::Published { .. });
+        let balances = self.settings.proportional == Proportional::Throughput && !published;
+        let before = self.weight.factor();
+        if balances && source == Source::Cluster {
+            let all = totals.governed.saturated.plus(totals.observing.saturated);
+            self.weight.balance(own.saturated, all);
+        }
+        let Some(slot) = self.settings.slot_size.filter(|_| !published) else {
             self.law.set_cluster_unit(1.0);
+            if balances {
+                return self.weight.factor() / before;
+            }
+            self.weight = Weight::default();
             return 1.0;
         };
         let load = |totals: &Totals| match self.observes() {
@@ -412,10 +475,11 @@ impl Governor {
             false => totals.governed,
         };
         let (own, all) = (load(&Totals::of([own])), load(totals));
-        let before = self.weight.factor();
         // Who does not hear the others goes on with what it weighed last.
         if source == Source::Cluster {
-            self.weight.period(own.occupancy(slot), all.occupancy(slot));
+            if !balances {
+                self.weight.period(own.occupancy(slot), all.occupancy(slot));
+            }
             if all.rate > 0.0 {
                 self.law.set_cluster_unit(all.occupancy(slot).rate / all.rate);
             }
@@ -474,6 +538,21 @@ impl Governor {
         // then have its whole share at once. As soon as one VM could use more than its share, what
         // its neighbours leave of theirs is not its to take (PARDA §3).
         (active, if saturated { wanted } else { all.max(1.0) })
+    }
+
+    /// What the VMs do that could use more than their slices, and would have more if these were larger;
+    /// and those that have more than the mean, for whatever they want: it is not theirs to keep.
+    fn saturated(&self, vms: &[VmDemand]) -> Throughput {
+        let slices = self.bounded(vms) == Bounded::Slices;
+        let mean = self.weight.mean().unwrap_or(f64::INFINITY);
+        vms.iter().fold(Throughput::default(), |sum, vm| {
+            let (Some(rate), shares) = (vm.rate, f64::from(vm.shares.0)) else { return sum };
+            let saturated = slices && vm.pending > (1.0 + LIMITED) * vm.used;
+            if saturated || rate > mean * shares {
+                return sum.plus(Throughput { rate, shares });
+            }
+            sum
+        })
     }
 
     /// Whether a VM could use more than its slice, or the host more than its largest window.
@@ -550,7 +629,7 @@ mod tests {
             let bytes = Bytes(ios << 20);
             let reads = Sample { ios, bytes, latency, scaled: latency };
             let interval = Interval { reads, ..Interval::default() };
-            let vms = [VmDemand { shares: Shares(1000), pending: 1e5, used: window }];
+            let vms = [VmDemand { shares: Shares(1000), pending: 1e5, used: window, rate: None }];
             let elapsed = Span::from_millis(1000);
             let measured = Measured { elapsed, interval, outstanding: window, vms: &vms };
             governor.tick(measured, View::Peers(Totals::default()));

@@ -17,6 +17,7 @@ use crate::gate::Gate;
 use crate::governor::{Governor, Measured, VmDemand};
 use crate::integral::Integral;
 use crate::latency::{Direction, Meter};
+use crate::objective::{Objective, Price, Standing, Wants};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::settings::Settings;
 use crate::slices::{Slice, Terms};
@@ -98,6 +99,9 @@ pub struct VmConfig {
     pub shares: Shares,
     /// Slots it may gather while idle and spend ahead of its neighbours as one batch.
     pub burst: f64,
+    /// What its IOs are to take at most, held and at the array, in the mean
+    /// ([`crate::objective`]).
+    pub target: Option<Span>,
 }
 
 impl VmConfig {
@@ -131,6 +135,9 @@ struct Vm {
     removed: bool,
     /// What it may have outstanding.
     slice: Slice,
+    objective: Option<Objective>,
+    /// Slots that it completed in this period.
+    done: f64,
 }
 
 /// How what a host may have outstanding is found.
@@ -215,7 +222,14 @@ impl Host {
     pub fn add_vm(&mut self, now: Instant, vm: VmConfig) -> VmId {
         let FlowId(flow) = self.queue.add_flow(vm.shares, Cost::slots(vm.burst));
         let slice = Slice::new(now, vm.shares, vm.burst, NOTHING);
-        let id = self.vms.insert(Vm { shares: vm.shares, ios: 0, removed: false, slice });
+        let id = self.vms.insert(Vm {
+            shares: vm.shares,
+            ios: 0,
+            removed: false,
+            slice,
+            objective: vm.target.map(Objective::new),
+            done: 0.0,
+        });
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
         self.governor.vms_changed();
@@ -254,6 +268,9 @@ impl Host {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.shares = config.shares;
         vm.slice.set_shares(config.shares, config.burst);
+        if vm.objective.as_ref().map(Objective::target) != config.target {
+            vm.objective = config.target.map(Objective::new);
+        }
         self.changed = true;
         self.queue.set_shares(FlowId(id.0), config.shares);
         self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
@@ -396,6 +413,7 @@ impl Host {
         self.at_array.add(now, -slots);
         let vm = &mut self.vms[done.vm.0];
         vm.ios -= 1;
+        vm.done += slots;
         let removed = vm.removed;
         self.granted += vm.slice.take(now, slots, self.gate.service());
         self.pending -= slots;
@@ -415,6 +433,11 @@ impl Host {
         let seen = done.dispatched >= self.resumed;
         if let (Some(direction), Outcome::Done, true) = (direction, outcome, seen) {
             self.meter.add(direction, done.io.bytes, device);
+            if let Some(objective) =
+                self.vms.get_mut(done.vm.0).and_then(|vm| vm.objective.as_mut())
+            {
+                objective.add(done.dispatched.since(done.submitted), device);
+            }
         }
         Some(Completed {
             vm: done.vm,
@@ -454,7 +477,8 @@ impl Host {
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
-            VmDemand { shares: vm.shares, pending: wanted.pending, used: wanted.used }
+            let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
+            VmDemand { shares: vm.shares, pending: wanted.pending, used: wanted.used, rate }
         }));
         let measured = Measured {
             elapsed,
@@ -462,12 +486,41 @@ impl Host {
             outstanding: self.at_array.mean(now, elapsed),
             vms: &self.demands,
         };
-        let report = self.governor.tick(measured, view);
+        let mut report = self.governor.tick(measured, view);
+        report.wants = self.wants();
         if self.resumed < now {
             self.period = elapsed;
         }
         self.share_out(now);
         report
+    }
+
+    /// What the VMs with an objective ask for, by what they saw in the period that ends.
+    fn wants(&mut self) -> Wants {
+        let (latency, least) = (self.governor.latency(), self.config().law.min_ios);
+        let own = self.governor.own_threshold();
+        let mut wants = Wants::default();
+        let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
+        for objective in vms.filter_map(|(_, vm)| vm.objective.as_mut()) {
+            let Some(ios) = objective.roll(latency, least) else { continue };
+            wants.ios += ios;
+            let asks = objective.asks(own);
+            wants.asks = wants.asks.into_iter().chain(asks).min_by_key(|asks| asks.0);
+        }
+        self.governor.want(wants)
+    }
+
+    /// How a VM's latency objective stands, if it has one.
+    #[must_use]
+    pub fn standing(&self, vm: VmId) -> Option<Standing> {
+        let objective = self.vms.get(vm.0)?.objective.as_ref()?;
+        Some(objective.standing(self.governor.own_threshold()))
+    }
+
+    /// What the objective costs that is in force, if one is.
+    #[must_use]
+    pub fn objective_price(&self) -> Option<Price> {
+        self.governor.objective_price()
     }
 
     /// What would have been done, if the law only observes.

@@ -20,6 +20,7 @@
 //! | [`gate`] | holding outstanding IOs to a number that may be a fraction | |
 //! | [`queue`] | start-time fair queuing among the VMs of a host | PARDA §3; SFQ(D) |
 //! | [`settings`] | what all hosts must have alike, and what is in force where they differ | |
+//! | [`objective`] | a VM's latency objective, and the threshold that follows | |
 //! | [`rate`] | shares of bytes where IOs differ | Little's law |
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
 //! | [`config`] | what a host is told about a volume | |
@@ -42,6 +43,7 @@ pub mod host;
 pub mod integral;
 pub mod latency;
 pub mod law;
+pub mod objective;
 pub mod queue;
 pub mod quorum;
 pub mod rate;
@@ -57,6 +59,8 @@ pub use depth::Depth;
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
 pub use host::{Completed, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId};
+pub use objective::{Price, Standing, Wants};
+pub use rate::Throughput;
 pub use settings::{Ballot, Proportional, Settings};
 pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -29,17 +29,54 @@ impl Occupancy {
     }
 }
 
+/// What VMs do that could use more than their slices.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Throughput {
+    /// Slots per second.
+    pub rate: f64,
+    /// Sum of their shares.
+    pub shares: f64,
+}
+
+impl Throughput {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Throughput) -> Throughput {
+        Throughput { rate: self.rate + other.rate, shares: self.shares + other.shares }
+    }
+
+    fn per_share(&self) -> Option<f64> {
+        let per_share = self.rate / self.shares;
+        (self.shares > 0.0 && per_share.is_finite()).then_some(per_share)
+    }
+}
+
+/// By what part of what its throughput is off a host's weight changes in a period.
+const GAIN: f64 = 0.25;
+/// No more than this of it counts, either way.
+const OFF: f64 = 0.5;
+/// How strongly a weight returns to one: that all hosts' weights together do not drift.
+const LEAK: f64 = 0.002;
+/// The largest weight, and one part in so many the smallest, where throughput is balanced.
+const BALANCED: f64 = 16.0;
+
 /// How much more than its shares a host weighs, from period to period.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight {
     factor: f64,
     own: Occupancy,
     all: Occupancy,
+    saturated: (Throughput, Throughput),
 }
 
 impl Default for Weight {
     fn default() -> Weight {
-        Weight { factor: 1.0, own: Occupancy::default(), all: Occupancy::default() }
+        Weight {
+            factor: 1.0,
+            own: Occupancy::default(),
+            all: Occupancy::default(),
+            saturated: Default::default(),
+        }
     }
 }
 
@@ -48,6 +85,35 @@ impl Weight {
     #[must_use]
     pub fn factor(&self) -> f64 {
         self.factor
+    }
+
+    /// Slots per second and share of the VMs of all hosts that take part, as last known.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        self.saturated.1.per_share()
+    }
+
+    /// Takes in a period in which throughput is to be in proportion to shares: what the host's saturated
+    /// VMs did, and those of all hosts. Where it has none, nothing changes but that the weight slowly
+    /// returns to one.
+    pub fn balance(&mut self, own: Throughput, all: Throughput) {
+        let fade = |past: &mut Throughput, now: Throughput| {
+            past.rate = PAST * past.rate + (1.0 - PAST) * now.rate;
+            past.shares = PAST * past.shares + (1.0 - PAST) * now.shares;
+        };
+        let (mine, others) = &mut self.saturated;
+        fade(mine, own);
+        fade(others, all);
+        let mut off = 0.0;
+        if let (true, Some(own), Some(all)) =
+            (own.shares > 0.0, mine.per_share(), others.per_share())
+            && all > 0.0
+        {
+            off = ((all - own) / all).clamp(-OFF, OFF);
+        }
+        let returns = LEAK * (1.0 - self.factor) / (1.0 + self.factor);
+        self.factor *= 1.0 + GAIN * off + returns;
+        self.factor = self.factor.clamp(1.0 / BALANCED, BALANCED);
     }
 
     /// Takes in a period: what the host did, and what all did.
@@ -96,6 +162,37 @@ mod tests {
             let ratio = throughput(longer, true);
             assert!((ratio - 1.0).abs() < 1e-3, "{longer}: {ratio}");
         }
+    }
+
+    #[test]
+    fn throughput_is_balanced_whatever_the_array_gives_for_a_slot() {
+        for faster in [0.2, 0.5, 1.0, 3.0, 8.0] {
+            let mut weights = [Weight::default(); 2];
+            let mut rates = [0.0; 2];
+            let sum = |w: &[Weight; 2]| w[0].factor() + w[1].factor();
+            for _ in 0..120 {
+                // Of 100 slots each has its part, and gets so much for each of them.
+                let part = weights.map(|w| 100.0 * w.factor() / sum(&weights));
+                rates = [10.0 * part[0], 10.0 * faster * part[1]];
+                let [a, b] = rates.map(|rate| Throughput { rate, shares: 1000.0 });
+                weights[0].balance(a, a.plus(b));
+                weights[1].balance(b, a.plus(b));
+            }
+            assert!((rates[1] / rates[0] - 1.0).abs() < 0.03, "{faster}: {rates:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_nothing_saturated_keeps_its_weight_but_for_a_slow_return_to_one() {
+        let one = Throughput { rate: 100.0, shares: 1000.0 };
+        let mut weight = Weight::default();
+        (0..20).for_each(|_| weight.balance(one, Throughput { rate: 400.0, shares: 2000.0 }));
+        let before = weight.factor();
+        assert!(before > 1.5, "{before}");
+        (0..10).for_each(|_| weight.balance(Throughput::default(), one));
+        assert!((weight.factor() / before - 1.0).abs() < 0.02);
+        (0..20_000).for_each(|_| weight.balance(Throughput::default(), one));
+        assert!((weight.factor() - 1.0).abs() < 0.01);
     }
 
     #[test]

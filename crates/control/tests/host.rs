@@ -67,7 +67,7 @@ proptest! {
         let config = Config { law, slot_size: slot, ..Config::default() };
         let mut host = Host::new(now, config.clone()).unwrap();
         let mut vms: Vec<VmId> = [1000, 500, 10, 3]
-            .map(|shares| host.add_vm(now, VmConfig { shares: Shares(shares), burst: 2.0 }))
+            .map(|shares| host.add_vm(now, VmConfig { shares: Shares(shares), burst: 2.0, target: None }))
             .to_vec();
         let observes = mode == Mode::Observe;
         let mut held: BTreeMap<u64, (Instant, Io, VmId)> = BTreeMap::new();
@@ -91,11 +91,11 @@ proptest! {
                     let vm = vms.swap_remove(vm % vms.len());
                     prop_assert!(host.remove_vm(vm));
                     prop_assert!(!host.remove_vm(vm), "it is gone");
-                    let changed = host.set_vm(vm, VmConfig { shares: Shares(1), burst: 0.0 });
+                    let changed = host.set_vm(vm, VmConfig { shares: Shares(1), burst: 0.0, target: None });
                     prop_assert!(!changed);
                 }
                 Step::Add { shares } => {
-                    let vm = host.add_vm(now, VmConfig { shares: Shares(shares), burst: 1.0 });
+                    let vm = host.add_vm(now, VmConfig { shares: Shares(shares), burst: 1.0, target: None });
                     prop_assert!(!vms.contains(&vm), "two VMs with one id");
                     let left = held.values().any(|h| h.2 == vm) || out.iter().any(|o| o.5 == vm);
                     prop_assert!(!left, "its id is still in use");
@@ -132,6 +132,8 @@ proptest! {
                         threshold: Span::from_millis(30),
                         tuning: Tuning::Auto,
                         settings: None,
+                        wants: Default::default(),
+                        saturated: Default::default(),
                     };
                     let peers = vec![peer; peers];
                     let view = if silent { View::Silent } else { View::Peers(Totals::of(&peers)) };
@@ -144,7 +146,7 @@ proptest! {
                 }
                 Step::Shares { vm, shares } => {
                     let vm = vms[vm % vms.len()];
-                    let part = VmConfig { shares: Shares(shares), burst: 0.0 };
+                    let part = VmConfig { shares: Shares(shares), burst: 0.0, target: None };
                     let changed = host.set_vm(vm, part);
                     prop_assert!(changed);
                 }
@@ -204,7 +206,7 @@ proptest! {
     ) {
         let mut now = Instant(0);
         let mut host = Host::new(now, static_window(window)).unwrap();
-        let vm = host.add_vm(now, VmConfig { shares: Shares(1), burst: 0.0 });
+        let vm = host.add_vm(now, VmConfig { shares: Shares(1), burst: 0.0, target: None });
         (0..40).for_each(|i| host.submit(now, vm, READ, i));
         let mut random = seed;
         let mut out: Vec<(Instant, IoId)> = Vec::new();
@@ -241,8 +243,9 @@ fn without_control_order_is_kept_and_nothing_is_held() {
     let mut config = Config::default();
     config.law.mode = Mode::Off;
     let mut host = Host::new(Instant(0), config).unwrap();
-    let vms = [1, 1_000_000]
-        .map(|shares| host.add_vm(Instant(0), VmConfig { shares: Shares(shares), burst: 0.0 }));
+    let vms = [1, 1_000_000].map(|shares| {
+        host.add_vm(Instant(0), VmConfig { shares: Shares(shares), burst: 0.0, target: None })
+    });
     for token in 0..1000 {
         host.submit(Instant(token), vms[token as usize % 2], READ, token);
         assert_eq!(host.next_dispatch(Instant(token)).unwrap().token, token);

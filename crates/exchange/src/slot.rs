@@ -3,7 +3,8 @@
 
 use parda_control::latency::{Interval, Sample, Signal};
 use parda_control::{
-    Bounded, Bytes, Governed, Proportional, Report, Settings, Shares, Source, Span, Tuning, Window,
+    Bounded, Bytes, Governed, Proportional, Report, Settings, Shares, Source, Span, Throughput,
+    Tuning, Wants, Window,
 };
 
 use crate::exchange::{Message, Publication};
@@ -59,6 +60,11 @@ mod at {
     pub(super) const SIGNAL: usize = 244;
     pub(super) const PROPORTIONAL: usize = 245;
     pub(super) const SLOT_SIZE: usize = 256;
+    pub(super) const ASKS: usize = 264;
+    pub(super) const FLOOR: usize = 272;
+    pub(super) const ASKERS_IOS: usize = 280;
+    pub(super) const SATURATED: usize = 288;
+    pub(super) const SATURATED_SHARES: usize = 296;
     pub(super) const CHECKSUM: usize = 508;
 
     /// Within `READS` and `WRITES`.
@@ -188,6 +194,11 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     if let Some(settings) = &report.settings {
         put_settings(to, settings)?;
     }
+    put_count(to, at::ASKS, "asks", report.wants.asks.map_or(0, |asks| asks.0))?;
+    put_count(to, at::FLOOR, "floor", report.wants.floor.0)?;
+    put_count(to, at::ASKERS_IOS, "IO count of those that ask", report.wants.ios)?;
+    put_measure(to, at::SATURATED, "saturated throughput", report.saturated.rate)?;
+    put_measure(to, at::SATURATED_SHARES, "saturated shares", report.saturated.shares)?;
     put(to, at::CHECKSUM, crc32c::crc32c(&to[..at::CHECKSUM]).to_le_bytes());
     Ok(block)
 }
@@ -288,6 +299,18 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
             _ => return Err(SlotFault::Malformed("tuning")),
         },
         settings: settings(from)?,
+        wants: Wants {
+            asks: match get_count(from, at::ASKS, "asks")? {
+                0 => None,
+                asks => Some(Span(asks)),
+            },
+            floor: Span(get_count(from, at::FLOOR, "floor")?),
+            ios: get_count(from, at::ASKERS_IOS, "IO count of those that ask")?,
+        },
+        saturated: Throughput {
+            rate: get_measure(from, at::SATURATED, "saturated throughput")?,
+            shares: get_measure(from, at::SATURATED_SHARES, "saturated shares")?,
+        },
     })
 }
 

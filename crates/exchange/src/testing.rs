@@ -57,6 +57,8 @@ pub(crate) fn publication(window: f64) -> Publication {
             threshold: Span::from_millis(30),
             tuning: Tuning::Auto,
             settings: Some(Settings { slot_size: Some(Bytes::kib(8)), ..Settings::default() }),
+            wants: Default::default(),
+            saturated: Default::default(),
         },
     }
 }

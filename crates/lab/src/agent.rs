@@ -57,6 +57,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         listen: format!("unix:{}", place.disks(id).display()),
         shares: state.shares.0,
         burst: vm.burst,
+        latency_target: vm.latency_target,
         read_only: false,
         description: String::new(),
         direct: Direct::Auto,

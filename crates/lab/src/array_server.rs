@@ -191,7 +191,7 @@ fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
             description: "a LUN of an emulated array".to_owned(),
             backend: backend.clone(),
             region: Some(region),
-            vm: VmConfig { shares: Shares(1), burst: 0.0 },
+            vm: VmConfig { shares: Shares(1), burst: 0.0, target: None },
             read_only: false,
             listen: listen.clone(),
         })

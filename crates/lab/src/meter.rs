@@ -258,6 +258,7 @@ mod tests {
             others: 0,
             errors: 0,
             overdue: 0,
+            latency_target: None,
             page_cache: false,
             replaced: false,
             held: latency(10, ios),

@@ -114,6 +114,7 @@ impl Model {
             name: String::new(),
             shares: Shares(1),
             burst: 0.0,
+            latency_target: None,
             disk: self.bytes(),
             lun: self.lun,
             load: load.workload().into(),

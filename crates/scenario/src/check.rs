@@ -284,7 +284,10 @@ impl Checker<'_> {
             self.ensure(stop > start, &at("stop"), "must be after start")?;
             starts.push((Event { at: stop, action: Action::StopVm(id) }, at("stop")));
         }
-        Ok(Vm { name: vm.name.clone(), shares, burst: vm.burst, disk, lun, load })
+        let target = vm.latency_target;
+        self.ensure(target != Some(Duration::ZERO), &at("latency_target"), "must be above zero")?;
+        let (name, burst) = (vm.name.clone(), vm.burst);
+        Ok(Vm { name, shares, burst, latency_target: target, disk, lun, load })
     }
 
     /// The LUN of a VM's disk, and its size: what follows from its workload if nothing is said.

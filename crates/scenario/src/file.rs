@@ -90,6 +90,8 @@ pub(crate) struct Vm {
     pub shares: Option<u32>,
     #[serde(default)]
     pub burst: f64,
+    #[serde(default, with = "humantime_serde")]
+    pub latency_target: Option<Duration>,
     pub disk: Option<ByteSize>,
     /// In place of `disk`: that of another VM.
     pub same_disk_as: Option<String>,

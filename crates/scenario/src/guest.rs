@@ -95,6 +95,12 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
     if host.vm.iter().any(|vm| vm.burst != 0.0) {
         return Err(("vm", "a guest's VMs cannot have `burst`: its queue is its kernel's"));
     }
+    if host.vm.iter().any(|vm| vm.latency_target.is_some()) {
+        return Err((
+            "vm",
+            "a guest's VMs cannot have `latency_target`: how long each waits in its kernel is not known",
+        ));
+    }
     let queue_depth = written.queue_depth;
     Ok(HostKind::Guest(GuestSettings {
         disk: written.disk,

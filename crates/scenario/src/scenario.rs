@@ -71,6 +71,8 @@ pub struct Vm {
     pub shares: Shares,
     /// Slots that it may gather while idle.
     pub burst: f64,
+    /// What its IOs are to take at most, in the mean; none if not given.
+    pub latency_target: Option<Duration>,
     /// Size of its disk.
     pub disk: Bytes,
     /// Which of the array's LUNs its disk is, counted from 0. Several VMs may have the same.

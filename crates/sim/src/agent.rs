@@ -34,7 +34,12 @@ struct Pending {
 /// All VMs as one that has all their shares.
 fn together(vms: &[VmConfig]) -> VmConfig {
     let shares = vms.iter().map(|vm| vm.shares.0).sum::<u32>();
-    VmConfig { shares: Shares(shares.min(VmConfig::MAX_SHARES)), burst: 0.0 }
+    VmConfig { shares: Shares(shares.min(VmConfig::MAX_SHARES)), burst: 0.0, target: None }
+}
+
+/// A VM's part in its host.
+pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
+    VmConfig { shares, burst: vm.burst, target: vm.latency_target.map(Into::into) }
 }
 
 /// A living agent. Outside control there is none: then it is the host itself, which without a
@@ -70,7 +75,7 @@ impl Agent {
         let shares = host.vms.iter().zip(&state.vms).map(|(vm, state)| {
             // Outside control nobody has shares. Nothing queues there, so that any will do.
             let shares = if host.outside { Shares(1) } else { state.shares };
-            VmConfig { shares, burst: vm.burst }
+            part(vm, shares)
         });
         let shares: Vec<VmConfig> = shares.collect();
         let name = HostName::new(&host.name)?;
@@ -129,8 +134,8 @@ impl Agent {
         self.runs.get_mut(vm.0).filter(|present| present.id == run && present.goes())
     }
 
-    pub(crate) fn set_shares(&mut self, vm: VmId, shares: Shares, burst: f64) {
-        self.shares[vm.0] = VmConfig { shares, burst };
+    pub(crate) fn set_shares(&mut self, vm: VmId, part: VmConfig) {
+        self.shares[vm.0] = part;
         match self.queue {
             Queue::Fair => self.gate.set_vm(vm, self.shares[vm.0]),
             Queue::Fifo => self.gate.set_vm(VmId(0), together(&self.shares)),

@@ -236,10 +236,10 @@ impl<'a> Cluster<'a> {
 
     /// An agent takes up a VM's shares, unless it hangs.
     fn set_shares(&mut self, id: parda_scenario::VmId) {
-        let (shares, burst) = (self.state.vm(id).shares, self.scenario.vm(id).burst);
+        let part = crate::agent::part(self.scenario.vm(id), self.state.vm(id).shares);
         let hangs = self.state.host(id.host).hangs;
         if let Some(agent) = self.nodes[id.host.0].agent.as_mut().filter(|_| !hangs) {
-            agent.set_shares(VmId(id.index), shares, burst);
+            agent.set_shares(VmId(id.index), part);
         }
     }
 

@@ -7,6 +7,7 @@ use parda_block::{DiskId, Handle, Stats, VmStats};
 use parda_control::VmConfig;
 
 use crate::config;
+use crate::objective::ObjectiveStatus;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{
@@ -111,6 +112,9 @@ impl Board {
                 }
             })
             .collect();
+        let cost = stats.as_ref().and_then(|stats| stats.objective_price);
+        let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
+        status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &status.disks, peers));
         status.listeners = (shown.listeners.into_iter())
             .map(|l| ListenerStatus { address: l.address, state_s: secs(l.since), fault: l.fault })
             .collect();

@@ -4,6 +4,7 @@ use parda_steer::measure::Method;
 
 use super::State;
 use crate::config;
+use crate::objective::ObjectiveStatus;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{PathStatus, SteerStatus, VolumeStatus};
@@ -24,6 +25,9 @@ impl State {
             self.governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
         status.shares = self.vms.shares().0;
         status.latency_threshold_ms = self.governor.threshold().secs() * 1e3;
+        let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
+        let cost = self.governor.objective_price();
+        status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &[], peers));
         let settings = self.governor.settings();
         status.settings =
             status.settings.take().map(|shown| SettingsStatus::new(settings, shown.differ));

@@ -5,7 +5,7 @@ use parda_control::{Instant, Span, View};
 use super::{Disk, Engine};
 use crate::backend::Backend;
 use crate::mailbox::Command;
-use crate::stats::Stats;
+use crate::stats::{Stats, VmStats};
 
 impl Engine {
     pub(super) fn command(&mut self, now: Instant, command: Command) {
@@ -80,6 +80,7 @@ impl Engine {
             latency: self.host.latency().map(Span::from_secs),
             outlook: self.host.outlook().cloned(),
             threshold: self.host.threshold(),
+            objective_price: self.host.objective_price(),
             settings: self.host.settings(),
             overdue: self.host.overdue(),
             estimate: self.host.estimate(),
@@ -87,7 +88,9 @@ impl Engine {
             memory: self.memory(),
             dropped: self.dropped,
             disks: disks.iter().map(|disk| disk.id).collect(),
-            vms: disks.iter().map(|disk| disk.stats()).collect(),
+            vms: (disks.iter())
+                .map(|disk| VmStats { standing: self.host.standing(disk.vm_id), ..disk.stats() })
+                .collect(),
         }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskC
         description: String::new(),
         backend,
         region: None,
-        vm: VmConfig { shares: Shares(1000), burst: 0.0 },
+        vm: VmConfig { shares: Shares(1000), burst: 0.0, target: None },
         read_only: false,
         listen: vec![Address::Unix(socket.into())],
     }

@@ -13,8 +13,8 @@ fn a_disk_of_one_share_beside_one_of_ten_thousand_is_served_by_hold_max_and_it_i
     let law = "period = \"100ms\"\nlatency_threshold = \"10ms\"\nhold_max = \"400ms\"";
     let array = "nbd+unix:///?socket=array";
     let text = config("a", law, &[("tiny", array), ("huge", array)])
-        .replace("name = \"huge\"", "name = \"huge\"\nshares = 10000")
-        .replace("name = \"tiny\"", "name = \"tiny\"\nshares = 1");
+        .replace("name = \"huge\"", "name = \"huge\"\nread_only = true\nshares = 10000")
+        .replace("name = \"tiny\"", "name = \"tiny\"\nread_only = true\nshares = 1");
     let agent = stage.agent("a", &text);
     let load = |disk: &str, depth| {
         let depth = format!("--iodepth={depth}");

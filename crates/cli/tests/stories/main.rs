@@ -22,6 +22,7 @@
 //! | `half_open` | clients whose host vanishes from the network |
 //! | `hostile` | hundreds of clients that take all they can, in a bounded memory |
 //! | `restarted_backends` | NBD servers behind disks, restarted, stopped and continued |
+//! | `latency_targets` | disks with a latency objective |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `exchange_init` | making an exchange |
@@ -61,6 +62,7 @@ mod held;
 mod hostile;
 mod island;
 mod journal;
+mod latency_targets;
 mod lifecycle;
 mod listeners;
 mod locks;

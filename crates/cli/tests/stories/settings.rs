@@ -25,7 +25,7 @@ fn in_force(agent: &Agent) -> (String, f64) {
 #[test]
 fn a_difference_is_said_once_on_each_host_and_one_setting_is_in_force() {
     let stage = Stage::new();
-    stage.exchange("exchange", 8);
+    stage.exchange("exchange", 64);
     let start = |name: &str, shares, control: &str| {
         stage.sparse(&format!("{name}.data"), 16 << 20);
         stage.agent(name, &text(name, shares, control))

@@ -121,6 +121,8 @@ pub enum Why {
     Unsaid,
     /// The exchange is silent.
     Silent,
+    /// The objective of a VM is in force in its place.
+    Objective,
     /// No window follows from it: the mode is not `parda`, or the latency is one's own only.
     Idle,
 }
@@ -149,6 +151,7 @@ impl core::fmt::Display for Why {
             Why::Pinned => "goes where another host has a number",
             Why::Unsaid => "stays: a live host does not say its threshold (an older version?)",
             Why::Silent => "stays: the exchange is silent",
+            Why::Objective => "stays: the latency objective of a VM is in force in its place",
             Why::Idle => "stays: no window follows from it in this mode",
         })
     }

@@ -91,7 +91,10 @@ impl Cluster {
         let vms = vms
             .iter()
             .map(|spec| VmState {
-                id: host.add_vm(self.now, VmConfig { shares: Shares(spec.shares), burst: 0.0 }),
+                id: host.add_vm(
+                    self.now,
+                    VmConfig { shares: Shares(spec.shares), burst: 0.0, target: None },
+                ),
                 want: spec.outstanding,
                 pending: 0,
                 done: 0,

@@ -66,6 +66,9 @@ prop_compose! {
             Just(Tuning::Joining),
         ],
         settings in arb_settings(),
+        asks in prop::option::of((1..=MOST).prop_map(Span)),
+        counts in (arb_count(), arb_count()),
+        saturated in (arb_measure(), arb_measure()),
     ) -> Report {
         Report {
             elapsed: Span(elapsed),
@@ -81,6 +84,8 @@ prop_compose! {
             threshold: Span(threshold),
             tuning,
             settings,
+            wants: Wants { asks, floor: Span(counts.0), ios: counts.1 },
+            saturated: Throughput { rate: saturated.0, shares: saturated.1 },
         }
     }
 }
@@ -328,7 +333,7 @@ fn every_field_lies_where_the_page_says() {
     fn settings(record: &mut Record) -> &mut Settings {
         record.message.body.report.settings.get_or_insert_default()
     }
-    let edits: [(&str, Edit); 30] = [
+    let edits: [(&str, Edit); 35] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -357,6 +362,11 @@ fn every_field_lies_where_the_page_says() {
         ("signal", |r| settings(r).signal = Signal::Reads),
         ("proportional", |r| settings(r).proportional = Proportional::Throughput),
         ("slot size", |r| settings(r).slot_size = Some(Bytes::kib(16))),
+        ("asks", |r| r.message.body.report.wants.asks = Some(Span(7))),
+        ("floor", |r| r.message.body.report.wants.floor.0 += 7),
+        ("IO count of those that ask", |r| r.message.body.report.wants.ios += 7),
+        ("saturated throughput", |r| r.message.body.report.saturated.rate += 7.0),
+        ("saturated shares", |r| r.message.body.report.saturated.shares += 7.0),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),
     ];

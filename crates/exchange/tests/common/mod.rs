@@ -49,6 +49,8 @@ pub(crate) fn publication(window: f64) -> Publication {
         threshold: Span::from_millis(30),
         tuning: Tuning::Pinned,
         settings: None,
+        wants: Default::default(),
+        saturated: Default::default(),
     };
     Publication { period: Span::from_millis(1_000), leaving: false, report }
 }

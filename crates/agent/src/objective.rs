@@ -1,0 +1,65 @@
+//! What an agent says of disks with a latency objective.
+
+use parda_control::{Price, Standing};
+use serde::{Deserialize, Serialize};
+
+use crate::status::{DiskStatus, PeerStatus};
+
+/// A disk's latency objective, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetStatus {
+    /// What its IOs are to take at most, held and at the array, in milliseconds.
+    pub target_ms: f64,
+    /// The threshold that it asks for, in milliseconds. None while it does little or nothing.
+    pub asks_ms: Option<f64>,
+    /// What its IOs took at the array in its last period with IO, in milliseconds.
+    pub device_ms: Option<f64>,
+    /// And what they were held.
+    pub held_ms: Option<f64>,
+    /// It is held for so long that its shares are the limit: no threshold can help it.
+    pub short_of_shares: bool,
+}
+
+impl TargetStatus {
+    pub(crate) fn new(standing: &Standing) -> TargetStatus {
+        let ms = |secs: f64| secs * 1e3;
+        TargetStatus {
+            target_ms: ms(standing.target.secs()),
+            asks_ms: standing.asks.map(|asks| ms(asks.secs())),
+            device_ms: standing.seen.map(|seen| ms(seen.device)),
+            held_ms: standing.seen.map(|seen| ms(seen.held)),
+            short_of_shares: standing.seen.is_some_and(|seen| seen.short),
+        }
+    }
+}
+
+/// An objective that is in force in place of the volume's own threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObjectiveStatus {
+    /// Whose it is: a disk of this host, or another host.
+    pub of: String,
+    /// The volume's own threshold, in milliseconds.
+    pub own_ms: f64,
+    /// IO/s of all that ask for nothing, on all hosts, while the volume's own was in force: the mean of the
+    /// last twenty periods in which somebody could have used more.
+    pub others_iops_before: Option<f64>,
+    /// The same now.
+    pub others_iops_now: Option<f64>,
+}
+
+impl ObjectiveStatus {
+    pub(crate) fn new(cost: &Price, disks: &[DiskStatus], peers: &[PeerStatus]) -> ObjectiveStatus {
+        let ours = disks.iter().filter_map(|disk| {
+            Some((disk.latency_target.as_ref()?.asks_ms?, format!("disk {}", disk.name)))
+        });
+        let theirs = peers.iter().filter(|peer| peer.liveness == "live");
+        let theirs = theirs.filter_map(|peer| Some((peer.asks_ms?, format!("host {}", peer.host))));
+        let least = ours.chain(theirs).min_by(|one, other| one.0.total_cmp(&other.0));
+        ObjectiveStatus {
+            of: least.map_or_else(|| "a host that is silent now".to_owned(), |(_, of)| of),
+            own_ms: cost.own.secs() * 1e3,
+            others_iops_before: cost.before,
+            others_iops_now: cost.now,
+        }
+    }
+}
