@@ -62,12 +62,17 @@ real: ## Guests, then the scenarios in real time, and fuzzing beside them
 fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 15
 
-nightly: ## What takes hours: 500 kills a story, half an hour of soak, 10^8 fuzzing runs
+nightly: ## What takes hours: 500 kills a story, half an hour of soak, 10^8 fuzzing runs, Miri, mutations
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test lost_writes --test silent_server --test tls --test foreign
+	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
+	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
+	PARDA_LONG=1 $(CARGO) test $(TESTS) --test guests restarts
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test mutated
 	tools/fuzz.sh --runs 100000000
+	tools/miri.sh
+	tools/mutations.sh
 
 reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
 	@$(PARDA) reproduce --page docs/reproduction.md

@@ -116,39 +116,39 @@ impl Default for Limits {
 /// Why a volume does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// A parameter of the law.
+    /// A parameter of the law is out of its range.
     #[error("volume {volume}: {error}")]
     Control {
-        /// The volume.
+        /// The volume's name.
         volume: String,
-        /// The parameter.
+        /// Which parameter, and its range.
         error: ConfigError,
     },
-    /// A disk.
+    /// A disk cannot be opened.
     #[error("disk {disk:?}: {source}")]
     Backend {
-        /// Its export.
+        /// The disk's export name.
         disk: String,
-        /// Why not.
+        /// What is wrong with its backend.
         source: OpenError,
     },
-    /// Its memory.
+    /// The limit of memory is too low for the limit of connections.
     #[error("volume {volume}: {error}")]
     Memory {
-        /// The volume.
+        /// The volume's name.
         volume: String,
         /// Why it is too little.
         error: TooLittleMemory,
     },
-    /// A listener.
+    /// A listener's address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// Two disks of one name on one listener.
     #[error("two disks are named {export:?} on {address}: give one of them another name")]
     DuplicateExport {
-        /// The name.
+        /// The name that both have.
         export: String,
-        /// The listener.
+        /// The listener's address.
         address: Address,
     },
     /// No thread, or no io_uring.
@@ -157,9 +157,9 @@ pub enum SpawnError {
          Is io_uring forbidden (sysctl kernel.io_uring_disabled, or a container's seccomp profile)?"
     )]
     System {
-        /// The volume.
+        /// The volume's name.
         volume: String,
-        /// Why not.
+        /// The system's error.
         source: std::io::Error,
     },
 }

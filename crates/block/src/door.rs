@@ -124,6 +124,11 @@ impl Door {
         Ok(())
     }
 
+    /// Whose connection it is.
+    pub(crate) fn peer(&self, key: usize) -> Peer {
+        self.guests.get(&key).map_or(Peer::Unknown, |guest| guest.peer)
+    }
+
     /// A connection is gone.
     pub(crate) fn leave(&mut self, key: usize) {
         let Some(guest) = self.guests.remove(&key) else { return };

@@ -27,9 +27,9 @@ pub enum ListenError {
     /// The address cannot be used.
     #[error("cannot listen on {address}: {source}")]
     Bind {
-        /// The address.
+        /// The address, as it is configured.
         address: Address,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// Somebody answers on the socket.

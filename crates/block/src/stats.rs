@@ -184,7 +184,7 @@ pub struct Dropped {
     pub protocol: u64,
     /// A limit of connections turned them away.
     pub turned_away: u64,
-    /// Their socket failed.
+    /// Connections whose socket failed.
     pub socket: u64,
 }
 

@@ -31,7 +31,7 @@ pub struct Answer {
 /// How a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Why.
+    /// The server's error, or EIO where it left data out.
     pub errno: Errno,
     /// What the server says; may be empty.
     pub message: String,

@@ -44,9 +44,9 @@ pub enum HandshakeError {
     /// A reply to an option that was not asked.
     #[error("the server answers option {got} when option {asked} was asked")]
     WrongOption {
-        /// What we asked.
+        /// The option that was sent.
         asked: u32,
-        /// What it answers.
+        /// The option that the reply names.
         got: u32,
     },
     /// A reply longer than any we know.
@@ -75,7 +75,7 @@ pub enum HandshakeError {
     Refused {
         /// The option.
         option: u32,
-        /// Its reply type.
+        /// The error, a type of option replies.
         code: u32,
         /// What the server says; may be empty.
         message: String,

@@ -19,7 +19,7 @@ pub enum HandshakeError {
     /// What should be an option does not begin like one.
     #[error("an option begins with {0:#018x} in place of the magic IHAVEOPT")]
     WrongOptionMagic(u64),
-    /// The data of an option is longer than any we know.
+    /// The data of an option is so long that it is not even thrown away.
     #[error("option {option} announces {len} bytes of data, at most {max} are accepted",
             max = wire::MAX_OPTION_DATA)]
     OptionTooLong {
@@ -92,6 +92,8 @@ pub struct Handshake {
     /// The export for which `base:allocation` was chosen.
     allocation: Option<usize>,
     options: u32,
+    /// Bytes of a refused option's data that are still to be thrown away.
+    discard: usize,
 }
 
 impl Handshake {
@@ -136,6 +138,11 @@ impl Handshake {
     ) -> Result<Step, HandshakeError> {
         match (self.greeted, self.starts_tls()) {
             (false, _) => self.client_flags(input),
+            (true, false) if self.discard > 0 => {
+                let n = self.discard.min(input.len());
+                self.discard -= n;
+                Ok(if n == 0 { Step::Incomplete } else { Step::Taken(n) })
+            }
             (true, false) => self.option(input, exports, out),
             (true, true) => Ok(Step::Incomplete),
         }
@@ -189,14 +196,30 @@ impl Handshake {
             return Err(HandshakeError::WrongOptionMagic(magic));
         }
         let (option, len) = (header.u32(), header.u32());
-        if len as usize > wire::MAX_OPTION_DATA {
+        let too_long = len as usize > wire::MAX_OPTION_DATA;
+        let can_refuse =
+            option != option::EXPORT_NAME && len as usize <= wire::MAX_REFUSED_OPTION_DATA;
+        if too_long && !can_refuse {
             return Err(HandshakeError::OptionTooLong { option, len });
         }
-        let Some(data) = reader.take(len as usize) else { return Ok(Step::Incomplete) };
+        let data = if too_long { Some(&[][..]) } else { reader.take(len as usize) };
+        let Some(data) = data else { return Ok(Step::Incomplete) };
         let taken = wire::OPTION_HEADER_LEN + data.len();
         self.options += 1;
         if self.options > MAX_OPTIONS {
             return Err(HandshakeError::TooManyOptions);
+        }
+        if too_long {
+            // A choice that failed leaves none.
+            self.allocation = self.allocation.filter(|_| option != option::SET_META_CONTEXT);
+            self.discard = len as usize;
+            let (kind, text) = if self.security == Security::Required {
+                (reply::ERR_TLS_REQD, &b"STARTTLS first"[..])
+            } else {
+                (reply::ERR_TOO_BIG, &b"the data of this option is too long for this server"[..])
+            };
+            wire::put_option_reply(out, option, OptionReply(kind), text);
+            return Ok(Step::Taken(taken));
         }
 
         let mut answer = |kind, text: &[u8]| {

@@ -44,7 +44,7 @@ impl fmt::Display for Address {
 /// A string that is no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Neither shape.
+    /// It begins with neither `unix:` nor `tcp:`.
     #[error("must be unix:PATH or tcp:ADDRESS:PORT, such as tcp:127.0.0.1:10809")]
     Shape,
     /// More than the kernel takes.

@@ -45,8 +45,11 @@ pub const EXTENDED_HEADER_LEN: usize = 32;
 
 /// Longest string the spec allows, in bytes.
 pub const MAX_STRING: usize = 4096;
-/// Longest option data we accept, in bytes: a name and a generous list of requests or queries.
-pub const MAX_OPTION_DATA: usize = MAX_STRING + 4096;
+/// Longest option data we accept, in bytes: a name and a generous list of requests or queries. With
+/// its header an option has 8 KiB.
+pub const MAX_OPTION_DATA: usize = 2 * MAX_STRING - OPTION_HEADER_LEN;
+/// Longest option data that is thrown away and refused, in bytes. A longer one ends the connection.
+pub const MAX_REFUSED_OPTION_DATA: usize = 1 << 20;
 /// Longest option reply data we accept, in bytes: a name and a description.
 pub const MAX_OPTION_REPLY_DATA: usize = 2 * MAX_STRING + 64;
 /// Largest payload in one request that every peer must expect when block sizes were not
@@ -104,6 +107,8 @@ pub mod reply {
     pub const ERR_TLS_REQD: u32 = ERROR_BIT | 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
+    /// The request or its reply is too large.
+    pub const ERR_TOO_BIG: u32 = ERROR_BIT | 9;
     /// Extended headers are needed for this, or were agreed on and cannot be given up again.
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR_BIT | 10;
 }

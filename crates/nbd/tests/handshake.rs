@@ -25,17 +25,24 @@ fn ask(server: &mut Handshake, option: u32, data: &[u8]) -> (Step, Vec<(u32, Vec
     let (mut input, mut out) = (Vec::new(), Vec::new());
     wire::put_option(&mut input, option, data);
     let step = server.advance(&input, &exports(), &mut out).unwrap();
+    let replies = option_replies(&out).into_iter().map(|(to, kind, data)| {
+        assert_eq!(to, option);
+        (kind, data)
+    });
+    (step, replies.collect())
+}
+
+/// The option that each reply is to, its type and its data.
+fn option_replies(mut out: &[u8]) -> Vec<(u32, u32, Vec<u8>)> {
     let mut replies = Vec::new();
-    let mut rest = out.as_slice();
-    while !rest.is_empty() {
-        let word = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap());
-        assert_eq!(rest[..8], wire::OPTION_REPLY_MAGIC.to_be_bytes());
-        assert_eq!(word(8), option);
-        let (kind, len) = (word(12), word(16) as usize);
-        replies.push((kind, rest[20..20 + len].to_vec()));
-        rest = &rest[20 + len..];
+    while !out.is_empty() {
+        let word = |at: usize| u32::from_be_bytes(out[at..at + 4].try_into().unwrap());
+        assert_eq!(out[..8], wire::OPTION_REPLY_MAGIC.to_be_bytes());
+        let len = word(16) as usize;
+        replies.push((word(8), word(12), out[20..20 + len].to_vec()));
+        out = &out[20 + len..];
     }
-    (step, replies)
+    replies
 }
 
 fn info_request(name: &str, kinds: &[u16]) -> Vec<u8> {
@@ -132,6 +139,41 @@ fn broken_clients_get_a_typed_end() {
     input[12..16].fill(0xff);
     let error = greeted(3).advance(&input, &exports, &mut out).unwrap_err();
     assert_eq!(error, HandshakeError::OptionTooLong { option: option::INFO, len: u32::MAX });
+}
+
+/// Two strings of the greatest length are allowed by the protocol in one option.
+#[test]
+fn an_option_that_is_too_long_is_refused_and_the_next_is_answered() {
+    let long = "x".repeat(wire::MAX_STRING);
+    let mut data = (long.len() as u32).to_be_bytes().to_vec();
+    data.extend_from_slice(long.as_bytes());
+    data.extend_from_slice(&1u32.to_be_bytes());
+    data.extend_from_slice(&(long.len() as u32).to_be_bytes());
+    data.extend_from_slice(long.as_bytes());
+    for option in [option::SET_META_CONTEXT, option::INFO, 77] {
+        let mut input = Vec::new();
+        wire::put_option(&mut input, option, &data);
+        wire::put_option(&mut input, option::ABORT, b"");
+        // In pieces, as they come from a socket.
+        let (mut server, exports, mut out) = (greeted(3), exports(), Vec::new());
+        let (mut start, mut end) = (0, 0);
+        loop {
+            match server.advance(&input[start..end], &exports, &mut out).unwrap() {
+                Step::Incomplete => end = (end + 1000).min(input.len()),
+                Step::Taken(n) => start += n,
+                Step::Transmission { .. } => panic!("nothing was chosen"),
+                Step::Closed => break,
+            }
+            assert!(end - start <= wire::OPTION_HEADER_LEN + wire::MAX_OPTION_DATA);
+        }
+        let replies: Vec<_> = option_replies(&out).into_iter().map(|(to, k, _)| (to, k)).collect();
+        assert_eq!(replies, [(option, reply::ERR_TOO_BIG), (option::ABORT, reply::ACK)]);
+    }
+    // What has no answer ends the connection.
+    let mut input = Vec::new();
+    wire::put_option(&mut input, option::EXPORT_NAME, &data);
+    let error = greeted(3).advance(&input, &exports(), &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, HandshakeError::OptionTooLong { .. }));
 }
 
 /// Answers a client from a script: what it sends is taken as read.

@@ -33,9 +33,9 @@ pub enum Which {
 pub struct FileError {
     /// Which of those that were named.
     pub which: Which,
-    /// Its path.
+    /// The file, as it is configured.
     pub path: PathBuf,
-    /// What is wrong.
+    /// What is wrong with it, as a sentence.
     pub message: String,
 }
 

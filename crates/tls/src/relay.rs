@@ -29,7 +29,7 @@ pub enum RelayError {
     /// The handshake or a record.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A socket.
+    /// One of the two sockets failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }

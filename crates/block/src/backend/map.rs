@@ -2,7 +2,10 @@
 //!
 //! Only lseek(2) tells, which io_uring cannot do and which may wait for a disk or a server. So a
 //! thread of its own asks, and the ring never waits for it. An answer is bounded in extents and in
-//! time: the client asks again from where it ends.
+//! time: the client asks again from where it ends. The thread has one question at a time; the others
+//! wait on the ring's side, where the peers that ask take turns.
+
+mod turns;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,8 +21,11 @@ use rustix::io::Errno;
 
 use super::Failure;
 use super::medium::Medium;
+use crate::door::Peer;
 use crate::mailbox::{Command, Mailer};
 use crate::volume::DiskId;
+
+use self::turns::Turns;
 
 /// Where a disk's data lies, for a thread that looks at it beside the ring.
 #[derive(Clone)]
@@ -64,10 +70,18 @@ pub(crate) struct Look {
     pub(crate) replaced: bool,
 }
 
+/// A request for block status.
+struct Question {
+    key: usize,
+    place: Place,
+    extent: Extent,
+    one: bool,
+}
+
 /// What is to be found out.
 enum Job {
     /// The answer to a request.
-    Status { key: usize, place: Place, extent: Extent, one: bool },
+    Status(Question),
     /// What has become of the files behind these disks.
     Look(Vec<(DiskId, Place)>),
 }
@@ -77,23 +91,50 @@ enum Job {
 pub(crate) struct Mapper {
     mailer: Mailer,
     jobs: Option<Sender<Job>>,
+    /// The thread has a question that it has not answered.
+    asked: bool,
+    waiting: Turns<Question>,
 }
 
 impl Mapper {
     /// One that answers by mail.
     pub(crate) fn new(mailer: Mailer) -> Self {
-        Self { mailer, jobs: None }
+        Self { mailer, jobs: None, asked: false, waiting: Turns::default() }
     }
 
-    /// Asks for the status of a range; [`Command::Mapped`] brings the answer for request `key`.
+    /// Asks for the status of a range, on behalf of `peer`; [`Command::Mapped`] brings the answer
+    /// for request `key`, and [`Mapper::answered`] is to be called then.
     pub(crate) fn ask(
         &mut self,
+        peer: Peer,
         key: usize,
         place: &Place,
         extent: Extent,
         one: bool,
     ) -> Result<(), Failure> {
-        self.submit(Job::Status { key, place: place.clone(), extent, one })
+        let question = Question { key, place: place.clone(), extent, one };
+        if self.asked {
+            self.waiting.push(peer, question);
+            return Ok(());
+        }
+        self.submit(Job::Status(question))?;
+        self.asked = true;
+        Ok(())
+    }
+
+    /// Takes note that a question was answered, and asks the next. `failed` gets the requests for
+    /// which that is not possible.
+    pub(crate) fn answered(&mut self, failed: &mut Vec<(usize, Result<(), Failure>)>) {
+        self.asked = false;
+        while !self.asked
+            && let Some(question) = self.waiting.pop()
+        {
+            let key = question.key;
+            match self.submit(Job::Status(question)) {
+                Ok(()) => self.asked = true,
+                Err(failure) => failed.push((key, Err(failure))),
+            }
+        }
     }
 
     /// Looks at files; [`Command::Looked`] brings the answer.
@@ -126,7 +167,7 @@ fn start(mailer: Mailer) -> io::Result<Sender<Job>> {
 fn run(jobs: &Receiver<Job>, mailer: &Mailer) {
     while let Ok(job) = jobs.recv() {
         let answer = match job {
-            Job::Status { key, place, extent, one } => {
+            Job::Status(Question { key, place, extent, one }) => {
                 let until = Instant::now() + PATIENCE;
                 let extents = status(&place, extent, one, || Instant::now() < until);
                 Command::Mapped { key, extents }
@@ -193,6 +234,7 @@ fn failure(error: Errno) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mailbox::mailbox;
     use std::os::unix::fs::FileExt;
 
     const BLOCK: u64 = 4096;
@@ -235,6 +277,36 @@ mod tests {
             ask(&file, 0, Extent { offset: BLOCK - 512, len: 1024 }, false),
             [(512, false), (512, true)]
         );
+    }
+
+    #[test]
+    fn one_peer_with_many_questions_delays_another_by_one_of_them() {
+        let (mailer, mailbox) = mailbox().unwrap();
+        let mut mapper = Mapper::new(mailer);
+        let file = file(64, (0..64).step_by(2));
+        let place = Place::new(&file, 0, 512).unwrap();
+        let whole = Extent { offset: 0, len: 64 * BLOCK };
+        let [busy, other] = [1, 2].map(|last| Peer::Host([127, 0, 0, last].into()));
+        for key in 0..100 {
+            mapper.ask(busy, key, &place, whole, false).unwrap();
+        }
+        mapper.ask(other, 100, &place, whole, false).unwrap();
+        let mut answers = Vec::new();
+        while answers.len() < 101 {
+            match mailbox.next() {
+                Some(Command::Mapped { key, extents }) => {
+                    assert_eq!(extents.unwrap().len(), 64);
+                    answers.push(key);
+                    let mut failed = Vec::new();
+                    mapper.answered(&mut failed);
+                    assert!(failed.is_empty());
+                }
+                Some(_) => unreachable!("nothing else was asked"),
+                None => std::thread::yield_now(),
+            }
+        }
+        assert_eq!(answers[..4], [0, 1, 100, 2]);
+        assert!(answers[4..].is_sorted());
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::engine::pieces::Rest;
 pub enum BackendConfig {
     /// A regular file or a block device that exists.
     File {
-        /// Its path.
+        /// The file or device, as it is configured.
         path: PathBuf,
         /// Whether to go around the page cache.
         direct: Direct,
@@ -43,12 +43,12 @@ pub enum BackendConfig {
     },
     /// Memory, all zeroes at first and gone with the volume.
     Memory {
-        /// How much.
+        /// Bytes of the disk.
         size: Bytes,
     },
     /// An export of another NBD server.
     Nbd {
-        /// Where it is.
+        /// The server's address and the export's name.
         uri: Uri,
         /// How its connections are used.
         options: NbdOptions,
@@ -102,9 +102,9 @@ pub enum Lock {
 /// A part of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Where it begins.
+    /// Bytes of the backend before it.
     pub offset: Bytes,
-    /// How long it is.
+    /// Its length in bytes.
     pub len: Bytes,
 }
 
@@ -121,9 +121,9 @@ pub enum OpenError {
     /// It cannot be opened.
     #[error("cannot open {path}: {source}", path = path.display())]
     Open {
-        /// Its path.
+        /// The file or device, as it is configured.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// Neither a file nor a block device.
@@ -132,7 +132,7 @@ pub enum OpenError {
     /// Somebody else has it, now. Later it may be free.
     #[error("{path}: {who}", path = path.display())]
     InUse {
-        /// Its path.
+        /// The file or device, as it is configured.
         path: PathBuf,
         /// Who, and what for.
         who: String,
@@ -145,7 +145,7 @@ pub enum OpenError {
     Overlap {
         /// Its path or URI.
         place: String,
-        /// The other disk.
+        /// The export of the disk that has it already.
         other: String,
     },
     /// Another disk on the same file or device has other locks.
@@ -154,9 +154,9 @@ pub enum OpenError {
         path = path.display()
     )]
     Locks {
-        /// Its path.
+        /// The file or device, as it is configured.
         path: PathBuf,
-        /// The other disk.
+        /// The export of the disk that has it already.
         other: String,
     },
     /// The file system has no locks.
@@ -166,7 +166,7 @@ pub enum OpenError {
         path = path.display()
     )]
     NoLocks {
-        /// Its path.
+        /// The file or device, as it is configured.
         path: PathBuf,
         /// What the file system says.
         source: io::Error,
@@ -180,33 +180,33 @@ pub enum OpenError {
         path = path.display()
     )]
     NotDirect {
-        /// Its path.
+        /// The file or device, as it is configured.
         path: PathBuf,
-        /// Why not.
+        /// What stands against it, as part of a sentence.
         why: String,
     },
-    /// No memory.
+    /// Memory for a disk in memory cannot be had.
     #[error("cannot get {} bytes of memory: {source}", size.0)]
     Memory {
         /// How much was asked for.
         size: Bytes,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// The NBD server does not answer.
     #[error("cannot connect to the NBD server at {address}: {source}")]
     Connect {
-        /// Where.
+        /// The server's address.
         address: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The NBD server does not agree.
     #[error("the NBD server at {address}: {source}")]
     Handshake {
-        /// Where.
+        /// The server's address.
         address: String,
-        /// Why.
+        /// What the server said, or did against the protocol.
         source: client::HandshakeError,
     },
     /// The NBD server cannot make writes durable.
@@ -225,7 +225,7 @@ pub enum OpenError {
         offset = region.offset.0, len = region.len.0
     )]
     Region {
-        /// The region.
+        /// The region, as it is configured.
         region: Region,
         /// The backend's size in bytes.
         size: u64,

@@ -49,14 +49,9 @@ impl Engine {
                 }
             }
             Command::Mapped { key, extents } => {
-                let outcome = match (self.work.requests.get_mut(key), extents) {
-                    (Some(request), Ok(extents)) => {
-                        request.status = extents;
-                        Ok(())
-                    }
-                    (_, Err(failure)) => Err(failure),
-                    (None, _) => return,
-                };
+                let Some(request) = self.work.requests.get_mut(key) else { return };
+                let outcome = extents.map(|extents| request.status = extents);
+                self.disks[request.disk].mapper.answered(&mut self.work.finished);
                 self.data_done(now, key, outcome);
             }
             Command::Looked(looks) => {

@@ -467,7 +467,8 @@ impl Engine {
             match (op, &disk.place) {
                 // No IO of the array: it waits for no room in the window, and takes none.
                 (Op::BlockStatus { extent, one }, Some(place)) => {
-                    if let Err(failure) = disk.mapper.ask(request, place, extent, one) {
+                    let peer = self.door.peer(key);
+                    if let Err(failure) = disk.mapper.ask(peer, request, place, extent, one) {
                         self.work.finished.push((request, Err(failure)));
                     }
                 }

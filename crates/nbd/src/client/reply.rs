@@ -10,7 +10,7 @@ pub enum Expected {
     Data(Extent),
     /// Block status of this range, in the context of this number.
     Status {
-        /// The range.
+        /// The range that was asked for.
         extent: Extent,
         /// The number, see `Agreed::allocation`.
         context: u32,
@@ -43,7 +43,7 @@ impl Expected {
 /// that with extended headers.
 const MAX_STATUS_CHUNK: u32 = 16 << 20;
 
-/// A reply, or one piece of it. `last` says that none follows for this request.
+/// A reply, or one piece of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Nothing more for this request; it succeeded unless a piece before said otherwise.
@@ -52,14 +52,14 @@ pub enum Reply {
     Data {
         /// Where the data belongs, within the range asked for.
         extent: Extent,
-        /// No piece follows.
+        /// Whether this is the last piece of the reply.
         last: bool,
     },
     /// A range that reads as zeroes.
     Hole {
         /// Where, within the range asked for.
         extent: Extent,
-        /// No piece follows.
+        /// Whether this is the last piece of the reply.
         last: bool,
     },
     /// What is known of the range asked for, from its beginning on. The last extent may reach
@@ -69,18 +69,18 @@ pub enum Reply {
         extents: Vec<Descriptor>,
         /// Bytes of further extents that follow the head, to be thrown away.
         discard: u32,
-        /// No piece follows.
+        /// Whether this is the last piece of the reply.
         last: bool,
     },
     /// The request failed.
     Error {
-        /// Why.
+        /// The server's error.
         errno: Errno,
         /// What the server says; may be empty.
         message: String,
         /// Where in the export, if the server says so and it is within the range asked for.
         at: Option<u64>,
-        /// No piece follows.
+        /// Whether this is the last piece of the reply.
         last: bool,
     },
 }
@@ -92,7 +92,7 @@ pub struct Head {
     pub taken: usize,
     /// The request it answers.
     pub cookie: Cookie,
-    /// What it says.
+    /// The reply, or the piece of it.
     pub reply: Reply,
 }
 

@@ -14,7 +14,7 @@ pub enum RequestError {
     /// No request begins where one should.
     #[error("a request begins with {got:#010x} in place of the magic {magic:#010x}")]
     WrongMagic {
-        /// What is there.
+        /// What is in the place of the magic.
         got: u32,
         /// What should be there.
         magic: u32,

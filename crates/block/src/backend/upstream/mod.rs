@@ -38,7 +38,7 @@ const LAST_SILENCE: Span = Span::from_millis(3_000);
 pub(crate) struct Lost {
     /// Which of the server's connections.
     pub(crate) lane: usize,
-    /// Why.
+    /// The reason, for the log and for `parda status`.
     pub(crate) why: String,
     /// How many connections before it were lost without an answer.
     pub(crate) failures: u32,
