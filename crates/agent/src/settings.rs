@@ -157,6 +157,7 @@ fn fairness(slot_size: Option<Bytes>) -> String {
 
 fn signal(signal: Signal) -> String {
     match signal {
+        Signal::Slowest => "slowest",
         Signal::All => "all",
         Signal::Reads => "reads",
         Signal::Writes => "writes",

@@ -4,6 +4,7 @@ use crate::latency::{Flows, Interval};
 use crate::objective::Wants;
 use crate::rate::{Occupancy, Throughput};
 use crate::settings::{Ballot, Settings};
+use crate::slowest::Slowest;
 use crate::units::{Bytes, Shares, Span, Window};
 
 /// What a host says of itself once per period.
@@ -13,6 +14,9 @@ pub struct Report {
     pub elapsed: Span,
     /// What completed in it.
     pub interval: Interval,
+    /// The slowest of its VMs' reads, and of all IOs of each. `None`: it does not say, as its law listens to
+    /// something else, or its version is older.
+    pub slowest: Option<Slowest>,
     /// Mean outstanding IOs at the array, in slots, over the interval.
     pub outstanding: f64,
     /// The window from now on; 0 if there is none, as no host with a window has one of 0. Of a host
@@ -210,6 +214,10 @@ pub struct Load {
     pub asked: Asked,
     /// What their VMs do that could use more than their slices.
     pub saturated: Throughput,
+    /// The slowest of their VMs.
+    pub slowest: Slowest,
+    /// One of them does not say that.
+    pub mute: bool,
 }
 
 /// What hosts ask for on behalf of VMs with a latency objective.
@@ -284,6 +292,8 @@ impl Totals {
                 unheard: report.settings.is_none(),
             },
             saturated: report.saturated,
+            slowest: report.slowest.unwrap_or_default(),
+            mute: report.slowest.is_none(),
         });
         report.vote(&mut load.ballot);
     }
@@ -306,6 +316,8 @@ impl Load {
             ballot: self.ballot.plus(other.ballot),
             asked: self.asked.plus(other.asked),
             saturated: self.saturated.plus(other.saturated),
+            slowest: self.slowest.or(other.slowest),
+            mute: self.mute || other.mute,
         }
     }
 

@@ -9,13 +9,14 @@ use crate::cluster::{
 };
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
-use crate::latency::{Average, Interval};
+use crate::latency::{Average, Interval, Signal};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Price, Wants};
 use crate::quorum::Quorum;
 use crate::rate::{Throughput, Weight};
 use crate::settings::{Ballot, Proportional, Settings};
 use crate::slices::Terms;
+use crate::slowest::{Scale, Slowest, Slowness, with_mean};
 use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
 use crate::units::{Bytes, Shares, Span, Window};
 
@@ -27,6 +28,16 @@ const FULL: f64 = 0.98;
 
 /// A host that has this part of its largest window outstanding asks for much.
 const LARGE: f64 = 0.25;
+
+/// What the last period counts for of how the slowest is to the mean while the cluster is not heard.
+const USUALLY: f64 = 0.1;
+
+/// And from where on that counts at all: less comes and goes with chance, another one at each host.
+const MUCH: f64 = 1.1;
+
+/// Where the mean over all IOs changes by more than this from period to period, the load or the array
+/// is another one than it was.
+const ANEW: f64 = 1.25;
 
 /// What a VM wanted in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +51,9 @@ pub struct VmDemand {
     pub used: f64,
     /// Slots per second that it completed, where that is known.
     pub rate: Option<f64>,
+    /// The slower of its reads and of all its IOs. `None` where nobody knows whose an IO is: then those
+    /// of the host are looked at.
+    pub slowest: Option<Slowest>,
 }
 
 impl VmDemand {
@@ -48,7 +62,8 @@ impl VmDemand {
     /// [`Governor::window_per_share`].
     #[must_use]
     pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
-        VmDemand { shares, pending, used: pending.min(slice(shares, window_per_share)), rate: None }
+        let used = pending.min(slice(shares, window_per_share));
+        VmDemand { shares, pending, used, rate: None, slowest: None }
     }
 }
 
@@ -88,6 +103,17 @@ pub struct Governor {
     /// The volume's own threshold.
     own: Span,
     average: Average,
+    /// Of the host's reads, and of all its IOs.
+    slowness: [Slowness; 2],
+    /// VMs of the whole cluster that had IOs in the last period.
+    vms: u32,
+    /// The latency that the law goes by over the mean over all IOs; while the cluster is not heard,
+    /// what that was over the last periods in which it was.
+    beyond: f64,
+    usually_beyond: f64,
+    /// The window per share of the period before, and CAL of the two before that which ends.
+    before: Option<f64>,
+    means: [Option<f64>; 2],
     law: Law,
     /// Sum of the shares of its VMs, as of the last period.
     shares: Shares,
@@ -122,6 +148,12 @@ impl Governor {
         }
         Ok(Governor {
             average: Average::new(config.law.alpha),
+            slowness: Default::default(),
+            vms: 0,
+            beyond: 1.0,
+            usually_beyond: 1.0,
+            before: None,
+            means: [None; 2],
             law,
             learner,
             shares: Shares(0),
@@ -273,7 +305,22 @@ impl Governor {
     /// CAL(t), the latency that the window rests on, in seconds.
     #[must_use]
     pub fn latency(&self) -> Option<f64> {
-        self.average.secs()
+        self.average.secs().map(|mean| mean * self.beyond)
+    }
+
+    /// What the latencies of VMs are measured by in the period that ends.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        let moved = match (self.before, self.law.per_share()) {
+            (Some(before), Some(now)) if !self.observes() => now / before,
+            _ => 1.0,
+        };
+        let (threshold, mean) = (self.threshold(), self.average.secs());
+        let anew = match self.means {
+            [Some(before), Some(last)] => last > ANEW * before || before > ANEW * last,
+            _ => false,
+        };
+        Scale { threshold, mean, vms: self.vms, moved, anew }
     }
 
     /// What VMs' slices of the window are measured by, in slots per share, as of the last period.
@@ -328,6 +375,7 @@ impl Governor {
         let mut own = Report {
             elapsed,
             interval,
+            slowest: self.slowest_of(&interval, vms),
             outstanding,
             window: self.law.window(),
             beta: self.law.beta(),
@@ -369,11 +417,13 @@ impl Governor {
             self.quorum.doubt();
         }
         self.average.add(&heard, elapsed.secs(), self.config.law.min_ios);
-        self.learn(&totals, source, &own);
-        // While nobody does IO, there is nothing to act on: what was last measured is no news.
-        let latency = self.average.secs().filter(|_| heard.ios > 0.0);
+        self.means = [self.means[1], self.average.secs()];
         let observes = self.observes();
         let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
+        self.hear(&load, all);
+        self.learn(&totals, source, &own);
+        // While nobody does IO, there is nothing to act on: what was last measured is no news.
+        let latency = self.latency().filter(|_| heard.ios > 0.0);
         if all {
             self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
         }
@@ -389,6 +439,7 @@ impl Governor {
         let ios = ours.ios * elapsed.secs();
         let input =
             Input { latency, headroom, level, ios, apart, side, shares: wanted, all: weighed };
+        self.before = self.law.per_share();
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
@@ -416,11 +467,49 @@ impl Governor {
         own
     }
 
+    /// The slowest of the VMs, as far as this law can listen to it.
+    fn slowest_of(&mut self, interval: &Interval, vms: &[VmDemand]) -> Option<Slowest> {
+        let scale = self.scale();
+        let all = interval.reads.plus(interval.writes);
+        for (slowness, sample) in self.slowness.iter_mut().zip([interval.reads, all]) {
+            slowness.add_many(sample.ios, sample.scaled);
+        }
+        let host = self.slowness.each_mut().map(|slowness| slowness.period(&scale));
+        let law = &self.config.law;
+        let ours = matches!(law.mode, Mode::Normalised { .. } | Mode::Observe);
+        ours.then(|| {
+            if vms.iter().any(|vm| vm.slowest.is_none()) {
+                return Slowest::of_vm(host);
+            }
+            vms.iter().filter_map(|vm| vm.slowest).fold(Slowest::default(), Slowest::or)
+        })
+    }
+
+    /// Takes in what the slowest VM of the cluster says. Where one host does not say, or goes by
+    /// another signal, all go by the mean: with two of them shares would mean nothing. Who does not
+    /// hear the others goes on with what it knows of how the slowest is to the mean.
+    fn hear(&mut self, load: &Load, all: bool) {
+        let Some(mean) = self.average.secs().filter(|_| all) else {
+            if !all {
+                let usually = self.usually_beyond;
+                self.beyond = if usually > MUCH { usually } else { 1.0 };
+            }
+            return;
+        };
+        let Slowest { latency, vms } = load.slowest;
+        self.vms = vms;
+        let hears = self.settings.signal == Signal::Slowest && !load.mute;
+        let latency = if hears { with_mean(mean, latency, self.threshold()) } else { mean };
+        self.beyond = latency / mean;
+        self.usually_beyond += USUALLY * (self.beyond - self.usually_beyond);
+    }
+
     /// Lets the threshold move by what all hosts did in the period that ends.
     fn learn(&mut self, totals: &Totals, source: Source, own: &Report) {
         // A window that is large enough for whoever asks for little says nothing. One that is large
         // beside the largest there may be does.
         let large = own.outstanding >= LARGE * self.law.bounds().1;
+        let beyond = self.beyond;
         let Some(learner) = &mut self.learner else { return };
         let law = self.law.config();
         let governs = matches!(law.mode, Mode::Normalised { .. });
@@ -437,7 +526,7 @@ impl Governor {
             let seen = heard.scaled_mean().map(|latency| Observation {
                 rate,
                 ios: heard.ios * own.elapsed.secs(),
-                latency,
+                latency: latency * beyond,
                 outstanding,
                 windows,
                 in_use: in_use && (wants || large),
@@ -581,6 +670,7 @@ fn all_shares(vms: &[VmDemand]) -> f64 {
 mod tests {
     use super::*;
     use crate::latency::Sample;
+    use crate::slowest::TOLERATED;
     use crate::units::Bytes;
 
     /// A period of one second at 30 ms, the threshold, with `outstanding` at the array.
@@ -617,6 +707,56 @@ mod tests {
         assert!((slice - 28.5).abs() < 0.05, "{slice}");
     }
 
+    /// A period in which a VM's reads take 60 ms on average beside another host's that take 10 ms, and
+    /// all hosts' so 20 ms. The latency that the law goes by then, in ms.
+    fn hears(signal: Signal, peer_says: Option<Slowest>) -> f64 {
+        let mut config = Config::default();
+        config.law.signal = signal;
+        let mut governor = Governor::new(config.clone()).unwrap();
+        let sample = |ios, ms| {
+            let latency = Span::from_millis(ios * ms);
+            Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency }
+        };
+        let one = |reads| Interval { reads, ..Interval::default() };
+        let (slow, fast) = (one(sample(1000, 60)), one(sample(4000, 10)));
+        let peer = Governor::new(config).unwrap().tick(measured(40.0, &[]), View::Silent);
+        let peer = Report { interval: fast, slowest: peer_says, ..peer };
+        let latency = Span::from_millis(60);
+        let slowest = Some(Slowest { latency, vms: 1 });
+        let vms =
+            [VmDemand { shares: Shares(1000), pending: 64.0, used: 60.0, rate: None, slowest }];
+        let measured = Measured { interval: slow, ..measured(60.0, &vms) };
+        let report = governor.tick(measured, View::Peers(Totals::of([&peer])));
+        assert_eq!(report.slowest, slowest);
+        governor.latency().unwrap() * 1e3
+    }
+
+    #[test]
+    fn the_slowest_is_heard_unless_a_host_does_not_say_its_own() {
+        let peer = Some(Slowest { latency: Span::from_millis(10), vms: 1 });
+        assert!((hears(Signal::Slowest, peer) - 60.0 / TOLERATED).abs() < 1e-6);
+        assert!((hears(Signal::Slowest, None) - 20.0).abs() < 1e-6, "then it is the mean for all");
+        assert!((hears(Signal::All, peer) - 20.0).abs() < 1e-6);
+        assert!((hears(Signal::Writes, peer) - 20.0).abs() < 1e-6, "nobody writes");
+    }
+
+    #[test]
+    fn who_falls_silent_goes_on_with_what_the_slowest_is_to_the_mean() {
+        let mut governor = Governor::new(Config::default()).unwrap();
+        let latency = Span::from_millis(56);
+        let slowest = Some(Slowest { latency, vms: 1 });
+        let vms =
+            [VmDemand { shares: Shares(1000), pending: 64.0, used: 60.0, rate: None, slowest }];
+        (0..60)
+            .for_each(|_| _ = governor.tick(measured(60.0, &vms), View::Peers(Totals::default())));
+        assert!((governor.latency().unwrap() - 0.050).abs() < 1e-9);
+        for _ in 0..2 {
+            governor.tick(measured(60.0, &vms), View::Silent);
+            let latency = governor.latency().unwrap();
+            assert!((latency - 0.050).abs() < 1e-4, "{latency}");
+        }
+    }
+
     #[test]
     fn bounds_are_in_ios_where_shares_are_of_bytes() {
         let config = Config { slot_size: Some(Bytes::kib(8)), ..Config::default() };
@@ -629,7 +769,8 @@ mod tests {
             let bytes = Bytes(ios << 20);
             let reads = Sample { ios, bytes, latency, scaled: latency };
             let interval = Interval { reads, ..Interval::default() };
-            let vms = [VmDemand { shares: Shares(1000), pending: 1e5, used: window, rate: None }];
+            let shares = Shares(1000);
+            let vms = [VmDemand { shares, pending: 1e5, used: window, rate: None, slowest: None }];
             let elapsed = Span::from_millis(1000);
             let measured = Measured { elapsed, interval, outstanding: window, vms: &vms };
             governor.tick(measured, View::Peers(Totals::default()));

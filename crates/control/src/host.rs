@@ -21,6 +21,7 @@ use crate::objective::{Objective, Price, Standing, Wants};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::settings::Settings;
 use crate::slices::{Slice, Terms};
+use crate::slowest::{Slowest, Slowness};
 use crate::threshold::Estimate;
 use crate::units::{Bytes, Instant, Shares, Span, Window};
 
@@ -138,6 +139,8 @@ struct Vm {
     objective: Option<Objective>,
     /// Slots that it completed in this period.
     done: f64,
+    /// Of its reads, and of all its IOs.
+    slowness: [Slowness; 2],
 }
 
 /// How what a host may have outstanding is found.
@@ -229,6 +232,7 @@ impl Host {
             slice,
             objective: vm.target.map(Objective::new),
             done: 0.0,
+            slowness: Default::default(),
         });
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
@@ -421,10 +425,6 @@ impl Host {
             // Sums of fractions: what is left of them is rounding.
             self.granted = 0.0;
         }
-        self.regrant(now);
-        if removed {
-            self.bury(done.vm);
-        }
         let direction = match done.io.kind {
             IoKind::Read => Some(Direction::Read),
             IoKind::Write => Some(Direction::Write),
@@ -432,12 +432,19 @@ impl Host {
         };
         let seen = done.dispatched >= self.resumed;
         if let (Some(direction), Outcome::Done, true) = (direction, outcome, seen) {
-            self.meter.add(direction, done.io.bytes, device);
-            if let Some(objective) =
-                self.vms.get_mut(done.vm.0).and_then(|vm| vm.objective.as_mut())
-            {
+            let scaled = self.meter.add(direction, done.io.bytes, device);
+            let [reads, all] = &mut vm.slowness;
+            all.add(done.io.bytes, scaled);
+            if direction == Direction::Read {
+                reads.add(done.io.bytes, scaled);
+            }
+            if let Some(objective) = &mut vm.objective {
                 objective.add(done.dispatched.since(done.submitted), device);
             }
+        }
+        self.regrant(now);
+        if removed {
+            self.bury(done.vm);
         }
         Some(Completed {
             vm: done.vm,
@@ -474,11 +481,19 @@ impl Host {
         self.ticked = now;
         let nanos = elapsed.0 as f64;
         self.demands.clear();
+        let scale = self.governor.scale();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
-            VmDemand { shares: vm.shares, pending: wanted.pending, used: wanted.used, rate }
+            let classes = vm.slowness.each_mut().map(|class| class.period(&scale));
+            VmDemand {
+                shares: vm.shares,
+                pending: wanted.pending,
+                used: wanted.used,
+                rate,
+                slowest: Some(Slowest::of_vm(classes)),
+            }
         }));
         let measured = Measured {
             elapsed,

@@ -10,8 +10,11 @@ use crate::units::{Bytes, Span};
 /// Which IOs the law listens to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Signal {
-    /// Reads and writes together, as the papers do.
+    /// Reads and writes together, and no VM's by themselves much more than the threshold
+    /// ([`crate::slowest`]).
     #[default]
+    Slowest,
+    /// Reads and writes together, by their mean, as the papers do.
     All,
     /// Reads only: for arrays whose write cache hides how busy the disks are.
     Reads,
@@ -115,13 +118,13 @@ impl Flows {
         self.reads.plus(self.writes)
     }
 
-    /// What the law listens to.
+    /// What the law listens to: all there is, where there is nothing of what it should.
     #[must_use]
     pub fn heard(&self, signal: Signal) -> Flow {
         match signal {
-            Signal::All => self.all(),
-            Signal::Reads => self.reads,
-            Signal::Writes => self.writes,
+            Signal::Reads if self.reads.ios > 0.0 => self.reads,
+            Signal::Writes if self.writes.ios > 0.0 => self.writes,
+            _ => self.all(),
         }
     }
 }
@@ -156,7 +159,7 @@ impl Interval {
     #[must_use]
     pub fn heard(&self, signal: Signal) -> Sample {
         match signal {
-            Signal::All => self.reads.plus(self.writes),
+            Signal::Slowest | Signal::All => self.reads.plus(self.writes),
             Signal::Reads => self.reads,
             Signal::Writes => self.writes,
         }
@@ -195,10 +198,10 @@ impl Meter {
         }
     }
 
-    /// Records one completed IO.
-    pub fn add(&mut self, direction: Direction, size: Bytes, latency: Span) {
+    /// Records one completed IO. Gives its latency scaled to the reference size.
+    pub fn add(&mut self, direction: Direction, size: Bytes, latency: Span) -> Span {
         let factor = self.factor(direction, 1, size, latency);
-        self.count(direction, 1, size, latency, factor);
+        self.count(direction, 1, size, latency, factor)
     }
 
     /// Records completed IOs that were of about one size, by what they moved and took together:
@@ -224,7 +227,14 @@ impl Meter {
         }
     }
 
-    fn count(&mut self, way: Direction, ios: u64, bytes: Bytes, latency: Span, factor: f64) {
+    fn count(
+        &mut self,
+        way: Direction,
+        ios: u64,
+        bytes: Bytes,
+        latency: Span,
+        factor: f64,
+    ) -> Span {
         let sample = match way {
             Direction::Read => &mut self.interval.reads,
             Direction::Write => &mut self.interval.writes,
@@ -232,7 +242,9 @@ impl Meter {
         sample.ios += ios;
         sample.bytes.0 += bytes.0;
         sample.latency += latency;
-        sample.scaled += Span::from_secs(latency.secs() * factor);
+        let scaled = if factor == 1.0 { latency } else { Span::from_secs(latency.secs() * factor) };
+        sample.scaled += scaled;
+        scaled
     }
 
     /// Ends the interval and starts the next.
@@ -360,7 +372,7 @@ mod tests {
         let at = |kib: u64| Span(4_000_000 + kib * 1024 * 50);
         let [mut each, mut sums] = [0; 2].map(|_| Meter::new(SizeModel::Learned, Bytes::kib(8)));
         for kib in [4, 16, 64, 256, 1024] {
-            (0..100).for_each(|_| each.add(Direction::Write, Bytes::kib(kib), at(kib)));
+            (0..100).for_each(|_| _ = each.add(Direction::Write, Bytes::kib(kib), at(kib)));
             sums.add_many(Direction::Write, 100, Bytes::kib(100 * kib), Span(100 * at(kib).0));
         }
         each.roll();

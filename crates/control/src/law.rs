@@ -101,7 +101,7 @@ impl Default for LawConfig {
         LawConfig {
             mode: Mode::Normalised { epsilon: 0.4 },
             estimation: Estimation::Global,
-            signal: Signal::All,
+            signal: Signal::Slowest,
             threshold: Span::from_millis(30),
             alpha: 0.002,
             gamma: 0.8,
@@ -279,6 +279,12 @@ impl Law {
             (Mode::Observe, Some(level), _) | (Mode::Normalised { .. }, _, Some(level)) => level,
             _ => self.window / all,
         }
+    }
+
+    /// The window per share that is the state of the law, once there is one.
+    #[must_use]
+    pub fn per_share(&self) -> Option<f64> {
+        self.per_share
     }
 
     /// Lowers the window, if it is larger: the array itself said that it is full.

@@ -10,6 +10,7 @@
 //! | module | subject | source |
 //! | --- | --- | --- |
 //! | [`latency`] | what the device's latency is | eq. 1; SPEED'08 §3 |
+//! | [`slowest`] | what cheap IOs cannot hide | |
 //! | [`size`] | latency of an IO against its size | SPEED'08 §3.1 |
 //! | [`law`] | the window that follows from it | eq. 2 |
 //! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
@@ -50,6 +51,7 @@ pub mod rate;
 pub mod settings;
 pub mod size;
 pub mod slices;
+pub mod slowest;
 pub mod threshold;
 pub mod units;
 

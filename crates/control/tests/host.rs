@@ -121,6 +121,7 @@ proptest! {
                     let peer = Report {
                         elapsed: Span::from_millis(1000),
                         interval: Default::default(),
+                        slowest: None,
                         outstanding: 3.0,
                         window: Window(3.0),
                         beta: 1.0,

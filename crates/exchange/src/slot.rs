@@ -2,6 +2,7 @@
 //! a table, which a test holds to this file.
 
 use parda_control::latency::{Interval, Sample, Signal};
+use parda_control::slowest::Slowest;
 use parda_control::{
     Bounded, Bytes, Governed, Proportional, Report, Settings, Shares, Source, Span, Throughput,
     Tuning, Wants, Window,
@@ -27,6 +28,9 @@ const MAGIC: &[u8; 8] = b"PARDASLT";
 /// No count, sum or measure on the wire exceeds this: it is exact as a float, and the sum over
 /// all slots of a file stays within 64 bits. In nanoseconds it is 52 days.
 const MOST: u64 = 1 << 52;
+
+/// More VMs than this are said to be this many.
+const MOST_VMS: u32 = 254;
 
 /// Where each field begins. All integers and floats are little-endian.
 mod at {
@@ -56,6 +60,8 @@ mod at {
     pub(super) const THRESHOLD: usize = 232;
     pub(super) const TUNING: usize = 240;
     pub(super) const BOUNDED: usize = 241;
+    pub(super) const VMS: usize = 242;
+    pub(super) const SLOWEST: usize = 248;
     pub(super) const SAYS: usize = 243;
     pub(super) const SIGNAL: usize = 244;
     pub(super) const PROPORTIONAL: usize = 245;
@@ -191,6 +197,10 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
         Bounded::Slices => 2,
         Bounded::Window => 3,
     };
+    if let Some(Slowest { latency, vms }) = report.slowest {
+        to[at::VMS] = 1 + vms.min(MOST_VMS) as u8;
+        put_count(to, at::SLOWEST, "slowest", latency.0)?;
+    }
     if let Some(settings) = &report.settings {
         put_settings(to, settings)?;
     }
@@ -266,6 +276,13 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
             reads: get_sample(from, at::READS)?,
             writes: get_sample(from, at::WRITES)?,
         },
+        slowest: match from[at::VMS].checked_sub(1) {
+            None => None,
+            Some(vms) => Some(Slowest {
+                latency: Span(get_count(from, at::SLOWEST, "slowest")?),
+                vms: vms.into(),
+            }),
+        },
         outstanding: get_measure(from, at::OUTSTANDING, "outstanding")?,
         window: Window(get_measure(from, at::WINDOW, "window")?),
         beta: get_measure(from, at::BETA, "beta")?,
@@ -321,6 +338,7 @@ fn put_settings(to: &mut [u8; SLOT_BYTES], settings: &Settings) -> Result<(), In
         Signal::All => 0,
         Signal::Reads => 1,
         Signal::Writes => 2,
+        Signal::Slowest => 3,
     };
     to[at::PROPORTIONAL] = match proportional {
         Proportional::Concurrency => 0,
@@ -340,6 +358,7 @@ fn settings(from: &[u8; SLOT_BYTES]) -> Result<Option<Settings>, SlotFault> {
         0 => Signal::All,
         1 => Signal::Reads,
         2 => Signal::Writes,
+        3 => Signal::Slowest,
         _ => return Ok(None),
     };
     let proportional = match from[at::PROPORTIONAL] {

@@ -1,6 +1,7 @@
 //! What several tests need.
 
 use parda_control::latency::{Interval, Sample};
+use parda_control::slowest::Slowest;
 use parda_control::{
     Bytes, Governed, Instant, Report, Settings, Shares, Source, Span, Tuning, Window,
 };
@@ -46,6 +47,7 @@ pub(crate) fn publication(window: f64) -> Publication {
                     scaled: Span::from_millis(110),
                 },
             },
+            slowest: Some(Slowest { latency: Span::from_millis(33), vms: 4 }),
             outstanding: 15.5,
             window: Window(window),
             beta: 4.25,

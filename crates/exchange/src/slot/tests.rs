@@ -59,6 +59,7 @@ prop_compose! {
             Just(Bounded::Window),
         ],
         threshold in arb_count(),
+        slowest in prop::option::of((arb_count(), 0..=MOST_VMS)),
         tuning in prop_oneof![
             Just(Tuning::Unsaid),
             Just(Tuning::Pinned),
@@ -73,6 +74,7 @@ prop_compose! {
         Report {
             elapsed: Span(elapsed),
             interval: Interval { reads: interval.0, writes: interval.1 },
+            slowest: slowest.map(|(latency, vms)| Slowest { latency: Span(latency), vms }),
             outstanding: measures.0,
             window: Window(measures.1),
             beta: measures.2,
@@ -246,12 +248,13 @@ fn a_record_of_before_there_were_thresholds_says_nothing_of_its_own() {
     let Content::Record(record) = decode(&block, SlotIndex(3)) else { panic!("not a record") };
     let report = record.message.body.report;
     assert_eq!((report.threshold, report.tuning), (Span::ZERO, Tuning::Unsaid));
-    assert_eq!(report.settings, None);
+    assert_eq!((report.settings, report.slowest), (None, None));
     let example = example().message.body.report;
     let rest = Report {
         threshold: Span::from_millis(30),
         tuning: Tuning::Auto,
         settings: example.settings,
+        slowest: example.slowest,
         ..report
     };
     assert_eq!(rest, example);
@@ -327,13 +330,17 @@ fn the_documented_fields_fill_the_slot_without_gap_or_overlap() {
     assert_eq!(end, SLOT_BYTES);
 }
 
+fn said(record: &mut Record) -> &mut Slowest {
+    record.message.body.report.slowest.as_mut().unwrap()
+}
+
 #[test]
 fn every_field_lies_where_the_page_says() {
     type Edit = fn(&mut Record);
     fn settings(record: &mut Record) -> &mut Settings {
         record.message.body.report.settings.get_or_insert_default()
     }
-    let edits: [(&str, Edit); 35] = [
+    let edits: [(&str, Edit); 37] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
@@ -367,6 +374,8 @@ fn every_field_lies_where_the_page_says() {
         ("IO count of those that ask", |r| r.message.body.report.wants.ios += 7),
         ("saturated throughput", |r| r.message.body.report.saturated.rate += 7.0),
         ("saturated shares", |r| r.message.body.report.saturated.shares += 7.0),
+        ("VMs", |r| said(r).vms += 1),
+        ("slowest", |r| said(r).latency.0 += 1),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),
     ];

@@ -38,6 +38,7 @@ pub(crate) fn publication(window: f64) -> Publication {
     let report = Report {
         elapsed: Span::from_millis(1_000),
         interval: Interval::default(),
+        slowest: None,
         outstanding: 1.0,
         window: Window(window),
         beta: 1.0,
