@@ -5,6 +5,9 @@
 //! an exit to the hypervisor. A busy client answers within microseconds. So after a wait that was
 //! short the next one begins with looking, for at most [`LONGEST`]; after some waits that were not
 //! it ends, but for a try now and then, each time rarer. An idle volume spends nothing.
+//!
+//! Between two looks the processor is offered to others (`sched_yield`). Where the client waits for
+//! this very processor it goes on at once, and neither side sleeps at all.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,6 +16,9 @@ use crate::ring::Ring;
 
 /// How long one wait looks before it sleeps. A request that takes longer has its client asleep.
 const LONGEST: Duration = Duration::from_micros(30);
+
+/// The same while writers have all that is under way, which takes them 5 to 20 µs each.
+pub(crate) const FOR_WRITERS: Duration = Duration::from_micros(60);
 
 /// A look in vain costs what so many that were not have earned. It goes on as long as three of four
 /// find something.
@@ -25,72 +31,98 @@ const MOST_CREDIT: u32 = 9;
 const FIRST_PAUSE: u32 = 16;
 const LONGEST_PAUSE: u32 = 1024;
 
-/// Remembers how waits went.
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// Requests: none is under way.
+    Clients,
+    /// Writers, which have all that is under way.
+    Writers,
+    /// A disk or another server.
+    Devices,
+}
+
+/// Remembers how looks went.
 #[derive(Debug)]
-pub(crate) struct Spin {
-    /// The last request kept its client waiting for long enough to fall asleep.
-    slow: bool,
-    /// What it has earned; it looks as long as that is something.
-    credit: u32,
+pub(crate) struct Credit {
+    /// What they have earned; there is another look as long as that is something.
+    earned: u32,
     /// Waits until it is tried again.
     pause: u32,
     next_pause: u32,
 }
 
-impl Spin {
+impl Credit {
     pub(crate) fn new() -> Self {
-        Self { slow: false, credit: 0, pause: FIRST_PAUSE, next_pause: FIRST_PAUSE }
+        Self { earned: 0, pause: FIRST_PAUSE, next_pause: FIRST_PAUSE }
     }
 
-    /// Waits for the next event: a moment awake, if it is likely to come soon, and then asleep.
-    /// `busy`: a request is under way.
-    pub(crate) fn wait<T>(
-        &mut self,
-        ring: &mut Ring<T>,
-        timeout: Option<Duration>,
-        busy: bool,
-    ) -> io::Result<()> {
-        if busy {
-            let begun = Instant::now();
-            ring.wait(timeout)?;
-            self.slow = begun.elapsed() > LONGEST;
-            return Ok(());
-        }
-        let slow = std::mem::take(&mut self.slow);
-        if !slow && timeout.is_none_or(|timeout| timeout > LONGEST) {
-            let awake = self.budget();
-            if !awake.is_zero() {
-                let found = ring.look(awake)?;
-                self.looked(found);
-                if found {
-                    return Ok(());
-                }
-            }
-        }
-        ring.wait(timeout)
-    }
-
-    /// How long the wait that comes may look.
-    fn budget(&mut self) -> Duration {
-        if self.credit == 0 {
+    /// Whether the wait that comes may begin with a look.
+    pub(crate) fn is_enough(&mut self) -> bool {
+        if self.earned == 0 {
             if self.pause > 0 {
                 self.pause -= 1;
-                return Duration::ZERO;
+                return false;
             }
             self.pause = self.next_pause;
             self.next_pause = (2 * self.next_pause).min(LONGEST_PAUSE);
         }
-        LONGEST
+        true
     }
 
-    /// Whether something was there before the look was over.
-    fn looked(&mut self, found: bool) {
+    /// Takes note whether something was there before the look was over.
+    pub(crate) fn looked(&mut self, found: bool) {
         if found {
-            self.credit = (self.credit + 1).min(MOST_CREDIT);
+            self.earned = (self.earned + 1).min(MOST_CREDIT);
             (self.pause, self.next_pause) = (FIRST_PAUSE, FIRST_PAUSE);
         } else {
-            self.credit = self.credit.saturating_sub(VAIN);
+            self.earned = self.earned.saturating_sub(VAIN);
         }
+    }
+}
+
+/// How the volume's thread waits.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    /// The last request kept its client waiting for long enough to fall asleep.
+    slow: bool,
+    clients: Credit,
+    writers: Credit,
+}
+
+impl Spin {
+    pub(crate) fn new() -> Self {
+        Self { slow: false, clients: Credit::new(), writers: Credit::new() }
+    }
+
+    /// Waits for the next event: a moment awake, if it is likely to come soon, and then asleep.
+    pub(crate) fn wait<T>(
+        &mut self,
+        ring: &mut Ring<T>,
+        timeout: Option<Duration>,
+        awaited: Awaited,
+    ) -> io::Result<()> {
+        let (credit, longest) = match awaited {
+            Awaited::Devices => {
+                let begun = Instant::now();
+                ring.wait(timeout)?;
+                self.slow = begun.elapsed() > LONGEST;
+                return Ok(());
+            }
+            Awaited::Writers => (&mut self.writers, FOR_WRITERS),
+            Awaited::Clients if std::mem::take(&mut self.slow) => return ring.wait(timeout),
+            Awaited::Clients => (&mut self.clients, LONGEST),
+        };
+        if timeout.is_none_or(|timeout| timeout > longest) && credit.is_enough() {
+            let begun = Instant::now();
+            let found = ring.look(longest)?;
+            // Somebody who had the processor for long would have lost it to us if we had slept.
+            credit.looked(found && begun.elapsed() < 4 * longest);
+            if found {
+                return Ok(());
+            }
+        }
+        ring.wait(timeout)
     }
 }
 
@@ -100,12 +132,12 @@ mod tests {
 
     #[test]
     fn a_volume_that_is_mostly_idle_hardly_looks() {
-        let mut spin = Spin::new();
+        let mut credit = Credit::new();
         let mut looks = 0;
         for _ in 0..10_000 {
-            if spin.budget() > Duration::ZERO {
+            if credit.is_enough() {
                 looks += 1;
-                spin.looked(false);
+                credit.looked(false);
             }
         }
         assert!(looks < 20, "{looks} looks in 10,000 waits");
@@ -113,12 +145,12 @@ mod tests {
 
     #[test]
     fn a_client_that_is_found_every_other_time_is_waited_for_asleep() {
-        let mut spin = Spin::new();
+        let mut credit = Credit::new();
         let mut looks = 0;
         for i in 0..10_000 {
-            if spin.budget() > Duration::ZERO {
+            if credit.is_enough() {
                 looks += 1;
-                spin.looked(i % 2 == 0);
+                credit.looked(i % 2 == 0);
             }
         }
         assert!(looks < 1_500, "{looks} looks in 10,000 waits");
@@ -126,17 +158,17 @@ mod tests {
 
     #[test]
     fn a_busy_client_is_found_soon_and_lost_soon() {
-        let mut spin = Spin::new();
-        let first = (0..100).find(|_| spin.budget() > Duration::ZERO).unwrap();
+        let mut credit = Credit::new();
+        let first = (0..100).find(|_| credit.is_enough()).unwrap();
         assert!(first <= FIRST_PAUSE);
-        spin.looked(true);
+        credit.looked(true);
         for _ in 0..1000 {
-            assert_eq!(spin.budget(), LONGEST);
-            spin.looked(true);
+            assert!(credit.is_enough());
+            credit.looked(true);
         }
         let vain = (0..100).take_while(|_| {
-            let looks = spin.budget() > Duration::ZERO;
-            spin.looked(false);
+            let looks = credit.is_enough();
+            credit.looked(false);
             looks
         });
         assert_eq!(vain.count() as u32, MOST_CREDIT / VAIN);

@@ -12,11 +12,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::ReadWriteFlags;
 
 use crate::buffer::{Buffer, Lent};
+use crate::spin::Credit;
 
 /// Threads of a volume at most. Files beyond that number are left to io_uring.
 const MOST_WRITERS: usize = 16;
@@ -24,6 +26,10 @@ const MOST_WRITERS: usize = 16;
 /// The volume's thread is told of so many ends together at most, so that it answers some while more
 /// is written. It is woken only if it sleeps.
 const TOLD_AT_ONCE: usize = 4;
+
+/// How long a writer that has nothing to do looks for more before it sleeps. To wake it costs the
+/// volume's thread as much as a write does, and more in a virtual machine.
+const LONGEST_LOOK: Duration = crate::spin::FOR_WRITERS;
 
 /// A writer needs next to no stack.
 const STACK: usize = 128 << 10;
@@ -45,14 +51,17 @@ pub(crate) struct Written {
     pub(crate) data: Lent,
     /// The number of bytes, or the negative `errno`, as io_uring has it.
     pub(crate) result: i32,
+    /// How long the call took.
+    pub(crate) took: Duration,
     _file: Arc<OwnedFd>,
 }
 
 impl Job {
     fn perform(self) -> Written {
         let Self { key, file, data, range, at } = self;
+        let began = Instant::now();
         let result = write(&*file, data.slices(range), at);
-        Written { key, data, result, _file: file }
+        Written { key, data, result, took: began.elapsed(), _file: file }
     }
 }
 
@@ -133,6 +142,8 @@ struct Queue {
 #[derive(Default)]
 struct Lane {
     queue: Mutex<Queue>,
+    /// Something was handed over since the writer took all that there was.
+    any: AtomicBool,
     more: Condvar,
 }
 
@@ -141,12 +152,26 @@ impl Lane {
     fn push(&self, job: Job) -> bool {
         let mut queue = lock(&self.queue);
         queue.jobs.push(job);
+        self.any.store(true, Ordering::SeqCst);
         std::mem::take(&mut queue.idle)
+    }
+
+    /// Looks for a moment whether there are jobs, if looks have been worth while.
+    fn look(&self, credit: &mut Credit) {
+        if !credit.is_enough() {
+            return;
+        }
+        let begun = Instant::now();
+        while !self.any.load(Ordering::SeqCst) && begun.elapsed() < LONGEST_LOOK {
+            thread::yield_now();
+        }
+        credit.looked(self.any.load(Ordering::SeqCst) && begun.elapsed() < 4 * LONGEST_LOOK);
     }
 
     /// Waits for jobs and puts them in place of `done`, which is empty. `false` if it is over.
     fn take(&self, done: &mut Vec<Job>) -> bool {
         let mut queue = lock(&self.queue);
+        self.any.store(false, Ordering::SeqCst);
         while queue.jobs.is_empty() && !queue.over {
             queue.idle = true;
             queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +183,12 @@ impl Lane {
 
     fn run(&self, desk: &Desk) {
         let (mut jobs, mut written) = (Vec::new(), Vec::new());
-        while self.take(&mut jobs) {
+        let mut credit = Credit::new();
+        loop {
+            self.look(&mut credit);
+            if !self.take(&mut jobs) {
+                return;
+            }
             for job in jobs.drain(..) {
                 if lock(&self.queue).over {
                     return;

@@ -407,11 +407,25 @@ impl Host {
         Some(Dispatch { id, vm, token, overdue })
     }
 
-    /// Takes back an IO from the array. `None` if no such IO is outstanding.
+    /// Takes back an IO from the array, which had it from its dispatch until now. `None` if no such
+    /// IO is outstanding.
     pub fn complete(&mut self, now: Instant, id: IoId, outcome: Outcome) -> Option<Completed> {
+        self.complete_after(now, id, outcome, Span(u64::MAX))
+    }
+
+    /// Takes back an IO that the array had for no longer than `device`. The rest of the time since
+    /// its dispatch it waited for the caller, who began it later or learned later that it was done.
+    /// `None` if no such IO is outstanding.
+    pub fn complete_after(
+        &mut self,
+        now: Instant,
+        id: IoId,
+        outcome: Outcome,
+        device: Span,
+    ) -> Option<Completed> {
         let done = self.outstanding.try_remove(id.0)?;
         self.notice(now);
-        let device = now.since(done.dispatched);
+        let device = now.since(done.dispatched).min(device);
         let slots = done.cost.as_slots();
         self.gate.completed(now, done.cost, device);
         self.at_array.add(now, -slots);

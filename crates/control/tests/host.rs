@@ -256,6 +256,22 @@ fn without_control_order_is_kept_and_nothing_is_held() {
     assert!(host.window().0.is_infinite());
 }
 
+/// An IO that took the array 3 ms and waited 7 ms for its caller is no sign of a slow array.
+#[test]
+fn time_that_an_io_waits_for_its_caller_is_not_the_arrays() {
+    let vm = VmConfig { shares: Shares(1000), burst: 0.0 };
+    for (device, expected) in [(3, 3), (10, 10), (11, 10)] {
+        let mut host = Host::new(Instant(0), static_window(4.0)).unwrap();
+        let vm = host.add_vm(Instant(0), vm);
+        host.submit(Instant(0), vm, READ, 7);
+        let id = host.next_dispatch(Instant(0)).unwrap().id;
+        let (now, device) = (Instant(0) + Span::from_millis(10), Span::from_millis(device));
+        let done = host.complete_after(now, id, Outcome::Done, device).unwrap();
+        assert_eq!((done.device, done.held), (Span::from_millis(expected), Span::ZERO));
+        assert_eq!(host.complete_after(now, id, Outcome::Done, device), None);
+    }
+}
+
 #[test]
 fn parameters_that_cannot_work_are_refused_and_change_nothing() {
     let mut host = Host::new(Instant(0), Config::default()).unwrap();

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parda_control::{Bytes, Io, IoId, IoKind};
+use parda_control::{Bytes, Io, IoId, IoKind, Span};
 use parda_nbd::extents::Descriptor;
 use parda_nbd::uri::Uri;
 use parda_nbd::{BlockSizes, Cookie, Errno, Extent, Op, client};
@@ -322,6 +322,8 @@ pub(crate) struct Request {
     pub(crate) sync: Option<SyncId>,
     /// Its latency is not the array's: it waited for a lost server.
     pub(crate) delayed: bool,
+    /// How long a file has taken for its steps.
+    pub(crate) took: Span,
 }
 
 impl Request {
@@ -352,6 +354,7 @@ impl Request {
             modelled: false,
             sync: None,
             delayed: false,
+            took: Span::ZERO,
         }
     }
 

@@ -12,6 +12,7 @@ pub(crate) mod pieces;
 mod pressure;
 mod redial;
 pub(crate) mod resize;
+mod turn;
 mod watch;
 
 use std::io;
@@ -19,7 +20,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use parda_control::{Dispatch, Host, Instant, Outcome, Span, VmId};
 use parda_nbd::extents::Descriptor;
@@ -201,6 +201,7 @@ pub(crate) struct Engine {
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
     spin: Spin,
+    copied: turn::Copied,
     /// Connections that have more to do than one turn gives them.
     unfinished: Vec<usize>,
     /// Requests of which a piece is done and another follows.
@@ -249,6 +250,7 @@ impl Engine {
             unfinished: Vec::new(),
             pieces: Vec::new(),
             spin: Spin::new(),
+            copied: turn::Copied::default(),
             stirred: Vec::new(),
             leaving: Vec::new(),
             stop_by: None,
@@ -260,51 +262,8 @@ impl Engine {
         Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
-    fn turns(&mut self) -> io::Result<()> {
-        self.ring.poll(&self.bell, Tag::Mailbox);
-        self.pump(self.now());
-        loop {
-            let timeout = self.timeout();
-            let busy = !self.work.requests.is_empty();
-            self.spin.wait(&mut self.ring, timeout, busy)?;
-            let now = self.now();
-            while let Some(done) = self.ring.next() {
-                self.completed(now, done);
-            }
-            self.timers(now);
-            self.go_on(now);
-            self.settle(now);
-            self.pump(now);
-            self.let_go(now);
-            if self.is_over(now) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// How long nothing needs to be done unless something happens.
-    fn timeout(&self) -> Option<Duration> {
-        let goes_on = !self.unfinished.is_empty() || !self.pieces.is_empty();
-        if goes_on || self.work.budget.has_granted() {
-            return Some(Duration::ZERO);
-        }
-        let next = [
-            self.host.next_wakeup(),
-            self.model.as_ref().and_then(|m| m.next()),
-            self.timers.next(),
-            self.stop_by,
-            self.next_look(),
-        ]
-        .into_iter()
-        .flatten()
-        .chain(self.leaving.iter().filter_map(|key| self.disks.get(*key)?.closes_at()))
-        .min()?;
-        Some(next.since(self.now()).into())
-    }
-
     fn completed(&mut self, now: Instant, done: Done<Tag>) {
-        let Done { tag, kept, result, more } = done;
+        let Done { tag, kept, result, more, took } = done;
         match (tag, kept) {
             (Tag::Accept(listener), kept) => self.accepted(now, listener, kept, result),
             (Tag::Mailbox, _) => {
@@ -314,7 +273,10 @@ impl Engine {
                 }
                 self.ring.poll(&self.bell, Tag::Mailbox);
             }
-            (Tag::File(key), kept) => self.file_done(now, key, kept, result),
+            (Tag::File(key), kept) => {
+                self.work.requests[key].took += Span::from(took);
+                self.file_done(now, key, kept, result);
+            }
             (Tag::Conn(key, wire), kept) => {
                 self.list(key);
                 let conn = &mut self.conns[key];
@@ -429,6 +391,7 @@ impl Engine {
                 self.data_done(now, key, outcome);
             }
             for i in 0..self.listed.len() {
+                let _ = self.ring.reap();
                 self.take_requests(now, self.listed[i]);
             }
             self.dispatch(now);
@@ -485,7 +448,8 @@ impl Engine {
     }
 
     fn dispatch(&mut self, now: Instant) {
-        while let Some(Dispatch { id, token, overdue, .. }) = self.host.next_dispatch(now) {
+        loop {
+            let Some(Dispatch { id, token, overdue, .. }) = self.next_dispatch(now) else { return };
             let key = token as usize;
             let request = &mut self.work.requests[key];
             request.id = Some(id);
@@ -512,6 +476,7 @@ impl Engine {
             }
             match &mut disk.backend {
                 Backend::File(file) => {
+                    self.copied.add(file, request.op);
                     let (ring, pool) = (&mut self.ring, &mut self.work.pool);
                     if let Some(outcome) = file.begin(ring, pool, request, (key, Tag::File(key))) {
                         self.work.finished.push((key, outcome));
@@ -546,13 +511,14 @@ impl Engine {
             return;
         }
         let request = self.work.requests.remove(key);
+        let device = self.device_time(&request);
         let Request { asked: op, cookie, conn, disk, delayed, sync, buffer, status, .. } = request;
         let outcome = request.outcome.unwrap_or(Ok(()));
         if let Some(id) = request.id {
             let ended = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
             let heard = if delayed { Outcome::Failed } else { ended };
             let dropped = self.conns[conn].is_dead();
-            if let Some(done) = self.host.complete(now, id, heard)
+            if let Some(done) = self.host.complete_after(now, id, heard, device)
                 && !(dropped && ended == Outcome::Failed)
             {
                 self.disks[disk].stats.record(&done, ended);
@@ -593,6 +559,8 @@ impl Engine {
     /// Starts all that sockets have to do, and buries the dead.
     fn pump(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.listed) {
+            // An error is the next wait's as well.
+            let _ = self.ring.reap();
             let conn = &mut self.conns[key];
             conn.listed = false;
             match conn.pump(now, &mut self.ring, &mut self.work, |wire| Tag::Conn(key, wire)) {

@@ -5,7 +5,7 @@
 //! window by itself. So it costs its VM what the same would cost a client without extended headers,
 //! who has to ask for the pieces; and no VM can hold slots of the window for hours.
 
-use parda_control::{Instant, Outcome};
+use parda_control::{Instant, Outcome, Span};
 use parda_nbd::{Extent, Op};
 
 use super::{Disk, Engine};
@@ -110,6 +110,7 @@ impl Request {
         self.rest.len -= next;
         narrow(self, offset, next);
         (self.step, self.outcome, self.delayed) = (Step::Transfer(0), None, false);
+        self.took = Span::ZERO;
     }
 }
 
@@ -118,6 +119,7 @@ impl Engine {
     /// backend that is done at once would have it to itself.
     pub(super) fn go_on(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.pieces) {
+            let device = self.device_time(&self.work.requests[key]);
             let request = &mut self.work.requests[key];
             let disk = &mut self.disks[request.disk];
             let (done, delayed) = (request.id.take(), request.delayed);
@@ -125,7 +127,8 @@ impl Engine {
             // Before the last piece is over: a VM of which nothing is left may be forgotten.
             self.host.submit(now, disk.vm_id, io_of(request.op), key as u64);
             let heard = if delayed { Outcome::Failed } else { Outcome::Done };
-            if let Some(done) = done.and_then(|id| self.host.complete(now, id, heard)) {
+            if let Some(done) = done.and_then(|id| self.host.complete_after(now, id, heard, device))
+            {
                 disk.stats.record(&done, Outcome::Done);
             }
         }

@@ -1,0 +1,108 @@
+//! One turn after the other: what a turn waits for, and how much it does.
+
+use std::io;
+use std::time::Duration;
+
+use parda_control::{Dispatch, Instant, Span};
+use parda_nbd::Op;
+
+use super::{Engine, Tag};
+use crate::backend::file::File;
+use crate::backend::{Backend, Request};
+use crate::spin::Awaited;
+
+/// What one turn reads from the page cache at most, in bytes, rounded up to a whole request. The
+/// kernel copies it while the clients wait: the replies leave before more is read, so that clients
+/// take these while the volume's thread goes on.
+const COPIED_PER_TURN: u64 = 128 << 10;
+
+/// What this turn reads from the page cache.
+#[derive(Debug, Default)]
+pub(super) struct Copied {
+    bytes: u64,
+    /// Requests may be left for the next turn.
+    held_up: bool,
+}
+
+impl Copied {
+    /// A request is begun.
+    pub(super) fn add(&mut self, file: &File, op: Op) {
+        if let Op::Read(extent) = op
+            && file.is_cached()
+        {
+            self.bytes += extent.len;
+        }
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.held_up
+    }
+}
+
+impl Engine {
+    /// One turn after the other, until the volume is told to end. `Err`: the ring failed.
+    pub(super) fn turns(&mut self) -> io::Result<()> {
+        self.ring.poll(&self.bell, Tag::Mailbox);
+        self.pump(self.now());
+        loop {
+            let timeout = self.timeout();
+            let awaited = match self.work.requests.len() {
+                0 => Awaited::Clients,
+                n if n == self.ring.writing() => Awaited::Writers,
+                _ => Awaited::Devices,
+            };
+            self.spin.wait(&mut self.ring, timeout, awaited)?;
+            self.copied = Copied::default();
+            let now = self.now();
+            while let Some(done) = self.ring.next() {
+                self.completed(now, done);
+            }
+            self.timers(now);
+            self.go_on(now);
+            self.settle(now);
+            self.pump(now);
+            self.let_go(now);
+            if self.is_over(now) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How long nothing needs to be done unless something happens.
+    fn timeout(&self) -> Option<Duration> {
+        let goes_on =
+            !self.unfinished.is_empty() || !self.pieces.is_empty() || self.copied.is_held_up();
+        if goes_on || self.work.budget.has_granted() {
+            return Some(Duration::ZERO);
+        }
+        let next = [
+            self.host.next_wakeup(),
+            self.model.as_ref().and_then(|m| m.next()),
+            self.timers.next(),
+            self.stop_by,
+            self.next_look(),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(self.leaving.iter().filter_map(|key| self.disks.get(*key)?.closes_at()))
+        .min()?;
+        Some(next.since(self.now()).into())
+    }
+
+    /// What may be dispatched in this turn.
+    pub(super) fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
+        if self.copied.bytes >= COPIED_PER_TURN {
+            self.copied.held_up = self.host.held() > 0;
+            return None;
+        }
+        self.host.next_dispatch(now)
+    }
+
+    /// How long the array had a request, at most: without the time that it waited for this thread.
+    pub(super) fn device_time(&self, request: &Request) -> Span {
+        match self.disks[request.disk].backend {
+            Backend::File(_) if self.model.is_none() => request.took,
+            _ => Span(u64::MAX),
+        }
+    }
+}
