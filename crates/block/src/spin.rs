@@ -18,7 +18,7 @@ use crate::ring::Ring;
 const LONGEST: Duration = Duration::from_micros(30);
 
 /// The same while writers have all that is under way, which takes them 5 to 20 µs each.
-pub(crate) const FOR_WRITERS: Duration = Duration::from_micros(60);
+pub(crate) const FOR_WRITERS: Duration = Duration::from_micros(100);
 
 /// A look in vain costs what so many that were not have earned. It goes on as long as three of four
 /// find something.
