@@ -259,7 +259,7 @@ fn without_control_order_is_kept_and_nothing_is_held() {
 /// An IO that took the array 3 ms and waited 7 ms for its caller is no sign of a slow array.
 #[test]
 fn time_that_an_io_waits_for_its_caller_is_not_the_arrays() {
-    let vm = VmConfig { shares: Shares(1000), burst: 0.0 };
+    let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
     for (device, expected) in [(3, 3), (10, 10), (11, 10)] {
         let mut host = Host::new(Instant(0), static_window(4.0)).unwrap();
         let vm = host.add_vm(Instant(0), vm);
