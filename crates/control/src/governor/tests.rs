@@ -1,0 +1,117 @@
+use super::*;
+use crate::latency::Sample;
+use crate::slowest::TOLERATED;
+use crate::units::Bytes;
+
+/// A period of one second at 30 ms, the threshold, with `outstanding` at the array.
+fn measured(outstanding: f64, vms: &[VmDemand]) -> Measured<'_> {
+    let ios = (outstanding / 0.030) as u64;
+    let latency = Span::from_secs(0.030 * ios as f64);
+    let reads = Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency };
+    let interval = Interval { reads, ..Interval::default() };
+    Measured { elapsed: Span::from_millis(1000), interval, outstanding, vms }
+}
+
+#[test]
+fn means_alone_share_the_array_by_demand() {
+    let mut governor = Governor::new(Config::default()).unwrap();
+    // Of 60 slots at the array 30 are another host's, whose VM of 1000 shares could use more.
+    let peer = Report {
+        active: 1000.0,
+        governed: Governed::Yes,
+        ..Governor::new(Config::default()).unwrap().tick(measured(30.0, &[]), View::Silent)
+    };
+    for _ in 0..40 {
+        let per_share = governor.window_per_share();
+        let vms = [
+            VmDemand::of_mean(Shares(1000), 64.0, per_share),
+            VmDemand::of_mean(Shares(3000), 3.0, per_share),
+        ];
+        let report = governor.tick(measured(30.0, &vms), View::Peers(Totals::of([&peer])));
+        assert_eq!(report.shares, Shares(4000));
+    }
+    // The light VM keeps its 3 slots, and 57 are left for two VMs of equal shares.
+    let window = governor.window().0;
+    assert!((window - 31.5).abs() < 0.05, "{window}");
+    let slice = governor.window_per_share() * 1000.0;
+    assert!((slice - 28.5).abs() < 0.05, "{slice}");
+}
+
+/// A period in which a VM's reads take 60 ms on average beside another host's that take 10 ms, and
+/// all hosts' so 20 ms. The latency that the law goes by then, in ms.
+fn hears(signal: Signal, peer_says: Option<Slowest>) -> f64 {
+    let mut config = Config::default();
+    config.law.signal = signal;
+    let mut governor = Governor::new(config.clone()).unwrap();
+    let sample = |ios, ms| {
+        let latency = Span::from_millis(ios * ms);
+        Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency }
+    };
+    let one = |reads| Interval { reads, ..Interval::default() };
+    let (slow, fast) = (one(sample(1000, 60)), one(sample(4000, 10)));
+    let peer = Governor::new(config).unwrap().tick(measured(40.0, &[]), View::Silent);
+    let peer = Report { interval: fast, slowest: peer_says, ..peer };
+    let latency = Span::from_millis(60);
+    let slowest = Some(Slowest { latency, vms: 1 });
+    let vms = [VmDemand { shares: Shares(1000), pending: 64.0, used: 60.0, rate: None, slowest }];
+    let measured = Measured { interval: slow, ..measured(60.0, &vms) };
+    let report = governor.tick(measured, View::Peers(Totals::of([&peer])));
+    assert_eq!(report.slowest, slowest);
+    governor.latency().unwrap() * 1e3
+}
+
+#[test]
+fn the_slowest_is_heard_unless_a_host_does_not_say_its_own() {
+    let peer = Some(Slowest { latency: Span::from_millis(10), vms: 1 });
+    assert!((hears(Signal::Slowest, peer) - 60.0 / TOLERATED).abs() < 1e-6);
+    assert!((hears(Signal::Slowest, None) - 20.0).abs() < 1e-6, "then it is the mean for all");
+    assert!((hears(Signal::All, peer) - 20.0).abs() < 1e-6);
+    assert!((hears(Signal::Writes, peer) - 20.0).abs() < 1e-6, "nobody writes");
+}
+
+#[test]
+fn who_falls_silent_goes_on_with_what_the_slowest_is_to_the_mean() {
+    let mut governor = Governor::new(Config::default()).unwrap();
+    let latency = Span::from_millis(56);
+    let slowest = Some(Slowest { latency, vms: 1 });
+    let vms = [VmDemand { shares: Shares(1000), pending: 64.0, used: 60.0, rate: None, slowest }];
+    (0..60).for_each(|_| _ = governor.tick(measured(60.0, &vms), View::Peers(Totals::default())));
+    assert!((governor.latency().unwrap() - 0.050).abs() < 1e-9);
+    for _ in 0..2 {
+        governor.tick(measured(60.0, &vms), View::Silent);
+        let latency = governor.latency().unwrap();
+        assert!((latency - 0.050).abs() < 1e-4, "{latency}");
+    }
+}
+
+#[test]
+fn bounds_are_in_ios_where_shares_are_of_bytes() {
+    let config = Config { slot_size: Some(Bytes::kib(8)), ..Config::default() };
+    let mut governor = Governor::new(config).unwrap();
+    for _ in 0..60 {
+        // IOs of 1 MiB that take 15 ms, half the threshold, however many there are.
+        let window = governor.window().0;
+        let ios = (window / 128.0 / 0.015) as u64;
+        let latency = Span::from_secs(0.015 * ios as f64);
+        let bytes = Bytes(ios << 20);
+        let reads = Sample { ios, bytes, latency, scaled: latency };
+        let interval = Interval { reads, ..Interval::default() };
+        let shares = Shares(1000);
+        let vms = [VmDemand { shares, pending: 1e5, used: window, rate: None, slowest: None }];
+        let elapsed = Span::from_millis(1000);
+        let measured = Measured { elapsed, interval, outstanding: window, vms: &vms };
+        governor.tick(measured, View::Peers(Totals::default()));
+    }
+    // 64 IOs of 128 slots each.
+    assert!((governor.window().0 - 64.0 * 128.0).abs() < 1.0, "{}", governor.window());
+}
+
+#[test]
+fn parameters_that_cannot_work_change_nothing() {
+    let mut governor = Governor::new(Config::default()).unwrap();
+    let mut wrong = Config::default();
+    wrong.law.gamma = 0.0;
+    assert_eq!(governor.set_config(wrong.clone()).unwrap_err().parameter, "gamma");
+    assert_eq!(*governor.config(), Config::default());
+    assert!(Governor::new(wrong).is_err());
+}
