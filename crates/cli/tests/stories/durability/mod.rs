@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parda_nbd::Op;
 
@@ -26,6 +26,10 @@ use crate::stage::{Agent, Stage, config};
 const OFF: &str = "mode = \"off\"";
 const BLOCKS: usize = 256;
 const CONNECTIONS: u64 = 3;
+
+/// So many promises at least are made in each round, or waited for so long.
+const PROMISES: u64 = 3;
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many kills a story has.
 fn rounds() -> u64 {
@@ -55,12 +59,18 @@ fn disturb<T>(
     let stop = AtomicBool::new(false);
     let seeds: Vec<u64> = (0..CONNECTIONS).map(|_| random.u64(..)).collect();
     let after = Duration::from_micros(random.u64(20_000..200_000));
+    let before = lock(history).promises;
     scope(|scope| {
         for seed in seeds {
             let stop = &stop;
             scope.spawn(move || write(history, socket, seed, stop, rude));
         }
         sleep(after);
+        // A machine with much else to do may not get to a promise in this time.
+        let waited = Instant::now();
+        while lock(history).promises < before + PROMISES && waited.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(1));
+        }
         let outcome = what();
         stop.store(true, Ordering::Relaxed);
         outcome
