@@ -170,7 +170,7 @@ const ENTRIES: u32 = 1024;
 
 /// How many operations one call submits at most. Submitting takes the kernel 1 to 3 µs for each, and
 /// their time at the device begins with the call.
-const SUBMITTED_AT_ONCE: usize = 8;
+const SUBMITTED_AT_ONCE: usize = 32;
 
 /// `IORING_ENTER_GETEVENTS` of linux/io_uring.h.
 const IORING_ENTER_GETEVENTS: u32 = 1;
