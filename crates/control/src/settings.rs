@@ -21,7 +21,7 @@ pub enum Proportional {
     /// alike.
     #[default]
     Concurrency,
-    /// Throughput: IO/s, or bytes/s where slots are of bytes ([`crate::throughput`]).
+    /// Throughput: IO/s, or bytes/s where slots are of bytes ([`crate::rate`]).
     Throughput,
 }
 

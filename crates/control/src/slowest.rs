@@ -16,8 +16,8 @@
 //!   and swing; by more, it would take what it hoped for as seen, and be slow. Where the mean over all
 //!   IOs has changed by more than a quarter since the last period, earlier ones say nothing.
 //! - IOs that take long by themselves. A class whose fastest IO of at least its mean size is above
-//!   [`ALONE`] times the threshold waits for nothing that a window could mend, and does not count. One
-//!   whose fastest is above [`HEAVY`] of it counts for at most [`MOST`] times the mean over all IOs: at
+//!   `ALONE` times the threshold waits for nothing that a window could mend, and does not count. One
+//!   whose fastest is above `HEAVY` of it counts for at most `MOST` times the mean over all IOs: at
 //!   worst the mean is held at a part of the threshold.
 //! - A single period. The slowest class halves the windows in a period at most.
 
@@ -30,7 +30,7 @@ pub const TOLERATED: f64 = 1.12;
 /// A class whose fastest IO takes so many times the threshold does not count.
 const ALONE: f64 = 1.25;
 
-/// One whose fastest takes this part of the threshold counts for at most [`MOST`] times the mean.
+/// One whose fastest takes this part of the threshold counts for at most `MOST` times the mean.
 const HEAVY: f64 = 0.25;
 const MOST: f64 = 1.6;
 
