@@ -1,5 +1,6 @@
 //! What hosts tell each other, and what follows from it.
 
+use crate::backlog::{self, Backlog};
 use crate::latency::{Flows, Interval};
 use crate::objective::Wants;
 use crate::rate::{Occupancy, Throughput};
@@ -180,6 +181,8 @@ pub struct Totals {
     pub governed: Load,
     /// What those have that observe.
     pub observing: Load,
+    /// How well those are served that want more.
+    pub backlog: Backlog,
     /// Shares of the hosts under control, or that observe, that have fallen silent without saying
     /// goodbye. Not part of any sum: who hears them, or does not, fills it in.
     pub missing: f64,
@@ -248,7 +251,7 @@ impl Asked {
 
 /// A host that used less than this part of its window on average was not held back by it. A window
 /// may nearly double in one period, and a bursty client uses it for part of the time.
-const IN_USE: f64 = 0.25;
+pub(crate) const IN_USE: f64 = 0.25;
 
 impl Totals {
     /// Over all `reports`.
@@ -262,6 +265,7 @@ impl Totals {
     pub fn add(&mut self, report: &Report) {
         let flows = report.interval.per_second(report.elapsed);
         self.flows = self.flows.plus(flows);
+        self.backlog.add(report, backlog::wants(report));
         let load = match report.governed {
             Governed::No => return,
             Governed::Yes => &mut self.governed,

@@ -4,6 +4,7 @@
 //! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
 //! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
 
+use crate::backlog;
 use crate::cluster::{
     Asked, Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View,
 };
@@ -522,9 +523,16 @@ impl Governor {
         } else {
             let heard = totals.flows.heard(self.settings.signal);
             let all = totals.flows.all();
-            let Load { outstanding, in_use, wants, rate, windows, .. } = totals.governed;
+            let Load { outstanding, in_use, wants, windows, .. } = totals.governed;
+            let (backlog, (light_rate, light)) = (totals.backlog, totals.backlog.light());
+            let own_wants = backlog::wants(own);
             let seen = heard.scaled_mean().map(|latency| Observation {
-                rate,
+                rate: backlog.rate().unwrap_or(totals.governed.rate),
+                total: totals.governed.rate,
+                light_rate,
+                light: if wants { light } else { 0.0 },
+                who: backlog.who.wrapping_add(u64::from(own_wants)),
+                used: backlog.used(),
                 ios: heard.ios * own.elapsed.secs(),
                 latency: latency * beyond,
                 outstanding,

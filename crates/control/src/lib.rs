@@ -13,6 +13,7 @@
 //! | [`slowest`] | what cheap IOs cannot hide | |
 //! | [`size`] | latency of an IO against its size | SPEED'08 §3.1 |
 //! | [`law`] | the window that follows from it | eq. 2 |
+//! | [`backlog`] | how well the hosts that want more are served | |
 //! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
 //! | [`governor`] | one period: from what was measured and heard to the window and the report | |
 //! | [`forecast`] | what would be done, where the law only observes | |
@@ -34,6 +35,7 @@
 
 extern crate alloc;
 
+pub mod backlog;
 pub mod cluster;
 pub mod config;
 pub mod depth;

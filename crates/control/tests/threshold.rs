@@ -56,6 +56,7 @@ impl Curve {
         let rate = self.throughput(outstanding) * (1.0 + self.noise * self.draw());
         Observation {
             rate,
+            total: rate,
             ios: rate,
             latency: outstanding / rate,
             outstanding,
@@ -64,6 +65,7 @@ impl Curve {
             least: 1.0,
             size: 8192.0,
             reads: 0.7,
+            ..Observation::default()
         }
     }
 
@@ -215,6 +217,86 @@ fn a_try_during_which_other_ios_come_says_nothing() {
 }
 
 #[test]
+fn hosts_that_pause_do_not_look_like_an_array_that_gives_more_for_more() {
+    for periods in [1, 4] {
+        let mut curve = Curve::new(3000.0, 0.010, 0.01);
+        let mut learner = learner(0.025);
+        run(&mut learner, &mut curve, 200);
+        let found = learner.threshold().secs();
+        for period in 0..1200 {
+            let mut seen = curve.held(learner.threshold().secs());
+            // For some periods one of two pauses: half the throughput, and half outstanding.
+            if (period / periods) % 2 == 0 {
+                (seen.who, seen.rate) = (1, 0.5 * seen.rate);
+                seen.outstanding *= 0.5;
+            }
+            learner.period(&alone(), Some(&seen));
+        }
+        let ratio = learner.threshold().secs() / found;
+        assert!((0.6..1.5).contains(&ratio), "{periods}: {ratio}, {:?}", learner.estimate());
+    }
+}
+
+#[test]
+fn a_threshold_that_just_bounds_nobody_is_compared_with_one_that_does() {
+    // 512 outstanding are all that is wanted: 2.56 ms. The knee is far below.
+    let mut curve = Curve::new(200_000.0, 0.0002, 0.002);
+    let mut learner = learner(0.0028);
+    for _ in 0..400 {
+        let now = learner.threshold().secs();
+        let mut seen = curve.held(now.min(0.00256));
+        // Who has all that he wants wants no more.
+        (seen.who, seen.used) = if now < 0.00256 { (1, 8) } else { (0, 0) };
+        seen.windows = curve.outstanding(now);
+        learner.period(&alone(), Some(&seen));
+    }
+    let threshold = learner.threshold().secs();
+    assert!(threshold < 0.001, "{threshold}: {:?}", learner.estimate());
+}
+
+#[test]
+fn what_other_hosts_lose_counts() {
+    // Half of what is outstanding is theirs, always: they lose what the others win.
+    let mut curve = Curve::new(3000.0, 0.001, 0.01);
+    let mut learner = learner(0.030);
+    for _ in 0..600 {
+        let mut seen = curve.held(learner.threshold().secs());
+        let theirs = 45.0 / learner.threshold().secs();
+        seen.total = seen.rate;
+        (seen.rate, seen.light_rate, seen.light) = ((seen.rate - theirs).max(1.0), theirs, 0.5);
+        learner.period(&alone(), Some(&seen));
+    }
+    let threshold = learner.threshold().secs();
+    assert!(threshold < 0.040, "{threshold}: {:?}", learner.estimate());
+}
+
+#[test]
+fn an_outsider_that_comes_does_not_take_it_up() {
+    let mut curve = Curve::new(3000.0, 0.010, 0.01);
+    let mut learner = learner(0.025);
+    run(&mut learner, &mut curve, 300);
+    let found = learner.threshold().secs();
+    let mut highest: f64 = 0.0;
+    for period in 0..600 {
+        // It always has 40 outstanding, of about 75.
+        let latency = learner.threshold().secs();
+        let mut seen = curve.held(latency);
+        seen.rate -= 40.0 / latency;
+        seen.outstanding -= 40.0;
+        learner.period(&alone(), Some(&seen));
+        if period > 200 {
+            highest = highest.max(learner.threshold().secs());
+        }
+    }
+    assert!(highest < 1.3 * found, "{found} to {highest}: {:?}", learner.estimate());
+    assert!(matches!(learner.estimate().why, Why::Outsider | Why::Tries { up: false }));
+    // It goes: all is as before.
+    run(&mut learner, &mut curve, 300);
+    let ratio = learner.threshold().secs() / found;
+    assert!((0.6..1.5).contains(&ratio), "{ratio}: {:?}", learner.estimate());
+}
+
+#[test]
 fn a_threshold_that_no_window_can_meet_rises() {
     let mut learner = learner(0.004);
     for _ in 0..100 {
@@ -229,6 +311,7 @@ fn a_threshold_that_no_window_can_meet_rises() {
             least: 1.0,
             size: 4096.0,
             reads: 1.0,
+            ..Observation::default()
         };
         learner.period(&alone(), Some(&seen));
     }
@@ -251,6 +334,7 @@ fn a_threshold_that_bounds_nobody_falls_until_it_does() {
             least: 1.0,
             size: 4096.0,
             reads: 1.0,
+            ..Observation::default()
         };
         learner.period(&alone(), Some(&seen));
     }

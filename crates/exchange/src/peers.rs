@@ -141,6 +141,7 @@ impl Peers {
                     let ahead = peer.message.from.host.id() < self.me;
                     totals.add(&peer.message.body.report);
                     totals.thresholds.hear(&peer.message.body.report, ahead);
+                    totals.backlog.hear(&peer.message.body.report, peer.message.from.host.id().0);
                     live = true;
                 }
                 Liveness::Unproven => unproven = true,
@@ -252,6 +253,7 @@ mod tests {
         let report = message(identity("a", 1), 2).body.report;
         let mut one = Totals::of([&report]);
         one.thresholds.hear(&report, identity("a", 1).host.id() < peers.me);
+        one.backlog.hear(&report, identity("a", 1).host.id().0);
         assert_eq!(peers.totals(at(1)), Some(one));
     }
 

@@ -1,6 +1,7 @@
 //! What was seen at one threshold, and what two of them together say of the curve.
 
 use super::Observation;
+use super::levels::Pair;
 
 /// Periods at one threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -13,6 +14,7 @@ pub(super) struct Block {
     xx: f64,
     nn: f64,
     xn: f64,
+    total: f64,
     size: f64,
     reads: f64,
 }
@@ -22,7 +24,7 @@ pub(super) struct Block {
 const LEAST_NOISE: f64 = 0.003;
 
 /// The fewest periods that are compared.
-const FEW: f64 = 6.0;
+pub(super) const FEW: f64 = 6.0;
 /// And the fewest IOs.
 pub(super) const FEW_IOS: f64 = 200.0;
 
@@ -47,6 +49,7 @@ impl Block {
                 &mut self.xx,
                 &mut self.nn,
                 &mut self.xn,
+                &mut self.total,
                 &mut self.size,
                 &mut self.reads,
             ] {
@@ -61,6 +64,7 @@ impl Block {
         self.xx += x * x;
         self.nn += n * n;
         self.xn += x * n;
+        self.total += seen.total;
         self.size += seen.size;
         self.reads += seen.reads;
     }
@@ -75,6 +79,17 @@ impl Block {
         let mean = self.x / self.periods;
         let spread = (self.xx / self.periods - mean * mean).max(0.0) / (mean * mean);
         (mean, libm::sqrt(spread).max(LEAST_NOISE))
+    }
+
+    /// Mean IO/s of all hosts, just added up.
+    pub(super) fn total(&self) -> f64 {
+        self.total / self.periods
+    }
+
+    /// The same, with the throughput of all hosts in place of that of those who want more.
+    pub(super) fn in_total(&self) -> Block {
+        let scale = if self.x > 0.0 { self.total / self.x } else { 1.0 };
+        Block { x: self.x * scale, xx: self.xx * scale * scale, xn: self.xn * scale, ..*self }
     }
 
     /// Whether its periods differ by more than chance: it spans a change of the array.
@@ -105,6 +120,7 @@ impl Block {
             xx: self.xx + other.xx,
             nn: self.nn + other.nn,
             xn: self.xn + other.xn,
+            total: self.total + other.total,
             size: self.size + other.size,
             reads: self.reads + other.reads,
         }
@@ -123,26 +139,25 @@ pub struct Slope {
 }
 
 impl Slope {
-    /// Over two blocks. What is outstanding is
+    /// Over what was seen at two thresholds, each class about its own mean. What is outstanding is
     /// known exactly and was set beforehand, so that least squares are right; latencies are not, as
     /// whatever slows the array by chance raises them.
-    pub(super) fn over(one: &Block, other: &Block) -> Slope {
-        let all = one.plus(other);
-        let count = all.periods;
-        let (x, n) = (all.x / count, all.n / count);
-        let (sxx, snn, sxn) = (
-            (all.xx - count * x * x).max(0.0),
-            (all.nn - count * n * n).max(f64::MIN_POSITIVE),
-            all.xn - count * x * n,
-        );
-        let slope = sxn / snn;
-        let rest = (sxx - slope * sxn).max(0.0) / (count - 2.0).max(1.0);
-        let noise = rest.max(LEAST_NOISE * LEAST_NOISE * x * x);
-        let relative = n / x;
+    pub(super) fn over(pairs: &[Pair]) -> Slope {
+        let (mut sxx, mut snn, mut sxn, mut count) = (0.0, f64::MIN_POSITIVE, 0.0, 0.0);
+        for pair in pairs {
+            let all = pair.base.plus(&pair.block);
+            let (x, n) = (all.x / all.periods, all.n / all.periods);
+            sxx += (all.xx / (x * x) - all.periods).max(0.0);
+            snn += (all.nn / (n * n) - all.periods).max(0.0);
+            sxn += all.xn / (x * n) - all.periods;
+            count += all.periods;
+        }
+        let value = sxn / snn;
+        let free = (count - 1.0 - pairs.len() as f64).max(1.0);
+        let noise = ((sxx - value * sxn).max(0.0) / free).max(LEAST_NOISE * LEAST_NOISE);
         // Few periods do not know their own noise (about what Student's t makes of two deviations), and
         // what slows an array by chance lasts for more than one of them.
-        let few = 1.25 + 4.0 / (count - 2.0).max(1.0);
-        let error = few * libm::sqrt(noise / snn) * relative;
-        Slope { value: slope * relative, error }
+        let few = 1.25 + 4.0 / free;
+        Slope { value, error: few * libm::sqrt(noise / snn) }
     }
 }

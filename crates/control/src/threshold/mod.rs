@@ -11,6 +11,7 @@
 
 mod block;
 mod levels;
+mod outsider;
 mod search;
 
 pub use block::Slope;
@@ -62,10 +63,21 @@ impl Auto {
 }
 
 /// What all hosts together did in a period, by what they publish.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// IO/s of the hosts whose windows a law governs.
+    /// IO/s of the hosts that want more than they have, as a mean that nobody's gain makes up for
+    /// another's loss in ([`crate::backlog::Backlog::rate`]).
     pub rate: f64,
+    /// IO/s of all hosts whose windows a law governs, just added up.
+    pub total: f64,
+    /// IO/s of all others that are heard.
+    pub light_rate: f64,
+    /// What part of all that is outstanding is theirs.
+    pub light: f64,
+    /// Which hosts want more: only periods with the same ones are compared.
+    pub who: u64,
+    /// What part of their shares they used, in eighths: all, if they wanted more all the time.
+    pub used: u8,
     /// IOs that the latency is a mean of.
     pub ios: f64,
     /// Mean device latency, in seconds.
@@ -111,6 +123,13 @@ pub enum Why {
     Squeezed,
     /// What is asked of the array changed while it tried.
     Mix,
+    /// Other hosts want more in each period: there is nothing to compare.
+    Restless,
+    /// Throughput fell by itself, and a higher threshold brings back as much of it as it would from
+    /// a host outside control.
+    Outsider,
+    /// Throughput is worth more, but the threshold is at its most.
+    AtMost,
     /// It has just started, and first hears what the others have.
     Joins,
     /// It takes the threshold of the host that leads.
@@ -146,6 +165,15 @@ impl core::fmt::Display for Why {
             Why::Unbound => "goes down: the windows are at their most and the latency is below it",
             Why::Squeezed => "goes up: the windows are at their least and the latency is above it",
             Why::Mix => "went back: what is asked of the array changed during the try",
+            Why::Restless => "stays: other hosts want more in each period, so that none compare",
+            Why::Outsider => {
+                "stays: throughput fell by itself, and a higher threshold took it back from \
+                 somebody: a host outside control?"
+            }
+            Why::AtMost => {
+                "stays at the most it may have, though more outstanding bring more: the knee is \
+                 beyond it, or a host outside control is what yields"
+            }
             Why::Joins => "joins: hears first what the other hosts have",
             Why::Follows => "follows the host that leads",
             Why::Pinned => "goes where another host has a number",

@@ -1,14 +1,18 @@
 //! How the host that leads looks for the knee: it tries a threshold one step away, and stays there
 //! if that is worth it.
 
-use super::block::{Block, FEW_IOS, Slope};
-use super::levels::Levels;
+use super::block::{Block, FEW, FEW_IOS, Slope};
+use super::levels::{Class, Levels, Pair};
+use super::outsider::Fall;
 use super::{Auto, Move, Observation, Why};
 
-/// A higher threshold is worth it if 10 % more outstanding IOs bring at least 1.2 % more throughput.
+/// A higher threshold is worth it if 10 % more outstanding IOs bring at least 1.3 % more throughput.
 const WORTH: f64 = 0.13;
-/// A lower one is if 10 % less outstanding IOs cost at most 1 %. Between the two nothing moves.
+/// A lower one is if 10 % less outstanding IOs cost at most 0.7 %. Between the two nothing moves.
 const WORTHLESS: f64 = 0.07;
+/// And either is if what all steps together have cost by now is at most this part of the best that was
+/// seen at any threshold.
+const LOSS: f64 = 0.05;
 /// After a drift, in the direction that it points in, it is enough to be on the right side of this.
 const LIKELY: f64 = 0.10;
 /// By how many standard errors a slope must be off these to be believed before [`ENOUGH`] periods.
@@ -26,6 +30,8 @@ const SETTLE: u32 = 3;
 /// likely is believed. After so many what is not clear is given up, too. What was seen is kept for the next try.
 const UNLIKELY: u32 = 8;
 const ENOUGH: u32 = 24;
+/// After so many in which nothing compares, or in which it is not clear, a try is given up.
+const LONGEST_TRY: u32 = 150;
 /// What part of a step the outstanding IOs must have moved by.
 const FOLLOWED: f64 = 0.4;
 /// Throughput that falls by so much while the windows still settle: a lower threshold is beyond
@@ -55,6 +61,9 @@ const USED: f64 = 0.4;
 /// Windows that grow by less than this in a period stand.
 const STANDS: f64 = 1.02;
 
+/// Periods running of which none is like the one before, after which it says so.
+const RESTLESS: u32 = 30;
+
 /// What a period says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -75,8 +84,9 @@ enum Kind {
 enum Phase {
     /// It stays, and gathers what to compare the next try with.
     Stays { rest: u32 },
-    /// It tries the threshold one step from `from`, for so many periods by now.
-    Tries { from: f64, up: bool, periods: u32 },
+    /// It tries the threshold one step from `from`, for so many periods that compare by now, of so
+    /// many in all.
+    Tries { from: f64, up: bool, periods: u32, all: u32 },
 }
 
 /// The search.
@@ -97,8 +107,18 @@ pub(super) struct Search {
     /// IOs in these periods.
     running_ios: f64,
     windows: f64,
+    /// Who wanted more in the last period.
+    class: Option<Class>,
+    /// Periods running in which that was not who wanted more in the one before.
+    restless: u32,
+    /// When throughput last fell by itself.
+    fall: Option<Fall>,
+    /// And whether that is taken for a host outside control.
+    outsider: bool,
     /// Periods running with another throughput: below zero for a lower one.
     strikes: i32,
+    /// Sum of how far it was off in these.
+    struck: f64,
     /// The way that the last drift points, until something is found not to be worth it.
     likely: Option<bool>,
     pub(super) slope: Option<Slope>,
@@ -124,7 +144,12 @@ impl Search {
             running: (Kind::Light, 0),
             running_ios: 0.0,
             windows: 0.0,
+            class: None,
+            restless: 0,
+            fall: None,
+            outsider: false,
             strikes: 0,
+            struck: 0.0,
             likely: None,
             slope: None,
             knee: (None, None),
@@ -136,6 +161,24 @@ impl Search {
 
     /// Takes in a period at the threshold `now`. Answers with a move, if one is to be made.
     pub(super) fn period(&mut self, auto: &Auto, now: f64, seen: &Observation) -> Option<Move> {
+        self.levels.tick();
+        if let Phase::Tries { all, .. } = &mut self.phase {
+            *all += 1;
+        }
+        let settled = self.settle == 0;
+        self.settle = self.settle.saturating_sub(1);
+        // Of a period in which others want more than in the one before, what is said belongs to
+        // neither: windows, latency and throughput are on their way.
+        let class = Class::of(seen);
+        if self.class.replace(class) != Some(class) {
+            self.running = (Kind::Light, 0);
+            self.restless += 1;
+            if self.restless >= RESTLESS {
+                return self.abandon(now, Why::Restless);
+            }
+            return self.out_of_time(auto, now);
+        }
+        self.restless = 0;
         let kind = self.kind(auto, now, seen);
         if self.running.0 != kind {
             (self.running, self.running_ios) = ((kind, 0), 0.0);
@@ -143,12 +186,10 @@ impl Search {
         self.running.1 += 1;
         self.running_ios += seen.ios;
         self.windows = seen.windows;
-        self.levels.tick();
         if self.collapses(seen, kind) {
             return self.give_up(auto, now);
         }
-        if self.settle > 0 {
-            self.settle -= 1;
+        if !settled {
             return None;
         }
         match kind {
@@ -186,11 +227,11 @@ impl Search {
     /// A lower threshold that the array cannot do takes most of the throughput with it at once.
     fn collapses(&self, seen: &Observation, kind: Kind) -> bool {
         let Phase::Tries { from, up: false, .. } = self.phase else { return false };
-        let Some(base) = self.levels.at(from) else { return false };
+        let Some(base) = self.levels.at(from, Class::of(seen)) else { return false };
         kind != Kind::Light
             && self.running.1 >= 2
-            && seen.rate < (1.0 - COLLAPSE) * base.rate().0
-            && self.settle < SETTLE - 1
+            && self.levels.rate(seen) < (1.0 - COLLAPSE) * base.rate().0
+            && self.settle + 2 < SETTLE
     }
 
     fn held(&mut self, auto: &Auto, now: f64, seen: &Observation) -> Option<Move> {
@@ -199,56 +240,75 @@ impl Search {
         }
         let block = self.levels.add(now, seen);
         if block.mixed() {
-            self.drifted(seen.rate / block.rate().0 - 1.0);
-            return None;
+            let off = self.levels.rate(seen) / block.rate().0 - 1.0;
+            // Where it tried something, what was seen there says nothing of being there.
+            let back = self.back(now, Why::Mix);
+            self.drifted(off, None);
+            self.why = if back.is_some() { Why::Mix } else { self.why };
+            return back;
         }
         match self.phase {
+            Phase::Stays { .. } if self.is_above_an_outsider(now) => {
+                self.leave_to_the_outsider(auto, now)
+            }
+            Phase::Stays { rest: 0 } => {
+                self.why = Why::Gathers;
+                if self.levels.enough(now) { self.try_next(auto, now) } else { None }
+            }
             Phase::Stays { rest } => {
-                let enough = block.enough();
-                if rest > 0 {
-                    self.phase = Phase::Stays { rest: rest - 1 };
-                    self.why = Why::Rests { periods: rest };
-                } else if enough {
-                    return self.try_next(auto, now);
-                } else {
-                    self.why = Why::Gathers;
-                }
+                self.phase = Phase::Stays { rest: rest - 1 };
+                self.why = self.resting(auto, now, rest);
                 None
             }
-            Phase::Tries { from, up, periods } => {
-                self.phase = Phase::Tries { from, up, periods: periods + 1 };
-                let base = self.levels.at(from)?;
-                if block.enough() {
-                    self.judge(auto, now, (&base, &block), up, periods)
+            Phase::Tries { from, up, periods, all } => {
+                let pairs = self.levels.pairs(from, auto.next(from, !up), now);
+                let next = periods + u32::from(!pairs.is_empty());
+                self.phase = Phase::Tries { from, up, periods: next, all };
+                let sum = |of: fn(&Block) -> f64| pairs.iter().map(|p| of(&p.block)).sum::<f64>();
+                if sum(|block| block.periods) >= FEW && sum(|block| block.ios) >= FEW_IOS {
+                    self.judge(auto, now, &pairs, periods)
                 } else {
-                    None
+                    self.out_of_time(auto, now)
                 }
             }
         }
     }
 
+    /// Gives up a try that takes too long.
+    fn out_of_time(&mut self, auto: &Auto, now: f64) -> Option<Move> {
+        let Phase::Tries { all: LONGEST_TRY.., .. } = self.phase else { return None };
+        self.give_up(auto, now)
+    }
+
     /// Whether the throughput is no longer what it was at this threshold.
     fn drifts_away(&mut self, now: f64, seen: &Observation) -> bool {
-        let Some(block) = self.levels.at(now).filter(Block::enough) else { return false };
+        let class = Class::of(seen);
+        let Some(block) = self.levels.at(now, class).filter(Block::enough) else { return false };
         let (mean, deviation) = block.rate();
-        let off = seen.rate / mean - 1.0;
+        let off = self.levels.rate(seen) / mean - 1.0;
         if off.abs() < DRIFT.max(DRIFT_DEVIATIONS * deviation) {
-            self.strikes = 0;
+            (self.strikes, self.struck) = (0, 0.0);
             return false;
         }
         let sign = if off < 0.0 { -1 } else { 1 };
-        self.strikes = if self.strikes * sign > 0 { self.strikes + sign } else { sign };
+        if self.strikes * sign <= 0 {
+            (self.strikes, self.struck) = (0, 0.0);
+        }
+        self.strikes += sign;
+        self.struck += off;
         if self.strikes.unsigned_abs() >= DRIFT_PERIODS {
-            self.drifted(off);
+            let off = self.struck / f64::from(self.strikes.unsigned_abs());
+            self.drifted(off, Fall::new(class, now, mean, mean * (1.0 + off)));
         }
         true
     }
 
     /// The array, or what is asked of it, has changed.
-    fn drifted(&mut self, off: f64) {
+    fn drifted(&mut self, off: f64, fall: Option<Fall>) {
         self.drift = Some(off);
         self.drifts += 1;
         self.forget();
+        self.fall = fall;
         self.settle = SETTLE;
         // An array that does less takes longer for each IO.
         self.up_next = off < 0.0;
@@ -260,6 +320,7 @@ impl Search {
         self.phase = Phase::Stays { rest: 0 };
         self.levels.clear();
         (self.no_up, self.no_down, self.strikes, self.likely) = (false, false, 0, None);
+        (self.fall, self.outsider) = (None, false);
         self.next_rest = REST;
         self.knee = (None, None);
         self.slope = None;
@@ -269,12 +330,12 @@ impl Search {
     /// Tries a step from here, if there is one to try.
     fn try_next(&mut self, auto: &Auto, now: f64) -> Option<Move> {
         for up in [self.up_next, !self.up_next] {
-            let known = if up { self.no_up } else { self.no_down };
+            let known = if up { self.no_up || self.outsider } else { self.no_down };
             let to = auto.next(now, up);
             if known || to == now {
                 continue;
             }
-            self.phase = Phase::Tries { from: now, up, periods: 0 };
+            self.phase = Phase::Tries { from: now, up, periods: 0, all: 0 };
             self.settle = SETTLE;
             self.why = Why::Tries { up };
             return Some(Move { from: now, to, why: self.why });
@@ -283,34 +344,39 @@ impl Search {
         self.phase = Phase::Stays { rest: self.next_rest };
         self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
         (self.no_up, self.no_down) = (false, false);
-        self.why = Why::Rests { periods: self.next_rest };
+        self.why = self.resting(auto, now, self.next_rest);
         None
     }
 
+    fn resting(&self, auto: &Auto, now: f64, periods: u32) -> Why {
+        let at_most = auto.next(now, true) == now;
+        let more = self.slope.is_some_and(|slope| slope.value > WORTH);
+        if self.outsider {
+            Why::Outsider
+        } else if at_most && more {
+            Why::AtMost
+        } else {
+            Why::Rests { periods }
+        }
+    }
+
     /// Whether what was tried is worth it.
-    fn judge(
-        &mut self,
-        auto: &Auto,
-        now: f64,
-        (base, block): (&Block, &Block),
-        up: bool,
-        periods: u32,
-    ) -> Option<Move> {
-        let late = periods >= ENOUGH;
-        if !block.same_mix(base) {
+    fn judge(&mut self, auto: &Auto, now: f64, pairs: &[Pair], periods: u32) -> Option<Move> {
+        let Phase::Tries { from, up, all, .. } = self.phase else { return None };
+        let late = periods >= ENOUGH || all >= LONGEST_TRY;
+        if pairs.iter().any(|pair| !pair.block.same_mix(&pair.from)) {
             self.levels.clear();
             return self.abandon(now, Why::Mix);
         }
-        // What is known of the other side makes the slope surer, and one of the threshold in question.
-        let Phase::Tries { from, .. } = self.phase else { return None };
-        let beyond =
-            self.levels.at(auto.next(from, !up)).filter(|b| b.enough() && b.same_mix(base));
-        if block.apart(base) < FOLLOWED * auto.step {
+        let weights = pairs.iter().map(|pair| pair.block.periods);
+        let apart = pairs.iter().map(|pair| pair.block.periods * pair.block.apart(&pair.from));
+        if apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
             // The windows have not followed yet: windows that bounded nobody have a long way to go.
             self.levels.drop(now);
             return if late { self.give_up(auto, now) } else { None };
         }
-        let slope = Slope::over(&beyond.map_or(*base, |b| b.plus(base)), block);
+        // What is known of the other side makes the slope surer, and one of the threshold in question.
+        let slope = Slope::over(pairs);
         self.slope = Some(slope);
         let likely = self.likely == Some(up);
         let (bar, much) = match (likely, up) {
@@ -319,12 +385,20 @@ impl Search {
             (false, false) => (WORTHLESS, SURE),
         };
         let sure = (slope.value - bar).abs() > much * slope.error;
-        let promising = (slope.value > bar) == up;
+        // Nor must all steps together cost much: neither what those who want more have for their
+        // shares, nor what all have.
+        let dear = (!up && self.levels.loss(now, |block| block.rate().0) > LOSS)
+            || self.levels.loss(now, Block::total) > LOSS;
+        let promising = (slope.value > bar) == up && !dear;
         let looked = periods >= UNLIKELY;
         let clear = sure || (likely && looked) || (late && slope.error <= CLEAR);
         if !clear || !promising {
             let hopeless = sure || late || (!promising && !likely && looked);
             return if hopeless { self.give_up(auto, now) } else { None };
+        }
+        if up && self.is_an_outsiders(now, pairs) {
+            self.outsider = true;
+            return self.leave_to_the_outsider(auto, now);
         }
         // What is known of the way back: it was not worth being there.
         (self.no_up, self.no_down) = (!up, up && slope.value < STEEP);
@@ -335,6 +409,27 @@ impl Search {
             self.knee.1 = Some(from)
         }
         self.try_next(auto, now)
+    }
+
+    /// Whether throughput that fell by itself comes back as it would from a host outside control.
+    fn is_an_outsiders(&self, now: f64, pairs: &[Pair]) -> bool {
+        let Some(fall) = self.fall else { return false };
+        let pair = pairs.iter().find(|pair| fall.is_of(pair.class));
+        pair.and_then(|pair| fall.is_outsiders(now, pair.block.rate().0)) == Some(true)
+    }
+
+    fn is_above_an_outsider(&self, now: f64) -> bool {
+        self.outsider && self.fall.is_some_and(|fall| now > 1.001 * fall.threshold())
+    }
+
+    /// Back to where throughput fell, step by step, and to stay there until it changes again.
+    fn leave_to_the_outsider(&mut self, auto: &Auto, now: f64) -> Option<Move> {
+        let to = auto.towards(now, self.fall?.threshold().min(now));
+        self.phase = Phase::Stays { rest: 0 };
+        self.knee.1 = self.fall.map(|fall| fall.threshold());
+        (self.settle, self.strikes, self.likely) = (SETTLE, 0, None);
+        self.why = Why::Outsider;
+        (to != now).then_some(Move { from: now, to, why: Why::Outsider })
     }
 
     /// What was tried is not worth it: back, and the other way next.

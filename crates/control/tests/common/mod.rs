@@ -285,6 +285,7 @@ impl Cluster {
             if let Some(report) = h.report.filter(|_| other != host && !h.silent) {
                 peers.add(&report);
                 peers.thresholds.hear(&report, other < host);
+                peers.backlog.hear(&report, other as u64 + 1);
             }
         }
         let now = self.now;

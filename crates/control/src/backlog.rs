@@ -1,0 +1,158 @@
+//! How well the hosts that want more are served, and what that costs the others: what a threshold is
+//! judged by.
+
+use libm::round;
+
+use crate::cluster::{Bounded, Governed, Report};
+
+/// Sums over hosts. Hosts that want more than they have are *backlogged*.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Backlog {
+    /// Which of the other hosts are backlogged: a sum over what is drawn from their names. Filled in
+    /// by who hears them.
+    pub who: u64,
+    /// Shares of the backlogged hosts, and the part of these that they used, in the mean over the
+    /// interval.
+    shares: f64,
+    active: f64,
+    /// Σ s² / X over these, with X in IO/s: their shares, weighed by the time that a host's IO takes
+    /// for each share.
+    slowness: f64,
+    /// What they have outstanding.
+    outstanding: f64,
+    /// IO/s of the hosts that want no more, of those outside control that are heard among them, and
+    /// what they have outstanding.
+    light_rate: f64,
+    light_outstanding: f64,
+}
+
+/// What part of a host's shares are told apart: eighths of all.
+const PARTS: f64 = 8.0;
+
+impl Backlog {
+    /// Adds a host. `wants`: it is backlogged.
+    pub(crate) fn add(&mut self, report: &Report, wants: bool) {
+        let all = report.interval.reads.plus(report.interval.writes);
+        let secs = report.elapsed.secs();
+        if !wants || report.governed != Governed::Yes || secs <= 0.0 {
+            self.light_rate += if secs > 0.0 { all.ios as f64 / secs } else { 0.0 };
+            self.light_outstanding += report.outstanding;
+            return;
+        }
+        let shares = f64::from(report.shares.0);
+        self.shares += shares;
+        self.outstanding += report.outstanding;
+        self.active += report.active.min(shares);
+        // The mean of 1 / (n + 1) is 1 / n, for numbers that chance draws.
+        self.slowness += shares * shares * secs / (all.ios as f64 + 1.0);
+    }
+
+    /// Takes in which host this is, by a number drawn from its name.
+    pub fn hear(&mut self, report: &Report, name: u64) {
+        if report.governed == Governed::Yes && wants(report) {
+            // Numbers of names that differ in one bit must not add up to those of others.
+            self.who =
+                self.who.wrapping_add(name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Backlog) -> Backlog {
+        Backlog {
+            who: self.who.wrapping_add(other.who),
+            shares: self.shares + other.shares,
+            active: self.active + other.active,
+            slowness: self.slowness + other.slowness,
+            outstanding: self.outstanding + other.outstanding,
+            light_rate: self.light_rate + other.light_rate,
+            light_outstanding: self.light_outstanding + other.light_outstanding,
+        }
+    }
+
+    /// IO/s of the backlogged hosts: all of them, if each had as much for each share as the
+    /// (harmonic) mean. Where throughput follows shares that is their sum.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        (self.shares > 0.0).then(|| self.shares * self.shares / self.slowness)
+    }
+
+    /// IO/s of all others that are heard, and what part of all that is outstanding is theirs.
+    #[must_use]
+    pub fn light(&self) -> (f64, f64) {
+        let all = self.outstanding + self.light_outstanding;
+        (self.light_rate, if all > 0.0 { self.light_outstanding / all } else { 0.0 })
+    }
+
+    /// What part of the backlogged hosts' shares was in use, in eighths.
+    #[must_use]
+    pub fn used(&self) -> u8 {
+        if self.shares > 0.0 { round(PARTS * self.active / self.shares) as u8 } else { 0 }
+    }
+}
+
+/// Whether a host wants more than it has.
+pub(crate) fn wants(report: &Report) -> bool {
+    match report.bounded {
+        Bounded::Unsaid => report.outstanding >= crate::cluster::IN_USE * report.window.0,
+        Bounded::Nothing => false,
+        Bounded::Slices | Bounded::Window => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::{Interval, Sample};
+    use crate::units::{Bytes, Shares, Span, Window};
+    use crate::{Source, Tuning};
+
+    fn report(shares: u32, ios: u64, bounded: Bounded) -> Report {
+        let reads = Sample { ios, bytes: Bytes(4096 * ios), ..Sample::default() };
+        Report {
+            elapsed: Span::from_millis(1000),
+            interval: Interval { reads, ..Interval::default() },
+            outstanding: 10.0,
+            window: Window(10.0),
+            beta: 0.0,
+            shares: Shares(shares),
+            active: f64::from(shares),
+            bounded,
+            governed: Governed::Yes,
+            source: Source::Cluster,
+            threshold: Span::from_millis(30),
+            tuning: Tuning::Auto,
+        }
+    }
+
+    fn of(reports: &[Report]) -> Backlog {
+        let mut backlog = Backlog::default();
+        reports.iter().for_each(|report| backlog.add(report, wants(report)));
+        backlog
+    }
+
+    #[test]
+    fn throughput_that_follows_shares_is_just_added_up() {
+        let two = of(&[report(1000, 999, Bounded::Slices), report(3000, 2999, Bounded::Slices)]);
+        assert!((two.rate().unwrap() - 4000.0).abs() < 1e-9, "{two:?}");
+        assert_eq!(two.used(), 8);
+    }
+
+    #[test]
+    fn who_has_little_for_its_shares_weighs_more() {
+        let rate = |slow, fast| {
+            of(&[report(1000, slow, Bounded::Slices), report(1000, fast, Bounded::Slices)]).rate()
+        };
+        // A tenth less for the fast one costs less than a tenth less for the slow one.
+        assert!(rate(500, 1800) > rate(450, 2000));
+        assert!(rate(62, 2600).unwrap() < 0.3 * rate(600, 2100).unwrap());
+    }
+
+    #[test]
+    fn who_wants_no_more_is_none_of_them() {
+        let both = of(&[report(1000, 999, Bounded::Slices), report(9000, 50, Bounded::Nothing)]);
+        assert!((both.rate().unwrap() - 1000.0).abs() < 1e-9);
+        assert_eq!(both.light(), (50.0, 0.5));
+        assert_eq!(of(&[report(1000, 5, Bounded::Nothing)]).rate(), None);
+    }
+}
