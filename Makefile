@@ -70,6 +70,7 @@ nightly: ## What takes hours: 500 kills a story, half an hour of soak, 10^8 fuzz
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test guests restarts
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test mutated
+	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture
 	tools/fuzz.sh --runs 100000000
 	tools/miri.sh
 	tools/mutations.sh

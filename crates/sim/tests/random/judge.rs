@@ -1,0 +1,168 @@
+//! What is expected of a fleet some time after what happened to it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use parda_scenario::{HostAnswer, PhaseAnswer};
+use parda_sim::{SimOptions, run};
+
+use crate::fleet::{Fleet, HOLD_MAX, Kind};
+
+/// How near the latency must be to the threshold, and VMs to their shares.
+const LATENCY: f64 = 0.05;
+const SHARES: f64 = 0.10;
+/// What part of the throughput of static windows there must be.
+const CONSERVED: f64 = 0.95;
+
+/// What a fleet is judged by, and by how much it is off: more than 1 is a miss.
+pub(crate) type Judged = BTreeMap<&'static str, f64>;
+
+pub(crate) fn answer(fleet: &Fleet, text: Option<&str>) -> PhaseAnswer {
+    let scenario = text.map_or_else(|| fleet.scenario(), crate::common::parse);
+    let answer = run(&scenario, &SimOptions::default(), |_| ());
+    let answer = answer.unwrap_or_else(|e| panic!("{e}\n{}", fleet.text)).answer;
+    answer.phases.into_iter().next().unwrap()
+}
+
+/// Judges what there is to judge.
+pub(crate) fn judge(fleet: &Fleet) -> (PhaseAnswer, Judged) {
+    let well = answer(fleet, None);
+    let mut judged = Judged::new();
+    judged.insert("hold", held_too_long(fleet, &well));
+    let saturated = well.hosts.iter().flat_map(|host| &host.vms).any(|vm| vm.saturated);
+    if fleet.settles && saturated {
+        let latency = signal_ms(&well);
+        judged.insert("threshold", (latency / fleet.threshold_ms - 1.0).abs() / LATENCY);
+        if let Some(off) = off_shares(fleet, &well) {
+            judged.insert("shares", off / SHARES);
+        }
+        let fixed = answer(fleet, Some(&fixed(fleet, &well)));
+        let part = controlled(&well) / controlled(&fixed);
+        judged.insert("conservation", (1.0 - part).max(0.0) / (1.0 - CONSERVED));
+    }
+    (well, judged)
+}
+
+fn controlled(phase: &PhaseAnswer) -> f64 {
+    phase.hosts.iter().filter(|host| !host.outside).map(|host| host.iops).sum()
+}
+
+/// Mean device latency of those under control: nobody hears the others.
+fn signal_ms(phase: &PhaseAnswer) -> f64 {
+    phase.controlled().device_latency_ms.unwrap_or(0.0)
+}
+
+/// How far VMs that always want more are off their shares of the IOPS, where all do the same IOs; else
+/// hosts that have no other VMs, off theirs of the slots. Of those who have too few IOs for chance not
+/// to count, nothing is said. Nor is of clients that keep few IOs under way: they may have been held now
+/// and then, and all the same have had what they can use.
+fn off_shares(fleet: &Fleet, phase: &PhaseAnswer) -> Option<f64> {
+    let secs = phase.to - phase.from;
+    let hosts = || phase.hosts.iter().zip(&fleet.vms);
+    let got: Vec<(f64, f64, f64)> = if fleet.alike {
+        let vms = hosts().flat_map(|(host, kinds)| host.vms.iter().zip(kinds));
+        let deep = vms.filter(|(vm, kind)| vm.saturated && **kind == Kind::Deep);
+        deep.map(|(vm, _)| (vm.iops, f64::from(vm.shares), vm.iops * secs)).collect()
+    } else {
+        let all = |(host, kinds): &(&HostAnswer, &Vec<Kind>)| {
+            host.vms.iter().zip(*kinds).all(|(vm, kind)| vm.saturated && *kind == Kind::Deep)
+        };
+        let claim =
+            |host: &HostAnswer| (host.outstanding, f64::from(host.shares), host.iops * secs);
+        hosts().filter(all).map(|(host, _)| claim(host)).collect()
+    };
+    let ios: f64 = got.iter().map(|(_, _, ios)| ios).sum();
+    let shares: f64 = got.iter().map(|(_, shares, _)| shares).sum();
+    // So many IOs are its share: whoever has none at all is judged as well.
+    let judged: Vec<_> = got.iter().filter(|(_, s, _)| ios * s / shares >= 1000.0).collect();
+    let (x, s) = judged.iter().fold((0.0, 0.0), |(x, s), (own, share, _)| (x + own, s + share));
+    let off = judged.iter().map(|(own, share, _)| (own / share / (x / s) - 1.0).abs());
+    (judged.len() > 1).then(|| off.fold(0.0, f64::max))
+}
+
+/// The longest that a VM waited for an IO, over what it may: of one that keeps a single IO under way it
+/// is known, of all others that always want more how many they had.
+fn held_too_long(fleet: &Fleet, phase: &PhaseAnswer) -> f64 {
+    let (most, secs) = (HOLD_MAX * fleet.period, phase.to - phase.from);
+    let mut worst: f64 = 0.0;
+    for (host, kinds) in phase.hosts.iter().zip(&fleet.vms) {
+        for (vm, kind) in host.vms.iter().zip(kinds) {
+            let over = match kind {
+                Kind::Shallow(1) => {
+                    vm.held_ms.map_or(2.0, |held| held.max / 1e3 / (most + 0.1 * fleet.period))
+                }
+                // Also the last of them must come back within the phase.
+                Kind::Deep | Kind::Shallow(_) => {
+                    let least = (secs / most).floor() - 2.0;
+                    if vm.iops * secs >= least { 0.0 } else { 2.0 }
+                }
+                _ => 0.0,
+            };
+            worst = worst.max(over);
+        }
+    }
+    worst
+}
+
+/// The same cluster with windows that nobody moves, as large as what each host had outstanding.
+fn fixed(fleet: &Fleet, phase: &PhaseAnswer) -> String {
+    let mut text = fleet.text.clone();
+    for host in phase.hosts.iter().filter(|host| !host.outside) {
+        let name = format!("name = \"{}\"\n", host.name);
+        let window = host.outstanding.max(0.02);
+        let own = format!("mode = \"static\", window_max = {window:.4}, window_min = 0.02");
+        let (head, tail) = text.split_once(&name).unwrap();
+        text = match tail.strip_prefix("control = { ") {
+            Some(more) => format!("{head}{name}control = {{ {own}, {more}"),
+            None => format!("{head}{name}control = {{ {own} }}\n{tail}"),
+        };
+    }
+    text
+}
+
+/// How many fleets were tried, judged and missed.
+#[derive(Default)]
+pub(crate) struct Tally {
+    tried: BTreeMap<&'static str, u64>,
+    /// By class and by what it was judged by: judged, missed, and the worst.
+    judged: BTreeMap<(&'static str, &'static str), (u64, u64, f64)>,
+    pub(crate) missed: Vec<String>,
+}
+
+const BY: [&str; 4] = ["threshold", "shares", "conservation", "hold"];
+
+impl Tally {
+    pub(crate) fn add(&mut self, seed: u64, fleet: &Fleet, judged: &Judged) {
+        for class in fleet.classes.iter().copied().chain(["all"]) {
+            *self.tried.entry(class).or_default() += 1;
+            for (by, off) in judged {
+                let (count, missed, worst) = self.judged.entry((class, by)).or_default();
+                *count += 1;
+                *missed += u64::from(*off > 1.0);
+                *worst = worst.max(*off);
+            }
+        }
+        let missed = judged.iter().filter(|(_, off)| **off > 1.0);
+        let missed: Vec<String> = missed.map(|(by, off)| format!("{by} {off:.2}")).collect();
+        if !missed.is_empty() {
+            let (missed, classes) = (missed.join(", "), fleet.classes.join(", "));
+            self.missed.push(format!("seed {seed}: {missed} times what it may be ({classes})"));
+        }
+    }
+
+    /// As Markdown: of each class how many were tried, and missed of how many judged.
+    pub(crate) fn table(&self) -> String {
+        let mut text = format!("| class | tried | {} |\n|", BY.join(" | "));
+        text += &format!(" --- | {} |\n", ["---:"; 5].join(" | "));
+        for (class, tried) in &self.tried {
+            write!(text, "| {class} | {tried} |").unwrap();
+            for by in BY {
+                let of = self.judged.get(&(*class, by));
+                let cell = of.map_or("–".to_owned(), |(n, missed, _)| format!("{missed} of {n}"));
+                write!(text, " {cell} |").unwrap();
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
