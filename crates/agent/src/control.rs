@@ -25,9 +25,6 @@ use crate::threshold;
 /// array to pass.
 const SQUEEZED: u32 = 10;
 
-/// Periods after which a threshold at its most is worth a word: more than a try of one step takes.
-const TOPPED: u32 = 60;
-
 /// What other threads ask of the control thread.
 #[derive(Debug)]
 pub(crate) enum Order {
@@ -66,8 +63,6 @@ pub(crate) struct Control {
     concern: Option<&'static str>,
     /// What was said of settings in which live hosts differ.
     settings: settings::Watch,
-    /// Periods running in which the threshold that is found was the most that it may be.
-    topped: u32,
     /// For how many periods the window was at its least and the latency still too high.
     squeezed: u32,
     orders: Receiver<Order>,
@@ -112,7 +107,6 @@ impl Control {
             squeezed: 0,
             concern: None,
             settings: settings::Watch::default(),
-            topped: 0,
             orders,
             shown,
             epoch: Clock::now(),
@@ -244,17 +238,6 @@ impl Control {
             tracing::warn!(volume = self.volume, "{concern}");
         }
         self.concern = concern;
-        let auto = self.law.control.auto.filter(|_| report.tuning == Tuning::Auto);
-        let top = auto.is_some_and(|auto| report.threshold.secs() >= 0.999 * auto.at_most.secs());
-        self.topped = if top { self.topped.saturating_add(1) } else { 0 };
-        if self.topped == TOPPED {
-            tracing::warn!(
-                volume = self.volume,
-                latency_threshold_ms = report.threshold.secs() * 1e3,
-                "the threshold that is found is at its most: the array gives more beyond it, or a host \
-                 outside control yields, which cannot be told from here; see at_most, and parda status"
-            );
-        }
     }
 
     /// Says once in which settings live hosts differ that they must have alike, and once that they do

@@ -122,6 +122,9 @@ mod tests {
             source: Source::Cluster,
             threshold: Span::from_millis(30),
             tuning: Tuning::Auto,
+            settings: None,
+            wants: Default::default(),
+            saturated: Default::default(),
         }
     }
 
