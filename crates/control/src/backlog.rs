@@ -125,6 +125,7 @@ mod tests {
             settings: None,
             wants: Default::default(),
             saturated: Default::default(),
+            slowest: Default::default(),
         }
     }
 

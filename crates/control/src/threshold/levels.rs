@@ -68,6 +68,9 @@ pub(super) struct Pair {
     pub(super) from: Block,
     /// Where it tries.
     pub(super) block: Block,
+    /// At one of the two all have what they want, so that what is outstanding may move by less than the
+    /// threshold.
+    pub(super) content: bool,
 }
 
 impl Levels {
@@ -131,7 +134,7 @@ impl Levels {
             let beyond = self.at(beyond, class);
             let beyond = beyond.filter(|block| block.periods >= FEW && block.same_mix(&from));
             let base = beyond.map_or(from, |beyond| from.plus(&beyond));
-            Some(Pair { class, base, from, block: level.block })
+            Some(Pair { class, base, from, block: level.block, content: false })
         };
         let pairs: Vec<Pair> = here.filter_map(pair).collect();
         if pairs.is_empty() {
@@ -152,7 +155,8 @@ impl Levels {
         let all_content = base.class == Class::CONTENT || here.class == Class::CONTENT;
         let both = base.block.periods >= 2.0 && here.block.periods >= 2.0;
         let from = base.block.in_total();
-        let pair = Pair { class: here.class, base: from, from, block: here.block.in_total() };
+        let block = here.block.in_total();
+        let pair = Pair { class: here.class, base: from, from, block, content: true };
         (all_content && both).then_some(pair)
     }
 

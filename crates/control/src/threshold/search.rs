@@ -13,8 +13,9 @@ const WORTHLESS: f64 = 0.07;
 /// And either is if what all steps together have cost by now is at most this part of the best that was
 /// seen at any threshold.
 const LOSS: f64 = 0.05;
-/// After a drift, in the direction that it points in, it is enough to be on the right side of this.
-const LIKELY: f64 = 0.10;
+/// After a drift, in the direction that it points in, it is enough to be on the right side of these.
+const LIKELY_UP: f64 = 0.12;
+const LIKELY_DOWN: f64 = 0.10;
 /// By how many standard errors a slope must be off these to be believed before [`ENOUGH`] periods.
 /// Fewer do in the direction that a drift points in.
 const SURE: f64 = 2.0;
@@ -370,7 +371,8 @@ impl Search {
         }
         let weights = pairs.iter().map(|pair| pair.block.periods);
         let apart = pairs.iter().map(|pair| pair.block.periods * pair.block.apart(&pair.from));
-        if apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
+        let bound = pairs.iter().all(|pair| !pair.content);
+        if bound && apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
             // The windows have not followed yet: windows that bounded nobody have a long way to go.
             self.levels.drop(now);
             return if late { self.give_up(auto, now) } else { None };
@@ -380,7 +382,8 @@ impl Search {
         self.slope = Some(slope);
         let likely = self.likely == Some(up);
         let (bar, much) = match (likely, up) {
-            (true, _) => (LIKELY, SURE_AFTER_DRIFT),
+            (true, true) => (LIKELY_UP, SURE_AFTER_DRIFT),
+            (true, false) => (LIKELY_DOWN, SURE_AFTER_DRIFT),
             (false, true) => (WORTH, SURE),
             (false, false) => (WORTHLESS, SURE),
         };

@@ -31,8 +31,7 @@ pub(crate) fn judge(fleet: &Fleet) -> (PhaseAnswer, Judged) {
     judged.insert("hold", held_too_long(fleet, &well));
     let saturated = well.hosts.iter().flat_map(|host| &host.vms).any(|vm| vm.saturated);
     if fleet.settles && saturated {
-        let latency = signal_ms(&well);
-        judged.insert("threshold", (latency / fleet.threshold_ms - 1.0).abs() / LATENCY);
+        judged.insert("threshold", off_threshold(fleet, &well) / LATENCY);
         if let Some(off) = off_shares(fleet, &well) {
             judged.insert("shares", off / SHARES);
         }
@@ -47,9 +46,17 @@ fn controlled(phase: &PhaseAnswer) -> f64 {
     phase.hosts.iter().filter(|host| !host.outside).map(|host| host.iops).sum()
 }
 
-/// Mean device latency of those under control: nobody hears the others.
-fn signal_ms(phase: &PhaseAnswer) -> f64 {
-    phase.controlled().device_latency_ms.unwrap_or(0.0)
+/// By what part the latency of those under control is off the threshold: nobody hears the others. Where
+/// IOs are not alike the mean may be below it, if a host's latency is not.
+fn off_threshold(fleet: &Fleet, phase: &PhaseAnswer) -> f64 {
+    let off = |ms: f64| ms / fleet.threshold_ms - 1.0;
+    let mean = off(phase.controlled().device_latency_ms.unwrap_or(0.0));
+    if fleet.alike || mean > 0.0 {
+        return mean.abs();
+    }
+    let hosts = phase.hosts.iter().filter(|host| !host.outside);
+    let slowest = hosts.filter_map(|host| host.device_latency_ms).map(|ms| ms.mean);
+    mean.abs().min((-off(slowest.fold(0.0, f64::max))).max(0.0))
 }
 
 /// How far VMs that always want more are off their shares of the IOPS, where all do the same IOs; else
