@@ -137,11 +137,10 @@ impl Levels {
             Some(Pair { class, base, from, block: level.block, content: false })
         };
         let pairs: Vec<Pair> = here.filter_map(pair).collect();
-        if pairs.is_empty() {
-            self.beyond_all_wishes(from, now).into_iter().collect()
-        } else {
-            pairs
+        if pairs.iter().map(|pair| pair.block.periods).sum::<f64>() >= FEW {
+            return pairs;
         }
+        self.beyond_all_wishes(from, now).map_or(pairs, |pair| alloc::vec![pair])
     }
 
     /// What is to be compared if at one of two thresholds all have what they want: what all have
@@ -152,7 +151,7 @@ impl Levels {
             of.max_by(|one, other| one.block.periods.total_cmp(&other.block.periods))
         };
         let (base, here) = (longest(from)?, longest(now)?);
-        let all_content = base.class == Class::CONTENT || here.class == Class::CONTENT;
+        let all_content = (base.class == Class::CONTENT) != (here.class == Class::CONTENT);
         let both = base.block.periods >= 2.0 && here.block.periods >= 2.0;
         let from = base.block.in_total();
         let block = here.block.in_total();

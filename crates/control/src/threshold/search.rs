@@ -10,9 +10,11 @@ use super::{Auto, Move, Observation, Why};
 const WORTH: f64 = 0.13;
 /// A lower one is if 10 % less outstanding IOs cost at most 0.7 %. Between the two nothing moves.
 const WORTHLESS: f64 = 0.07;
-/// And either is if what all steps together have cost by now is at most this part of the best that was
-/// seen at any threshold.
+/// And a lower one if all steps together have cost those who want more, and all hosts together, at most this
+/// part of the best that was seen at any threshold;
 const LOSS: f64 = 0.05;
+/// a higher one if they have cost all hosts together at most this part.
+const LOSS_BY_RISING: f64 = 0.03;
 /// After a drift, in the direction that it points in, it is enough to be on the right side of these.
 const LIKELY_UP: f64 = 0.12;
 const LIKELY_DOWN: f64 = 0.10;
@@ -390,8 +392,12 @@ impl Search {
         let sure = (slope.value - bar).abs() > much * slope.error;
         // Nor must all steps together cost much: neither what those who want more have for their
         // shares, nor what all have.
-        let dear = (!up && self.levels.loss(now, |block| block.rate().0) > LOSS)
-            || self.levels.loss(now, Block::total) > LOSS;
+        let of_all = self.levels.loss(now, Block::total);
+        let dear = if up {
+            of_all > LOSS_BY_RISING
+        } else {
+            of_all.max(self.levels.loss(now, |block| block.rate().0)) > LOSS
+        };
         let promising = (slope.value > bar) == up && !dear;
         let looked = periods >= UNLIKELY;
         let clear = sure || (likely && looked) || (late && slope.error <= CLEAR);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use parda_scenario::{HostAnswer, PhaseAnswer};
+use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
 use parda_sim::{SimOptions, run};
 
 use crate::fleet::{Fleet, HOLD_MAX, Kind};
@@ -59,32 +59,67 @@ fn off_threshold(fleet: &Fleet, phase: &PhaseAnswer) -> f64 {
     mean.abs().min((-off(slowest.fold(0.0, f64::max))).max(0.0))
 }
 
-/// How far VMs that always want more are off their shares of the IOPS, where all do the same IOs; else
-/// hosts that have no other VMs, off theirs of the slots. Of those who have too few IOs for chance not
-/// to count, nothing is said. Nor is of clients that keep few IOs under way: they may have been held now
-/// and then, and all the same have had what they can use.
+/// What somebody got by one measure, for so many shares, with so many IOs.
+struct Claim {
+    got: f64,
+    shares: f64,
+    ios: f64,
+}
+
+/// How far each is off its part of what all of them have. Of those whose part is too few IOs for chance not
+/// to count, nothing is said.
+fn errors(claims: &[Claim]) -> Vec<f64> {
+    let ios: f64 = claims.iter().map(|claim| claim.ios).sum();
+    let shares: f64 = claims.iter().map(|claim| claim.shares).sum();
+    let judged: Vec<_> =
+        claims.iter().filter(|claim| ios * claim.shares / shares >= 1000.0).collect();
+    let got: f64 = judged.iter().map(|claim| claim.got).sum();
+    let of: f64 = judged.iter().map(|claim| claim.shares).sum();
+    judged.iter().map(|claim| (claim.got / claim.shares * of / got - 1.0).abs()).collect()
+}
+
+/// How far VMs that always want more are off their shares, where all do the same IOs; else hosts that have
+/// no other VMs, off theirs of the slots. Nothing is said of clients that keep few IOs under way: they may have
+/// been held now and then, and all the same have had what they can use.
+///
+/// Between hosts shares divide slots, within a host they divide IOs. Disks that lie where drives are faster make
+/// a difference of some percent between the two, so that a VM is right if it is by either.
 fn off_shares(fleet: &Fleet, phase: &PhaseAnswer) -> Option<f64> {
     let secs = phase.to - phase.from;
-    let hosts = || phase.hosts.iter().zip(&fleet.vms);
-    let got: Vec<(f64, f64, f64)> = if fleet.alike {
-        let vms = hosts().flat_map(|(host, kinds)| host.vms.iter().zip(kinds));
-        let deep = vms.filter(|(vm, kind)| vm.saturated && **kind == Kind::Deep);
-        deep.map(|(vm, _)| (vm.iops, f64::from(vm.shares), vm.iops * secs)).collect()
+    let hosts = phase.hosts.iter().zip(&fleet.vms);
+    let is_deep = |(vm, kind): &(&VmAnswer, &Kind)| vm.saturated && **kind == Kind::Deep;
+    let off = if fleet.alike {
+        let deep: Vec<&VmAnswer> = hosts
+            .flat_map(|(host, kinds)| host.vms.iter().zip(kinds))
+            .filter(is_deep)
+            .map(|(vm, _)| vm)
+            .collect();
+        let by = |got: fn(&VmAnswer) -> f64| {
+            let claim = |vm: &&VmAnswer| Claim {
+                got: got(vm),
+                shares: f64::from(vm.shares),
+                ios: vm.iops * secs,
+            };
+            errors(&deep.iter().map(claim).collect::<Vec<_>>())
+        };
+        let iops = by(|vm| vm.iops);
+        let slots = by(|vm| match (vm.latency_ms, vm.held_ms) {
+            (Some(all), Some(held)) => vm.iops * (all.mean - held.mean),
+            _ => 0.0,
+        });
+        iops.into_iter().zip(slots).map(|(iops, slots)| iops.min(slots)).collect()
     } else {
         let all = |(host, kinds): &(&HostAnswer, &Vec<Kind>)| {
-            host.vms.iter().zip(*kinds).all(|(vm, kind)| vm.saturated && *kind == Kind::Deep)
+            host.vms.iter().zip(*kinds).all(|vm| is_deep(&vm))
         };
-        let claim =
-            |host: &HostAnswer| (host.outstanding, f64::from(host.shares), host.iops * secs);
-        hosts().filter(all).map(|(host, _)| claim(host)).collect()
+        let claim = |host: &HostAnswer| Claim {
+            got: host.outstanding,
+            shares: f64::from(host.shares),
+            ios: host.iops * secs,
+        };
+        errors(&hosts.filter(all).map(|(host, _)| claim(host)).collect::<Vec<_>>())
     };
-    let ios: f64 = got.iter().map(|(_, _, ios)| ios).sum();
-    let shares: f64 = got.iter().map(|(_, shares, _)| shares).sum();
-    // So many IOs are its share: whoever has none at all is judged as well.
-    let judged: Vec<_> = got.iter().filter(|(_, s, _)| ios * s / shares >= 1000.0).collect();
-    let (x, s) = judged.iter().fold((0.0, 0.0), |(x, s), (own, share, _)| (x + own, s + share));
-    let off = judged.iter().map(|(own, share, _)| (own / share / (x / s) - 1.0).abs());
-    (judged.len() > 1).then(|| off.fold(0.0, f64::max))
+    (off.len() > 1).then(|| off.into_iter().fold(0.0, f64::max))
 }
 
 /// The longest that a VM waited for an IO, over what it may: of one that keeps a single IO under way it
