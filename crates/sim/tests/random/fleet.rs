@@ -175,10 +175,10 @@ impl Fleet {
             two.sort_by(f64::total_cmp);
             [two[0], two[1] + 0.05 * p]
         };
-        for host in 0..hosts {
+        for (host, period) in periods.iter().enumerate() {
             write!(text, "[[host]]\nname = \"h{host}\"\n").unwrap();
             if unequal {
-                let ms = 1000.0 * p * periods[host];
+                let ms = 1000.0 * p * period;
                 writeln!(text, "control = {{ period = \"{ms:.0}ms\" }}").unwrap();
             }
             let count = if many { rng.usize(4..=12) } else { rng.usize(1..=3) };
