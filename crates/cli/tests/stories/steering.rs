@@ -128,10 +128,11 @@ fn observing_sets_nothing_and_says_what_would_be_done() {
     let outlook = wait_for("there is something to go by", || {
         agent.volume().outlook.filter(|outlook| outlook.since.over_s > 2.0)
     });
-    // A threshold of half the latency would have half of what is there.
+    // A threshold of half the latency would have half of what is there. A busy machine adds to the 20 ms.
     let volume = agent.volume();
-    let halved = outlook.since.window / volume.outstanding;
-    assert!((0.35..0.65).contains(&halved), "{outlook:?} with {} outstanding", volume.outstanding);
+    let part = outlook.since.window / volume.outstanding;
+    let foretold = part / (10.0 / outlook.since.latency_ms);
+    assert!((0.75..1.3).contains(&foretold), "{outlook:?} with {} outstanding", volume.outstanding);
     assert_eq!((nr_requests(&disk), volume.window, steer(&agent).depth), (before, None, None));
     let said = stage.ok(&[PARDA, "status", "host.status"]);
     assert!(said.contains("mode observe, window none (would be"), "{said}");
