@@ -17,7 +17,7 @@ use crate::quorum::Quorum;
 use crate::rate::{Throughput, Weight};
 use crate::settings::{Ballot, Proportional, Settings};
 use crate::slices::Terms;
-use crate::slowest::{Scale, Slowest, Slowness, with_mean};
+use crate::slowest::{Scale, Slowest, with_mean};
 use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
 use crate::units::{Bytes, Shares, Span, Window};
 
@@ -104,8 +104,6 @@ pub struct Governor {
     /// The volume's own threshold.
     own: Span,
     average: Average,
-    /// Of the host's reads, and of all its IOs.
-    slowness: [Slowness; 2],
     /// VMs of the whole cluster that had IOs in the last period.
     vms: u32,
     /// The latency that the law goes by over the mean over all IOs; while the cluster is not heard,
@@ -149,7 +147,6 @@ impl Governor {
         }
         Ok(Governor {
             average: Average::new(config.law.alpha),
-            slowness: Default::default(),
             vms: 0,
             beyond: 1.0,
             usually_beyond: 1.0,
@@ -376,7 +373,7 @@ impl Governor {
         let mut own = Report {
             elapsed,
             interval,
-            slowest: self.slowest_of(&interval, vms),
+            slowest: self.slowest_of(vms),
             outstanding,
             window: self.law.window(),
             beta: self.law.beta(),
@@ -468,22 +465,14 @@ impl Governor {
         own
     }
 
-    /// The slowest of the VMs, as far as this law can listen to it.
-    fn slowest_of(&mut self, interval: &Interval, vms: &[VmDemand]) -> Option<Slowest> {
-        let scale = self.scale();
-        let all = interval.reads.plus(interval.writes);
-        for (slowness, sample) in self.slowness.iter_mut().zip([interval.reads, all]) {
-            slowness.add_many(sample.ios, sample.scaled);
-        }
-        let host = self.slowness.each_mut().map(|slowness| slowness.period(&scale));
+    /// The slowest of the VMs, as far as this law can listen to it. A steered device does not say: of
+    /// its IOs only sums are known, and how much they deviate is not.
+    fn slowest_of(&self, vms: &[VmDemand]) -> Option<Slowest> {
         let law = &self.config.law;
-        let ours = matches!(law.mode, Mode::Normalised { .. } | Mode::Observe);
-        ours.then(|| {
-            if vms.iter().any(|vm| vm.slowest.is_none()) {
-                return Slowest::of_vm(host);
-            }
-            vms.iter().filter_map(|vm| vm.slowest).fold(Slowest::default(), Slowest::or)
-        })
+        if !matches!(law.mode, Mode::Normalised { .. } | Mode::Observe) {
+            return None;
+        }
+        vms.iter().try_fold(Slowest::default(), |slowest, vm| Some(slowest.or(vm.slowest?)))
     }
 
     /// Takes in what the slowest VM of the cluster says. Where one host does not say, all go by

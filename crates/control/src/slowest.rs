@@ -111,8 +111,7 @@ pub struct Slowness {
     ios: u64,
     bytes: u64,
     sum: Span,
-    /// The sum of their latencies' squares, in seconds squared. Where only sums are to be had, that
-    /// of latencies that deviate by about their mean.
+    /// The sum of their latencies' squares, in seconds squared.
     squares: f64,
     /// The fastest IO of at least `large` bytes.
     least: Span,
@@ -149,16 +148,6 @@ impl Slowness {
         self.squares += secs * secs;
         if size >= self.large && latency < self.least {
             self.least = latency;
-        }
-    }
-
-    /// IOs that took so long together, where only sums are to be had.
-    pub fn add_many(&mut self, ios: u64, latency: Span) {
-        if ios > 0 {
-            self.ios += ios;
-            self.sum += latency;
-            self.squares += 2.0 * latency.secs() * latency.secs() / ios as f64;
-            self.least = self.least.min(Span(latency.0 / ios));
         }
     }
 
