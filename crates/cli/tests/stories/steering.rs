@@ -130,8 +130,8 @@ fn observing_sets_nothing_and_says_what_would_be_done() {
     });
     // A threshold of half the latency would have half of what is there. A busy machine adds to the 20 ms.
     let volume = agent.volume();
-    let part = outlook.since.window / volume.outstanding;
-    let foretold = part / (10.0 / outlook.since.latency_ms);
+    let part = outlook.last.window / volume.outstanding;
+    let foretold = part / (10.0 / outlook.last.latency_ms);
     assert!((0.75..1.3).contains(&foretold), "{outlook:?} with {} outstanding", volume.outstanding);
     assert_eq!((nr_requests(&disk), volume.window, steer(&agent).depth), (before, None, None));
     let said = stage.ok(&[PARDA, "status", "host.status"]);
