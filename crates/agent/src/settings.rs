@@ -90,8 +90,7 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     let Some(own) = hosts.first() else { return Vec::new() };
     let mut ballot = Ballot::default();
     for said in hosts.iter().filter(|said| votes(said, own)) {
-        let number = Some(said.report.threshold).filter(|_| said.report.tuning == Tuning::Pinned);
-        ballot.add(said.report.settings, number, said.report.shares);
+        said.report.vote(&mut ballot);
     }
     let won = ballot.settings();
     let differ = |setting: &str,

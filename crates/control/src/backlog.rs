@@ -3,7 +3,7 @@
 
 use libm::round;
 
-use crate::cluster::{Bounded, Governed, Report};
+use crate::cluster::{Governed, Report};
 
 /// Sums over hosts. Hosts that want more than they have are *backlogged*.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,11 +30,11 @@ pub struct Backlog {
 const PARTS: f64 = 8.0;
 
 impl Backlog {
-    /// Adds a host. `wants`: it is backlogged.
-    pub(crate) fn add(&mut self, report: &Report, wants: bool) {
+    /// Adds a host.
+    pub(crate) fn add(&mut self, report: &Report) {
         let all = report.interval.reads.plus(report.interval.writes);
         let secs = report.elapsed.secs();
-        if !wants || report.governed != Governed::Yes || secs <= 0.0 {
+        if !report.wants() || report.governed != Governed::Yes || secs <= 0.0 {
             self.light_rate += if secs > 0.0 { all.ios as f64 / secs } else { 0.0 };
             self.light_outstanding += report.outstanding;
             return;
@@ -49,7 +49,7 @@ impl Backlog {
 
     /// Takes in which host this is, by a number drawn from its name.
     pub fn hear(&mut self, report: &Report, name: u64) {
-        if report.governed == Governed::Yes && wants(report) {
+        if report.governed == Governed::Yes && report.wants() {
             // Numbers of names that differ in one bit must not add up to those of others.
             self.who =
                 self.who.wrapping_add(name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
@@ -91,18 +91,10 @@ impl Backlog {
     }
 }
 
-/// Whether a host wants more than it has.
-pub(crate) fn wants(report: &Report) -> bool {
-    match report.bounded {
-        Bounded::Unsaid => report.outstanding >= crate::cluster::IN_USE * report.window.0,
-        Bounded::Nothing => false,
-        Bounded::Slices | Bounded::Window => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Bounded;
     use crate::latency::{Interval, Sample};
     use crate::units::{Bytes, Shares, Span, Window};
     use crate::{Source, Tuning};
@@ -131,7 +123,7 @@ mod tests {
 
     fn of(reports: &[Report]) -> Backlog {
         let mut backlog = Backlog::default();
-        reports.iter().for_each(|report| backlog.add(report, wants(report)));
+        reports.iter().for_each(|report| backlog.add(report));
         backlog
     }
 

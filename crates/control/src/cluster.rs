@@ -1,8 +1,8 @@
 //! What hosts tell each other, and what follows from it.
 
-use crate::backlog::{self, Backlog};
+use crate::backlog::Backlog;
 use crate::latency::{Flows, Interval};
-use crate::objective::Wants;
+use crate::objective::{Wants, strictest};
 use crate::rate::{Occupancy, Throughput};
 use crate::settings::{Ballot, Settings};
 use crate::slowest::Slowest;
@@ -16,7 +16,7 @@ pub struct Report {
     /// What completed in it.
     pub interval: Interval,
     /// The slowest of its VMs' reads, and of all IOs of each. `None`: it does not say, as its law listens to
-    /// something else, or its version is older.
+    /// something else, it steers a device, or its version is older.
     pub slowest: Option<Slowest>,
     /// Mean outstanding IOs at the array, in slots, over the interval.
     pub outstanding: f64,
@@ -55,8 +55,22 @@ impl Report {
         (self.governed == Governed::Yes).then_some(self.window)
     }
 
+    /// Whether it came near to using its window.
+    fn in_use(&self) -> bool {
+        self.outstanding >= IN_USE * self.window.0
+    }
+
+    /// Whether it wants more than it has, for whatever reason it does not have it.
+    pub(crate) fn wants(&self) -> bool {
+        match self.bounded {
+            Bounded::Unsaid => self.in_use(),
+            Bounded::Nothing => false,
+            Bounded::Slices | Bounded::Window => true,
+        }
+    }
+
     /// Casts the host's votes for settings that all hosts must have alike.
-    pub(crate) fn vote(&self, ballot: &mut Ballot) {
+    pub fn vote(&self, ballot: &mut Ballot) {
         let number = Some(self.threshold).filter(|_| self.tuning == Tuning::Pinned);
         ballot.add(self.settings, number, self.shares);
     }
@@ -241,8 +255,8 @@ impl Asked {
     #[must_use]
     pub fn plus(self, other: Asked) -> Asked {
         Asked {
-            least: self.least.into_iter().chain(other.least).min_by_key(|span| span.0),
-            floor: Span(self.floor.0.max(other.floor.0)),
+            least: strictest(self.least, other.least),
+            floor: self.floor.max(other.floor),
             rate: self.rate + other.rate,
             unheard: self.unheard || other.unheard,
         }
@@ -251,7 +265,7 @@ impl Asked {
 
 /// A host that used less than this part of its window on average was not held back by it. A window
 /// may nearly double in one period, and a bursty client uses it for part of the time.
-pub(crate) const IN_USE: f64 = 0.25;
+const IN_USE: f64 = 0.25;
 
 impl Totals {
     /// Over all `reports`.
@@ -265,18 +279,17 @@ impl Totals {
     pub fn add(&mut self, report: &Report) {
         let flows = report.interval.per_second(report.elapsed);
         self.flows = self.flows.plus(flows);
-        self.backlog.add(report, backlog::wants(report));
+        self.backlog.add(report);
         let load = match report.governed {
             Governed::No => return,
             Governed::Yes => &mut self.governed,
             Governed::Observes => &mut self.observing,
         };
-        let in_use = report.outstanding >= IN_USE * report.window.0;
-        let (limited, wants) = match report.bounded {
-            Bounded::Unsaid => (in_use, in_use),
-            Bounded::Nothing => (false, false),
-            Bounded::Slices => (true, true),
-            Bounded::Window => (false, true),
+        let in_use = report.in_use();
+        let limited = match report.bounded {
+            Bounded::Unsaid => in_use,
+            Bounded::Slices => true,
+            Bounded::Nothing | Bounded::Window => false,
         };
         *load = load.plus(Load {
             outstanding: report.outstanding,
@@ -284,7 +297,7 @@ impl Totals {
             shares: f64::from(report.shares.0),
             in_use,
             limited,
-            wants,
+            wants: report.wants(),
             rate: flows.all().ios,
             bytes: flows.all().bytes,
             windows: report.window.0,

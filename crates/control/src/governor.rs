@@ -4,7 +4,6 @@
 //! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
 //! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
 
-use crate::backlog;
 use crate::cluster::{
     Asked, Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View,
 };
@@ -12,7 +11,7 @@ use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Interval, Signal};
 use crate::law::{Estimation, Input, Law, Mode};
-use crate::objective::{Effect, Price, Wants};
+use crate::objective::{Effect, Price, Wants, strictest};
 use crate::quorum::Quorum;
 use crate::rate::{Throughput, Weight};
 use crate::settings::{Ballot, Proportional, Settings};
@@ -52,8 +51,8 @@ pub struct VmDemand {
     pub used: f64,
     /// Slots per second that it completed, where that is known.
     pub rate: Option<f64>,
-    /// The slower of its reads and of all its IOs. `None` where nobody knows whose an IO is: then those
-    /// of the host are looked at.
+    /// The slower of its reads and of all its IOs. `None` where only sums are known of its IOs: a
+    /// steered device.
     pub slowest: Option<Slowest>,
 }
 
@@ -235,8 +234,8 @@ impl Governor {
         let voted = number.and_then(|number| ballot.threshold.winner().or(Some(number)));
         let threshold = voted.or(self.learner.as_ref().map(Learner::threshold));
         self.own = threshold.unwrap_or(self.config.law.threshold);
-        let floor = Span(self.asked.floor.0.max(self.config.objective_floor.0));
-        let asks = self.asked.least.into_iter().chain(self.wants.asks).min_by_key(|asks| asks.0);
+        let floor = self.asked.floor.max(self.config.objective_floor);
+        let asks = strictest(self.asked.least, self.wants.asks);
         // A host that knows of no objectives would take what the others leave.
         let asks = asks.filter(|_| follows && !self.asked.unheard);
         self.law.set_threshold(self.effect.in_force(self.own, asks, floor));
@@ -514,7 +513,7 @@ impl Governor {
             let all = totals.flows.all();
             let Load { outstanding, in_use, wants, windows, .. } = totals.governed;
             let (backlog, (light_rate, light)) = (totals.backlog, totals.backlog.light());
-            let own_wants = backlog::wants(own);
+            let own_wants = own.wants();
             let seen = heard.scaled_mean().map(|latency| Observation {
                 rate: backlog.rate().unwrap_or(totals.governed.rate),
                 total: totals.governed.rate,

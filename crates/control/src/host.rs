@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::governor::{Governor, Measured, VmDemand};
 use crate::integral::Integral;
 use crate::latency::{Direction, Meter};
-use crate::objective::{Objective, Price, Standing, Wants};
+use crate::objective::{Objective, Price, Standing, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::settings::Settings;
 use crate::slices::{Slice, Terms};
@@ -534,7 +534,7 @@ impl Host {
             let Some(ios) = objective.roll(latency, least) else { continue };
             wants.ios += ios;
             let asks = objective.asks(own);
-            wants.asks = wants.asks.into_iter().chain(asks).min_by_key(|asks| asks.0);
+            wants.asks = strictest(wants.asks, asks);
         }
         self.governor.want(wants)
     }

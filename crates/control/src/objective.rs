@@ -41,6 +41,11 @@ pub struct Wants {
     pub ios: u64,
 }
 
+/// The smaller of two thresholds that are asked for, as far as they are.
+pub(crate) fn strictest(one: Option<Span>, other: Option<Span>) -> Option<Span> {
+    one.into_iter().chain(other).min()
+}
+
 /// A VM's objective, and what came of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {

@@ -151,7 +151,7 @@ impl Slowness {
         }
     }
 
-    /// Ends a period. `None` if there were no IOs in it.
+    /// Ends a period. Without IOs in it nothing counts, and there is no VM.
     pub fn period(&mut self, scale: &Scale) -> Slowest {
         let (ios, sum) = (self.ios as f64, self.sum.secs());
         let [past_ios, past_sum, past_squares] = self.past;
