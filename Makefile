@@ -77,8 +77,8 @@ nightly: ## What takes hours: 500 kills a story, half an hour of soak, 10^8 fuzz
 
 reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md, docs/elling.md and the pictures of docs/probe.md
 	@$(PARDA) reproduce --page docs/reproduction.md
-	@$(CARGO) run --release --locked --quiet --package parda-probe --example elling
-	@$(CARGO) run --release --locked --quiet --package parda-probe --example reading
+	@$(CARGO) run --release --locked --quiet --package parda-probe-targets --example elling
+	@$(CARGO) run --release --locked --quiet --package parda-probe-targets --example reading
 
 bench: bench-nbd ## Measures against other NBD servers and the simulator, two hours; docs/performance.md has a run
 	@tools/deps.sh valgrind=valgrind

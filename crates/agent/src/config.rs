@@ -16,7 +16,7 @@ use parda_nbd::uri::{Address, AddressError, Uri, UriError};
 use parda_nbd::wire::MAX_STRING;
 
 use crate::file;
-use crate::inject::{Inject, Target};
+use crate::idle_probe::{IdleProbe, Target};
 use crate::threshold::Probed;
 use listener::Listeners;
 
@@ -53,7 +53,7 @@ pub struct Volume {
     /// What a stored probe says of its threshold, if the configuration names one.
     pub probed: Option<Probed>,
     /// Whether that probe is made anew while the volume is idle.
-    pub inject: Option<Inject>,
+    pub idle_probe: Option<IdleProbe>,
     /// Where the hosts meet. Without one, this host is alone.
     pub exchange: Option<Exchange>,
     /// Where clients of its disks connect.
@@ -311,16 +311,17 @@ fn check_volume(
             limits::check_volume(&wrong, &written, &unique.memory)?
         }
     };
-    let inject = volume.control.injects().then(|| check_inject(probed.as_ref(), &work));
-    let inject =
-        inject.transpose().map_err(|e| wrong("control.latency_threshold.inject", e.to_owned()))?;
+    let asked = volume.control.probes_when_idle();
+    let idle_probe = asked.then(|| check_idle_probe(probed.as_ref(), &work)).transpose();
+    let idle_probe =
+        idle_probe.map_err(|e| wrong("control.latency_threshold.idle_probe", e.to_owned()))?;
     let listeners = unique.listeners_of_last();
     let name = volume.name.clone();
-    Ok(Volume { name, law, probed, inject, exchange, listeners, limits, work })
+    Ok(Volume { name, law, probed, idle_probe, exchange, listeners, limits, work })
 }
 
 /// What is probed of a volume that is idle: the first disk that is a file or a device.
-fn check_inject(probed: Option<&Probed>, work: &Work) -> Result<Inject, &'static str> {
+fn check_idle_probe(probed: Option<&Probed>, work: &Work) -> Result<IdleProbe, &'static str> {
     let probe = probed.ok_or("needs probe, the file that it writes")?.file.clone();
     let Work::Serve(disks) = work else {
         return Err("is only for disks that are served: who else opens a device is not known");
@@ -330,7 +331,7 @@ fn check_inject(probed: Option<&Probed>, work: &Work) -> Result<Inject, &'static
         Place::Nbd(_) => None,
     });
     let target = target.ok_or("needs a disk that is a file or a block device")?;
-    Ok(Inject { target, probe })
+    Ok(IdleProbe { target, probe })
 }
 
 fn check_disks(

@@ -16,7 +16,7 @@ use parda_exchange::{
 
 use crate::config::Exchange;
 use crate::gate::Gate;
-use crate::inject::Injector;
+use crate::idle_probe::IdleProber;
 use crate::settings::{self, Difference, Said};
 use crate::status::{ExchangeStatus, PeerStatus};
 use crate::threshold;
@@ -50,7 +50,7 @@ pub(crate) struct Shown {
 pub(crate) struct Control {
     volume: String,
     gate: Arc<Gate>,
-    injector: Option<Injector>,
+    idle_prober: Option<IdleProber>,
     me: Identity,
     /// Where the others are met, if anywhere.
     exchange: Option<Exchange>,
@@ -93,12 +93,13 @@ impl Control {
         orders: Receiver<Order>,
         shown: Arc<Mutex<Shown>>,
     ) -> Control {
-        let inject = volume.inject.clone();
-        let injector = inject.map(|inject| Injector::new(&volume.name, inject, Arc::clone(&gate)));
+        let idle_probe = volume.idle_probe.clone();
+        let idle_prober = idle_probe
+            .map(|idle_probe| IdleProber::new(&volume.name, idle_probe, Arc::clone(&gate)));
         let mut control = Control {
             volume: volume.name.clone(),
             gate,
-            injector,
+            idle_prober,
             me: me.clone(),
             exchange: volume.exchange.clone(),
             link: None,
@@ -196,8 +197,8 @@ impl Control {
         self.watch_threshold(&report, peers + report.outstanding);
         self.compare_thresholds(&report, heard.as_ref());
         self.compare_settings(&report);
-        if let Some(injector) = &mut self.injector {
-            injector.period(&report, heard.as_ref());
+        if let Some(prober) = &mut self.idle_prober {
+            prober.period(&report, heard.as_ref());
         }
         self.show(report);
     }
@@ -263,8 +264,8 @@ impl Control {
     }
 
     fn leave(&mut self) {
-        if let Some(injector) = &mut self.injector {
-            injector.end();
+        if let Some(prober) = &mut self.idle_prober {
+            prober.end();
         }
         let last = self.shown.lock().unwrap_or_else(PoisonError::into_inner).report;
         if let (Some(link), Some(report)) = (&mut self.link, last) {

@@ -20,7 +20,7 @@
 //! | [`servers`] | NBD servers with TLS that a configuration names, tried |
 //! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
-//! | `inject` | probing a volume that nobody uses |
+//! | `idle_probe` | the daily probe of a volume that is idle |
 //! | [`threshold`] | what it says of a threshold that it finds, and what a stored probe says |
 //! | [`outlook`] | what of it says what would be done |
 //! | [`latency`] | distributions that travel in it |
@@ -33,7 +33,7 @@ mod control;
 pub mod exchange;
 pub mod file;
 mod gate;
-mod inject;
+mod idle_probe;
 pub mod latency;
 pub mod objective;
 pub mod outlook;

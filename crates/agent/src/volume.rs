@@ -76,9 +76,9 @@ impl Volume {
         let mut in_force = before.clone();
         self.gate.reload(&mut in_force, new);
         in_force.law = new.law.clone();
-        (in_force.exchange, in_force.inject) = (new.exchange.clone(), new.inject.clone());
+        (in_force.exchange, in_force.idle_probe) = (new.exchange.clone(), new.idle_probe.clone());
         *self.config() = in_force.clone();
-        if before.exchange != in_force.exchange || before.inject != in_force.inject {
+        if before.exchange != in_force.exchange || before.idle_probe != in_force.idle_probe {
             match start_control(&self.me, &in_force, &self.gate, &self.shown) {
                 Ok((orders, control)) => {
                     // The old one says goodbye where it was, for as long as that takes.

@@ -101,11 +101,13 @@ fn an_automatic_threshold_begins_at_the_stored_probe() {
     assert_eq!(begins(auto(", start = \"20ms\"").unwrap()), 0.020);
     std::fs::write(&file, PROBE).unwrap();
     assert_eq!(begins(auto(", start = \"20ms\"").unwrap()), 0.0125);
-    let config = auto(", inject = \"daily\"").unwrap();
-    assert!(config.volumes[0].inject.is_some());
-    assert!(auto(", inject = \"off\"").unwrap().volumes[0].inject.is_none());
-    let alone = check(&GOOD.replacen("\"30ms\"", "{ inject = \"daily\" }", 1)).unwrap_err();
-    assert!(alone.contains("7:32: inject = \"daily\": needs probe"), "{alone}");
+    for former in ["idle_probe", "inject"] {
+        let config = auto(&format!(", {former} = \"daily\"")).unwrap();
+        assert!(config.volumes[0].idle_probe.is_some());
+    }
+    assert!(auto(", idle_probe = \"off\"").unwrap().volumes[0].idle_probe.is_none());
+    let alone = check(&GOOD.replacen("\"30ms\"", "{ idle_probe = \"daily\" }", 1)).unwrap_err();
+    assert!(alone.contains("7:36: idle_probe = \"daily\": needs probe"), "{alone}");
     std::fs::write(&file, "{}").unwrap();
     let wrong = auto("").unwrap_err();
     assert!(wrong.contains("parda.toml:7:31: probe = "), "{wrong}");

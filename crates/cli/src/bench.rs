@@ -8,7 +8,7 @@ use bytesize::ByteSize;
 use clap::{Args, Subcommand, ValueEnum};
 use parda_bench::{BenchError, Operation, Plan, Summary};
 use parda_nbd::uri::Uri;
-use parda_probe::{TargetError, Writes, writable_export};
+use parda_probe_targets::{TargetError, Writes, writable_export};
 use serde::Serialize;
 
 use crate::probe::arguments::{bytes, percent};

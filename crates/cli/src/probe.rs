@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use parda_probe::{
-    Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Target, TargetError,
-    Watcher, Wishes, Writes, report,
+    Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Watcher, Wishes,
 };
+use parda_probe_report as report;
+use parda_probe_targets::{Target, TargetError, Writes};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 

@@ -155,7 +155,8 @@ impl Export {
             let parda_probe::Load { mix, outstanding } = point.load;
             let mut job = Job::new(format!("{number:03}: {mix}, {outstanding} outstanding"));
             job.target(Target::of(&target));
-            let said = job.load(&point.load.workload(), Bytes(probe.target.bytes));
+            let said =
+                job.load(&parda_probe_targets::workload(&point.load), Bytes(probe.target.bytes));
             said.map_err(|error| (job.name().to_owned(), error))?;
             job.set("time_based", 1);
             job.set("ramp_time", format!("{:.0}ms", 1e3 * point.warmup_s));

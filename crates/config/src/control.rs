@@ -11,7 +11,7 @@ use parda_control::size::{Line, SizeModel};
 use parda_control::{Bytes, Config, ConfigError, Proportional, Window};
 use serde::{Deserialize, Serialize};
 
-use crate::threshold::{InjectSetting, ThresholdSetting};
+use crate::threshold::{IdleProbeSetting, ThresholdSetting};
 
 /// How the window is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,9 +233,9 @@ impl ControlSettings {
 
     /// Whether that probe is to be made anew while the volume is idle.
     #[must_use]
-    pub fn injects(&self) -> bool {
+    pub fn probes_when_idle(&self) -> bool {
         matches!(&self.latency_threshold, Some(ThresholdSetting::Auto(auto))
-            if auto.inject == Some(InjectSetting::Daily))
+            if auto.idle_probe == Some(IdleProbeSetting::Daily))
     }
 
     /// The same for who has read that probe: `probed` is what it recommends.
@@ -355,13 +355,13 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "latency_threshold",
-        unit: "duration, \"auto\" or { probe, start, at_least, at_most, step, learn, inject }",
+        unit: "duration, \"auto\" or { probe, start, at_least, at_most, step, learn, idle_probe }",
         default: "30ms",
         why: "Device latency to hold the array at. The knee of the array's throughput: higher \
               wastes latency, lower wastes throughput. Automatic: found while working, beginning \
               at what the stored probe recommends, else at start (30ms), between at_least (100us) \
               and at_most (100ms), by steps of at most step (0.2, a fifth); learn = false keeps it \
-              where it begins; inject = \"daily\" probes a volume that is idle. One number on any host pins all of them.",
+              where it begins; idle_probe = \"daily\" probes a volume that is idle. One number on any host pins all of them.",
         source: "FAST '09 §5.4; docs/control.md",
     },
     Tunable {

@@ -10,4 +10,4 @@ pub use control::{
     SignalSetting, SizeModelSetting, TUNABLES, Tunable,
 };
 pub use document::{Document, Error};
-pub use threshold::{AutoSetting, InjectSetting, ThresholdSetting};
+pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};

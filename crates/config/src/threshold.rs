@@ -40,15 +40,15 @@ pub struct AutoSetting {
     /// Whether it moves while working. If not, it stays where it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
-    /// Whether the probe is made anew while the volume is idle, and how often.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inject: Option<InjectSetting>,
+    /// How often the stored probe is renewed while the volume is idle. `inject` is its former name.
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "inject")]
+    pub idle_probe: Option<IdleProbeSetting>,
 }
 
-/// How often a volume is probed that nobody uses.
+/// How often an idle volume is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum InjectSetting {
+pub enum IdleProbeSetting {
     /// Never. The default.
     Off,
     /// Once a day.

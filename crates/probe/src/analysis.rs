@@ -50,7 +50,7 @@ pub fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
 
 /// How much more runs of the same load differ than their own slices tell: a standard deviation,
 /// relative; 0 if nothing was run twice.
-pub(crate) fn between(points: &[Point]) -> f64 {
+pub fn between(points: &[Point]) -> f64 {
     noise::between(points)
 }
 

@@ -1,42 +1,47 @@
-//! What drives a target through one load.
+//! The trait that every kind of target implements: drive one load, return its recording.
 
 use crate::load::Load;
 use crate::recording::Recording;
-use crate::steady::Verdict;
+use crate::steady::Steadiness;
 
-/// For how long a load is driven.
+/// How long a load may be driven.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Allowance {
-    /// No shorter than this, in the target's own time.
-    pub(crate) least_s: f64,
-    /// No longer than this.
-    pub(crate) most_s: f64,
-    /// No longer than until throughput and mean latency are known as well as this, half of where
-    /// they lie with 95 % confidence, relative to them.
-    pub(crate) precision: f64,
+pub struct Allowance {
+    /// Shortest time, in seconds of the target's own clock.
+    pub least_s: f64,
+    /// Longest time, in seconds of the target's own clock.
+    pub most_s: f64,
+    /// Precision at which a load may end early: half the width of the 95 % confidence interval of throughput and of
+    /// mean latency, relative to them.
+    pub precision: f64,
 }
 
 /// A load that was driven.
 #[derive(Debug)]
-pub(crate) struct Driven {
-    pub(crate) recording: Recording,
-    pub(crate) verdict: Verdict,
+pub struct Driven {
+    /// What was counted.
+    pub recording: Recording,
+    /// Where its warm-up ends, and whether the rest is steady.
+    pub verdict: Steadiness,
 }
 
 /// Why a target cannot be driven further.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DriveError {
+pub enum DriveError {
     /// It failed, in words.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Is told every now and then how far a load has come, and says whether to stop now.
-pub(crate) type Watch<'a> = &'a mut dyn FnMut(&Recording) -> bool;
+/// Called several times a second with the recording so far. Returns whether to stop.
+pub type Watch<'a> = &'a mut dyn FnMut(&Recording) -> bool;
 
 /// Drives a target.
-pub(crate) trait Driver {
-    /// Keeps a load on it for as long as the allowance says.
+pub trait Driver {
+    /// Keeps a load on the target for as long as the allowance says. Offsets and kinds of IOs follow from the seed.
+    ///
+    /// # Errors
+    /// The target failed.
     fn drive(
         &mut self,
         load: &Load,

@@ -1,9 +1,10 @@
-//! What a driver counts while it drives, and what becomes of it when it is known from when on it
-//! counts.
+//! Raw counters of one load, reduced to a [`Point`] once the warm-up is cut.
+
+use hdrhistogram::Histogram;
 
 use crate::load::{Load, Purpose};
 use crate::point::{Bucket, Measured, Point, Slice};
-use crate::steady::Verdict;
+use crate::steady::Steadiness;
 
 /// A point has no more slices than this: enough to draw confidence from, each long enough to be
 /// independent of the one before.
@@ -14,30 +15,32 @@ const STEPS_PER_DOUBLING: f64 = 16.0;
 
 /// Latencies of about one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bin {
+pub struct Bin {
     /// What stands for them, in nanoseconds.
-    pub(crate) middle: u64,
+    pub middle: u64,
     /// No one is larger.
-    pub(crate) up_to: u64,
+    pub up_to: u64,
     /// So many.
-    pub(crate) ios: u64,
+    pub ios: u64,
 }
 
 /// IOs of one kind, from the first on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Totals {
-    pub(crate) ios: u64,
+pub struct Totals {
+    /// Number of IOs.
+    pub ios: u64,
     /// Their latencies added up, in milliseconds.
-    pub(crate) sum_ms: f64,
+    pub sum_ms: f64,
     /// The squares of their latencies added up.
-    pub(crate) squares: f64,
-    pub(crate) max_ms: f64,
-    /// Ascending; none is empty.
-    pub(crate) bins: Vec<Bin>,
+    pub squares: f64,
+    /// Largest latency, in milliseconds.
+    pub max_ms: f64,
+    /// Latencies by size, ascending; none is empty.
+    pub bins: Vec<Bin>,
 }
 
 impl Totals {
-    /// What came after `earlier`.
+    /// The IOs that completed after `earlier` was taken.
     fn since(&self, earlier: &Totals) -> Totals {
         let mut before = earlier.bins.iter().peekable();
         let mut bins = Vec::new();
@@ -84,7 +87,7 @@ impl Totals {
         (self.ios > 0).then(|| self.sum_ms / self.ios as f64)
     }
 
-    /// No more than so many of a hundred thousand are slower than this.
+    /// The latency that this part of the IOs does not exceed, in milliseconds.
     fn quantile_ms(&self, quantile: f64) -> f64 {
         // Of the IOs that are in bins: a driver's totals may be taken an IO earlier.
         let all: u64 = self.bins.iter().map(|bin| bin.ios).sum();
@@ -133,23 +136,83 @@ impl Totals {
     }
 }
 
-/// All that was counted up to a moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Snapshot {
-    /// Since the load began, in seconds.
-    pub(crate) at_s: f64,
-    pub(crate) reads: Totals,
-    pub(crate) writes: Totals,
-    /// What then is written but in a cache only, in bytes, if the driver knows.
-    pub(crate) unwritten: u64,
+/// Counts IOs of one kind as they complete.
+#[derive(Debug)]
+pub struct Counter {
+    histogram: Histogram<u64>,
+    sum_ms: f64,
+    squares: f64,
+    max_ms: f64,
 }
 
-/// A slice between two moments: what steadiness is judged by.
+impl Default for Counter {
+    fn default() -> Counter {
+        Counter::new()
+    }
+}
+
+impl Counter {
+    /// A counter of no IOs. Latencies are kept to three digits.
+    #[must_use]
+    pub fn new() -> Counter {
+        let mut histogram =
+            Histogram::new_with_bounds(1, 1_000_000, 3).expect("the bounds are constants that fit");
+        histogram.auto(true);
+        Counter { histogram, sum_ms: 0.0, squares: 0.0, max_ms: 0.0 }
+    }
+
+    /// Counts an IO by its latency, in nanoseconds.
+    pub fn record(&mut self, latency: u64) {
+        // It grows, so that this cannot fail.
+        let recorded = self.histogram.record(latency);
+        debug_assert!(recorded.is_ok());
+        let ms = latency as f64 / 1e6;
+        self.sum_ms += ms;
+        self.squares += ms * ms;
+        self.max_ms = self.max_ms.max(ms);
+    }
+
+    /// All IOs that were counted.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let bin = |value: u64, ios| Bin {
+            middle: self.histogram.median_equivalent(value),
+            up_to: self.histogram.highest_equivalent(value),
+            ios,
+        };
+        let recorded = self.histogram.iter_recorded();
+        Totals {
+            ios: self.histogram.len(),
+            sum_ms: self.sum_ms,
+            squares: self.squares,
+            max_ms: self.max_ms,
+            bins: recorded.map(|it| bin(it.value_iterated_to(), it.count_at_value())).collect(),
+        }
+    }
+}
+
+/// Counters of a load at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Since the load began, in seconds.
+    pub at_s: f64,
+    /// Reads since the load began.
+    pub reads: Totals,
+    /// Writes since the load began.
+    pub writes: Totals,
+    /// Bytes that were written and are in a cache only; 0 where the driver does not know.
+    pub unwritten: u64,
+}
+
+/// IOs between two snapshots, by which steadiness is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Piece {
-    pub(crate) seconds: f64,
-    pub(crate) ios: u64,
-    pub(crate) sum_ms: f64,
+pub struct Piece {
+    /// Length, in seconds.
+    pub seconds: f64,
+    /// IOs that completed in it.
+    pub ios: u64,
+    /// Their latencies added up, in milliseconds.
+    pub sum_ms: f64,
 }
 
 impl Piece {
@@ -163,18 +226,22 @@ impl Piece {
         }
     }
 
-    pub(crate) fn iops(&self) -> f64 {
+    /// Throughput, in IOs per second.
+    #[must_use]
+    pub fn iops(&self) -> f64 {
         self.ios as f64 / self.seconds
     }
 
-    pub(crate) fn mean_ms(&self) -> Option<f64> {
+    /// Mean latency, in milliseconds. `None` if no IO completed.
+    #[must_use]
+    pub fn mean_ms(&self) -> Option<f64> {
         (self.ios > 0).then(|| self.sum_ms / self.ios as f64)
     }
 }
 
-/// A load as it was counted, moment by moment; the first is its beginning.
+/// Snapshots of one load in order of time, the first of its beginning.
 #[derive(Clone, Debug)]
-pub(crate) struct Recording {
+pub struct Recording {
     snapshots: Vec<Snapshot>,
 }
 
@@ -185,33 +252,40 @@ impl Default for Recording {
 }
 
 impl Recording {
-    /// The next moment; one that is not later than the last is left out.
-    pub(crate) fn push(&mut self, snapshot: Snapshot) {
+    /// Appends a snapshot, unless it is no later than the last.
+    pub fn push(&mut self, snapshot: Snapshot) {
         if snapshot.at_s > self.seconds() {
             self.snapshots.push(snapshot);
         }
     }
 
-    /// How long it is.
-    pub(crate) fn seconds(&self) -> f64 {
+    /// Length, in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
         self.snapshots.last().map_or(0.0, |last| last.at_s)
     }
 
-    pub(crate) fn ios(&self) -> u64 {
+    /// Number of IOs that completed.
+    #[must_use]
+    pub fn ios(&self) -> u64 {
         self.snapshots.last().map_or(0, |last| last.reads.ios + last.writes.ios)
     }
 
-    pub(crate) fn snapshots(&self) -> &[Snapshot] {
+    /// All snapshots.
+    #[must_use]
+    pub fn snapshots(&self) -> &[Snapshot] {
         &self.snapshots
     }
 
-    pub(crate) fn pieces(&self) -> Vec<Piece> {
+    /// The IOs between each two snapshots.
+    #[must_use]
+    pub fn pieces(&self) -> Vec<Piece> {
         let pairs = self.snapshots.windows(2);
         pairs.map(|pair| Piece::between(&pair[0], &pair[1])).collect()
     }
 
-    /// Makes one slice of each two, from the first on.
-    pub(crate) fn halve(&mut self) {
+    /// Merges each two pieces into one, from the first on.
+    pub fn halve(&mut self) {
         let mut number = 0;
         let last = self.snapshots.len() - 1;
         self.snapshots.retain(|_| {
@@ -220,8 +294,9 @@ impl Recording {
         });
     }
 
-    /// What was measured, from where the verdict says. `None` if that is nothing.
-    pub(crate) fn point(&self, load: Load, purpose: Purpose, verdict: Verdict) -> Option<Point> {
+    /// Reduces the recording to a point, without its warm-up. `None` if no IO completed after that.
+    #[must_use]
+    pub fn point(&self, load: Load, purpose: Purpose, verdict: Steadiness) -> Option<Point> {
         let group = (self.snapshots.len() - 1).saturating_sub(verdict.warmup).div_ceil(SLICES);
         let whole = (self.snapshots.len() - 1 - verdict.warmup).checked_div(group)?;
         let from = self.snapshots.len() - 1 - whole * group;
@@ -295,7 +370,7 @@ mod tests {
         let after = totals(&[(1, 900), (9, 100), (50, 100)], 50.2);
         recording.push(moment(2.0, after.clone(), totals(&[(4, 500)], 4.0)));
         recording.push(moment(2.0, Totals::default(), Totals::default()));
-        let verdict = Verdict { warmup: 1, steady: true, precision: 0.01 };
+        let verdict = Steadiness { warmup: 1, steady: true, precision: 0.01 };
         let point = recording.point(load(4), Purpose::Depth, verdict).unwrap();
         assert_eq!((point.warmup_s, point.measured_s, point.settled), (1.0, 1.0, true));
         let reads = point.reads.unwrap();
@@ -315,7 +390,7 @@ mod tests {
     #[test]
     fn a_point_without_an_io_is_none() {
         let mut recording = Recording::default();
-        let verdict = Verdict { warmup: 0, steady: true, precision: 0.01 };
+        let verdict = Steadiness { warmup: 0, steady: true, precision: 0.01 };
         assert!(recording.point(load(1), Purpose::Depth, verdict).is_none());
         recording.push(Snapshot { at_s: 1.0, ..Snapshot::default() });
         assert!(recording.point(load(1), Purpose::Depth, verdict).is_none());
@@ -328,7 +403,7 @@ mod tests {
             let reads = totals(&[(10, 100 * second)], 10.0);
             recording.push(Snapshot { at_s: second as f64, reads, ..Snapshot::default() });
         }
-        let verdict = Verdict { warmup: 3, steady: true, precision: 0.01 };
+        let verdict = Steadiness { warmup: 3, steady: true, precision: 0.01 };
         let point = recording.point(load(1), Purpose::Depth, verdict).unwrap();
         assert_eq!((point.warmup_s, point.slices.len()), (4.0, 48));
         assert!(point.slices.iter().all(|s| s.seconds == 2.0 && s.iops == 100.0));

@@ -23,6 +23,9 @@ const PRECISION_OF_MODELS_SWEPT: f64 = 0.002;
 const LEAST_OF_SHARE: f64 = 0.4;
 const MOST_OF_SHARE: f64 = 1.5;
 
+/// Time that is kept for a load that is still to come, over the least that it runs.
+const ROOM: f64 = 1.1;
+
 /// How far a probe has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
@@ -61,19 +64,23 @@ impl Watcher for () {
     fn note(&mut self, _: &str) {}
 }
 
-/// A probe that is to be run.
-pub(crate) struct Probe<'a> {
-    pub(crate) target: TargetInfo,
-    pub(crate) driver: &'a mut dyn Driver,
-    pub(crate) plan: Plan,
-    /// In seconds of the target's own time; `None` if it is not bounded.
-    pub(crate) time: Option<f64>,
-    pub(crate) seed: u64,
+/// A probe that has not run yet.
+pub struct Probe<'a> {
+    /// What is probed.
+    pub target: TargetInfo,
+    /// What drives it.
+    pub driver: &'a mut dyn Driver,
+    /// Which loads it runs.
+    pub plan: Plan,
+    /// Bound on its time, in seconds of the target's own clock. `None`: unbounded.
+    pub time: Option<f64>,
+    /// Seed of offsets and kinds of IOs.
+    pub seed: u64,
 }
 
 impl Probe<'_> {
-    /// Runs it to its end, or until the watcher stops it, or the target fails.
-    pub(crate) fn run(mut self, watcher: &mut dyn Watcher) -> Document {
+    /// Runs the probe to its end, or until the watcher stops it, or the target fails.
+    pub fn run(mut self, watcher: &mut dyn Watcher) -> Document {
         let begun = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let mut notes = Vec::new();
         if let Some(time) = self.time {
@@ -162,8 +169,8 @@ impl Probe<'_> {
             None => Allowance { least_s: 0.0, most_s: f64::INFINITY, precision },
             Some(time) => {
                 let share = time / left.max(1) as f64;
-                // Every other load must have its least.
-                let others = LEAST_PER_LOAD_S * (left.max(1) - 1) as f64;
+                // Every other load must have its least, and what it takes to begin and to end one.
+                let others = ROOM * LEAST_PER_LOAD_S * (left.max(1) - 1) as f64;
                 let most_s = (MOST_OF_SHARE * share).min(time - others).max(LEAST_PER_LOAD_S);
                 let least_s = (LEAST_OF_SHARE * share).max(LEAST_PER_LOAD_S).min(most_s);
                 Allowance { least_s, most_s, precision }

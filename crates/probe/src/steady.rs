@@ -26,20 +26,20 @@ const UNKNOWN: f64 = 0.25;
 /// What is left must last for so many latencies.
 const ROUNDS: f64 = 5.0;
 
-/// What slices say of a load.
+/// Where a load's warm-up ends, and whether the rest is steady.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Verdict {
-    /// So many slices are warm-up.
-    pub(crate) warmup: usize,
-    /// The rest is steady.
-    pub(crate) steady: bool,
-    /// Where throughput and mean latency lie with 95 % confidence: half of that, relative to them;
-    /// the worse of both.
-    pub(crate) precision: f64,
+pub struct Steadiness {
+    /// Number of slices that are warm-up.
+    pub warmup: usize,
+    /// Whether the rest is steady.
+    pub steady: bool,
+    /// Half the width of the 95 % confidence interval of throughput or of mean latency, relative to it: the larger.
+    pub precision: f64,
 }
 
 /// Judges a load by its slices, of which at least `least_warmup` are warm-up whatever they look like.
-pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Verdict {
+#[must_use]
+pub fn judge(pieces: &[Piece], least_warmup: usize) -> Steadiness {
     let iops: Vec<f64> = pieces.iter().map(Piece::iops).collect();
     // A slice without an IO has no latency: what the last one had has not changed.
     let mut last = pieces.iter().find_map(Piece::mean_ms).unwrap_or(0.0);
@@ -51,12 +51,12 @@ pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Verdict {
     let half = pieces.len() / 2;
     let from = least_warmup.min(pieces.len());
     if pieces.len() < from + LEAST {
-        return Verdict { warmup: from, steady: false, precision: f64::INFINITY };
+        return Steadiness { warmup: from, steady: false, precision: f64::INFINITY };
     }
     let warmup = cut(&iops, from, half).max(cut(&latency, from, half));
     let rest = pieces.len() - warmup;
     if rest < LEAST {
-        return Verdict { warmup, steady: false, precision: f64::INFINITY };
+        return Steadiness { warmup, steady: false, precision: f64::INFINITY };
     }
     let level = |values: &[f64]| level(&values[warmup..]);
     let precision = half_width(&iops[warmup..]).max(half_width(&latency[warmup..]));
@@ -65,7 +65,7 @@ pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Verdict {
     let mean_ms = latency[warmup..].iter().sum::<f64>() / rest as f64;
     let steady =
         seconds * 1e3 >= ROUNDS * mean_ms && level(&iops) && level(&latency) && precision < UNKNOWN;
-    Verdict { warmup, steady, precision }
+    Steadiness { warmup, steady, precision }
 }
 
 /// Where the mean of the rest is surest, from `from` to `half`.

@@ -1,6 +1,7 @@
 //! The pages that probes make, opened in a browser.
 
-use parda_probe::{Comparison, Document, Purpose};
+use parda_probe::{Document, Purpose};
+use parda_probe_report::Comparison;
 
 use crate::browser::{Seen, holds, look};
 use crate::stage::Stage;

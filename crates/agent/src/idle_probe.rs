@@ -1,0 +1,313 @@
+//! A daily probe of a volume that is idle: reads only, by one host, stopped by the first IO of anybody else.
+//!
+//! IO of this host is looked for in its own ring every few milliseconds, IO of other hosts in the exchange once per
+//! period.
+
+mod reads;
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use parda_control::{Report, Totals};
+use parda_probe::{
+    Document, Effort, End, Mix, Plan, Point, Probe, Progress, Purpose, Watcher, Wishes,
+};
+
+use crate::gate::Gate;
+use crate::threshold::Probed;
+
+use reads::{Reads, SIZE};
+
+/// Time without any IO after which a volume is idle.
+const IDLE: Duration = Duration::from_secs(60);
+/// Age of a stored probe after which it is renewed.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Pause after a probe, whatever came of it.
+const AGAIN: Duration = Duration::from_secs(3600);
+/// Bound on the time of a probe.
+const TIME_S: f64 = 35.0;
+/// Most reads outstanding.
+const MOST_OUTSTANDING: u32 = 64;
+
+/// A file or block device, or a part of one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Target {
+    /// The file or the block device.
+    pub(crate) path: PathBuf,
+    /// The part that is read, in bytes. `None`: all of it.
+    pub(crate) region: Option<Range<u64>>,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+/// The setting `idle_probe = "daily"` of a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdleProbe {
+    /// What is read.
+    pub(crate) target: Target,
+    /// The file of the stored probe, which is replaced.
+    pub(crate) probe: PathBuf,
+}
+
+/// Begins and stops the idle probes of a volume.
+pub(crate) struct IdleProber {
+    volume: String,
+    idle_probe: IdleProbe,
+    gate: Arc<Gate>,
+    idle_since: Option<Instant>,
+    /// Time before which no probe begins.
+    next: Option<Instant>,
+    running: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+}
+
+impl IdleProber {
+    pub(crate) fn new(volume: &str, idle_probe: IdleProbe, gate: Arc<Gate>) -> IdleProber {
+        let volume = volume.to_owned();
+        IdleProber { volume, idle_probe, gate, idle_since: None, next: None, running: None }
+    }
+
+    /// Called after each period with this host's report and the totals of the others. `None`: the exchange fails.
+    pub(crate) fn period(&mut self, own: &Report, others: Option<&Totals>) {
+        let now = Instant::now();
+        if self.running.as_ref().is_some_and(|(_, thread)| thread.is_finished()) {
+            self.end();
+            self.next = Some(now + AGAIN);
+        }
+        if !idle(own, others) {
+            self.idle_since = None;
+            self.stop();
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        // One host is enough: the one that would lead.
+        let ours = others.is_some_and(|o| o.thresholds.leader.is_none() && !o.thresholds.unsaid);
+        let due = self.next.is_none_or(|next| now >= next) && is_old(&self.idle_probe.probe);
+        if self.running.is_none() && ours && due && now - since >= IDLE {
+            self.begin();
+        }
+    }
+
+    fn begin(&mut self) {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (volume, idle_probe) = (self.volume.clone(), self.idle_probe.clone());
+        let (stopped, gate) = (Arc::clone(&stop), Arc::clone(&self.gate));
+        tracing::info!(volume, target = %idle_probe.target, "idle: probing it, by reads only");
+        let work = move || {
+            let before = gate.served();
+            let busy = || stopped.load(Ordering::Relaxed) || gate.served() != before;
+            probe(&volume, &idle_probe, &busy);
+        };
+        let thread = std::thread::Builder::new().name("parda-idle-probe".to_owned()).spawn(work);
+        match thread {
+            Ok(thread) => self.running = Some((stop, thread)),
+            Err(error) => tracing::error!(volume = self.volume, "cannot probe: {error}"),
+        }
+    }
+
+    /// No read is begun any more.
+    fn stop(&self) {
+        if let Some((stop, _)) = &self.running {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Stops, and waits for what is under way.
+    pub(crate) fn end(&mut self) {
+        self.stop();
+        if let Some((_, thread)) = self.running.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether nobody did any IO in a period, and everybody is heard.
+fn idle(own: &Report, others: Option<&Totals>) -> bool {
+    let ios =
+        |interval: &parda_control::latency::Interval| interval.reads.ios + interval.writes.ios;
+    let quiet = |o: &Totals| {
+        o.missing == 0.0
+            && o.flows.all().ios == 0.0
+            && o.governed.outstanding + o.observing.outstanding == 0.0
+    };
+    ios(&own.interval) == 0 && own.outstanding == 0.0 && others.is_some_and(quiet)
+}
+
+/// Whether a stored probe is to be made anew: it is not there, or a day old.
+fn is_old(probe: &Path) -> bool {
+    let modified = probe.metadata().and_then(|m| m.modified());
+    let age = modified.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+    age.is_none_or(|age| age >= DAY)
+}
+
+/// Probes the volume and stores the result. `busy`: somebody else does IO.
+fn probe(volume: &str, idle_probe: &IdleProbe, busy: &dyn Fn() -> bool) {
+    match measure(&idle_probe.target, MOST_OUTSTANDING, TIME_S, busy) {
+        Err(error) => tracing::warn!(volume, "the probe of the idle volume failed: {error}"),
+        Ok(None) => tracing::info!(volume, "probing stopped: there is IO"),
+        Ok(Some(document)) => match store(&idle_probe.probe, &document) {
+            Ok(threshold) => tracing::info!(
+                volume, latency_threshold_ms = threshold, probe = %idle_probe.probe.display(),
+                "probed while idle; an automatic threshold begins there from the next start or SIGHUP on"
+            ),
+            Err(error) => tracing::warn!(volume, "the probe of the idle volume: {error}"),
+        },
+    }
+}
+
+/// Sweeps random reads over the number outstanding. `None` if it was stopped.
+fn measure(
+    target: &Target,
+    most: u32,
+    seconds: f64,
+    busy: &dyn Fn() -> bool,
+) -> Result<Option<Document>, String> {
+    let (mut reads, target) = Reads::open(target).map_err(|error| error.to_string())?;
+    let wishes = Wishes {
+        mixes: vec![Mix { size: SIZE, read_percent: 100, random_percent: 100 }],
+        outstanding: 1..=most,
+        all: false,
+        purposes: vec![Purpose::Depth],
+        effort: Effort::Quick,
+        experiment: None,
+        writes: false,
+        largest: SIZE,
+    };
+    let seed = 1;
+    let plan = Plan::new(wishes, seed);
+    let mut watcher = Bystander { busy, note: None };
+    let document =
+        Probe { target, driver: &mut reads, plan, time: Some(seconds), seed }.run(&mut watcher);
+    match document.end {
+        End::Complete | End::Time => Ok(Some(document)),
+        End::Aborted => Ok(None),
+        End::Failed => Err(watcher.note.unwrap_or_else(|| "a read failed".to_owned())),
+    }
+}
+
+/// Stops a probe for the IO of others, and keeps its last note.
+struct Bystander<'a> {
+    busy: &'a dyn Fn() -> bool,
+    note: Option<String>,
+}
+
+impl Watcher for Bystander<'_> {
+    fn progress(&mut self, _: &Progress<'_>) -> bool {
+        (self.busy)()
+    }
+
+    fn measured(&mut self, _: &Point) {}
+
+    fn note(&mut self, note: &str) {
+        self.note = Some(note.to_owned());
+    }
+}
+
+/// Replaces the stored probe by one that recommends a threshold, and returns that, in milliseconds.
+fn store(file: &Path, document: &Document) -> Result<f64, String> {
+    let Some(advice) = &document.findings.advice else {
+        return Err("no knee was seen, and the stored one is kept".to_owned());
+    };
+    let new = file.with_extension("new");
+    // Whoever reads it finds the old one or the new one.
+    std::fs::write(&new, document.json())
+        .and_then(|()| Probed::read(&new).map_err(std::io::Error::other))
+        .and_then(|_| std::fs::rename(&new, file))
+        .map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(advice.latency_threshold_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_control::{Config, Host, Instant as At, View};
+
+    fn nothing() -> Report {
+        Host::new(At(0), Config::default()).unwrap().tick(At(1_000_000), View::Silent)
+    }
+
+    #[test]
+    fn idle_is_only_what_all_hosts_say_is_idle() {
+        let (own, quiet) = (nothing(), Totals::default());
+        assert!(idle(&own, Some(&quiet)));
+        assert!(!idle(&own, None), "who is not heard may do IO");
+        let mut busy = own;
+        busy.outstanding = 0.1;
+        assert!(!idle(&busy, Some(&quiet)));
+        assert!(
+            !idle(&own, Some(&Totals::of([&busy])))
+                || busy.governed != parda_control::Governed::Yes
+        );
+        let mut did = own;
+        did.interval.reads.ios = 1;
+        assert!(!idle(&own, Some(&Totals::of([&did]))));
+    }
+
+    fn target(dir: &Path) -> Target {
+        let path = dir.join("disk");
+        std::fs::write(&path, vec![7; 8 << 20]).unwrap();
+        Target { path, region: None }
+    }
+
+    /// A directory where O_DIRECT works: not on every file system that temporary files lie on.
+    fn place() -> tempfile::TempDir {
+        tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
+    }
+
+    #[test]
+    fn a_probe_reads_and_leaves_all_as_it_was() {
+        let dir = place();
+        let target = target(dir.path());
+        let document = measure(&target, 4, 5.0, &|| false).unwrap().unwrap();
+        assert!(std::fs::read(&target.path).unwrap().iter().all(|byte| *byte == 7));
+        assert!(!document.target.writes);
+        let [one, four] = document.points.as_slice() else { panic!("{:?}", document.points) };
+        assert_eq!([one, four].map(|point| point.load.outstanding), [1, 4]);
+        assert!(one.all.ios > 0 && four.all.ios > 0);
+        assert!((0.3..1.1).contains(&one.outstanding_measured), "{}", one.outstanding_measured);
+        assert_eq!(four.all.histogram.iter().map(|b| b.ios).sum::<u64>(), four.all.ios);
+        let text = serde_json::to_string(&document).unwrap();
+        assert_eq!(serde_json::from_str::<Document>(&text).unwrap().points.len(), 2);
+    }
+
+    #[test]
+    fn a_probe_ends_within_milliseconds_of_anothers_io() {
+        let dir = place();
+        let began = Instant::now();
+        let busy = || began.elapsed() > Duration::from_millis(300);
+        let ended = measure(&target(dir.path()), MOST_OUTSTANDING, TIME_S, &busy);
+        assert!(ended.unwrap().is_none());
+        // 300 ms, one look, and the read that is under way; with room for a busy machine.
+        assert!(began.elapsed() < Duration::from_millis(800), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn a_target_that_cannot_be_read_is_an_error() {
+        let target = Target { path: "/nonexistent/disk".into(), region: None };
+        assert!(measure(&target, 4, 4.0, &|| false).is_err());
+        let dir = place();
+        let beyond = Target { region: Some(1 << 40..2 << 40), ..self::target(dir.path()) };
+        assert_eq!(measure(&beyond, 4, 4.0, &|| false).unwrap_err(), "there is nothing to read");
+    }
+
+    #[test]
+    fn a_probe_is_made_anew_once_a_day() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("probe.json");
+        assert!(is_old(&file));
+        std::fs::write(&file, "{}").unwrap();
+        assert!(!is_old(&file));
+        let yesterday = SystemTime::now() - DAY - Duration::from_secs(1);
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(yesterday).unwrap();
+        assert!(is_old(&file));
+    }
+}

@@ -1,0 +1,53 @@
+//! How sure a mean is.
+
+use parda_probe::Estimate;
+use parda_probe::Point;
+use parda_probe::sample;
+
+/// Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom.
+const T_95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+
+/// Half the width of the 95 % interval of the mean of values that do not depend on one another; `None` of fewer
+/// than three.
+pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
+    if values.len() < 3 {
+        return None;
+    }
+    let t = T_95.get(values.len() - 2).copied().unwrap_or(1.96);
+    Some(t * sample::mean(values).1)
+}
+
+/// A point's throughput, in IOPS, and where it lies by what its slices had.
+pub(crate) fn iops(point: &Point) -> Option<Estimate> {
+    let slices: Vec<f64> = point.slices.iter().map(|s| s.iops).collect();
+    around(point.all.iops, half_width(&slices)?)
+}
+
+/// A point's mean latency, in milliseconds, and where it lies by what its slices had.
+pub(crate) fn latency(point: &Point) -> Option<Estimate> {
+    let slices: Vec<f64> = point.slices.iter().filter_map(|s| s.mean_ms).collect();
+    around(point.all.mean_ms, half_width(&slices)?)
+}
+
+fn around(value: f64, half: f64) -> Option<Estimate> {
+    let of = Estimate { value, low: (value - half).max(0.0), high: value + half };
+    (value.is_finite() && half.is_finite()).then_some(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_that_of_students_t() {
+        // 1 to 5: standard deviation 1.5811, t of 4 is 2.776: 2.776 · 1.5811 / √5.
+        let half = half_width(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        assert!((half - 1.963).abs() < 0.001, "{half}");
+        assert_eq!(half_width(&[1.0, 2.0]), None);
+        assert_eq!(half_width(&[2.0; 100]), Some(0.0));
+    }
+}

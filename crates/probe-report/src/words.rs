@@ -1,0 +1,289 @@
+//! Numbers, times and sizes as they are said.
+
+use parda_plot::{brief, number};
+
+use parda_probe::Measured;
+use parda_probe::Mix;
+use parda_probe::{Curve, Estimate};
+use parda_probe::{Document, End, Kind, TargetInfo};
+
+/// Bytes in what storage is sold in: `1.80 TB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    let units = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
+    let size = bytes as f64;
+    let unit = units.into_iter().find(|(unit, _)| size >= *unit);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(unit, name)| format!("{} {name}", brief(size / unit)),
+    )
+}
+
+/// The size of an IO: `4 KiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        size if size > 0 && size.is_multiple_of(1 << 20) => format!("{} MiB", size >> 20),
+        size if size > 0 && size.is_multiple_of(1 << 10) => format!("{} KiB", size >> 10),
+        size => format!("{size} B"),
+    }
+}
+
+/// A time that somebody waits: `3 min 20 s`.
+pub(crate) fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return "an unknown time".to_owned();
+    }
+    if seconds < 10.0 {
+        return format!("{} s", number(seconds, 1));
+    }
+    let whole = seconds.round() as u64;
+    let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, whole % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{rest} s"),
+        (0, _) if rest == 0 => format!("{minutes} min"),
+        (0, _) => format!("{minutes} min {rest} s"),
+        _ => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// A latency, with three digits that count, in a unit in which they are seen.
+pub(crate) fn ms(ms: f64) -> String {
+    match ms {
+        ms if !ms.is_finite() => "–".to_owned(),
+        ms if ms >= 1.0 || ms <= 0.0 => format!("{} ms", brief(ms)),
+        ms => format!("{} µs", brief(ms * 1e3)),
+    }
+}
+
+/// The same with where it lies.
+pub(crate) fn latency(of: &Estimate) -> String {
+    if of.value >= 1.0 {
+        return estimate(of, "ms");
+    }
+    let [value, low, high] = [of.value, of.low, of.high].map(|ms| ms * 1e3);
+    estimate(&Estimate { value, low, high }, "µs")
+}
+
+/// A number of the unit, and where it lies with 95 % confidence, if that is wider than it is said.
+pub(crate) fn estimate(of: &Estimate, unit: &str) -> String {
+    let [value, low, high] = [of.value, of.low, of.high].map(short);
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    if low == high || !of.low.is_finite() || !of.high.is_finite() {
+        return format!("{value}{unit}");
+    }
+    format!("{value}{unit} ({low} to {high})")
+}
+
+/// Three digits that count, and none behind the point of what is large.
+pub(crate) fn short(value: f64) -> String {
+    match value {
+        v if !v.is_finite() => "–".to_owned(),
+        // Four digits are one too many.
+        v if (0.9995..1.0).contains(&v) => brief(1.0),
+        v => brief(v),
+    }
+}
+
+/// What a row of a table says of a load: IOPS, MB/s, and in milliseconds the mean, its standard
+/// deviation, the median, 90, 99 and 99.9 %, and the slowest.
+pub(crate) fn in_a_row(all: &Measured) -> [f64; 9] {
+    let Measured { iops, bytes_per_s, mean_ms, stddev_ms, .. } = *all;
+    let Measured { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = *all;
+    let mb_per_s = mb_per_s(bytes_per_s);
+    [iops, mb_per_s, mean_ms, stddev_ms, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms]
+}
+
+/// Megabytes a second.
+pub(crate) fn mb_per_s(bytes_per_s: f64) -> f64 {
+    bytes_per_s / 1e6
+}
+
+/// `1 load`, `3 loads`.
+pub(crate) fn number_of(how_many: usize, what: &str) -> String {
+    if how_many == 1 { format!("1 {what}") } else { format!("{how_many} {what}s") }
+}
+
+/// Percent of a part: `95 %`.
+pub(crate) fn percent(part: f64) -> String {
+    let percent = part * 100.0;
+    let decimals = match percent.abs() {
+        p if !(0.05..10.0).contains(&p) || p.fract() < 0.05 => 0,
+        p if p < 1.0 => 2,
+        _ => 1,
+    };
+    format!("{} %", number(percent, decimals))
+}
+
+/// What was probed: `a block device of 1.80 TB`.
+pub(crate) fn kind(target: &TargetInfo) -> String {
+    let kind = match target.kind {
+        Kind::File => "a file",
+        Kind::Device => "a block device",
+        Kind::Nbd => "an NBD export",
+        Kind::Model => "the array model, in virtual time",
+    };
+    match target.bytes {
+        0 => kind.to_owned(),
+        some if target.kind == Kind::Model => format!("{kind}, of {}", bytes(some)),
+        some => format!("{kind} of {}", bytes(some)),
+    }
+}
+
+/// How it ended, as a sentence.
+pub(crate) fn end(end: End) -> &'static str {
+    match end {
+        End::Complete => "All loads were run.",
+        End::Time => "Its time was up before all loads were run: what is missing is not below.",
+        End::Aborted => "It was stopped before all loads were run: what is missing is not below.",
+        End::Failed => "The target failed before all loads were run: what is missing is not below.",
+    }
+}
+
+/// When, where and for how long, as sentences. Names in backticks.
+pub(crate) fn story(document: &Document) -> String {
+    let loads = number_of(document.points.len(), "load");
+    let access = if document.target.writes { "reads and writes" } else { "reads only" };
+    let unsettled = document.points.iter().filter(|p| !p.settled).count();
+    let unsettled = match unsettled {
+        0 => String::new(),
+        1 => " One load never settled; it is marked.".to_owned(),
+        some => format!(" {some} loads never settled; they are marked."),
+    };
+    format!(
+        "`{}` ({}) was probed on {} for {}: {loads}, {access}. {}{unsettled}",
+        document.target.name,
+        kind(&document.target),
+        date(&document.begun),
+        duration(document.took_s),
+        end(document.end),
+    )
+}
+
+/// RFC 3339 as people write it: `2026-01-31 12:00 UTC`.
+pub(crate) fn date(begun: &str) -> String {
+    let utc = begun.ends_with('Z') || begun.ends_with("+00:00");
+    match (begun.get(..10), begun.get(10..11), begun.get(11..16)) {
+        (Some(day), Some("T" | "t" | " "), Some(time)) if utc => format!("{day} {time} UTC"),
+        _ => begun.to_owned(),
+    }
+}
+
+/// The curve of a mix, if there is one.
+pub(crate) fn curve<'a>(document: &'a Document, mix: &Mix) -> Option<&'a Curve> {
+    document.findings.curves.iter().find(|curve| curve.mix == *mix)
+}
+
+/// The curves as sentences, one each.
+pub(crate) fn curves(document: &Document) -> Vec<String> {
+    let sentence = |curve: &Curve| format!("{}: {}", curve.mix, curve_words(curve));
+    document.findings.curves.iter().map(sentence).collect()
+}
+
+/// What was found of a mix.
+pub(crate) fn curve_words(curve: &Curve) -> String {
+    let mut parts = vec![format!(
+        "peak {} IOPS ({} MB/s) from {} outstanding on",
+        estimate(&curve.peak_iops, ""),
+        short(mb_per_s(curve.peak_bytes_per_s)),
+        curve.peak_outstanding,
+    )];
+    if let Some(service) = &curve.service_ms {
+        parts.insert(0, format!("one at a time takes {}", latency(service)));
+    }
+    parts.push(match &curve.knee {
+        Some(knee) => format!(
+            "knee at {} outstanding: {} IOPS at {}",
+            estimate(&knee.outstanding, ""),
+            short(knee.iops),
+            latency(&knee.latency_ms),
+        ),
+        None => "no knee: the sweep did not go far enough beyond it".to_owned(),
+    });
+    format!("{}.", parts.join("; "))
+}
+
+/// What else the points say together, as sentences.
+pub(crate) fn others(document: &Document) -> Vec<String> {
+    let found = &document.findings;
+    let mut out = Vec::new();
+    if let Some(line) = &found.size_line {
+        out.push(format!(
+            "Latency = {} per KiB × size + {} with one outstanding; the line explains {} of the \
+             variance, its worst point is {} off.",
+            latency(&line.ms_per_kib),
+            latency(&line.fixed_ms),
+            precise_percent(line.r_squared),
+            percent(line.worst_residual),
+        ));
+    }
+    if let Some(asymmetry) = &found.asymmetry {
+        out.push(format!(
+            "Writes take {} times as long as reads, and there are {} times as many of them a second, with {} \
+             outstanding.",
+            short(asymmetry.latency_ratio),
+            short(asymmetry.iops_ratio),
+            asymmetry.outstanding,
+        ));
+    }
+    if let Some(noise) = &found.noise {
+        let pairs =
+            if noise.pairs == 1 { "1 pair".to_owned() } else { format!("{} pairs", noise.pairs) };
+        out.push(format!(
+            "Runs of one load differ by up to {} in throughput and {} in latency ({pairs} of runs).",
+            percent(noise.iops),
+            percent(noise.latency),
+        ));
+    }
+    out
+}
+
+/// 0.9987 is 99.87 %: what is near to all is told by what is missing.
+fn precise_percent(part: f64) -> String {
+    let decimals = if part > 0.99 && part < 0.999_95 { 2 } else { 0 };
+    format!("{} %", number(part * 100.0, decimals))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_sizes_and_dates_are_said_as_people_say_them() {
+        let said = [
+            duration(3.25),
+            duration(200.0),
+            duration(240.2),
+            duration(7260.0),
+            duration(f64::NAN),
+            bytes(1_800_000_000_000),
+            bytes(512),
+            size(4096),
+            size(3 << 20),
+            size(1000),
+            date("2026-01-31T12:00:59Z"),
+            date("yesterday"),
+        ];
+        let expected = [
+            "3.2 s",
+            "3 min 20 s",
+            "4 min",
+            "2 h 1 min",
+            "an unknown time",
+            "1.80 TB",
+            "512 B",
+            "4 KiB",
+            "3 MiB",
+            "1000 B",
+            "2026-01-31 12:00 UTC",
+            "yesterday",
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn an_estimate_is_said_with_its_interval_unless_that_is_nothing() {
+        let of = |value, low, high| Estimate { value, low, high };
+        assert_eq!(estimate(&of(12.0, 10.5, 14.0), "ms"), "12 ms (10.5 to 14)");
+        assert_eq!(estimate(&of(12.0, 12.0, 12.0), "ms"), "12 ms");
+        assert_eq!(estimate(&of(12.0, f64::NAN, 13.0), ""), "12");
+    }
+}

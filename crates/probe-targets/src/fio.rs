@@ -1,0 +1,224 @@
+//! fio, as the driver of real targets.
+//!
+//! One fio for each load, with one thread. It is asked every slice how it stands (SIGUSR1: all that
+//! it has counted since its beginning, as JSON), so warm-up can be told from what follows while it
+//! runs, and it is stopped (SIGINT) when enough is known.
+
+mod child;
+mod report;
+
+use std::time::{Duration, Instant};
+
+use parda_control::Bytes;
+use parda_scenario::fio::{Job, Target as FioTarget, Unsayable};
+
+use crate::model::workload;
+use child::Child;
+use parda_probe::Load;
+use parda_probe::Point;
+use parda_probe::Recording;
+use parda_probe::steady::judge;
+use parda_probe::{Allowance, DriveError, Driven, Driver, Watch};
+
+/// A load is cut into so many slices, if they are no shorter and no longer than this.
+const SLICES: f64 = 40.0;
+const SHORTEST: f64 = 0.1;
+const LONGEST: f64 = 1.0;
+
+/// What is warm-up whatever it looks like: connections are made, queues fill.
+const LEAST_WARMUP_S: f64 = 0.3;
+
+/// A target of which nothing has come back for so long, beyond what is right for it, has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long fio may take to end when nobody waits for its IOs.
+const POLITE: Duration = Duration::from_secs(2);
+
+/// Why fio cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum FioError {
+    #[error("fio is not installed (apt-get install fio)")]
+    Missing,
+    #[error("cannot run fio: {0}")]
+    Run(std::io::Error),
+    #[error("this fio was built without its engine `{0}`; Debian's has it (apt-get install fio)")]
+    Engine(&'static str),
+}
+
+/// A real target, as fio is told of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Fio {
+    /// An NBD URI, or else a path.
+    pub(crate) nbd: bool,
+    pub(crate) name: String,
+    /// The part of it that is used.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    /// Whether there may be writes.
+    pub(crate) writes: bool,
+}
+
+impl Fio {
+    /// Checks that there is a fio that can drive it.
+    pub(crate) fn check(&self) -> Result<(), FioError> {
+        let engine = if self.nbd { "nbd" } else { "libaio" };
+        let engines = child::engines().map_err(|e| match e.kind() {
+            std::io::ErrorKind::NotFound => FioError::Missing,
+            _ => FioError::Run(e),
+        })?;
+        let has = engines.lines().any(|line| line.trim() == engine);
+        if has { Ok(()) } else { Err(FioError::Engine(engine)) }
+    }
+
+    /// What fio is told of a load, for so long at most.
+    pub(crate) fn job(&self, load: &Load, seed: u64, most: Duration) -> Result<Job, Unsayable> {
+        let mut job = self.of("probe", load)?;
+        job.set("runtime", most.as_secs().max(1));
+        job.set("randseed", seed);
+        // From when it is begun to when it is done.
+        job.set("lat_percentiles", 1);
+        job.set("clat_percentiles", 0);
+        job.set("slat_percentiles", 0);
+        Ok(job)
+    }
+
+    /// A load that was run, for people: after those before it, and for as long as it was.
+    pub(crate) fn recorded(&self, number: usize, point: &Point) -> Result<Job, Unsayable> {
+        let mut job = self.of(&format!("load-{}", number + 1), &point.load)?;
+        job.set("ramp_time", point.warmup_s.ceil());
+        job.set("runtime", point.measured_s.ceil());
+        job.set("stonewall", 1);
+        Ok(job)
+    }
+
+    fn of(&self, name: &str, load: &Load) -> Result<Job, Unsayable> {
+        let mut job = Job::new(name);
+        job.target(if self.nbd { FioTarget::Nbd(&self.name) } else { FioTarget::Path(&self.name) });
+        job.load(&workload(load), Bytes(self.bytes))?;
+        if self.offset > 0 {
+            job.set("offset", self.offset);
+        }
+        job.set("allow_file_create", 0);
+        job.set("time_based", 1);
+        // One process, so that to end it ends all of it.
+        job.set("thread", 1);
+        Ok(job)
+    }
+
+    fn arguments(&self, job: &Job) -> Vec<String> {
+        let mut arguments = vec!["--output-format=json+".to_owned(), "--eta=never".to_owned()];
+        if !self.writes {
+            arguments.push("--readonly".to_owned());
+        }
+        arguments.extend(job.arguments());
+        arguments
+    }
+}
+
+impl Driver for Fio {
+    fn drive(
+        &mut self,
+        load: &Load,
+        seed: u64,
+        allowance: &Allowance,
+        watch: Watch<'_>,
+    ) -> Result<Driven, DriveError> {
+        let failed = |error: &dyn std::fmt::Display| DriveError::Failed(error.to_string());
+        // It is stopped before; this is only so that it ends without us, too.
+        let bound = Duration::from_secs_f64(allowance.most_s) + 2 * PATIENCE;
+        let job = self.job(load, seed, bound).map_err(|e| failed(&e))?;
+        // From when it begins to listen: on a busy machine it takes its time to start.
+        let mut begun = None;
+        let mut fio = Child::start(self.arguments(&job)).map_err(|e| failed(&e))?;
+        let slice = (allowance.most_s / SLICES).clamp(SHORTEST, LONGEST);
+        let slice = Duration::from_secs_f64(slice);
+        let mut recording = Recording::default();
+        let (mut next, mut heard) = (Instant::now() + slice, Instant::now());
+        loop {
+            match fio.ask_at(next, PATIENCE) {
+                Ok(Some(snapshot)) => {
+                    begun.get_or_insert_with(|| Instant::now() - slice);
+                    if snapshot.reads.ios + snapshot.writes.ios > recording.ios() {
+                        heard = Instant::now();
+                    }
+                    recording.push(snapshot);
+                }
+                // It has not begun yet.
+                Ok(None) => {}
+                // Who was told to stop may have told fio, too, as a terminal does.
+                Err(_) if watch(&recording) => {
+                    return Ok(Driven { verdict: verdict(&recording), recording });
+                }
+                Err(error) => return Err(failed(&error)),
+            }
+            next = Instant::now().max(next + slice);
+            let verdict = verdict(&recording);
+            let took = begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
+            let known = verdict.steady && verdict.precision <= allowance.precision;
+            let enough = known && took >= allowance.least_s;
+            if watch(&recording) {
+                // Whoever stops it does not care for what is still under way.
+                fio.stop(POLITE);
+                return Ok(Driven { recording, verdict });
+            }
+            // What nothing has come back of yet may be stuck: it is waited for, as below.
+            let over = took >= allowance.most_s && recording.ios() > 0;
+            if enough || over {
+                if fio.stop(PATIENCE) {
+                    return Ok(Driven { recording, verdict });
+                }
+                let seconds = PATIENCE.as_secs();
+                let why = format!("some IOs did not come back within {seconds} s of the last");
+                return Err(DriveError::Failed(why));
+            }
+            if heard.elapsed() > PATIENCE {
+                let outstanding = load.outstanding;
+                return Err(DriveError::Failed(format!(
+                    "none of {outstanding} IOs came back within {} s",
+                    PATIENCE.as_secs()
+                )));
+            }
+        }
+    }
+}
+
+fn verdict(recording: &Recording) -> parda_probe::Steadiness {
+    let warm = recording.snapshots().iter().take_while(|s| s.at_s < LEAST_WARMUP_S).count();
+    judge(&recording.pieces(), warm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_probe::Mix;
+
+    fn fio(writes: bool) -> Fio {
+        Fio { nbd: false, name: "/dev/sdx".to_owned(), offset: 0, bytes: 1 << 30, writes }
+    }
+
+    fn told(fio: &Fio, read_percent: u32) -> Vec<String> {
+        let mix = Mix { size: 8192, read_percent, random_percent: 70 };
+        let load = Load { mix, outstanding: 12 };
+        fio.arguments(&fio.job(&load, 7, Duration::from_secs(5)).unwrap())
+    }
+
+    fn has(told: &[String], wanted: &[&str]) {
+        for want in wanted {
+            assert!(told.iter().any(|a| a == want), "{want}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn fio_is_told_the_load_and_not_to_write_unless_it_may() {
+        let reads = told(&fio(false), 100);
+        has(&reads, &["--readonly", "--rw=randread", "--bs=8192", "--iodepth=12", "--direct=1"]);
+        has(&reads, &["--percentage_random=70", "--randseed=7", "--runtime=5"]);
+        let writes = told(&Fio { offset: 1 << 20, ..fio(true) }, 50);
+        has(&writes, &["--rw=randrw", "--rwmixread=50", "--offset=1048576"]);
+        assert!(!writes.iter().any(|a| a == "--readonly"));
+        let uri = "nbd+unix:///lun0?socket=/run/a".to_owned();
+        let nbd = told(&Fio { nbd: true, name: uri, ..fio(false) }, 100);
+        has(&nbd, &["--ioengine=nbd", "--uri=nbd+unix:///lun0?socket=/run/a"]);
+    }
+}

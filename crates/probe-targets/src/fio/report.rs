@@ -1,0 +1,124 @@
+//! What fio says of how it stands: its JSON, with all bins.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use parda_probe::{Bin, Snapshot, Totals};
+
+/// fio tells latencies apart in this many steps to a factor of two (its `FIO_IO_U_PLAT_BITS`, 6).
+const STEP_BITS: u32 = 6;
+
+/// What fio says is not what is known of it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReportError {
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("there is no job in it")]
+    NoJob,
+}
+
+/// One of its answers.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// Its `errno`, if an IO failed.
+    pub(super) error: i32,
+    pub(super) snapshot: Snapshot,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    jobs: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    error: i32,
+    read: Direction,
+    write: Direction,
+}
+
+#[derive(Deserialize)]
+struct Direction {
+    /// In milliseconds.
+    runtime: f64,
+    lat_ns: Latency,
+}
+
+#[derive(Deserialize)]
+struct Latency {
+    max: f64,
+    mean: f64,
+    stddev: f64,
+    #[serde(rename = "N")]
+    count: u64,
+    /// There are none where there were no IOs.
+    #[serde(default)]
+    bins: BTreeMap<String, u64>,
+}
+
+pub(super) fn snapshot(text: &str) -> Result<Report, ReportError> {
+    let document: Document = serde_json::from_str(text)?;
+    let job = document.jobs.into_iter().next().ok_or(ReportError::NoJob)?;
+    let at_s = job.read.runtime.max(job.write.runtime) / 1e3;
+    let (reads, writes) = (totals(job.read.lat_ns), totals(job.write.lat_ns));
+    let snapshot = Snapshot { at_s, reads, writes, unwritten: 0 };
+    Ok(Report { error: job.error, snapshot })
+}
+
+fn totals(latency: Latency) -> Totals {
+    let Latency { max, mean, stddev, count, bins } = latency;
+    let ios = count as f64;
+    let (mean, stddev) = (mean / 1e6, stddev / 1e6);
+    let bin = |(middle, ios): (String, u64)| {
+        let middle = middle.parse().ok().filter(|_| ios > 0)?;
+        Some(Bin { middle, up_to: up_to(middle), ios })
+    };
+    let mut bins: Vec<Bin> = bins.into_iter().filter_map(bin).collect();
+    bins.sort_unstable_by_key(|bin| bin.middle);
+    Totals {
+        ios: count,
+        sum_ms: mean * ios,
+        // fio's is that of a sample: over one less than there are.
+        squares: stddev * stddev * (ios - 1.0).max(0.0) + mean * mean * ios,
+        max_ms: max / 1e6,
+        bins,
+    }
+}
+
+/// The end of the bin in whose middle this is, in nanoseconds. Below two steps' worth of bits each
+/// nanosecond has a bin.
+fn up_to(middle: u64) -> u64 {
+    let top = u64::BITS - 1 - middle.max(1).leading_zeros();
+    if top <= STEP_BITS { middle } else { middle + (1 << (top - STEP_BITS)) / 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{"fio version": "fio-3.33", "jobs": [{"jobname": "probe", "error": 0,
+        "read": {"runtime": 463, "total_ios": 5, "slat_ns": {"min": 1},
+            "lat_ns": {"min": 90, "max": 10100000, "mean": 3000000.0, "stddev": 1000000.0, "N": 4,
+                "percentile": {"1.000000": 1}, "bins": {"10000000": 1, "600000": 3}}},
+        "write": {"runtime": 0, "lat_ns": {"min": 0, "max": 0, "mean": 0.0, "stddev": 0.0, "N": 0}}
+    }]}"#;
+
+    #[test]
+    fn fios_numbers_become_ours() {
+        let Report { error, snapshot } = snapshot(TEXT).unwrap();
+        assert_eq!((error, snapshot.at_s), (0, 0.463));
+        assert_eq!(snapshot.writes, Totals::default());
+        let reads = snapshot.reads;
+        assert_eq!((reads.ios, reads.sum_ms, reads.max_ms), (4, 12.0, 10.1));
+        assert_eq!(reads.squares, 3.0 + 36.0);
+        let bins: Vec<_> = reads.bins.iter().map(|bin| (bin.middle, bin.up_to, bin.ios)).collect();
+        assert_eq!(bins, [(600_000, 604_096, 3), (10_000_000, 10_065_536, 1)]);
+    }
+
+    #[test]
+    fn what_is_no_report_is_said_to_be_none() {
+        assert!(snapshot("{}").is_err());
+        assert_eq!(snapshot("{\"jobs\": []}").unwrap_err().to_string(), "there is no job in it");
+    }
+}

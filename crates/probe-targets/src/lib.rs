@@ -1,0 +1,15 @@
+#![forbid(unsafe_code)]
+//! What can be probed: files, block devices and NBD exports, driven by fio, and the array model in virtual time.
+//!
+//! A [`Target`] is only read unless it is plainly there to be overwritten ([`Writes`]).
+
+mod about;
+mod fio;
+mod guard;
+mod model;
+mod target;
+
+pub use fio::FioError;
+pub use guard::{Refusal, Why, Writes};
+pub use model::{Model, ModelError, workload};
+pub use target::{Target, TargetError, writable_export};

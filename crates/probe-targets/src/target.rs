@@ -1,0 +1,335 @@
+//! What can be probed.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+use parda_exchange::region::{NbdConnection, RegionFault};
+use parda_nbd::TransmissionFlags;
+use parda_nbd::uri::{Uri, UriError};
+use parda_scenario::fio::Unsayable;
+
+use crate::about;
+use crate::fio::{Fio, FioError};
+use crate::guard::{self, EDGE, MARK, Refusal, Why, Writes};
+use crate::model::{Model, ModelError};
+use parda_probe::{Document, Kind, TargetInfo};
+use parda_probe::{Plan, Wishes};
+use parda_probe::{Probe, Watcher};
+
+/// How long an NBD server may take for the few requests that are ours.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A file that is made has this size at least: the ends of it are left alone.
+const LEAST_CREATED: u64 = 16 << 20;
+
+/// What is to be probed.
+#[derive(Debug)]
+pub struct Target {
+    info: TargetInfo,
+    drive: Drive,
+    /// A device that is written to is claimed.
+    _claimed: Option<File>,
+}
+
+#[derive(Debug)]
+enum Drive {
+    Model(Box<Model>),
+    Fio(Fio),
+}
+
+/// Why something cannot be probed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say it.
+pub enum TargetError {
+    #[error("{name}: {error}")]
+    Model { name: String, error: ModelError },
+    #[error("{name}: {error}")]
+    Uri { name: String, error: UriError },
+    #[error("{name}: {error}")]
+    Nbd { name: String, error: String },
+    #[error("{name}: {error}{}", hint(.error))]
+    Open { name: String, error: io::Error },
+    #[error("{0}: is neither a file nor a block device")]
+    Kind(String),
+    #[error("{0}: is empty; make a file to probe with --create 1GiB, under a new name")]
+    Empty(String),
+    #[error("{0}: --create makes a file; it has no meaning for a model, a URI or a device")]
+    NoFile(String),
+    #[error("{0}: --create needs 16 MiB at least, in whole MiB")]
+    CreateSize(String),
+    #[error("{name}: cannot make it: {error}")]
+    Create { name: String, error: io::Error },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("cannot probe {name}: {error}")]
+    Fio { name: String, error: FioError },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ": try as root, or as who may read it",
+        io::ErrorKind::NotFound => {
+            "; a target is a file, a device, an NBD URI, or a model such as model:drive-7200"
+        }
+        _ => "",
+    }
+}
+
+impl Target {
+    /// Finds out what a name stands for, without a byte written to it, unless `create` has a file
+    /// made (of so many bytes), or `writes` are asked for and it is plainly there to be overwritten.
+    ///
+    /// # Errors
+    /// There is no such target, it cannot be driven, or it may not be written to.
+    pub fn open(name: &str, writes: &Writes, create: Option<u64>) -> Result<Target, TargetError> {
+        let owned = || name.to_owned();
+        if let Some(model) = name.strip_prefix("model:") {
+            if create.is_some() {
+                return Err(TargetError::NoFile(owned()));
+            }
+            let wrong = |error| TargetError::Model { name: owned(), error };
+            let model: Model = model.parse().map_err(wrong)?;
+            let info = model.info();
+            return Ok(Target { info, drive: Drive::Model(Box::new(model)), _claimed: None });
+        }
+        if name.contains("://") {
+            if create.is_some() {
+                return Err(TargetError::NoFile(owned()));
+            }
+            return Target::nbd(name, writes);
+        }
+        if let Some(bytes) = create {
+            if bytes < LEAST_CREATED || bytes % EDGE > 0 {
+                return Err(TargetError::CreateSize(owned()));
+            }
+            let wrong = |error| TargetError::Create { name: owned(), error };
+            guard::create(Path::new(name), bytes).map_err(wrong)?;
+        }
+        Target::path(name, writes)
+    }
+
+    fn path(name: &str, writes: &Writes) -> Result<Target, TargetError> {
+        let path = Path::new(name);
+        let wrong = |error| TargetError::Open { name: name.to_owned(), error };
+        let found = fs::metadata(path).map_err(wrong)?;
+        let kind = if found.is_file() {
+            Kind::File
+        } else if found.file_type().is_block_device() {
+            Kind::Device
+        } else {
+            return Err(TargetError::Kind(name.to_owned()));
+        };
+        let file = File::open(path).map_err(wrong)?;
+        let bytes = io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(wrong)?;
+        if bytes == 0 {
+            return Err(TargetError::Empty(name.to_owned()));
+        }
+        let about = match kind {
+            Kind::File => about::file(path, &found),
+            _ => about::device(found.rdev()),
+        };
+        let fio = Fio { nbd: false, name: name.to_owned(), offset: 0, bytes, writes: false };
+        let refused = |why| Refusal { target: name.to_owned(), why };
+        let claimed = match writes {
+            Writes::No => None,
+            _ => Some(may_overwrite(path, kind, bytes, writes).map_err(refused)?),
+        };
+        Target::driven_by(fio, kind, about, claimed)
+    }
+
+    fn nbd(name: &str, writes: &Writes) -> Result<Target, TargetError> {
+        let wrong = |error| TargetError::Uri { name: name.to_owned(), error };
+        let uri: Uri = name.parse().map_err(wrong)?;
+        let failed = |error: &dyn ToString| TargetError::Nbd {
+            name: name.to_owned(),
+            error: error.to_string(),
+        };
+        let mut connection = NbdConnection::open(&uri, PATIENCE).map_err(|e| failed(&e))?;
+        let agreed = *connection.agreed();
+        let fio =
+            Fio { nbd: true, name: name.to_owned(), offset: 0, bytes: agreed.size, writes: false };
+        if *writes != Writes::No {
+            let refused = |why| Refusal { target: name.to_owned(), why };
+            may_overwrite_export(&mut connection, name, writes).map_err(refused)?;
+        }
+        let mut target =
+            Target::driven_by(fio, Kind::Nbd, vec![format!("NBD at {}", uri.address)], None)?;
+        if let Drive::Fio(fio) = &mut target.drive {
+            fio.allow(*writes != Writes::No);
+        }
+        Ok(target)
+    }
+
+    fn driven_by(
+        mut fio: Fio,
+        kind: Kind,
+        about: Vec<String>,
+        claimed: Option<File>,
+    ) -> Result<Target, TargetError> {
+        fio.check().map_err(|error| TargetError::Fio { name: fio.name.clone(), error })?;
+        let info =
+            TargetInfo { name: fio.name.clone(), kind, bytes: fio.bytes, writes: false, about };
+        fio.allow(claimed.is_some());
+        Ok(Target { info, drive: Drive::Fio(fio), _claimed: claimed })
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn info(&self) -> &TargetInfo {
+        &self.info
+    }
+
+    /// How many bytes of it are driven.
+    #[must_use]
+    pub fn driven_bytes(&self) -> u64 {
+        match &self.drive {
+            Drive::Model(_) => self.info.bytes,
+            Drive::Fio(fio) => fio.bytes,
+        }
+    }
+
+    /// Whether it may be written to: a model always, as nothing is lost.
+    #[must_use]
+    pub fn may_be_written(&self) -> bool {
+        match &self.drive {
+            Drive::Model(_) => true,
+            Drive::Fio(fio) => fio.writes,
+        }
+    }
+
+    /// The loads of a probe as a job file of fio: one after another, each warming up and measured for
+    /// as long as it was. Of a model, on a file called TARGET.
+    ///
+    /// # Errors
+    /// The target's name cannot stand in a job file.
+    pub fn job_file(&self, document: &Document) -> Result<String, Unsayable> {
+        let placeholder = || Fio {
+            nbd: false,
+            name: "TARGET".to_owned(),
+            offset: 0,
+            bytes: self.info.bytes,
+            writes: false,
+        };
+        let fio = match &self.drive {
+            Drive::Model(_) => placeholder(),
+            Drive::Fio(fio) => fio.clone(),
+        };
+        let mut text = format!(
+            "# The loads of a probe of {}. By `parda probe --fio`, for fio.\n",
+            self.info.name
+        );
+        for (number, point) in document.points.iter().enumerate() {
+            text += "\n";
+            text += &fio.recorded(number, point)?.section()?;
+        }
+        Ok(text)
+    }
+
+    /// Probes it, within a time in seconds if there is one.
+    pub fn probe(
+        &mut self,
+        wishes: Wishes,
+        time: Option<f64>,
+        seed: u64,
+        watcher: &mut dyn Watcher,
+    ) -> Document {
+        let (target, plan) = (self.info.clone(), Plan::new(wishes, seed));
+        let driver: &mut dyn parda_probe::Driver = match &mut self.drive {
+            Drive::Model(model) => model.as_mut(),
+            Drive::Fio(fio) => fio,
+        };
+        Probe { target, driver, plan, time, seed }.run(watcher)
+    }
+}
+
+impl Fio {
+    /// Whether there may be writes; if so, the ends are left alone.
+    fn allow(&mut self, writes: bool) {
+        if writes && !self.writes {
+            self.offset = EDGE;
+            self.bytes -= 2 * EDGE;
+        }
+        self.writes |= writes;
+    }
+}
+
+/// Whether a file or a device is plainly there to be overwritten; claims it, and marks it as such.
+fn may_overwrite(path: &Path, kind: Kind, bytes: u64, writes: &Writes) -> Result<File, Why> {
+    let name = path.to_string_lossy();
+    writes.named(&name, kind)?;
+    let file = if kind == Kind::Device {
+        guard::device_in_use(path)?;
+        guard::claim(path)?
+    } else {
+        guard::file_in_use(path)?;
+        File::options().read(true).write(true).open(path)?
+    };
+    guard::signatures(path)?;
+    let unmarked = guard::unmarked(bytes, &mut |at, buffer| Ok(file.read_exact_at(buffer, at)?));
+    match (kind, unmarked) {
+        (Kind::File, Ok(true) | Err(Why::Data { .. } | Why::Small(_))) => Err(Why::NotOurs),
+        (_, Err(why)) => Err(why),
+        (_, Ok(false)) => Ok(file),
+        (_, Ok(true)) => {
+            guard::mark(&mut |block| Ok(file.write_all_at(block, 0)?))?;
+            file.sync_all()?;
+            Ok(file)
+        }
+    }
+}
+
+/// The bytes of an NBD export that may be overwritten: all but its ends, if it is plainly there for
+/// that. It is marked as such, so that it may be overwritten again.
+///
+/// # Errors
+/// It cannot be reached, or it may not be written to.
+pub fn writable_export(name: &str, writes: &Writes) -> Result<Range<u64>, TargetError> {
+    let uri: Uri =
+        name.parse().map_err(|error| TargetError::Uri { name: name.to_owned(), error })?;
+    let failed =
+        |error: RegionFault| TargetError::Nbd { name: name.to_owned(), error: error.to_string() };
+    let mut connection = NbdConnection::open(&uri, PATIENCE).map_err(failed)?;
+    let refused = |why| Refusal { target: name.to_owned(), why };
+    may_overwrite_export(&mut connection, name, writes).map_err(refused)?;
+    Ok(EDGE..connection.agreed().size - EDGE)
+}
+
+/// The same of an export, over a connection of our own.
+fn may_overwrite_export(
+    connection: &mut NbdConnection,
+    name: &str,
+    writes: &Writes,
+) -> Result<(), Why> {
+    let agreed = *connection.agreed();
+    if agreed.flags.contains(TransmissionFlags::READ_ONLY) {
+        return Err(Why::ReadOnly);
+    }
+    // As large as the export, with its ends, for what knows files only.
+    let copy = tempfile::NamedTempFile::new()?;
+    copy.as_file().set_len(agreed.size)?;
+    let nbd = |error: &dyn ToString| Why::Nbd(error.to_string());
+    let mut ends = guard::unmarked(agreed.size, &mut |at, buffer| {
+        connection.restart_clock(PATIENCE);
+        let bytes = connection.read(at, buffer.len()).map_err(|e| nbd(&e))?;
+        buffer.copy_from_slice(&bytes);
+        Ok(copy.as_file().write_all_at(&bytes, at)?)
+    });
+    // What is known to be there says more than where it is.
+    if let Err(Why::Data { .. }) = ends {
+        ends = guard::signatures(copy.path()).and(ends);
+    } else {
+        guard::signatures(copy.path())?;
+    }
+    let unmarked = ends?;
+    writes.named(name, Kind::Nbd)?;
+    if unmarked {
+        debug_assert!(MARK as u64 <= EDGE);
+        connection.restart_clock(PATIENCE);
+        guard::mark(&mut |block| connection.write(0, block).map_err(|e| nbd(&e)))?;
+    }
+    Ok(())
+}
