@@ -19,7 +19,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Always of the whole workspace: some packages alone would have other features, and all of it be built again.
 TESTS := --workspace --locked --no-fail-fast
 
-.PHONY: help build bpf guest demo test lint unit real fuzz nightly reproduce bench install uninstall clean
+# Tests that simulate for minutes.
+SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
+
+.PHONY: help build bpf guest demo test lint unit real simulated fuzz nightly reproduce bench install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,23 +44,27 @@ test: lint unit real ## Everything that proves it; what CI runs
 lint: ## Format, clippy, documentation, licences, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --quiet --workspace --test guests --test lab --locked -- -D warnings
+	$(CARGO) clippy --quiet --workspace --test guests --test lab $(SIMULATED) --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
 	tools/deny.sh
 
 unit: ## Unit, property, cluster and conformance tests
 	@tools/deps.sh $(TEST_DEPS)
-	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
 	$(CARGO) test $(TESTS) --tests
 	$(CARGO) test $(TESTS) --doc
 
-# Real time passes whoever watches, and the laboratory needs little of the machine: what needs only time goes on beside it.
-real: ## Guests, then the scenarios in real time, and fuzzing beside them
+# Real time passes whoever watches, and the laboratory needs little of the machine: simulations and fuzzing go on beside it.
+real: ## Guests, then the scenarios in real time; studies, random clusters, papers' figures and fuzzing beside them
 	@tools/deps.sh $(TEST_DEPS)
 	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
 	$(CARGO) test $(TESTS) --test guests
-	@tools/beside.sh "nice -n 19 tools/fuzz.sh 15" "$(CARGO) test $(TESTS) --test lab"
+	$(CARGO) test $(TESTS) --test lab $(SIMULATED) --no-run
+	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory simulated fuzz" "$(CARGO) test $(TESTS) --test lab"
+
+simulated: ## Studies of the law, random clusters, the papers' figures, the probe against the model
+	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
+	$(CARGO) test $(TESTS) $(SIMULATED)
 
 fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 15

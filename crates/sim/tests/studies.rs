@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use parda_config::Document;
 use parda_scenario::{Study, Verdict};
@@ -13,18 +14,33 @@ fn every_study_holds() {
     let mut files: Vec<_> = dir.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty());
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut failed = Vec::new();
-    for file in files {
-        let began = std::time::Instant::now();
-        let study = Study::parse(&Document::read(&file).unwrap()).unwrap_or_else(|e| panic!("{e}"));
-        let answer = run_all(&study, &SimOptions::default(), jobs, |_, _| ()).unwrap().answer;
-        assert!(!answer.expectations.is_empty(), "{}: expects nothing", study.name);
-        println!("{:6.1} s  {}", began.elapsed().as_secs_f64(), study.name);
-        let misses = answer.expectations.into_iter().filter(|verdict| !verdict.ok);
-        failed.extend(misses.map(|Verdict { what, measured, expected, tolerance, .. }| {
-            format!("{}: {what} is {measured:?}, not {expected} ({tolerance})", study.name)
-        }));
-    }
+    let (files, failed) = (Mutex::new(files), Mutex::new(Vec::new()));
+    let next = || files.lock().unwrap().pop();
+    let work = || {
+        while let Some(file) = next() {
+            let misses = misses(&file);
+            failed.lock().unwrap().extend(misses);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// The expectations of a study that do not hold.
+fn misses(file: &Path) -> Vec<String> {
+    let began = std::time::Instant::now();
+    let study = Study::parse(&Document::read(file).unwrap()).unwrap_or_else(|e| panic!("{e}"));
+    let answer = run_all(&study, &SimOptions::default(), 1, |_, _| ()).unwrap().answer;
+    assert!(!answer.expectations.is_empty(), "{}: expects nothing", study.name);
+    println!("{:6.1} s  {}", began.elapsed().as_secs_f64(), study.name);
+    let misses = answer.expectations.into_iter().filter(|verdict| !verdict.ok);
+    let words = |Verdict { what, measured, expected, tolerance, .. }| {
+        format!("{}: {what} is {measured:?}, not {expected} ({tolerance})", study.name)
+    };
+    misses.map(words).collect()
 }
