@@ -416,6 +416,8 @@ fn everything_wrong_with_limits_is_pointed_at() {
         ("connections = -1", "connections = -1: "),
         ("connections_per_export = 0", "connections_per_export = 0: must be from 1"),
         ("connections_per_peer = 0", "connections_per_peer = 0: must be from 1"),
+        ("handshakes_per_second = 0", "handshakes_per_second = 0: must be from 1 to 65536"),
+        ("handshakes_per_second = 1e9", "handshakes_per_second = 1e9: "),
         ("requests_per_connection = 0", "requests_per_connection = 0: must be from 1"),
         (
             "memory_per_connection = \"4KiB\"",

@@ -70,6 +70,9 @@ pub struct Limits {
     pub connections_per_export: usize,
     /// Connections of one process over a unix socket, or of one address over TCP.
     pub connections_per_peer: usize,
+    /// Handshakes that begin in a second, once as many have begun at once as there may be
+    /// connections.
+    pub handshakes_per_second: usize,
     /// Requests in flight on one connection. The next is read when one was answered.
     pub requests_per_connection: usize,
     /// Bytes of memory that one connection's requests take, beyond which no request is read.
@@ -85,13 +88,13 @@ impl Limits {
     /// What a client that owes something must move within `progress_timeout`, in bytes.
     pub const LEAST_PROGRESS: u64 = crate::progress::LEAST;
 
-    /// How many connections there can be, with those that are in their handshake.
+    /// How many connections there can be, with those that are in their handshake or wait for it.
     #[must_use]
     pub fn all_connections(&self) -> usize {
-        self.connections + self.handshakes()
+        self.connections + 2 * self.handshakes()
     }
 
-    /// How many connections may be in their handshake.
+    /// How many connections may be in their handshake, and how many may wait for it.
     pub(crate) fn handshakes(&self) -> usize {
         (self.connections / 4).max(4)
     }
@@ -104,6 +107,7 @@ impl Default for Limits {
             connections: 1024,
             connections_per_export: 256,
             connections_per_peer: 256,
+            handshakes_per_second: 250,
             requests_per_connection: 512,
             // Two of the largest requests, so that one can be received while one is answered.
             memory_per_connection: 64 << 20,

@@ -30,6 +30,8 @@ pub(crate) enum TurnedAway {
     Export,
     #[error("the peer has as many connections as connections_per_peer allows")]
     Peer,
+    #[error("too many begin their handshake at once for handshakes_per_second")]
+    Pace,
     #[error("the process has as many descriptors as its limit (RLIMIT_NOFILE) leaves to clients")]
     Descriptors,
 }

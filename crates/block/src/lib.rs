@@ -26,6 +26,7 @@ mod engine;
 mod listen;
 mod mailbox;
 mod now;
+mod pace;
 mod progress;
 mod ring;
 mod socket_file;

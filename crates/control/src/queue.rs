@@ -79,6 +79,8 @@ const TAG_SHIFT: u32 = 30;
 #[derive(Debug)]
 struct Flow<T> {
     shares: Shares,
+    /// What one slot adds to a tag: to divide for each IO would cost a tenth of all.
+    slot: Tag,
     burst: Cost,
     /// Finish tag of the IO dispatched last. While the flow is backlogged: start tag of its head.
     finish: Tag,
@@ -91,13 +93,18 @@ struct Flow<T> {
 
 impl<T> Flow<T> {
     fn tag_of(&self, cost: Cost) -> Tag {
-        let shares = self.shares.0.max(1);
-        // As good as always the quotient of two machine words.
-        if cost.0 >> (u64::BITS - TAG_SHIFT) == 0 {
-            Tag::from((cost.0 << TAG_SHIFT) / u64::from(shares))
-        } else {
-            (Tag::from(cost.0) << TAG_SHIFT) / Tag::from(shares)
-        }
+        if cost == Cost::ONE { self.slot } else { tag(self.shares, cost) }
+    }
+}
+
+/// What a cost adds to a tag.
+fn tag(Shares(shares): Shares, cost: Cost) -> Tag {
+    let shares = shares.max(1);
+    // As good as always the quotient of two machine words.
+    if cost.0 >> (u64::BITS - TAG_SHIFT) == 0 {
+        Tag::from((cost.0 << TAG_SHIFT) / u64::from(shares))
+    } else {
+        (Tag::from(cost.0) << TAG_SHIFT) / Tag::from(shares)
     }
 }
 
@@ -137,7 +144,8 @@ impl<T> FairQueue<T> {
     pub fn add_flow(&mut self, shares: Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
         let (waiting, served, due) = (VecDeque::new(), Instant(0), None);
-        FlowId(self.flows.insert(Flow { shares, burst, finish, waiting, served, due }))
+        let slot = tag(shares, Cost::ONE);
+        FlowId(self.flows.insert(Flow { shares, slot, burst, finish, waiting, served, due }))
     }
 
     /// Removes a flow of which nothing waits; `false` if something does, or there is no such flow.
@@ -148,7 +156,8 @@ impl<T> FairQueue<T> {
 
     /// Changes a flow's shares from its next dispatched IO on.
     pub fn set_shares(&mut self, flow: FlowId, shares: Shares) {
-        self.flows[flow.0].shares = shares;
+        let flow = &mut self.flows[flow.0];
+        (flow.shares, flow.slot) = (shares, tag(shares, Cost::ONE));
     }
 
     /// Changes how much a flow may gather while idle.

@@ -32,6 +32,9 @@ pub struct VolumeLimits {
     /// Clients of one process on this host, or of one address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections_per_peer: Option<usize>,
+    /// Handshakes that begin in a second, beyond what may begin at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshakes_per_second: Option<usize>,
     /// Bytes of memory in the buffers of one client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_per_connection: Option<ByteSize>,
@@ -114,6 +117,11 @@ pub(super) fn check_volume(
             "connections_per_peer",
             written.connections_per_peer,
             of_each(default.connections_per_peer),
+        )?,
+        handshakes_per_second: count(
+            "handshakes_per_second",
+            written.handshakes_per_second,
+            default.handshakes_per_second,
         )?,
         memory_per_connection: bytes(
             "memory_per_connection",

@@ -51,6 +51,7 @@ impl Engine {
         for (_, listener) in &mut self.listeners {
             listener.stop(&mut self.ring);
         }
+        self.pace.retain(|_| false);
         let keys: Vec<usize> = self.conns.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.conns[key].finish();

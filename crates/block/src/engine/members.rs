@@ -194,6 +194,7 @@ impl Engine {
             self.conns[conn].kill(&mut self.work);
             self.list(conn);
         }
+        self.pace.retain(|newcomer| newcomer.listener != key);
         self.bury_listener(key);
     }
 

@@ -37,6 +37,7 @@ use crate::config::Limits;
 use crate::conn::{Arrival, Conn, ConnError, Offer};
 use crate::door::Door;
 use crate::mailbox::{Mailbox, Mailer};
+use crate::pace::Pace;
 use crate::ring::{Done, Kept, OpKey, Ring, Wire};
 use crate::socket_file::SocketFile;
 use crate::spin::Spin;
@@ -79,6 +80,8 @@ enum Timer {
     Accept(usize),
     /// A disk whose NBD server may be given up.
     Upstream(usize),
+    /// Newcomers whose handshake has not begun.
+    Newcomers,
     /// Clients that wait for memory.
     Waiting,
     /// Memory that nobody needs any more.
@@ -188,6 +191,7 @@ pub(crate) struct Engine {
     next_serial: u64,
     limits: Limits,
     door: Door,
+    pace: Pace<watch::Newcomer>,
     timers: Timers<Timer>,
     watch: watch::Watch,
     dropped: Dropped,
@@ -236,6 +240,7 @@ impl Engine {
             conns: Slab::new(),
             next_serial: 0,
             door: Door::new(&parts.limits),
+            pace: Pace::new(&parts.limits),
             timers: Timers::new(),
             watch: watch::Watch::default(),
             dropped: Dropped::default(),
@@ -328,7 +333,15 @@ impl Engine {
             (Kept::Accepted(fd), _) => self.admit(now, index, fd),
             _ => {}
         }
-        self.listeners[index].accept(&mut self.ring, index);
+        let again = self.pace.accepted(now);
+        let listener = &mut self.listeners[index];
+        match again {
+            None => listener.accept(&mut self.ring, index),
+            Some(at) => {
+                listener.retry_at = again;
+                self.timers.add(at, Timer::Accept(index));
+            }
+        }
     }
 
     fn file_done(&mut self, now: Instant, key: usize, kept: Kept, result: Result<usize, i32>) {
@@ -641,6 +654,10 @@ impl Engine {
                         state.timer = None;
                     }
                     self.stir(disk);
+                }
+                Timer::Newcomers => {
+                    self.watch.newcomers = false;
+                    self.let_in(now);
                 }
                 Timer::Waiting => self.serve_waiting(now),
                 Timer::Tidy => self.tidy(now),

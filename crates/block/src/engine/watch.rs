@@ -18,30 +18,58 @@ use crate::stats::MemoryStats;
 /// How often memory that is not needed is looked for.
 const TIDY: Span = Span::from_millis(2_000);
 
-/// Which of the two regular looks are due.
+/// A socket whose handshake has not begun.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) listener: usize,
+    fd: OwnedFd,
+}
+
+/// Which of the looks are due.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
+    pub(super) newcomers: bool,
     waiting: bool,
     tidy: bool,
     pressure: Pressure,
 }
 
 impl Engine {
-    /// Lets a new connection in, or closes it.
+    /// Takes a new connection, or closes it. Its handshake begins when the pace allows it.
     pub(super) fn admit(&mut self, now: Instant, listener: usize, fd: OwnedFd) {
+        let peer = peer(&fd, self.listeners[listener].tcp);
+        if descriptors::is_reserved(&fd) {
+            return self.turn_away(peer, TurnedAway::Descriptors);
+        }
+        if let Some((peer, _)) = self.pace.arrive(peer, Newcomer { listener, fd }) {
+            self.turn_away(peer, TurnedAway::Pace);
+        }
+        self.let_in(now);
+    }
+
+    /// Begins the handshakes that the pace allows now.
+    pub(super) fn let_in(&mut self, now: Instant) {
+        while let Some((peer, Newcomer { listener, fd })) = self.pace.next(now) {
+            self.greet(now, listener, peer, fd);
+        }
+        if !self.watch.newcomers
+            && let Some(at) = self.pace.next_at()
+        {
+            self.watch.newcomers = true;
+            self.timers.add(at, Timer::Newcomers);
+        }
+    }
+
+    fn turn_away(&mut self, peer: Peer, error: TurnedAway) {
+        tracing::info!(volume = self.name, ?peer, %error, "turned a client away");
+        self.dropped.turned_away += 1;
+    }
+
+    /// Begins the handshake of a new connection.
+    fn greet(&mut self, now: Instant, listener: usize, peer: Peer, fd: OwnedFd) {
         let is_tcp = self.listeners[listener].tcp;
-        let peer = peer(&fd, is_tcp);
-        let knocked = if descriptors::is_reserved(&fd) {
-            Err(TurnedAway::Descriptors)
-        } else {
-            self.door.knock(peer)
-        };
-        match knocked {
-            Err(error) => {
-                tracing::info!(volume = self.name, ?peer, %error, "turned a client away");
-                self.dropped.turned_away += 1;
-                return;
-            }
+        match self.door.knock(peer) {
+            Err(error) => return self.turn_away(peer, error),
             Ok(Some(victim)) => self.fail(victim, &ConnError::MadeRoom),
             Ok(None) => {}
         }

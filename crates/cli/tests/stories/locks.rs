@@ -98,31 +98,71 @@ fn two_agents_never_write_one_file() {
     agent.stop();
 }
 
+/// A file whose first write after [`SlowOnce::arm`] takes a second and a half; all other IO is fast, so
+/// that a write which does not wait for that one overtakes it.
+struct SlowOnce<'a> {
+    stage: &'a Stage,
+    _file: FuseFile,
+}
+
+impl SlowOnce<'_> {
+    fn new<'a>(stage: &'a Stage, name: &str) -> SlowOnce<'a> {
+        stage.sparse("store", SIZE);
+        let (store, slow) = (stage.path("store"), stage.path("slow"));
+        let (store, slow) = (store.display(), slow.display());
+        // Only one `rm` of a file succeeds.
+        let write = format!(
+            "pwrite=rm {slow} 2>/dev/null && sleep 1.5; \
+             dd of={store} bs=64k iflag=fullblock oflag=seek_bytes seek=$4 conv=notrunc status=none"
+        );
+        let read =
+            format!("pread=dd if={store} iflag=skip_bytes,count_bytes skip=$4 count=$3 status=none");
+        let log = format!("logfile={}", stage.path("ios").display());
+        let size = format!("get_size=echo {SIZE}");
+        let server = ["--filter=log", "eval", "thread_model=echo parallel", &log, &size];
+        let yes = ["can_multi_conn=exit 0", "can_flush=exit 0", "flush=exit 0"];
+        let file = FuseFile::new(stage, name, &[&server[..], &yes, &[&write, &read]].concat());
+        SlowOnce { stage, _file: file }
+    }
+
+    fn arm(&self) {
+        self.stage.write("slow", "");
+    }
+
+    /// Writes that were begun, and those that were ended.
+    fn writes(&self) -> [usize; 2] {
+        let log = String::from_utf8(self.stage.read("ios")).unwrap();
+        [" Write id=", " ...Write id="].map(|what| log.matches(what).count())
+    }
+}
+
 #[test]
 fn a_write_that_outlives_its_agent_never_lands_over_a_newer_one() {
     let stage = Stage::new();
-    let log = format!("logfile={}", stage.path("ios").display());
-    let slow = ["--filter=log", "--filter=delay", "memory", "16M", "wdelay=1500ms", &log];
-    let _file = FuseFile::new(&stage, "img", &slow);
-    let ios = || String::from_utf8(stage.read("ios")).unwrap();
-    let begun = || ios().matches(" Write id=").count();
-    let ended = || ios().matches(" ...Write id=").count();
+    let file = SlowOnce::new(&stage, "img");
     for (direct, old, new) in [("on", 1, 2), ("off", 3, 4)] {
         let more = format!("direct = \"{direct}\"\n");
         let agent = stage.agent("host", &one("host", &more));
-        let before = begun();
+        let [before, _] = file.writes();
+        file.arm();
         let mut client = Client::connect(&stage.path("host"), "vm1");
         client.send(write(0, 4096), &[old; 4096]);
-        until("the write is under way", || begun() > before);
+        until("the write is under way", || file.writes()[0] > before);
         // Not waiting for its end: that may be long in coming while the kernel has its write.
         agent.process.signal(rustix::process::Signal::KILL);
-        let next = stage.restart(&[], "host");
-        // Its predecessor is there until its IO is done, and so are its sockets.
-        let host = stage.path("host");
-        let mut client = wait_for("the next serves", || Client::try_connect(&host, "vm1"));
+        // With another socket: the one of its predecessor is there until that one's IO is done, and
+        // would have the next wait as well.
+        let next = stage.agent("next", &one("next", &more));
+        let socket = stage.path("next");
+        let mut client = wait_for("the next serves", || Client::try_connect(&socket, "vm1"));
         assert_eq!(client.call(write(0, 4096), &[new; 4096]), Ok(vec![]));
         assert_eq!(client.call(Op::Flush, &[]), Ok(vec![]));
-        until("nothing is under way", || begun() == ended());
+        until("nothing is under way", || {
+            let [begun, ended] = file.writes();
+            begun == ended
+        });
+        // Of the file itself, not of a page cache.
+        assert!(stage.read("store")[..4096] == [new; 4096], "direct {direct}: the old write landed");
         assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![new; 4096]), "direct {direct}");
         next.says("waits for IO that an earlier process left under way");
         next.stop();

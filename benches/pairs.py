@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""What a difference of a few per cent is: two agents or settings in turn, in pairs of short rounds.
+
+A round of the one and a round of the other make a pair, A B, B A, A B …, so that neither a drift of the machine nor the order decides.
+Each pair gives one ratio; the median of the ratios comes with its 95 % interval (order statistics). Both serve the same file to the
+same client, with a window that never binds: what is measured is what the code costs, and not what control holds back. CPU is that of
+all threads of the agent, by their schedstat.
+
+  benches/pairs.py target/release/parda control             control on, over off: one agent that reloads
+  benches/pairs.py target/release/parda idle-disks          1,000 idle disks beside the busy one, over none
+  benches/pairs.py target/release/parda build OTHER         this build, over the other one
+
+A cell is OPERATION/BLOCK/DEPTH/CONNECTIONS/DIRECT. The machine should do nothing else.
+"""
+import argparse
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+SIZE, IDLE_DISKS = 256 << 20, 1000
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("parda", help="the program")
+    options.add_argument("what", choices=["control", "idle-disks", "build"])
+    options.add_argument("other", nargs="?", help="the program to compare with")
+    options.add_argument("--pairs", type=int, default=60)
+    options.add_argument("--seconds", type=float, default=0.15, help="length of a round")
+    options.add_argument("--dir", default="/var/tmp", help="where the file is: a real disk")
+    options.add_argument("--cells", nargs="+", default=["randread/4k/16/1/off", "randread/4k/64/1/off"])
+    options = options.parse_args()
+    if (options.what == "build") != (options.other is not None):
+        raise SystemExit("build needs another program, and nothing else does")
+    with tempfile.TemporaryDirectory(dir=options.dir) as dir:
+        data = os.path.join(dir, "data")
+        with open(data, "wb") as file:
+            # The client writes only to what begins and ends with an empty MiB.
+            file.write(bytes(1 << 20) + os.urandom(SIZE - (2 << 20)) + bytes(1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+        print("| cell | pairs | IOPS of the second | IOPS: first / second | CPU per IO: first / second |")
+        print("| --- | ---: | ---: | ---: | ---: |", flush=True)
+        for cell in options.cells:
+            measure(dir, data, cell, options)
+
+
+def measure(dir, data, cell, options):
+    operation, block, depth, connections, direct = cell.split("/")
+    agents = start(dir, data, direct, options)
+    load = ["--op", operation, "--bs", block, "--depth", depth, "--connections", connections]
+    first = lambda: agents[0].load(load, options.seconds, "parda")
+    second = lambda: agents[-1].load(load, options.seconds, "off" if options.what == "control" else "parda")
+    try:
+        first(), second()
+        iops, cpu, others = [], [], []
+        for pair in range(options.pairs):
+            if pair % 2:
+                a, b = first(), second()
+            else:
+                b, a = second(), first()
+            iops.append(a[0] / b[0])
+            cpu.append(a[1] / b[1])
+            others.append(b[0])
+        print(f"| {cell} | {len(iops)} | {statistics.median(others):.0f} | {interval(iops)} | {interval(cpu)} |", flush=True)
+    finally:
+        for agent in agents:
+            agent.end()
+
+
+def start(dir, data, direct, options):
+    if options.what == "control":
+        return [Agent(options.parda, dir, "both", data, direct)]
+    idle = IDLE_DISKS if options.what == "idle-disks" else 0
+    other = options.other or options.parda
+    return [Agent(options.parda, dir, "first", data, direct, idle), Agent(other, dir, "second", data, direct)]
+
+
+def interval(ratios):
+    """The median and its 95 % interval: ranks n/2 ± 0.98 √n."""
+    ratios, n = sorted(ratios), len(ratios)
+    low, high = (ratios[min(max(round(n / 2 + sign * 0.98 * math.sqrt(n)), 0), n - 1)] for sign in (-1, 1))
+    return f"{statistics.median(ratios):.3f} ({low:.3f} to {high:.3f})"
+
+
+class Agent:
+    def __init__(self, parda, dir, name, data, direct, idle=0, more=""):
+        self.parda, self.data, self.direct, self.idle, self.dir = os.path.abspath(parda), data, direct, idle, dir
+        self.config, self.socket, self.log = (os.path.join(dir, f"{name}.{kind}") for kind in ("toml", "sock", "log"))
+        for disk in range(idle):
+            with open(os.path.join(dir, f"idle{disk}"), "wb") as file:
+                file.truncate(1 << 20)
+        self.mode, self.more = "parda", more
+        self.write()
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([self.parda, "serve", "-c", self.config], stderr=log, stdout=subprocess.DEVNULL)
+        until(lambda: self.said("started host") > 0)
+
+    def write(self):
+        text = f"""host = "bench"
+[[volume]]
+name = "bench"
+[volume.control]
+mode = "{self.mode}"
+latency_threshold = "30ms"
+window_start = 1024
+window_max = 1024
+{self.more}
+"""
+        disks = [("disk", self.data)] + [(f"idle{n}", os.path.join(self.dir, f"idle{n}")) for n in range(self.idle)]
+        for name, path in disks:
+            # The other agent has the file as well.
+            text += f"""[[volume.disk]]
+name = "{name}"
+path = "{path}"
+listen = "unix:{self.socket}"
+direct = "{self.direct}"
+lock = "off"
+"""
+        with open(self.config, "w") as file:
+            file.write(text)
+
+    def set_mode(self, mode):
+        if mode == self.mode:
+            return
+        self.mode = mode
+        self.write()
+        done = self.said("in force")
+        self.process.send_signal(signal.SIGHUP)
+        until(lambda: self.said("in force") > done)
+
+    def said(self, what):
+        with open(self.log) as log:
+            return log.read().count(what)
+
+    def load(self, load, seconds, mode):
+        """IOPS, and CPU for each IO, up to a factor that is the same for all."""
+        self.set_mode(mode)
+        uri = f"nbd+unix:///disk?socket={self.socket}"
+        line = [self.parda, "bench", "nbd", uri, *load, "--time", f"{seconds * 1000:.0f}ms", "--warmup", "20ms", "--json", "-"]
+        if "write" in load[1]:
+            line.append(f"--allow-writes={uri}")
+        before = self.cpu()
+        answer = json.loads(subprocess.run(line, check=True, capture_output=True).stdout)
+        return answer["iops"], (self.cpu() - before) / answer["iops"]
+
+    def cpu(self):
+        tasks = f"/proc/{self.process.pid}/task"
+        return sum(int(open(f"{tasks}/{task}/schedstat").read().split()[0]) for task in os.listdir(tasks))
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+        if os.path.exists(self.socket):
+            os.remove(self.socket)
+
+
+def until(true_now):
+    by = time.monotonic() + 20
+    while not true_now():
+        if time.monotonic() > by:
+            raise TimeoutError
+        time.sleep(0.001)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+//! How fast connections come in: the policy, without sockets.
+//!
+//! A handshake costs the volume's thread as much as many IOs do, and neither a limit of connections
+//! nor one of memory bounds how many begin in a second: a client that goes and comes again is within
+//! both. So handshakes have a rate. As many as there may be connections begin at once, as after a
+//! restart or when all hosts are switched on; only beyond that newcomers wait. Those that wait take
+//! turns by peer: one that floods the volume waits for itself. Where more wait than may, the peer
+//! with most of them loses one.
+//!
+//! To accept a socket and close it again costs something too. So sockets are accepted at a rate as
+//! well, [`ACCEPTS`] times that of handshakes; beyond it newcomers wait in the kernel.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parda_control::Instant;
+
+use crate::config::Limits;
+use crate::door::Peer;
+
+/// Sockets that are accepted for each handshake that may begin. More tell clients apart from a flood
+/// sooner, and cost more.
+const ACCEPTS: u64 = 4;
+
+/// After a pause so many are accepted in a row, so that a flood does not wake the thread for each.
+const IN_A_ROW: u64 = 16;
+
+/// Events at a rate, of which some may come at once after a time without any.
+///
+/// `due` is when the next event would be at the rate alone; it may be ahead of time by `slack`.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    interval: u64,
+    slack: u64,
+    due: Instant,
+}
+
+impl Rate {
+    /// `at_once` events from the beginning.
+    fn new(per_second: u64, at_once: u64) -> Self {
+        let interval = 1_000_000_000 / per_second.max(1);
+        Self { interval, slack: interval * at_once.saturating_sub(1), due: Instant(0) }
+    }
+
+    /// From when on so many more are allowed in a row.
+    fn next(&self, in_a_row: u64) -> Instant {
+        Instant((self.due.0 + self.interval * (in_a_row - 1)).saturating_sub(self.slack))
+    }
+
+    fn allows(&self, now: Instant) -> bool {
+        self.next(1) <= now
+    }
+
+    fn count(&mut self, now: Instant) {
+        self.due = Instant(self.due.0.max(now.0) + self.interval);
+    }
+}
+
+/// Newcomers `T` that wait for their handshake to begin.
+#[derive(Debug)]
+pub(crate) struct Pace<T> {
+    handshakes: Rate,
+    accepts: Rate,
+    waiting: BTreeMap<Peer, VecDeque<T>>,
+    /// Peers with somebody in `waiting`, each once, in the order of their turns.
+    turns: VecDeque<Peer>,
+    len: usize,
+    most: usize,
+}
+
+impl<T> Pace<T> {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let rate = limits.handshakes_per_second as u64;
+        let at_once = (limits.connections + limits.handshakes()) as u64;
+        Self {
+            handshakes: Rate::new(rate, at_once),
+            accepts: Rate::new(rate * ACCEPTS, at_once + IN_A_ROW),
+            waiting: BTreeMap::new(),
+            turns: VecDeque::new(),
+            len: 0,
+            most: limits.handshakes(),
+        }
+    }
+
+    /// A socket was accepted. When to accept the next one, if not now.
+    pub(crate) fn accepted(&mut self, now: Instant) -> Option<Instant> {
+        self.accepts.count(now);
+        (!self.accepts.allows(now)).then(|| self.accepts.next(IN_A_ROW))
+    }
+
+    /// Somebody comes. Returns whom to turn away for it, if anybody.
+    pub(crate) fn arrive(&mut self, peer: Peer, newcomer: T) -> Option<(Peer, T)> {
+        if self.len >= self.most {
+            let own = self.waiting.get(&peer).map_or(0, VecDeque::len);
+            let (most, queue) = self.waiting.iter_mut().max_by_key(|(_, queue)| queue.len())?;
+            if own >= queue.len() || queue.len() == 1 {
+                return Some((peer, newcomer));
+            }
+            // More are left of it, so its turn stays.
+            let victim = (*most, queue.pop_back()?);
+            self.len -= 1;
+            self.join(peer, newcomer);
+            return Some(victim);
+        }
+        self.join(peer, newcomer);
+        None
+    }
+
+    fn join(&mut self, peer: Peer, newcomer: T) {
+        let queue = self.waiting.entry(peer).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(peer);
+        }
+        queue.push_back(newcomer);
+        self.len += 1;
+    }
+
+    /// Whose handshake begins now, if one may.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<(Peer, T)> {
+        if self.len == 0 || !self.handshakes.allows(now) {
+            return None;
+        }
+        let peer = self.turns.pop_front()?;
+        let queue = self.waiting.get_mut(&peer)?;
+        let newcomer = queue.pop_front()?;
+        if queue.is_empty() {
+            self.waiting.remove(&peer);
+        } else {
+            self.turns.push_back(peer);
+        }
+        self.len -= 1;
+        self.handshakes.count(now);
+        Some((peer, newcomer))
+    }
+
+    /// When the next handshake may begin, if somebody waits.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        (self.len > 0).then(|| self.handshakes.next(1))
+    }
+
+    /// Forgets who waits and is not to be kept.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        self.waiting.retain(|_, queue| {
+            queue.retain(&keep);
+            !queue.is_empty()
+        });
+        self.turns.retain(|peer| self.waiting.contains_key(peer));
+        self.len = self.waiting.values().map(VecDeque::len).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn pace(connections: usize, handshakes_per_second: usize) -> Pace<u32> {
+        Pace::new(&Limits { connections, handshakes_per_second, ..Limits::default() })
+    }
+
+    fn process(pid: i32) -> Peer {
+        Peer::Process { uid: 0, pid }
+    }
+
+    fn begun(pace: &mut Pace<u32>, now: Instant) -> Vec<u32> {
+        std::iter::from_fn(|| pace.next(now)).map(|(_, newcomer)| newcomer).collect()
+    }
+
+    #[test]
+    fn a_thousand_machines_that_start_at_once_do_not_wait() {
+        for of_one_host in [false, true] {
+            let mut pace = pace(1024, 250);
+            for n in 0..1000 {
+                assert_eq!(pace.accepted(Instant(0)), None);
+                assert_eq!(pace.arrive(process(if of_one_host { 0 } else { n }), 0), None);
+                assert!(pace.next(Instant(0)).is_some(), "the {n}th waits");
+            }
+            assert_eq!(pace.next_at(), None);
+        }
+    }
+
+    #[test]
+    fn a_flood_has_the_rate_and_no_more() {
+        let mut pace = pace(64, 100);
+        let (mut served, mut turned_away) = (0, 0);
+        // Ten seconds of 1,000 a second.
+        for ms in 0..10_000 {
+            let now = Instant(ms * MS);
+            turned_away += usize::from(pace.arrive(process(1), 0).is_some());
+            served += begun(&mut pace, now).len();
+        }
+        // 80 at once, and then 100 a second.
+        assert!((1079..=1081).contains(&served), "{served}");
+        assert_eq!(served + turned_away + pace.len, 10_000);
+        assert_eq!(pace.len, pace.most);
+    }
+
+    #[test]
+    fn who_comes_beside_a_flood_is_next() {
+        let mut pace = pace(64, 100);
+        let now = Instant(1);
+        for _ in 0..1000 {
+            pace.arrive(process(1), 1);
+            begun(&mut pace, now);
+        }
+        let (victim, _) = pace.arrive(process(2), 2).expect("one of the flood makes room");
+        assert_eq!(victim, process(1));
+        let at = pace.next_at().unwrap();
+        assert_eq!(begun(&mut pace, at), [1]);
+        let at = pace.next_at().unwrap();
+        assert_eq!(begun(&mut pace, at), [2], "after one of the flood at most");
+        assert!(at <= Instant(now.0 + 20 * MS), "{at:?}");
+    }
+
+    #[test]
+    fn of_many_peers_that_flood_none_keeps_all_others_out() {
+        let mut pace = pace(16, 100);
+        for n in 0..100 {
+            pace.arrive(process(n), n as u32);
+        }
+        let first: Vec<u32> = begun(&mut pace, Instant(0));
+        assert_eq!(first, [0, 1, 2, 3], "who waits keeps his place");
+        for n in 200..204 {
+            assert_eq!(pace.arrive(process(n), n as u32), None);
+        }
+        assert!(pace.arrive(process(300), 300).is_some());
+    }
+
+    #[test]
+    fn sockets_are_accepted_in_rows_at_four_times_the_rate() {
+        let mut pace = pace(64, 100);
+        let (mut now, mut accepted) = (Instant(0), 0);
+        while now < Instant(10_000 * MS) {
+            accepted += 1;
+            if let Some(at) = pace.accepted(now) {
+                assert!(
+                    at > now && at <= Instant(now.0 + 16 * 1000 * MS / 400),
+                    "{at:?} at {now:?}"
+                );
+                now = at;
+            }
+        }
+        assert!((4_080..=4_120).contains(&accepted), "{accepted}");
+    }
+
+    #[test]
+    fn who_is_not_kept_has_no_turn() {
+        let mut pace = pace(1024, 100);
+        (0..9).for_each(|n| _ = pace.arrive(process(n as i32 % 3), n));
+        pace.retain(|n| n % 3 != 1 && *n < 6);
+        assert_eq!(begun(&mut pace, Instant(0)), [0, 2, 3, 5]);
+        assert_eq!((pace.len, pace.next_at()), (0, None));
+    }
+}
