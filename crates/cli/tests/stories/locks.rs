@@ -115,8 +115,9 @@ impl SlowOnce<'_> {
             "pwrite=rm {slow} 2>/dev/null && sleep 1.5; \
              dd of={store} bs=64k iflag=fullblock oflag=seek_bytes seek=$4 conv=notrunc status=none"
         );
-        let read =
-            format!("pread=dd if={store} iflag=skip_bytes,count_bytes skip=$4 count=$3 status=none");
+        let read = format!(
+            "pread=dd if={store} iflag=skip_bytes,count_bytes skip=$4 count=$3 status=none"
+        );
         let log = format!("logfile={}", stage.path("ios").display());
         let size = format!("get_size=echo {SIZE}");
         let server = ["--filter=log", "eval", "thread_model=echo parallel", &log, &size];
@@ -162,7 +163,10 @@ fn a_write_that_outlives_its_agent_never_lands_over_a_newer_one() {
             begun == ended
         });
         // Of the file itself, not of a page cache.
-        assert!(stage.read("store")[..4096] == [new; 4096], "direct {direct}: the old write landed");
+        assert!(
+            stage.read("store")[..4096] == [new; 4096],
+            "direct {direct}: the old write landed"
+        );
         assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![new; 4096]), "direct {direct}");
         next.says("waits for IO that an earlier process left under way");
         next.stop();
