@@ -1,15 +1,13 @@
-//! A connection: its socket, its handshake, and the bytes that came and wait to be taken.
+//! A connection: its socket, and the bytes that came and wait to be taken.
 
-use std::io::{self, ErrorKind, IoSlice};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use parda_dial::{Connected, DialError, Dialler};
 use parda_nbd::Framing;
-use parda_nbd::client::{Agreed, Handshake, HandshakeError, Step, put_disconnect};
-use parda_nbd::uri::{Address, Uri, UriTls};
-use parda_tls::End;
+use parda_nbd::client::{Agreed, put_disconnect};
+use parda_nbd::uri::{Address, Uri};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
@@ -22,23 +20,11 @@ const INBOX_LEN: usize = 256 << 10;
 /// system's limit (net.core.wmem_max) may give less.
 const SOCKET_BUFFER: usize = 1 << 20;
 
-/// Why a connection cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The socket.
-    #[error("cannot connect: {0}")]
-    Io(#[from] io::Error),
-    /// The server does not agree.
-    #[error(transparent)]
-    Handshake(#[from] HandshakeError),
-}
-
 pub(crate) struct Link {
     socket: OwnedFd,
     inbox: Vec<u8>,
     start: usize,
     end: usize,
-    tls_end: End,
 }
 
 /// What a receive brought.
@@ -51,53 +37,12 @@ pub(crate) enum Received {
 }
 
 impl Link {
-    /// Connects and agrees on the export.
-    pub(crate) fn open(uri: &Uri, patience: Duration) -> Result<(Self, Agreed), ConnectError> {
-        let socket = dial(&uri.address, patience)?;
-        prepare(&socket, matches!(uri.address, Address::Unix(_)), patience)?;
-        let inbox = vec![0; INBOX_LEN];
-        let mut link = Self { socket, inbox, start: 0, end: 0, tls_end: End::default() };
-        let mut handshake = match &uri.tls {
-            None => Handshake::new(uri.export.clone()),
-            Some(_) => Handshake::new_with_tls(uri.export.clone()),
-        };
-        let mut out = Vec::new();
-        loop {
-            out.clear();
-            if let (Some(tls), true) = (&uri.tls, handshake.starts_tls()) {
-                link = link.secured(tls, patience)?;
-                handshake.secured(&mut out);
-            }
-            let step = handshake.advance(link.bytes(), &mut out)?;
-            link.send_all(&out)?;
-            match step {
-                Step::Taken(n) => link.take(n),
-                Step::Transmission { taken, agreed } => {
-                    link.take(taken);
-                    return Ok((link, agreed));
-                }
-                Step::Incomplete => match link.receive(true)? {
-                    Received::Some => {}
-                    Received::Nothing => return Err(io::Error::from(ErrorKind::TimedOut).into()),
-                    Received::Closed => {
-                        let closed = io::Error::from(ErrorKind::UnexpectedEof);
-                        return Err(link.tls_end.explain(closed).into());
-                    }
-                },
-            }
-        }
-    }
-
-    /// The same inside of TLS.
-    fn secured(self, tls: &UriTls, patience: Duration) -> io::Result<Self> {
-        if !self.bytes().is_empty() {
-            let why = "the server, or somebody on the way, sent more in plaintext after it agreed \
-                       to TLS";
-            return Err(io::Error::new(ErrorKind::InvalidData, why));
-        }
-        let (socket, tls_end) = parda_tls::secure(tls, self.socket, patience)?;
-        prepare(&socket, true, patience)?;
-        Ok(Self { socket, tls_end, ..self })
+    /// Connects and agrees on the export. `patience`: for that, and later for each reply.
+    pub(crate) fn open(uri: &Uri, patience: Duration) -> Result<(Self, Agreed), DialError> {
+        let Connected { socket, agreed, tls_end: _ } = Dialler::within(patience).dial(uri)?;
+        let plaintext = matches!(uri.address, Address::Unix(_)) || uri.tls.is_some();
+        prepare(&socket, plaintext, patience)?;
+        Ok((Self { socket, inbox: vec![0; INBOX_LEN], start: 0, end: 0 }, agreed))
     }
 
     pub(crate) fn socket(&self) -> &OwnedFd {
@@ -180,23 +125,4 @@ fn prepare(socket: &OwnedFd, unix: bool, patience: Duration) -> io::Result<()> {
         sockopt::set_socket_timeout(socket, direction, Some(patience))?;
     }
     Ok(())
-}
-
-fn dial(address: &Address, patience: Duration) -> io::Result<OwnedFd> {
-    match address {
-        Address::Unix(path) => Ok(UnixStream::connect(path)?.into()),
-        Address::Tcp { host, port } => {
-            let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address");
-            for candidate in (host.as_str(), *port).to_socket_addrs()? {
-                match TcpStream::connect_timeout(&candidate, patience) {
-                    Ok(socket) => {
-                        socket.set_nodelay(true)?;
-                        return Ok(socket.into());
-                    }
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
-        }
-    }
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parda_dial::DialError;
 use parda_nbd::uri::Uri;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use crate::client::{Client, ClientError, Data};
 use crate::cpu::{self, ServerCpu};
-use crate::link::{ConnectError, Link, Received};
+use crate::link::{Link, Received};
 use crate::measured::Measured;
 use crate::pattern::Pattern;
 use crate::plan::{Plan, PlanError};
@@ -25,7 +26,7 @@ pub enum BenchError {
         /// The server.
         address: String,
         /// Why.
-        source: ConnectError,
+        source: DialError,
     },
     /// The load does not fit the export.
     #[error(transparent)]

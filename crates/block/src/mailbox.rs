@@ -8,12 +8,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::Duration;
 
 use parda_control::{Config, ConfigError, Report, Totals, VmConfig};
+use parda_dial::Connected;
 use parda_nbd::extents::Descriptor;
 use parda_nbd::uri::Address;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Failure;
-use crate::backend::connect::Connected;
 use crate::backend::map::Look;
 use crate::listen::Bound;
 use crate::stats::Stats;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use parda_control::{Instant, Span};
+use parda_dial::Connected;
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Descriptor, Extents};
@@ -13,7 +14,7 @@ use parda_tls::End;
 use rustix::net::Shutdown;
 
 use super::ledger::{Ledger, Mark};
-use crate::backend::connect::{Connected, disconnect};
+use crate::backend::connect::disconnect;
 use crate::backend::{Failure, Request, Work};
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::{Buffer, Pool};
@@ -112,7 +113,7 @@ impl Lane {
         patience: Span,
         pool: &mut Pool,
     ) {
-        let Connected { fd, agreed, tls_end } = connected;
+        let Connected { socket: fd, agreed, tls_end } = connected;
         self.ledger = Ledger::default();
         self.link = Some(Link {
             fd: Rc::new(fd),

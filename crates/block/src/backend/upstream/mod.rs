@@ -14,13 +14,14 @@ mod link;
 use std::collections::{BTreeMap, VecDeque};
 
 use parda_control::{Instant, Span};
+use parda_dial::Connected;
 use parda_nbd::client::Agreed;
 use parda_nbd::extents::Extents;
 use parda_nbd::uri::Uri;
 use parda_nbd::{Errno, Extent, Framing, Op, TransmissionFlags};
 
 use self::link::{Answered, Lane, Sent, broken};
-use super::connect::{Connected, Opened};
+use super::connect::Opened;
 use super::file::Step;
 use super::{Failure, NbdOptions, Work};
 use crate::buffer::{Buffer, Pool};

@@ -1,15 +1,16 @@
 //! A blocking NBD connection, one request at a time.
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use parda_nbd::client::{Agreed, Expected, Handshake, Reply, Step, put_request, reply};
-use parda_nbd::uri::{Address, Uri, UriTls};
+use parda_dial::{Connected, DialError, Dialler};
+use parda_nbd::client::{Agreed, Expected, Reply, put_request, reply};
+use parda_nbd::uri::Uri;
 use parda_nbd::{Cookie, Errno, Extent, Op, TransmissionFlags};
 use parda_tls::End;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{RecvFlags, SendFlags};
 
 use crate::region::{Block, RegionFault};
 
@@ -44,29 +45,15 @@ impl Connection {
     /// # Errors
     /// There is no such server or export, or it does not answer in time.
     pub fn open(uri: &Uri, limit: Duration) -> Result<Connection, RegionFault> {
-        let mut link = Link::open(&uri.address, limit)?;
-        let mut handshake = match &uri.tls {
-            None => Handshake::new(uri.export.clone()),
-            Some(_) => Handshake::new_with_tls(uri.export.clone()),
-        };
-        let mut answer = Vec::new();
-        loop {
-            answer.clear();
-            if let (Some(tls), true) = (&uri.tls, handshake.starts_tls()) {
-                link = link.secured(tls)?;
-                handshake.secured(&mut answer);
-            }
-            let step = handshake.advance(&link.received, &mut answer)?;
-            link.send(&answer)?;
-            match step {
-                Step::Incomplete => link.receive()?,
-                Step::Taken(taken) => link.drop_front(taken),
-                Step::Transmission { taken, agreed } => {
-                    link.drop_front(taken);
-                    return Ok(Connection { link, agreed, next_cookie: 0 });
-                }
-            }
-        }
+        let deadline = Instant::now() + limit;
+        let connected = Dialler::within(limit).dial(uri).map_err(|error| match error {
+            error if error.is_timeout() => RegionFault::Timeout(limit),
+            DialError::Connect(error) => RegionFault::Connect(error),
+            DialError::Handshake(error) => RegionFault::Handshake(error),
+        })?;
+        let Connected { socket, agreed, tls_end } = connected;
+        let link = Link { socket, received: Vec::new(), limit, deadline, tls_end };
+        Ok(Connection { link, agreed, next_cookie: 0 })
     }
 
     /// What the export is.
@@ -196,7 +183,7 @@ impl Connection {
 /// A socket, what came over it and is not used yet, and until when the call may last.
 #[derive(Debug)]
 struct Link {
-    socket: Socket,
+    socket: OwnedFd,
     received: Vec<u8>,
     limit: Duration,
     deadline: Instant,
@@ -204,46 +191,12 @@ struct Link {
 }
 
 impl Link {
-    fn open(address: &Address, limit: Duration) -> Result<Link, RegionFault> {
-        let deadline = Instant::now() + limit;
-        let socket = match address {
-            Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
-            Address::Tcp { host, port } => connect_tcp(host, *port, deadline).map(Socket::Tcp),
-        }
-        .map_err(|e| match e.kind() {
-            ErrorKind::TimedOut => RegionFault::Timeout(limit),
-            _ => RegionFault::Connect(e),
-        })?;
-        Ok(Link { socket, received: Vec::new(), limit, deadline, tls_end: End::default() })
-    }
-
-    /// The same inside of TLS.
-    fn secured(self, tls: &UriTls) -> Result<Link, RegionFault> {
-        if !self.received.is_empty() {
-            let why = "the server, or somebody on the way, sent more in plaintext after it agreed \
-                       to TLS";
-            return Err(RegionFault::Connect(io::Error::new(ErrorKind::InvalidData, why)));
-        }
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let socket = match self.socket {
-            Socket::Tcp(stream) => OwnedFd::from(stream),
-            Socket::Unix(stream) => OwnedFd::from(stream),
-        };
-        let (socket, tls_end) =
-            parda_tls::secure(tls, socket, left).map_err(|e| match e.kind() {
-                ErrorKind::TimedOut => RegionFault::Timeout(self.limit),
-                _ => RegionFault::Connect(e),
-            })?;
-        Ok(Link { socket: Socket::Unix(socket.into()), tls_end, ..self })
-    }
-
     fn send(&mut self, mut bytes: &[u8]) -> Result<(), RegionFault> {
         while !bytes.is_empty() {
             self.arm()?;
-            match self.socket.writer().write(bytes) {
-                Ok(0) => return Err(RegionFault::Write(ErrorKind::WriteZero.into())),
+            match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(e) => self.survive(e, RegionFault::Write)?,
+                Err(e) => self.survive(e.into(), RegionFault::Write)?,
             }
         }
         Ok(())
@@ -254,13 +207,13 @@ impl Link {
         let mut buffer = [0; 64 * 1024];
         loop {
             self.arm()?;
-            match self.socket.reader().read(&mut buffer) {
-                Ok(0) => self.survive(ErrorKind::UnexpectedEof.into(), RegionFault::Read)?,
-                Ok(read) => {
+            match rustix::net::recv(&self.socket, &mut buffer, RecvFlags::empty()) {
+                Ok((_, 0)) => self.survive(ErrorKind::UnexpectedEof.into(), RegionFault::Read)?,
+                Ok((_, read)) => {
                     self.received.extend_from_slice(&buffer[..read]);
                     return Ok(());
                 }
-                Err(e) => self.survive(e, RegionFault::Read)?,
+                Err(e) => self.survive(e.into(), RegionFault::Read)?,
             }
         }
     }
@@ -285,7 +238,11 @@ impl Link {
         if left.is_zero() {
             return Err(RegionFault::Timeout(self.limit));
         }
-        self.socket.set_timeouts(left).map_err(RegionFault::Connect)
+        for direction in [Timeout::Recv, Timeout::Send] {
+            sockopt::set_socket_timeout(&self.socket, direction, Some(left))
+                .map_err(|errno| RegionFault::Connect(errno.into()))?;
+        }
+        Ok(())
     }
 
     fn survive(
@@ -299,59 +256,4 @@ impl Link {
             _ => Err(fault(self.tls_end.explain(error))),
         }
     }
-}
-
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    fn reader(&mut self) -> &mut dyn Read {
-        match self {
-            Socket::Tcp(stream) => stream,
-            Socket::Unix(stream) => stream,
-        }
-    }
-
-    fn writer(&mut self) -> &mut dyn Write {
-        match self {
-            Socket::Tcp(stream) => stream,
-            Socket::Unix(stream) => stream,
-        }
-    }
-
-    fn set_timeouts(&self, left: Duration) -> io::Result<()> {
-        match self {
-            Socket::Tcp(stream) => {
-                stream.set_read_timeout(Some(left))?;
-                stream.set_write_timeout(Some(left))
-            }
-            Socket::Unix(stream) => {
-                stream.set_read_timeout(Some(left))?;
-                stream.set_write_timeout(Some(left))
-            }
-        }
-    }
-}
-
-/// Tries every address of the host until one answers.
-fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
-    let mut error = io::Error::new(ErrorKind::NotFound, "the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(stream) => {
-                // A request goes out in one piece and its reply is waited for.
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Err(e) => error = e,
-        }
-    }
-    Err(error)
 }

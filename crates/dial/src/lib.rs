@@ -1,0 +1,343 @@
+#![forbid(unsafe_code)]
+//! Connections to NBD servers: socket, TLS if the URI asks for it, and the handshake, all within a bounded time.
+//!
+//! Everything blocks. Whoever must not wait calls this from a thread that may.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use parda_nbd::client::{Agreed, Handshake, HandshakeError, Step};
+use parda_nbd::uri::{Address, Uri};
+use parda_tls::End;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+/// Why TLS does not begin: a byte in plaintext where nothing but TLS may follow.
+const INJECTED: &str =
+    "the server, or somebody on the way, sent more in plaintext after it agreed to TLS";
+
+/// How to connect.
+#[derive(Clone, Copy, Debug)]
+pub struct Dialler {
+    within: Duration,
+    each_address: Duration,
+    patience: Option<Duration>,
+    extended_headers: bool,
+}
+
+/// A connection in transmission: requests may be sent.
+#[derive(Debug)]
+pub struct Connected {
+    /// The socket, blocking and without time-outs; of a connection with TLS, the end where its plaintext comes and
+    /// goes.
+    pub socket: OwnedFd,
+    /// The export.
+    pub agreed: Agreed,
+    /// Why TLS on the connection has ended, when it has.
+    pub tls_end: End,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// The server cannot be reached, does not answer in time, or TLS fails.
+    #[error("cannot connect: {0}")]
+    Connect(#[from] io::Error),
+    /// Server and client do not agree.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+}
+
+impl DialError {
+    /// Whether the time was over.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, DialError::Connect(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+}
+
+impl Dialler {
+    /// Connects, begins TLS and shakes hands within `limit` in all. Only the look-up of a host's addresses may take
+    /// longer.
+    #[must_use]
+    pub fn within(limit: Duration) -> Dialler {
+        Dialler { within: limit, each_address: limit, patience: None, extended_headers: false }
+    }
+
+    /// Tries each address of a host for no longer than `limit`.
+    #[must_use]
+    pub fn each_address(self, limit: Duration) -> Dialler {
+        Dialler { each_address: limit, ..self }
+    }
+
+    /// Asks the kernel to close a TCP connection whose peer has not been heard for this long: keepalive probes, and a
+    /// bound on unacknowledged data.
+    #[must_use]
+    pub fn notice_silence_within(self, patience: Duration) -> Dialler {
+        Dialler { patience: Some(patience), ..self }
+    }
+
+    /// Asks the server for extended headers.
+    #[must_use]
+    pub fn ask_extended_headers(self) -> Dialler {
+        Dialler { extended_headers: true, ..self }
+    }
+
+    /// Connects to the export that a URI names.
+    ///
+    /// # Errors
+    /// The server cannot be reached, does not answer in time, is not to be trusted, or has no such export.
+    pub fn dial(&self, uri: &Uri) -> Result<Connected, DialError> {
+        let until = Instant::now() + self.within;
+        let socket = self.connect(&uri.address, until)?;
+        let mut socket = Socket { fd: socket, until, tls_end: End::default() };
+        let mut handshake = match &uri.tls {
+            None => Handshake::new(uri.export.clone()),
+            Some(_) => Handshake::new_with_tls(uri.export.clone()),
+        };
+        if self.extended_headers {
+            handshake = handshake.ask_extended_headers();
+        }
+        let (mut input, mut out) = (Vec::new(), Vec::new());
+        let agreed = loop {
+            if let (Some(tls), true) = (&uri.tls, handshake.starts_tls()) {
+                if !input.is_empty() {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, INJECTED).into());
+                }
+                let (fd, tls_end) = parda_tls::secure(tls, socket.fd, left(until)?)?;
+                socket = Socket { fd, until, tls_end };
+                handshake.secured(&mut out);
+            }
+            let step = handshake.advance(&input, &mut out)?;
+            socket.send_all(&out)?;
+            out.clear();
+            match step {
+                Step::Taken(n) => drop(input.drain(..n)),
+                // A server does not speak first in transmission.
+                Step::Transmission { taken, agreed } if taken == input.len() => break agreed,
+                Step::Transmission { .. } => {
+                    let why = "the server answers requests that were not sent";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, why).into());
+                }
+                Step::Incomplete => socket.receive_some(&mut input)?,
+            }
+        };
+        set_timeout(&socket.fd, None)?;
+        Ok(Connected { socket: socket.fd, agreed, tls_end: socket.tls_end })
+    }
+
+    fn connect(&self, address: &Address, until: Instant) -> io::Result<OwnedFd> {
+        match address {
+            Address::Unix(path) => {
+                let address = SocketAddrUnix::new(path)?;
+                let fd = socket(AddressFamily::UNIX)?;
+                // A server that accepts nobody and whose queue is full would hold up a connect without a time-out
+                // for ever.
+                set_timeout(&fd, Some(left(until)?))?;
+                rustix::net::connect(&fd, &address).map_err(too_slow)?;
+                Ok(fd)
+            }
+            Address::Tcp { host, port } => {
+                let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+                for candidate in (host.as_str(), *port).to_socket_addrs()? {
+                    match self.connect_tcp(candidate, left(until)?.min(self.each_address)) {
+                        Ok(fd) => return Ok(fd),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    fn connect_tcp(&self, to: SocketAddr, within: Duration) -> io::Result<OwnedFd> {
+        let fd = socket(if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
+        set_timeout(&fd, Some(within))?;
+        rustix::net::connect(&fd, &to).map_err(too_slow)?;
+        // Requests go out in one piece each.
+        sockopt::set_tcp_nodelay(&fd, true)?;
+        if let Some(patience) = self.patience {
+            let second = Duration::from_secs(1);
+            sockopt::set_socket_keepalive(&fd, true)?;
+            sockopt::set_tcp_keepidle(&fd, (patience / 2).max(second))?;
+            sockopt::set_tcp_keepintvl(&fd, (patience / 6).max(second))?;
+            sockopt::set_tcp_keepcnt(&fd, 3)?;
+            let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+            sockopt::set_tcp_user_timeout(&fd, millis)?;
+        }
+        Ok(fd)
+    }
+}
+
+fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+/// The rest of the time. An error if there is none.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(timed_out()) } else { Ok(left) }
+}
+
+fn timed_out() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "it does not answer in time")
+}
+
+/// The error of a blocking call; that of its time-out in words that say so.
+fn too_slow(error: rustix::io::Errno) -> io::Error {
+    use rustix::io::Errno;
+    match error {
+        Errno::AGAIN | Errno::INPROGRESS => timed_out(),
+        error => error.into(),
+    }
+}
+
+fn set_timeout(fd: &OwnedFd, timeout: Option<Duration>) -> io::Result<()> {
+    sockopt::set_socket_timeout(fd, Timeout::Recv, timeout)?;
+    sockopt::set_socket_timeout(fd, Timeout::Send, timeout)?;
+    Ok(())
+}
+
+/// A socket during the handshake, which has to be over by a moment.
+struct Socket {
+    fd: OwnedFd,
+    until: Instant,
+    tls_end: End,
+}
+
+impl Socket {
+    fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            sockopt::set_socket_timeout(&self.fd, Timeout::Send, Some(left(self.until)?))?;
+            match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(self.tls_end.explain(too_slow(error))),
+                Ok(sent) => bytes = &bytes[sent..],
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_some(&self, input: &mut Vec<u8>) -> io::Result<()> {
+        let mut chunk = [0; 4096];
+        sockopt::set_socket_timeout(&self.fd, Timeout::Recv, Some(left(self.until)?))?;
+        match rustix::net::recv(&self.fd, &mut chunk, RecvFlags::empty()) {
+            Ok((0, _)) => Err(self.tls_end.explain(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "it closed the connection before anything was agreed",
+            ))),
+            Ok((n, _)) => {
+                input.extend_from_slice(&chunk[..n]);
+                Ok(())
+            }
+            Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(self.tls_end.explain(too_slow(error))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(200);
+
+    /// How connecting to a socket fails, which must be soon.
+    fn failure(path: &std::path::Path) -> String {
+        failure_of(&format!("nbd+unix:///?socket={}", path.display()))
+    }
+
+    fn failure_of(uri: &str) -> String {
+        let uri: Uri = uri.parse().unwrap();
+        let started = Instant::now();
+        let error = Dialler::within(SHORT).dial(&uri).err().unwrap().to_string();
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}: {error}", started.elapsed());
+        error
+    }
+
+    #[test]
+    fn a_server_that_accepts_and_says_nothing_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _listener = UnixListener::bind(&path).unwrap();
+        assert!(failure(&path).contains("does not answer in time"));
+    }
+
+    #[test]
+    fn a_server_that_accepts_nobody_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let address = SocketAddrUnix::new(&path).unwrap();
+        let new_socket = |flags| {
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
+        };
+        let listener = new_socket(SocketFlags::CLOEXEC);
+        rustix::net::bind(&listener, &address).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        // Until nobody more can wait for it.
+        let waiting: Vec<OwnedFd> = (0..100)
+            .map_while(|_| {
+                let fd = new_socket(SocketFlags::NONBLOCK);
+                rustix::net::connect(&fd, &address).ok().map(|()| fd)
+            })
+            .collect();
+        assert!(failure(&path).contains("does not answer in time"), "{} wait", waiting.len());
+    }
+
+    #[test]
+    fn a_server_that_greets_a_byte_at_a_time_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _): (UnixStream, _) = listener.accept().unwrap();
+            // A greeting that never ends would do as well; this one is right as far as it goes.
+            for byte in b"NBDMAGICIHAVEOPT" {
+                std::thread::sleep(SHORT / 4);
+                if stream.write_all(&[*byte]).is_err() {
+                    return;
+                }
+            }
+        });
+        assert!(failure(&path).contains("does not answer in time"));
+    }
+
+    /// A server that has agreed to TLS, and then takes what comes without a word.
+    #[test]
+    fn a_server_that_stalls_in_the_tls_handshake_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        std::fs::write(dir.path().join("ca-cert.pem"), params.self_signed(&key).unwrap().pem())
+            .unwrap();
+        let path = dir.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        let heard = std::thread::spawn(move || {
+            let (mut stream, _): (UnixStream, _) = listener.accept().unwrap();
+            stream.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+            stream.read_exact(&mut [0; 4 + 16]).unwrap();
+            stream.write_all(&0x3_e889_0455_65a9_u64.to_be_bytes()).unwrap();
+            stream.write_all(&[0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0]).unwrap();
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).unwrap();
+            heard
+        });
+        let uri = format!(
+            "nbds+unix:///?socket={}&tls-certificates={}",
+            path.display(),
+            dir.path().display()
+        );
+        let error = failure_of(&uri);
+        assert!(error.contains("does not answer in time in the TLS handshake"), "{error}");
+        // A handshake record, and not a word of NBD behind it.
+        let heard = heard.join().unwrap();
+        assert_eq!(heard.first(), Some(&22));
+        assert!(!heard.windows(8).any(|w| w == b"IHAVEOPT"));
+    }
+}
