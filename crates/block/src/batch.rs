@@ -232,8 +232,8 @@ mod tests {
         let len = 2 * PIECE + 100;
         let mut data = pool.take(len);
         let mut random = fastrand::Rng::with_seed(1);
-        data.slices_mut(0..len).flatten().for_each(|byte| *byte = random.u8(..));
-        let expected: Vec<u8> = data.slices(0..len).flatten().copied().collect();
+        data.slices_mut(0..len).for_each(|slice| random.fill(slice));
+        let expected = data.slices(0..len).collect::<Vec<_>>().concat();
         let mut batch = Batch::default();
         batch.head(|out| out.push(1));
         batch.data(data, len, 7);
