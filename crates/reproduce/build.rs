@@ -1,4 +1,4 @@
-//! Puts the papers' scenarios into the library, so that an installed `parda` has them.
+//! Embeds the papers' scenarios into the library, so that an installed `parda` contains them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -11,42 +11,42 @@ use crate::measured::Measured;
 use crate::outbox::Outbox;
 use crate::pattern::Pattern;
 
-/// Why a connection cannot go on.
+/// Reason why a connection cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The socket.
+    /// Receiving from or sending to the socket failed.
     #[error(transparent)]
     Io(io::Error),
     /// The server broke the protocol.
     #[error(transparent)]
     Reply(#[from] ReplyError),
-    /// The server refused a request or failed it.
+    /// The server answered a request with an error.
     #[error("the server failed {what} of {len} bytes at {offset}: {errno} {message}",
             what = if *write { "a write" } else { "a read" })]
     Failed {
-        /// A write or a read.
+        /// Whether the request was a write; otherwise a read.
         write: bool,
-        /// Where.
+        /// Offset of the request, in bytes.
         offset: u64,
-        /// How much.
+        /// Length of the request, in bytes.
         len: u64,
-        /// Why.
+        /// Error number of the reply.
         errno: Errno,
-        /// What the server says; may be empty.
+        /// Message of the reply; may be empty.
         message: String,
     },
-    /// The server says that a read is done and did not send all of it.
+    /// The server completed a read without sending all of its data.
     #[error("the server sent {got} bytes of a read of {len}")]
     Short {
-        /// What it sent.
+        /// Bytes that the server sent.
         got: u64,
-        /// What was asked for.
+        /// Bytes that were requested.
         len: u64,
     },
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
-    /// The server says nothing.
+    /// The server did not answer in time.
     #[error("the server has not answered for {0:?}")]
     Silent(std::time::Duration),
 }
@@ -60,18 +60,18 @@ impl From<io::Error> for ClientError {
     }
 }
 
-/// A request by its cookie.
+/// State of the request with one cookie.
 #[derive(Clone, Copy)]
 struct Slot {
     extent: Extent,
     write: bool,
-    /// Bytes of a read that have come.
+    /// Bytes of a read that were received.
     got: u64,
     /// Absent while the slot is free.
     began: Option<Instant>,
 }
 
-/// Data of a reply that is still to come.
+/// Data of a reply that is still to be received.
 #[derive(Clone, Copy)]
 struct Coming {
     slot: usize,
@@ -88,11 +88,11 @@ pub(crate) struct Client {
     slots: Vec<Slot>,
     free: Vec<usize>,
     coming: Option<Coming>,
-    /// Where the data of the next write begins in the data of all.
+    /// Offset in [`Data`] at which the data of the next write begins.
     data_at: usize,
 }
 
-/// What all writes carry: random bytes, of which each takes a range that begins somewhere else.
+/// Source of the data of all writes: random bytes, of which each write sends another range.
 pub(crate) struct Data {
     pub(crate) bytes: Vec<u8>,
     block: usize,
@@ -131,7 +131,7 @@ impl Client {
         self.free.len() == self.slots.len()
     }
 
-    /// Asks for as much as may be outstanding.
+    /// Queues requests until the queue depth is reached.
     pub(crate) fn fill(&mut self, data: &Data) {
         if self.free.is_empty() {
             return;
@@ -154,7 +154,8 @@ impl Client {
         }
     }
 
-    /// Takes all replies that have come; what is done is counted in `measured`, if that is given.
+    /// Takes all replies that were received. Completed requests are counted in `measured`, if it is
+    /// given.
     pub(crate) fn take_replies(
         &mut self,
         now: Instant,
@@ -197,7 +198,7 @@ impl Client {
                     slot.got += extent.len;
                     last
                 }
-                // The parser refuses it for a request that is no BLOCK_STATUS.
+                // The parser refuses this reply to any request but BLOCK_STATUS.
                 Reply::Status { .. } => return Err(ReplyError::WrongKind.into()),
                 Reply::Error { errno, message, .. } => {
                     let Extent { offset, len } = slot.extent;

@@ -11,7 +11,7 @@ pub(crate) fn of_this_thread() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// The CPU time of a process: user and system time of all its threads, those that ended included.
+/// CPU time of a process: user and system time of all its threads, including those that ended.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerCpu {
     pid: u32,
@@ -19,7 +19,7 @@ pub struct ServerCpu {
 }
 
 impl ServerCpu {
-    /// A process of this machine.
+    /// The process with this id on this machine.
     ///
     /// # Errors
     /// There is no such process.
@@ -29,7 +29,7 @@ impl ServerCpu {
         cpu.used().map(|_| cpu)
     }
 
-    /// What it has used, to a hundredth of a second.
+    /// CPU time used so far, with a resolution of 10 ms.
     ///
     /// # Errors
     /// The process is gone.
@@ -43,7 +43,8 @@ impl ServerCpu {
     }
 }
 
-/// utime + stime, fields 14 and 15 of proc_pid_stat(5). The name in field 2 may hold anything.
+/// utime + stime, fields 14 and 15 of proc_pid_stat(5). The name in field 2 may contain any
+/// character.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut field = || fields.next()?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! A connection: its socket, and the bytes that came and wait to be taken.
+//! A connection: its socket, and the received bytes that wait to be parsed.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -13,11 +13,11 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg
 
 use crate::outbox::{Outbox, SLICES};
 
-/// Room for the replies of one receive. All of it stays in the processor's second-level cache.
+/// Size of the receive buffer in bytes. It fits into a processor's second-level cache.
 const INBOX_LEN: usize = 256 << 10;
 
-/// Asked of the kernel for each direction, so that a deep queue of small requests fits; the
-/// system's limit (net.core.wmem_max) may give less.
+/// Socket buffer size that is requested for each direction, in bytes, so that a deep queue of small
+/// requests fits. The system's limit (net.core.wmem_max) may be lower.
 const SOCKET_BUFFER: usize = 1 << 20;
 
 pub(crate) struct Link {
@@ -27,17 +27,17 @@ pub(crate) struct Link {
     end: usize,
 }
 
-/// What a receive brought.
+/// Result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     Some,
-    /// Nothing was there, or nothing came in time.
+    /// No bytes were there, or none came in time.
     Nothing,
     Closed,
 }
 
 impl Link {
-    /// Connects and agrees on the export. `patience`: for that, and later for each reply.
+    /// Connects and negotiates the export. `patience` bounds that, and later the wait for each reply.
     pub(crate) fn open(uri: &Uri, patience: Duration) -> Result<(Self, Agreed), DialError> {
         let Connected { socket, agreed, tls_end: _ } = Dialler::within(patience).dial(uri)?;
         let plaintext = matches!(uri.address, Address::Unix(_)) || uri.tls.is_some();
@@ -49,12 +49,12 @@ impl Link {
         &self.socket
     }
 
-    /// What was received and not taken.
+    /// Bytes that were received and not taken.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.inbox[self.start..self.end]
     }
 
-    /// Drops the first `n` bytes.
+    /// Drops the first `n` bytes of the buffer.
     pub(crate) fn take(&mut self, n: usize) {
         self.start += n;
         if self.start >= self.end {
@@ -62,7 +62,7 @@ impl Link {
         }
     }
 
-    /// Receives more bytes behind those that wait.
+    /// Receives more bytes and appends them to the buffer.
     pub(crate) fn receive(&mut self, wait: bool) -> io::Result<Received> {
         if self.start > 0 {
             self.inbox.copy_within(self.start..self.end, 0);
@@ -80,7 +80,7 @@ impl Link {
         }
     }
 
-    /// Sends of the outbox what the socket takes without waiting.
+    /// Sends as much of the outbox as the socket takes without blocking.
     pub(crate) fn send(&mut self, outbox: &mut Outbox, data: &[u8]) -> io::Result<()> {
         while !outbox.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -97,7 +97,7 @@ impl Link {
         Ok(())
     }
 
-    /// Says goodbye. A server that is gone by then needs none.
+    /// Sends NBD_CMD_DISC. A server that is gone by then needs none.
     pub(crate) fn disconnect(&mut self) {
         let mut out = Vec::new();
         put_disconnect(&mut out, Framing::Structured);
@@ -113,12 +113,12 @@ impl Link {
     }
 }
 
-/// Sets the buffers and time-outs of a socket.
+/// Sets the buffer sizes and time-outs of a socket.
 fn prepare(socket: &OwnedFd, unix: bool, patience: Duration) -> io::Result<()> {
-    // A system that gives less is measured with less.
+    // A system with a lower limit is measured with smaller buffers.
     let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER);
     if unix {
-        // TCP sizes its own receive buffer, better than a constant would.
+        // TCP sizes its own receive buffer better than a constant would.
         let _ = sockopt::set_socket_recv_buffer_size(socket, SOCKET_BUFFER);
     }
     for direction in [Timeout::Recv, Timeout::Send] {

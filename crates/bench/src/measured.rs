@@ -1,29 +1,29 @@
-//! What was measured.
+//! Counters and latencies of one load, and their summary.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// A latency beyond this counts as this, in nanoseconds.
+/// Largest latency that the histogram can hold, in nanoseconds. Longer latencies count as this.
 const LONGEST: u64 = 100_000_000_000;
 
-/// What a load did while it was measured.
+/// Counters and latencies of a load over its measured time.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// How long it was measured.
+    /// Length of the measured time.
     pub elapsed: Duration,
-    /// Reads that were done.
+    /// Number of completed reads.
     pub reads: u64,
-    /// Writes that were done.
+    /// Number of completed writes.
     pub writes: u64,
-    /// Bytes of each.
+    /// Size of each request, in bytes.
     pub block: u32,
-    /// From before the send of a request to its whole reply, in nanoseconds.
+    /// Latencies in nanoseconds, from before the send of a request to the end of its reply.
     pub latency: Histogram<u64>,
     /// CPU time of the client's threads.
     pub client_cpu: Duration,
-    /// CPU time of the servers that were watched, if any were.
+    /// CPU time of the watched servers, if any were watched.
     pub server_cpu: Option<Duration>,
 }
 
@@ -41,29 +41,29 @@ impl Measured {
         }
     }
 
-    /// Adds what another thread did in the same time.
+    /// Adds what another thread measured over the same time.
     pub(crate) fn add(&mut self, other: &Self) {
         self.reads += other.reads;
         self.writes += other.writes;
         self.client_cpu += other.client_cpu;
-        // All histograms have the same bounds, so that adding cannot fail.
+        // All histograms have the same bounds, so adding cannot fail.
         let added = self.latency.add(&other.latency);
         debug_assert!(added.is_ok());
     }
 
-    /// IOs that were done.
+    /// Completed IOs: reads and writes.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.reads + self.writes
     }
 
-    /// IOs a second.
+    /// Completed IOs per second.
     #[must_use]
     pub fn iops(&self) -> f64 {
         self.ios() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// The numbers that people and scripts read.
+    /// The numbers for tables and scripts.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let us = |quantile| self.latency.value_at_quantile(quantile) as f64 / 1e3;
@@ -88,35 +88,35 @@ impl Measured {
     }
 }
 
-/// [`Measured`] as numbers.
+/// Rates, latency percentiles and CPU time of a load, as `parda bench --json` prints them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// How long it was measured.
+    /// Length of the measured time, in seconds.
     pub seconds: f64,
-    /// Reads that were done.
+    /// Number of completed reads.
     pub reads: u64,
-    /// Writes that were done.
+    /// Number of completed writes.
     pub writes: u64,
-    /// Both, a second.
+    /// Reads and writes per second.
     pub iops: f64,
-    /// Bytes read and written, a second.
+    /// Bytes read and written per second.
     pub bytes_per_s: f64,
-    /// Mean latency.
+    /// Mean latency, in microseconds.
     pub mean_us: f64,
-    /// Median latency.
+    /// Median latency, in microseconds.
     pub p50_us: f64,
-    /// 99th percentile of latency.
+    /// 99th percentile of latency, in microseconds.
     pub p99_us: f64,
-    /// 99.9th percentile of latency.
+    /// 99.9th percentile of latency, in microseconds.
     pub p999_us: f64,
-    /// The longest.
+    /// Longest latency, in microseconds.
     pub max_us: f64,
-    /// CPU time of the client for each IO.
+    /// CPU time of the client per IO, in microseconds.
     pub client_cpu_us_per_io: f64,
-    /// How many cores the client kept busy.
+    /// Mean number of cores that the client kept busy.
     pub client_cores: f64,
-    /// CPU time of the watched servers for each IO.
+    /// CPU time of the watched servers per IO, in microseconds.
     pub server_cpu_us_per_io: Option<f64>,
-    /// How many cores the watched servers kept busy.
+    /// Mean number of cores that the watched servers kept busy.
     pub server_cores: Option<f64>,
 }

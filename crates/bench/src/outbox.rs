@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
 
-/// A part of the stream.
+/// A part of the byte stream.
 enum Part {
-    /// So many bytes of `heads`.
+    /// This many bytes of `heads`.
     Heads(usize),
     /// A range of the data that writes carry.
     Data(Range<usize>),
@@ -21,18 +21,18 @@ impl Part {
     }
 }
 
-/// Requests in the order of the stream; their heads are copied, the data of writes is not.
+/// Requests in stream order. Their headers are copied; the data of writes is referred to by range.
 #[derive(Default)]
 pub(crate) struct Outbox {
     heads: Vec<u8>,
-    /// Bytes of `heads` that belong to parts that are through.
+    /// Bytes of `heads` whose parts were sent completely.
     heads_through: usize,
     parts: VecDeque<Part>,
-    /// What of the first part was sent before.
+    /// Bytes of the first part that were sent already.
     skip: usize,
 }
 
-/// Slices in one send.
+/// Largest number of slices in one send.
 pub(crate) const SLICES: usize = 256;
 
 impl Outbox {
@@ -40,7 +40,7 @@ impl Outbox {
         self.parts.is_empty()
     }
 
-    /// Appends a head, written by `write`.
+    /// Appends a request header, written by `write`.
     pub(crate) fn head(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.heads.len();
         write(&mut self.heads);
@@ -56,7 +56,7 @@ impl Outbox {
         self.parts.push_back(Part::Data(range));
     }
 
-    /// Fills `slices` with what is to be sent next; returns how many it filled.
+    /// Fills `slices` with what is to be sent next. Returns how many were filled.
     pub(crate) fn fill<'a>(&'a self, data: &'a [u8], slices: &mut [IoSlice<'a>; SLICES]) -> usize {
         let mut head = self.heads_through;
         let mut filled = 0;
@@ -74,7 +74,7 @@ impl Outbox {
         filled
     }
 
-    /// Takes note that `n` more bytes were sent.
+    /// Records that `n` more bytes were sent.
     pub(crate) fn sent(&mut self, n: usize) {
         let mut n = n + self.skip;
         while let Some(part) = self.parts.front()

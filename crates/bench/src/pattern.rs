@@ -1,4 +1,4 @@
-//! The sequence of requests of one connection.
+//! Sequence of requests of one connection.
 
 use std::ops::Range;
 
@@ -7,19 +7,20 @@ use parda_nbd::{Extent, Op};
 
 use crate::plan::Operation;
 
-/// Says which request comes next.
+/// Generator of the requests of one connection.
 pub(crate) struct Pattern {
     operation: Operation,
     start: u64,
     blocks: u64,
     block: u32,
-    /// The next block of a load in order.
+    /// The next block of a sequential load.
     next: u64,
     rng: Rng,
 }
 
 impl Pattern {
-    /// The pattern of connection `index` of `count`: in order, each begins at a place of its own.
+    /// The pattern of connection `index` of `count`. Sequential loads begin at a different offset on
+    /// each connection.
     pub(crate) fn new(
         operation: Operation,
         range: &Range<u64>,

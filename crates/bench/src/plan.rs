@@ -1,4 +1,4 @@
-//! What to do to which server.
+//! Description of a load: servers, requests, depth and time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,32 +7,32 @@ use parda_nbd::TransmissionFlags;
 use parda_nbd::client::Agreed;
 use parda_nbd::uri::Uri;
 
-/// What requests do, and where.
+/// Kind of requests, and the order of their offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Reads, each after the one before.
+    /// Reads at consecutive offsets.
     Read,
-    /// Writes, each after the one before.
+    /// Writes at consecutive offsets.
     Write,
-    /// Reads anywhere.
+    /// Reads at random offsets.
     RandomRead,
-    /// Writes anywhere.
+    /// Writes at random offsets.
     RandomWrite,
-    /// Reads and writes anywhere.
+    /// Reads and writes at random offsets.
     Mixed {
-        /// How many are reads, in percent.
+        /// Percentage of reads, 0 to 100.
         reads: u8,
     },
 }
 
 impl Operation {
-    /// Whether any of the requests is a write.
+    /// Whether some requests are writes.
     #[must_use]
     pub fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::RandomRead)
     }
 
-    /// Whether requests go anywhere.
+    /// Whether offsets are random.
     #[must_use]
     pub fn is_random(self) -> bool {
         !matches!(self, Self::Read | Self::Write)
@@ -44,9 +44,9 @@ impl Operation {
 pub struct Plan {
     /// The exports; each gets [`Plan::connections`] connections.
     pub uris: Vec<Uri>,
-    /// What requests do.
+    /// Kind of the requests, and the order of their offsets.
     pub operation: Operation,
-    /// Bytes of each request.
+    /// Size of each request, in bytes.
     pub block: u32,
     /// Requests that each connection keeps outstanding.
     pub depth: u32,
@@ -54,22 +54,22 @@ pub struct Plan {
     pub connections: u32,
     /// Threads that drive the connections.
     pub threads: u32,
-    /// How long the load runs before it is measured.
+    /// Time for which the load runs before it is measured.
     pub warmup: Duration,
-    /// How long it is measured.
+    /// Length of the measured time.
     pub time: Duration,
-    /// The bytes of the export that requests touch; all of it if absent.
+    /// The bytes of the export that requests touch; the whole export if absent.
     pub range: Option<Range<u64>>,
-    /// Where the sequence of offsets begins.
+    /// Seed of the sequence of offsets.
     pub seed: u64,
-    /// How long a server may be silent before it is given up.
+    /// Time without a reply after which a server is given up.
     pub patience: Duration,
-    /// Processes whose CPU time is measured beside the load.
+    /// Process ids of servers whose CPU time is measured.
     pub server: Vec<u32>,
 }
 
 impl Plan {
-    /// 4 KiB, one request at a time on one connection, three seconds.
+    /// A plan of 4 KiB requests, one outstanding on one connection, for three seconds.
     #[must_use]
     pub fn new(uri: Uri, operation: Operation) -> Self {
         Self {
@@ -110,29 +110,29 @@ impl Plan {
     }
 }
 
-/// Why a load does not fit an export.
+/// Reason why a load does not fit an export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The block size is not one that the server takes.
+    /// The server does not accept requests of this block size.
     #[error(
         "export {export:?} takes multiples of {min} bytes up to {max}, and {block} bytes were asked for"
     )]
     Block {
-        /// The export.
+        /// Name of the export.
         export: String,
-        /// What was asked for, in bytes.
+        /// The plan's block size, in bytes.
         block: u32,
         /// The server's minimum block size in bytes.
         min: u32,
         /// The server's maximum payload in bytes.
         max: u32,
     },
-    /// The range begins within a block.
+    /// The range does not begin on a block boundary of the server.
     #[error("export {export:?}: the offset {offset} is no multiple of the server's block of {min}")]
     Offset {
-        /// The export.
+        /// Name of the export.
         export: String,
-        /// Where the range begins.
+        /// Beginning of the range, in bytes.
         offset: u64,
         /// The server's minimum block size in bytes.
         min: u32,
@@ -143,16 +143,16 @@ pub enum PlanError {
         start = range.start, end = range.end
     )]
     Range {
-        /// The export.
+        /// Name of the export.
         export: String,
-        /// What was asked for.
+        /// The plan's range, in bytes.
         range: Range<u64>,
-        /// The export's size in bytes.
+        /// Size of the export, in bytes.
         size: u64,
-        /// Bytes of a request.
+        /// Size of a request, in bytes.
         block: u32,
     },
-    /// Writes to what cannot be written.
+    /// The load writes, and the export is read-only. Holds the export's name.
     #[error("export {0:?} is read-only")]
     ReadOnly(String),
 }

@@ -1,4 +1,4 @@
-//! Runs a load: connects, warms up, measures, and waits for what is outstanding.
+//! Runs a load: connects, warms up, measures, and waits for outstanding requests.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,15 @@ use crate::measured::Measured;
 use crate::pattern::Pattern;
 use crate::plan::{Plan, PlanError};
 
-/// Why a load could not be run.
+/// Reason why a load could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// No connection.
+    /// A server cannot be reached, or refused the handshake.
     #[error("{address}: {source}")]
     Connect {
-        /// The server.
+        /// Address of the server.
         address: String,
-        /// Why.
+        /// The failure to connect or to negotiate.
         source: DialError,
     },
     /// The load does not fit the export.
@@ -34,30 +34,30 @@ pub enum BenchError {
     /// A connection failed under load.
     #[error("{address}: {source}")]
     Client {
-        /// The server.
+        /// Address of the server.
         address: String,
-        /// Why.
+        /// The failure of the connection.
         source: ClientError,
     },
     /// The servers' CPU time cannot be read.
     #[error("cannot measure the server's CPU time: {0}")]
     ServerCpu(std::io::Error),
-    /// The system.
+    /// A thread, poll or clock of the system failed.
     #[error(transparent)]
     System(#[from] std::io::Error),
 }
 
-/// When the load is measured.
+/// Beginning and end of the measured time.
 #[derive(Clone, Copy)]
 struct Clock {
     begin: Instant,
     end: Instant,
 }
 
-/// Runs a load.
+/// Runs a load and returns what was measured.
 ///
 /// # Errors
-/// A server cannot be reached, the load does not fit its export, or it failed a request.
+/// A server cannot be reached, the load does not fit its export, or the server failed a request.
 pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
     let servers: Vec<ServerCpu> = plan
         .server
@@ -114,7 +114,7 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
         })();
         let mut measured = Measured::new(plan.block);
         measured.elapsed = plan.time;
-        // The first failure is the cause; the others may be its consequence.
+        // The first failure is the cause. Later ones may be its consequences.
         for thread in threads {
             measured.add(&thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
@@ -123,7 +123,7 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
     })
 }
 
-/// Sleeps until then, or until a thread has failed.
+/// Sleeps until `at`, or until a thread has failed.
 fn sleep_until(at: Instant, failed: &AtomicBool) {
     while !failed.load(Ordering::Relaxed) {
         let left = at.saturating_duration_since(Instant::now());
@@ -134,7 +134,7 @@ fn sleep_until(at: Instant, failed: &AtomicBool) {
     }
 }
 
-/// A thread with its connections.
+/// One thread, which drives its connections.
 struct Driver<'a> {
     plan: &'a Plan,
     clock: Clock,
@@ -142,7 +142,7 @@ struct Driver<'a> {
     failed: &'a AtomicBool,
     clients: Vec<(&'a Uri, Client)>,
     measured: Measured,
-    /// CPU time of this thread when measuring began.
+    /// CPU time of this thread when the measured time began.
     cpu: Option<Duration>,
     ended: bool,
 }
@@ -163,7 +163,7 @@ impl<'a> Driver<'a> {
         for index in 0..self.clients.len() {
             self.ask(index)?;
         }
-        // A lone connection needs nobody to say which one is ready.
+        // A single connection needs no epoll.
         if self.clients.len() == 1 {
             self.run_one()?
         } else {
@@ -179,7 +179,7 @@ impl<'a> Driver<'a> {
         while !self.is_over() {
             let (uri, client) = &mut self.clients[0];
             if !client.outbox.is_empty() {
-                // The server does not read until we do, or the reverse.
+                // The server does not read until its replies are taken.
                 use rustix::event::{PollFd, PollFlags, poll};
                 let flags = PollFlags::IN | PollFlags::OUT;
                 let mut fds = [PollFd::new(client.link.socket(), flags)];
@@ -240,7 +240,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// A connection can be sent to, or has something to receive.
+    /// Handles a connection that is writable or, with `receive`, readable.
     fn ready(&mut self, index: usize, receive: bool) -> Result<(), BenchError> {
         let (uri, client) = &mut self.clients[index];
         if receive {
@@ -253,7 +253,7 @@ impl<'a> Driver<'a> {
         self.ask(index)
     }
 
-    /// Takes the replies that came, and asks for more in their place.
+    /// Takes the received replies, and queues requests in their place.
     fn received(&mut self, index: usize) -> Result<(), BenchError> {
         let now = Instant::now();
         self.tell_time(now);
@@ -283,7 +283,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Whether nothing is outstanding and nothing more is asked for.
+    /// Whether no request is outstanding and none will be queued.
     fn is_over(&self) -> bool {
         (self.ended || self.failed.load(Ordering::Relaxed))
             && self.clients.iter().all(|(_, client)| client.is_idle())

@@ -1,4 +1,4 @@
-//! Loads on servers that are good, and on servers that are not.
+//! Loads on a correct server, and on servers that break the protocol.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{Read, Write};
@@ -29,10 +29,11 @@ fn export(read_only: bool) -> Export {
     }
 }
 
-/// What a server does with the `n`th request of a connection.
+/// Reply of a server to the `n`th request of a connection.
 type Answer = fn(n: usize, session: Session, cookie: Cookie, op: Op, out: &mut Vec<u8>) -> bool;
 
-/// A server of `connections` connections; the thread returns what was written to the export.
+/// Starts a server for `connections` connections. The thread returns the data that was written to
+/// the export.
 fn serve(path: &Path, connections: usize, export: Export, answer: Answer) -> JoinHandle<Vec<u8>> {
     let listener = UnixListener::bind(path).unwrap();
     thread::spawn(move || {
@@ -137,7 +138,7 @@ fn plan(path: &Path, operation: Operation) -> Plan {
     }
 }
 
-/// The error of a load on a server that answers so.
+/// The error of a load on a server that answers with `answer`.
 fn error(answer: Answer) -> BenchError {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");

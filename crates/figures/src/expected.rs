@@ -1,11 +1,11 @@
-//! What is expected of single numbers.
+//! Expected values of single metrics.
 
 use std::collections::BTreeMap;
 
 use parda_scenario::Study;
 use parda_scenario::expectation::{Bound, Expectation};
 
-/// What is expected of single numbers, by their paths.
+/// Expected values by the path of their metric.
 pub(crate) struct Expected(BTreeMap<String, f64>);
 
 impl Expected {
@@ -23,7 +23,7 @@ impl Expected {
         self.0.get(&Expected::path(path)).copied()
     }
 
-    /// A distribution stands for its mean.
+    /// The path of a distribution stands for its mean.
     fn path(path: &str) -> String {
         path.strip_suffix("/mean").unwrap_or(path).to_owned()
     }

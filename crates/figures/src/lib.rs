@@ -1,13 +1,14 @@
 #![forbid(unsafe_code)]
-//! From what a scenario wants drawn ([`parda_scenario::plot`]) and what was measured to pictures: [`pictures`]. Runs must have
-//! been made with [`Keep::Plotted`](parda_sim::Keep) or [`Keep::All`](parda_sim::Keep) to be drawn over time.
+//! Charts of a study: from its `[[plot]]` tables ([`parda_scenario::plot`]) and the measured values
+//! to [`pictures`]. Charts over time need runs that were made with
+//! [`Keep::Plotted`](parda_sim::Keep) or [`Keep::All`](parda_sim::Keep).
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `time` | how it went, second by second |
-//! | `points` | numbers of the answer beside one another |
-//! | `expected` | what is expected of single numbers |
-//! | `write` | files |
+//! | `time` | quantities of hosts, second by second |
+//! | `points` | numbers of the answer, by variant, host or VM |
+//! | `expected` | expected values of single metrics |
+//! | `write` | the SVG and PNG files |
 
 mod expected;
 mod points;
@@ -22,20 +23,21 @@ pub use write::{WriteError, folder, write};
 
 use crate::expected::Expected;
 
-/// A picture has no more lines than this: more become a band.
+/// Largest number of lines in a chart. More lines become a band.
 const MOST_LINES: usize = 12;
 
-/// A picture, and what its files are called.
+/// A chart and the name of its files.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// Without its ending.
+    /// File name without its extension.
     pub name: String,
-    /// The picture.
+    /// The chart, not yet rendered.
     pub figure: Figure,
 }
 
-/// What a study wants drawn. Runs whose series were not kept are not drawn over time. Expected values are hollow marks beside
-/// what was measured; `reference` says whose they are.
+/// The pictures that a study asks for. Charts over time are left out for runs whose series were not
+/// kept. Expected values are drawn as hollow marks beside the measured ones; `reference` names
+/// their source in the legend.
 pub fn pictures(study: &Study, outcome: &StudyOutcome, reference: &str) -> Vec<Picture> {
     let expected = Expected::new(study);
     let mut pictures: Vec<Picture> = Vec::new();

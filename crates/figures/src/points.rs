@@ -1,4 +1,4 @@
-//! Numbers of the answer beside one another.
+//! Charts of numbers of the answer, by variant, host or VM.
 
 use parda_plot::{Across, Figure};
 use parda_scenario::metric::Metric;
@@ -8,7 +8,7 @@ use parda_sim::StudyOutcome;
 use crate::MOST_LINES;
 use crate::expected::Expected;
 
-/// Numbers of the answer.
+/// Chart of numbers of the answer.
 pub(crate) fn figure(
     plot: &Plot,
     label: &str,
@@ -43,8 +43,8 @@ pub(crate) fn figure(
     figure.digest(MOST_LINES, "lines")
 }
 
-/// The axis for these places, and where each is on it. Numbers are on a scale if they are spread over it; those that double,
-/// and names, are side by side.
+/// The common axis, and the position of each label on it. Labels that are evenly spread numbers lie
+/// on a numeric scale. Names, and numbers that double, lie side by side.
 fn axis(label: &str, draw: Draw, panels: &[Panel]) -> (Across, impl Fn(&str) -> f64 + use<>) {
     let mut names: Vec<String> = Vec::new();
     let lines = panels.iter().flat_map(|panel| &panel.lines);

@@ -1,4 +1,4 @@
-//! How it went, second by second.
+//! Charts over time: quantities of hosts, second by second.
 
 use parda_control::law::Mode;
 use parda_plot::{Across, Figure, Level, Panel};
@@ -10,10 +10,10 @@ use parda_sim::Series;
 use crate::MOST_LINES;
 use crate::expected::Expected;
 
-/// A line over time has no more points than this: of more, means are drawn.
+/// Largest number of points of a line. Longer series are drawn as means.
 const MOST_POINTS: usize = 240;
 
-/// Each host of a run, second by second.
+/// Chart of one run: a line for each host, second by second.
 pub(crate) fn figure(
     plot: &Plot,
     phase: Option<&str>,
@@ -35,7 +35,7 @@ pub(crate) fn figure(
             figure = figure.span(&phase.name, from, to);
         }
     }
-    // An interval is told by its end.
+    // The time of an interval is its end.
     let within: Vec<usize> =
         (0..series.at.len()).filter(|&i| series.at[i] > from && series.at[i] <= to).collect();
     let pick = |values: &[f64]| -> Vec<f64> {
@@ -59,7 +59,7 @@ pub(crate) fn figure(
             let of_phase = |phase: &Phase| {
                 let variant = run.variant.as_ref().map_or(String::new(), |v| format!("{v}."));
                 let path = format!("{variant}{}/host/{}/{quantity}", phase.name, host.name);
-                // Beside one another, as the hosts' values are often close.
+                // Marks of hosts are staggered, as their values are often close.
                 let part = (place + 1) as f64 / (MOST_LINES + 1) as f64;
                 let at = phase.from.as_secs_f64() + part * (phase.to - phase.from).as_secs_f64();
                 expected.get(&path).map(|value| (at, value))
@@ -77,7 +77,7 @@ pub(crate) fn figure(
         }
         figure = figure.panel(panel);
     }
-    // Without control there are no windows to show.
+    // Panels without data are left out, such as windows without control.
     let shown = |panel: &Panel| panel.series.iter().any(|series| series.data.is_some());
     if figure.panels.iter().any(shown) {
         figure.panels.retain(shown);
@@ -85,7 +85,7 @@ pub(crate) fn figure(
     figure.digest(MOST_LINES, "hosts")
 }
 
-/// The means of so many values that follow one another, at the time of the last.
+/// Means over `together` consecutive values, each at the time of its last value.
 fn means(at: &[f64], values: &[f64], together: usize) -> Vec<(f64, f64)> {
     let of_some = |(at, values): (&[f64], &[f64])| {
         let there: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
@@ -95,14 +95,14 @@ fn means(at: &[f64], values: &[f64], together: usize) -> Vec<(f64, f64)> {
     at.chunks(together).zip(values.chunks(together)).filter_map(of_some).collect()
 }
 
-/// The thresholds that some host holds to, and from when to when.
+/// The thresholds in force on some host, each with the time for which it was.
 fn thresholds(scenario: &Scenario) -> Vec<Level> {
     let in_force = |state: &State| -> Vec<f64> {
         let hosts = (0..scenario.hosts.len()).filter(|&h| scenario.hosts[h].present).map(HostId);
         let of_host = |id| {
             let control = state.host(id).control.resolve().ok()?.control;
             let law = control.law;
-            // One that is found while working is no level.
+            // A threshold that is found while working is no constant level.
             let holds = control.auto.is_none()
                 && !matches!(law.mode, Mode::Off | Mode::Observe | Mode::Static);
             holds.then(|| law.threshold.secs() * 1e3)
@@ -113,7 +113,7 @@ fn thresholds(scenario: &Scenario) -> Vec<Level> {
         all
     };
     let mut state = State::new(&scenario.hosts);
-    // Since when each is in force, and those that no longer are.
+    // The thresholds in force, each with the time since when. `levels` has those that ended.
     let mut since: Vec<(f64, f64)> = in_force(&state).into_iter().map(|ms| (ms, 0.0)).collect();
     let mut levels = Vec::new();
     let level = |(value, from): (f64, f64), to: f64| Level {

@@ -1,4 +1,4 @@
-//! Files.
+//! SVG and PNG files of charts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,32 +7,32 @@ use parda_plot::PngError;
 
 use crate::Picture;
 
-/// Pictures could not be written.
+/// Reason why pictures could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// There is no folder for them.
+    /// The folder cannot be created.
     #[error("cannot make the folder {0}: {1}")]
     Folder(PathBuf, io::Error),
-    /// One could not be written.
+    /// A file cannot be written.
     #[error("cannot write {0}: {1}")]
     File(PathBuf, io::Error),
-    /// One could not be drawn.
+    /// A picture cannot be rendered as PNG.
     #[error("{0}: {1}")]
     Png(String, PngError),
 }
 
-/// Makes a folder for pictures, if there is none.
+/// Creates a folder for pictures, if there is none.
 ///
 /// # Errors
-/// It cannot be made.
+/// The folder cannot be created.
 pub fn folder(dir: &Path) -> Result<(), WriteError> {
     std::fs::create_dir_all(dir).map_err(|e| WriteError::Folder(dir.to_owned(), e))
 }
 
-/// Writes pictures into a folder, each as SVG and as PNG, and tells of each.
+/// Writes each picture into a folder, as SVG and as PNG. `wrote` is called with each file's path.
 ///
 /// # Errors
-/// The first that cannot be written.
+/// The first picture that cannot be rendered or written.
 pub fn write(dir: &Path, pictures: &[Picture], wrote: impl Fn(&Path)) -> Result<(), WriteError> {
     for Picture { name, figure } in pictures {
         let png = figure.png().map_err(|e| WriteError::Png(name.clone(), e))?;

@@ -1,4 +1,4 @@
-//! What a small scenario is drawn as.
+//! Charts of a small scenario.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use parda_config::Document;

@@ -1,15 +1,16 @@
 #![forbid(unsafe_code)]
-//! Every figure and table of the source papers, beside what the simulator says: the scenarios of
-//! `scenarios/papers`, run, and their expectations as one table. `docs/reproduction.md` has a run.
+//! Figures and tables of the source papers beside the simulator's results: runs the scenarios of
+//! `scenarios/papers` and lists their expectations as one table. `docs/reproduction.md` shows a
+//! run.
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `papers` | the scenarios, from this program or from a folder |
-//! | `run` | running them |
+//! | `papers` | the scenarios: built in, or from a folder |
+//! | `run` | runs of the scenarios |
 //! | `value` | one value: the paper's and ours |
-//! | `table` | all values for people |
-//! | `page` | all values as Markdown, with what the scenarios say of themselves |
-//! | `report` | the same as one HTML page, and the pictures |
+//! | `table` | all values as a text table |
+//! | `page` | all values as Markdown, with the scenarios' descriptions |
+//! | `report` | all values as one HTML page, and the pictures |
 
 pub mod page;
 mod papers;

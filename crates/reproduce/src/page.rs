@@ -1,16 +1,16 @@
-//! All values as Markdown, with what the scenarios say of themselves: the part of
-//! `docs/reproduction.md` below [`MARK`].
+//! All values as Markdown, with the scenarios' descriptions: the part of `docs/reproduction.md`
+//! below [`MARK`].
 
 use std::fmt::Write as _;
 
 use crate::run::Reproduction;
 use crate::value::Value;
 
-/// What is below this line in a page is written by `parda reproduce --page`.
+/// Line of a page below which `parda reproduce --page` writes.
 pub const MARK: &str = "<!-- From here on by `parda reproduce --page`. -->";
 
-/// The page with everything below [`MARK`] made new; it finds its pictures in `folder`. `None` if the
-/// page has no such line.
+/// `page` with everything below [`MARK`] written anew. Links to pictures point into `folder`.
+/// `None` if the page has no [`MARK`].
 #[must_use]
 pub fn renewed(page: &str, reproduction: &Reproduction, folder: &str) -> Option<String> {
     let (prose, _) = page.split_once(MARK)?;

@@ -1,4 +1,4 @@
-//! The scenarios of the papers' figures.
+//! Scenarios of the papers' figures and tables.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,35 +6,35 @@ use std::path::{Path, PathBuf};
 use parda_config::{Document, Error};
 use parda_scenario::Study;
 
-/// File names and contents of `scenarios/papers`, by name.
+/// File names and contents of `scenarios/papers`, sorted by name.
 const BUILT_IN: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/papers.rs"));
 
-/// Why there are no scenarios.
+/// Reason why no scenarios can be run.
 #[derive(Debug, thiserror::Error)]
 pub enum PapersError {
     /// The folder cannot be read.
     #[error("{}: {source}", path.display())]
     Folder {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
-        /// Why.
+        /// The failure to list it.
         source: io::Error,
     },
-    /// It has no scenario in it.
+    /// The folder contains no scenario.
     #[error("{}: there is no scenario (*.toml) in it", path.display())]
     Empty {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
-    /// One of them makes no sense.
+    /// A scenario is invalid.
     #[error(transparent)]
     Scenario(#[from] Error),
 }
 
-/// Those that are built into this program.
+/// The scenarios that are built into this program, sorted by file name.
 ///
 /// # Errors
-/// None, as the tests see to.
+/// A scenario is invalid. Tests ensure that none is.
 pub fn built_in() -> Result<Vec<Study>, PapersError> {
     let parse = |(name, text): &(&str, &str)| {
         Study::parse(&Document::new(format!("scenarios/papers/{name}"), *text))
@@ -42,10 +42,10 @@ pub fn built_in() -> Result<Vec<Study>, PapersError> {
     Ok(BUILT_IN.iter().map(parse).collect::<Result<_, _>>()?)
 }
 
-/// Those in a folder, by name.
+/// The scenarios in a folder, sorted by file name.
 ///
 /// # Errors
-/// The folder cannot be read or has none, or one of them makes no sense.
+/// The folder cannot be read or contains no scenario, or a scenario is invalid.
 pub fn in_folder(folder: &Path) -> Result<Vec<Study>, PapersError> {
     let unreadable = |source| PapersError::Folder { path: folder.to_owned(), source };
     let mut files = Vec::new();

@@ -1,4 +1,4 @@
-//! One HTML page with everything in it, and the pictures beside it.
+//! The reproduction as one HTML page, with its pictures beside it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,29 +8,29 @@ use parda_plot::{Cell, Page, Table};
 use crate::run::{Figure, Reproduction};
 use crate::value::{Outcome, Value};
 
-/// A file that cannot be written.
+/// A file or folder of the report that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", file.display())]
 pub struct ReportError {
-    /// The file, or the folder.
+    /// Path of the file or folder.
     pub file: PathBuf,
-    /// Why.
+    /// The failure to write it.
     pub source: io::Error,
 }
 
-/// Writes `index.html` and the pictures as SVG into a folder, which is made if there is none.
+/// Writes `index.html` and the pictures as SVG into a folder, which is created if needed.
 ///
 /// # Errors
-/// One of them cannot be written.
+/// The folder cannot be created, or a file cannot be written.
 pub fn write_report(dir: &Path, reproduction: &Reproduction) -> Result<(), ReportError> {
     write_pictures(dir, reproduction)?;
     write(&dir.join("index.html"), &html(reproduction))
 }
 
-/// Writes the pictures as SVG into a folder, which is made if there is none.
+/// Writes the pictures as SVG into a folder, which is created if needed.
 ///
 /// # Errors
-/// One of them cannot be written.
+/// The folder cannot be created, or a file cannot be written.
 pub fn write_pictures(dir: &Path, reproduction: &Reproduction) -> Result<(), ReportError> {
     let failed = |source| ReportError { file: dir.to_owned(), source };
     std::fs::create_dir_all(dir).map_err(failed)?;
@@ -45,7 +45,7 @@ fn write(file: &Path, content: &str) -> Result<(), ReportError> {
     std::fs::write(file, content).map_err(failed)
 }
 
-/// Everything on one page that needs nothing else.
+/// The reproduction as one self-contained HTML page.
 #[must_use]
 pub fn html(reproduction: &Reproduction) -> String {
     let mut page = Page::new("Figures of the papers, reproduced");

@@ -1,4 +1,4 @@
-//! Running the papers' scenarios.
+//! Runs of the papers' scenarios.
 
 use parda_figures::{Picture, pictures};
 use parda_scenario::Study;
@@ -7,47 +7,47 @@ use serde::Serialize;
 
 use crate::value::{Outcome, Value};
 
-/// One figure or table.
+/// One figure or table of a paper.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What was run.
+    /// The scenario, with its variants, that was run.
     pub study: Study,
-    /// Its values.
+    /// Values of the paper beside the measured ones.
     pub values: Vec<Value>,
-    /// Its pictures, if they were asked for.
+    /// Pictures of the runs; empty unless they were requested.
     pub pictures: Vec<Picture>,
 }
 
-/// All of them.
+/// Results of all scenarios.
 #[derive(Clone, Debug)]
 pub struct Reproduction {
-    /// Each, in the order in which they were given.
+    /// The figures, in the order in which the scenarios were given.
     pub figures: Vec<Figure>,
 }
 
-/// How it goes: once per simulated second of any run.
+/// Progress of a run, reported once per simulated second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress<'a> {
-    /// The scenario that is being run.
+    /// Name of the scenario that runs.
     pub scenario: &'a str,
 }
 
-/// All values, as JSON.
+/// All values, for JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary<'a> {
-    /// Whether all are in tolerance or exempt.
+    /// Whether every value is within its tolerance or exempt.
     pub ok: bool,
-    /// How many are in tolerance.
+    /// Number of values within their tolerance.
     pub within: usize,
-    /// How many are not and are exempt.
+    /// Number of values beyond their tolerance that are exempt.
     pub exempt: usize,
-    /// How many are not.
+    /// Number of values beyond their tolerance that are not exempt.
     pub out: usize,
-    /// Each.
+    /// The values of all figures, in their order.
     pub values: Vec<&'a Value>,
 }
 
-/// Runs scenarios, `jobs` variants at a time, and draws them if `drawn`.
+/// Runs scenarios, `jobs` variants at a time. Pictures are drawn if `drawn` is set.
 ///
 /// # Errors
 /// As [`run_all`].
@@ -77,19 +77,19 @@ impl Reproduction {
         self.figures.iter().flat_map(|figure| &figure.values)
     }
 
-    /// How many values came out so.
+    /// Number of values with this outcome.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> usize {
         self.values().filter(|value| value.outcome == outcome).count()
     }
 
-    /// Whether all are in tolerance or exempt.
+    /// Whether every value is within its tolerance or exempt.
     #[must_use]
     pub fn ok(&self) -> bool {
         self.count(Outcome::Out) == 0
     }
 
-    /// All values, as they go into JSON.
+    /// All values and their counts, for JSON.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
         Summary {
@@ -101,7 +101,7 @@ impl Reproduction {
         }
     }
 
-    /// How it ended, in a line.
+    /// Counts of the outcomes, as one line of text.
     #[must_use]
     pub fn words(&self) -> String {
         let [ok, exempt, out] =

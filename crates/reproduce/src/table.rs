@@ -1,17 +1,17 @@
-//! All values for people.
+//! All values as a text table.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
 use crate::run::Reproduction;
 use crate::value::{Outcome, Value};
 
-/// A table of all values, and how it ended. With `color`, for a terminal that understands it.
+/// A text table of all values and their outcomes. With `color`, it has ANSI colours.
 #[must_use]
 pub fn table(reproduction: &Reproduction, color: bool) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     if color {
-        // Whoever has colours has a terminal, and that an edge.
+        // Output with colours goes to a terminal, whose width is known.
         table.enforce_styling().set_content_arrangement(ContentArrangement::Dynamic);
     } else {
         table.force_no_tty();

@@ -1,40 +1,40 @@
-//! One value: the paper's and ours.
+//! One value: the paper's, ours, and whether they agree.
 
 use parda_scenario::{Answer, Verdict};
 use serde::Serialize;
 
-/// What came of a value.
+/// Whether a value is within its tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It is within its tolerance.
+    /// The value is within its tolerance.
     Ok,
-    /// It is not, and there is a reason why it cannot or should not be.
+    /// The value is beyond its tolerance. The scenario states why that is expected.
     Exempt,
-    /// It is not.
+    /// The value is beyond its tolerance.
     Out,
 }
 
-/// One value of a paper, or of what this project promises beside it.
+/// One value of a paper, or of a promise of this project.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Value {
-    /// The scenario that gives it.
+    /// Name of the scenario that measures it.
     pub scenario: String,
-    /// Where it stands: which paper, which figure, what of it.
+    /// Source of the value: paper, figure, and line or bar in it.
     pub source: String,
-    /// Which number of the answer it is.
+    /// Path of the metric in the answer.
     pub what: String,
-    /// The paper's: a number, or a bound.
+    /// The paper's value: a number, or a bound.
     pub paper: f64,
-    /// How far ours may be off: `10%`, `±3`; or `at least`, `at most`.
+    /// Allowed deviation: `10%` or `±3`; `at least` or `at most` for a bound.
     pub tolerance: String,
-    /// Ours. `None` if there was nothing to measure.
+    /// The measured value. `None` if there was nothing to measure.
     pub ours: Option<f64>,
-    /// By what part of the paper's ours is off. `None` for a bound.
+    /// Deviation as a fraction of the paper's value. `None` for a bound.
     pub error: Option<f64>,
-    /// What came of it.
+    /// Whether ours is within its tolerance.
     pub outcome: Outcome,
-    /// Why it is exempt, if it is.
+    /// Reason for an exemption, if the value is exempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -62,15 +62,15 @@ impl Value {
         }
     }
 
-    /// The values of an answer.
+    /// The values of an answer: one for each of its expectations.
     pub(crate) fn all(answer: &Answer) -> Vec<Value> {
         answer.expectations.iter().map(|verdict| Value::new(&answer.scenario, verdict)).collect()
     }
 
-    /// The paper's, as people write it.
+    /// The paper's value as text, with its bound.
     #[must_use]
     pub fn paper_text(&self) -> String {
-        // A percentage became a binary fraction.
+        // A percentage is stored as a binary fraction, so digits beyond the sixth are rounding errors.
         let paper = (self.paper * 1e6).round() / 1e6;
         match self.tolerance.as_str() {
             "at least" => format!("≥ {paper}"),
@@ -79,19 +79,19 @@ impl Value {
         }
     }
 
-    /// Ours, to four digits.
+    /// Our value as text, to four digits.
     #[must_use]
     pub fn ours_text(&self) -> String {
         self.ours.map_or("nothing".to_owned(), parda_scenario::table::short)
     }
 
-    /// By how much ours is off, in percent.
+    /// The deviation as text, in percent.
     #[must_use]
     pub fn error_text(&self) -> String {
         self.error.map_or(String::new(), |error| format!("{:+.1} %", 100.0 * error))
     }
 
-    /// How far it may be off.
+    /// The allowed deviation as text.
     #[must_use]
     pub fn tolerance_text(&self) -> String {
         match self.tolerance.strip_suffix('%') {
@@ -103,7 +103,7 @@ impl Value {
 }
 
 impl Outcome {
-    /// In a word.
+    /// The outcome as one word for tables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

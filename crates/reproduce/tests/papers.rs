@@ -1,12 +1,12 @@
-//! Every value of the source papers is there and in its tolerance, and docs/reproduction.md shows
-//! what comes of a run.
+//! Every value of the source papers has a scenario and is within its tolerance, and
+//! docs/reproduction.md shows the results of the current code.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::path::Path;
 
 use parda_reproduce::{Outcome, Value, built_in, in_folder, page, reproduce};
 
-/// The numbers in the tables of the source documents, and of their text, by where they stand.
+/// Numbers in the tables and text of the source documents, by their source.
 const NUMBERS: &[(&str, &[f64])] = &[
     ("Elling'12", &[80.0, 12.5, 137.0, 73.0, 900.0, 185.0, 5.5, 55.0]),
     ("SPEED'08 fig. 2", &[1.14, 42.0, 8.0, 177.0]),

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
-/// Why a TLS connection has failed. It is to be closed, after sending what there is to be sent.
+/// Reason why a TLS connection failed. Bytes that wait to be sent, such as an alert, are sent
+/// before the connection is closed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TlsError {
-    /// The peer, or its certificate.
+    /// The handshake or a record failed: the peer broke the protocol, or its certificate is not
+    /// accepted.
     #[error("TLS: {0}")]
     Peer(#[from] rustls::Error),
-    /// A message that takes more room than any that is accepted.
+    /// A message of the peer exceeds the largest that is accepted.
     #[error("TLS: the peer's message is longer than any that is accepted")]
     TooLong,
 }
 
-/// One connection, of either side.
+/// One TLS connection, as client or as server.
 pub struct Channel {
     tls: Connection,
     peer_closed: bool,
@@ -42,30 +44,30 @@ impl Channel {
     }
 
     fn new(mut tls: Connection) -> Self {
-        // Whoever calls takes what is to be sent after each call.
+        // Callers take the bytes to be sent after each call, so the buffer stays small without a limit.
         tls.set_buffer_limit(None);
         Self { tls, peer_closed: false }
     }
 
-    /// Whether the handshake is done, and data may be sent.
+    /// Whether the handshake is complete, so that data may be sent.
     #[must_use]
     pub fn is_established(&self) -> bool {
         !self.tls.is_handshaking()
     }
 
-    /// Whether the peer has said that it will send no more.
+    /// Whether the peer has closed its direction (`close_notify`).
     #[must_use]
     pub fn peer_has_closed(&self) -> bool {
         self.peer_closed
     }
 
-    /// Takes bytes of the peer off the front of `input`: at most so many as rustls reads at once.
-    /// Appends to `plain` the data that was in them, and to `out` what is to be sent, also when it
-    /// fails. Returns how many were taken.
+    /// Takes received bytes off the front of `input`, at most as many as rustls reads at once.
+    /// Decrypted data is appended to `plain`; bytes to be sent are appended to `out`, also on failure.
+    /// Returns the number of bytes taken.
     ///
     /// # Errors
-    /// The peer is not to be trusted, or it broke the protocol, or somebody has changed what it
-    /// sent.
+    /// The peer's certificate is not accepted, the peer broke the protocol, or a record was tampered
+    /// with.
     pub fn receive(
         &mut self,
         mut input: &[u8],
@@ -76,26 +78,26 @@ impl Channel {
         // Reading from memory fails only where the buffer for one message is full.
         self.tls.read_tls(&mut input).map_err(|_| TlsError::TooLong)?;
         let processed = self.tls.process_new_packets();
-        // The reader has nothing more to say than what was processed.
+        // The reader has no error to report that `process_new_packets` did not.
         let _ = self.tls.reader().read_to_end(plain);
         self.put_records(out);
         self.peer_closed |= processed?.peer_has_closed();
         Ok(before - input.len())
     }
 
-    /// Appends to `out` what is to be sent without data: the hello of a client.
+    /// Appends to `out` what is to be sent without data, such as a client's hello.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         self.put_records(out);
     }
 
-    /// Encrypts `plain` and appends its records to `out`.
+    /// Encrypts `plain` and appends the records to `out`.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         // Without a limit the writer takes everything.
         let _ = self.tls.writer().write_all(plain);
         self.put_records(out);
     }
 
-    /// Appends the word that nothing more will be sent.
+    /// Appends `close_notify`: no more data follows.
     pub fn close(&mut self, out: &mut Vec<u8>) {
         self.tls.send_close_notify();
         self.put_records(out);

@@ -13,25 +13,25 @@ use crate::channel::TlsError;
 use crate::files::{ClientFiles, Connector, FileError};
 use crate::relay::{Relay, RelayError};
 
-/// Why TLS with a server cannot be tried.
+/// Reason why TLS with a server cannot be attempted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody says where the certificates are.
+    /// No CA is configured for the server.
     #[error(
         "TLS needs the CA that the server's certificate must come from: add \
          ?tls-certificates=DIRECTORY to the URI, with ca-cert.pem in the directory"
     )]
     NoAuthority,
-    /// One of the files is wrong.
+    /// A certificate, key or CA file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
 impl ClientFiles {
-    /// The files that a URI names.
+    /// The certificate files that an NBD URI names.
     ///
     /// # Errors
-    /// It names none: there is no CA that is trusted unless it is named.
+    /// The URI names none. No CA is trusted unless it is named.
     pub fn of(tls: &UriTls) -> Result<ClientFiles, ClientError> {
         let (ca, identity) = match &tls.certificates {
             Certificates::Unsaid => return Err(ClientError::NoAuthority),
@@ -39,7 +39,8 @@ impl ClientFiles {
             Certificates::Directory(directory) => {
                 let file = |name| directory.join(name);
                 let (certificate, key) = (file("client-cert.pem"), file("client-key.pem"));
-                // One without the other is a mistake, which reading them will show.
+                // A certificate without a key, or the reverse, is an error that reading the files
+                // reports.
                 let any = certificate.exists() || key.exists();
                 (file("ca-cert.pem"), any.then_some((certificate, key)))
             }
@@ -48,27 +49,28 @@ impl ClientFiles {
     }
 }
 
-/// Reads the files that a URI names, and says what is wrong with them.
+/// Reads the files that a URI names, to report errors before any connection is made.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first file that cannot be used.
 pub fn check(tls: &UriTls) -> Result<(), ClientError> {
     Connector::new(&ClientFiles::of(tls)?)?;
     Ok(())
 }
 
-/// Why TLS has ended, for those who see only that the connection was closed.
+/// Reason for the end of a TLS connection, for a caller who sees only that its socket was closed.
 #[derive(Clone, Debug, Default)]
 pub struct End(Arc<OnceLock<String>>);
 
 impl End {
-    /// The reason, if there was one. It is known when the connection is seen to be closed.
+    /// The reason, if there is one. It is set before the socket is seen to be closed.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
     }
 
-    /// The same error, or what is behind it if it only says that the connection was closed.
+    /// Replaces an error that says only that the connection was closed by its reason. Other errors are
+    /// returned unchanged.
     #[must_use]
     pub fn explain(&self, error: io::Error) -> io::Error {
         let closed = matches!(
@@ -82,14 +84,14 @@ impl End {
     }
 }
 
-/// Begins TLS with a server that has answered STARTTLS. Nobody else may send or receive on its
-/// socket any more: returns where its plaintext comes and goes from now on. A thread carries it
-/// until either side is closed.
+/// Begins TLS with a server that has answered STARTTLS. Returns the socket on which plaintext is
+/// sent and received from now on. A thread relays between the two sockets until either side is
+/// closed, so nobody else may use the server's socket.
 ///
-/// The files are read each time, so certificates that were renewed hold for the next connection.
+/// The files are read on each call, so that renewed certificates hold for the next connection.
 ///
 /// # Errors
-/// The certificates cannot be used, the server is not to be trusted, or it does not answer within
+/// The certificates cannot be used, the server is not trusted, or it does not answer within
 /// `limit`.
 pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(OwnedFd, End)> {
     let files = ClientFiles::of(tls).map_err(io::Error::other)?;
@@ -118,14 +120,14 @@ pub fn secure(tls: &UriTls, server: OwnedFd, limit: Duration) -> io::Result<(Own
                 RelayError::Tls(error) => explained(error, &files).to_string(),
                 RelayError::Io(error) => error.to_string(),
             };
-            // Nobody else sets it.
+            // Only this thread sets the reason.
             let _ = note.0.set(reason);
         }
     })?;
     Ok((ours, end))
 }
 
-/// The error in the words of whoever has to mend it.
+/// The error, with the setting or file that has to be changed.
 fn explained<'a>(error: &'a TlsError, files: &'a ClientFiles) -> impl fmt::Display + 'a {
     use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
     struct Words<'a>(&'a TlsError, &'a ClientFiles);
@@ -133,7 +135,8 @@ fn explained<'a>(error: &'a TlsError, files: &'a ClientFiles) -> impl fmt::Displ
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let Words(error, files) = self;
             match error {
-                // The signature is wrong where another CA has the name of one of ours.
+                // A bad signature is how a server appears whose CA has the same name as one of the
+                // configured CAs.
                 TlsError::Peer(Error::InvalidCertificate(
                     Bad::UnknownIssuer | Bad::BadSignature,
                 )) => {

@@ -1,6 +1,6 @@
-//! Certificates, keys and CAs from PEM files. What would fail every handshake later is found when
-//! they are read: a file that is missing or is not PEM, a key that belongs to another certificate,
-//! a certificate that has expired.
+//! Certificates, keys and CAs from PEM files. Reading a file checks it: a missing file, a file that
+//! is not PEM, a key of another certificate and an expired certificate are reported here instead of
+//! in every handshake.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use rustls::{CertificateError, ClientConfig, RootCertStore, ServerConfig};
 
 use crate::channel::{Channel, TlsError};
 
-/// Which of the files is wrong.
+/// Role of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The certificate, with the intermediate ones after it.
+    /// The certificate, followed by its intermediate certificates.
     Certificate,
     /// The certificate's private key.
     Key,
@@ -27,41 +27,42 @@ pub enum Which {
     Authorities,
 }
 
-/// What is wrong with a file.
+/// A certificate, key or CA file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {message}", path.display())]
 pub struct FileError {
-    /// Which of those that were named.
+    /// Role of the file.
     pub which: Which,
-    /// The file, as it is configured.
+    /// Path of the file, as configured.
     pub path: PathBuf,
-    /// What is wrong with it, as a sentence.
+    /// The fault, as a sentence.
     pub message: String,
 }
 
-/// Where a server's certificate is, and that of the CA of its clients.
+/// Paths of a server's certificate and key, and of the CA of its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFiles {
-    /// The server's certificate, with the intermediate ones after it.
+    /// The server's certificate, followed by its intermediate certificates.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key of [`certificate`](Self::certificate).
     pub key: PathBuf,
-    /// The CAs of clients. Without, any client that speaks TLS is taken.
+    /// The CAs of clients. If absent, clients need no certificate.
     pub clients: Option<PathBuf>,
 }
 
-/// Where the CA of a server is, and what to show to it.
+/// Path of the CA of a server, and the identity that the client presents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFiles {
     /// The CAs of the server.
     pub ca: PathBuf,
     /// The client's own certificate and key, if the server asks for one.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name that the server's certificate must have.
+    /// The name or address that the server's certificate must be valid for.
     pub name: String,
 }
 
-/// Makes the server's side of connections. Its certificates can be changed while it is in use.
+/// Server side of TLS: makes a [`Channel`] for each connection. Its certificates can be replaced
+/// while it is in use.
 pub struct Acceptor {
     files: ServerFiles,
     current: RwLock<Arc<ServerConfig>>,
@@ -73,7 +74,7 @@ impl fmt::Debug for Acceptor {
     }
 }
 
-/// Equal are those that read the same files.
+/// Two acceptors are equal if they read the same files.
 impl PartialEq for Acceptor {
     fn eq(&self, other: &Self) -> bool {
         self.files == other.files
@@ -81,23 +82,22 @@ impl PartialEq for Acceptor {
 }
 
 impl Acceptor {
-    /// Reads the files.
+    /// Reads and checks the files.
     ///
     /// # Errors
-    /// The first thing that is wrong with one of them.
+    /// The first file that cannot be used.
     pub fn new(files: ServerFiles) -> Result<Self, FileError> {
         let current = RwLock::new(server_config(&files)?);
         Ok(Self { files, current })
     }
 
-    /// Takes over what another has read, from the same files most likely. Connections that are there
-    /// already go on as they were agreed.
+    /// Takes over the certificates of `other`. Connections that exist keep what they negotiated.
     pub fn renew(&self, other: &Acceptor) {
         let new = Arc::clone(&other.current.read().unwrap_or_else(PoisonError::into_inner));
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
-    /// Where the files are.
+    /// Paths of the files.
     #[must_use]
     pub fn files(&self) -> &ServerFiles {
         &self.files
@@ -106,14 +106,15 @@ impl Acceptor {
     /// A connection that waits for the client's hello.
     ///
     /// # Errors
-    /// Never with what [`Acceptor::new`] accepted, as far as is known.
+    /// rustls refuses the configuration. No configuration that [`Acceptor::new`] accepts is known to
+    /// cause this.
     pub fn accept(&self) -> Result<Channel, TlsError> {
         let config = self.current.read().unwrap_or_else(PoisonError::into_inner);
         Channel::server(Arc::clone(&config))
     }
 }
 
-/// Makes the client's side of connections to one server.
+/// Client side of TLS with one server.
 #[derive(Clone)]
 pub struct Connector {
     config: Arc<ClientConfig>,
@@ -127,10 +128,10 @@ impl fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Reads the files.
+    /// Reads and checks the files.
     ///
     /// # Errors
-    /// The first thing that is wrong with one of them.
+    /// The first file that cannot be used.
     pub fn new(files: &ClientFiles) -> Result<Self, FileError> {
         let fail = |message: String| wrong(Which::Authorities, &files.ca, message);
         let name = ServerName::try_from(files.name.clone()).map_err(|_| {
@@ -154,16 +155,16 @@ impl Connector {
         Ok(Self { config: Arc::new(config), name })
     }
 
-    /// A connection that has its hello to send.
+    /// A connection whose hello is ready to be sent.
     ///
     /// # Errors
-    /// There is no randomness to be had.
+    /// The system provides no randomness.
     pub fn connect(&self) -> Result<Channel, TlsError> {
         Channel::client(Arc::clone(&self.config), self.name.clone())
     }
 }
 
-/// Whether a certificate can be for that name or address.
+/// Whether a certificate can be issued for this name or address.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     ServerName::try_from(name).is_ok()
@@ -220,7 +221,8 @@ fn certificates(which: Which, path: &Path) -> Result<Vec<CertificateDer<'static>
     }
 }
 
-/// Certificates and keys are small: what is larger is another file.
+/// Largest file that is read, in bytes. Certificates and keys are smaller; a larger file is the
+/// wrong one.
 const MAX_FILE: u64 = 1 << 20;
 
 fn read(which: Which, path: &Path) -> Result<Vec<u8>, FileError> {
@@ -253,11 +255,12 @@ fn identity(
     Ok((chain, key_der))
 }
 
-/// Refuses a certificate that is not valid now. Who issued it is for its peers to judge.
+/// Refuses a certificate that has expired or is not valid yet. Its issuer is for the peers to
+/// judge.
 fn in_force(chain: &[CertificateDer<'static>], provider: &CryptoProvider) -> Result<(), String> {
     let Some(first) = chain.first() else { return Ok(()) };
     let parsed = ParsedCertificate::try_from(first).map_err(|e| e.to_string())?;
-    // The dates are looked at before the issuer, so any trust anchor will do to learn of them.
+    // Validity is checked before the issuer, so any trust anchor serves.
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(chain.iter().cloned());
     let algorithms = provider.signature_verification_algorithms.all;

@@ -1,8 +1,8 @@
-//! TLS on one socket, plaintext on another: what is inside speaks as if there were no TLS.
+//! Relay between a socket with TLS and one with plaintext.
 //!
-//! A relay has a thread of its own, so that neither a handshake's signatures nor the encryption of
-//! data delay whoever is inside, and so that a peer can stall nobody but itself. What it holds is
-//! bounded: it takes no more from either side than it can hand on.
+//! A relay has a thread of its own. Neither a handshake's signatures nor the encryption of data
+//! delay the plaintext side, and a peer stalls only itself. Memory is bounded: a relay takes no
+//! more from either side than it can hand on.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,19 +14,20 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::channel::{Channel, TlsError};
 
-/// Bytes that are taken from a side at once.
+/// Bytes that are received from one side at once.
 const CHUNK: usize = 64 << 10;
 
-/// Plaintext or records that may wait to be handed on before no more are taken.
+/// Bytes that may wait to be handed on, in either direction. Beyond this, the relay stops receiving
+/// from the side that they came from.
 const MAX_WAITING: usize = 64 << 10;
 
-/// How long a peer may take for what is still to be sent to it once nobody is inside any more.
+/// Time for a peer to take the rest of its data once the plaintext side is closed.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// Why a relay has ended before its time.
+/// Reason why a relay ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// The handshake or a record.
+    /// The handshake failed, or a record could not be decrypted.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// One of the two sockets failed.
@@ -34,33 +35,33 @@ pub enum RelayError {
     Io(#[from] io::Error),
 }
 
-/// A connection under way between its two sockets.
+/// A connection that is relayed between its two sockets.
 #[derive(Debug)]
 pub struct Relay {
     channel: Channel,
     outside: OwnedFd,
     inside: OwnedFd,
-    /// Where bytes are received.
+    /// Buffer for one receive.
     chunk: Box<[u8]>,
-    /// Received and not decrypted.
+    /// Bytes that were received and not decrypted yet.
     records: Vec<u8>,
     to_inside: Outgoing,
     to_outside: Outgoing,
-    /// The peer will send no more.
+    /// The peer has closed its direction.
     peer_done: bool,
-    /// Nothing more comes from inside.
+    /// The plaintext side has closed its direction.
     inside_done: bool,
-    /// Nobody is inside any more.
+    /// The plaintext side is closed in both directions.
     inside_gone: bool,
-    /// The peer was told that nothing more comes.
+    /// `close_notify` was queued for the peer.
     closed: bool,
-    /// And so was its socket.
+    /// The peer's socket was shut down for writing.
     shut: bool,
-    /// When to give up on a peer that takes nothing.
+    /// Deadline for a peer that takes no more data.
     until: Option<Instant>,
 }
 
-/// Bytes that wait to be sent.
+/// Bytes that wait to be sent on one socket.
 #[derive(Debug, Default)]
 struct Outgoing {
     bytes: Vec<u8>,
@@ -76,7 +77,7 @@ impl Outgoing {
         self.bytes.len() - self.sent
     }
 
-    /// Sends what the socket takes at once.
+    /// Sends as many bytes as the socket takes without blocking.
     fn flush(&mut self, to: &OwnedFd) -> Result<(), Errno> {
         while !self.is_empty() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -94,8 +95,8 @@ impl Outgoing {
 }
 
 impl Relay {
-    /// A relay from `outside`, where the peer is, to `inside`. `first` is sent to the peer before
-    /// TLS begins.
+    /// A relay between `outside`, the peer's socket, and `inside`, the plaintext socket. The bytes of
+    /// `first` are sent to the peer before TLS begins.
     #[must_use]
     pub fn new(
         mut channel: Channel,
@@ -121,11 +122,11 @@ impl Relay {
         }
     }
 
-    /// Shakes hands, within `limit` from now on. To be called where the caller wants to know how
-    /// that goes before anything is relayed.
+    /// Completes the handshake within `limit`. Call it before [`Relay::run`] to learn whether the
+    /// handshake succeeds before data is relayed.
     ///
     /// # Errors
-    /// The peer is not to be trusted, or does not answer.
+    /// The peer is not trusted, broke the protocol, or does not answer in time.
     pub fn handshake(&mut self, limit: Duration) -> Result<(), RelayError> {
         let until = Instant::now() + limit;
         while !self.channel.is_established() {
@@ -142,15 +143,15 @@ impl Relay {
         Ok(())
     }
 
-    /// Carries bytes both ways until one side is done with the other. The sockets stay open until
-    /// the relay is dropped.
+    /// Relays in both directions until one side is closed. The sockets stay open until the relay is
+    /// dropped.
     ///
     /// # Errors
     /// The peer broke the protocol, or a socket failed.
     pub fn run(&mut self) -> Result<(), RelayError> {
         let ended = self.carry();
         if ended.is_err() {
-            // The reason for it, to a peer that still listens.
+            // The alert that explains the failure reaches a peer that still listens.
             let _ = self.to_outside.flush(&self.outside);
         }
         ended
@@ -160,20 +161,21 @@ impl Relay {
         loop {
             self.take_records()?;
             if self.to_inside.flush(&self.inside).is_err() {
-                // Nobody is there to take it, but there may be last words to read.
+                // The plaintext side is closed for writing. Data that it sent before may still be there
+                // to be read.
                 self.to_inside = Outgoing::default();
                 self.peer_done = true;
             }
             self.to_outside.flush(&self.outside).map_err(io::Error::from)?;
             if self.peer_done && self.records.is_empty() && self.to_inside.is_empty() {
-                // It may be closed already, which is as well.
+                // The socket may be closed already.
                 let _ = shutdown(&self.inside, Shutdown::Write);
             }
             if self.inside_done {
                 if self.inside_gone || !self.channel.is_established() {
                     return self.finish();
                 }
-                // What was asked may still be answered; when the peer closes, it is done with it.
+                // Requests that were sent may still be answered. The peer closes when it has answered.
                 self.say_end();
                 if self.peer_done && self.to_inside.is_empty() {
                     return Ok(());
@@ -185,7 +187,7 @@ impl Relay {
         }
     }
 
-    /// Tells the peer that nothing more comes, inside of TLS and behind it.
+    /// Closes the direction to the peer: `close_notify`, then the socket's write side.
     fn say_end(&mut self) {
         if !self.closed {
             self.closed = true;
@@ -194,12 +196,12 @@ impl Relay {
         if !self.shut && self.to_outside.flush(&self.outside).is_ok() && self.to_outside.is_empty()
         {
             self.shut = true;
-            // It may be closed already.
+            // The socket may be closed already.
             let _ = shutdown(&self.outside, Shutdown::Write);
         }
     }
 
-    /// Sends what is left, and that there is no more.
+    /// Sends the remaining data, then closes the direction to the peer.
     fn finish(&mut self) -> Result<(), RelayError> {
         if self.channel.is_established() {
             self.say_end();
@@ -217,14 +219,14 @@ impl Relay {
         }
     }
 
-    /// Decrypts what was received, as much as may wait.
+    /// Decrypts received records, up to the bound on waiting bytes.
     fn take_records(&mut self) -> Result<(), RelayError> {
         let mut at = 0;
         let mut result = Ok(());
         while at < self.records.len() && self.has_room() {
             let (plain, out) = (&mut self.to_inside.bytes, &mut self.to_outside.bytes);
             match self.channel.receive(&self.records[at..], plain, out) {
-                // It wants no more: what follows the end of TLS is nobody's.
+                // Bytes after the end of TLS are discarded.
                 Ok(0) => at = self.records.len(),
                 Ok(n) => at += n,
                 Err(error) => {
@@ -238,18 +240,19 @@ impl Relay {
         result
     }
 
-    /// Whether more may be taken from the peer.
+    /// Whether more may be received from the peer.
     fn has_room(&self) -> bool {
         self.to_inside.len() < MAX_WAITING && self.to_outside.len() < 2 * MAX_WAITING
     }
 
-    /// Waits until a side has something to say or room to hear it, and takes what it says. `false`
-    /// if the time is over.
+    /// Waits until a side is readable or writable, then receives and sends. `false` if the deadline has
+    /// passed.
     fn wait(&mut self, until: Option<Instant>) -> Result<bool, RelayError> {
         let flag = |wanted, flag| if wanted { flag } else { PollFlags::empty() };
         let room = self.has_room();
         if room && !self.records.is_empty() {
-            // There was no room for them before, and perhaps nothing follows them.
+            // Records wait that had no room before. Nothing may follow them on the socket, so polling
+            // could block.
             return Ok(true);
         }
         let outside = flag(room && !self.peer_done, PollFlags::IN)
@@ -259,11 +262,11 @@ impl Relay {
             && !self.inside_done;
         let inside = flag(takes, PollFlags::IN) | flag(!self.to_inside.is_empty(), PollFlags::OUT);
         let mut fds = Vec::with_capacity(2);
-        // A socket that nothing is asked of would only say that it is closed, again and again.
+        // A socket that is polled for no event reports its hang-up again and again.
         if !outside.is_empty() {
             fds.push(PollFd::from_borrowed_fd(self.outside.as_fd(), outside));
         }
-        // Inside that is what ends a relay: but once is enough.
+        // The hang-up of the plaintext side ends the relay, and is reported once.
         if !inside.is_empty() || self.until.is_none() {
             fds.push(PollFd::from_borrowed_fd(self.inside.as_fd(), inside));
         }
@@ -278,7 +281,7 @@ impl Relay {
             self.receive()?;
         }
         if from_inside.is_some_and(|e| e.intersects(gone)) {
-            // What it has said before can still be read, if the peer takes it.
+            // Data that was sent before can still be read, if the peer takes it.
             self.inside_gone = true;
             self.until.get_or_insert_with(|| Instant::now() + LAST_WAIT);
             self.inside_done |= !self.channel.is_established();
@@ -289,7 +292,7 @@ impl Relay {
         Ok(true)
     }
 
-    /// Takes what the peer has sent.
+    /// Receives from the peer.
     fn receive(&mut self) -> Result<(), RelayError> {
         match recv(&self.outside, &mut self.chunk[..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => self.peer_done = true,
@@ -300,7 +303,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Encrypts what is said inside.
+    /// Receives from the plaintext side and encrypts.
     fn send_inside(&mut self) -> Result<(), RelayError> {
         match recv(&self.inside, &mut self.chunk[..], RecvFlags::DONTWAIT) {
             Ok((0, _)) => self.inside_done = true,
@@ -312,7 +315,7 @@ impl Relay {
     }
 }
 
-/// Waits until one of the descriptors is ready; `false` if the time is over.
+/// Waits until one of the descriptors is ready. `false` if the deadline has passed.
 fn poll_until(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool> {
     loop {
         let left = until.map(|at| at.saturating_duration_since(Instant::now()));

@@ -1,5 +1,5 @@
-//! The threads of relays. A process that ends would cut them off before they have handed on the last
-//! that was said inside, so whoever ends it waits for them.
+//! Threads of relays. Ending the process would cut off relays before they have handed on the last
+//! data, so its end waits for them.
 
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::relay::{Relay, RelayError};
 
-/// Stack of a relay's thread in bytes, of which a handshake takes the most.
+/// Stack size of a relay's thread, in bytes. A handshake needs most of it.
 const STACK: usize = 512 << 10;
 
-/// How many run in this process.
+/// Number of relays that run in this process.
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ONE_LESS: Condvar = Condvar::new();
 
-/// Counts a relay as long as it is there.
+/// Counts one relay for as long as the value exists.
 struct Counted;
 
 impl Counted {
@@ -32,11 +32,11 @@ impl Drop for Counted {
 }
 
 impl Relay {
-    /// Runs it in a thread of its own. `ended` hears how it ended before either side sees its socket
-    /// closed.
+    /// Runs a relay in a thread of its own. `ended` is called with the result before either side sees
+    /// its socket closed.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub fn spawn(
         self,
         ended: impl FnOnce(Result<(), RelayError>) + Send + 'static,
@@ -53,8 +53,8 @@ impl Relay {
     }
 }
 
-/// Waits until the relays of this process have ended, at most for `limit`: to be called when
-/// nobody is inside any more, before the process ends. `false` if some were still there.
+/// Waits for the relays of this process to end, at most for `limit`. Call it once the plaintext
+/// sides are closed, before the process ends. `false` if relays still run.
 pub fn settle(limit: Duration) -> bool {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let waited = ONE_LESS.wait_timeout_while(running, limit, |running| *running > 0);

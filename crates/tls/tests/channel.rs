@@ -1,5 +1,5 @@
-//! Both sides of a connection, in memory: what is agreed, what is refused, and what a peer that
-//! cuts, changes or dribbles its bytes comes to.
+//! Both sides of a connection in memory: which certificates are accepted and refused, and how
+//! truncated, altered and dribbled bytes are handled.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-/// A CA with a directory for what it issues.
+/// A CA, with a directory for the certificates that it issues.
 struct Authority {
     dir: tempfile::TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -60,7 +60,7 @@ impl Authority {
     }
 }
 
-/// Shakes hands, in pieces of at most `piece` bytes.
+/// Completes the handshake, in pieces of at most `piece` bytes.
 fn shake(server: &mut Channel, client: &mut Channel, piece: usize) -> Result<(), TlsError> {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     client.begin(&mut to_server);
@@ -77,7 +77,7 @@ fn shake(server: &mut Channel, client: &mut Channel, piece: usize) -> Result<(),
     Ok(())
 }
 
-/// Sends over, and returns what arrives.
+/// Sends `plain` from one side and returns what the other side decrypts.
 fn carry(from: &mut Channel, to: &mut Channel, plain: &[u8]) -> Vec<u8> {
     let (mut wire, mut heard, mut answer) = (Vec::new(), Vec::new(), Vec::new());
     from.send(plain, &mut wire);
@@ -118,7 +118,7 @@ fn who_may_connect_is_whoever_the_ca_says() {
     let open = ca.acceptor(None);
     let good = Some(ca.issue("kvm-01", -1, 1));
     let expired = {
-        // What has expired is refused when it is read, so it expires once it was read.
+        // An expired certificate is refused when it is read, so this one expires after it was read.
         let (pem, key) = ca.issue("kvm-02", -2, -1);
         std::fs::read(&pem).unwrap();
         (pem, key)
@@ -163,7 +163,8 @@ fn what_is_not_tls_or_was_changed_ends_the_connection() {
     assert!(data.is_empty());
 }
 
-/// A handshake message of 16 MiB is announced; no more is kept of it than of the largest.
+/// A handshake message of 16 MiB is announced. The buffer never exceeds the largest accepted
+/// message.
 #[test]
 fn a_message_without_end_is_given_up() {
     let ca = Authority::new();
@@ -218,7 +219,7 @@ fn files_that_would_fail_every_handshake_are_named() {
     }
 }
 
-/// A certificate that was renewed holds for those who connect from then on.
+/// A renewed certificate holds for connections from then on.
 #[test]
 fn certificates_change_while_they_are_in_use() {
     let (ca, next) = (Authority::new(), Authority::new());
