@@ -1,4 +1,4 @@
-//! A host's agent: the configuration it is given, and what it says of itself.
+//! A host's agent: its configuration and its status.
 
 use std::time::Duration;
 
@@ -16,16 +16,17 @@ use parda_scenario::{HostId, Scenario};
 use crate::cluster::Place;
 use crate::{guest_host, limits};
 
-/// The name of the one volume that all hosts of a scenario share.
+/// Name of the volume that all hosts of a scenario share.
 pub const VOLUME: &str = "array";
 
-/// How long the array may take for an IO before there is any load.
+/// Time for an IO of the array before there is any load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Makes the exchange of a scenario, on the array that serves it, and each side's copy of it.
+/// Creates a scenario's exchange on the array that serves it, and a copy for each side of a
+/// partition.
 ///
 /// # Errors
-/// An array does not answer, or there is something already.
+/// An array does not answer, or its exchange is not empty.
 pub fn make_exchange(scenario: &Scenario, place: &Place) -> Result<(), InitError> {
     let wrong = |why: String| InitError::Unknown { place: EXCHANGE.to_owned(), why };
     let slots = SlotCount::new(scenario.exchange_slots);
@@ -41,7 +42,7 @@ pub fn make_exchange(scenario: &Scenario, place: &Place) -> Result<(), InitError
     })
 }
 
-/// The configuration of a host as it stands.
+/// The configuration of a host in its current state.
 #[must_use]
 pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: &Place) -> File {
     let host = scenario.host(id);
@@ -52,7 +53,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         |export: &str| format!("nbd+unix:///{export}?socket={}", place.array().display());
     let disks = host.vms.iter().zip(&state.vms).map(|(vm, state)| Disk {
         name: vm.name.clone(),
-        // An array's exports go by the first VM that has the disk.
+        // The array names an export after the first VM that has the disk.
         path: on_array(scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name)),
         listen: format!("unix:{}", place.disks(id).display()),
         shares: state.shares.0,
@@ -94,7 +95,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
     }
 }
 
-/// The configuration of a guest: it steers its one disk.
+/// The configuration of a guest, which steers its only disk.
 fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
     let host = scenario.host(id);
     let vms: Vec<SteeredVm> = (host.vms.iter().zip(&state.vms))
@@ -125,8 +126,8 @@ fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
     File { host: host.name.clone(), status, listener, limits, volume: vec![volume] }
 }
 
-/// Whether an agent's status is what its configuration says: it has taken up a change. What the
-/// configuration leaves out is the agent's affair.
+/// Whether an agent's status matches a configuration, so that a change is in force. Settings that
+/// the configuration leaves out are not compared.
 #[must_use]
 pub fn follows(status: &Status, file: &File) -> bool {
     file.volume.iter().all(|volume| {

@@ -1,5 +1,5 @@
-//! What can be asked of a running array, at a socket of its own: how its exports stand, and that
-//! something happens to it. A request is a line of JSON, and so is the answer.
+//! Control socket of a running array: the state of its exports, and faults to inject. Requests and
+//! answers are lines of JSON.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -14,50 +14,51 @@ use parda_block::Handle;
 use parda_control::Instant;
 use serde::{Deserialize, Serialize};
 
-/// What is asked.
+/// A request at the control socket.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Only how it stands: `"status"`.
+    /// The state alone: `"status"`.
     Status,
-    /// A drive fails, counted from 0: `{"fail_drive":2}`.
+    /// Fails a drive, counted from 0: `{"fail_drive":2}`.
     FailDrive(u32),
-    /// A new drive takes the failed one's place: `"rebuild"`.
+    /// Replaces the failed drive and rebuilds it: `"rebuild"`.
     Rebuild,
-    /// The write cache goes on or off: `{"write_cache":false}`.
+    /// Enables or disables the write cache: `{"write_cache":false}`.
     WriteCache(bool),
-    /// The drives take so many times as long as they were made to: `{"slow":2.0}`.
+    /// Slows all drives down by a factor, relative to the preset: `{"slow":2.0}`.
     Slow(f64),
 }
 
-/// How an array stands after a request.
+/// State of an array after a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ArrayStatus {
-    /// Why what was asked for did not happen.
+    /// Reason why the request was refused, if it was.
     pub error: Option<String>,
-    /// How much of a failed drive is rebuilt, 0 to 1. None if all drives are there.
+    /// Rebuilt fraction of a failed drive, 0 to 1. `None` if no drive is missing.
     pub rebuilt: Option<f64>,
-    /// Its exports.
+    /// Counters of each export, in the order of the LUNs.
     pub exports: Vec<DiskStatus>,
-    /// Where clients find them, as `unix:PATH` or `tcp:ADDRESS:PORT`.
+    /// Addresses for clients, as `unix:PATH` or `tcp:ADDRESS:PORT`.
     pub addresses: Vec<String>,
 }
 
-/// Why an array could not be asked.
+/// Reason why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody answers at the socket.
+    /// The socket cannot be reached.
     #[error("cannot ask: {0}")]
     Connect(#[from] io::Error),
-    /// What answers is no array of this version.
+    /// The answer is not that of an array of this version.
     #[error("the answer is not an array's: {0}")]
     Answer(#[from] serde_json::Error),
 }
 
-/// Asks the array behind a socket.
+/// Sends a request to the array at a socket and returns its answer.
 ///
 /// # Errors
-/// Nobody answers, or not as an array does. That something cannot happen is in the answer.
+/// The socket cannot be reached, or the answer is not an array's. A refused request is no error:
+/// its reason is in the answer.
 pub fn ask(socket: &Path, request: Request) -> Result<ArrayStatus, AskError> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -66,25 +67,25 @@ pub fn ask(socket: &Path, request: Request) -> Result<ArrayStatus, AskError> {
     Ok(serde_json::from_reader(stream)?)
 }
 
-/// A request on its way to the array's own thread, and the way back.
+/// A request for the array's thread, and the channel for its answer.
 type Order = (Request, SyncSender<Result<Option<f64>, FaultError>>);
 
-/// Where the array's thread finds what it is asked.
+/// Receiving end of requests, in the array's thread.
 #[derive(Debug)]
 pub(crate) struct Orders(Receiver<Order>);
 
-/// Where requests to the array's thread go.
+/// Sending end of requests to the array's thread.
 #[derive(Debug)]
 pub(crate) struct Desk(Sender<Order>);
 
-/// Both ends of the way to the array's thread.
+/// Both ends of the channel to the array's thread.
 pub(crate) fn way() -> (Desk, Orders) {
     let (desk, orders) = channel();
     (Desk(desk), Orders(orders))
 }
 
 impl Orders {
-    /// Does what was asked since.
+    /// Executes the requests that have arrived.
     pub(crate) fn carry_out(&self, now: Instant, array: &mut Array) {
         while let Ok((request, answer)) = self.0.try_recv() {
             let now = Nanos(now.0);
@@ -95,13 +96,14 @@ impl Orders {
                 Request::WriteCache(on) => array.set_write_cache(now, on),
                 Request::Slow(slow) => array.set_slow(now, slow),
             };
-            // An answer that nobody waits for any more is no error.
+            // The caller may have given up.
             let _ = answer.send(done.map(|()| array.rebuilt_fraction()));
         }
     }
 }
 
-/// Answers at a socket for the array that `handle` runs and whose exports have these names.
+/// Answers requests at a socket, for the array that `handle` controls and whose exports have these
+/// names.
 pub(crate) fn serve(
     socket: &Path,
     desk: Desk,
@@ -132,7 +134,7 @@ fn answer(
     let gone = || io::Error::other("the array's thread has ended");
     let (answer, answered) = sync_channel(1);
     desk.0.send((request, answer)).map_err(|_| gone())?;
-    // This wakes the array's thread, which then looks at its orders as well.
+    // Asking for the status wakes the array's thread, which then executes its requests.
     let handle = handle.upgrade().ok_or_else(gone)?;
     handle.stats().map_err(|_| gone())?;
     let done = answered.recv_timeout(PATIENCE).map_err(io::Error::other)?;
@@ -152,7 +154,7 @@ mod tests {
     use crate::array_server::{ArrayOptions, Data, PresetChanges, run_array};
     use parda_array::Preset;
 
-    /// What an idle array answers at its socket, one request after another.
+    /// Answers of an idle array to a sequence of requests.
     fn answers(preset: Preset, requests: &[Request]) -> Vec<ArrayStatus> {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("control");

@@ -1,8 +1,8 @@
 //! The emulated array as a real NBD server: data in memory or in a sparse file, timing from the
 //! array model.
 //!
-//! One volume serves all LUNs as exports. They lie one behind the other on one store; where they
-//! lie on the drives is the model's affair.
+//! One volume serves all LUNs as exports. Their data lies one after the other in one store; their
+//! placement on the drives is up to the array model.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,52 +26,52 @@ use parda_scenario::scenario::{EXCHANGE, EXCHANGE_HEADER, EXCHANGE_SIZE};
 
 use crate::array_control::{self, Orders, way};
 
-/// LUNs begin at multiples of this on the store, so that any block size fits.
+/// Alignment of LUNs in the store, in bytes, so that any block size fits.
 const ALIGN: u64 = 1 << 20;
 
-/// IOs that are under way when the array is told to stop get this long.
+/// Time for outstanding IOs when the array is stopped.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Where the array keeps its data.
+/// Storage of the array's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// In memory, gone with the process.
+    /// Memory; data is lost when the process ends.
     Memory,
-    /// In a sparse file, made if it is not there.
+    /// A sparse file, created if needed.
     File(PathBuf),
 }
 
-/// An array to be served.
+/// Description of an array to serve.
 #[derive(Clone, Debug)]
 pub struct ArrayOptions {
-    /// The array and its LUNs.
+    /// Parameters of the array and its LUNs.
     pub params: ArrayParams,
-    /// The name of each LUN's export, in the order of the LUNs.
+    /// Names of the exports, in the order of the LUNs.
     pub exports: Vec<String>,
-    /// Where clients find them.
+    /// Addresses to listen at.
     pub listen: Vec<Address>,
-    /// Where the data is.
+    /// Storage of the data.
     pub data: Data,
-    /// A unix socket at which [`array_control`] answers.
+    /// Path of the control socket, if there is one: see [`array_control`].
     pub control: Option<PathBuf>,
 }
 
-/// Changes to a preset.
+/// Changes to a preset; `None` keeps the preset's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PresetChanges {
-    /// The number of drives.
+    /// Number of drives in the group.
     pub drives: Option<u32>,
-    /// The RAID level.
+    /// RAID level of the drives' group.
     pub level: Option<RaidLevel>,
-    /// The depth of each drive's own queue.
+    /// Depth of each drive's own queue.
     pub queue_depth: Option<u32>,
 }
 
 impl ArrayOptions {
-    /// The array of a scenario: an export for each VM's disk by the VM's name, and [`EXCHANGE`].
+    /// The array of a scenario: an export for each disk, named after its first VM, and [`EXCHANGE`].
     ///
     /// # Errors
-    /// None for a scenario that was parsed: its array was checked.
+    /// None for a parsed scenario, whose array was checked.
     pub fn of_scenario(
         scenario: &Scenario,
         listen: Vec<Address>,
@@ -86,8 +86,8 @@ impl ArrayOptions {
         Ok(ArrayOptions { params, exports, listen, data, control: None })
     }
 
-    /// A preset with changes: exports `lun0`, `lun1` and so on. The last LUN gives up room for one
-    /// more, [`EXCHANGE`].
+    /// A preset with changes. Its exports are `lun0`, `lun1` and so on. The last LUN is shortened by
+    /// the room for one more, [`EXCHANGE`].
     #[must_use]
     pub fn of_preset(
         preset: Preset,
@@ -113,23 +113,23 @@ impl ArrayOptions {
     }
 }
 
-/// Why an array cannot be served.
+/// Reason why an array cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ArrayError {
-    /// No such array is possible.
+    /// No array with these parameters is possible.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// A LUN cannot have this name.
+    /// A LUN's name is no valid export name.
     #[error(transparent)]
     Name(#[from] ExportNameError),
-    /// The data's file cannot be made.
+    /// The data file cannot be created.
     #[error("cannot make {path}, a sparse file of {size} bytes: {source}", path = path.display())]
     Data {
-        /// Which.
+        /// Path of the data file.
         path: PathBuf,
-        /// Its size.
+        /// Size of the data file in bytes.
         size: u64,
-        /// Why not.
+        /// The failure to create or resize the file.
         source: io::Error,
     },
     /// The server does not start.
@@ -138,18 +138,18 @@ pub enum ArrayError {
     /// The control socket cannot be bound.
     #[error("control socket {path}: {source}", path = path.display())]
     Control {
-        /// Its path.
+        /// Path of the control socket.
         path: PathBuf,
-        /// Why not.
+        /// The failure to bind it.
         source: io::Error,
     },
-    /// The server ended by itself.
+    /// The array's thread ended by itself.
     #[error("the array's thread has ended")]
     Stopped,
 }
 
-/// Serves an array until `wait` returns. `wait` is called once clients can connect, with the
-/// addresses at which they can.
+/// Serves an array until `wait` returns. `wait` is called with the addresses of the array once
+/// clients can connect.
 ///
 /// # Errors
 /// The array cannot be served, or its thread ends by itself.
@@ -163,7 +163,7 @@ pub fn run_array(options: ArrayOptions, wait: impl FnOnce(&Handle)) -> Result<()
     });
     let control = control.transpose()?;
     wait(&handle);
-    // Nobody else has the array's handle after this.
+    // The control socket holds the last other handle of the array.
     drop(control);
     let handle = Arc::into_inner(handle).ok_or(ArrayError::Stopped)?;
     handle.shutdown(DRAIN).map(drop).map_err(|_| ArrayError::Stopped)
@@ -181,7 +181,7 @@ fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
             if let Err(source) = file.and_then(|file| file.set_len(size)) {
                 return Err(ArrayError::Data { path, size, source });
             }
-            // The model alone says how long an IO takes.
+            // The array model alone determines the time of an IO.
             BackendConfig::File { path, direct: Direct::Off, lock: Lock::On, raw: true }
         }
     };
@@ -197,7 +197,7 @@ fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
         })
     });
     let disks = disks.collect::<Result<_, ExportNameError>>()?;
-    // An array has no window: it takes what it is given.
+    // An array has no window.
     let control =
         Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() };
     let model = Model::new(Array::new(params)?, luns, orders);
@@ -212,7 +212,7 @@ fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
     })?)
 }
 
-/// Where each LUN lies on the store.
+/// Location of each LUN in the store.
 fn regions(params: &ArrayParams) -> Vec<Region> {
     let mut next = 0;
     let luns = params.layout.luns.iter().map(|size| {
@@ -223,14 +223,15 @@ fn regions(params: &ArrayParams) -> Vec<Region> {
     luns.collect()
 }
 
-/// The array model as the data path asks for it.
+/// The array model as a timing source of the data path.
 #[derive(Debug)]
 struct Model {
     array: Array,
     luns: Vec<Region>,
-    /// What takes no time: a flush, as what is cached counts as written; a trim, as nothing is moved.
+    /// Operations that take no time: flushes, as cached data counts as written, and trims, as no data
+    /// moves.
     instant: VecDeque<TimedId>,
-    /// What happens to it.
+    /// Requests from the control socket.
     orders: Orders,
 }
 
@@ -239,7 +240,7 @@ impl Model {
         Model { array, luns, instant: VecDeque::new(), orders }
     }
 
-    /// The IO on its LUN; `None` for what moves no data.
+    /// The location of an IO on its LUN; `None` for operations that move no data.
     fn locate(&self, kind: IoKind, extent: Extent) -> Option<ArrayIo> {
         let kind = match kind {
             IoKind::Read => parda_array::IoKind::Read,

@@ -1,5 +1,5 @@
-//! The processes of a scenario: the array, an agent for each host, a client for each VM; what
-//! happens to them; and that none of them is left when this is dropped.
+//! Processes of a scenario: the array, an agent for each host, a client for each VM. Applies events
+//! to them and ends all of them when dropped.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,27 +27,29 @@ use crate::process::Process;
 use crate::relay::Relay;
 use crate::run::LabOptions;
 
-/// A process that is not ready within this time never will be, in a guest on a busy machine either.
+/// Time for a process to become ready. It is ample even in a guest on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often something is looked at that is waited for.
+/// Interval between checks of an awaited condition.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// An idle machine is late by some 0.1 ms, one with four busy processes for each CPU by 0.5 ms. An IO
-/// passes half a dozen wake-ups, so this much makes several milliseconds of it.
+/// Lateness of wake-ups from which results are doubtful. An idle machine is late by about 0.1 ms, a
+/// machine with four busy processes per CPU by 0.5 ms. An IO passes half a dozen wake-ups, so 1 ms
+/// adds several milliseconds to it.
 const LATE: Duration = Duration::from_millis(1);
 
-/// Guests that wait for a processor for this part of the time for which they have it are late by what
-/// shows in shares.
+/// Time that guests wait for a processor, as a fraction of the time they run, from which shares are
+/// visibly distorted.
 const GUESTS_LATE: f64 = 0.25;
 
-/// A machine that stood still for this long has shown in every latency.
+/// Length of a standstill of the machine that is visible in every latency.
 const STALL: Duration = Duration::from_millis(100);
 
-/// Clients end with the run. If we were not there to end them, they would after this much longer.
+/// Extra run time of clients. They are ended with the run; this bounds them if the laboratory could
+/// not.
 const CLIENT_SLACK: Duration = Duration::from_secs(60);
 
-/// Where everything of a run is.
+/// Directory of a run, with its sockets and logs.
 #[derive(Clone, Debug)]
 pub struct Place(PathBuf);
 
@@ -58,38 +60,38 @@ impl Place {
         Place(dir.into())
     }
 
-    /// The array's socket.
+    /// Socket of the array's NBD server.
     #[must_use]
     pub fn array(&self) -> PathBuf {
         self.0.join("array.sock")
     }
 
-    /// The socket on which a host serves the disks of its VMs. Hosts go by number here: a
+    /// Socket at which a host serves the disks of its VMs. Its name has the host's number, as a
     /// socket's path must be short.
     #[must_use]
     pub fn disks(&self, host: HostId) -> PathBuf {
         self.0.join(format!("h{}.sock", host.0))
     }
 
-    /// The socket on which a host says how it stands.
+    /// Socket at which a host's agent reports its status.
     #[must_use]
     pub fn status(&self, host: HostId) -> PathBuf {
         self.0.join(format!("h{}.status", host.0))
     }
 
-    /// The socket at which the array can be asked how it stands.
+    /// Control socket of the array.
     #[must_use]
     pub fn array_control(&self) -> PathBuf {
         self.0.join("array.control")
     }
 
-    /// The socket of the array that has a side's copy of the exchange.
+    /// Socket of the array with a side's copy of the exchange.
     #[must_use]
     pub fn side(&self, side: usize) -> PathBuf {
         self.0.join(format!("side{side}.sock"))
     }
 
-    /// The socket on which a host finds the exchange that can be cut off from it.
+    /// Socket of a host's relay to the exchange, which can be cut.
     #[must_use]
     pub fn exchange(&self, host: HostId) -> PathBuf {
         self.0.join(format!("h{}.exchange", host.0))
@@ -104,22 +106,22 @@ impl Place {
     }
 }
 
-/// The processes of a scenario. They are killed when this is dropped: clients, agents, array.
+/// Processes of a scenario. They are killed when this is dropped: clients, agents, array.
 #[derive(Debug)]
 pub struct Cluster<'a> {
     scenario: &'a Scenario,
     options: &'a LabOptions,
     state: State,
     clients: BTreeMap<VmId, Process>,
-    /// Clients that were told to stop.
+    /// Clients that were asked to stop.
     stopping: Vec<Process>,
     agents: BTreeMap<HostId, Process>,
-    /// The hosts that are guests, with their agents and clients.
+    /// Hosts that are guests, with their agents and clients.
     guests: BTreeMap<HostId, GuestHost>,
-    /// The ways to the exchange of hosts that can be cut off from it.
+    /// Relays to the exchange, for hosts that can be cut off from it.
     relays: BTreeMap<HostId, Relay>,
     array: Process,
-    /// The sides of a partition, and an array for each that has its copy of the exchange.
+    /// Sides of a partition, each with an array that has its copy of the exchange.
     sides: Vec<(String, Process)>,
     place: Place,
     dir: Option<TempDir>,
@@ -127,10 +129,10 @@ pub struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    /// Starts the array and an agent for each host. When it returns, all of them answer.
+    /// Starts the array and an agent for each host, and waits until all of them answer.
     ///
     /// # Errors
-    /// One of them cannot be started, dies, or does not answer in time.
+    /// A process cannot be started, dies, or does not answer in time.
     pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
         limits::check(scenario)?;
         fio::check()?;
@@ -163,7 +165,7 @@ impl<'a> Cluster<'a> {
     fn started(&mut self) -> Result<(), LabError> {
         let (socket, control) = (self.place.array(), self.place.array_control());
         self.wait(Who::Array, "accept connections", |_| {
-            // It is asked where it listens, too, and that socket is its last.
+            // The control socket is the last that the array opens.
             UnixStream::connect(&socket).is_ok()
                 && array_control::ask(&control, Request::Status).is_ok()
         })?;
@@ -181,17 +183,17 @@ impl<'a> Cluster<'a> {
         hosts.iter().try_for_each(|&id| self.agent_answers(id))
     }
 
-    /// Lets things happen that happen at one time. When it returns, they are in force.
+    /// Applies events of one time, and waits until they are in force.
     ///
     /// # Errors
-    /// A process cannot be started, dies, or does not do in time what it should.
+    /// A process cannot be started, dies, or does not apply an event in time.
     pub fn apply<'e>(
         &mut self,
         actions: impl IntoIterator<Item = &'e Action>,
     ) -> Result<(), LabError> {
         let mut changed = Vec::new();
         for action in actions {
-            // The timeline was checked by applying it.
+            // Errors are impossible: the timeline was checked by applying it.
             let _ = self.state.apply(action);
             match *action {
                 Action::StartVm(id) => self.start_client(id)?,
@@ -218,7 +220,7 @@ impl<'a> Cluster<'a> {
                 Action::ResumeHost(id) => {
                     self.signal(id, Signal::CONT)?;
                     self.agent_answers(id)?;
-                    // What it was told meanwhile.
+                    // Settings may have changed while the agent was stopped.
                     changed.push(id);
                 }
                 Action::SetExchange(id, _) => self.set_way(id)?,
@@ -231,7 +233,7 @@ impl<'a> Cluster<'a> {
             self.configure(id)?;
             self.signal(id, Signal::HUP)?;
         }
-        // Who hangs does so when it goes on.
+        // A stopped agent applies its settings when it goes on.
         changed.retain(|&id| !self.state.host(id).hangs);
         changed.into_iter().try_for_each(|id| {
             let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
@@ -240,10 +242,11 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// How a host stands. `None` if it is dead or hangs.
+    /// Reading of a host. `None` if the host is dead or its agent is stopped.
     ///
     /// # Errors
-    /// It is alive and does not answer, or outside control, and the array does not.
+    /// The agent is alive and does not answer; or the host is outside control, and the array does not
+    /// answer.
     pub fn status(&mut self, id: HostId) -> Result<Option<Standing>, LabError> {
         if self.scenario.host(id).outside {
             let disks = self.ask_array(Request::Status)?.exports;
@@ -264,7 +267,7 @@ impl<'a> Cluster<'a> {
         }))
     }
 
-    /// What the array has counted of a guest's LUN.
+    /// Counters of the array for a guest's LUN.
     fn counted(&mut self, id: HostId) -> Result<Option<DiskStatus>, LabError> {
         if !self.guests.contains_key(&id) {
             return Ok(None);
@@ -275,7 +278,7 @@ impl<'a> Cluster<'a> {
         Ok(exports.into_iter().find(|export| owner.is_some_and(|vm| vm.name == export.name)))
     }
 
-    /// What a host's agent says of itself, if it answers.
+    /// Status of a host's agent. `None` if it does not answer.
     fn ask(&self, id: HostId) -> Option<Status> {
         match self.guests.get(&id) {
             Some(guest) => guest.status(),
@@ -283,16 +286,16 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Whether a host's agent hangs.
+    /// Whether a host's agent is stopped.
     #[must_use]
     pub fn hangs(&self, id: HostId) -> bool {
         self.state.host(id).hangs
     }
 
-    /// Waits until a moment, and sees to it that everybody lives until then.
+    /// Waits until a moment, and checks that all processes live until then.
     ///
     /// # Errors
-    /// Somebody died, or the user has had enough.
+    /// A process died, or the user interrupted the run.
     pub fn live_until(&mut self, moment: Instant) -> Result<(), LabError> {
         loop {
             self.check()?;
@@ -306,7 +309,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Warns if this machine had too little CPU for what was measured to mean much.
+    /// Warns if the machine had too little CPU for the measured values to be meaningful.
     pub fn warn_if_late(&self) {
         let (mean, worst) = (self.lateness.mean(), self.lateness.worst);
         if mean > LATE || worst > STALL {
@@ -333,7 +336,7 @@ impl<'a> Cluster<'a> {
     /// Keeps the logs if they may explain an error.
     ///
     /// # Errors
-    /// The one given.
+    /// The error that was passed in.
     pub fn keep_logs_of<T>(&mut self, result: Result<T, LabError>) -> Result<T, LabError> {
         if result.as_ref().is_err_and(|error| !matches!(error, LabError::Interrupted)) {
             self.keep_logs();
@@ -341,7 +344,7 @@ impl<'a> Cluster<'a> {
         result
     }
 
-    /// Keeps the directory with the logs, which is otherwise removed with the cluster.
+    /// Keeps the directory with the logs, which is otherwise removed on drop.
     pub fn keep_logs(&mut self) {
         if let Some(dir) = self.dir.take() {
             tracing::info!("configurations and logs are in {}", dir.keep().display());
@@ -357,7 +360,8 @@ impl<'a> Cluster<'a> {
             .chain(self.sides.iter_mut().map(|(_, array)| array))
             .chain(self.agents.values_mut())
             .chain(self.clients.values_mut());
-        // In this order: when the array dies, agents may follow, and clients.
+        // Clients are killed before agents, and agents before the array, as the later ones would take
+        // the earlier ones with them.
         for process in everybody {
             if let Some(status) = process.ended() {
                 return Err(LabError::Died {
@@ -391,7 +395,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn late(&mut self, who: Who, what: &'static str) -> LabError {
-        // If somebody died, that is why.
+        // A process that died is the cause of the error.
         if let Err(died) = self.check() {
             return died;
         }
@@ -435,11 +439,11 @@ impl<'a> Cluster<'a> {
         self.wait(Who::Agent(id), "say how it stands", |cluster| cluster.ask(id).is_some())
     }
 
-    /// Lets something happen to the array.
+    /// Applies an event to the array.
     fn array_event(&mut self, event: ArrayEvent) -> Result<(), LabError> {
         let request = match event {
             ArrayEvent::FailDrive(drive) => Request::FailDrive(drive),
-            // Only one can have failed, and it is this: that was checked.
+            // Only one drive can have failed, and the event was checked to name it.
             ArrayEvent::RebuildDrive(_) => Request::Rebuild,
             ArrayEvent::WriteCache(on) => Request::WriteCache(on),
             ArrayEvent::Slow(slow) => Request::Slow(slow.value()),
@@ -462,8 +466,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Makes or cuts a host's way to the exchange, if it is one that can be cut, or leads it to the
-    /// copy of the host's side.
+    /// Makes or cuts a host's relay to the exchange, or leads it to the copy of the host's side. Does
+    /// nothing for hosts without a relay.
     fn set_way(&mut self, id: HostId) -> Result<(), LabError> {
         let hearing = &self.state.host(id).hearing;
         let side = self.sides.iter().position(|(side, _)| *side == hearing.side);
@@ -513,7 +517,7 @@ impl<'a> Cluster<'a> {
             guest.stop_client(id)?;
         }
         if let Some(mut client) = self.clients.remove(&id) {
-            // It waits for what it has under way, if it is awake.
+            // fio waits for its outstanding IOs, if it is not stopped.
             client.signal(Signal::INT);
             client.signal(Signal::CONT);
             self.stopping.push(client);
@@ -521,12 +525,12 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    /// A client's burst is over, or its next begins. Between them it is stopped where it stands:
-    /// the host does what it has under way. (fio's `thinktime` would begin with a burst that is
-    /// longer than the others.)
+    /// Ends a client's burst, or begins the next one. Between bursts the client is stopped (SIGSTOP),
+    /// while the host completes its outstanding IOs. (fio's `thinktime` would begin with a longer
+    /// burst.)
     ///
     /// # Errors
-    /// Its host is a guest that is gone.
+    /// The client's host is a guest that is gone.
     pub fn burst(&mut self, id: VmId, works: bool) -> Result<(), LabError> {
         let signal = if works { Signal::CONT } else { Signal::STOP };
         if let Some(client) = self.clients.get_mut(&id) {
@@ -539,7 +543,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// How late we woke up: what this machine adds to the latencies of everybody.
+/// Lateness of wake-ups, which this machine adds to every latency.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lateness {
     times: u32,
@@ -559,7 +563,7 @@ impl Lateness {
     }
 }
 
-/// Who is waited for.
+/// A process that is awaited.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Array,
@@ -572,7 +576,7 @@ fn start_array(
     place: &Place,
 ) -> Result<Process, LabError> {
     let mut command = array(options, &place.array());
-    // A guest with an NBD client of its own comes over its network.
+    // A guest with an NBD client of its own connects over its network.
     let nbd = |host: &Host| host.kind.guest().is_some_and(|guest| guest.disk == GuestDisk::Nbd);
     if scenario.present().any(|(_, host)| nbd(host)) {
         command.args(["--listen", "tcp:127.0.0.1:0"]);
@@ -581,7 +585,7 @@ fn start_array(
     start("the array".to_owned(), place.log("array"), command)
 }
 
-/// An array for each side of a partition. Of all that it has only the exchange is used.
+/// Starts an array for each side of a partition. Only its exchange is used.
 fn start_sides(
     scenario: &Scenario,
     options: &LabOptions,
@@ -596,7 +600,7 @@ fn start_sides(
     started.collect()
 }
 
-/// Serves the scenario's array at a socket.
+/// Command that serves the scenario's array at a socket.
 fn array(options: &LabOptions, socket: &Path) -> Command {
     let mut command = Command::new(&options.program);
     command.arg("array").arg("--scenario").arg(&options.scenario);

@@ -1,4 +1,4 @@
-//! Why a run has no answer.
+//! Errors of a run in the laboratory.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,92 +7,92 @@ use std::time::Duration;
 
 use crate::guest::GuestError;
 
-/// Why a run has no answer. Where processes are involved, their logs are kept and named.
+/// Reason why a run has no answer. Errors of processes name their logs, which are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The clients' program is missing.
+    /// fio, which plays the VMs' clients, cannot be run.
     #[error(
         "fio, which plays the VMs, cannot be run: {0}. Install it (Debian, Ubuntu: \
          apt install fio)"
     )]
     NoFio(io::Error),
-    /// The clients' program speaks no NBD.
+    /// fio has no NBD engine.
     #[error("this fio was built without its nbd engine: install one with it (Debian's has it)")]
     NoNbdEngine,
-    /// A VM's workload is none that the clients' program can do.
+    /// fio cannot produce a VM's workload.
     #[error(
         "{vm} is an open loop (`rate`), which fio cannot be on NBD: between two arrivals it waits \
          for all that is under way. `parda sim` runs it"
     )]
     OpenLoop {
-        /// The VM.
+        /// Name of the VM.
         vm: String,
     },
-    /// The scenario needs something that real processes do not do.
+    /// The scenario needs something that real processes cannot do.
     #[error("{0} is beyond the laboratory: parda sim can do it")]
     OnlySimulated(String),
-    /// A VM's workload has no words in its client's language. Never for a scenario that was checked.
+    /// fio does not support a VM's workload. Impossible for a scenario that was checked.
     #[error(transparent)]
     Unsayable(#[from] parda_scenario::fio::Unsayable),
     /// A file of the run cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The failure to write it.
         source: io::Error,
     },
     /// A process cannot be started.
     #[error("cannot start {who}: {source}")]
     Start {
-        /// Which.
+        /// The process, for people.
         who: String,
-        /// Why not.
+        /// The failure to start it.
         source: io::Error,
     },
     /// A process ended by itself.
     #[error("{who} ended unexpectedly, {status}. It last said:\n{last}\nAll logs are in {logs}",
             logs = logs.display())]
     Died {
-        /// Which.
+        /// The process, for people.
         who: String,
-        /// How.
+        /// Exit status of the process.
         status: ExitStatus,
-        /// The last lines of its log.
+        /// Last lines of the process's log.
         last: String,
-        /// Where the logs are.
+        /// Directory of the logs.
         logs: PathBuf,
     },
-    /// A process does not do what it should in time.
+    /// A process did not do something in time.
     #[error("{who} did not {what} within {}. It last said:\n{last}\nAll logs are in {logs}",
             humantime::format_duration(*.waited), logs = logs.display())]
     Late {
-        /// Which.
+        /// The process, for people.
         who: String,
-        /// What it should have done.
+        /// The awaited action, as in "answer".
         what: &'static str,
-        /// How long we waited.
+        /// Time for which the laboratory waited.
         waited: Duration,
-        /// The last lines of its log.
+        /// Last lines of the process's log.
         last: String,
-        /// Where the logs are.
+        /// Directory of the logs.
         logs: PathBuf,
     },
-    /// A host that is a guest does not do what it should.
+    /// A host that is a guest failed.
     #[error(transparent)]
     Guest(#[from] GuestError),
-    /// The array would not take what was to happen to it.
+    /// The array refused an event. Holds the array's message.
     #[error("nothing happened to the array: {0}")]
     Array(String),
-    /// The exchange cannot be made.
+    /// The exchange cannot be created.
     #[error(transparent)]
     Exchange(#[from] parda_exchange::InitError),
-    /// A host's way to the exchange cannot be made.
+    /// The relay to the exchange cannot be started.
     #[error("no way to the exchange for {host}: {source}")]
     Relay {
-        /// The host.
+        /// Name of the host.
         host: String,
-        /// Why not.
+        /// The failure to start the relay.
         source: io::Error,
     },
     /// The user stopped the run.

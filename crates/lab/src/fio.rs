@@ -1,4 +1,4 @@
-//! A VM's client: one fio on one export.
+//! Client of a VM: one fio on one export.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use parda_scenario::{Demand, Load, Scenario, Vm, VmId, Workload};
 
 use crate::error::LabError;
 
-/// Checks that there is a fio that speaks NBD.
+/// Checks that fio is installed and has an NBD engine.
 ///
 /// # Errors
-/// There is none.
+/// It is missing, or it has none.
 pub fn check() -> Result<(), LabError> {
     let engines = Command::new("fio").arg("--enghelp").output().map_err(LabError::NoFio)?;
     let speaks_nbd = String::from_utf8_lossy(&engines.stdout).lines().any(|l| l.trim() == "nbd");
     if speaks_nbd { Ok(()) } else { Err(LabError::NoNbdEngine) }
 }
 
-/// Checks that fio can do what all VMs of a scenario do.
+/// Checks that fio supports the workloads of all VMs of a scenario.
 ///
 /// # Errors
-/// It cannot, for the VM that is named.
+/// The first VM whose workload fio does not support.
 pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
     scenario.vm_ids().try_for_each(|(_, vm)| match &vm.load {
         Load::Drawn(Workload { demand: Demand::Open { .. }, .. }) => {
@@ -36,13 +36,13 @@ pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
     })
 }
 
-/// What the client of a VM is told.
+/// Arguments of the fio that is a VM's client.
 ///
-/// `seed` is the scenario's: every VM draws other numbers, every run of a scenario the same.
-/// `at_most` bounds how long it runs if nobody stops it.
+/// `seed` is the scenario's. Each VM draws other numbers, and each run of the scenario draws the
+/// same. `at_most` bounds the run time of a client that is not stopped.
 ///
 /// # Errors
-/// What of its workload fio has no words for; none after [`can_do`].
+/// A part of the workload that fio does not support; none after [`can_do`].
 pub fn arguments(
     vm: &Vm,
     id: VmId,
@@ -52,14 +52,14 @@ pub fn arguments(
 ) -> Result<Vec<String>, Unsayable> {
     let mut job = Job::new(&vm.name);
     job.target(target);
-    // Between bursts it is stopped, at the moments at which the scenario says.
+    // The laboratory stops and resumes the client between bursts.
     if let Some(workload) = vm.load.drawn() {
         job.load(&Workload { bursts: None, ..workload.clone() }, vm.disk)?;
     }
     job.set("time_based", 1);
     job.set("runtime", at_most.as_secs().max(1));
     job.set("randseed", fio::seed(seed, id));
-    // One process, so that killing it leaves nothing behind.
+    // A single process, so that killing it leaves none behind.
     job.set("thread", 1);
     job.set("eta", "never");
     Ok(job.arguments())

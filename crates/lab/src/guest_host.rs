@@ -1,4 +1,5 @@
-//! A host of a scenario that is a guest: its machine, its agent and its VMs, all behind one port.
+//! A host of a scenario that is a guest: its machine, its agent and its VMs' clients, controlled
+//! over one port.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,22 +20,22 @@ use crate::guest::{
 };
 use crate::meter::Standing;
 
-/// What the LUN is called that its VMs open.
+/// Name of the LUN that the host's VMs open.
 const LUN: &str = "lun";
 
-/// And as a device.
+/// Device of that LUN in the guest.
 pub const DISK: &str = "/dev/lab/lun";
 
-/// The LUN on which hosts meet.
+/// Device of the exchange's LUN in the guest.
 pub const EXCHANGE_DISK: &str = "/dev/lab/exchange";
 
-/// Where its agent says how it stands.
+/// Status socket of the agent in the guest.
 pub const STATUS: &str = "/run/parda.sock";
 
-/// Below this its VMs have a cgroup each, as libvirt makes them.
+/// Parent of the VMs' cgroups, as libvirt names it.
 const SLICE: &str = "machine.slice";
 
-/// A VM's cgroup.
+/// Path of a VM's cgroup, below the cgroup root.
 #[must_use]
 pub fn cgroup(vm: &str) -> String {
     format!("{SLICE}/{vm}.scope")
@@ -42,10 +43,10 @@ pub fn cgroup(vm: &str) -> String {
 
 const CONFIGURATION: &str = "/run/parda.toml";
 
-/// What is done at once may take a busy machine this long.
+/// Time for what a guest does at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A guest that is a host.
+/// A host that is a guest.
 #[derive(Debug)]
 pub struct GuestHost {
     guest: Guest,
@@ -53,15 +54,15 @@ pub struct GuestHost {
     settings: GuestSettings,
     agent: Option<Job>,
     clients: BTreeMap<VmId, Job>,
-    /// What the array had counted of its LUN when its agent began.
+    /// Counters of the array for the LUN when the agent started.
     before: Option<DiskStatus>,
 }
 
 impl GuestHost {
-    /// Boots those of these hosts that are guests, all at a time.
+    /// Boots the guests among these hosts, all at the same time.
     ///
     /// # Errors
-    /// One of them does not come up.
+    /// A guest does not come up.
     pub fn boot(
         scenario: &Scenario,
         ids: &[HostId],
@@ -90,29 +91,29 @@ impl GuestHost {
         hosts.collect()
     }
 
-    /// How long it ran, and how long it could have but waited for a processor.
+    /// Time that the guest ran, and time that it waited for a processor.
     #[must_use]
     pub fn ran_and_waited(&self) -> (Duration, Duration) {
         self.guest.ran_and_waited()
     }
 
-    /// Pulls its plug.
+    /// Kills the guest as a power failure would.
     pub fn kill(&mut self) {
         self.guest.kill();
         self.agent = None;
         self.clients.clear();
     }
 
-    /// Boots it again.
+    /// Boots the guest again.
     ///
     /// # Errors
-    /// It does not come up.
+    /// The guest does not come up.
     pub fn restart(&mut self, scenario: &Scenario, id: HostId) -> Result<(), GuestError> {
         self.guest.restart()?;
         self.prepare(scenario, id)
     }
 
-    /// Its cgroups, and the depth of its queue.
+    /// Creates the cgroups and sets the queue depth.
     fn prepare(&self, scenario: &Scenario, id: HostId) -> Result<(), GuestError> {
         let mut script = format!(
             "set -e\ncd /sys/fs/cgroup\nmkdir {SLICE}\n\
@@ -134,7 +135,7 @@ impl GuestHost {
         self.guest.ok(&script, SOON).map(drop)
     }
 
-    /// Starts its agent. `counted` is what the array has counted of its LUN.
+    /// Starts the agent. `counted` has the array's counters of the LUN.
     ///
     /// # Errors
     /// The guest is gone.
@@ -144,7 +145,7 @@ impl GuestHost {
         Ok(())
     }
 
-    /// Gives its agent a configuration, of which it does not know yet.
+    /// Writes the agent's configuration, without a signal to reload it.
     ///
     /// # Errors
     /// The guest is gone.
@@ -152,7 +153,7 @@ impl GuestHost {
         self.guest.put(CONFIGURATION, configuration.as_bytes())
     }
 
-    /// Sends its agent a signal, by its number.
+    /// Sends the agent a signal, by number.
     ///
     /// # Errors
     /// The guest is gone.
@@ -160,15 +161,15 @@ impl GuestHost {
         self.agent.as_ref().map_or(Ok(()), |agent| self.guest.signal(agent, signal))
     }
 
-    /// What its agent says of itself; `None` if it does not answer.
+    /// Status of the agent. `None` if it does not answer.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         let answer = self.guest.ok(&format!("nc.openbsd -N -U {STATUS} </dev/null"), SOON).ok()?;
         serde_json::from_str(&answer).ok()
     }
 
-    /// How it stands, from what its agent says and what the array has counted of its LUN. Of several
-    /// VMs only the agent knows whose the IOs are; how long they took, the array knows.
+    /// Reading of the host, from the agent's status and the array's counters of the LUN. With several
+    /// VMs only the agent knows whose the IOs are; only the array knows their latency.
     #[must_use]
     pub fn standing(
         &self,
@@ -190,7 +191,7 @@ impl GuestHost {
                         name: vm.name.clone(),
                         reads: Counter { ios, bytes },
                         writes: Counter::default(),
-                        // All of the host's, once.
+                        // The latency of all IOs of the host is given once.
                         device: if i == 0 { counted.device.clone() } else { Latency::default() },
                         ..counted.clone()
                     }
@@ -201,8 +202,7 @@ impl GuestHost {
         Standing { window, beta, disks }
     }
 
-    /// What the array has counted of its LUN since its agent began. How long an IO was held, it does
-    /// not know.
+    /// The array's counters of the LUN since the agent started. The array does not know held times.
     fn since_start(&self, counted: DiskStatus) -> DiskStatus {
         let unheld = DiskStatus { held: Latency::default(), total: Latency::default(), ..counted };
         let (Some(before), counted) = (&self.before, unheld.clone()) else { return unheld };
@@ -218,7 +218,7 @@ impl GuestHost {
         }
     }
 
-    /// Starts a VM's client, a fio that is told this, in the cgroup of that VM.
+    /// Starts a VM's client, a fio with these arguments, in the VM's cgroup.
     ///
     /// # Errors
     /// The guest is gone.
@@ -237,7 +237,7 @@ impl GuestHost {
         Ok(())
     }
 
-    /// Tells a VM's client to stop; it waits for what it has under way.
+    /// Asks a VM's client to stop and waits for its outstanding IOs.
     ///
     /// # Errors
     /// The guest is gone.
@@ -247,7 +247,7 @@ impl GuestHost {
         self.guest.signal(&client, Signal::CONT.as_raw())
     }
 
-    /// Sends a VM's client a signal, by its number.
+    /// Sends a VM's client a signal, by number.
     ///
     /// # Errors
     /// The guest is gone.
@@ -255,10 +255,10 @@ impl GuestHost {
         self.clients.get(&id).map_or(Ok(()), |client| self.guest.signal(client, signal))
     }
 
-    /// Sees to it that all that should live does.
+    /// Checks that the guest, its agent and its clients live.
     ///
     /// # Errors
-    /// The guest, its agent or a client has ended by itself.
+    /// One of them has ended by itself.
     pub fn check(&mut self) -> Result<(), GuestError> {
         if !self.guest.runs() {
             return Err(self.guest.is_gone());
@@ -272,15 +272,15 @@ impl GuestHost {
     }
 }
 
-/// What is between a guest and its LUN. It goes with the guest's host, not with the guest: one that is
-/// killed finds it as it was.
+/// Connection between a guest and its LUN. It outlives the guest, so that a guest that is killed
+/// finds it unchanged.
 #[derive(Debug)]
 enum Way {
     /// QEMU has the LUN as a file.
     File(ExportFile),
-    /// A target has it as a file.
+    /// An iSCSI target has the LUN as a file.
     Iscsi(IscsiTarget, #[expect(dead_code, reason = "the target's file, for as long")] ExportFile),
-    /// The guest goes to the array's port itself.
+    /// The guest connects to the array's port itself.
     Nbd(Server),
 }
 
@@ -300,7 +300,7 @@ impl Way {
         }
     }
 
-    /// A machine with the LUN at this end.
+    /// Adds the LUN to a machine.
     fn give_to(&self, machine: GuestConfig) -> GuestConfig {
         match self {
             Way::File(file) => machine.disk(LUN, Bus::Scsi(0), Source::File(file.path())),
@@ -310,7 +310,7 @@ impl Way {
     }
 }
 
-/// The port on this machine's loopback at which the array listens.
+/// Port of the array on the loopback interface.
 fn array_port(place: &Place) -> Result<u16, GuestError> {
     let status = array_control::ask(&place.array_control(), Request::Status);
     let addresses = status.map_err(|e| GuestError::NoPort(e.to_string()))?.addresses;
@@ -322,13 +322,13 @@ fn array_port(place: &Place) -> Result<u16, GuestError> {
     addresses.iter().find_map(port).ok_or_else(none)
 }
 
-/// The export that a guest's LUN is.
+/// Name of the export of a guest's LUN.
 fn lun(scenario: &Scenario, id: HostId) -> &str {
     let first = scenario.host(id).vms.first().and_then(|vm| scenario.disk_owner(vm.lun));
     first.map_or("", |vm| &vm.name)
 }
 
-/// The machine that a host is.
+/// Configuration of a host's machine.
 fn machine(
     scenario: &Scenario,
     id: HostId,

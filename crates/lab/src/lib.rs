@@ -1,20 +1,20 @@
-//! The laboratory: scenarios in real time, with real processes; and the emulated array that they
-//! share, as a server of its own.
+//! The laboratory: scenarios in real time with real processes, and the emulated array as a server
+//! of its own.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | [`array_server`] | the emulated array as an NBD server |
-//! | [`array_control`] | what can be asked of it while it runs |
+//! | [`array_control`] | its control socket: state and faults |
 //! | [`run`](mod@run) | a scenario from its first process to its answer |
 //! | [`cluster`] | the processes of a scenario: array, agents, clients |
-//! | [`process`] | a child that never outlives us |
-//! | [`agent`] | a host's agent: its configuration and what it says of itself |
+//! | [`process`] | a child that never outlives the laboratory |
+//! | [`agent`] | a host's agent: its configuration and its status |
 //! | [`fio`] | a VM's client |
-//! | [`guest`] | a host with a kernel of its own |
-//! | [`guest_host`] | and that as a host of a scenario |
+//! | [`guest`] | a machine with a kernel of its own |
+//! | [`guest_host`] | a guest as a host of a scenario |
 //! | [`limits`] | what only the simulator can do |
-//! | [`relay`] | a host's way to the exchange, which can be cut |
-//! | [`meter`] | from what agents count to what a phase answers |
+//! | [`relay`] | a host's connection to the exchange, which can be cut |
+//! | [`meter`] | from the agents' counters to the answer of a phase |
 
 pub mod agent;
 pub mod array_control;

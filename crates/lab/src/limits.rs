@@ -1,4 +1,5 @@
-//! What only the simulator can do. The laboratory refuses it by name before anything starts.
+//! Limits of the laboratory: features of scenarios that only the simulator has. They are refused by
+//! name before any process starts.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +9,10 @@ use parda_scenario::{Action, HostId, Scenario};
 use crate::error::LabError;
 use crate::fio;
 
-/// Whether the laboratory can run a scenario.
+/// Checks that the laboratory can run a scenario.
 ///
 /// # Errors
-/// It cannot: the error says why.
+/// It cannot; the error names the feature.
 pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     fio::can_do(scenario)?;
     scenario.present().filter(|(_, host)| host.kind.guest().is_some()).try_for_each(
@@ -37,7 +38,7 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     }
 }
 
-/// Whether this host is ever cut off from the exchange, or on a side of its own.
+/// Whether the host is ever cut off from the exchange, or on a side of its own.
 #[must_use]
 pub fn has_own_way(scenario: &Scenario, id: HostId) -> bool {
     settings(scenario, id).any(|settings| {
@@ -46,7 +47,7 @@ pub fn has_own_way(scenario: &Scenario, id: HostId) -> bool {
     })
 }
 
-/// The sides of a partition, other than the one on which all hosts begin.
+/// Sides of a partition, without the one on which all hosts begin.
 #[must_use]
 pub fn sides(scenario: &Scenario) -> Vec<String> {
     let all = scenario.present().flat_map(|(id, _)| settings(scenario, id));
@@ -54,7 +55,7 @@ pub fn sides(scenario: &Scenario) -> Vec<String> {
     sides.into_iter().filter(|side| *side != Hearing::default().side).collect()
 }
 
-/// All settings that a host ever has of the exchange.
+/// All settings of the exchange that a host ever has.
 fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = &ExchangeSettings> {
     let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
         Action::SetExchange(host, settings) if *host == id => Some(&**settings),
@@ -63,7 +64,7 @@ fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = &ExchangeSe
     std::iter::once(&scenario.host(id).exchange).chain(changes)
 }
 
-/// What of these settings is beyond a real exchange.
+/// The first of these settings that a real exchange does not have.
 fn beyond(settings: &ExchangeSettings) -> Option<&'static str> {
     let (hearing, usual) = (settings.hearing(), Hearing::default());
     let beyond = [

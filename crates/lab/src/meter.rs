@@ -1,7 +1,8 @@
-//! From what agents count, and the array for those without one, to what a phase answers.
+//! Computes the answer of a phase from counters: the agents', or the array's for hosts without an
+//! agent.
 //!
-//! Agents count from their start. A host that was killed and came back counts from zero again, so
-//! a host's meter keeps what its earlier agents had counted when they were last asked.
+//! Agents count from their start, so that a host that was killed and came back counts from zero. A
+//! host's meter therefore keeps the last counters of the host's earlier agents.
 
 use std::time::Instant;
 
@@ -10,14 +11,14 @@ use parda_agent::status::{DiskStatus, VolumeStatus};
 use parda_scenario::count::{HostCount, VmCount};
 use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario};
 
-/// How a host stands: what its agent says, or where there is none, the array.
+/// Reading of a host: the status of its agent, or, without one, the array's counters.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// The window in force, in slots. `None` without control.
+    /// Window in force, in slots. `None` without control.
     pub window: Option<f64>,
-    /// β, in slots.
+    /// β: the sum of active shares, in slots.
     pub beta: f64,
-    /// Its disks, and maybe others.
+    /// Counters of the host's disks; may have those of others.
     pub disks: Vec<DiskStatus>,
 }
 
@@ -27,7 +28,7 @@ impl From<VolumeStatus> for Standing {
     }
 }
 
-/// What one disk has done.
+/// Counters of one disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Disk {
     ios: u64,
@@ -64,7 +65,7 @@ impl Disk {
     }
 }
 
-/// What a host has done since the run began.
+/// Counters of a host since the run began.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     at: Instant,
@@ -72,7 +73,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// IOs completed per second after `earlier`.
+    /// IOs completed per second since `earlier`.
     #[must_use]
     pub fn iops_since(&self, earlier: &Reading) -> f64 {
         let ios = |reading: &Reading| reading.disks.iter().map(|d| d.ios).sum::<u64>();
@@ -83,13 +84,13 @@ impl Reading {
         self.at.duration_since(earlier.at).as_secs_f64()
     }
 
-    /// Their device latency.
+    /// Device latency of all disks together.
     #[must_use]
     pub fn device(&self) -> Latency {
         self.disks.iter().fold(Latency::default(), |sum, disk| sum.plus(&disk.device))
     }
 
-    /// What was done after `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Reading) -> Reading {
         Reading {
@@ -106,7 +107,7 @@ impl Reading {
     }
 }
 
-/// The window and β of a host at one moment.
+/// Window and β of a host at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
@@ -114,20 +115,20 @@ struct Sample {
     beta: f64,
 }
 
-/// Follows one host over its agents' lives.
+/// Counters of one host over the lives of its agents.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    /// The names of its disks.
+    /// Names of the host's disks.
     names: Vec<String>,
-    /// What its earlier agents had counted.
+    /// Last counters of the host's earlier agents.
     before: Reading,
-    /// What its agent counted when it was last asked.
+    /// Last counters of the current agent.
     now: Option<Reading>,
     samples: Vec<Sample>,
 }
 
 impl Meter {
-    /// A host that has done nothing.
+    /// A meter of a host without IO.
     #[must_use]
     pub fn new(host: &Host, at: Instant) -> Meter {
         let disks = vec![Disk::default(); host.vms.len()];
@@ -139,7 +140,7 @@ impl Meter {
         }
     }
 
-    /// Takes in how the host stands.
+    /// Records a reading of the host.
     pub fn take(&mut self, at: Instant, status: &Standing) {
         let disk = |name: &String| {
             status.disks.iter().find(|d| d.name == *name).map(Disk::of).unwrap_or_default()
@@ -148,7 +149,7 @@ impl Meter {
         self.samples.push(Sample { at, window: status.window, beta: status.beta });
     }
 
-    /// Its agent hangs: it has done nothing since it was last asked, and its window is what it was.
+    /// Records that the agent is stopped: no IO since the last reading, and an unchanged window.
     pub fn hangs(&mut self, at: Instant) {
         if let Some(now) = &mut self.now {
             now.at = at;
@@ -156,14 +157,14 @@ impl Meter {
         self.samples.extend(self.samples.last().map(|&last| Sample { at, ..last }));
     }
 
-    /// The agent is gone; the next one counts from zero.
+    /// Records the end of the agent. The next one counts from zero.
     pub fn end_of_agent(&mut self) {
         if let Some(last) = self.now.take() {
             self.before = self.before.plus(&last);
         }
     }
 
-    /// What the host has done until `at`, as far as is known.
+    /// Counters of the host until `at`, as far as they are known.
     #[must_use]
     pub fn reading(&self, at: Instant) -> Reading {
         match &self.now {
@@ -172,7 +173,7 @@ impl Meter {
         }
     }
 
-    /// What a phase answers of this host, from a reading at its beginning and one at its end.
+    /// The host's answer for a phase, from counters at its beginning and end.
     #[must_use]
     pub fn answer(
         &self,
@@ -244,7 +245,8 @@ mod tests {
         Latency { buckets: if count > 0 { vec![(ms * 1_000_000, count)] } else { Vec::new() } }
     }
 
-    /// `ios` of 16 KiB so far, half of them reads, each 10 ms held and 30 ms at the array.
+    /// A disk after `ios` IOs of 16 KiB, half of them reads, each held for 10 ms and 30 ms at the
+    /// array.
     fn disk(name: &str, ios: u64) -> DiskStatus {
         let half = Counter { ios: ios / 2, bytes: ios / 2 * 16384 };
         DiskStatus {
@@ -268,7 +270,7 @@ mod tests {
     }
 
     fn status(ios: [u64; 2], window: Option<f64>) -> Standing {
-        // Not in the order of the scenario.
+        // The order differs from the scenario's.
         Standing { window, beta: 2.0, disks: vec![disk("web", ios[1]), disk("db", ios[0])] }
     }
 

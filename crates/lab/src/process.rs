@@ -1,5 +1,5 @@
-//! A child process that never outlives us: not the end of the run, not an error, and not even
-//! our own death by SIGKILL.
+//! A child process that never outlives the laboratory: it ends with the run, on an error, and when
+//! the laboratory is killed with SIGKILL.
 
 use std::fs::File;
 use std::io;
@@ -12,39 +12,40 @@ use rustix::process::{
     Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
 };
 
-/// How many of its last lines are quoted when it dies.
+/// Number of last lines of the log that an error quotes.
 const LAST_LINES: usize = 8;
 
-/// How long a child may take to end that is asked to.
+/// Time for a child to end after it was asked to.
 const TIDY: Duration = Duration::from_secs(5);
 
 /// A running child, killed when dropped.
 ///
-/// The kernel kills it when the *thread* dies that started it. So it must be started from a
-/// thread that lives as long as it should.
+/// The kernel kills it when the *thread* ends that started it. Start it from a thread that lives as
+/// long as the child should.
 #[derive(Debug)]
 pub struct Process {
     who: String,
     log: PathBuf,
     child: Child,
-    /// What ends it.
+    /// Signal that ends the child.
     last: Signal,
 }
 
 impl Process {
-    /// Starts a program; what it says goes to the end of a log file.
+    /// Starts a program whose output is appended to a log file.
     ///
     /// # Errors
-    /// The log cannot be written or the program cannot be run.
+    /// The log cannot be written, or the program cannot be run.
     pub fn start(who: String, log: PathBuf, command: Command) -> io::Result<Process> {
         Process::start_that_ends_by(Signal::KILL, who, log, command)
     }
 
-    /// As [`Process::start`], of a program that has something to put back: it is asked to end, when
-    /// dropped as well as when we die, and killed only if it does not.
+    /// As [`Process::start`], for a program that cleans up at its end. It is asked to end (SIGTERM),
+    /// when this is dropped as well as when the laboratory dies, and killed only if it does not end in
+    /// time.
     ///
     /// # Errors
-    /// As of [`Process::start`].
+    /// As for [`Process::start`].
     pub fn start_tidy(who: String, log: PathBuf, command: Command) -> io::Result<Process> {
         Process::start_that_ends_by(Signal::TERM, who, log, command)
     }
@@ -57,52 +58,54 @@ impl Process {
     ) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(&log)?;
         let parent = getpid();
-        // Its own process group: Ctrl-C is for us alone, who then end it in order.
+        // A process group of its own, so that Ctrl-C reaches the laboratory alone, which ends its
+        // children in order.
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
         // SAFETY: between fork and exec only system calls are made, which are safe there: no
         // allocation, no lock.
         unsafe {
             command.pre_exec(move || {
                 set_parent_process_death_signal(Some(last))?;
-                // We may have died before the kernel knew that it matters.
+                // The laboratory may have died before the signal was set.
                 if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
             });
         }
         Ok(Process { who, log, child: command.spawn()?, last })
     }
 
-    /// What it is, for people.
+    /// Description of the process, for people.
     #[must_use]
     pub fn who(&self) -> &str {
         &self.who
     }
 
-    /// How it ended, if it did.
+    /// Exit status, if the child has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        // An error would mean that it was waited for already, so that it is gone.
+        // An error means that the child was waited for already.
         self.child.try_wait().ok().flatten()
     }
 
-    /// Sends it a signal; one that is gone gets none.
+    /// Sends a signal. A child that has ended gets none.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none()
             && let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
         {
-            // It may have ended in between; it is our child, so its id is not another's yet.
+            // The child may have ended in between. Its id is not reused before it is waited for.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills the child and waits for its end.
     pub fn kill(mut self) {
         self.end();
     }
 
-    /// How long its threads ran, and how long they could have but waited for a processor.
+    /// Time that the child's threads ran, and time that they were ready to run but waited for a
+    /// processor.
     #[must_use]
     pub fn ran_and_waited(&self) -> (Duration, Duration) {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        // A thread that has just ended does not count.
+        // A thread that has just ended is left out.
         let of = |thread: std::fs::DirEntry| {
             let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
             let mut numbers = text.split_whitespace().map(|n| n.parse().map(Duration::from_nanos));
@@ -113,7 +116,7 @@ impl Process {
             .fold((Duration::ZERO, Duration::ZERO), |(ran, waited), (r, w)| (ran + r, waited + w))
     }
 
-    /// The last lines that it said.
+    /// Last lines of the log.
     #[must_use]
     pub fn last_words(&self) -> String {
         last_lines(&self.log)
@@ -127,7 +130,7 @@ impl Process {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        // Errors would mean that it is gone.
+        // Errors mean that the child is gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

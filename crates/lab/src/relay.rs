@@ -1,4 +1,4 @@
-//! A way to a unix socket that can be cut: a host's way to the exchange.
+//! A relay between unix sockets that can be cut: a host's connection to the exchange.
 
 use std::io;
 use std::net::Shutdown;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Whoever connects to its socket talks to another one, until it is cut or dropped.
+/// A relay from one unix socket to another. It closes its connections when dropped.
 #[derive(Debug)]
 pub struct Relay {
     socket: PathBuf,
     to: PathBuf,
     listener: UnixListener,
-    /// Accepts connections.
+    /// Thread that accepts connections.
     thread: Option<JoinHandle<()>>,
     streams: Streams,
 }
@@ -22,10 +22,10 @@ pub struct Relay {
 type Streams = Arc<Mutex<Vec<UnixStream>>>;
 
 impl Relay {
-    /// Leads from one socket, which it makes, to another.
+    /// Relays connections at `from`, which it creates, to `to`.
     ///
     /// # Errors
-    /// The socket cannot be made, or no thread can be started.
+    /// The socket cannot be created, or no thread can be started.
     pub fn start(from: &Path, to: &Path) -> io::Result<Relay> {
         let listener = UnixListener::bind(from)?;
         let (accepts, to) = (listener.try_clone()?, to.to_owned());
@@ -42,20 +42,20 @@ impl Relay {
         Ok(Relay { socket, to, listener, thread, streams })
     }
 
-    /// Whether it leads to this socket.
+    /// Whether the relay leads to this socket.
     #[must_use]
     pub fn leads_to(&self, socket: &Path) -> bool {
         self.to == socket
     }
 }
 
-/// Lets two streams talk to each other, on threads that end with them.
+/// Copies between two streams in both directions, on threads that end with them.
 fn join(here: UnixStream, there: UnixStream, open: &Streams) -> io::Result<()> {
     let ends = [here.try_clone()?, there.try_clone()?];
     open.lock().unwrap_or_else(PoisonError::into_inner).extend(ends);
     for (mut from, mut to) in [(here.try_clone()?, there.try_clone()?), (there, here)] {
         thread::Builder::new().name("relay".to_owned()).spawn(move || {
-            // It ends when either end does; then so does the other way.
+            // The end of one stream ends both directions.
             let _ = io::copy(&mut from, &mut to);
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);
@@ -67,7 +67,7 @@ fn join(here: UnixStream, there: UnixStream, open: &Streams) -> io::Result<()> {
 impl Drop for Relay {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.socket);
-        // Ends the accepting, after which there are no more connections than these.
+        // Ends the accepting thread, so that no connections are added.
         let ended = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (ended, self.thread.take()) {
             let _ = thread.join();
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
 
-    /// A server that says back each byte plus one.
+    /// A server that echoes each byte plus one.
     fn server(socket: &Path) {
         let listener = UnixListener::bind(socket).unwrap();
         thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A scenario from its first process to its answer.
+//! Run of a scenario, from its first process to its answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,60 +15,62 @@ use crate::cluster::Cluster;
 use crate::error::LabError;
 use crate::meter::{Meter, Reading};
 
-/// How often it is told how a run goes.
+/// Interval between reports of progress.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// To ask an agent in a guest takes a tenth of a second of a processor.
+/// Interval between reports with guests: asking a guest's agent takes a tenth of a second of a
+/// processor.
 const TELL_OF_GUESTS_EVERY: Duration = Duration::from_millis(2500);
 
-/// How a run is made.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
-    /// The `parda` program, which is started as `parda array` and `parda serve`.
+    /// The `parda` program, started as `parda array` and `parda serve`.
     pub program: PathBuf,
-    /// The file of the scenario, for the array to read.
+    /// The scenario file, for `parda array`.
     pub scenario: PathBuf,
-    /// The variant of it that is run, for the array to read as well.
+    /// The variant to run, for `parda array`.
     pub variant: Option<String>,
-    /// Keep the directory with configurations and logs though every expectation holds.
+    /// Whether to keep the directory with configurations and logs even if every expectation holds.
     pub keep_logs: bool,
-    /// Set this to stop the run: on Ctrl-C.
+    /// Flag that stops the run, set on Ctrl-C.
     pub interrupt: Arc<AtomicBool>,
 }
 
-/// How a run goes: once per second, and less often with guests.
+/// Progress of a run: once per second, and less often with guests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress<'a> {
-    /// Time since the beginning.
+    /// Time since the beginning of the run.
     pub at: Duration,
     /// The phase that is being measured, if any.
     pub phase: Option<&'a str>,
-    /// IOs of all hosts per second since it was last told.
+    /// IOs of all hosts per second since the last report.
     pub iops: f64,
-    /// Their mean device latency. `None` without IO.
+    /// Mean device latency of those IOs, in ms. `None` without IO.
     pub device_latency_ms: Option<f64>,
 }
 
-/// Something to be done at its time.
+/// A task of the run's schedule.
 #[derive(Clone, Copy, Debug)]
 enum Task<'a> {
-    /// Read all meters: a phase begins or ends.
+    /// Reads all meters, as a phase begins or ends.
     Read,
-    /// Say how it goes.
+    /// Reports the progress of the run.
     Tell,
-    /// A client's burst is over, or its next begins (`true`).
+    /// Begins (`true`) or ends a client's burst.
     Burst(VmId, bool),
-    /// What happens to the cluster.
+    /// Applies events to the cluster.
     Events(&'a [Event]),
 }
 
-/// Runs a scenario with real processes and answers. All of them are gone when it returns.
+/// Runs a scenario with real processes and returns its answer. All processes have ended when it
+/// returns.
 ///
-/// It must be called on a thread that lives to the end of the run, as any thread does that waits
-/// for it: the processes die with the thread that called.
+/// Call it on a thread that lives to the end of the run, such as one that waits for it: the
+/// processes die with the calling thread.
 ///
 /// # Errors
-/// The run could not be made, or was interrupted. A failed expectation is no error.
+/// The run failed, or was interrupted. A failed expectation is no error.
 pub fn run(
     scenario: &Scenario,
     options: &LabOptions,
@@ -92,7 +94,7 @@ struct Run<'a> {
     began: Instant,
     /// Readings of all hosts at the edges of phases.
     edges: BTreeMap<Duration, Vec<Reading>>,
-    /// Readings of all hosts when it was last told how it goes.
+    /// Readings of all hosts at the last report of progress.
     told: Vec<Reading>,
 }
 
@@ -124,12 +126,12 @@ impl<'a> Run<'a> {
     fn happen(&mut self, events: &[Event]) -> Result<(), LabError> {
         for event in events {
             match event.action {
-                // What its agent counted until now would die with it.
+                // The agent's counters are lost when it is killed.
                 Action::KillHost(id) if !self.scenario.host(id).outside => {
                     self.read()?;
                     self.meters[id.0].end_of_agent();
                 }
-                // It will not say what it counted until it goes on.
+                // A stopped agent does not answer until it goes on.
                 Action::HangHost(_) => drop(self.read()?),
                 _ => {}
             }
@@ -137,7 +139,7 @@ impl<'a> Run<'a> {
         self.cluster.apply(events.iter().map(|event| &event.action))
     }
 
-    /// Reads all meters.
+    /// Reads the meters of all hosts.
     fn read(&mut self) -> Result<Vec<Reading>, LabError> {
         for (i, meter) in self.meters.iter_mut().enumerate() {
             match self.cluster.status(HostId(i))? {
@@ -177,8 +179,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// All that is to be done, by time. At one time meters are read first: what happens then belongs
-/// to what comes after.
+/// All tasks in time order. At one time meters are read first, so that events count towards the
+/// phase that begins.
 fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     let edges: BTreeSet<Duration> = scenario.phases.iter().flat_map(|p| [p.from, p.to]).collect();
     let reads = edges.into_iter().map(|at| (at, Task::Read));
@@ -193,7 +195,7 @@ fn tasks(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     tasks
 }
 
-/// The edges of the bursts of all clients.
+/// Ends and beginnings of the bursts of all clients.
 fn bursts(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
     let mut tasks = Vec::new();
     for (id, vm) in scenario.vm_ids() {
@@ -205,7 +207,7 @@ fn bursts(scenario: &Scenario) -> Vec<(Duration, Task<'_>)> {
             tasks.extend(edges.map(|(at, works)| (at, Task::Burst(id, works))));
         };
         for event in &scenario.timeline {
-            // The timeline was checked by applying it.
+            // Errors are impossible: the timeline was checked by applying it.
             let _ = state.apply(&event.action);
             match (state.runs(id), since) {
                 (true, None) => since = Some(event.at),

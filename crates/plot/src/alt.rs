@@ -1,14 +1,15 @@
-//! The picture in words, for those who do not see it.
+//! Alternative text of a figure, for readers who do not see it.
 
 use crate::figure::{Data, Figure, Panel, Series};
 use crate::number::brief;
 use crate::scale::extent;
 
-/// So many series of a panel are described.
+/// Largest number of series of a panel that the text describes.
 const MOST: usize = 12;
 
 impl Figure {
-    /// What the figure shows, in a few sentences: what its panels are, and from where to where their series go.
+    /// Description of the figure in a few sentences: its panels, and the first and last values of their
+    /// series.
     pub fn alt(&self) -> String {
         let mut out = format!("{}.", self.title.trim_end_matches('.'));
         for panel in &self.panels {
@@ -24,7 +25,7 @@ impl Figure {
 
 fn describe(panel: &Panel, reference: &str) -> String {
     let unit = if panel.unit.is_empty() { String::new() } else { format!(", {}", panel.unit) };
-    // Whiskers belong to what is told already.
+    // Whiskers belong to series that are described already.
     let all: Vec<&Series> =
         panel.series.iter().filter(|s| !matches!(s.data, Data::Whiskers(_))).collect();
     let mut parts: Vec<String> = all.iter().take(MOST).map(|s| series(s, reference)).collect();

@@ -1,11 +1,12 @@
-//! Many hosts as a band; no more points than a screen has.
+//! Reduction of data: a band for many lines, and no more points than a screen can show.
 
 use std::collections::BTreeMap;
 
 use crate::figure::{Data, Figure, Panel, Series, drawable};
 
 impl Figure {
-    /// With a band from the least to the most and a line at the mean in place of more than `most` lines in a panel.
+    /// Replaces the lines of each panel with more than `most` of them by a band from the least to the
+    /// greatest value and a line at the mean.
     #[must_use]
     pub fn digest(mut self, most: usize, what: &str) -> Figure {
         for panel in &mut self.panels {
@@ -18,7 +19,7 @@ impl Figure {
     }
 }
 
-/// Puts a band in place of all lines.
+/// Replaces all lines of a panel by a band.
 fn digest(panel: &mut Panel, lines: usize, what: &str) {
     // Places are told apart by their bits: they are not negative, so bits are in the order of the numbers.
     let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
@@ -31,7 +32,7 @@ fn digest(panel: &mut Panel, lines: usize, what: &str) {
     let (mut band, mut mean) = (Vec::new(), Vec::new());
     for (x, ys) in at {
         let x = f64::from_bits(x);
-        // No value at all is a gap.
+        // Without any value there is a gap.
         let low = ys.iter().copied().reduce(f64::min).unwrap_or(f64::NAN);
         let high = ys.iter().copied().reduce(f64::max).unwrap_or(f64::NAN);
         band.push((x, low, high));

@@ -1,4 +1,4 @@
-//! The picture.
+//! Drawing of a figure as SVG.
 
 use std::fmt::Write;
 
@@ -29,12 +29,12 @@ impl Figure {
     }
 }
 
-/// How text is drawn.
+/// Form in which text is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Letters {
-    /// As text.
+    /// Text as SVG text elements.
     Text,
-    /// As outlines, for whoever has no fonts.
+    /// Outlines of the glyphs, for renderers without fonts.
     Outlines,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn svg(figure: &Figure, letters: Letters) -> String {
     markup.into_string()
 }
 
-/// Without what XML cannot hold.
+/// Removes characters that XML cannot contain.
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_whitespace() && c != '\u{a0}' { ' ' } else { c })
@@ -69,7 +69,7 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
-/// A place, to a tenth of a pixel.
+/// A coordinate, rounded to a tenth of a pixel.
 fn tenth(value: f64) -> String {
     format!("{value:.1}")
 }
@@ -88,7 +88,7 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    /// Text with its baseline there.
+    /// Text whose baseline begins at a point.
     fn text(
         &self,
         text: &str,

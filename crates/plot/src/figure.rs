@@ -1,4 +1,4 @@
-//! What is to be drawn.
+//! Data model of figures: panels, series and axes.
 
 /// Panels above one another over a common axis.
 ///
@@ -6,15 +6,15 @@
 /// logarithmic scale that is not above 10⁻¹⁵.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it shows.
+    /// Title of the figure, above all panels.
     pub title: String,
-    /// A line below the title: where the numbers come from. May be empty.
+    /// Line below the title, such as the source of the numbers. May be empty.
     pub subtitle: String,
-    /// The common axis.
+    /// The axis that all panels share.
     pub across: Across,
-    /// From top to bottom.
+    /// Panels from top to bottom.
     pub panels: Vec<Panel>,
-    /// Stretches of the axis that are named above the panels: the phases that are measured.
+    /// Named stretches of the common axis, such as phases, shown above the panels.
     pub spans: Vec<Span>,
     /// Whose values the hollow marks are, for the legend: a paper's if nothing else is said.
     pub reference: String,
@@ -28,12 +28,12 @@ pub struct Figure {
     pub width: f64,
 }
 
-/// A dashed line from top to bottom.
+/// A dashed vertical line through all panels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upright {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Where it is.
+    /// Position on the common axis.
     pub at: f64,
 }
 
@@ -42,21 +42,21 @@ pub struct Upright {
 pub enum Across {
     /// Seconds from the beginning. Shown in seconds, minutes or hours, whichever reads well.
     Time,
-    /// Numbers.
+    /// Numbers on a linear scale.
     Numbers {
-        /// What they are, with their unit.
+        /// Label of the axis, with the unit.
         label: String,
     },
     /// Numbers on a logarithmic scale.
     Log {
-        /// What they are, with their unit.
+        /// Label of the axis, with the unit.
         label: String,
     },
-    /// Names, in this order. The first is at 0, the next at 1.
+    /// Names side by side, in this order. The first is at 0, the next at 1.
     Names {
-        /// What they are, with their unit if they have one.
+        /// Label of the axis, with the unit if there is one.
         label: String,
-        /// The names.
+        /// Names from left to right.
         names: Vec<String>,
     },
 }
@@ -64,46 +64,46 @@ pub enum Across {
 /// A part of the figure with a scale of its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Panel {
-    /// What it shows.
+    /// Label of the quantity that the panel shows.
     pub label: String,
-    /// In which unit. May be empty, for numbers that have none.
+    /// Unit of the values. May be empty.
     pub unit: String,
-    /// The data.
+    /// Data series of the panel.
     pub series: Vec<Series>,
-    /// Dashed lines at values that matter.
+    /// Dashed horizontal lines, such as thresholds.
     pub levels: Vec<Level>,
-    /// Words beside points.
+    /// Labels of single points.
     pub notes: Vec<Note>,
-    /// Whether its scale is logarithmic.
+    /// Whether the scale of the values is logarithmic.
     pub log: bool,
     /// A range that its scale has room for, whatever the data.
     pub room: Option<(f64, f64)>,
 }
 
-/// Words beside a point.
+/// Label of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     /// The place of the point on the common axis, and its value.
     pub at: (f64, f64),
-    /// A word or two.
+    /// Text of the label, a word or two.
     pub text: String,
 }
 
 /// Data of one name. In all panels, one name has one colour and one kind of mark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// What it consists of, and how it is drawn.
+    /// Values, and the form in which they are drawn.
     pub data: Data,
 }
 
 /// Data and how it is drawn. The first number is the place on the common axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
-    /// A line, with marks.
+    /// A line with marks at its points.
     Line(Vec<(f64, f64)>),
-    /// Marks only.
+    /// Marks without a line.
     Marks(Vec<(f64, f64)>),
     /// Bars from zero. Those of several series stand side by side.
     Bars(Vec<(f64, f64)>),
@@ -120,43 +120,43 @@ pub enum Data {
 /// An area of a heat map.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tile {
-    /// From where to where on the common axis.
+    /// Beginning and end on the common axis.
     pub across: (f64, f64),
-    /// From which value to which.
+    /// Lower and upper value.
     pub up: (f64, f64),
     /// How dark it is: 0 as the ground, 1 as dark as it gets.
     pub shade: f64,
 }
 
-/// A dashed line.
+/// A dashed horizontal line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
-    /// Its name in the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Where it is.
+    /// Value at which the line is drawn.
     pub value: f64,
-    /// From where to where on the common axis it holds: all of it if not given.
+    /// Beginning and end on the common axis; the whole axis if absent.
     pub within: Option<(f64, f64)>,
 }
 
 /// A named stretch of the common axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// Its name.
+    /// Name that is shown above the panels.
     pub name: String,
-    /// Where it begins.
+    /// Beginning on the common axis.
     pub from: f64,
-    /// Where it ends.
+    /// End on the common axis.
     pub to: f64,
 }
 
 impl Figure {
-    /// As wide as a page.
+    /// Width of a page, in CSS pixels.
     pub const WIDE: f64 = 760.0;
-    /// Half as wide as a page, and as wide as a phone.
+    /// Half the width of a page, and the width of a phone, in CSS pixels.
     pub const NARROW: f64 = 400.0;
 
-    /// A figure without panels yet.
+    /// A figure without panels.
     pub fn new(title: impl Into<String>, across: Across) -> Figure {
         Figure {
             title: title.into(),
@@ -171,28 +171,28 @@ impl Figure {
         }
     }
 
-    /// With a dashed line from top to bottom through all panels.
+    /// Adds a dashed vertical line through all panels.
     #[must_use]
     pub fn upright(mut self, name: impl Into<String>, at: f64) -> Figure {
         self.uprights.push(Upright { name: name.into(), at });
         self
     }
 
-    /// With a line below the title.
+    /// Sets the line below the title.
     #[must_use]
     pub fn subtitle(mut self, subtitle: impl Into<String>) -> Figure {
         self.subtitle = subtitle.into();
         self
     }
 
-    /// With one more panel below the others.
+    /// Adds a panel below the others.
     #[must_use]
     pub fn panel(mut self, panel: Panel) -> Figure {
         self.panels.push(panel);
         self
     }
 
-    /// With a named stretch of the common axis.
+    /// Adds a named stretch of the common axis.
     #[must_use]
     pub fn span(mut self, name: impl Into<String>, from: f64, to: f64) -> Figure {
         self.spans.push(Span { name: name.into(), from, to });
@@ -201,49 +201,49 @@ impl Figure {
 }
 
 impl Panel {
-    /// A panel without data yet.
+    /// A panel without data.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Panel {
         Panel { label: label.into(), unit: unit.into(), ..Panel::default() }
     }
 
-    /// With a line through points.
+    /// Adds a line through points.
     #[must_use]
     pub fn line(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Panel {
         self.with(name, Data::Line(points.into()))
     }
 
-    /// With marks at points.
+    /// Adds marks at points.
     #[must_use]
     pub fn marks(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Panel {
         self.with(name, Data::Marks(points.into()))
     }
 
-    /// With bars at points.
+    /// Adds bars at points.
     #[must_use]
     pub fn bars(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Panel {
         self.with(name, Data::Bars(points.into()))
     }
 
-    /// With what a paper says about the series of this name, as hollow marks.
+    /// Adds a paper's values for the series of this name, as hollow marks.
     #[must_use]
     pub fn paper(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64)>>) -> Panel {
         self.with(name, Data::Paper(points.into()))
     }
 
-    /// With a band from the second number to the third.
+    /// Adds a band from the second number to the third.
     #[must_use]
     pub fn band(self, name: impl Into<String>, points: impl Into<Vec<(f64, f64, f64)>>) -> Panel {
         self.with(name, Data::Band(points.into()))
     }
 
-    /// With a dashed line at a value.
+    /// Adds a dashed line at a value.
     #[must_use]
     pub fn level(mut self, name: impl Into<String>, value: f64) -> Panel {
         self.levels.push(Level { name: name.into(), value, within: None });
         self
     }
 
-    /// With whiskers from the second number to the third.
+    /// Adds whiskers from the second number to the third.
     #[must_use]
     pub fn whiskers(
         self,
@@ -253,20 +253,20 @@ impl Panel {
         self.with(name, Data::Whiskers(points.into()))
     }
 
-    /// With shaded areas.
+    /// Adds the shaded areas of a heat map.
     #[must_use]
     pub fn heat(self, name: impl Into<String>, tiles: impl Into<Vec<Tile>>) -> Panel {
         self.with(name, Data::Heat(tiles.into()))
     }
 
-    /// With words beside a point.
+    /// Adds a label at a point.
     #[must_use]
     pub fn note(mut self, at: (f64, f64), text: impl Into<String>) -> Panel {
         self.notes.push(Note { at, text: text.into() });
         self
     }
 
-    /// With a logarithmic scale.
+    /// Makes the scale of the values logarithmic.
     #[must_use]
     pub fn log(mut self) -> Panel {
         self.log = true;
@@ -279,18 +279,18 @@ impl Panel {
     }
 }
 
-/// The value if it can be drawn.
+/// The value, if it can be drawn.
 pub(crate) fn drawable(value: f64) -> Option<f64> {
     (value.abs() <= 1e15).then_some(value)
 }
 
 impl Data {
-    /// Whether there is anything to draw.
+    /// Whether the data has anything to draw.
     pub fn is_some(&self) -> bool {
         !self.values().is_empty()
     }
 
-    /// All places and values that can be drawn.
+    /// Positions and values that can be drawn.
     pub(crate) fn values(&self) -> Vec<(f64, f64)> {
         let all: Vec<(f64, f64)> = match self {
             Data::Line(points) | Data::Marks(points) | Data::Bars(points) | Data::Paper(points) => {

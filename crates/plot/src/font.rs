@@ -1,11 +1,11 @@
-//! How wide text is, and its outlines.
+//! Widths and outlines of text in the embedded font.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
 
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
-/// What a browser should take: ours if it has it, or one about as wide.
+/// Fonts for browsers: the embedded one, or fonts of about its width.
 pub(crate) const FAMILY: &str = "Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif";
 
 static DATA: &[u8] = include_bytes!("../font/Roboto-Regular-subset.ttf");

@@ -1,4 +1,4 @@
-//! Where everything goes.
+//! Layout of a figure: the places of titles, panels, axes and legend.
 
 use crate::figure::{Across, Data, Figure, Panel};
 use crate::font::{self, fitted, wrapped};
@@ -8,22 +8,22 @@ use crate::scale::{
 };
 use crate::style::Style;
 
-/// White around everything.
+/// Width of the margin around the figure, in pixels.
 pub(crate) const MARGIN: f64 = 16.0;
-/// Font sizes.
+/// Font sizes of titles, text and small text, in pixels.
 pub(crate) const TITLE: f64 = 18.0;
 pub(crate) const TEXT: f64 = 13.0;
 pub(crate) const SMALL: f64 = 12.0;
-/// A picture of a line or a mark in the legend.
+/// Width of a sample in the legend, in pixels.
 pub(crate) const SWATCH: f64 = 26.0;
-/// So many entries, then the legend says how many more there are.
+/// Largest number of entries in the legend. A note counts the others.
 const LEGEND_MOST: usize = 36;
 
 pub(crate) struct Layout {
     pub(crate) width: f64,
-    /// It depends on what is in the figure.
+    /// Height of the figure, which depends on its content.
     pub(crate) height: f64,
-    /// The font's size of the title.
+    /// Font size of the title in this figure.
     pub(crate) title_size: f64,
     /// Text at the left above everything: its baseline.
     pub(crate) title: Vec<(f64, String)>,
@@ -44,7 +44,7 @@ pub(crate) struct Layout {
     names: Vec<String>,
 }
 
-/// Where a panel is.
+/// Place of a panel.
 pub(crate) struct Frame {
     /// The baseline of what it is called.
     pub(crate) heading: f64,
@@ -54,16 +54,16 @@ pub(crate) struct Frame {
     pub(crate) ticks: Ticks,
 }
 
-/// Something in the legend.
+/// Entry of the legend.
 pub(crate) struct Entry {
     pub(crate) x: f64,
-    /// The baseline.
+    /// Baseline of the entry's text.
     pub(crate) y: f64,
     pub(crate) name: String,
     pub(crate) swatch: Swatch,
 }
 
-/// How something in the legend looks.
+/// Sample of an entry in the legend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Swatch {
     Line(Style),

@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Formatting of numbers for people.
 
 /// A number with its thousands apart, with so many decimals, and a minus that is as wide as a digit.
 ///

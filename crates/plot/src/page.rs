@@ -25,7 +25,7 @@ pub struct Page {
     contents: Vec<(u8, String, String)>,
 }
 
-/// A table.
+/// A table for a [`Page`]: a head, rows and a caption.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     caption: String,
@@ -33,16 +33,16 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// What stands in a table.
+/// Content of a table's cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Text, at the left.
+    /// Text, aligned to the left.
     Text(String),
-    /// A number or the like, at the right.
+    /// A number, aligned to the right.
     Number(String),
-    /// Something that is as it should be.
+    /// A result that is as it should be.
     Good(String),
-    /// Something that is not.
+    /// A result that is not as it should be.
     Bad(String),
 }
 
@@ -57,7 +57,7 @@ impl Cell {
         Cell::Number(number(value, decimals))
     }
 
-    /// Whether something is as it should be: with a sign, not by colour alone.
+    /// A result, marked by a sign and not by colour alone.
     pub fn verdict(good: bool, text: impl Into<String>) -> Cell {
         if good { Cell::Good(text.into()) } else { Cell::Bad(text.into()) }
     }
@@ -89,14 +89,14 @@ impl Table {
         Table { columns: columns.into_iter().map(Into::into).collect(), ..Table::default() }
     }
 
-    /// With a line that says what it shows.
+    /// Sets the caption, which says what the table shows.
     #[must_use]
     pub fn caption(mut self, caption: impl Into<String>) -> Table {
         self.caption = caption.into();
         self
     }
 
-    /// With one more row. Its first cell names it.
+    /// Adds a row. Its first cell names it.
     #[must_use]
     pub fn row(mut self, cells: impl IntoIterator<Item = Cell>) -> Table {
         self.rows.push(cells.into_iter().collect());
@@ -135,17 +135,17 @@ impl Table {
 }
 
 impl Page {
-    /// An empty page.
+    /// A page without content below its title.
     pub fn new(title: impl Into<String>) -> Page {
         Page { title: title.into(), body: Vec::new(), contents: Vec::new() }
     }
 
-    /// A heading of a part.
+    /// Adds the heading of a part.
     pub fn heading(&mut self, text: &str) {
         self.headed(2, text);
     }
 
-    /// A heading within a part.
+    /// Adds a heading within a part.
     pub fn subheading(&mut self, text: &str) {
         self.headed(3, text);
     }
@@ -164,19 +164,19 @@ impl Page {
         self.contents.push((level, anchor, text.to_owned()));
     }
 
-    /// Paragraphs, with a blank line between them. `code` between backticks.
+    /// Adds paragraphs, separated by blank lines in `text`. `code` is written between backticks.
     pub fn prose(&mut self, text: &str) {
         for paragraph in text.split("\n\n").filter(|p| !p.trim().is_empty()) {
             self.body.push(html! { p { (prose(paragraph)) } });
         }
     }
 
-    /// A list.
+    /// Adds a list with one entry for each item.
     pub fn list<S: AsRef<str>>(&mut self, items: impl IntoIterator<Item = S>) {
         self.body.push(html! { ul { @for item in items { li { (prose(item.as_ref())) } } } });
     }
 
-    /// Lines to copy, as they are.
+    /// Adds preformatted lines, to be copied.
     pub fn code(&mut self, lines: &str) {
         let clean: Vec<String> = lines.trim_end().lines().map(clean).collect();
         self.body.push(html! { pre tabindex="0" { code { (clean.join("\n")) } } });
@@ -210,12 +210,12 @@ impl Page {
         });
     }
 
-    /// A table.
+    /// Adds a table below what the page has so far.
     pub fn table(&mut self, table: Table) {
         self.body.push(table.html());
     }
 
-    /// A figure, with a line below it; that may be empty.
+    /// Adds a figure, with a caption that may be empty.
     pub fn figure(&mut self, figure: &Figure, caption: &str) {
         self.body.push(html! {
             figure {

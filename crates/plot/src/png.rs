@@ -1,4 +1,4 @@
-//! From the drawing to pixels.
+//! Rendering of figures as PNG.
 
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg;
@@ -6,12 +6,12 @@ use resvg::usvg;
 use crate::draw::{Letters, svg};
 use crate::figure::Figure;
 
-/// Pixels for each unit of the SVG: sharp on paper and on dense screens.
+/// Pixels of the PNG per unit of the SVG, for print and dense screens.
 const DENSITY: f32 = 2.0;
-/// No side of a picture has more pixels than this: what is larger is drawn at a lower density.
+/// Longest side of a PNG in pixels. Larger figures are rendered at a lower density.
 const LARGEST: f32 = 16_000.0;
 
-/// A picture could not be made. It is a fault of this program or a want of memory: no data leads to it.
+/// A figure that could not be rendered. The cause is a bug or a lack of memory, never the data.
 #[derive(Debug)]
 pub struct PngError(String);
 
@@ -24,7 +24,7 @@ impl std::fmt::Display for PngError {
 impl std::error::Error for PngError {}
 
 impl Figure {
-    /// The figure as a PNG, on white, with two pixels for each unit of the SVG.
+    /// The figure as a PNG on white, with two pixels for each unit of the SVG.
     pub fn png(&self) -> Result<Vec<u8>, PngError> {
         let wrong = |e: &dyn std::fmt::Display| PngError(e.to_string());
         let svg = svg(self, Letters::Outlines);

@@ -1,15 +1,15 @@
-//! Ranges, ticks, and from values to places.
+//! Scales of axes: ranges, ticks, and the mapping from values to positions.
 
 use crate::number::{brief, number};
 
-/// Values where an axis has a tick, each with its label.
+/// Ticks of an axis, each with its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ticks {
-    /// From the lowest to the highest.
+    /// Values and labels, in ascending order.
     pub(crate) at: Vec<(f64, String)>,
 }
 
-/// From values to places in the picture.
+/// Mapping from values to positions in the picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     low: f64,
@@ -21,36 +21,36 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Puts `low` at `from` and `high` at `to`.
+    /// A linear scale from `low`, at position `from`, to `high`, at `to`.
     pub(crate) fn new((low, high): (f64, f64), from: f64, to: f64) -> Scale {
         Scale { low, high, from, to, log: false }
     }
 
-    /// The same, logarithmic: both are above zero.
+    /// A logarithmic scale. Both ends must be above zero.
     pub(crate) fn log((low, high): (f64, f64), from: f64, to: f64) -> Scale {
         Scale { low: low.ln(), high: high.ln(), from, to, log: true }
     }
 
-    /// A value as it counts on the axis: not a number or infinite if it has no place there.
+    /// A value as the scale counts it. NaN or infinite if it has no position.
     fn counts(&self, value: f64) -> f64 {
         if self.log { value.ln() } else { value }
     }
 
-    /// Where a value is.
+    /// Position of a value in the picture.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let part = (self.counts(value) - self.low) / (self.high - self.low);
         let part = if part.is_nan() { 0.0 } else { part.clamp(0.0, 1.0) };
         self.from + part * (self.to - self.from)
     }
 
-    /// Whether a value is on the axis.
+    /// Whether a value is within the range.
     pub(crate) fn holds(&self, value: f64) -> bool {
         let slack = (self.high - self.low) * 1e-9;
         (self.low - slack..=self.high + slack).contains(&self.counts(value))
     }
 }
 
-/// The smallest and the largest, if there is any.
+/// The smallest and the largest value, if there is any.
 pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     values.into_iter().fold(None, |so_far, v| match so_far {
         None => Some((v, v)),
@@ -58,7 +58,7 @@ pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)
     })
 }
 
-/// A range for values that are to be compared with one another and with zero.
+/// A range for values that are compared with one another and with zero.
 pub(crate) fn from_zero(values: Option<(f64, f64)>) -> (f64, f64) {
     match values {
         Some((low, high)) if low < high.max(0.0) || high < 0.0 => (low.min(0.0), high.max(0.0)),
@@ -67,7 +67,7 @@ pub(crate) fn from_zero(values: Option<(f64, f64)>) -> (f64, f64) {
     }
 }
 
-/// A range that is not empty.
+/// The range, widened if it is empty.
 pub(crate) fn not_empty((low, high): (f64, f64)) -> (f64, f64) {
     if high - low > low.abs().max(high.abs()) * 1e-9 {
         return (low, high);
@@ -109,7 +109,7 @@ fn stepped((low, high): (f64, f64), (step, decimals): (f64, usize)) -> Ticks {
     Ticks { at: at.filter(|(v, _)| v.is_finite()).collect() }
 }
 
-/// All labels of an axis are in the same form.
+/// Label of a tick, in the form that all labels of the axis share.
 fn label(value: f64, step: f64, decimals: usize, largest: f64) -> String {
     if decimals > 6 {
         return format!("{value:.1e}");
@@ -123,7 +123,7 @@ fn label(value: f64, step: f64, decimals: usize, largest: f64) -> String {
     number(value, decimals)
 }
 
-/// A range whose ends are ticks, and the ticks.
+/// A range that ends at ticks, and the ticks.
 pub(crate) fn rounded((low, high): (f64, f64), wanted: usize) -> ((f64, f64), Ticks) {
     let (low, high) = not_empty((low, high));
     let step = step(high - low, wanted);

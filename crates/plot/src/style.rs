@@ -1,4 +1,4 @@
-//! Colours, dashes and marks that can be told apart.
+//! Styles of series: colours, dashes and marks that can be told apart.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use std::fmt::Write;
 const PALETTE: [&str; 7] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
 
-/// When the colours are used up they come again, dashed.
+/// Dashes, used when the colours repeat.
 const DASHES: [&str; 3] = ["none", "6 2.5", "2 2"];
 
 const SHAPES: [Shape; 7] = [
@@ -20,7 +20,7 @@ const SHAPES: [Shape; 7] = [
     Shape::Polygon { corners: 6, turn: 0.0 },
 ];
 
-/// How the series of one name look.
+/// Style of all series of one name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Style {
     pub(crate) colour: &'static str,
@@ -35,7 +35,7 @@ enum Shape {
 }
 
 impl Style {
-    /// That of the series with this place in the legend.
+    /// Style of the series with this position in the legend.
     pub(crate) fn of(place: usize) -> Style {
         let round = place / PALETTE.len();
         Style {

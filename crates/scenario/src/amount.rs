@@ -4,17 +4,17 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// A plain number or a percentage: `0.92`, `"92%"`.
+/// A number or a percentage: `0.92` or `"92%"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// As it is.
+    /// A plain number: 0.92 for `0.92`.
     Number(f64),
-    /// In percent: 92 for `"92%"`.
+    /// A percentage: 92 for `"92%"`.
     Percent(f64),
 }
 
 impl Amount {
-    /// The number that is meant: a percentage is so many hundredths.
+    /// The amount as a plain number: 0.92 for both `0.92` and `"92%"`.
     #[must_use]
     pub fn value(self) -> f64 {
         match self {
@@ -23,7 +23,7 @@ impl Amount {
         }
     }
 
-    /// The number of percent that is meant, where nothing but percent can be: `70` is 70 %.
+    /// The amount as a percentage, for keys that accept nothing else: 70 for both `70` and `"70%"`.
     #[must_use]
     pub fn percent(self) -> f64 {
         match self {

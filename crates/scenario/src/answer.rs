@@ -1,4 +1,4 @@
-//! The shape of what a run answers, the same from the laboratory and from the simulator.
+//! The answer of a run: one shape for the laboratory and the simulator.
 
 use std::time::Duration;
 
@@ -9,112 +9,114 @@ use crate::scenario::{Phase, Scenario};
 use crate::shares::{fairness, largest};
 use crate::study::phase_name;
 
-/// What a run answers.
+/// The answer of a run: measured values by phase, and verdicts on what was expected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// What ran it.
+    /// The engine that ran the scenario.
     pub engine: Engine,
-    /// The seed it ran with.
+    /// Seed of the run.
     pub seed: u64,
-    /// What was measured.
+    /// Measured values, one entry for each phase of each variant.
     pub phases: Vec<PhaseAnswer>,
-    /// What was expected of it, and whether it held.
+    /// Verdicts on the scenario's expectations.
     pub expectations: Vec<Verdict>,
 }
 
-/// What runs scenarios.
+/// An engine that runs scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// Real processes in real time.
+    /// The laboratory: real processes in real time.
     Lab,
-    /// Virtual time.
+    /// The simulator: virtual time.
     Sim,
 }
 
-/// What was measured in one phase.
+/// Measured values of one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseAnswer {
-    /// The phase's name; `VARIANT.PHASE` where there are variants.
+    /// Name of the phase; `VARIANT.PHASE` if there are variants.
     pub name: String,
     /// The variant that was run, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// Its beginning, in seconds from the beginning of the run.
+    /// Beginning, in seconds from the beginning of the run.
     pub from: f64,
-    /// Its end, in seconds.
+    /// End, in seconds from the beginning of the run.
     pub to: f64,
-    /// All hosts together.
+    /// Totals over all hosts.
     pub total: Total,
-    /// Each host.
+    /// Measured values of each host, in the order of the scenario.
     pub hosts: Vec<HostAnswer>,
 }
 
-/// Some or all hosts of a phase together.
+/// Totals over some or all hosts of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Total {
-    /// IOs completed per second.
+    /// Completed IOs per second.
     pub iops: f64,
-    /// MiB moved per second.
+    /// Throughput in MiB per second.
     pub mib_per_s: f64,
     /// Mean device latency in ms, weighted by IOs. `None` without IO.
     pub device_latency_ms: Option<f64>,
-    /// Jain's index over IOPS per share of the saturated hosts: 1 is perfect. `None` without any.
+    /// Jain's index over IOPS per share of the saturated hosts; 1 is perfect. `None` if no host is
+    /// saturated.
     pub fairness: Option<f64>,
-    /// When the last host's window had settled: see [`HostAnswer::settled_s`]. `None` without any.
+    /// Time until the last host's window had settled, in seconds: see [`HostAnswer::settled_s`]. `None`
+    /// if no host has such a time.
     #[serde(default)]
     pub settled_s: Option<f64>,
 }
 
-/// One host in one phase.
+/// Measured values of one host in one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostAnswer {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// Whether it is outside control.
+    /// Whether the host is outside control.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outside: bool,
-    /// Sum of its VMs' shares; 0 outside.
+    /// Sum of the shares of the host's VMs; 0 for a host outside control.
     pub shares: u32,
-    /// Mean β of eq. 2, in slots.
+    /// Mean β of equation 2, in slots.
     pub beta: f64,
-    /// Mean window, in slots. `None` where there was none: control was off.
+    /// Mean window, in slots. `None` if there was none, as control was off.
     pub window: Option<f64>,
-    /// How long into the phase its window had settled, in seconds: see
-    /// [`settled`](crate::count::settled). `None` where there was no window, or no VM whose client
-    /// ran all through the phase.
+    /// Time into the phase until the window had settled, in seconds: see
+    /// [`settled`](crate::count::settled). `None` if there was no window, or no VM whose client ran
+    /// throughout the phase.
     #[serde(default)]
     pub settled_s: Option<f64>,
-    /// Mean number of IOs outstanding at the array.
+    /// Mean number of outstanding IOs.
     pub outstanding: f64,
-    /// IOs completed per second.
+    /// Completed IOs per second.
     pub iops: f64,
-    /// MiB moved per second.
+    /// Throughput in MiB per second.
     pub mib_per_s: f64,
-    /// From dispatch to completion. `None` without IO.
+    /// Device latency: from dispatch to completion. `None` without IO.
     pub device_latency_ms: Option<Distribution>,
-    /// Its VMs.
+    /// Measured values of each VM, in the order of the scenario.
     pub vms: Vec<VmAnswer>,
 }
 
-/// One VM in one phase.
+/// Measured values of one VM in one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VmAnswer {
-    /// Its name.
+    /// Name of the VM.
     pub name: String,
-    /// Its shares.
+    /// Shares of the VM.
     pub shares: u32,
-    /// Whether it always had more to do than it got: see [`crate::shares::saturated`].
+    /// Whether the VM was backlogged throughout: see [`crate::shares::saturated`].
     pub saturated: bool,
-    /// IOs completed per second.
+    /// Completed IOs per second.
     pub iops: f64,
-    /// MiB moved per second.
+    /// Throughput in MiB per second.
     pub mib_per_s: f64,
-    /// What the VM sees: held and device time together. `None` without IO.
+    /// Latency that the VM sees: held time plus device latency. `None` without IO.
     pub latency_ms: Option<Distribution>,
-    /// Time held in the host's queue. `None` without IO.
+    /// Held time: time in the host's fair queue. `None` without IO.
     pub held_ms: Option<Distribution>,
 }
 
@@ -130,7 +132,7 @@ pub struct Distribution {
 }
 
 impl Answer {
-    /// An answer with the scenario's expectations judged by what was measured.
+    /// An answer, with the scenario's expectations judged by the measured values.
     #[must_use]
     pub fn new(scenario: &Scenario, engine: Engine, phases: Vec<PhaseAnswer>) -> Answer {
         let expectations = scenario.expectations.iter().map(|e| e.judge(&phases)).collect();
@@ -143,7 +145,7 @@ impl Answer {
         }
     }
 
-    /// Whether every expectation held that is judged.
+    /// Whether every expectation is met or exempt.
     #[must_use]
     pub fn ok(&self) -> bool {
         self.expectations.iter().all(Verdict::accepted)
@@ -166,7 +168,7 @@ impl Total {
 }
 
 impl PhaseAnswer {
-    /// A phase, with its totals from its hosts.
+    /// A phase, with totals computed from its hosts.
     #[must_use]
     pub fn new(phase: &Phase, hosts: Vec<HostAnswer>) -> PhaseAnswer {
         let secs = Duration::as_secs_f64;
@@ -180,21 +182,21 @@ impl PhaseAnswer {
         }
     }
 
-    /// The same, as a phase of a variant.
+    /// This phase as one of a variant: its name is prefixed by `variant`.
     #[must_use]
     pub fn of_variant(self, variant: &str) -> PhaseAnswer {
         let name = phase_name(Some(variant), &self.name);
         PhaseAnswer { name, variant: Some(variant.to_owned()), ..self }
     }
 
-    /// Its name without the variant's.
+    /// Name of the phase without that of the variant.
     #[must_use]
     pub fn own_name(&self) -> &str {
         let variant = self.variant.as_deref().and_then(|variant| self.name.strip_prefix(variant));
         variant.and_then(|rest| rest.strip_prefix('.')).unwrap_or(&self.name)
     }
 
-    /// The hosts that are not outside control, together.
+    /// Totals over the hosts under control.
     #[must_use]
     pub fn controlled(&self) -> Total {
         Total::of(self.hosts.iter().filter(|host| !host.outside))

@@ -1,4 +1,4 @@
-//! The shared array, as a scenario describes it.
+//! The shared array of a scenario.
 
 use parda_array::{
     ArrayParams, Bytes, Device, FaultError, LayoutParams, ParamError, Placement, Preset, RaidLevel,
@@ -8,90 +8,92 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-/// How the disks of VMs lie on the array.
+/// Placement of the VMs' disks on the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// Extents of all disks take turns, so the array treats them alike. The default.
+    /// Extents of all disks alternate, so that the array treats all disks alike. The default.
     #[default]
     Interleaved,
-    /// One disk after the other: some are nearer to the middle than others (PARDA §4).
+    /// One disk after the other, so that some are nearer to the middle than others (PARDA §4).
     Contiguous,
 }
 
-/// The `[array]` table.
+/// The `[array]` table of a scenario.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArraySettings {
-    /// The array that the rest is a change to, by the name of one of [`Preset::ALL`].
+    /// Name of the preset that the other keys change: one of [`Preset::ALL`].
     pub preset: String,
-    /// Parameters of [`parda_array::DriveParams`] or [`parda_array::FlashParams`] in place of the preset's.
+    /// Parameters of [`parda_array::DriveParams`] or [`parda_array::FlashParams`] that replace the
+    /// preset's.
     #[serde(default)]
     pub drive: Table,
-    /// Parameters of [`parda_array::RaidParams`] in place of the preset's.
+    /// Parameters of [`parda_array::RaidParams`] that replace the preset's.
     #[serde(default)]
     pub raid: Table,
-    /// Parameters of [`parda_array::ControllerParams`] in place of the preset's.
+    /// Parameters of [`parda_array::ControllerParams`] that replace the preset's.
     #[serde(default)]
     pub controller: Table,
-    /// How the disks of VMs lie on it.
+    /// Placement of the VMs' disks.
     #[serde(default)]
     pub layout: Layout,
-    /// Where the first one begins. 0 if not given.
+    /// Offset of the first disk. 0 if absent.
     pub start: Option<Bytes>,
-    /// Contiguous: unused space between two disks. None if not given.
+    /// Unused space between two disks, with [`Layout::Contiguous`]. None if absent.
     pub gap: Option<Bytes>,
-    /// Interleaved: size of an extent. [`DEFAULT_EXTENT`] if not given.
+    /// Size of an extent, with [`Layout::Interleaved`]. [`DEFAULT_EXTENT`] if absent.
     pub extent: Option<Bytes>,
 }
 
-/// The smallest extent that the array model takes: it mixes the disks best.
+/// Default size of an extent: the smallest that the array model accepts, which mixes the disks
+/// best.
 pub const DEFAULT_EXTENT: Bytes = Bytes::mib(1);
 
-/// What can happen to an array.
+/// A fault or change of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayEvent {
-    /// A drive fails, by its number from 0.
+    /// The drive of this number, counted from 0, fails.
     FailDrive(u32),
-    /// A new drive takes the place of the failed one of this number, and is rebuilt.
+    /// A new drive replaces the failed drive of this number and is rebuilt.
     RebuildDrive(u32),
-    /// The write cache goes on or off.
+    /// The write cache is enabled or disabled.
     WriteCache(bool),
-    /// The drives take so many times as long for everything as they were made to, in thousandths.
+    /// All drives become slower by this factor, relative to the preset.
     Slow(Thousandths),
 }
 
-/// A number in thousandths.
+/// A positive number, stored in thousandths so that it is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thousandths(pub u32);
 
 impl Thousandths {
-    /// The nearest to a number, if it is above zero and one of these.
+    /// The nearest multiple of a thousandth. `None` if it is not positive or does not fit.
     pub(crate) fn of(value: f64) -> Option<Thousandths> {
         let thousandths = (value * 1e3).round();
         (1.0..=1e9).contains(&thousandths).then_some(Thousandths(thousandths as u32))
     }
 
-    /// The number.
+    /// The number as a float: 1.5 for 1500 thousandths.
     #[must_use]
     pub fn value(self) -> f64 {
         f64::from(self.0) / 1e3
     }
 }
 
-/// Why something cannot happen to an array.
+/// Reason why an [`ArrayEvent`] cannot happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Impossible {
-    /// The array itself would not take it.
+    /// The array model refuses the event.
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// Another drive has failed.
+    /// A drive other than the failed one was named.
     #[error("drive {missing} has failed, not drive {drive}")]
     OtherDrive { drive: u32, missing: u32 },
 }
 
-/// What of an array's drives is known before it runs: which has failed. Not when a rebuild ends:
-/// that depends on the load.
+/// State of an array's drives that is known before a run: which drive has failed. The end of a
+/// rebuild depends on the load, and is not known.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     params: ArrayParams,
@@ -100,12 +102,15 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// All drives are there.
+    /// A group without failed drives.
     pub(crate) fn new(params: ArrayParams) -> Group {
         Group { params, missing: None, rebuilding: false }
     }
 
-    /// Lets something happen.
+    /// Applies an event.
+    ///
+    /// # Errors
+    /// The event is impossible in this state; the state is unchanged.
     pub(crate) fn apply(&mut self, event: ArrayEvent) -> Result<(), Impossible> {
         let drives = self.params.raid.drives;
         match (event, self.missing) {
@@ -146,35 +151,35 @@ impl Group {
     }
 }
 
-/// A fault in the `[array]` table.
+/// An invalid key in the `[array]` table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayFault {
-    /// No such preset.
+    /// The preset is unknown.
     #[error(transparent)]
     Preset(#[from] UnknownPreset),
-    /// A key that this layout has no use for.
+    /// A key has no effect with this layout.
     #[error("means nothing with layout = \"{layout}\"")]
     Useless {
-        /// The key.
+        /// The key, such as `gap`.
         key: &'static str,
-        /// The layout.
+        /// The layout, as the scenario writes it.
         layout: &'static str,
     },
-    /// A parameter that there is not, or not with such a value.
+    /// A parameter is unknown, or its value is out of range.
     #[error("{message}")]
     Parameter {
-        /// Its path in the `[array]` table.
+        /// Path of the parameter in the `[array]` table.
         path: String,
-        /// What is wrong with it.
+        /// The fault, as the array model reports it.
         message: String,
     },
-    /// An impossible array.
+    /// No array with these parameters is possible.
     #[error(transparent)]
     Param(#[from] ParamError),
 }
 
 impl ArrayFault {
-    /// The path of the key in the `[array]` table that is at fault.
+    /// Path of the invalid key in the `[array]` table.
     pub(crate) fn path(&self) -> &str {
         match self {
             ArrayFault::Preset(_) => "preset",
@@ -192,10 +197,10 @@ impl ArrayFault {
 }
 
 impl ArraySettings {
-    /// The array's parameters with these LUNs on it, in this order.
+    /// Parameters of the array with these LUNs, in this order.
     ///
     /// # Errors
-    /// There is no such preset, or no such array is possible.
+    /// The preset is unknown, or no such array is possible.
     pub fn params(&self, luns: Vec<Bytes>) -> Result<ArrayParams, ArrayFault> {
         let base = self.preset.parse::<Preset>()?.params();
         let useless = |key, value: Option<Bytes>, layout| match value {
@@ -226,7 +231,7 @@ impl ArraySettings {
     }
 }
 
-/// `base` with some of its parameters replaced.
+/// `base` with the parameters of a table in place of its own.
 fn changed<T: Serialize + DeserializeOwned>(
     base: T,
     name: &str,
@@ -238,7 +243,7 @@ fn changed<T: Serialize + DeserializeOwned>(
     };
     let mut result = base;
     for (key, value) in changes {
-        // One after the other, so that the one at fault is known.
+        // Parameters are replaced one after the other, to learn which one is invalid.
         let mut table = Table::try_from(&result)
             .map_err(|e| ArrayFault::Parameter { path: name.to_owned(), message: e.to_string() })?;
         table.insert(key.clone(), value.clone());

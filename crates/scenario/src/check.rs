@@ -1,4 +1,4 @@
-//! From the file as it is written to a scenario that makes sense, or an error with its place.
+//! Checks a parsed file: gives a [`Scenario`], or an error with file, line and value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -25,16 +25,15 @@ use crate::scenario::{
 use crate::sources::Sources;
 use crate::study::{Run, Study};
 
-/// The longest name of a host: what a slot of the exchange file can hold.
+/// Longest name of a host, in bytes: the room for it in a slot of the exchange.
 const MAX_NAME: usize = 63;
 
 impl Scenario {
     /// The scenario that a document describes.
     ///
     /// # Errors
-    /// The document is not TOML, has keys or values that are not of the language, or says
-    /// something that makes no sense; the error points at the place. Or it has variants, and so is
-    /// not one scenario but several: see [`Study`].
+    /// The document is not TOML, or has an unknown key or an invalid value; the error points at it. A
+    /// document with variants is refused as well, since it describes several scenarios: see [`Study`].
     pub fn parse(document: &Document) -> Result<Scenario, Error> {
         let Study { mut runs, expectations, .. } = Study::parse(document)?;
         match runs.pop() {
@@ -44,7 +43,7 @@ impl Scenario {
     }
 }
 
-/// Which hosts take part.
+/// The hosts of a file that are present.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Present<'a> {
     All,
@@ -71,7 +70,7 @@ pub(crate) fn check(
     .scenario(file)
 }
 
-/// A name ends up in paths of metrics, of sockets and of files.
+/// Whether a name is safe in paths of metrics, sockets and files.
 pub(crate) fn name_is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('.') && name.chars().all(plain)
@@ -82,15 +81,15 @@ pub(crate) struct Checker<'a> {
     pub(crate) sources: &'a Sources,
     duration: Duration,
     present: Present<'a>,
-    /// The traces that a VM replays already.
+    /// Traces that an earlier VM replays.
     pub(crate) replayed: BTreeSet<PathBuf>,
     pub(crate) hosts: BTreeMap<String, HostId>,
     pub(crate) vms: BTreeMap<String, VmId>,
-    /// The VMs that have a disk of their own, with its LUN and its size.
+    /// LUN and size of the disk of each VM that has one of its own, by the VM's name.
     disks: BTreeMap<String, (u32, Bytes)>,
 }
 
-/// An event, and the path of what describes it.
+/// An event, and the path of the entry that describes it.
 type Placed = (Event, String);
 
 impl Checker<'_> {
@@ -167,7 +166,7 @@ impl Checker<'_> {
         })
     }
 
-    /// As the agent has it of a volume that it steers.
+    /// Refuses `fairness = "bytes"` for guests, as the agent does for volumes that it steers.
     fn counts_ios(
         &self,
         path: &str,
@@ -187,7 +186,7 @@ impl Checker<'_> {
     }
 
     fn exchange_slots(&self, slots: Option<u32>, hosts: usize) -> Result<u32, Error> {
-        // At most MAX_HOSTS.
+        // `hosts` is at most MAX_HOSTS.
         let slots = slots.unwrap_or(hosts.max(USUAL_SLOTS) as u32);
         let ok = (hosts..=MAX_HOSTS).contains(&(slots as usize));
         let must = format!("must be from {hosts}, a slot for each host, to {MAX_HOSTS}");
@@ -258,7 +257,7 @@ impl Checker<'_> {
             return Err(self.error(&at("name"), message));
         }
         let shares = match vm.shares {
-            // So that one line makes an outsider of any host.
+            // A single line of the file puts any host outside control.
             Some(_) | None if outside => Shares(0),
             Some(shares) => self.shares(&at("shares"), shares)?,
             None => return Err(self.error(&at("name"), "must have `shares`")),
@@ -290,7 +289,7 @@ impl Checker<'_> {
         Ok(Vm { name, shares, burst, latency_target: target, disk, lun, load })
     }
 
-    /// The LUN of a VM's disk, and its size: what follows from its workload if nothing is said.
+    /// LUN and size of a VM's disk. The size follows from the workload if the file gives none.
     fn disk(
         &mut self,
         path: &str,
@@ -321,7 +320,7 @@ impl Checker<'_> {
         Ok(Shares(shares))
     }
 
-    /// All events in the order in which they happen, played through once.
+    /// All events in time order, applied once to check them.
     fn timeline(
         &self,
         hosts: &[Host],
@@ -334,9 +333,9 @@ impl Checker<'_> {
             let deeds = self.deeds(&path, event, hosts)?;
             placed.extend(deeds.into_iter().map(|deed| (deed, format!("{path}.at"))));
         }
-        // Stable: events of one time stay in the order of the file.
+        // The sort is stable: events of one time keep the order of the file.
         placed.sort_by_key(|(deed, _)| deed.at);
-        // Nothing happens to who is not there.
+        // Events of absent hosts are left out.
         placed.retain(|(deed, _)| deed.action.host().is_none_or(|host| hosts[host.0].present));
         let mut state = State::new(hosts);
         let mut group = Group::new(array);
@@ -396,7 +395,7 @@ impl Checker<'_> {
     }
 }
 
-/// What is expected, of phases with these names.
+/// The expectations, on phases with these names.
 pub(crate) fn expectations(
     document: &Document,
     expect: &[file::Expect],

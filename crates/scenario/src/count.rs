@@ -1,42 +1,42 @@
-//! What an engine counts of a host in one phase, and what that answers: the same for every engine.
+//! Raw counters of a host in one phase, and the answer computed from them: one computation for all
+//! engines.
 
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 use crate::scenario::{HostId, Phase, Scenario, State, VmId};
 use crate::shares::{HELD_PART, saturated};
 
-/// What one host did in one phase.
+/// Raw counters of one host in one phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostCount {
-    /// How long was counted, in seconds.
+    /// Counted time, in seconds.
     pub seconds: f64,
-    /// Mean window, in slots. `None` where there was none.
+    /// Mean window, in slots. `None` if there was none.
     pub window: Option<f64>,
-    /// Its window as it was every second or oftener: seconds from the phase's beginning, and
-    /// slots.
+    /// Windows sampled every second or oftener: seconds from the beginning of the phase, and slots.
     pub windows: Vec<(f64, f64)>,
     /// Mean β, in slots.
     pub beta: f64,
-    /// Time at the array of the IOs of all its VMs. `None` without IO.
+    /// Device latency of the IOs of all VMs. `None` without IO.
     pub device_latency_ms: Option<Distribution>,
-    /// Its VMs, in the order of the scenario.
+    /// Counters of each VM, in the order of the scenario.
     pub vms: Vec<VmCount>,
 }
 
-/// What one VM did in one phase.
+/// Raw counters of one VM in one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct VmCount {
-    /// IOs completed.
+    /// Number of completed IOs.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes that the completed IOs moved.
     pub bytes: u64,
-    /// Held and device time together. `None` without IO.
+    /// Latency that the VM sees: held time plus device latency. `None` without IO.
     pub latency_ms: Option<Distribution>,
-    /// Time held in the host's queue. `None` without IO.
+    /// Held time: time in the host's fair queue. `None` without IO.
     pub held_ms: Option<Distribution>,
 }
 
 impl HostCount {
-    /// What it answers. `at_start` is how things stood when the phase began.
+    /// The answer for this host. `at_start` is the state of the cluster at the beginning of the phase.
     #[must_use]
     pub fn answer(
         &self,
@@ -49,8 +49,8 @@ impl HostCount {
         let vms: Vec<VmAnswer> = (host.vms.iter().zip(&self.vms).enumerate())
             .map(|(index, (vm, count))| {
                 let vm_id = VmId { host: id, index };
-                // Nobody outside has a share to be judged by. And without a window nothing is held,
-                // and only a closed loop is sure to want more.
+                // A host outside control has no shares to be judged by. Without a window no IO is held,
+                // and only a closed loop is known to be backlogged.
                 let endless = vm.load.outstanding().is_some();
                 let ran = !host.outside
                     && scenario.runs_throughout(vm_id, phase, at_start)
@@ -81,7 +81,7 @@ impl HostCount {
             beta: self.beta,
             window: self.window,
             settled_s: settled(&self.windows, self.seconds).filter(|_| works),
-            // Little's law.
+            // Little's law: IOs outstanding = rate × latency.
             outstanding: self.device_latency_ms.map_or(0.0, |d| iops * d.mean / 1e3),
             iops,
             mib_per_s: vms.iter().map(|vm| vm.mib_per_s).sum(),
@@ -92,8 +92,8 @@ impl HostCount {
 }
 
 impl HostCount {
-    /// Whether its VMs are held, where nobody saw how long: of what their clients keep outstanding,
-    /// all the time, so much less is at the array.
+    /// Whether the host holds IOs of its VMs, where held time is unknown. It does if fewer IOs are at
+    /// the array than the clients, all running, keep outstanding.
     fn holds(&self, scenario: &Scenario, id: HostId, at_start: &State) -> bool {
         let kept = scenario.host(id).vms.iter().enumerate().filter_map(|(index, vm)| {
             let runs = at_start.runs(VmId { host: id, index });
@@ -105,12 +105,12 @@ impl HostCount {
     }
 }
 
-/// How far from its mean a window that has settled may be, as a part of it.
+/// Largest deviation of a settled window from its mean, as a fraction of the mean.
 const SETTLED_WITHIN: f64 = 0.1;
 
-/// How long into a phase of so many seconds a window had settled: from then on it stays within 10 %
-/// of its mean over the last third of the phase. The length of the phase if it never does. `None`
-/// without a window in the last third.
+/// Time until a window had settled, in seconds, for a phase of this length: from then on the window
+/// stays within 10 % of its mean over the last third of the phase. The length of the phase if it
+/// never settles. `None` without a window in the last third.
 #[must_use]
 pub fn settled(windows: &[(f64, f64)], seconds: f64) -> Option<f64> {
     let last = windows.iter().filter(|(at, _)| *at >= seconds * 2.0 / 3.0);

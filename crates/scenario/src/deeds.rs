@@ -1,4 +1,4 @@
-//! What one `[[event]]` of the file does, before the timeline is played through.
+//! Checks each `[[event]]` of a file and turns it into actions. The timeline is applied later.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::exchange::ExchangeSettings;
 use crate::file::{self, ArrayChange, Verb};
 use crate::scenario::{Action, Event, Host, HostId};
 
-/// What an event says of the VM or the host that it names.
+/// Kind of an event: what the entry does to the VM, host or array that it names.
 enum Says<'a> {
     Do(Verb),
     Shares(u32),
@@ -24,7 +24,7 @@ const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \
                          `\"resume\"`; `control` or `exchange`, for all hosts or with `host`; \
                          `array`";
 
-/// The one thing that an event says; `None` if it is not one.
+/// The kind of an event. `None` if the entry has no kind, or more than one.
 fn says(event: &file::Event) -> Option<Says<'_>> {
     let all = [
         event.verb.map(Says::Do),
@@ -37,7 +37,7 @@ fn says(event: &file::Event) -> Option<Says<'_>> {
     all.next().filter(|_| all.next().is_none())
 }
 
-/// The one thing that happens to the array; `None` if it is not one.
+/// The event of an array. `None` if the table has no key, more than one, or an invalid factor.
 fn array_event(change: ArrayChange) -> Option<ArrayEvent> {
     let all = [
         change.fail_drive.map(ArrayEvent::FailDrive),
@@ -50,7 +50,7 @@ fn array_event(change: ArrayChange) -> Option<ArrayEvent> {
 }
 
 impl Checker<'_> {
-    /// What one event does. Settings are as written: not yet laid over those in force.
+    /// The actions of one entry. Settings are as written, and not yet merged with those in force.
     pub(crate) fn deeds(
         &self,
         path: &str,
@@ -65,7 +65,7 @@ impl Checker<'_> {
             self.ensure(!outside(host), &at(key), "is outside control, and has no agent")
         };
         let not_one = || self.error(&at("at"), ONE_THING);
-        // One host, or all that have an agent.
+        // The named host, or all hosts with an agent.
         let each = |action: &dyn Fn(HostId) -> Action| -> Result<Vec<Action>, Error> {
             if let Some(host) = host {
                 controlled("host", host)?;

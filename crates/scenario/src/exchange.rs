@@ -1,4 +1,4 @@
-//! How well hosts hear one another.
+//! Faults of the exchange: delay, loss and partitions, as hosts see them.
 
 use std::time::Duration;
 
@@ -6,37 +6,38 @@ use serde::Deserialize;
 
 use crate::amount::Amount;
 
-/// How well a host hears the others, as `[exchange]` and `exchange = { … }` write it. What is left
-/// out is as it was; at the beginning, as in [`Hearing::default`].
+/// Settings of the exchange, in `[exchange]` and `exchange = { … }`. An absent key leaves the
+/// setting as it was; the first settings are those of [`Hearing::default`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeSettings {
-    /// How many slots there are: only in `[exchange]`, where [`Scenario::exchange_slots`] is taken
-    /// from it.
+    /// Number of slots. Allowed in `[exchange]` only, where [`Scenario::exchange_slots`] is taken from
+    /// it.
     ///
     /// [`Scenario::exchange_slots`]: crate::Scenario::exchange_slots
     pub slots: Option<u32>,
-    /// See [`Hearing::delay`].
+    /// Age of what a read returns: see [`Hearing::delay`].
     #[serde(default, with = "humantime_serde")]
     pub delay: Option<Duration>,
-    /// See [`Hearing::loss`]; a percentage.
+    /// Fraction of visits that fail: see [`Hearing::loss`]. A percentage.
     pub loss: Option<Amount>,
-    /// See [`Hearing::reachable`].
+    /// Whether the exchange can be read and written at all: see [`Hearing::reachable`].
     pub reachable: Option<bool>,
-    /// See [`Hearing::side`].
+    /// Side of a partition: see [`Hearing::side`].
     pub side: Option<String>,
 }
 
-/// How well a host hears the others.
+/// How well a host reads the exchange, and which hosts it finds there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hearing {
-    /// A read shows what the slots held so long ago.
+    /// Age of what a read returns: the slots as they were this long ago.
     pub delay: Duration,
-    /// The part of its visits that fail, each by chance: 0 to 1.
+    /// Probability that a visit fails, 0 to 1.
     pub loss: f64,
-    /// Whether it can read and write at all. If not, every visit fails at once.
+    /// Whether the exchange can be read and written. If not, every visit fails at once.
     pub reachable: bool,
-    /// It hears only hosts of its own side. At first all are on the one without a name.
+    /// Side of a partition. A host finds only hosts of its own side. All hosts begin on the side named
+    /// `""`.
     pub side: String,
 }
 
@@ -47,7 +48,7 @@ impl Default for Hearing {
 }
 
 impl ExchangeSettings {
-    /// These settings with those of `over` in their place, where it has any.
+    /// These settings with the present ones of `over` on top.
     #[must_use]
     pub fn overlaid(&self, over: &ExchangeSettings) -> ExchangeSettings {
         ExchangeSettings {
@@ -59,7 +60,7 @@ impl ExchangeSettings {
         }
     }
 
-    /// What they come to.
+    /// The settings in full, with defaults for absent keys.
     #[must_use]
     pub fn hearing(&self) -> Hearing {
         let usual = Hearing::default();
@@ -71,7 +72,7 @@ impl ExchangeSettings {
         }
     }
 
-    /// The key whose value cannot be, and why.
+    /// The first invalid key and what is wrong with its value.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
         let ok = self.loss.is_none_or(|loss| (0.0..=100.0).contains(&loss.percent()));
         (!ok).then_some(("loss", "must be a percentage, 0% to 100%"))

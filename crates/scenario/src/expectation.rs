@@ -1,4 +1,4 @@
-//! What is expected of a run, and the verdict on it.
+//! Expectations of a run, and verdicts on them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,59 +6,59 @@ use crate::amount::Amount;
 use crate::answer::PhaseAnswer;
 use crate::metric::Metric;
 
-/// What is expected of one number.
+/// An expectation: a metric and the bound on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expectation {
-    /// The number.
+    /// The metric to be judged.
     pub what: Metric,
-    /// What it is divided by first, if anything.
+    /// The metric by which the first is divided, for a ratio.
     pub of: Option<Metric>,
-    /// Where the expectation comes from: a paper's figure, a promise of this project.
+    /// Source of the expectation: a paper's figure, or a promise of this project.
     pub source: String,
-    /// What it must be.
+    /// Bound on the metric or ratio.
     pub bound: Bound,
-    /// Why it is shown but not judged, if it is not.
+    /// Reason for an exemption: a miss is shown and does not fail the run.
     pub exempt: Option<String>,
 }
 
-/// What a number must be.
+/// A bound on a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Near `expected`, either way, by an absolute `tolerance` or by a percentage of `expected`.
+    /// Near `expected`, in either direction.
     Near {
-        /// The number.
+        /// The number that the metric should have.
         expected: f64,
-        /// How far it may be off.
+        /// Allowed deviation: absolute, or a percentage of `expected`.
         tolerance: Amount,
     },
-    /// No less.
+    /// At least this number.
     AtLeast(f64),
-    /// No more.
+    /// At most this number.
     AtMost(f64),
 }
 
-/// Whether an expectation held.
+/// Verdict on an expectation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The metric's path; `A of B` for a ratio.
+    /// Path of the metric; `A of B` for a ratio.
     pub what: String,
-    /// Where the expectation comes from.
+    /// Source of the expectation.
     pub source: String,
-    /// What was expected.
+    /// The expected number, or the bound.
     pub expected: f64,
-    /// What was measured. `None`, which is never ok, if there was nothing to measure.
+    /// The measured number. `None` if there was nothing to measure, which never meets the expectation.
     pub measured: Option<f64>,
-    /// How far it may be off: `"10%"` or `"±3"`; `"at least"` or `"at most"` for a bound.
+    /// Allowed deviation: `"10%"` or `"±3"`; `"at least"` or `"at most"` for a bound.
     pub tolerance: String,
-    /// Whether it held.
+    /// Whether the measured number is within the bound.
     pub ok: bool,
-    /// Why it is shown but not judged, if it is not.
+    /// Reason for an exemption, if the expectation is exempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exempt: Option<String>,
 }
 
 impl Verdict {
-    /// Whether it held, or is not judged.
+    /// Whether the expectation is met or exempt.
     #[must_use]
     pub fn accepted(&self) -> bool {
         self.ok || self.exempt.is_some()
@@ -66,7 +66,7 @@ impl Verdict {
 }
 
 impl Bound {
-    /// Whether a number is what it must be.
+    /// Whether a number is within the bound.
     #[must_use]
     pub fn holds(&self, measured: f64) -> bool {
         match *self {
@@ -84,7 +84,7 @@ impl Bound {
 }
 
 impl Expectation {
-    /// Measures, and says whether it held.
+    /// Reads the metric from `phases` and judges it.
     #[must_use]
     pub fn judge(&self, phases: &[PhaseAnswer]) -> Verdict {
         let measured = match &self.of {

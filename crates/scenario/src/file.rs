@@ -1,4 +1,4 @@
-//! The file as it is written. What it means, and whether it can, is for [`crate::check`].
+//! The TOML document of a scenario, key by key. [`crate::check`] checks its meaning.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -54,7 +54,8 @@ fn default_seed() -> u64 {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Host {
     pub name: String,
-    /// How many such hosts there are, see [`crate::many`]; one, of just this name, if not given.
+    /// Number of hosts with these settings, see [`crate::many`]. If absent, one host of exactly this
+    /// name.
     pub count: Option<u32>,
     #[serde(default)]
     pub kind: Kind,
@@ -93,7 +94,7 @@ pub(crate) struct Vm {
     #[serde(default, with = "humantime_serde")]
     pub latency_target: Option<Duration>,
     pub disk: Option<ByteSize>,
-    /// In place of `disk`: that of another VM.
+    /// Name of the VM whose disk this VM shares, in place of `disk`.
     pub same_disk_as: Option<String>,
     pub workload: Workload,
     #[serde(default, with = "humantime_serde")]
@@ -102,7 +103,7 @@ pub(crate) struct Vm {
     pub stop: Option<Duration>,
 }
 
-/// A workload of its own, or `fio` or `trace` with what goes with them.
+/// A workload that is written out, or one from `fio` or `trace`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Workload {
@@ -149,7 +150,7 @@ pub(crate) struct Event {
     pub array: Option<ArrayChange>,
 }
 
-/// What happens to the array: one of these.
+/// A fault or change of the array: exactly one of these keys.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArrayChange {

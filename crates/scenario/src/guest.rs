@@ -1,4 +1,4 @@
-//! Hosts of the other kind: guests, whose VMs open a block device directly.
+//! Guests: hosts with a kernel of their own, whose VMs open a block device directly.
 
 use bytesize::ByteSize;
 use parda_control::Bytes;
@@ -6,19 +6,19 @@ use serde::Deserialize;
 
 use crate::file;
 
-/// What a host is: `kind` in a scenario.
+/// Kind of a host: the key `kind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostKind {
-    /// `"process"`: an agent that serves the disks of its VMs.
+    /// `"process"`: an agent that serves the disks of the host's VMs.
     #[default]
     Process,
-    /// `"guest"`: a kernel of its own, on which all VMs open one block device. Its agent, if it is
-    /// not outside control, steers that device's queue.
+    /// `"guest"`: a kernel of its own, on which all VMs open one block device. The agent, if the host
+    /// is not outside control, steers that device's queue.
     Guest(GuestSettings),
 }
 
 impl HostKind {
-    /// What is particular to it, if it is a guest.
+    /// Settings of a guest; `None` for other kinds.
     #[must_use]
     pub fn guest(&self) -> Option<&GuestSettings> {
         match self {
@@ -28,41 +28,42 @@ impl HostKind {
     }
 }
 
-/// `host.guest`: what is particular to a guest.
+/// The `host.guest` table: settings of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestSettings {
-    /// How it is connected to the array.
+    /// Connection between the guest and the array.
     pub disk: GuestDisk,
-    /// How much memory it has.
+    /// Memory of the guest.
     pub memory: Bytes,
-    /// What its disk's queue depth is set to by hand, in IOs in flight. The kernel's own if not
-    /// given; never for one with an agent, whose affair it is.
+    /// Queue depth to set on the guest's disk, in IOs. If absent, the kernel's default stays. Not
+    /// allowed for a host with an agent, which sets the depth itself.
     pub queue_depth: Option<u32>,
 }
 
-/// How a guest is connected to the array.
+/// Connection between a guest and the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestDisk {
-    /// A SCSI disk, whose other side has at most 10 IOs under way at the array.
+    /// A SCSI disk. At most 10 of its IOs are outstanding at the array.
     #[default]
     Scsi,
-    /// iSCSI: a SCSI disk over the guest's network. Its target has at most 10 IOs under way.
+    /// iSCSI: a SCSI disk over the guest's network. At most 10 of the target's IOs are outstanding at
+    /// the array.
     Iscsi,
-    /// The guest's own NBD client, over its network.
+    /// The guest's own NBD client, over the guest's network.
     Nbd,
 }
 
-/// How much memory a guest has if nothing is said.
+/// Default memory of a guest.
 const MEMORY: ByteSize = ByteSize::mib(256);
 
-/// A kernel and an agent need as much.
+/// Least memory of a guest: a kernel and an agent fit.
 const LEAST_MEMORY: ByteSize = ByteSize::mib(128);
 
-/// What is wrong with a host's `kind` and `guest`, and below which key.
+/// An invalid key below `host`, and what is wrong with it.
 pub(crate) type Fault = (&'static str, &'static str);
 
-/// The kind of a host.
+/// The kind of a host, checked.
 pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
     let written = match (host.kind, &host.guest) {
         (file::Kind::Process, None) => return Ok(HostKind::Process),
@@ -109,7 +110,7 @@ pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
     }))
 }
 
-/// The VM by which the disk goes that a guest's first VM has.
+/// Name of the VM whose disk the guest's first VM uses.
 fn disk_of_first(host: &file::Host) -> &str {
     host.vm.first().map_or("", |vm| vm.same_disk_as.as_deref().unwrap_or(&vm.name))
 }

@@ -1,4 +1,4 @@
-//! What a VM does to its disk, drawn by chance or replayed.
+//! The load of a VM: drawn by chance, or replayed from a trace.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use crate::file;
 use crate::trace::{Begin, Replay};
 use crate::workload::{Bursts, Demand, Workload};
 
-/// What a VM does to its disk.
+/// The load of a VM on its disk.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
     /// IOs that are drawn by chance.
     Drawn(Workload),
-    /// Those of a trace.
+    /// IOs of a trace.
     Replayed(Replay),
 }
 
 impl Load {
-    /// How many IOs a closed loop has under way. `None` of an open loop.
+    /// Outstanding IOs of a closed loop. `None` for an open loop.
     #[must_use]
     pub fn outstanding(&self) -> Option<u32> {
         match self {
@@ -31,13 +31,13 @@ impl Load {
         }
     }
 
-    /// When it works, if not always.
+    /// Times at which the load runs, if not always.
     #[must_use]
     pub fn bursts(&self) -> Option<Bursts> {
         self.drawn().and_then(|workload| workload.bursts)
     }
 
-    /// The workload by which it is drawn, if it is.
+    /// The workload from which IOs are drawn. `None` for a trace.
     #[must_use]
     pub fn drawn(&self) -> Option<&Workload> {
         match self {
@@ -46,7 +46,7 @@ impl Load {
         }
     }
 
-    /// Whether a disk of this size can be used so; otherwise what is wrong with it.
+    /// Checks that a disk of this size suits the load. The error is a message.
     pub(crate) fn fits(&self, disk: Bytes) -> Result<(), String> {
         match self {
             Load::Drawn(workload) => workload.fits(disk).map_err(str::to_owned),
@@ -61,13 +61,13 @@ impl From<Workload> for Load {
     }
 }
 
-/// How many times as fast a trace can be replayed.
+/// Allowed replay speeds, as factors.
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
 
-/// What a workload is made of in the file, besides the keys of one that is drawn.
+/// Keys of a workload beside those of one that is drawn.
 impl Checker<'_> {
-    /// What a VM does, and on how large a disk if that follows from it. `path` is where the file
-    /// says it.
+    /// The load of a VM, and the size of its disk if the load determines it. `path` is the workload's
+    /// place in the file.
     pub(crate) fn load(
         &mut self,
         path: &str,
@@ -99,8 +99,8 @@ impl Checker<'_> {
         }
     }
 
-    /// That no key is there that means nothing beside those of `own`. Without any of these, what
-    /// means nothing are those of the others.
+    /// Refuses keys that have no effect together with those of `own`. If none of `own` is present, the
+    /// keys that belong to the other kinds are refused.
     fn nothing_else(
         &self,
         path: &str,
@@ -166,7 +166,7 @@ impl Checker<'_> {
         )?;
         let speed = written.speed.unwrap_or(1.0);
         self.ensure(SPEEDS.contains(&speed), &at("speed"), "must be 0.001 to 1000 times as fast")?;
-        // The first begins where the trace does, so that one alone replays it as it was.
+        // The first VM begins at the trace's beginning, so that a single replay matches the trace.
         let another = !self.replayed.insert(file.to_owned());
         let begin = match another && written.in_step != Some(true) {
             true => Begin::Anywhere,
@@ -176,7 +176,8 @@ impl Checker<'_> {
         Ok(Replay { trace, speed, repeat, fold, begin })
     }
 
-    /// An error about a file that the document names: where in that it is, or where its name is.
+    /// An error about a file that the scenario names. It points into that file, or else at the key that
+    /// names it.
     fn of_file(&self, path: &str, error: Error) -> Error {
         match error.place {
             Some(_) => error,

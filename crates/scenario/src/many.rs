@@ -1,9 +1,9 @@
-//! Many alike hosts, written once: `count = 64`.
+//! Replicated hosts: `count = 64`.
 
 use crate::file::{Host, Vm};
 
-/// Each host that these entries stand for, with the place of its entry. Hosts of an entry with a
-/// count, and their VMs, are numbered: `h-001`, `h-002` and so on. The numbers are as wide whatever
+/// Every host of these entries, with the index of its entry. Hosts of an entry with a count, and
+/// their VMs, are numbered `h-001`, `h-002` and so on. The width of the number does not depend on
 /// the count, so that a name means the same host when the count is varied.
 pub(crate) fn each(entries: &[Host]) -> impl Iterator<Item = (usize, Host)> + '_ {
     entries.iter().enumerate().flat_map(|(place, entry)| {

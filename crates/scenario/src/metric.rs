@@ -1,4 +1,4 @@
-//! Paths that name one number of an answer: `phase/subject/quantity`.
+//! Metrics: paths `phase/subject/quantity` that name one number of an answer.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::answer::{Distribution, HostAnswer, PhaseAnswer, Total, VmAnswer};
 use crate::shares::{host_errors, largest, vm_errors};
 use crate::study::{is_swept, phase_name, swept_name};
 
-/// A number of an answer, known to exist in its scenario.
+/// A number of an answer. The path was checked against the scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {
     phase: Which,
@@ -14,12 +14,12 @@ pub struct Metric {
     quantity: String,
 }
 
-/// Which phase's number, or which of several phases' numbers.
+/// The phase of a metric, or the phases over which an extreme is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Which {
     Phase(String),
-    /// The extreme over all phases, or over those that are called so in every variant; of all
-    /// variants, or of those of one combination of a sweep.
+    /// The extreme over all phases, or over the phases of one name in all variants; restricted to one
+    /// combination of a sweep if one is given.
     Extreme(Extreme, Option<String>, Option<String>),
 }
 
@@ -57,47 +57,47 @@ enum Subject {
     Vm(String),
 }
 
-/// The names that paths may use: those of each phase.
+/// Names that paths may use, by phase.
 #[derive(Clone, Debug)]
 pub struct Names(pub Vec<PhaseNames>);
 
-/// A phase's name, and the names in it.
+/// Names of one phase.
 #[derive(Clone, Debug)]
 pub struct PhaseNames {
-    /// In the answer.
+    /// Name of the phase in the answer, with the variant's.
     pub name: String,
-    /// In the scenario: without the variant's.
+    /// Name of the phase in the scenario, without the variant's.
     pub own: String,
-    /// Of its hosts.
+    /// Names of the hosts in the phase.
     pub hosts: Vec<String>,
-    /// Of their VMs.
+    /// Names of the VMs in the phase.
     pub vms: Vec<String>,
 }
 
-/// A path that names nothing.
+/// Reason why a path names no metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetricError {
-    /// It does not have the parts of a path.
+    /// The path does not have the required parts.
     #[error(
         "is not a path such as `PHASE/total/iops`, `PHASE/host/NAME/iops`, `PHASE/vm/NAME/iops`, \
          `PHASE/hosts/max_share_error` or `PHASE/vms/max_share_error`"
     )]
     Shape,
-    /// One of its parts is unknown.
+    /// A part of the path is unknown.
     #[error("there is no {kind} `{name}`; there is {known}")]
     Unknown {
-        /// What the part is.
+        /// Kind of the part: phase, host, VM, quantity or statistic.
         kind: &'static str,
-        /// What it says.
+        /// The part as written.
         name: String,
-        /// What it could say.
+        /// The names that are known in its place.
         known: String,
     },
 }
 
 type Of<T> = &'static [(&'static str, fn(&T) -> Option<f64>)];
 
-/// Quantities of a phase.
+/// Quantities of a phase's totals.
 const TOTAL: Of<Total> = &[
     ("iops", |t| Some(t.iops)),
     ("mib_per_s", |t| Some(t.mib_per_s)),
@@ -107,7 +107,7 @@ const TOTAL: Of<Total> = &[
     ("settled_s", |t| t.settled_s),
 ];
 
-/// Quantities of a host, beside its share error and its latency.
+/// Quantities of a host, except for its share error and its latency.
 const HOST: Of<HostAnswer> = &[
     ("iops", |h| Some(h.iops)),
     ("mib_per_s", |h| Some(h.mib_per_s)),
@@ -117,10 +117,10 @@ const HOST: Of<HostAnswer> = &[
     ("settled_s", |h| h.settled_s),
 ];
 
-/// Quantities of a VM, beside its share error and its latencies.
+/// Quantities of a VM, except for its share error and its latencies.
 const VM: Of<VmAnswer> = &[("iops", |v| Some(v.iops)), ("mib_per_s", |v| Some(v.mib_per_s))];
 
-/// What a distribution is asked for, after its name and a slash; its mean, if nothing.
+/// Statistics of a distribution, written after its name and a slash; the mean by default.
 const STATISTIC: Of<Distribution> = &[
     ("mean", |d| Some(d.mean)),
     ("stddev", |d| Some(d.stddev)),
@@ -135,7 +135,7 @@ const DEVICE_LATENCY: &str = "device_latency_ms";
 const LATENCY: &str = "latency_ms";
 const HELD: &str = "held_ms";
 
-/// What people call a quantity, and its unit.
+/// Label of a quantity for people, and its unit.
 #[must_use]
 pub fn label(quantity: &str) -> (&str, &'static str) {
     match quantity {
@@ -179,7 +179,7 @@ fn distribution(path: &str, name: &str, of: Option<&Distribution>) -> Option<f64
 }
 
 impl Subject {
-    /// Every quantity that it has.
+    /// Every quantity of this kind of subject.
     fn quantities(&self) -> Vec<String> {
         let own = |name: &str| std::iter::once(name.to_owned());
         match self {
@@ -198,10 +198,10 @@ impl Subject {
 }
 
 impl Metric {
-    /// The number that a path names.
+    /// The metric that a path names.
     ///
     /// # Errors
-    /// It names none in a scenario with these names.
+    /// The path names no metric in a scenario with these names.
     pub fn parse(path: &str, names: &Names) -> Result<Metric, MetricError> {
         let (phase, rest) = path.split_once('/').ok_or(MetricError::Shape)?;
         let phase = Which::parse(phase);
@@ -219,7 +219,7 @@ impl Metric {
                 known: list(all),
             });
         }
-        // Of an extreme's phases, not all need to have it.
+        // Not every phase of an extreme needs to have the subject.
         let among = |pick: fn(&PhaseNames) -> &Vec<String>| -> Vec<&str> {
             phases.iter().flat_map(|p| pick(p)).map(String::as_str).collect()
         };
@@ -247,8 +247,8 @@ impl Metric {
         Ok(Metric { phase, subject, quantity: quantity.to_owned() })
     }
 
-    /// Its value, if these phases have it: a latency without IO, or a share that nobody was
-    /// saturated to claim, has none.
+    /// Value of the metric in these phases. `None` if there is none, such as a latency without IO or a
+    /// share error without a saturated claimant.
     #[must_use]
     pub fn value(&self, phases: &[PhaseAnswer]) -> Option<f64> {
         let mut phases = phases.iter().filter(|p| self.phase.is(&p.name, p.own_name()));
@@ -260,7 +260,7 @@ impl Metric {
         }
     }
 
-    /// What it is called by people, and its unit.
+    /// Label of the metric for people, and its unit.
     #[must_use]
     pub fn label(&self) -> (String, &'static str) {
         let (name, statistic) = match self.quantity.split_once('/') {
@@ -278,7 +278,8 @@ impl Metric {
         (format!("{label}{statistic}"), unit)
     }
 
-    /// The same number in the combination of a sweep: see [`Study::parse_swept`](crate::Study::parse_swept).
+    /// The same metric in one combination of a sweep: see
+    /// [`Study::parse_swept`](crate::Study::parse_swept).
     pub(crate) fn swept(&self, combination: &str, names: &Names) -> Metric {
         let phase = match &self.phase {
             Which::Phase(name) => {
@@ -293,7 +294,7 @@ impl Metric {
         Metric { phase, subject: self.subject.clone(), quantity: self.quantity.clone() }
     }
 
-    /// Whether it is the number of one phase, and that is among these.
+    /// Whether the metric is of a single phase, and that phase is among these.
     pub(crate) fn is_of_one_of(&self, names: &Names) -> bool {
         match &self.phase {
             Which::Phase(name) => names.0.iter().any(|p| p.name == *name),
@@ -339,7 +340,7 @@ fn known(kind: &'static str, name: &str, known: &[&str]) -> Result<(), MetricErr
     Err(MetricError::Unknown { kind, name: name.to_owned(), known })
 }
 
-/// Names, each once, for people: not too many of them.
+/// Distinct names for a message, shortened if there are many.
 pub(crate) fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const MOST: usize = 12;
     let mut once: Vec<&str> = Vec::new();
@@ -365,7 +366,7 @@ impl Which {
         }
     }
 
-    /// Whether it means a phase of this name in the answer, and of this one in the scenario.
+    /// Whether this is the phase of this name in the answer and in the scenario.
     fn is(&self, name: &str, own: &str) -> bool {
         match self {
             Which::Phase(phase) => phase == name,

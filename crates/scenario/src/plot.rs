@@ -1,4 +1,4 @@
-//! What is to be drawn of a study: `[[plot]]`, and what is drawn without any.
+//! Charts of a study: the `[[plot]]` tables, and the charts without any.
 
 use parda_config::{Document, Error};
 use serde::Deserialize;
@@ -7,78 +7,78 @@ use crate::check::name_is_plain;
 use crate::metric::{Metric, Names, list};
 use crate::study::{Run, names, phase_name};
 
-/// Quantities of hosts that are kept second by second.
+/// Quantities of hosts that are recorded second by second.
 pub const OVER_TIME: [&str; 5] =
     ["window", "device_latency_ms", "iops", "beta", "latency_threshold_ms"];
 
-/// One picture.
+/// One chart of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// Its name among the plots of the study: part of the file's name. May be empty.
+    /// Name among the study's plots, and part of the file name. May be empty.
     pub name: String,
-    /// One line above it.
+    /// Title of the chart, one line.
     pub title: String,
-    /// What is in it.
+    /// Content of the chart.
     pub view: View,
 }
 
-/// What is in a picture.
+/// Content of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
-    /// How it went for each host of one run, second by second.
+    /// Quantities of the hosts of one run, second by second.
     Time {
-        /// The run's variant, if there are any.
+        /// Variant of the run, if there are any.
         variant: Option<String>,
-        /// The phase that is shown; all of the run if not given.
+        /// The phase to show; the whole run if absent.
         phase: Option<String>,
-        /// Quantities of [`OVER_TIME`], from top to bottom.
+        /// Quantities of [`OVER_TIME`], one panel each, from top to bottom.
         panels: Vec<String>,
     },
     /// Numbers of the answer.
     Points {
-        /// What is from left to right.
+        /// Label of the horizontal axis.
         label: String,
-        /// How they are drawn.
+        /// Lines, marks or bars.
         draw: Draw,
-        /// From top to bottom.
+        /// Panels from top to bottom.
         panels: Vec<Panel>,
     },
 }
 
-/// How numbers are drawn.
+/// Kind of marks for numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Draw {
-    /// Lines with marks.
+    /// Lines with a mark at each point.
     Lines,
-    /// Marks.
+    /// Marks without lines between them.
     Marks,
-    /// Bars.
+    /// Bars side by side.
     Bars,
 }
 
-/// Numbers of one quantity.
+/// A panel: numbers of one quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
-    /// What is shown, for people.
+    /// Label of the quantity, for people.
     pub label: String,
-    /// In which unit; empty for a number that has none.
+    /// Unit of the quantity; empty if it has none.
     pub unit: &'static str,
     /// The lines, or the bars of one colour.
     pub lines: Vec<Line>,
 }
 
-/// Numbers that belong together.
+/// A named series of numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Their name in the legend; may be empty.
+    /// Name in the legend; may be empty.
     pub name: String,
-    /// Where on the axis, and what.
+    /// Position on the axis as text, and the metric there.
     pub points: Vec<(String, Metric)>,
 }
 
 impl Plot {
-    /// Leaves what is of these variants, whose phases have these names. Whether anything is left.
+    /// Keeps what belongs to these variants, whose phases have these names. `false` if nothing is left.
     pub(crate) fn pick(&mut self, names: &Names, variants: &[String]) -> bool {
         match &mut self.view {
             View::Time { variant, .. } => {
@@ -97,7 +97,7 @@ impl Plot {
     }
 }
 
-/// As it is written.
+/// A `[[plot]]` table, as written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Written {
@@ -122,7 +122,7 @@ enum Over {
 }
 
 impl Written {
-    /// What is drawn of a study that does not say.
+    /// The plot of a study that has no `[[plot]]`.
     fn default_of(variants: bool) -> Written {
         Written {
             name: None,
@@ -148,8 +148,8 @@ impl Written {
     }
 }
 
-/// The plots of a study with these runs. `swept` are the keys of its sweeps. Plots over time are left out where the runs are
-/// those of a sweep that the file does not know: they would be too many.
+/// The plots of a study with these runs. `swept` has the keys of its sweeps. Plots over time are
+/// left out for sweeps from the command line, as there would be too many.
 pub(crate) fn plots(
     document: &Document,
     written: &[Written],
@@ -254,7 +254,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The runs that are drawn.
+    /// The runs to draw.
     fn chosen(&self) -> Result<Vec<&Run>, Error> {
         let Some(variant) = &self.plot.variant else { return Ok(self.runs.iter().collect()) };
         let runs: Vec<&Run> = self.runs.iter().filter(|run| run.is(variant)).collect();
@@ -269,9 +269,9 @@ impl Checker<'_> {
         Ok(runs)
     }
 
-    /// The phases that are drawn, by their names in the scenario.
+    /// Names in the scenario of the phases to draw.
     fn phases(&self) -> Result<Vec<&str>, Error> {
-        // They are the same in all variants.
+        // Phases are the same in all variants.
         let all = self.runs.first().map_or(&[][..], |run| run.scenario.phases.as_slice());
         let all = all.iter().map(|phase| phase.name.as_str());
         match &self.plot.phase {
@@ -320,7 +320,7 @@ impl Checker<'_> {
         let mut lines: Vec<Line> = Vec::new();
         let mut label = (String::new(), "");
         for run in runs {
-            // Names of hosts or VMs, in place of `*`.
+            // `*` is replaced by each name of a host or VM.
             let (path, each) = match (x, path.split('/').collect::<Vec<_>>().as_slice()) {
                 (X::Host, _) => (format!("host/*/{path}"), run.host_names()),
                 (X::Vm, _) => (format!("vm/*/{path}"), run.vm_names()),
@@ -373,16 +373,16 @@ impl Checker<'_> {
     }
 }
 
-/// What is from left to right.
+/// The horizontal axis of a chart.
 enum X {
     Variant,
-    /// How many hosts take part.
+    /// Number of hosts that are present.
     Hosts,
-    /// A key that variants set.
+    /// Value of a key that variants set.
     Key(String),
-    /// Each host.
+    /// Name of the host.
     Host,
-    /// Each VM.
+    /// Name of the VM.
     Vm,
 }
 
@@ -393,7 +393,7 @@ impl X {
             X::Hosts => "hosts".to_owned(),
             X::Key(key) => {
                 let key = key.rsplit('.').next().unwrap_or(key);
-                // Other values have their units with them.
+                // Values of other keys contain their units.
                 let unit = match key {
                     "outstanding" | "burst" => ", IOs",
                     "rate" => ", IOs/s",
@@ -408,7 +408,8 @@ impl X {
         }
     }
 
-    /// Where a run is, and what else tells it from the others. `None` if it does not set the key.
+    /// Position of a run on the axis, and what else distinguishes the run. `None` if the run does not
+    /// set the key.
     fn of(&self, run: &Run) -> Option<(String, String)> {
         let variant = run.variant.clone().unwrap_or_default();
         let without = |keep: &dyn Fn(&str) -> bool| -> String {

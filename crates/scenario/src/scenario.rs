@@ -1,4 +1,4 @@
-//! What a scenario is, once it is known to make sense.
+//! A checked scenario, and the state of its cluster over time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,97 +13,98 @@ use crate::expectation::Expectation;
 use crate::guest::HostKind;
 use crate::load::Load;
 
-/// A cluster, what happens to it, what is measured and what is expected.
+/// A scenario: a cluster, its events, the measured phases and the expectations.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name: letters, digits, `-`, `_` and `.`.
+    /// Name: letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// One line for people; the name if the file gives none.
+    /// Title, one line; the name if the file gives none.
     pub title: String,
-    /// What it shows and why; may be empty.
+    /// Description: what the scenario shows and why. May be empty.
     pub description: String,
-    /// All randomness of a run follows from it.
+    /// Seed of all randomness of a run.
     pub seed: u64,
-    /// How long a run takes.
+    /// Duration of a run.
     pub duration: Duration,
-    /// The shared array.
+    /// The array that all hosts share.
     pub array: ArraySettings,
-    /// How many slots the exchange has: one for each host at least.
+    /// Number of slots of the exchange: at least one for each host.
     pub exchange_slots: u32,
-    /// The hosts, in the order of the file.
+    /// Hosts, in the order of the file.
     pub hosts: Vec<Host>,
-    /// What happens, by time; at one time, in the order of the file, the `start` and `stop` of VMs
-    /// first. VMs that run from the beginning are started by events at zero.
+    /// Events in time order. Events of one time keep the order of the file, after the `start` and
+    /// `stop` of VMs. VMs that run from the beginning have a start event at zero.
     pub timeline: Vec<Event>,
-    /// What is measured.
+    /// Phases, in which values are measured.
     pub phases: Vec<Phase>,
-    /// What is expected of it.
+    /// Expectations of the measured values.
     pub expectations: Vec<Expectation>,
 }
 
-/// A host: one agent, or none.
+/// A host, with an agent unless it is outside control.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// Unique among hosts.
+    /// Name, unique among hosts.
     pub name: String,
-    /// Whether it takes part. One that a variant leaves out has its disks on the array, and does
-    /// nothing.
+    /// Whether the host is present. A host that a variant leaves out keeps its disks on the array and
+    /// does nothing.
     pub present: bool,
-    /// Whether it serves the disks of its VMs, or is a guest.
+    /// Kind: an agent that serves disks, or a guest.
     pub kind: HostKind,
-    /// Without an agent: its VMs go to the array directly, it is not in the exchange, and its VMs
-    /// have no shares.
+    /// Whether the host is outside control: it has no agent and no slot in the exchange, and its VMs go
+    /// to the array directly and have no shares.
     pub outside: bool,
-    /// Its settings at the beginning: the scenario's with its own on top. `mode = "off"` outside.
+    /// Settings at the beginning: the scenario's, with the host's own on top. `mode = "off"` for a host
+    /// outside control.
     pub control: ControlSettings,
-    /// How well it hears the others at the beginning.
+    /// Settings of the exchange at the beginning.
     pub exchange: ExchangeSettings,
-    /// Its VMs.
+    /// VMs of the host, in the order of the file.
     pub vms: Vec<Vm>,
 }
 
-/// A VM: one disk and one client that uses all of it.
+/// A VM: one disk, and one client that uses all of it.
 #[derive(Clone, Debug)]
 pub struct Vm {
-    /// Unique among the VMs of all hosts.
+    /// Name, unique among the VMs of all hosts.
     pub name: String,
-    /// At the beginning.
+    /// Shares at the beginning.
     pub shares: Shares,
-    /// Slots that it may gather while idle.
+    /// Burst credit: slots that the VM may gather while idle.
     pub burst: f64,
-    /// What its IOs are to take at most, in the mean; none if not given.
+    /// Latency objective: the mean latency that the VM's IOs should not exceed. `None` without one.
     pub latency_target: Option<Duration>,
-    /// Size of its disk.
+    /// Size of the disk.
     pub disk: Bytes,
-    /// Which of the array's LUNs its disk is, counted from 0. Several VMs may have the same.
+    /// LUN of the disk on the array, counted from 0. Several VMs may share one.
     pub lun: u32,
-    /// What its client does.
+    /// Load of the VM's client.
     pub load: Load,
 }
 
-/// A host by its place in [`Scenario::hosts`].
+/// Index of a host in [`Scenario::hosts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub usize);
 
-/// A VM by its host and its place in [`Host::vms`].
+/// Index of a VM, together with that of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VmId {
-    /// Its host.
+    /// Index of the host.
     pub host: HostId,
-    /// Its place there.
+    /// Index of the VM in [`Host::vms`].
     pub index: usize,
 }
 
-/// Something that happens.
+/// An action at a moment of the run.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// When, from the beginning of the run.
+    /// Time from the beginning of the run.
     pub at: Duration,
-    /// What.
+    /// The action to apply.
     pub action: Action,
 }
 
-/// What can happen.
+/// A change to a VM, a host, the exchange or the array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// A VM's client starts.
@@ -112,24 +113,24 @@ pub enum Action {
     StopVm(VmId),
     /// A VM's shares change.
     SetShares(VmId, Shares),
-    /// A host dies without a word, and the clients of its VMs with it.
+    /// A host dies without notice, together with its VMs' clients.
     KillHost(HostId),
-    /// A host that died comes back, and its VMs with it.
+    /// A dead host starts again, together with its VMs.
     StartHost(HostId),
-    /// A host's agent stops where it is; its VMs go on and wait.
+    /// A host's agent stops (SIGSTOP). Its VMs go on and wait for their IOs.
     HangHost(HostId),
-    /// An agent that hung goes on.
+    /// A stopped agent goes on.
     ResumeHost(HostId),
-    /// A host's settings change: these are all its settings from now on.
+    /// A host's settings change to these, in full.
     SetControl(HostId, Box<ControlSettings>),
-    /// How well a host hears the others changes: these are all its settings from now on.
+    /// A host's settings of the exchange change to these, in full.
     SetExchange(HostId, Box<ExchangeSettings>),
-    /// Something happens to the array.
+    /// The array fails or changes.
     Array(ArrayEvent),
 }
 
 impl Action {
-    /// The host to which it happens; `None` if it happens to the array.
+    /// The host that an action concerns; `None` for one on the array.
     #[must_use]
     pub fn host(&self) -> Option<HostId> {
         match *self {
@@ -145,36 +146,36 @@ impl Action {
     }
 }
 
-/// A stretch of time that is measured.
+/// A stretch of the run over which values are measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// Unique among phases.
+    /// Name, unique among phases.
     pub name: String,
-    /// Its beginning, from the beginning of the run.
+    /// Beginning, from the beginning of the run.
     pub from: Duration,
-    /// Its end.
+    /// End, from the beginning of the run.
     pub to: Duration,
 }
 
-/// The name of the exchange's LUN, which therefore no VM can have.
+/// Name of the exchange's LUN, which no VM may have.
 pub const EXCHANGE: &str = "exchange";
 
-/// The most hosts: an exchange has no more slots.
+/// Largest number of hosts: the largest number of slots of an exchange.
 pub const MAX_HOSTS: usize = 1024;
 
-/// How many slots the exchange has if nothing else is said and the hosts are no more.
+/// Default number of slots of the exchange, if there are no more hosts.
 pub(crate) const USUAL_SLOTS: usize = 64;
 
-/// The size of a slot of the exchange.
+/// Size of a slot of the exchange.
 pub const SLOT: Bytes = Bytes::kib(4);
 
-/// The size of the slots of an exchange of the usual number.
+/// Size of all slots of an exchange with the default number of slots.
 pub const EXCHANGE_SIZE: Bytes = Bytes(SLOT.0 * USUAL_SLOTS as u64);
 
-/// The size of the header before the slots of a real exchange. A simulated one has none.
+/// Size of the header before the slots of a real exchange. A simulated one has no header.
 pub const EXCHANGE_HEADER: Bytes = SLOT;
 
-/// The sizes of the array's LUNs: the disks of all VMs, each once, then the exchange's.
+/// Sizes of the array's LUNs: each disk once, then the exchange.
 pub(crate) fn array_luns(hosts: &[Host], exchange_slots: u32) -> Vec<parda_array::Bytes> {
     let disks: BTreeMap<u32, Bytes> =
         hosts.iter().flat_map(|host| &host.vms).map(|vm| (vm.lun, vm.disk)).collect();
@@ -183,68 +184,68 @@ pub(crate) fn array_luns(hosts: &[Host], exchange_slots: u32) -> Vec<parda_array
 }
 
 impl Scenario {
-    /// The array, with a LUN for each VM's disk in the order of the file (see [`Vm::lun`]) and, after
-    /// them, one for the exchange: [`Scenario::exchange_slots`] of [`SLOT`] each.
+    /// Parameters of the array. Its LUNs are the VMs' disks in the order of the file (see [`Vm::lun`]),
+    /// then the exchange: [`Scenario::exchange_slots`] slots of [`SLOT`] each.
     ///
     /// # Errors
-    /// None for a scenario that was parsed: its array was checked.
+    /// None for a parsed scenario, whose array was checked.
     pub fn array_params(&self) -> Result<ArrayParams, ArrayFault> {
         self.array.params(array_luns(&self.hosts, self.exchange_slots))
     }
 
-    /// Which LUN is the exchange's: the one after all disks.
+    /// LUN of the exchange: the one after all disks.
     #[must_use]
     pub fn exchange_lun(&self) -> u32 {
         self.vm_ids().map(|(_, vm)| vm.lun + 1).max().unwrap_or(0)
     }
 
-    /// The VM after which a disk is named: the first that has it.
+    /// The VM that gives a disk its name: the first that uses the disk.
     #[must_use]
     pub fn disk_owner(&self, lun: u32) -> Option<&Vm> {
         self.vm_ids().map(|(_, vm)| vm).find(|vm| vm.lun == lun)
     }
 
-    /// Every host and its id.
+    /// All hosts, with their ids.
     pub fn host_ids(&self) -> impl Iterator<Item = (HostId, &Host)> {
         self.hosts.iter().enumerate().map(|(i, host)| (HostId(i), host))
     }
 
-    /// Every VM and its id, host by host.
+    /// All VMs with their ids, host by host.
     pub fn vm_ids(&self) -> impl Iterator<Item = (VmId, &Vm)> {
         self.host_ids().flat_map(|(id, host)| {
             host.vms.iter().enumerate().map(move |(index, vm)| (VmId { host: id, index }, vm))
         })
     }
 
-    /// A host by its id, which must be this scenario's.
+    /// The host with an id of this scenario.
     #[must_use]
     pub fn host(&self, id: HostId) -> &Host {
         &self.hosts[id.0]
     }
 
-    /// Every host that takes part, and its id.
+    /// All hosts that are present, with their ids.
     pub fn present(&self) -> impl Iterator<Item = (HostId, &Host)> {
         self.host_ids().filter(|(_, host)| host.present)
     }
 
-    /// A VM by its id, which must be this scenario's.
+    /// The VM with an id of this scenario.
     #[must_use]
     pub fn vm(&self, id: VmId) -> &Vm {
         &self.hosts[id.host.0].vms[id.index]
     }
 
-    /// How things stand after every event up to and including `at`.
+    /// State of the cluster after every event up to and including `at`.
     #[must_use]
     pub fn state_at(&self, at: Duration) -> State {
         let mut state = State::new(&self.hosts);
         for event in self.timeline.iter().take_while(|event| event.at <= at) {
-            // The timeline was checked by applying it.
+            // Errors are impossible: the timeline was checked by applying it.
             let _ = state.apply(&event.action);
         }
         state
     }
 
-    /// The longest time that what is read from the exchange is ever behind.
+    /// Largest delay of the exchange over all hosts and settings.
     #[must_use]
     pub fn longest_delay(&self) -> Duration {
         let changes = self.timeline.iter().filter_map(|event| match &event.action {
@@ -255,9 +256,9 @@ impl Scenario {
         first.chain(changes).max().unwrap_or_default()
     }
 
-    /// Whether a VM's client works from the beginning of a phase to its end without a break: it
-    /// runs on a host that does not hang, and if it works in bursts, all of the phase lies within
-    /// one of them. `at_start` is how things stand at its beginning, found once for all VMs.
+    /// Whether a VM's client runs throughout a phase. Its host is alive and does not hang, and if the
+    /// client works in bursts, the phase lies within one burst. `at_start` is the state at the
+    /// beginning of the phase, which callers compute once for all VMs.
     #[must_use]
     pub fn runs_throughout(&self, vm: VmId, phase: &Phase, at_start: &State) -> bool {
         let breaks = |action: &Action| match *action {
@@ -271,7 +272,7 @@ impl Scenario {
             && !at_start.host(vm.host).hangs
             && !within.any(|event| breaks(&event.action))
             && self.vm(vm).load.bursts().is_none_or(|bursts| {
-                // It runs, so that something has started it.
+                // The client runs, so an event has started it.
                 let start = self.started(vm, after).unwrap_or_default();
                 bursts.works_throughout(
                     phase.from.saturating_sub(start),
@@ -280,7 +281,7 @@ impl Scenario {
             })
     }
 
-    /// When a VM's client was last started, by the first so many events.
+    /// Time at which a VM's client was last started, by the first `events` events.
     fn started(&self, vm: VmId, events: usize) -> Option<Duration> {
         let starts = |action: &Action| match *action {
             Action::StartVm(id) => id == vm,
@@ -292,39 +293,39 @@ impl Scenario {
     }
 }
 
-/// How hosts and VMs stand at one moment of the timeline.
+/// State of all hosts and VMs at a moment of the timeline.
 #[derive(Clone, Debug)]
 pub struct State {
     hosts: Vec<HostState>,
 }
 
-/// How a host stands.
+/// State of a host.
 #[derive(Clone, Debug)]
 pub struct HostState {
-    /// Whether its agent lives.
+    /// Whether the host is alive.
     pub alive: bool,
-    /// Whether its agent lives and does nothing.
+    /// Whether the agent is alive and stopped.
     pub hangs: bool,
-    /// Its settings.
+    /// Control settings in force, in full.
     pub control: ControlSettings,
-    /// How well it hears the others, as it was set.
+    /// Settings of the exchange in force.
     pub exchange: ExchangeSettings,
-    /// What that comes to.
+    /// [`Self::exchange`] in full, with defaults for absent keys.
     pub hearing: Hearing,
-    /// Its VMs.
+    /// States of the VMs, in the order of [`Host::vms`].
     pub vms: Vec<VmState>,
 }
 
-/// How a VM stands.
+/// State of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VmState {
-    /// Whether its client was started, and not stopped since. It runs while its host lives.
+    /// Whether the client was started and not stopped since. The client runs while its host is alive.
     pub started: bool,
-    /// Its shares.
+    /// Shares in force, which events may change.
     pub shares: Shares,
 }
 
-/// An event that makes no sense when it comes.
+/// Reason why an [`Action`] is invalid in the current [`State`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum Senseless {
@@ -349,7 +350,7 @@ pub enum Senseless {
 }
 
 impl State {
-    /// Before anything happened: hosts that are present live, no VM was started.
+    /// State before the first event: hosts that are present are alive, and no VM is started.
     #[must_use]
     pub fn new(hosts: &[Host]) -> State {
         let vm = |vm: &Vm| VmState { started: false, shares: vm.shares };
@@ -364,13 +365,13 @@ impl State {
         State { hosts: hosts.collect() }
     }
 
-    /// How a host stands.
+    /// State of a host.
     #[must_use]
     pub fn host(&self, id: HostId) -> &HostState {
         &self.hosts[id.0]
     }
 
-    /// How a VM stands.
+    /// State of a VM.
     #[must_use]
     pub fn vm(&self, id: VmId) -> VmState {
         self.hosts[id.host.0].vms[id.index]
@@ -382,10 +383,10 @@ impl State {
         self.host(id.host).alive && self.vm(id).started
     }
 
-    /// Lets something happen.
+    /// Applies an action.
     ///
     /// # Errors
-    /// It makes no sense now; nothing happens then.
+    /// The action is invalid in this state; the state is unchanged.
     pub fn apply(&mut self, action: &Action) -> Result<(), Senseless> {
         let sense = |ok: bool, otherwise| if ok { Ok(()) } else { Err(otherwise) };
         match action {
@@ -417,7 +418,7 @@ impl State {
                 sense(self.host(*id).hangs, Senseless::DoesNotHang)?;
                 self.hosts[id.0].hangs = false;
             }
-            // What it makes sense of is for the array to say.
+            // The array checks its own events.
             Action::Array(_) => {}
             Action::SetControl(id, settings) => {
                 self.hosts[id.0].control = ControlSettings::clone(settings);

@@ -1,4 +1,4 @@
-//! One value of a scenario in place of what its file says: `control.epsilon=0.2`,
+//! Settings that override values of a scenario file: `control.epsilon=0.2`,
 //! `host.0.vm.1.shares=500`, `host.*.vm.0.disk=8GiB`.
 
 use std::str::FromStr;
@@ -6,45 +6,45 @@ use std::str::FromStr;
 use parda_config::Document;
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-/// A value for a path of keys and of places in lists, counted from zero; `*` is every place.
+/// A value and its path. The path has keys and list indices, counted from 0; `*` is every index.
 #[derive(Clone, Debug)]
 pub struct Setting {
     path: String,
     value: Value,
 }
 
-/// Why a setting cannot be.
+/// Reason why a setting is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
-    /// It is not of the form `key=value`.
+    /// The text is not of the form `key=value`.
     #[error("must be KEY=VALUE, such as control.epsilon=0.2 or host.0.vm.1.shares=500")]
     Shape,
-    /// It is not of the form `key=value,value`.
+    /// The text is not of the form `key=value,value`.
     #[error("must be KEY=VALUE,VALUE,… such as control.latency_threshold=20ms,30ms")]
     Sweep,
-    /// The document is not TOML; parsing it says where.
+    /// The document is not TOML. Parsing it reports the place.
     #[error("the file is not TOML: {0}")]
     Document(String),
-    /// A place that a list does not have.
+    /// An index is beyond the end of a list.
     #[error("there is no {path}: {list} has {length}, counted from 0")]
     Place {
-        /// The path up to and with the place.
+        /// Path up to and including the index.
         path: String,
-        /// The list.
+        /// Path of the list.
         list: String,
-        /// How many it has.
+        /// Length of the list.
         length: usize,
     },
-    /// The path goes on below a single value.
+    /// The path continues below a value that has no keys.
     #[error("{path} is a single value: nothing lies below it")]
     Single {
-        /// The path of the value.
+        /// Path of the value.
         path: String,
     },
-    /// The path ends at something that has keys of its own.
+    /// The path ends at a table.
     #[error("{path} has keys of its own: set one of them")]
     Several {
-        /// The path.
+        /// Path of the table.
         path: String,
     },
 }
@@ -53,7 +53,7 @@ impl Setting {
     /// A value for a path.
     ///
     /// # Errors
-    /// The path is not one.
+    /// The path is malformed.
     pub fn new(path: &str, value: &toml::Value) -> Result<Setting, SetError> {
         if path.split('.').any(str::is_empty) {
             return Err(SetError::Shape);
@@ -62,13 +62,13 @@ impl Setting {
         Ok(Setting { path: path.to_owned(), value })
     }
 
-    /// The path.
+    /// The path as text: keys and indices, separated by dots.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The value for people: text without quotes.
+    /// The value for people: a string without its quotes.
     #[must_use]
     pub fn text(&self) -> String {
         self.value.as_str().map_or_else(|| self.value.to_string().trim().to_owned(), str::to_owned)
@@ -78,7 +78,8 @@ impl Setting {
 impl FromStr for Setting {
     type Err = SetError;
 
-    /// `KEY=VALUE`. A value that is not TOML is text: `control.mode=off` needs no quotes.
+    /// Parses `KEY=VALUE`. A value that is not TOML is a string, so that `control.mode=off` needs no
+    /// quotes.
     fn from_str(text: &str) -> Result<Setting, SetError> {
         let (path, value) = text.split_once('=').ok_or(SetError::Shape)?;
         let (path, value) = (path.trim(), value.trim());
@@ -90,12 +91,12 @@ impl FromStr for Setting {
     }
 }
 
-/// The document with these settings, each where its key stood, so that errors in the rest still
-/// point at their lines. A key that was not there is added. Whether it means anything is for
-/// [`Scenario::parse`](crate::Scenario::parse) to say.
+/// The document with these settings applied in place, so that errors elsewhere still point at their
+/// lines. A missing key is added; [`Scenario::parse`](crate::Scenario::parse) checks whether it is
+/// known.
 ///
 /// # Errors
-/// The first setting for which there is no place.
+/// The first setting whose path does not fit the document.
 pub fn with_settings(document: &Document, settings: &[Setting]) -> Result<Document, SetError> {
     let text = document.text();
     let mut edited: DocumentMut =
@@ -107,7 +108,7 @@ pub fn with_settings(document: &Document, settings: &[Setting]) -> Result<Docume
     Ok(Document::new(document.name(), edited.to_string()))
 }
 
-/// Sets what `keys` from the one at `at` on name below this table.
+/// Sets the value at `keys[at..]` below this table.
 fn assign(
     table: &mut dyn TableLike,
     keys: &[&str],
@@ -122,7 +123,7 @@ fn assign(
         }
         match table.get_mut(key).and_then(Item::as_value_mut) {
             Some(old) => {
-                // Its blanks and its comment stay.
+                // Whitespace and comment of the old value are kept.
                 let decor = old.decor().clone();
                 *old = value.clone();
                 *old.decor_mut() = decor;

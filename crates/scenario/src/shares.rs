@@ -1,23 +1,23 @@
-//! How well a phase kept to the shares: who is judged, Jain's index, and the error of each.
+//! Fairness of a phase: which VMs are judged, Jain's index, and share errors.
 //!
-//! Only *saturated* VMs are judged: who wants less than its share gets what it wants, and says
-//! nothing about fairness. A host is judged by its saturated VMs, together.
+//! Only *saturated* VMs are judged. A VM that wants less than its share gets what it wants, which
+//! says nothing about fairness. A host is judged by the sum over its saturated VMs.
 
 use std::collections::BTreeMap;
 
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 
-/// The part of its latency for which a saturated VM's IO is held by its host.
+/// Least fraction of a saturated VM's latency that is held time.
 pub const HELD_PART: f64 = 0.1;
 
-/// Whether a VM always had more to do than it got. Its client must have worked through the whole
-/// phase ([`Scenario::runs_throughout`](crate::Scenario::runs_throughout)), and
+/// Whether a VM was backlogged throughout a phase. Its client must have run through the whole phase
+/// ([`Scenario::runs_throughout`](crate::Scenario::runs_throughout)), and:
 ///
-/// - where its host has a window, at least [`HELD_PART`] of its mean latency must be time held in
-///   the host's queue: a VM that is hardly ever held has all it asks for;
-/// - where its host has none (`window` is `None`) nothing is ever held: every client that keeps
-///   IOs waiting at the array counts. An open loop does not do so by itself, so that there
-///   [`HostCount`](crate::count::HostCount) never asks for one.
+/// - If the host has a window, at least [`HELD_PART`] of the VM's mean latency must be held time. A
+///   VM that is hardly ever held gets all that it asks for.
+/// - If the host has no window (`window` is `None`), no IO is held, and every client that keeps IOs
+///   waiting at the array counts. An open loop does not keep IOs waiting by itself, so
+///   [`HostCount`](crate::count::HostCount) never asks for one in this case.
 #[must_use]
 pub fn saturated(
     ran_throughout: bool,
@@ -30,15 +30,15 @@ pub fn saturated(
     ran_throughout && (window.is_none() || held_enough())
 }
 
-/// Jain's index (Σx)² / (n · Σx²): 1 when all are equal, 1/n when one has all. `None` without any
-/// `x`, or when all are zero.
+/// Jain's index (Σx)²
+/// (n · Σx²): 1 if all are equal, 1/n if one has everything. `None` if `x` is empty or all zero.
 #[must_use]
 pub fn jain(x: &[f64]) -> Option<f64> {
     let (sum, squares) = x.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     (squares > 0.0).then(|| sum * sum / (x.len() as f64 * squares))
 }
 
-/// What somebody got, and the shares for which they got it.
+/// Throughput of a host or VM, and the shares that it has for it.
 struct Claim<'a> {
     name: &'a str,
     iops: f64,
@@ -74,8 +74,8 @@ pub fn fairness<'a>(hosts: impl IntoIterator<Item = &'a HostAnswer>) -> Option<f
     jain(&per_share)
 }
 
-/// The fair part of each: what it got over what its shares entitle it to, of all that those judged
-/// got together. 1 is just right.
+/// Throughput of each claim over its fair part, where the fair part divides the throughput of all
+/// claims by shares. 1 is exact.
 fn parts(claims: Vec<Claim<'_>>) -> BTreeMap<&str, f64> {
     let iops: f64 = claims.iter().map(|c| c.iops).sum();
     let shares: f64 = claims.iter().map(|c| c.shares).sum();
@@ -87,25 +87,26 @@ fn parts(claims: Vec<Claim<'_>>) -> BTreeMap<&str, f64> {
     }
 }
 
-/// What each saturated host got over what its shares entitle it to.
+/// Throughput of each saturated host over its fair part.
 #[must_use]
 pub fn host_parts(hosts: &[HostAnswer]) -> BTreeMap<&str, f64> {
     parts(host_claims(hosts))
 }
 
-/// What each saturated VM got over what its shares entitle it to.
+/// Throughput of each saturated VM over its fair part.
 #[must_use]
 pub fn vm_parts(hosts: &[HostAnswer]) -> BTreeMap<&str, f64> {
     parts(vm_claims(hosts))
 }
 
-/// By what part of its share each saturated host is off it, either way: 0.07 is 7 %.
+/// Share error of each saturated host: its deviation from its fair part as a fraction, 0.07 for 7
+/// %.
 #[must_use]
 pub fn host_errors(hosts: &[HostAnswer]) -> BTreeMap<&str, f64> {
     host_parts(hosts).into_iter().map(|(name, part)| (name, (part - 1.0).abs())).collect()
 }
 
-/// By what part of its share each saturated VM is off it, either way.
+/// Share error of each saturated VM, as a fraction of its fair part.
 #[must_use]
 pub fn vm_errors(hosts: &[HostAnswer]) -> BTreeMap<&str, f64> {
     vm_parts(hosts).into_iter().map(|(name, part)| (name, (part - 1.0).abs())).collect()

@@ -1,4 +1,4 @@
-//! The files beside a scenario that it takes workloads from: job files and traces.
+//! Files that a scenario takes workloads from: job files and traces.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,14 +10,15 @@ use parda_config::{Document, Error};
 use crate::fio::{Imported, import};
 use crate::trace::{Trace, read};
 
-/// What was read, so that each file is read once however many variants and hosts a study has.
+/// Cache of the files that were read, so that each is read once for all variants and hosts of a
+/// study.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     jobs: RefCell<BTreeMap<PathBuf, Document>>,
     traces: RefCell<BTreeMap<PathBuf, Arc<Trace>>>,
 }
 
-/// The path that a document means: seen from where the document lies.
+/// A path relative to the document that names it.
 fn beside(document: &Document, path: &Path) -> PathBuf {
     Path::new(document.name()).parent().unwrap_or(Path::new("")).join(path)
 }
@@ -43,7 +44,7 @@ impl Sources {
         import(&file, job)
     }
 
-    /// A trace.
+    /// The trace in a file, read on first use and shared afterwards.
     pub(crate) fn trace(&self, document: &Document, path: &Path) -> Result<Arc<Trace>, Error> {
         let path = beside(document, path);
         if let Some(trace) = self.traces.borrow().get(&path) {

@@ -1,11 +1,11 @@
-//! A workload as a scenario writes it.
+//! Workloads in the syntax of scenarios.
 
 use humantime::format_duration;
 use parda_control::Bytes;
 
 use crate::workload::{Bursts, Demand, Hot, SizePart, Workload};
 
-/// A size as a scenario writes it, to the byte.
+/// A size in the syntax of scenarios, exact to the byte.
 #[must_use]
 pub fn size(size: Bytes) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -14,7 +14,7 @@ pub fn size(size: Bytes) -> String {
 }
 
 impl Workload {
-    /// As the value of `workload` in a scenario: an inline table of TOML.
+    /// The workload as the value of the key `workload`: an inline table of TOML.
     #[must_use]
     pub fn toml(&self) -> String {
         let mut keys = Vec::new();

@@ -1,4 +1,4 @@
-//! A study: one scenario, or several variants of it whose numbers stand in one answer.
+//! A study: one scenario, or several variants of it with a common answer.
 
 use parda_config::{Document, Error};
 use serde::Deserialize;
@@ -13,51 +13,51 @@ use crate::scenario::Scenario;
 use crate::sources::Sources;
 use crate::vary::{Variation, variations};
 
-/// What a file asks for: a scenario to run, or several variants of it.
+/// A study: one scenario to run, or several variants of it.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// The scenario's name.
+    /// Name of the scenario, from its `name` key.
     pub name: String,
-    /// One line for people.
+    /// Title of the study, one line.
     pub title: String,
-    /// What it shows and why; may be empty.
+    /// Description: what the study shows and why. May be empty.
     pub description: String,
-    /// What is to be run, in the order of the file. Never empty.
+    /// Runs, in the order of the file. Never empty.
     pub runs: Vec<Run>,
-    /// What is expected of all of them together. The runs' own scenarios expect nothing.
+    /// Expectations over all runs. The scenarios of the runs have none themselves.
     pub expectations: Vec<Expectation>,
-    /// What is to be drawn of them. Never empty.
+    /// Charts to draw. Never empty.
     pub plots: Vec<Plot>,
 }
 
 /// One run of a study.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The variant's name. `None` if the file has no variants.
+    /// Name of the variant. `None` if the file has no variants.
     pub variant: Option<String>,
-    /// What differs from the file: keys and values as text, in the order in which they are set.
+    /// Differences from the file: keys and values as text, in the order in which they are set.
     pub settings: Vec<(String, String)>,
-    /// What is run.
+    /// The scenario with the variant's settings.
     pub scenario: Scenario,
 }
 
-/// A key that takes one value after the other, each in a variant of its own.
+/// A sweep: a key, and the values that it takes in turn, each in a variant of its own.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// As in [`crate::set`].
+    /// Path of the key, as in [`crate::set`].
     pub key: String,
-    /// Its values.
+    /// Values of the key, in order.
     pub values: Vec<toml::Value>,
 }
 
-/// A name that no variant bears.
+/// No variant has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no variant `{name}`; there is {known}")]
 pub struct UnknownVariant {
-    /// The name.
+    /// The name that no variant has.
     pub name: String,
-    /// Those that there are.
+    /// The names of the variants, for the message.
     pub known: String,
 }
 
@@ -65,23 +65,23 @@ impl Study {
     /// The study that a document describes.
     ///
     /// # Errors
-    /// As [`Scenario::parse`]; or a variant makes no sense.
+    /// As for [`Scenario::parse`]. Besides, a variant may be invalid.
     pub fn parse(document: &Document) -> Result<Study, Error> {
         Study::parse_swept(document, &[])
     }
 
-    /// The same, swept over more than the document says: all that it asks for, once for each
-    /// combination of the values. What it expects is expected of each combination.
+    /// The study that a document describes, swept over `more` besides: every run once for each
+    /// combination of the values. Its expectations hold for each combination.
     ///
     /// # Errors
-    /// As [`Study::parse`].
+    /// As for [`Study::parse`].
     pub fn parse_swept(document: &Document, more: &[Sweep]) -> Result<Study, Error> {
         Study::of(document, more, &Sources::default())
     }
 
     fn of(document: &Document, more: &[Sweep], sources: &Sources) -> Result<Study, Error> {
         let file: File = document.parse()?;
-        // First without its variants, so that what is wrong then is the variant's fault.
+        // The base is checked without variants, so that a later error is the variant's.
         let base = check(document, &file, Present::All, sources)?;
         let variations = variations(document, &file, more)?;
         let runs: Vec<Run> = if variations.is_empty() {
@@ -109,11 +109,11 @@ impl Study {
         Ok(Study { name, title, description, runs, expectations, plots })
     }
 
-    /// What is expected of this study, of each combination of the sweep that these runs make of it.
+    /// The expectations of this study for each combination of the sweep that gave these runs.
     fn expected_of_each(self, swept: &[Run]) -> Vec<Expectation> {
         let names = names(&self.runs);
         let first = self.runs[0].variant.as_deref();
-        // The first of its runs comes once with each combination.
+        // The first run of the study occurs once with each combination.
         let combinations = swept.iter().filter_map(|run| {
             let variant = run.variant.as_deref()?;
             match first {
@@ -135,10 +135,10 @@ impl Study {
         combinations.flat_map(of_one).collect()
     }
 
-    /// Only these variants, and what is expected of them alone.
+    /// This study with these variants only, and the expectations that concern them alone.
     ///
     /// # Errors
-    /// There is none of such a name.
+    /// There is no variant of such a name.
     pub fn pick(mut self, variants: &[String]) -> Result<Study, UnknownVariant> {
         let named = |run: &Run, name: &String| run.variant.as_ref() == Some(name);
         for name in variants {
@@ -150,7 +150,7 @@ impl Study {
         }
         self.runs.retain(|run| variants.iter().any(|name| named(run, name)));
         let names = names(&self.runs);
-        // The extreme of a part is not that of the whole.
+        // An extreme over some variants differs from the extreme over all.
         self.expectations.retain(|e| {
             [Some(&e.what), e.of.as_ref()].into_iter().flatten().all(|m| m.is_of_one_of(&names))
         });
@@ -158,19 +158,19 @@ impl Study {
         Ok(self)
     }
 
-    /// Whether one of the plots shows how this run went over time.
+    /// Whether one of the plots shows this run over time.
     #[must_use]
     pub fn plots_over_time(&self, run: &Run) -> bool {
         let of_run = |plot: &Plot| matches!(&plot.view, View::Time { variant, .. } if *variant == run.variant);
         self.plots.iter().any(of_run)
     }
 
-    /// Every run with this seed.
+    /// Sets the seed of every run.
     pub fn set_seed(&mut self, seed: u64) {
         self.runs.iter_mut().for_each(|run| run.scenario.seed = seed);
     }
 
-    /// The answer, from what each run measured, in the order of [`Study::runs`].
+    /// The answer, from the measured phases of each run in the order of [`Study::runs`].
     #[must_use]
     pub fn answer(&self, engine: Engine, measured: Vec<Vec<PhaseAnswer>>) -> Answer {
         let of_run = |(run, phases): (&Run, Vec<PhaseAnswer>)| {
@@ -192,32 +192,32 @@ impl Study {
 }
 
 impl Run {
-    /// Whether it is of the variant of this name, with whatever it is swept over.
+    /// Whether the run belongs to the variant of this name, swept or not.
     pub(crate) fn is(&self, variant: &str) -> bool {
         self.variant.as_deref().is_some_and(|own| {
             own.strip_prefix(variant).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
         })
     }
 
-    /// The hosts that take part.
+    /// Names of the hosts that are present.
     pub(crate) fn host_names(&self) -> Vec<&str> {
         self.scenario.hosts.iter().filter(|h| h.present).map(|h| h.name.as_str()).collect()
     }
 
-    /// Their VMs.
+    /// Names of the VMs of all present hosts.
     pub(crate) fn vm_names(&self) -> Vec<&str> {
         let hosts = self.scenario.hosts.iter().filter(|h| h.present);
         hosts.flat_map(|h| &h.vms).map(|vm| vm.name.as_str()).collect()
     }
 
-    /// What it is called where several are: the variant's name, or the scenario's.
+    /// Name of the run among several: the variant's, or else the scenario's.
     #[must_use]
     pub fn name(&self) -> &str {
         self.variant.as_deref().unwrap_or(&self.scenario.name)
     }
 }
 
-/// The name of a phase in the answer of a study.
+/// Name of a phase in the answer of a study.
 pub(crate) fn phase_name(variant: Option<&str>, phase: &str) -> String {
     match variant {
         Some(variant) => format!("{variant}.{phase}"),
@@ -225,18 +225,18 @@ pub(crate) fn phase_name(variant: Option<&str>, phase: &str) -> String {
     }
 }
 
-/// The name of a variant with a combination of values that it is swept over besides.
+/// Name of a variant together with a combination of swept values.
 pub(crate) fn swept_name(variant: Option<&str>, combination: &str) -> String {
     variant.map_or(combination.to_owned(), |variant| format!("{variant},{combination}"))
 }
 
-/// Whether a variant is one of that combination.
+/// Whether a variant belongs to this combination of swept values.
 pub(crate) fn is_swept(variant: &str, combination: &str) -> bool {
     let rest = variant.strip_suffix(combination);
     rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(','))
 }
 
-/// The names that paths of metrics may use.
+/// Names that paths of metrics may use.
 pub(crate) fn names(runs: &[Run]) -> Names {
     let of_run = |run: &Run| {
         let Run { variant, scenario, .. } = run;

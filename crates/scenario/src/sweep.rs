@@ -1,4 +1,4 @@
-//! A sweep in one line: `control.latency_threshold=20ms,30ms,50ms`.
+//! Sweeps in one line: `control.latency_threshold=20ms,30ms,50ms`.
 
 use std::str::FromStr;
 
@@ -10,7 +10,8 @@ use crate::study::Sweep;
 impl FromStr for Sweep {
     type Err = SetError;
 
-    /// `KEY=VALUE,VALUE,…`. A value that is not TOML is text. One that has commas in it stands between quotes.
+    /// Parses `KEY=VALUE,VALUE,…`. A value that is not TOML is a string. A value with commas needs
+    /// quotes.
     fn from_str(text: &str) -> Result<Sweep, SetError> {
         let (key, values) = text.split_once('=').ok_or(SetError::Sweep)?;
         let key = key.trim();
@@ -31,7 +32,7 @@ fn value(text: &str) -> Value {
     value.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// The parts between commas that are not within quotes.
+/// Splits at commas outside quotes.
 fn split(text: &str) -> Vec<&str> {
     let mut quote = None;
     text.split(|c: char| match (quote, c) {

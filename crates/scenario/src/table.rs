@@ -1,5 +1,5 @@
-//! An answer for people: phases side by side, or one a row where there are variants, and a line for
-//! each expectation.
+//! Text table of an answer: phases side by side, or one per row if there are variants; then one
+//! line for each expectation.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::expectation::Verdict;
 use crate::shares::{host_parts, vm_parts};
 use crate::words::words;
 
-/// So many expectations of variants are listed whether they hold or not.
+/// Number of expectations up to which all are listed. Beyond, only the failed ones are.
 const MANY: usize = 40;
 
-/// The answer as text. With `color`, for a terminal that understands ANSI colours.
+/// The answer as a text table. With `color`, it has ANSI colours.
 #[must_use]
 pub fn table(answer: &Answer, color: bool) -> String {
     let mut text = format!("{}\n\n", heading(answer));
@@ -27,7 +27,8 @@ pub fn table(answer: &Answer, color: bool) -> String {
         text += &format!("\n{}", words(answer));
     }
     if !answer.expectations.is_empty() {
-        // Of many variants the table above says how many hold: here are those that do not.
+        // With many variants the table above counts the expectations that hold, so only the others are
+        // listed.
         let brief = variants && answer.expectations.len() > MANY;
         let shown: Vec<&Verdict> =
             answer.expectations.iter().filter(|verdict| !(brief && verdict.ok)).collect();
@@ -59,7 +60,7 @@ fn heading(answer: &Answer) -> String {
     format!("{}: {engine}, seed {}", answer.scenario, answer.seed)
 }
 
-/// What of an answer makes one line of the table.
+/// One row of the table.
 enum Line {
     Total,
     Host(usize),
@@ -92,7 +93,7 @@ fn measured(answer: &Answer, color: bool) -> Table {
 
 fn lines(hosts: &[HostAnswer]) -> Vec<Line> {
     let of_host = |(h, host): (usize, &HostAnswer)| {
-        // A host with one VM is that VM: one line says it all.
+        // A host with a single VM has one row for both.
         let vms = if host.vms.len() > 1 { host.vms.len() } else { 0 };
         std::iter::once(Line::Host(h)).chain((0..vms).map(move |v| Line::Vm(h, v)))
     };
@@ -117,7 +118,7 @@ fn label(line: &Line, hosts: &[HostAnswer]) -> (String, String) {
     }
 }
 
-/// Outside control nobody has any.
+/// Hosts outside control have no shares.
 fn shares_of(host: &HostAnswer, shares: u32) -> String {
     if host.outside { "outside".to_owned() } else { shares.to_string() }
 }
@@ -184,7 +185,7 @@ fn verdicts(expectations: &[&Verdict], color: bool) -> Table {
     table
 }
 
-/// A number for people, to four digits or so.
+/// A number for people, to about four digits.
 #[must_use]
 pub fn short(x: f64) -> String {
     match x.abs() {

@@ -1,4 +1,4 @@
-//! The phases of many variants for people, one a row.
+//! Table of the phases of many variants, one per row.
 
 use comfy_table::{Attribute, Cell, Table};
 
@@ -7,7 +7,7 @@ use crate::expectation::Verdict;
 use crate::shares::{host_errors, largest};
 use crate::table::{right, short};
 
-/// Fills a table with a row for each phase of each variant.
+/// Adds a row for each phase of each variant to a table.
 pub(crate) fn table(answer: &Answer, mut table: Table) -> Table {
     let bold = |text: &str| right(text).add_attribute(Attribute::Bold);
     table.set_header([
@@ -52,7 +52,7 @@ fn row(phase: &PhaseAnswer, expectations: &[Verdict]) -> [Cell; 11] {
     ]
 }
 
-/// How many of the expectations of a phase hold, of all that are judged.
+/// Number of expectations of a phase that hold, of those that are judged.
 fn held(phase: &PhaseAnswer, expectations: &[Verdict]) -> Option<String> {
     let of_phase = |verdict: &&Verdict| {
         verdict.what.strip_prefix(&phase.name).is_some_and(|rest| rest.starts_with('/'))

@@ -1,4 +1,4 @@
-//! From `[[variant]]` and `[[sweep]]` to the scenarios that they mean.
+//! Expands `[[variant]]` and `[[sweep]]` into scenarios.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +13,23 @@ use crate::set::{Setting, with_settings};
 use crate::sources::Sources;
 use crate::study::Sweep;
 
-/// No study has more runs.
+/// Largest number of runs of a study.
 const MAX_RUNS: usize = 10_000;
 
-/// How one variant differs from the file.
+/// Difference of one variant from the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variation {
     pub(crate) name: String,
     pub(crate) settings: Vec<Setting>,
-    /// Where each setting stands in the document, as keys.
+    /// Location of each setting in the document, as keys.
     places: Vec<Vec<String>>,
     hosts: Option<BTreeSet<String>>,
-    /// Where the variant stands.
+    /// Location of the variant in the document, as keys.
     place: Vec<String>,
 }
 
-/// Every variant of a file: each `[[variant]]` with each combination of the sweeps' values. None if
-/// it has neither.
+/// Every variant of a file: each `[[variant]]` with each combination of the sweeps' values. Empty
+/// if the file has neither.
 pub(crate) fn variations(
     document: &Document,
     file: &File,
@@ -65,7 +65,7 @@ pub(crate) fn variations(
     }
     for (i, sweep) in file.sweep.iter().chain(more).enumerate() {
         let in_file = i < file.sweep.len();
-        // Of one from the command line, what was said there is its place.
+        // A sweep from the command line has its place there.
         let all_values = match in_file {
             true => ["sweep".to_owned(), i.to_string(), "values".to_owned()].into(),
             false => vec![format!("--sweep {}", sweep.key)],
@@ -114,13 +114,13 @@ fn error(document: &Document, place: &[String], message: &str) -> Error {
     document.error_at(&place.iter().map(String::as_str).collect::<Vec<_>>(), message)
 }
 
-/// A value for people: text without quotes.
+/// A value for people: a string without its quotes.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl Variation {
-    /// Takes in settings; a table stands for all that it has.
+    /// Collects settings. A table stands for all of its keys.
     fn take(
         &mut self,
         place: &[String],
@@ -145,7 +145,7 @@ impl Variation {
         Ok(())
     }
 
-    /// The same with one value more, and a name that says so.
+    /// This variant with one more value, which its name mentions.
     fn swept(
         &self,
         Sweep { key, .. }: &Sweep,
@@ -168,7 +168,7 @@ impl Variation {
         Ok(swept)
     }
 
-    /// The scenario that it means. An error points at what sets the variant apart.
+    /// The scenario of this variant. An error points at what distinguishes the variant.
     pub(crate) fn scenario(
         &self,
         document: &Document,
@@ -182,7 +182,7 @@ impl Variation {
             let last = settings.len().checked_sub(1);
             let varied = with_settings(document, settings).map_err(|e| (last, e.to_string()))?;
             let said = |e: Error| {
-                // What is wrong in a file that the variant names has a place of its own there.
+                // An error in another file, which the variant names, keeps its own place.
                 if e.file != document.name() {
                     return (last, e.to_string());
                 }
@@ -196,7 +196,7 @@ impl Variation {
             error(document, place, &format!("in variant {}: {message}", self.name))
         };
         with(&self.settings).map_err(|whole| {
-            // The first that cannot be is at fault.
+            // The first invalid setting is at fault.
             let first = (1..self.settings.len()).find_map(|n| with(&self.settings[..n]).err());
             blame(first.unwrap_or(whole))
         })

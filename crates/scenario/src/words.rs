@@ -1,15 +1,15 @@
-//! An answer in words, for somebody who sees it for the first time.
+//! Summary of an answer in sentences.
 
 use std::fmt::Write as _;
 
 use crate::answer::{Answer, PhaseAnswer};
 use crate::shares::vm_parts;
 
-/// Whoever is off his share by no more than this has his share, as far as words go.
+/// Largest share error that the summary calls fair, as a fraction.
 const KEPT: f64 = 0.1;
 
-/// A sentence for each phase: who gets how much of his share, how long an IO takes at the array,
-/// and what that costs in throughput against the first phase.
+/// One sentence for each phase: who gets how much of its share, the device latency, and the cost in
+/// throughput compared with the first phase.
 #[must_use]
 pub fn words(answer: &Answer) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What a VM does to its disk: the IOs, where they go, and when.
+//! Workloads: the IOs of a VM, their offsets and their times, drawn by chance.
 
 use std::time::Duration;
 
@@ -9,83 +9,84 @@ use parda_control::Bytes;
 use crate::amount::Amount;
 use crate::file;
 
-/// The smallest addressable unit of a disk here, and what sizes of disks and IOs are multiples of.
+/// Size of a sector in bytes. Sizes of disks and IOs are multiples of it.
 pub(crate) const SECTOR: u64 = 512;
 
-/// How many IOs of an open loop are under way at most. A guest's queue is not endless: what
-/// arrives beyond waits outside, as a mere number, until one comes back.
+/// Largest number of outstanding IOs of an open loop. A guest's queue is finite: further arrivals
+/// wait outside, as a mere count, until an IO completes.
 pub const OPEN_LOOP_DEPTH: u32 = 1024;
 
-/// The rates of an open loop, in IOs a second: from one in a quarter of an hour to one in a
+/// Allowed rates of an open loop, in IOs per second: from one in a quarter of an hour to one per
 /// microsecond.
 const RATES: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// What a VM's client does.
+/// The workload of a VM's client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// The sizes of its IOs, smallest first; all are multiples of the smallest.
+    /// Sizes of the IOs, smallest first. All are multiples of the smallest.
     pub sizes: Vec<SizePart>,
-    /// Reads in percent of IOs, a whole number; the rest are writes.
+    /// Percentage of reads, a whole number; the rest are writes.
     pub read_percent: f64,
-    /// Random in percent of IOs, a whole number; the rest follow the one before.
+    /// Percentage of random IOs, a whole number; the rest are sequential.
     pub random_percent: f64,
-    /// Whether those that are not random follow the last IO of either direction, as Iometer has
-    /// it, and not the last of their own, as fio does.
+    /// Whether sequential IOs continue the last IO of either direction, as in Iometer, instead of the
+    /// last one of their own direction, as in fio.
     pub one_stream: bool,
-    /// Where the random ones go, if not anywhere alike.
+    /// Hot part of the disk, if random IOs are not uniform.
     pub hot: Option<Hot>,
-    /// When it does the next.
+    /// Times of the IOs: closed or open loop.
     pub demand: Demand,
-    /// When it does any, if not always.
+    /// Bursts, if the client does not work all the time.
     pub bursts: Option<Bursts>,
 }
 
 /// One of the sizes of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizePart {
-    /// The size.
+    /// Size of the IOs.
     pub size: Bytes,
-    /// How many of a hundred IOs have it, 1 to 100.
+    /// Percentage of IOs of this size, 1 to 100.
     pub percent: u32,
 }
 
 /// A part of the disk that is used more than the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hot {
-    /// How much of the disk it is, from its beginning, in percent: a whole number, 1 to 99.
+    /// Size of the hot part, which begins at the disk's beginning, as a percentage of the disk: a whole
+    /// number, 1 to 99.
     pub part_percent: f64,
-    /// How many of the random IOs begin there, in percent, a whole number; the others begin in the
+    /// Percentage of random IOs that begin in the hot part, a whole number. The others begin in the
     /// rest.
     pub hits_percent: f64,
 }
 
-/// When a client does its next IO.
+/// Rule for the times of IOs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Demand {
-    /// A closed loop: as soon as one comes back.
+    /// A closed loop: each completion starts the next IO.
     Closed {
-        /// So many are under way, always.
+        /// Number of outstanding IOs, constant.
         outstanding: u32,
     },
-    /// An open loop: whatever has come back, up to [`OPEN_LOOP_DEPTH`].
+    /// An open loop: IOs arrive regardless of completions, up to [`OPEN_LOOP_DEPTH`] outstanding.
     Open {
-        /// A second, on average. The times between arrivals are exponential: a Poisson process.
+        /// Mean arrivals per second. Times between arrivals are exponential: a Poisson process.
         rate: f64,
     },
 }
 
-/// A client that works and rests by turns, from its start on.
+/// Alternating work and rest of a client, from its start on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
-    /// How long it works.
+    /// Duration of a burst of work.
     pub on: Duration,
-    /// How long it then begins nothing.
+    /// Duration of the rest after it, in which no IO begins.
     pub off: Duration,
 }
 
 impl Bursts {
-    /// The edges of the bursts of a client that works from `start` to `end`, but for these: when,
-    /// and whether it works from then on.
+    /// Ends and beginnings of bursts of a client that works from `start` to `end`, without those two
+    /// times: the time, and whether the client works from then on.
     pub fn edges(self, start: Duration, end: Duration) -> impl Iterator<Item = (Duration, bool)> {
         let turn = move |&(at, works): &(Duration, bool)| {
             Some((at + if works { self.on } else { self.off }, !works))
@@ -93,7 +94,7 @@ impl Bursts {
         std::iter::successors(turn(&(start, true)), turn).take_while(move |(at, _)| *at < end)
     }
 
-    /// Whether it works all the time between two moments, both from its start.
+    /// Whether the client works throughout the time between two moments, both counted from its start.
     #[must_use]
     pub fn works_throughout(&self, from: Duration, to: Duration) -> bool {
         let cycle = (self.on + self.off).as_nanos();
@@ -103,8 +104,8 @@ impl Bursts {
 }
 
 impl Workload {
-    /// The workload as it is written, if it makes sense. `error` is an error about a key of it;
-    /// `""` is all of it.
+    /// Checks a workload. `error` makes an error about one of its keys; `""` stands for the whole
+    /// workload.
     pub(crate) fn check(
         written: &file::Workload,
         error: &dyn Fn(&str, &str) -> Error,
@@ -129,8 +130,8 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Whether a disk of this size can be used so: it holds an IO, and so do its hot part and the
-    /// rest. Otherwise what is wrong with it.
+    /// Checks that a disk of this size suits the workload: an IO fits, and so it does in the hot part
+    /// and in the rest. The error is a message.
     pub(crate) fn fits(&self, disk: Bytes) -> Result<(), &'static str> {
         let largest = self.sizes.iter().map(|part| part.size.0).max().unwrap_or(0);
         if !disk.0.is_multiple_of(SECTOR) || disk.0 < largest {
@@ -143,29 +144,29 @@ impl Workload {
         Ok(())
     }
 
-    /// Where IOs lie is counted in this: the smallest size.
+    /// Unit of offsets: the smallest size.
     #[must_use]
     pub fn grain(&self) -> Bytes {
         self.sizes.first().map_or(Bytes(SECTOR), |part| part.size)
     }
 
-    /// How many places a disk has for an IO of this size: one at each grain, as long as it fits.
+    /// Number of offsets for an IO of this size on a disk: one at each grain, as long as the IO fits.
     #[must_use]
     pub fn places(&self, disk: Bytes, size: Bytes) -> u64 {
         (disk.0.saturating_sub(size.0)) / self.grain().0 + 1
     }
 
-    /// How many grains the hot part of a disk has; all if there is none.
+    /// Number of grains of the hot part; of the whole disk if there is none.
     #[must_use]
     pub fn hot_grains(&self, disk: Bytes) -> u64 {
         let grains = disk.0 / self.grain().0;
-        // Exact: percentages are whole.
+        // Exact: percentages are whole numbers.
         let part = self.hot.map_or(100, |hot| hot.part_percent as u64);
         (u128::from(grains) * u128::from(part) / 100) as u64
     }
 }
 
-/// The percentage, if it is a whole one in this range.
+/// The percentage, if it is a whole number in this range.
 fn whole(amount: Amount, range: std::ops::RangeInclusive<f64>) -> Option<f64> {
     Some(amount.percent()).filter(|p| range.contains(p) && p.fract() == 0.0)
 }

@@ -1,4 +1,4 @@
-//! The answer: its numbers, its JSON, its table.
+//! Tests of the answer: its numbers, its JSON and its table.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn who_is_hardly_ever_held_is_not_saturated() {
     assert!(!saturated(true, window, Some(&all), Some(&times(3.9))));
     assert!(!saturated(false, window, Some(&all), Some(&times(20.0))));
     assert!(!saturated(true, window, None, None));
-    // Without a window nothing is held.
+    // Without a window no IO is held.
     assert!(saturated(true, None, Some(&all), Some(&times(0.0))));
 }
 
@@ -124,9 +124,9 @@ fn a_window_has_settled_from_when_it_stays_near_where_it_ends() {
     let of = |values| settled(&windows(values).collect::<Vec<_>>(), 9.0);
     assert_eq!(of([10.0; 9]), Some(0.0));
     assert_eq!(of([20.0, 15.0, 11.2, 10.0, 10.9, 10.0, 10.0, 10.0, 10.0]), Some(3.0));
-    // Back where it was: it had not settled before.
+    // The window returns to its former value: it had not settled before.
     assert_eq!(of([10.0, 10.0, 10.0, 15.0, 10.0, 10.0, 10.0, 10.0, 10.0]), Some(4.0));
-    // Never: the whole phase.
+    // The window never settles: the time is the length of the phase.
     assert_eq!(of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]), Some(9.0));
     assert_eq!(settled(&[(1.0, 10.0)], 9.0), None);
 }
@@ -147,7 +147,7 @@ fn scenario(expectations: &str) -> Scenario {
     Scenario::parse(&Document::new("small.toml", text)).expect("a scenario")
 }
 
-/// What an expectation measures, and whether it holds.
+/// Measured value of an expectation, and whether it holds.
 fn judge(expectation: &str) -> (Option<f64>, bool) {
     let text = format!("[[expect]]\nsource = \"here\"\n{expectation}\n");
     let answer = Answer::new(&scenario(&text), Engine::Lab, phases());
@@ -277,7 +277,7 @@ fn the_table_shows_phases_side_by_side_and_a_verdict_for_each_expectation() {
         row("web"),
         ["web", "1000", "200", "80%", "40.0", "/", "80", "240", "100%", "40.0", "/", "80"]
     );
-    // A host with one VM takes one line.
+    // A host with one VM has one row.
     assert_eq!(row("b batch")[..5], ["b", "batch", "1000", "600", "240%"]);
     assert_eq!(row("all")[..2], ["all", "1000"]);
     assert_eq!(row("ok")[..4], ["ok", "after/total/fairness", "1.000", "at"]);

@@ -1,5 +1,5 @@
-//! Hosts outside control, hosts that hang, and what happens to the exchange and to the array: what
-//! it means, and where each error points.
+//! Events: hosts outside control, hosts that hang, faults of the exchange and of the array; and
+//! where each error points.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn parse(text: &str) -> Result<Scenario, parda_config::Error> {
     Scenario::parse(&Document::new("t.toml", text))
 }
 
-/// The cluster, with these events at 10 s, 11 s and so on.
+/// The cluster with these events, at 10 s, 11 s and so on.
 fn with_events(events: &[&str]) -> String {
     let event = |(i, what): (usize, &&str)| format!("[[event]]\nat = \"{}s\"\n{what}\n", 10 + i);
     CLUSTER.to_owned() + &events.iter().enumerate().map(event).collect::<String>()
@@ -61,8 +61,7 @@ fn hearing(scenario: &Scenario, host: HostId, at: u64) -> Hearing {
     scenario.state_at(Duration::from_secs(at)).host(host).hearing.clone()
 }
 
-/// Parses the cluster with this text in place of that one, and expects an error at the line of
-/// the place, which says so.
+/// Parses a scenario and expects an error that points at the line of `place` and contains `says`.
 fn refused(text: &str, place: &str, says: &str) {
     let error = parse(text).expect_err(text).to_string();
     let line = text.lines().collect::<Vec<_>>().iter().rposition(|line| line.contains(place));
@@ -77,7 +76,7 @@ fn an_outsider_has_neither_settings_nor_shares() {
     let out = scenario.host(OUT);
     assert!(out.outside && !scenario.host(A).outside);
     assert_eq!((out.control.mode, out.vms[0].shares), (Some(ModeSetting::Off), Shares(0)));
-    // One line makes an outsider of any host.
+    // A single line puts any host outside control.
     let text = CLUSTER.replace("name = \"b\"", "name = \"b\"\noutside = true");
     assert_eq!(parse(&text).unwrap().host(B).vms[0].shares, Shares(0));
 }
@@ -177,7 +176,7 @@ fn a_host_that_hangs_lives_and_does_nothing() {
     let at = |at| scenario.state_at(Duration::from_secs(at));
     let how = |at: &parda_scenario::State| (at.host(A).alive, at.host(A).hangs);
     assert_eq!([9, 10, 11].map(|s| how(&at(s))), [(true, false), (true, true), (true, false)]);
-    // Its VMs' clients run on, and are not judged for what they get.
+    // The clients of its VMs go on, and are not judged.
     let db = VmId { host: A, index: 0 };
     assert!(at(10).runs(db));
     let throughout = |from: u64, to: u64| {
@@ -213,7 +212,7 @@ fn hanging_that_makes_no_sense_is_refused_where_it_stands() {
     refused(&with_events(&["vm = \"db\"\ndo = \"hang\""]), "at = \"10s\"", "must say one thing");
 }
 
-/// With a RAID-5 of five drives and a write cache.
+/// The cluster on a RAID-5 of five drives with a write cache.
 fn raid5(events: &[&str]) -> String {
     with_events(events).replace("cx3-40-raid0", "cx3-40-raid5-vms")
 }
@@ -224,7 +223,7 @@ fn what_happens_to_the_array_is_on_the_timeline() {
         "array = { fail_drive = 2 }",
         "array = { rebuild_drive = 2 }",
         "array = { write_cache = false }",
-        // It may be rebuilt by now.
+        // The rebuild may have ended by then.
         "array = { fail_drive = 3 }",
     ];
     let scenario = parse(&raid5(&events)).unwrap();

@@ -1,4 +1,4 @@
-//! A real fio takes our jobs, and does what they say.
+//! A real fio runs exported jobs, and its log shows the workload.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::path::Path;
@@ -17,7 +17,7 @@ fn fio(file: &Path, more: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// Of a database, whose hot tenth has six of ten IOs.
+/// Workload of a database: its hot tenth receives six of ten random IOs.
 fn workload() -> Workload {
     let part = |kib, percent| SizePart { size: Bytes::kib(kib), percent };
     Workload {
@@ -63,7 +63,7 @@ fn fio_does_what_a_job_file_says() {
     assert!((0.64..0.70).contains(&reads), "{reads}");
     let large = part(&ios, |(.., len)| *len == 64 << 10);
     assert!((0.27..0.33).contains(&large), "{large}");
-    // Of those that are random six of ten are hot, and streams go on from there.
+    // Six of ten random IOs are hot, and sequential streams continue from there.
     let hot = part(&ios, |(_, offset, _)| *offset < DISK.0 / 10);
     assert!((0.5..0.7).contains(&hot), "{hot}");
 }

@@ -1,5 +1,5 @@
-//! Job files of fio as workloads: what is understood, what is refused and where, and that nothing
-//! is lost on the way there and back.
+//! Import of fio's job files: what is understood, what is refused and where, and that export and
+//! import are inverse.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::process::Command;
@@ -200,7 +200,7 @@ prop_compose! {
         rate in 1..=1000u32,
         bursts in proptest::option::of((1..=9000u64, 1..=9000u64)),
     ) -> Workload {
-        // What fio can say: whole numbers of reads and writes, and no bursts of them.
+        // Only what fio can express: whole numbers of reads and writes, and no bursts of them.
         let demand = match outstanding {
             Some(outstanding) => Demand::Closed { outstanding },
             None => Demand::Open { rate: f64::from(rate * 100) },
@@ -229,7 +229,7 @@ proptest! {
         job.load(&workload, disk).unwrap();
         let imported = import(&Document::new("t.fio", job.section().unwrap()), None).unwrap();
         prop_assert_eq!(&imported, &Imported { job: "db".to_owned(), workload, disk: Some(disk) });
-        // And from the scenario's words.
+        // The workload also survives the syntax of scenarios.
         let vm = format!("disk = \"64MiB\"\nworkload = {}", imported.workload.toml());
         let scenario = scenario(std::path::Path::new(""), &vm).unwrap();
         prop_assert_eq!(scenario.hosts[0].vms[0].load.drawn(), Some(&imported.workload));
@@ -255,7 +255,7 @@ proptest! {
     }
 }
 
-/// What a real fio makes of sizes is what they are here.
+/// Sizes are parsed as a real fio parses them.
 #[test]
 fn sizes_are_read_as_fio_reads_them() {
     let folder = tempfile::tempdir().unwrap();

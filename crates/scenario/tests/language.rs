@@ -1,4 +1,4 @@
-//! The language: what the manual's example says, and where each error points.
+//! The scenario language: the manual's example, and where each error points.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use parda_scenario::{
     Action, Demand, GuestDisk, GuestSettings, HostId, HostKind, Scenario, Study, VmId, Workload,
 };
 
-/// The example in the manual.
+/// The example of the manual.
 fn example() -> String {
     let manual = include_str!("../../../docs/scenarios.md");
     let (_, rest) = manual.split_once("```toml\n").expect("an example");
@@ -105,7 +105,7 @@ fn many_alike_hosts_are_written_once_and_numbered() {
 
 #[test]
 fn a_disk_may_be_shared() {
-    // The second VM's is the first's; the third's lies behind that.
+    // The second VM shares the first one's disk; the third one's lies after it.
     let text = example().replacen(
         "shares = 1000\n  disk = \"20GiB\"",
         "shares = 1000\n  same_disk_as = \"db\"",
@@ -133,7 +133,7 @@ fn state_follows_the_timeline() {
 
     let [_, controlled] = scenario.phases.as_slice() else { panic!("two phases") };
     let across = parda_scenario::Phase { to: secs(50), ..controlled.clone() };
-    // A phase that ends as the host is killed is whole; one across the kill is not.
+    // A phase that ends when the host is killed counts as whole; one across the kill does not.
     let throughout = |id, phase: &parda_scenario::Phase| {
         scenario.runs_throughout(id, phase, &scenario.state_at(phase.from))
     };
@@ -141,21 +141,21 @@ fn state_follows_the_timeline() {
     assert!(!throughout(batch, &across) && throughout(db, &across));
 }
 
-/// Replaces the first `from` of the example, which must be there.
+/// The example with the first `from` replaced. `from` must occur.
 fn with(from: &str, to: &str) -> String {
     let text = example();
     assert!(text.contains(from), "{from}");
     text.replacen(from, to, 1)
 }
 
-/// The number of the example's first line that contains `text`.
+/// Number of the first line of the example that contains `text`.
 fn line_of(text: &str) -> usize {
     example().lines().position(|l| l.contains(text)).expect("such a line") + 1
 }
 
 #[test]
 fn each_error_points_at_its_line_and_says_what_is_wrong() {
-    // In the example, this text becomes that; the error is at the line of the text, and says so.
+    // Text of the example, its replacement, the text whose line the error names, and the message.
     let cases = [
         ("name = \"example\"", "name = \"ex ample\"", "letters, digits"),
         ("seed = 7", "sead = 7", "unknown field `sead`"),
@@ -214,7 +214,7 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
     }
 }
 
-/// The example, with its first workload written like this instead, and the line where that is.
+/// The example with this text as its first workload, and the line of that.
 fn with_workload(workload: &str) -> (String, usize) {
     let text = with(
         "workload = { size = \"16KiB\", read = \"70%\", random = \"100%\", outstanding = 32 }",
@@ -347,7 +347,7 @@ fn a_disk_must_have_room_for_the_hot_part_and_the_rest() {
 fn a_phase_counts_as_worked_through_within_one_burst_only() {
     let workload =
         "size = \"4KiB\", read = 50, random = 50, outstanding = 8, on = \"4s\", off = \"6s\"";
-    // On kvm-02, which dies at 40 s and comes back at 45 s: batch begins a burst then.
+    // On kvm-02, which dies at 40 s and is back at 45 s, batch begins a burst at that moment.
     let text = with(
         "workload = { size = \"16KiB\", read = \"100%\", random = \"100%\", outstanding = 64 }",
         &format!("workload = {{ {workload} }}"),
@@ -419,7 +419,7 @@ fn the_scenarios_that_come_with_parda_make_sense() {
                 folders.push(path);
                 continue;
             }
-            // Beside them lie the traces that they replay.
+            // The folder also has the traces that the scenarios replay.
             if path.extension().is_none_or(|kind| kind != "toml") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Variants and sweeps: what they mean, where their errors point, and how one answer comes of them.
+//! Variants and sweeps: their expansion, where errors point, and the common answer.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use parda_config::{Document, ThresholdSetting};
@@ -146,7 +146,7 @@ fn sweeps_make_all_combinations_with_all_variants() {
 
 #[test]
 fn each_error_points_at_its_place_and_says_what_is_wrong() {
-    // In the variants, this text becomes that; the error is at the line and column of the second.
+    // Text of the variants, its replacement, and the text whose line and column the error names.
     let cases = [
         ("[\"b\"]", "[\"a\", \"c\"]", "\"c\"", "there is no host of this name"),
         ("[\"b\"]", "[]", "[]", "must name at least one host"),
@@ -185,7 +185,7 @@ fn each_error_points_at_its_place_and_says_what_is_wrong() {
     }
 }
 
-/// A phase in which these hosts do 100 IO/s each.
+/// A phase in which these hosts do 100 IOPS each.
 fn measured(study: &Study, run: usize) -> Vec<PhaseAnswer> {
     let scenario = &study.runs[run].scenario;
     let phase = &scenario.phases[0];
@@ -287,7 +287,7 @@ fn a_sweep_of_variants_holds_those_of_one_value_against_one_another() {
             "largest.steady (gamma=0.8)/total/iops of largest (gamma=0.8)/total/iops",
         ]
     );
-    // Each run twice as fast as the one before: the extremes are those of their own value.
+    // Each run is twice as fast as the one before. Extremes are taken over the runs of one value.
     let phase = |(i, run): (usize, &parda_scenario::Run)| {
         let mut phase = PhaseAnswer::new(&run.scenario.phases[0], Vec::new());
         phase.total.iops = f64::from(1 << i);
@@ -304,7 +304,7 @@ fn plots(text: &str) -> Vec<Plot> {
     parse(text).unwrap().plots
 }
 
-/// The names of a plot's lines, each with its places on the axis.
+/// Names of a plot's lines, with their positions on the axis.
 fn lines(plot: &Plot) -> Vec<(String, Vec<String>)> {
     let View::Points { panels, .. } = &plot.view else { panic!("over time: {plot:?}") };
     let line = |line: &plot::Line| {

@@ -1,5 +1,4 @@
-//! Traces: of a real fio and of the real blkparse, what is wrong with others, and how they are
-//! replayed.
+//! Traces of a real fio and a real blkparse, invalid ones, and their replay.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::path::Path;
@@ -50,7 +49,7 @@ fn a_log_of_a_real_fio_is_what_fio_did() {
     assert!((summary.read_percent - reads).abs() < 0.01, "{summary:?}");
     assert!((50.0..70.0).contains(&summary.random_percent), "{summary:?}");
     assert!(trace.end <= Bytes(8 << 20));
-    // 800 a second were asked for.
+    // fio was asked for 800 IOPS.
     let arrivals = summary.arrivals.unwrap();
     assert!((400.0..1200.0).contains(&arrivals.iops), "{summary:?}");
 }
@@ -97,7 +96,8 @@ fn queues_and_depths_are_told_apart() {
     let trace = parse(&queued).unwrap();
     assert_eq!(trace.ios(), [io(0, false, 4096, 4096), io(10, true, 0, 512)]);
     assert_eq!((trace.skipped["flushes and others"], trace.skipped["discards"]), (1, 1));
-    // From 30 on one, from 40 on two, from 50 to 90 one, of 60 ms; and 35 ms each.
+    // One IO is outstanding from 30 on, two from 40, one from 50 to 90: a span of 60 ms, and 35 ms for
+    // each.
     let under_way = trace.under_way.unwrap();
     assert!((under_way.mean - 70.0 / 60.0).abs() < 1e-9, "{under_way:?}");
     assert!((under_way.latency_ms - 35.0).abs() < 1e-9 && under_way.most == 2, "{under_way:?}");
@@ -106,7 +106,7 @@ fn queues_and_depths_are_told_apart() {
     let trace = parse(&issued).unwrap();
     assert_eq!(trace.format, Format::Issued);
     assert_eq!(trace.ios(), [io(0, false, 4096, 4096), io(10, true, 0, 512)]);
-    // What the kernel prints by itself has no numbers of events, and a head.
+    // The kernel's own text has no event numbers, and has a header.
     let kernels = format!("# tracer: blk\n#\n{}", queued.replace(" 0 1 0.", " 0 0."));
     assert_eq!(parse(&kernels).unwrap().ios(), parse(&queued).unwrap().ios());
 }
@@ -117,7 +117,7 @@ fn times_of_an_old_log_are_its_waits() {
     let waits =
         format!("{head}d read 0 512\nd wait 5000 0\nd write 1000 100\nd sync 0 0\nd close\n");
     let trace = parse(&waits).unwrap();
-    // Of whole sectors: those that it touches.
+    // IOs are widened to whole sectors.
     assert_eq!(trace.ios(), [io(0, true, 0, 512), io(5, false, 512, 1024)]);
     assert_eq!(trace.skipped["flushes"], 1);
     let none = parse(&format!("{head}d read 0 512\nd read 512 512\n")).unwrap();
@@ -166,7 +166,7 @@ fn replay(text: &str) -> Replay {
     Replay { trace, speed: 1.0, repeat: false, fold: false, begin: Begin::First }
 }
 
-/// All that a player does, at most so many: when in ms, and where.
+/// Times in ms and offsets of at most `most` IOs of a player.
 fn played(player: &mut Player, most: usize) -> Vec<(u64, u64)> {
     let mut at = 0;
     std::iter::from_fn(|| {
@@ -187,7 +187,8 @@ fn a_trace_is_replayed_when_and_where_it_was() {
     player.restart();
     assert_eq!(played(&mut player, 9), all, "again when it is started again");
     let fast = Replay { speed: 2.0, repeat: true, ..once.clone() };
-    // The mean time between two, 150 ms, lies between the last and the first of the next round.
+    // The mean time between two arrivals, 150 ms, separates the last IO from the first of the next
+    // round.
     let fast = played(&mut Player::new(&fast, disk, 0.0), 5);
     assert_eq!(fast, [(0, 0), (50, 4096), (150, 1_044_480), (225, 0), (275, 4096)]);
 }
@@ -195,10 +196,10 @@ fn a_trace_is_replayed_when_and_where_it_was() {
 #[test]
 fn those_that_begin_elsewhere_do_all_of_it_once_too() {
     let elsewhere = Replay { begin: Begin::Anywhere, ..replay(THREE) };
-    // 450 ms are a round: from 225 on, what is left of it and then its beginning.
+    // A round takes 450 ms. The replay begins at 225 ms and wraps around.
     let all = played(&mut Player::new(&elsewhere, Bytes(1 << 20), 0.5), 9);
     assert_eq!(all, [(75, 1_044_480), (225, 0), (325, 4096)]);
-    // After its last IO there is nothing left but the wait for the first.
+    // After the last IO only the wait for the first remains.
     let all = played(&mut Player::new(&elsewhere, Bytes(1 << 20), 0.9), 9);
     assert_eq!(all[0], (45, 0));
 }
@@ -208,7 +209,8 @@ fn what_lies_behind_the_end_of_the_disk_is_folded_back() {
     let text = THREE.replace("4096 512", "1572352 8192");
     let fold = Replay { fold: true, ..replay(&text) };
     let offsets = played(&mut Player::new(&fold, Bytes(1 << 20), 0.0), 9);
-    // 1,572,352 is 523,776 more than the disk; one at its very end would not fit, and ends there.
+    // 1,572,352 exceeds the disk by 523,776. An IO that would cross the disk's end is moved to end
+    // there.
     assert_eq!(offsets, [(0, 0), (100, 523_776), (300, 1_044_480)]);
     let offsets = played(&mut Player::new(&fold, Bytes(1_045_504), 0.0), 9);
     assert_eq!(offsets[2].1, 1_045_504 - 4096);
@@ -304,7 +306,7 @@ proptest! {
     ) {
         let Ok(trace) = parse(&format!("{head}{}\n", lines.join("\n"))) else { return Ok(()) };
         let _ = trace.summary();
-        // And what can be read can be replayed.
+        // A trace that can be read can be replayed.
         let disk = Bytes(trace.largest.0 + 512);
         let trace = Arc::new(trace);
         let replay = Replay { trace, speed: 0.01, repeat: true, fold: true, begin: Begin::Anywhere };

@@ -1,12 +1,13 @@
-//! The VMs of a host, where each is a cgroup (v2): which they are, what they want of a device, and
-//! how the host's window is split over them.
+//! VMs of a host as cgroups (v2): which cgroups are VMs, their demand of a device, and the split of
+//! the host's window among them.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`pattern`] | which cgroups are VMs: paths, globs, what libvirt, Proxmox, Kubernetes and systemd make |
-//! | [`vms`] | the VMs there are, and which cgroup belongs to which |
-//! | [`demand`] | what each wants, from eBPF's groups or from `io.stat` |
-//! | [`sharing`] | what each may have: caps, and weights where they hold |
+//! | [`pattern`] | which cgroups are VMs: paths, globs, names of libvirt, Proxmox, Kubernetes and
+//! systemd |
+//! | [`vms`] | the VMs that exist, and the cgroups that belong to each |
+//! | [`demand`] | demand of each VM, from eBPF's groups or from `io.stat` |
+//! | [`sharing`] | limits of each VM: caps, and weights where they hold |
 //! | [`caps`] | `io.max` |
 //! | [`bfq`] | weights under bfq |
 

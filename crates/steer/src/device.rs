@@ -1,5 +1,5 @@
-//! What a path is, down to the queues to steer: partitions, logical volumes and encryption lead to
-//! the disk below, a multipath device to its paths.
+//! Resolves a path to the queues to steer. Partitions, logical volumes and encryption lead to the
+//! disk below, a multipath device to its paths.
 
 use std::fs;
 use std::io;
@@ -14,50 +14,49 @@ use crate::sysfs::{self, SysError};
 /// A device whose queues can be steered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Where `/sys` is below: `/` but in tests.
+    /// Root of `/sys`: `/` except in tests.
     pub root: PathBuf,
-    /// As the kernel calls what is steered: `sda`, or `dm-3` for a multipath device.
+    /// Kernel name of the steered device: `sda`, or `dm-3` for a multipath device.
     pub name: String,
-    /// Its number.
+    /// Device number of the steered device.
     pub number: DevNum,
-    /// What was gone through to come there, from above: `vg-data`, `sda2`.
+    /// Devices between the given path and the steered device, from above: `vg-data`, `sda2`.
     pub through: Vec<String>,
-    /// Its name for the device mapper, where it is a multipath device.
+    /// Device-mapper name, for a multipath device.
     pub multipath: Option<String>,
-    /// The queues: one, or a multipath device's paths, live or not.
+    /// Queues: one, or one for each path of a multipath device, including failed paths.
     pub queues: Vec<Queue>,
 }
 
-/// A disk with a queue of requests.
+/// A disk with a request queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// As the kernel calls it.
+    /// Kernel name of the disk.
     pub name: String,
-    /// Its number.
+    /// Device number of the disk.
     pub number: DevNum,
-    /// Its directory in sysfs.
+    /// Directory of the disk in sysfs.
     pub dir: PathBuf,
-    /// What it is.
+    /// Kind of the disk.
     pub kind: Kind,
 }
 
-/// What kind of disk a queue belongs to.
+/// Kind of disk that a queue belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A LUN.
+    /// A SCSI disk: a LUN.
     Scsi {
-        /// Its adapter's directory in sysfs.
+        /// Directory of its adapter in sysfs.
         adapter: PathBuf,
-        /// Its adapter's driver.
+        /// Name of the adapter's driver.
         driver: String,
     },
-    /// A disk whose driver takes requests from the block layer itself: virtio-blk, NVMe, nbd,
-    /// loop …
+    /// A disk whose driver takes requests from the block layer directly: virtio-blk, NVMe, nbd, loop …
     BlkMq,
 }
 
 impl Device {
-    /// What a path leads to. `path` is a device node, or a disk's directory in sysfs.
+    /// Resolves a path: a device node, or a disk's directory in sysfs.
     pub fn resolve(root: &Path, path: &Path) -> Result<Device, Refusal> {
         let refuse = |why| Refusal { path: path.to_owned(), why };
         let number = number_of(path).map_err(refuse)?;
@@ -68,7 +67,7 @@ impl Device {
         Device::at(root, dir, through).map_err(refuse)
     }
 
-    /// A disk or a multipath device.
+    /// A disk or a multipath device, by its directory in sysfs.
     fn at(root: &Path, dir: PathBuf, through: Vec<String>) -> Result<Device, Why> {
         let name = name_of(&dir);
         let number = sysfs::number(&dir.join("dev")).map_err(unreadable)?;
@@ -88,7 +87,7 @@ impl Device {
         Ok(Device { root: root.to_owned(), name, number, through, multipath, queues })
     }
 
-    /// Where to measure it.
+    /// Devices at which to measure this one.
     #[must_use]
     pub fn watched(&self) -> Watched {
         Watched {
@@ -97,7 +96,7 @@ impl Device {
         }
     }
 
-    /// Its directory in sysfs.
+    /// Directory of the device in sysfs.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         self.root.join("sys/dev/block").join(self.number.to_string())
@@ -105,7 +104,7 @@ impl Device {
 }
 
 impl Queue {
-    /// The disk whose directory this is.
+    /// The disk with this directory in sysfs.
     fn at(dir: &Path) -> Result<Queue, Why> {
         let name = name_of(dir);
         if let Some(what) = by_name(&name) {
@@ -132,18 +131,18 @@ impl Queue {
         Ok(Queue { name, number, dir: dir.to_owned(), kind: kind(dir) })
     }
 
-    /// What it is, for people.
+    /// Description of the disk, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         match &self.kind {
             Kind::Scsi { driver, .. } => format!("SCSI ({driver})"),
             Kind::BlkMq => {
-                // An NVMe namespace's device is its controller, whose device is on a bus.
+                // The device of an NVMe namespace is its controller, whose own device is on a bus.
                 let driver = ["device/driver", "device/device/driver"];
                 let driver =
                     driver.iter().find_map(|link| fs::canonicalize(self.dir.join(link)).ok());
                 let driver = driver.map_or_else(
-                    // A device that is nobody's but its module's: loop0, nbd3.
+                    // A device that belongs to a module alone, such as loop0 and nbd3.
                     || self.name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
                     |dir| name_of(&dir),
                 );
@@ -158,7 +157,7 @@ impl Queue {
         Ok(sysfs::chosen(&list).to_owned())
     }
 
-    /// How many hardware queues it has. Each has tags of its own.
+    /// Number of hardware queues, each with tags of its own.
     #[must_use]
     pub fn hardware_queues(&self) -> u32 {
         let numbered = |entry: io::Result<fs::DirEntry>| {
@@ -169,13 +168,13 @@ impl Queue {
         u32::try_from(count).unwrap_or(u32::MAX).max(1)
     }
 
-    /// What changes when another disk comes to bear its name: a count of the kernel's since 5.15.
+    /// A counter of the kernel (since 5.15) that changes when another disk takes this name.
     #[must_use]
     pub(crate) fn instance(&self) -> Option<String> {
         sysfs::read_any(&self.dir.join("diskseq"))
     }
 
-    /// Other disks that share its tags: namespaces of one NVMe controller.
+    /// Other disks that share the queue's tags: namespaces of one NVMe controller.
     pub(crate) fn tag_mates(&self) -> Vec<String> {
         let Some((controller, _)) =
             self.name.strip_prefix("nvme").and_then(|rest| rest.split_once('n'))
@@ -194,12 +193,12 @@ impl Queue {
     }
 }
 
-/// The paths of a multipath device, as they are now.
+/// The current paths of a multipath device.
 pub(crate) fn paths(dir: &Path) -> Result<Vec<Queue>, Why> {
     slaves(dir)?.iter().map(|below| Queue::at(below)).collect()
 }
 
-/// The device number behind a device node or a directory in sysfs.
+/// Number of the device behind a device node or a directory in sysfs.
 fn number_of(path: &Path) -> Result<DevNum, Why> {
     let meta = fs::metadata(path).map_err(Why::Unreadable)?;
     if meta.is_dir() {
@@ -212,7 +211,7 @@ fn number_of(path: &Path) -> Result<DevNum, Why> {
     Ok(DevNum { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
 }
 
-/// From a block device to the disk or multipath device that its IOs end in.
+/// Descends from a block device to the disk or multipath device at which its IOs end.
 fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
     let name = name_of(dir);
     if dir.join("partition").exists() {
@@ -245,7 +244,7 @@ fn descend(dir: &Path, through: &mut Vec<String>) -> Result<PathBuf, Why> {
     }
 }
 
-/// The block devices that a device lies on.
+/// The block devices below a device.
 fn slaves(dir: &Path) -> Result<Vec<PathBuf>, Why> {
     let entries = match fs::read_dir(dir.join("slaves")) {
         Ok(entries) => entries,
@@ -255,7 +254,7 @@ fn slaves(dir: &Path) -> Result<Vec<PathBuf>, Why> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.map_err(Why::Unreadable)?.path();
-        // One that goes away between the two looks is not there.
+        // A device that went away in between is left out.
         found.extend(fs::canonicalize(path));
     }
     found.sort();
@@ -273,7 +272,8 @@ fn multipath_above(dir: &Path) -> Option<String> {
     above.filter(|dir| is_multipath(dir)).map(|dir| name_of(&dir)).next()
 }
 
-/// An NVMe disk under the driver's own multipath: it lives with the subsystem, not a controller.
+/// Whether a disk belongs to NVMe's native multipath. Such a disk belongs to the subsystem, not to
+/// a controller.
 fn is_native_multipath(dir: &Path) -> bool {
     name_of(dir).starts_with("nvme")
         && dir.components().any(|part| part.as_os_str() == "nvme-subsystem")
@@ -294,7 +294,7 @@ fn kind(dir: &Path) -> Kind {
     Kind::Scsi { driver: driver.unwrap_or_else(|| "unknown driver".to_owned()), adapter }
 }
 
-/// The last part of a path: what the kernel calls it.
+/// Last component of a path: the kernel's name.
 fn name_of(dir: &Path) -> String {
     dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

@@ -1,9 +1,9 @@
-//! What was there before, on disk before anything is written: so that it can be put back on exit,
-//! at the next start after a crash, or by `parda steer restore`.
+//! Journal of original settings, written to disk before a setting is changed, so that it can be
+//! restored on exit, at the next start after a crash, or by `parda steer restore`.
 //!
-//! One file for each steered device (and others by name, such as the weights of its cgroups), in a
-//! directory that a reboot empties, as it does what was set. A lock beside it says that somebody
-//! alive holds it.
+//! Each steered device has one file, and so have other things such as the weights of its cgroups.
+//! The directory is emptied by a reboot, which resets the settings as well. A lock beside each file
+//! says that a live process holds it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -16,66 +16,66 @@ use serde::{Deserialize, Serialize};
 use crate::nr_requests;
 use crate::sysfs::{self, SysError};
 
-/// Somebody who only looks whether a journal is held has it for less than this, and nobody who
-/// wants it shall fail for that.
+/// Longest time for which a process that only looks at a journal holds its lock. A process that
+/// wants the journal waits this long before it fails.
 const GLANCE: Duration = Duration::from_millis(10);
 const PATIENCE: u32 = 10;
 
-/// Where the journals are.
+/// A directory of journals.
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,
 }
 
-/// One file of the kernel's, and what puts it back.
+/// Original value of one file of the kernel, and how to restore it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {
-    /// The file. One that is no longer there is left alone: it took what was set with it.
+    /// Path of the file. A file that no longer exists is skipped: its setting went with it.
     pub file: PathBuf,
-    /// What to write to it.
+    /// Value that restores the setting.
     pub value: String,
-    /// Where set: another file and what it held. If it does not hold that any more, what was set
-    /// is gone, and what bears its name now is not ours to write to.
+    /// Condition: another file and its content. If the content differs now, the setting is gone, and a
+    /// different device has its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_if: Option<Holds>,
-    /// How it is put back.
+    /// Method of restoring the value.
     #[serde(default)]
     pub how: How,
 }
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holds {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// What is in it, without the blanks around it.
+    /// Trimmed content of the file.
     pub value: String,
 }
 
-/// How a value is put back.
+/// Method of restoring a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// It is written.
+    /// Writes the value to the file.
     #[default]
     Write,
-    /// `queue/nr_requests`: by way of the elevators.
+    /// Restores `queue/nr_requests` with the right elevator.
     NrRequests {
-        /// The elevator under which that was the value.
+        /// Elevator under which the value was in force.
         scheduler: String,
-        /// Whether it may have been set under `none`, where it shrinks the driver's tags for good.
+        /// Whether the value may have been set under `none`, which shrinks the driver's tags for good.
         tags: bool,
     },
 }
 
 impl Original {
-    /// What a file holds now.
+    /// The current value of a file.
     pub fn of(file: &Path) -> Result<Original, SysError> {
         let value = sysfs::read(file)?;
         Ok(Original { file: file.to_owned(), value, only_if: None, how: How::Write })
     }
 
-    /// Puts it back. False: what it belongs to is gone.
+    /// Restores the value. `false` if the device is gone.
     fn put_back(&self) -> Result<bool, SysError> {
         let other =
             |holds: &Holds| sysfs::read_any(&holds.file).is_none_or(|now| now != holds.value);
@@ -95,51 +95,51 @@ impl Original {
     }
 }
 
-/// Something wrong with a journal, or with what it says.
+/// Reason why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// Its file cannot be read or written.
+    /// The journal's file cannot be read or written.
     #[error("{}: {source}", file.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It holds something else than a journal.
+    /// The file's content is no journal.
     #[error("{}:{}:{}: is no journal of parda steer: {source}", file.display(), source.line(),
             source.column())]
     Content {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// What is wrong.
+        /// The error of the JSON parser.
         source: serde_json::Error,
     },
-    /// Somebody alive holds it.
+    /// A live process holds the journal.
     #[error("{name} is being steered by process {holder}: stop that first")]
     Held {
-        /// What is steered.
+        /// Name of the steered device.
         name: String,
-        /// Who does.
+        /// Id of the process that holds the journal.
         holder: String,
     },
-    /// Something could not be put back. It stays in the journal.
+    /// A value could not be restored. It stays in the journal.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
 
-/// What restoring one journal did.
+/// Result of restoring one journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The journal's name.
+    /// Name of the journal.
     pub name: String,
-    /// What was put back.
+    /// Values that were restored.
     pub back: Vec<Original>,
-    /// What there was nothing left of to put back.
+    /// Values whose device or cgroup is gone.
     pub gone: Vec<Original>,
 }
 
-/// A journal that is held: as long as this lives, nobody else may have it.
+/// A journal that is held. No other process can hold it while this exists.
 #[derive(Debug)]
 pub struct Held {
     name: String,
@@ -149,16 +149,16 @@ pub struct Held {
 }
 
 impl Journal {
-    /// Where the agent keeps its journals.
+    /// The agent's directory of journals.
     pub const PLACE: &str = "/run/parda/steer";
 
-    /// Journals in a directory, which need not be there yet.
+    /// Journals in a directory, which need not exist yet.
     #[must_use]
     pub fn at(dir: impl Into<PathBuf>) -> Journal {
         Journal { dir: dir.into() }
     }
 
-    /// Takes hold of a journal, and puts back first what a process that died left behind.
+    /// Holds a journal, and first restores what a process that died left behind.
     pub fn hold(&self, name: &str) -> Result<(Held, Restored), JournalError> {
         fs::create_dir_all(&self.dir).map_err(|e| at(&self.dir, e))?;
         let mut held = self.lock(name)?;
@@ -166,7 +166,7 @@ impl Journal {
         Ok((held, restored))
     }
 
-    /// Puts back what one journal says, if there is such a journal.
+    /// Restores one journal, if it exists.
     pub fn restore(&self, name: &str) -> Result<Option<Restored>, JournalError> {
         if !self.file(name).exists() {
             return Ok(None);
@@ -176,13 +176,13 @@ impl Journal {
         Ok(Some(restored))
     }
 
-    /// Puts back what all of them say, and goes on to the next where one cannot be.
+    /// Restores all journals. A failure does not stop the others.
     pub fn restore_all(&self) -> Result<Vec<Result<Restored, JournalError>>, JournalError> {
         let results = self.names()?.into_iter().map(|name| self.restore(&name));
         Ok(results.filter_map(Result::transpose).collect())
     }
 
-    /// The journals that there are.
+    /// Names of the journals.
     pub fn names(&self) -> Result<Vec<String>, JournalError> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
@@ -198,12 +198,12 @@ impl Journal {
         Ok(names)
     }
 
-    /// What a journal says, whoever holds it.
+    /// Entries of a journal, held or not.
     pub fn read(&self, name: &str) -> Result<Vec<Original>, JournalError> {
         read(&self.file(name))
     }
 
-    /// The process that holds a journal now.
+    /// Id of the process that holds a journal now.
     #[must_use]
     pub fn holder(&self, name: &str) -> Option<String> {
         match self.file(name).exists().then(|| self.lock(name))? {
@@ -213,7 +213,7 @@ impl Journal {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        // cciss!c0d0, or a name that was made from a path.
+        // Kernel names may contain `/`, written as `!`: cciss!c0d0.
         self.dir.join(format!("{}.json", name.replace('/', "!")))
     }
 
@@ -254,8 +254,8 @@ impl Journal {
 }
 
 impl Held {
-    /// Notes what was there before. It is on disk when this returns, and only then may it be
-    /// changed. What is known of a file already stays.
+    /// Notes original values. They are on disk when this returns, and only then may the settings be
+    /// changed. A file that is noted already keeps its value.
     pub fn note(&mut self, originals: &[Original]) -> Result<(), JournalError> {
         let known = self.originals.len();
         for original in originals {
@@ -266,28 +266,27 @@ impl Held {
         if self.originals.len() > known { self.save() } else { Ok(()) }
     }
 
-    /// Notes that something else belongs back in a file than was noted before.
+    /// Replaces the noted value of a file.
     pub fn correct(&mut self, original: Original) -> Result<(), JournalError> {
         self.originals.retain(|o| o.file != original.file);
         self.originals.push(original);
         self.save()
     }
 
-    /// Forgets what was noted of files that are there no more: cgroups come and go, and took what
-    /// was set with them.
+    /// Forgets files that no longer exist, such as those of removed cgroups.
     pub fn forget_gone(&mut self) -> Result<(), JournalError> {
         let known = self.originals.len();
         self.originals.retain(|original| original.file.exists());
         if self.originals.len() < known { self.save() } else { Ok(()) }
     }
 
-    /// What was noted.
+    /// The noted original values.
     #[must_use]
     pub fn originals(&self) -> &[Original] {
         &self.originals
     }
 
-    /// Puts back all that was noted, the last first, and forgets it. What fails stays noted.
+    /// Restores all noted values, last first, and forgets them. A value that fails stays noted.
     pub fn put_back(&mut self) -> Result<Restored, JournalError> {
         let (mut back, mut gone) = (Vec::new(), Vec::new());
         let mut failed = None;
@@ -311,7 +310,7 @@ impl Held {
         }
     }
 
-    /// In a file of its own, then in place of the old one: a crash leaves one or the other.
+    /// Writes a new file and renames it, so that a crash leaves the old or the new one.
     fn save(&self) -> Result<(), JournalError> {
         let dir = self.file.parent().unwrap_or(Path::new("/"));
         let sync_dir = || File::open(dir).and_then(|d| d.sync_all()).map_err(|e| at(dir, e));

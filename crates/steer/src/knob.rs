@@ -1,4 +1,4 @@
-//! The one number of one queue that bounds what it has in flight.
+//! The knob of one queue: the number that bounds its outstanding IOs.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -11,17 +11,17 @@ use crate::nr_requests::{self, FLOOR, NONE};
 use crate::refusal::Why;
 use crate::sysfs::{self, SysError};
 
-/// What is set.
+/// Knob to be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// A LUN's `device/queue_depth`: exact, from 1, at once, for this LUN alone.
+    /// A LUN's `device/queue_depth`: exact, from 1 on, effective at once, for this LUN alone.
     QueueDepth,
-    /// A disk's `queue/nr_requests`: from 4 for each hardware queue; a change waits until the
-    /// queue has drained.
+    /// A disk's `queue/nr_requests`: from 4 on for each hardware queue. A change waits until the queue
+    /// has drained.
     NrRequests,
 }
 
-/// No method's name.
+/// The name is not that of a method.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no way to steer a queue: queue_depth, nr_requests, or auto")]
 pub struct NoMethod(String);
@@ -48,7 +48,7 @@ impl FromStr for Method {
 }
 
 impl Queue {
-    /// What is set on it, if nothing else is asked for; an error if that cannot be.
+    /// Knob to set on this queue, `asked` or the default. An error if it cannot be set.
     pub fn method(&self, asked: Option<Method>) -> Result<Method, Why> {
         let own = match self.kind {
             Kind::Scsi { .. } => Method::QueueDepth,
@@ -70,7 +70,7 @@ impl Queue {
         Ok(method)
     }
 
-    /// Why nr_requests must not be written under `none`, if it must not.
+    /// Reason why nr_requests must not be written under `none`, if there is one.
     fn shares_tags(&self) -> Option<String> {
         if matches!(self.kind, Kind::Scsi { .. }) {
             return Some(
@@ -97,48 +97,48 @@ impl Queue {
     }
 }
 
-/// The knob of one queue, in its owner's hands.
+/// The knob of one queue, held by its owner.
 #[derive(Debug)]
 pub(crate) struct Knob {
     pub(crate) queue: Queue,
     pub(crate) method: Method,
     file: PathBuf,
     instance: Option<String>,
-    /// What the file held before, under the elevator in force.
+    /// Original value, under [`Self::scheduler`].
     original: u32,
-    /// The elevator under which that was.
+    /// Elevator under which the original value was in force.
     scheduler: String,
-    /// What the driver's tags were shrunk to, if they were.
+    /// Number to which the driver's tags were shrunk, if they were.
     tags: Option<u32>,
-    /// What was written last, and what that became.
+    /// Value that was written last, and its effect.
     set: Option<Set>,
-    /// What it was when last looked at.
+    /// Value at the last look.
     seen: u32,
 }
 
-/// A value that was written, and what the kernel made of it: not all of them say it when they take
-/// less, or more.
+/// A value that was written, and the value in force after it. Some drivers accept a value silently
+/// and use another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Set {
     written: u32,
     read: u32,
 }
 
-/// What became of a knob since it was last looked at.
+/// Result of looking at a knob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It is as it was set, or on its way back there after a drop.
+    /// The knob is as set, or on its way back there after a drop.
     Same,
-    /// The kernel lowered it: the array, or the adapter, was full.
+    /// The kernel lowered the knob, as the array or the adapter was full.
     Dropped { from: u32, to: u32 },
-    /// Somebody else wrote it.
+    /// Another process wrote the knob.
     Changed { set: u32, found: u32 },
-    /// Somebody chose another elevator, which resets it.
+    /// Another process chose another elevator, which resets the knob.
     Scheduler { was: String, is: String },
 }
 
 impl Knob {
-    /// Looks at a queue's knob. Nothing is written.
+    /// Reads a queue's knob. Nothing is written.
     pub(crate) fn new(queue: Queue, method: Method) -> Result<Knob, SysError> {
         let file = queue.file(method);
         let original: u32 = sysfs::number(&file)?;
@@ -158,7 +158,7 @@ impl Knob {
         })
     }
 
-    /// Fails where it can never be written: before anything is noted or set.
+    /// Fails if the knob can never be written, before anything is noted or set.
     pub(crate) fn try_open(&self) -> Result<(), SysError> {
         let open = OpenOptions::new().write(true).open(&self.file);
         open.map(drop).map_err(|source| SysError::Write {
@@ -168,7 +168,7 @@ impl Knob {
         })
     }
 
-    /// What it held before somebody steered it, as the journal has it.
+    /// Takes the original value from the journal.
     pub(crate) fn remember(&mut self, originals: &[Original]) {
         let known = originals.iter().find(|original| original.file == self.file);
         self.original = known.and_then(|o| o.value.parse().ok()).unwrap_or(self.original);
@@ -178,7 +178,7 @@ impl Knob {
         &self.file
     }
 
-    /// What the file held when last looked at.
+    /// Value of the file at the last look.
     pub(crate) fn now(&self) -> u32 {
         self.seen
     }
@@ -187,7 +187,7 @@ impl Knob {
         &self.scheduler
     }
 
-    /// What belongs in the journal before it is written.
+    /// The entry that the journal needs before the knob is written.
     pub(crate) fn original(&self) -> Original {
         let how = match self.method {
             Method::QueueDepth => How::Write,
@@ -196,7 +196,7 @@ impl Knob {
                 tags: self.tags.is_some() || self.scheduler == NONE,
             },
         };
-        // These keep their queue, and what is set on it, when another file or server is attached.
+        // These devices keep their queue and its settings when another file or server is attached.
         let lasting = ["loop", "nbd"].iter().any(|prefix| self.queue.name.starts_with(prefix));
         let only_if = self
             .instance
@@ -206,7 +206,7 @@ impl Knob {
         Original { file: self.file.clone(), value: self.original.to_string(), only_if, how }
     }
 
-    /// How many IOs one step of it is.
+    /// Number of IOs in one step of the knob.
     fn unit(&self) -> u32 {
         match self.method {
             Method::QueueDepth => 1,
@@ -214,7 +214,7 @@ impl Knob {
         }
     }
 
-    /// The least and the most IOs in flight that it can express.
+    /// Least and largest bound that the knob can express, in outstanding IOs.
     pub(crate) fn bounds(&self) -> (u32, u32) {
         let unit = self.unit();
         let (least, most) = match self.method {
@@ -224,12 +224,12 @@ impl Knob {
         (least.saturating_mul(unit), most.max(least).saturating_mul(unit))
     }
 
-    /// What the adapter can take, and what the block layer lets through.
+    /// Largest depth: the adapter's limit, and what the block layer admits.
     fn most_of_lun(&self) -> u32 {
         let Kind::Scsi { adapter, driver } = &self.queue.kind else { return self.original };
         let limit = |name| sysfs::number::<u32>(&adapter.join(name)).ok().filter(|n| *n > 0);
         let mut most = limit("can_queue").unwrap_or(self.original);
-        // This driver takes a larger value and sets this one.
+        // This driver accepts a larger value and sets this one.
         if driver == "virtio_scsi" {
             most = most.min(limit("cmd_per_lun").unwrap_or(most));
         }
@@ -238,7 +238,8 @@ impl Knob {
         most.min(requests.saturating_mul(self.queue.hardware_queues()))
     }
 
-    /// Bounds what is in flight at `depth` or below, as far as it goes. What is in force then.
+    /// Bounds outstanding IOs at `depth` or below, as closely as the knob allows. Returns the bound in
+    /// force.
     pub(crate) fn set(&mut self, depth: u32) -> Result<u32, SysError> {
         let unit = self.unit();
         let (least, most) = self.bounds();
@@ -260,17 +261,17 @@ impl Knob {
         Ok(self.in_force())
     }
 
-    /// The bound as it was when last looked at.
+    /// The bound in force at the last look.
     pub(crate) fn in_force(&self) -> u32 {
         self.seen.saturating_mul(self.unit())
     }
 
-    /// Whether it still belongs to the disk that it was taken of.
+    /// Whether the disk was removed or replaced.
     pub(crate) fn gone(&self) -> bool {
         !self.file.exists() || self.queue.instance() != self.instance
     }
 
-    /// Looks again.
+    /// Reads the knob and compares it with what was set.
     pub(crate) fn look(&mut self) -> Result<Found, SysError> {
         if self.method == Method::NrRequests {
             let is = self.queue.scheduler()?;
@@ -287,7 +288,7 @@ impl Knob {
         let unit = self.unit();
         Ok(match self.method {
             Method::QueueDepth if now < before => Found::Dropped { from: before, to: now },
-            // The kernel takes a drop back step by step, up to what was written last.
+            // After a drop, the kernel raises the depth step by step, up to the value written last.
             Method::QueueDepth if now <= set.written => Found::Same,
             _ if now == set.read => Found::Same,
             _ => Found::Changed { set: set.read * unit, found: now.saturating_mul(unit) },

@@ -1,19 +1,18 @@
 #![forbid(unsafe_code)]
 //! The kernel's own queues as the window gate, for hosts whose VMs open a shared device directly:
-//! what a block device is, how long its IOs take, how many it may have outstanding, and which VM of
-//! the host they are from. Nothing here decides anything: the law does (`parda-control`), and the
-//! agent asks it.
+//! devices, their latency, their bound on outstanding IOs, and the VMs that IOs come from. Nothing
+//! here decides: the law (`parda-control`) does, and the agent connects the two.
 //!
 //! | module | subject |
 //! | --- | --- |
 //! | [`number`] | device numbers |
-//! | [`device`] | from a path to the queues to steer; [`refusal`]: what cannot be, and why |
-//! | [`steering`] | a device's queue depth: taken, set, looked after, put back |
-//! | [`show`] | what it is now, for people |
-//! | [`knob`] | the one number of one queue that bounds it |
+//! | [`device`] | from a path to the queues to steer; [`refusal`]: devices that cannot be steered |
+//! | [`steering`] | a device's queue depth: held, set, checked, restored |
+//! | [`show`] | a device's queues, for people |
+//! | [`knob`] | the number that bounds one queue |
 //! | [`multipath`] | which paths carry IOs |
 //! | [`cgroup`] | the VMs of the host as cgroups, and their shares |
-//! | [`journal`] | what was there before, on disk before anything is written |
+//! | [`journal`] | original settings, on disk before any is changed |
 //! | [`measure`] | device latency, outstanding IOs, demand of each cgroup |
 
 pub mod cgroup;

@@ -1,5 +1,5 @@
-//! What a device does between two readings: latency from issue to completion, by direction and
-//! size; mean outstanding IOs; and what each cgroup of the host wanted of it.
+//! Measurements of a device between two readings: latency from issue to completion, by direction
+//! and size; mean outstanding IOs; and the demand of each cgroup of the host.
 
 mod ebpf;
 mod find;
@@ -20,94 +20,94 @@ pub use little::Little;
 
 use crate::number::DevNum;
 
-/// Where to look. A stack of devices is looked at in two places: where IOs of the VMs arrive, and
-/// where they leave for the array. Mostly both are one.
+/// Devices at which to measure. A stack of devices is measured at two places, which are mostly the
+/// same: where the VMs' IOs arrive, and where they leave for the array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
-    /// Where requests are made of what VMs submit: the disk, or the multipath device above it.
+    /// Devices where submitted IOs become requests: the disk, or the multipath device above it.
     pub fronts: Vec<DevNum>,
-    /// Where requests are issued to the array: disks, each a path.
+    /// Devices where requests are issued to the array: disks, each a path.
     pub leaves: Vec<DevNum>,
 }
 
-/// Reads or writes of one power of two of bytes, as issued to the array.
+/// Reads or writes of one size class, as issued to the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Which way.
+    /// Direction: reads or writes.
     pub direction: Direction,
-    /// Sizes from 2^this bytes, up to twice that.
+    /// Size class: from 2^this bytes to twice that.
     pub bytes_log2: u8,
-    /// How many completed.
+    /// Number of completed IOs.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes that the completed IOs moved.
     pub bytes: u64,
-    /// Sum of their device latencies, issue to completion.
+    /// Sum of the device latencies, from issue to completion.
     pub latency: Span,
 }
 
-/// What one cgroup did, by its id: the inode number of its directory.
+/// IOs of one cgroup.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
-    /// The cgroup's id.
+    /// Id of the cgroup: the inode number of its directory.
     pub cgroup: u64,
-    /// IOs that completed.
+    /// Number of completed IOs.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes that the completed IOs moved.
     pub bytes: u64,
-    /// Mean of what it had submitted and not yet got back, waiting or at the array, in IOs.
+    /// Mean number of IOs that were submitted and not completed, waiting or at the array.
     pub pending: f64,
 }
 
-/// How it was measured.
+/// Method of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
-    /// At the block layer's tracepoints: each IO.
+    /// eBPF at the block layer's tracepoints: each IO is seen.
     Ebpf,
-    /// Little's law on sampled in-flight counts. `error`: one standard error of the latency,
-    /// relative.
+    /// Little's law on sampled in-flight counts.
     Little {
-        /// As a part of the latency.
+        /// One standard error of the latency, as a fraction of it.
         error: f64,
     },
 }
 
-/// What happened since the reading before.
+/// Measurements since the previous reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// How long that is.
+    /// Time since the previous reading.
     pub elapsed: Span,
-    /// How it was measured.
+    /// Method of the measurement.
     pub method: Method,
-    /// What completed: reads and writes that moved data. (Flushes and discards take up a place at
-    /// the device and count as outstanding; their latency says little of the array's.)
+    /// Completed reads and writes that moved data, by class. (Flushes and discards are outstanding IOs
+    /// as well; their latency says little about the array's.)
     pub classes: Vec<Class>,
-    /// How the latencies of reads are spread. Empty where IOs are not seen one by one.
+    /// Latencies of reads. Empty if IOs are not seen one by one.
     pub reads: Histogram,
-    /// And those of writes.
+    /// Latencies of writes. Empty if IOs are not seen one by one.
     pub writes: Histogram,
-    /// Mean number of IOs issued to the array and not completed.
+    /// Mean number of IOs that were issued to the array and not completed.
     pub outstanding: f64,
-    /// Mean number of IOs submitted and not completed: those that wait for a place in a queue too.
+    /// Mean number of IOs that were submitted and not completed, including those that wait for a place
+    /// in a queue.
     pub pending: f64,
-    /// IOs that the device gave back undone, to be issued again: it, or the array, was full.
+    /// IOs that were returned to be issued again, as the device or the array was full.
     pub requeues: u64,
-    /// What each cgroup did, where that can be told.
+    /// IOs of each cgroup, if the method can tell them apart.
     pub groups: Vec<Group>,
 }
 
-/// How to measure.
+/// Method to use for measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// With eBPF where it is to be had, else by Little's law.
+    /// eBPF if it is available, else Little's law.
     #[default]
     Auto,
-    /// With eBPF or not at all.
+    /// eBPF, or an error.
     Ebpf,
-    /// By Little's law.
+    /// Little's law, although eBPF may be available.
     Little,
 }
 
-/// No way to measure.
+/// The name is not that of a method.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no way to measure: it must be \"auto\", \"ebpf\" or \"little\"")]
 pub struct NotAChoice(String);
@@ -125,58 +125,57 @@ impl FromStr for Choice {
     }
 }
 
-/// Why a device cannot be measured.
+/// Reason why a device cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// The kernel refuses eBPF, or has not what it takes.
+    /// The kernel refuses eBPF or lacks a feature.
     #[error("no eBPF: {0}")]
     Ebpf(String),
     /// The kernel does not count the IOs of a device.
     #[error("{device}: the kernel does not count its IOs: write 1 to {file}")]
     NotCounted {
-        /// Which.
+        /// Number of the device.
         device: DevNum,
-        /// The file that says so.
+        /// File that enables the counting.
         file: std::path::PathBuf,
     },
-    /// A file of the kernel's that cannot be read, or not be understood; if it does not exist, the
-    /// device is gone.
+    /// A file of the kernel cannot be read or parsed. If it does not exist, the device is gone.
     #[error("{file}: {why}")]
     File {
-        /// Which.
+        /// Path of the file.
         file: std::path::PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         why: String,
     },
 }
 
-/// Something that measures. Each reading covers the time since the one before.
+/// A meter of a device. Each reading covers the time since the previous one.
 pub trait Measure: Send {
-    /// What happened since the reading before.
+    /// Measurements since the previous reading.
     ///
     /// # Errors
     ///
-    /// If the kernel does not say, or a device is gone.
+    /// The kernel's counters cannot be read, or a device is gone.
     fn read(&mut self) -> Result<Reading, MeasureError>;
 
-    /// Looks elsewhere from now on, as when a path failed or came back.
+    /// Measures at other devices from now on, as when a path failed or came back.
     ///
     /// # Errors
     ///
-    /// If a device cannot be measured. What was watched before is watched still.
+    /// A device cannot be measured. The earlier devices are still measured.
     fn watch(&mut self, watched: &Watched) -> Result<(), MeasureError>;
 
-    /// Why it is done this way, if another was asked for first.
+    /// Reason for the method, if another was asked for first.
     fn because(&self) -> Option<&str> {
         None
     }
 }
 
-/// Begins to measure. Ends when what it gives is dropped.
+/// Begins to measure. Dropping the result ends it.
 ///
 /// # Errors
 ///
-/// If it cannot be measured in the way asked for.
+/// The device cannot be measured with the chosen method.
 pub fn open(watched: &Watched, choice: Choice) -> Result<Box<dyn Measure>, MeasureError> {
     let why = match choice {
         Choice::Little => None,

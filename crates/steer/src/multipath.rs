@@ -1,5 +1,5 @@
-//! Which paths of a multipath device carry IOs now. The kernel says it to `dmsetup` only, which is
-//! there wherever `multipathd` is.
+//! Path states of a multipath device. The kernel reports them to `dmsetup` only, which is present
+//! wherever `multipathd` is.
 
 use std::fmt;
 use std::path::Path;
@@ -9,14 +9,14 @@ use crate::DevNum;
 use crate::device::{Device, Queue};
 use crate::sysfs;
 
-/// What a path does.
+/// State of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
-    /// It carries IOs.
+    /// The path carries IOs.
     Active,
-    /// It is whole, in a group that is not used while another one is.
+    /// The path works, in a group that is not in use.
     Standby,
-    /// It has failed.
+    /// The path has failed.
     Failed,
 }
 
@@ -30,17 +30,17 @@ impl fmt::Display for PathState {
     }
 }
 
-/// The states of a device's paths, in the order of `paths`.
+/// States of a device's paths, in the order of `paths`.
 pub(crate) fn states(device: &Device, paths: &[Queue]) -> Vec<PathState> {
     let told = device.multipath.as_deref().filter(|_| device.root == Path::new("/"));
     let told = told.and_then(ask).unwrap_or_default();
     paths.iter().map(|path| state(path, &told)).collect()
 }
 
-/// As the device mapper has it, unless the SCSI layer knows of worse.
+/// State according to the device mapper, unless the SCSI layer reports a worse one.
 fn state(path: &Queue, told: &[(DevNum, PathState)]) -> PathState {
     let scsi = sysfs::read_any(&path.dir.join("device/state"));
-    // NVMe says "live".
+    // NVMe's name for a running path is "live".
     if scsi.is_some_and(|state| state != "running" && state != "live") {
         return PathState::Failed;
     }
@@ -48,7 +48,7 @@ fn state(path: &Queue, told: &[(DevNum, PathState)]) -> PathState {
     told.map_or(PathState::Active, |(_, state)| *state)
 }
 
-/// Asks the device mapper.
+/// Asks the device mapper for the states.
 fn ask(name: &str) -> Option<Vec<(DevNum, PathState)>> {
     let answer = Command::new("dmsetup")
         .args(["status", "--noflush", "--target", "multipath", name])

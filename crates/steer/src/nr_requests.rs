@@ -1,20 +1,23 @@
-//! `queue/nr_requests`, which is two things: under an elevator how many requests it may hold, of
-//! which the driver has at most so many; under `none` the number of the driver's own tags.
+//! `queue/nr_requests`, which has two meanings. Under an elevator it is the number of requests that
+//! the elevator may hold, of which the driver has at most as many as it has tags. Under `none` it
+//! is the number of the driver's tags.
 //!
-//! The driver's tags stay shrunk when the elevator changes, while the file shows a default again;
-//! and writing what it shows does nothing. They grow only by a write of another value under `none`.
+//! The driver's tags stay shrunk when the elevator changes, although the file shows a default
+//! again, and writing the shown value does nothing. They grow only when another value is written
+//! under `none`.
 
 use std::path::{Path, PathBuf};
 
 use crate::sysfs::{self, SysError};
 
-/// The least that the kernel takes: less becomes this (`BLKDEV_MIN_RQ`).
+/// Least value that the kernel accepts; smaller ones become this (`BLKDEV_MIN_RQ`).
 pub(crate) const FLOOR: u32 = 4;
 
-/// No elevator.
+/// Name that stands for no elevator.
 pub(crate) const NONE: &str = "none";
 
-/// Puts a value back that was there under `scheduler`. `tags`: the driver's may have been shrunk.
+/// Restores a value that was in force under `scheduler`. `tags` says that the driver's tags may
+/// have been shrunk.
 pub(crate) fn put_back(
     file: &Path,
     value: &str,
@@ -27,22 +30,22 @@ pub(crate) fn put_back(
         if tags && (scheduler != NONE || sysfs::read(file)? == value) {
             return unstick(file);
         }
-        // After another elevator the kernel has chosen its own value.
+        // With another elevator, the kernel chooses its own value.
         if scheduler == NONE { sysfs::write(file, value) } else { Ok(()) }
     } else {
         if tags {
             sysfs::write(&elevators, NONE)?;
             let grown = unstick(file);
-            // Whatever became of the tags, the elevator is the user's.
+            // The user's elevator is restored, even if the tags could not be.
             sysfs::write(&elevators, &now)?;
             grown?;
         }
-        // Under another elevator the kernel has chosen a value of its own.
+        // With another elevator, the kernel has chosen its own value.
         if scheduler == now { sysfs::write(file, value) } else { Ok(()) }
     }
 }
 
-/// Gives the driver the number of tags that the file shows. Under `none` only.
+/// Gives the driver as many tags as the file shows. Under `none` only.
 fn unstick(file: &Path) -> Result<(), SysError> {
     let shown: u32 = sysfs::number(file)?;
     if shown <= FLOOR {
@@ -52,7 +55,7 @@ fn unstick(file: &Path) -> Result<(), SysError> {
     sysfs::write(file, &shown.to_string())
 }
 
-/// Gives the driver as many tags as `depth` though an elevator is in force, and never more.
+/// Gives the driver `depth` tags, and never more, although an elevator is in force.
 pub(crate) fn regrow(file: &Path, depth: u32) -> Result<(), SysError> {
     let elevators = elevators(file);
     let now = current(&elevators)?;

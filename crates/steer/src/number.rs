@@ -3,22 +3,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of a block device.
+/// Number of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DevNum {
-    /// Its driver.
+    /// Major number: the driver.
     pub major: u32,
-    /// Which of that driver's.
+    /// Minor number: the device among those of its driver.
     pub minor: u32,
 }
 
-/// Not `MAJOR:MINOR`.
+/// The text is not of the form `MAJOR:MINOR`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no device number: it must be MAJOR:MINOR")]
 pub struct NotANumber(String);
 
 impl DevNum {
-    /// As the kernel keeps it inside (`dev_t`): 12 bits of major, 20 of minor.
+    /// The kernel's internal form (`dev_t`): 12 bits of major, 20 of minor.
     #[must_use]
     pub fn kernel(self) -> u32 {
         self.major << 20 | self.minor

@@ -1,4 +1,4 @@
-//! Devices whose queue cannot be steered, and why.
+//! Reasons why a device's queue cannot be steered.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,75 +7,76 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct Refusal {
-    /// As it was given.
+    /// The path, as it was given.
     pub path: PathBuf,
-    /// Why.
+    /// Reason for the refusal.
     pub why: Why,
 }
 
-/// Why a device cannot be steered.
+/// Reason why a device cannot be steered.
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
-    /// The path leads nowhere.
+    /// The path cannot be read.
     #[error("cannot be looked at: {0}")]
     Unreadable(io::Error),
-    /// A file, or something else without a queue.
+    /// The path is a file or something else without a queue.
     #[error("is no block device")]
     NotBlock,
-    /// The kernel shows nothing of it.
+    /// The kernel does not list the device in sysfs.
     #[error("device {0} is not in sysfs: is it mounted at /sys?")]
     NotInSysfs(crate::DevNum),
-    /// Nothing behind it: a loop device without a file, a drive without a medium.
+    /// The device has no size: a loop device without a file, a drive without a medium.
     #[error("{0} has no size: nothing is attached to it")]
     Empty(String),
-    /// A stick, a card, a CD.
+    /// The device is removable: a stick, a card, a CD.
     #[error("{0} is removable: it is no volume that hosts share")]
     Removable(String),
-    /// Known by name.
+    /// The device is of a kind that is known to have no queue.
     #[error("{name} {what}")]
     Kind {
-        /// The device.
+        /// Name of the device.
         name: String,
-        /// What it is, and what to do instead.
+        /// Description of the kind, and a remedy.
         what: &'static str,
     },
-    /// It makes no requests, so there is no queue to bound.
+    /// The device makes no requests, so there is no queue to bound.
     #[error("{0} hands its IOs on one by one and has no queue of its own: nothing to set")]
     NoQueue(String),
-    /// Spread over several.
+    /// The device is spread over several disks.
     #[error("{name} lies on several disks ({}): their queues fill unevenly, so that no split of one \
              window is right; steer each of them as a volume of its own", below.join(", "))]
     Several {
-        /// The device.
+        /// Name of the device.
         name: String,
-        /// What it lies on.
+        /// Names of the disks below it.
         below: Vec<String>,
     },
-    /// Device-mapper targets that lead nowhere.
+    /// The device-mapper device leads to no disk.
     #[error("{0} lies on no disk: nothing to steer")]
     Nothing(String),
-    /// Part of a multipath device.
+    /// The disk is a path of a multipath device.
     #[error("{name} is a path of the multipath device {above}: steer that")]
     PathOf {
-        /// The path.
+        /// Name of the path.
         name: String,
-        /// The device over it.
+        /// Name of the multipath device.
         above: String,
     },
-    /// A multipath device all of whose paths are gone.
+    /// The multipath device has no path left.
     #[error("{0} has no path left")]
     NoPath(String),
-    /// What is chosen does not go with the device.
+    /// The chosen method does not suit the device.
     #[error("{name}: {why}")]
     Method {
-        /// The device.
+        /// Name of the device.
         name: String,
-        /// Why not.
+        /// Reason why it does not.
         why: String,
     },
 }
 
-/// What is known by name to have no queue that could be steered.
+/// Description and remedy for devices that are known by name to have no queue that could be
+/// steered.
 pub(crate) fn by_name(name: &str) -> Option<&'static str> {
     let kinds = [
         ("zram", "is memory of this host, compressed: no array is behind it"),

@@ -1,4 +1,4 @@
-//! What a device's queues are like, for people who want to know before they steer them.
+//! Description of a device's queues, for people who want to know before they steer them.
 
 use std::path::PathBuf;
 
@@ -8,35 +8,35 @@ use crate::knob::{Knob, Method};
 use crate::multipath::{PathState, states};
 use crate::steering::SteerError;
 
-/// One queue of a device, as it is now.
+/// One queue of a device, in its current state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// As the kernel calls it.
+    /// Kernel name of the disk.
     pub name: String,
-    /// What it is: `SCSI (lpfc)`, `blk-mq (nvme)`.
+    /// Kind of the disk: `SCSI (lpfc)`, `blk-mq (nvme)`.
     pub kind: String,
-    /// Whether it carries IOs; always so where there is one path only.
+    /// State of the path; always active if there is only one.
     pub state: PathState,
-    /// What would be set on it.
+    /// Knob that would be set.
     pub method: Method,
-    /// The file that would be written.
+    /// File that would be written.
     pub file: PathBuf,
-    /// What it holds.
+    /// Current value of the file.
     pub now: u32,
-    /// Most IOs in flight that this lets through.
+    /// Largest number of outstanding IOs that the value admits.
     pub depth: u32,
-    /// How many hardware queues it has.
+    /// Number of hardware queues.
     pub hardware_queues: u32,
-    /// The least IOs in flight that it could be held to.
+    /// Least bound on outstanding IOs that can be set.
     pub least: u32,
-    /// The most.
+    /// Largest bound on outstanding IOs that can be set.
     pub most: u32,
     /// The elevator in force.
     pub scheduler: String,
 }
 
-/// Looks at each queue of a device. Nothing is written or held. `originals`: what the journal has
-/// of it, if it is steered.
+/// Describes each queue of a device. Nothing is written or held. `originals` has the journal's
+/// entries, if the device is steered.
 pub fn show(
     device: &Device,
     method: Option<Method>,

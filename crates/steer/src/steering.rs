@@ -1,4 +1,4 @@
-//! A device's queues in our hands: taken, set, looked after, put back.
+//! Steering of a device's queues: held, set, checked and restored.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::multipath::{PathState, states};
 use crate::refusal::Why;
 use crate::sysfs::SysError;
 
-/// A device whose queue depth is ours to set. Dropped, it puts back what was there before.
+/// A device whose queue depth is held. Dropping this restores the original settings.
 #[derive(Debug)]
 pub struct Steering {
     device: Device,
@@ -27,101 +27,103 @@ struct Path {
     state: PathState,
 }
 
-/// What depths a device can be held to.
+/// Range of depths that a device can be held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The least, in IOs in flight: it cannot go lower.
+    /// Least depth, in outstanding IOs.
     pub least: u32,
-    /// The most.
+    /// Largest depth, in outstanding IOs.
     pub most: u32,
-    /// It may be changed several times a second: a change does not wait for the queue to drain.
+    /// Whether the depth may change several times a second, as a change does not wait for the queue to
+    /// drain.
     pub cheap: bool,
 }
 
-/// What bounds a device now, as read back.
+/// Bounds in force at a device, as read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// IOs that it can have in flight, over the paths that carry any.
+    /// Bound on the device's outstanding IOs, over the paths that carry IOs.
     pub depth: u32,
-    /// Each path's part.
+    /// Bounds of the paths.
     pub paths: Vec<PathInForce>,
 }
 
-/// What bounds one path.
+/// Bound in force at one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathInForce {
-    /// As the kernel calls it.
+    /// Kernel name of the path.
     pub name: String,
-    /// What is set on it.
+    /// Knob that is set.
     pub method: Method,
-    /// IOs that it can have in flight.
+    /// Bound on the path's outstanding IOs.
     pub depth: u32,
-    /// Whether it carries any.
+    /// State of the path.
     pub state: PathState,
 }
 
-/// What was found at a look.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// What bounds the device now, after what was found has been put right.
+    /// Bounds in force, after differences were repaired.
     pub in_force: InForce,
-    /// What has happened since the look before.
+    /// Events since the previous check.
     pub events: Vec<Event>,
 }
 
 impl Checked {
-    /// The kernel lowered the depth by itself: the array said that it is full. That is congestion.
+    /// Whether the kernel lowered the depth by itself, as the array reported that it is full. That is
+    /// congestion.
     #[must_use]
     pub fn dropped(&self) -> bool {
         self.events.iter().any(|event| matches!(event, Event::Dropped { .. }))
     }
 }
 
-/// What can happen to a knob while it is held.
+/// A change of a knob or path while a device is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The kernel lowered it (QUEUE_FULL). It stays so until the next [`Steering::set`].
+    /// The kernel lowered the depth (QUEUE_FULL). It stays so until the next [`Steering::set`].
     Dropped {
-        /// Which path.
+        /// Kernel name of the path.
         path: String,
-        /// From.
+        /// Depth before the drop.
         from: u32,
-        /// To.
+        /// Depth after the drop.
         to: u32,
     },
-    /// Somebody else wrote it. It has been written again.
+    /// Another process wrote the knob. It was set again.
     Changed {
-        /// Which path.
+        /// Kernel name of the path.
         path: String,
-        /// What had been set.
+        /// Value that had been set.
         set: u32,
-        /// What was found.
+        /// Value that was found.
         found: u32,
     },
-    /// Somebody chose another elevator, which undid the bound. It has been written again.
+    /// Another process chose another elevator, which undid the bound. It was set again.
     Scheduler {
-        /// Which path.
+        /// Kernel name of the path.
         path: String,
-        /// The elevator before.
+        /// The elevator before the change.
         was: String,
-        /// The elevator now.
+        /// The elevator after the change.
         is: String,
     },
-    /// A path carries IOs now, or does not any more. The depth has been split again.
+    /// A path began or ceased to carry IOs. The depth was split anew.
     State {
-        /// Which path.
+        /// Kernel name of the path.
         path: String,
-        /// What it does now.
+        /// State of the path from now on.
         state: PathState,
     },
-    /// A path has come.
+    /// A path was added to the device.
     Added {
-        /// Which path.
+        /// Kernel name of the path.
         path: String,
     },
-    /// A path is gone for good.
+    /// A path was removed for good.
     Removed {
-        /// Which path.
+        /// Kernel name of the path.
         path: String,
     },
 }
@@ -151,26 +153,26 @@ impl fmt::Display for Event {
     }
 }
 
-/// Why a device cannot be steered, or not any more.
+/// Reason why a device cannot be steered, or not any more.
 #[derive(Debug, thiserror::Error)]
 pub enum SteerError {
-    /// It is of no kind that can be.
+    /// The device is of a kind that cannot be steered.
     #[error("{0}")]
     Refused(#[from] Why),
-    /// The device is not there any more.
+    /// The device is gone. Holds its name.
     #[error("{0} is gone")]
     Gone(String),
-    /// The kernel does not let it.
+    /// The kernel refuses a read or write.
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// What was there before cannot be kept, or put back.
+    /// An original value cannot be stored or restored.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 impl Steering {
-    /// Takes hold of a device. What a process that died left set is put back first; what is there
-    /// now goes to the journal. Nothing is set yet.
+    /// Holds a device. Settings left behind by a process that died are restored first; the current ones
+    /// go to the journal. Nothing is set yet.
     pub fn take(
         device: &Device,
         method: Option<Method>,
@@ -193,7 +195,7 @@ impl Steering {
         Ok(steering)
     }
 
-    /// Takes hold of one queue.
+    /// Holds one queue of the device.
     fn path(&mut self, queue: &Queue) -> Result<Path, SteerError> {
         let method = queue.method(self.asked)?;
         let knob = Knob::new(queue.clone(), method)?;
@@ -202,13 +204,13 @@ impl Steering {
         Ok(Path { knob, state: PathState::Active })
     }
 
-    /// The device.
+    /// The device that is held.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// What depths can be set, with the paths that carry IOs now.
+    /// Range of depths, with the paths that carry IOs now.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
         let each = || self.carrying().map(|path| path.knob.bounds());
@@ -219,34 +221,34 @@ impl Steering {
         }
     }
 
-    /// Bounds what is in flight at `depth`, within [`Steering::bounds`]: split over the paths that
-    /// carry IOs, rounded down to what the knobs can express, and read back.
+    /// Bounds outstanding IOs at `depth`, within [`Steering::bounds`]. The depth is split over the
+    /// paths that carry IOs, rounded down to what the knobs can express, and read back.
     pub fn set(&mut self, depth: u32) -> Result<InForce, SteerError> {
         self.depth = Some(depth);
         self.apply(depth)?;
         Ok(self.in_force())
     }
 
-    /// Looks whether all is still as it was set, and puts right what is not. Once a tick.
+    /// Checks knobs and paths, and repairs differences. Call once a tick.
     pub fn check(&mut self) -> Result<Checked, SteerError> {
         let mut moved = self.look_at_paths()?;
         moved.extend(self.look_at_states());
         self.look_at_knobs(moved)
     }
 
-    /// The same of what is set alone: for looks between two ticks, as to ask which paths carry IOs
-    /// takes a process.
+    /// Checks the knobs alone, for checks between two ticks: asking for the states of paths starts a
+    /// process.
     pub fn check_knobs(&mut self) -> Result<Checked, SteerError> {
         self.look_at_knobs(Vec::new())
     }
 
-    /// Looks at the knobs, after `events`, which ask for another split.
+    /// Checks the knobs. `events` has changes of paths, which make a new split necessary.
     fn look_at_knobs(&mut self, mut events: Vec<Event>) -> Result<Checked, SteerError> {
         let mut again = !events.is_empty();
         for path in &mut self.paths {
             let name = path.knob.queue.name.clone();
             let found = match path.knob.look() {
-                // The next look tells that the path went.
+                // The next check reports that the path is gone.
                 Err(error) if error.gone() && self.device.multipath.is_some() => continue,
                 found => found.map_err(|e| gone(&name, e))?,
             };
@@ -269,18 +271,18 @@ impl Steering {
         Ok(Checked { in_force: self.in_force(), events })
     }
 
-    /// Puts back what was there before.
+    /// Restores the original settings.
     pub fn release(mut self) -> Result<Restored, SteerError> {
         self.left = true;
         Ok(self.journal.put_back()?)
     }
 
-    /// Leaves what is set in force. The journal stays, for whoever restores it.
+    /// Leaves the settings in force. The journal stays, so that they can be restored later.
     pub fn leave(mut self) {
         self.left = true;
     }
 
-    /// What bounds the device, as last read back.
+    /// Bounds in force, as last read back.
     #[must_use]
     pub fn in_force(&self) -> InForce {
         let paths: Vec<PathInForce> = self
@@ -301,7 +303,7 @@ impl Steering {
         self.paths.iter().filter(|path| path.state == PathState::Active)
     }
 
-    /// Paths that came or went.
+    /// Finds paths that came or went.
     fn look_at_paths(&mut self) -> Result<Vec<Event>, SteerError> {
         let mut events = Vec::new();
         if self.device.multipath.is_some() {
@@ -328,7 +330,7 @@ impl Steering {
         if self.paths.is_empty() { Err(self.gone()) } else { Ok(events) }
     }
 
-    /// Which paths carry IOs.
+    /// Finds paths whose state changed.
     fn look_at_states(&mut self) -> Vec<Event> {
         let queues: Vec<Queue> = self.paths.iter().map(|path| path.knob.queue.clone()).collect();
         let mut events = Vec::new();
@@ -341,9 +343,9 @@ impl Steering {
         events
     }
 
-    /// Writes each path's part. A path that carries nothing is held at its least, so that what
-    /// falls to it before the next look is little. First what falls, then what rises, so that the
-    /// sum is at no time above both the old and the new.
+    /// Sets each path's part. A path without IOs is held at its least depth, to bound the IOs that
+    /// reach it before the next check. Lower values are written first, so that the sum never exceeds
+    /// both the old and the new depth.
     fn apply(&mut self, depth: u32) -> Result<(), SteerError> {
         let carrying = u32::try_from(self.carrying().count()).unwrap_or(u32::MAX);
         let mut rest = depth.checked_rem(carrying).unwrap_or(0);
@@ -360,11 +362,11 @@ impl Steering {
         parts.sort_by_key(|(index, part)| *part > self.paths[*index].knob.in_force());
         for (index, part) in parts {
             let path = &mut self.paths[index];
-            // Another elevator may have made the knob one of the whole adapter.
+            // With another elevator the knob may belong to the whole adapter.
             path.knob.queue.method(self.asked)?;
             match path.knob.set(part) {
                 Ok(_) => {}
-                // A failed path may be on its way out; the next look tells.
+                // A failed path may be about to go; the next check reports that.
                 Err(error) if error.gone() && self.device.multipath.is_some() => {}
                 Err(error) => return Err(gone(&self.device.name, error)),
             }
@@ -380,13 +382,13 @@ impl Steering {
 impl Drop for Steering {
     fn drop(&mut self) {
         if !self.left {
-            // Nobody is left to tell. What fails stays in the journal.
+            // Errors cannot be reported on drop. What fails stays in the journal.
             let _ = self.journal.put_back();
         }
     }
 }
 
-/// A file that went away took its device with it.
+/// An error for a missing file: its device is gone.
 fn gone(name: &str, error: SysError) -> SteerError {
     if error.gone() { SteerError::Gone(name.to_owned()) } else { error.into() }
 }

@@ -1,42 +1,42 @@
-//! One value from or to one file of the kernel's, with errors that name it.
+//! Reads and writes of single values in files of the kernel, with errors that name the file.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A file of the kernel's that could not be read, written or understood.
+/// Reason why a file of the kernel could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SysError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: cannot be read: {source}", file.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// It holds something else than it should.
+    /// The content is not a number.
     #[error("{}: holds {value:?}, which is no number", file.display())]
     Content {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// What is in it.
+        /// Content of the file.
         value: String,
     },
-    /// The kernel does not take the value.
+    /// The kernel refuses the value.
     #[error("{}: the kernel refuses {value:?}: {source}", file.display())]
     Write {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// What was written.
+        /// Value that was written.
         value: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
 impl SysError {
-    /// The file went away, and with it its device.
+    /// Whether the file went away, and its device with it.
     #[must_use]
     pub fn gone(&self) -> bool {
         let (SysError::Read { source, .. } | SysError::Write { source, .. }) = self else {
@@ -49,25 +49,25 @@ impl SysError {
     }
 }
 
-/// What a file holds, without the blanks around it.
+/// Trimmed content of a file.
 pub(crate) fn read(file: &Path) -> Result<String, SysError> {
     std::fs::read_to_string(file)
         .map(|text| text.trim().to_owned())
         .map_err(|source| SysError::Read { file: file.to_owned(), source })
 }
 
-/// What a file holds, where it may be missing: older kernels, other drivers.
+/// Trimmed content of a file that older kernels and other drivers lack.
 pub(crate) fn read_any(file: &Path) -> Option<String> {
     read(file).ok().filter(|text| !text.is_empty())
 }
 
-/// A number.
+/// Number that a file contains.
 pub(crate) fn number<T: FromStr>(file: &Path) -> Result<T, SysError> {
     let value = read(file)?;
     value.parse().map_err(|_| SysError::Content { file: file.to_owned(), value })
 }
 
-/// Writes a value in one call, as the kernel wants it.
+/// Writes a value in a single call, as the kernel requires.
 pub(crate) fn write(file: &Path, value: &str) -> Result<(), SysError> {
     let fail = |source| SysError::Write { file: file.to_owned(), value: value.to_owned(), source };
     let mut open =
@@ -75,8 +75,8 @@ pub(crate) fn write(file: &Path, value: &str) -> Result<(), SysError> {
     io::Write::write_all(&mut open, value.as_bytes()).map_err(fail)
 }
 
-/// The name that stands in brackets: `none [mq-deadline] bfq`. A file that offers one thing alone
-/// has none.
+/// The choice in brackets, as in `none [mq-deadline] bfq`. A file with a single choice has no
+/// brackets.
 pub(crate) fn chosen(list: &str) -> &str {
     let inside = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(list.trim(), |(name, _)| name)

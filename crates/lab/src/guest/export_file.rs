@@ -1,8 +1,9 @@
-//! An export of the array as a file, which FUSE makes of it: nbdfuse.
+//! An export of the array as a file in a FUSE mount, by nbdfuse.
 //!
-//! QEMU's own NBD client (7.2) takes up replies one by one, but hands all that is outstanding to the
-//! guest, and asks for more, in one go: of d IOs of a guest an array that does one at a time sees
-//! (d + 1) / 2. Of what goes to this file it sees all, up to [`UNDER_WAY`].
+//! QEMU's own NBD client (7.2) receives replies one by one, but completes all outstanding IOs to
+//! the guest, and takes new ones, in one go. With d IOs of a guest outstanding, an array that
+//! serves one at a time sees (d + 1)
+//! 2 of them. It sees all IOs to this file, up to [`UNDER_WAY`].
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,34 +15,35 @@ use tempfile::TempDir;
 use super::{GuestError, look_until};
 use crate::process::Process;
 
-/// What makes the file.
+/// Program that mounts the file.
 const NBDFUSE: &str = "nbdfuse";
 
-/// Its package, for people.
+/// Debian package of [`NBDFUSE`], for messages.
 const PACKAGE: &str = "libnbd-bin";
 
-/// Connections to the array; its threads take any of them.
+/// Number of connections to the array. nbdfuse's threads use any of them.
 const CONNECTIONS: &str = "16";
 
-/// How many IOs are under way at the array at a time: as many as FUSE has threads. The others wait.
+/// Largest number of IOs that are outstanding at the array: the number of FUSE threads. Further IOs
+/// wait.
 pub const UNDER_WAY: usize = 10;
 
-/// The file is there at once; a machine with much else to do takes longer.
+/// Time for the file to appear. It appears at once, except on a busy machine.
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// An export that is a file. When this is dropped it is one no more.
+/// An export mounted as a file. Dropping this unmounts it.
 #[derive(Debug)]
 pub struct ExportFile {
-    /// Always there, but while this is dropped.
+    /// Always present, except while this is dropped.
     server: Option<Process>,
     dir: TempDir,
 }
 
 impl ExportFile {
-    /// Makes a file of the export at a server's unix socket.
+    /// Mounts an export of the server at a unix socket as a file.
     ///
     /// # Errors
-    /// There is no nbdfuse, no FUSE, no such export, or it does not answer.
+    /// nbdfuse, FUSE or the export is missing, or the server does not answer.
     pub fn mount(socket: &Path, export: &str) -> Result<ExportFile, GuestError> {
         let wrong = |what: String| GuestError::Way { program: NBDFUSE, package: PACKAGE, what };
         let dir = tempfile::Builder::new().prefix("parda-export-").tempdir();
@@ -52,7 +54,7 @@ impl ExportFile {
         nbdfuse.args(["-C", CONNECTIONS]).arg(export_file.path());
         nbdfuse.arg(format!("nbd+unix:///{export}?socket={}", socket.display()));
         let log = export_file.dir.path().join("log");
-        // Killed, it would leave the mount.
+        // A killed nbdfuse would leave the mount behind, so it is asked to end.
         let server = Process::start_tidy(format!("{NBDFUSE} of {export}"), log, nbdfuse);
         let server = export_file.server.insert(server.map_err(|e| wrong(e.to_string()))?);
         let path = export_file.dir.path().join(MOUNTPOINT).join(FILE);
@@ -65,7 +67,7 @@ impl ExportFile {
         }
     }
 
-    /// The file.
+    /// Path of the mounted file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.mountpoint().join(FILE)
@@ -81,9 +83,9 @@ const FILE: &str = "disk";
 
 impl Drop for ExportFile {
     fn drop(&mut self) {
-        // Told to end it unmounts, who still has the file or not.
+        // nbdfuse unmounts when asked to end, whether or not the file is open.
         self.server = None;
-        // If it had died before, nobody did. An error means that it is not mounted.
+        // An nbdfuse that died before left the mount. An error means that nothing is mounted.
         let _ = unmount(self.mountpoint(), UnmountFlags::DETACH);
     }
 }

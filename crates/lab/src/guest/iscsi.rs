@@ -1,4 +1,4 @@
-//! An iSCSI target whose one LUN is a file: a tgtd of our own, on this machine's loopback.
+//! An iSCSI target whose only LUN is a file: a private tgtd on the loopback interface.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,26 +11,27 @@ use tempfile::TempDir;
 use super::{GuestError, look_until};
 use crate::process::Process;
 
-/// The server, and what tells it what to serve.
+/// The server, and the program that configures it.
 const TGTD: &str = "tgtd";
 const TGTADM: &str = "tgtadm";
 
-/// Their package, for people.
+/// Debian package of both, for messages.
 const PACKAGE: &str = "tgt";
 
-/// Which of several servers is meant. Ours has a socket of its own, so any will do.
+/// Number of the server among several. Each server has a socket of its own here, so any number
+/// serves.
 const CONTROL_PORT: &str = "1";
 
-/// The environment's word for that socket, less the port's number.
+/// Environment variable with the path of the server's socket, without the number.
 const SOCKET: &str = "TGT_IPC_SOCKET";
 
-/// What the target is called.
+/// Name of the target.
 pub(super) const TARGET: &str = "iqn.2009-02.lab.parda:array";
 
-/// It listens at once; a machine with much else to do takes longer.
+/// Time for the server to listen. It listens at once, except on a busy machine.
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// A target. It is gone when this is dropped.
+/// A running target. Dropping this ends it.
 #[derive(Debug)]
 pub struct IscsiTarget {
     process: Process,
@@ -39,16 +40,16 @@ pub struct IscsiTarget {
 }
 
 impl IscsiTarget {
-    /// Serves a file past the page cache as a LUN with this serial number.
+    /// Serves a file, opened with O_DIRECT, as a LUN with this serial number.
     ///
     /// # Errors
-    /// There is no tgt, it does not come up, or does not take the file.
+    /// tgt is missing, does not start, or refuses the file.
     pub fn serve(file: &Path, serial: &str) -> Result<IscsiTarget, GuestError> {
         let failed = |e: io::Error| wrong(e.to_string());
         let dir = tempfile::Builder::new().prefix("parda-iscsi-").tempdir().map_err(failed)?;
         let port = free_port().map_err(failed)?;
         let mut tgtd = command(TGTD, dir.path());
-        // It ends with us alone: it goes on in the foreground.
+        // In the foreground, the server ends with the laboratory.
         tgtd.args(["-f", "-C", CONTROL_PORT, "--iscsi"]).arg(format!("portal=127.0.0.1:{port}"));
         let process = Process::start(TGTD.to_owned(), dir.path().join("log"), tgtd);
         let mut target = IscsiTarget { process: process.map_err(failed)?, port, dir };
@@ -67,7 +68,7 @@ impl IscsiTarget {
         Ok(target)
     }
 
-    /// Where it listens, on this machine's loopback.
+    /// Port of the target on the loopback interface.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -85,7 +86,7 @@ impl IscsiTarget {
     }
 }
 
-/// One of tgt's programs, whose socket is in this directory.
+/// A command of tgt that uses the socket in this directory.
 fn command(program: &str, dir: &Path) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";

@@ -1,5 +1,5 @@
-//! What guests are made of: kernel, initramfs and the disk with tools, as `make guest` leaves them;
-//! and a disk with the program under test.
+//! Files that guests boot from: kernel, initramfs and the disk with tools, as `make guest` creates
+//! them; and a disk with the program under test.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,23 +14,23 @@ use rustix::fs::{FlockOperation, flock};
 use super::GuestError;
 use super::machine::{Base, QEMU};
 
-/// The environment's word for where the kit is.
+/// Environment variable with the directory of the kit.
 pub const VARIABLE: &str = "PARDA_GUEST";
 
-/// What `tools/guest.sh` writes last.
+/// Name of the file that `tools/guest.sh` writes last.
 const STAMP: &str = "stamp";
 
-/// A directory with what guests are made of.
+/// Directory with the files that guests boot from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kit {
     dir: PathBuf,
 }
 
 impl Kit {
-    /// The kit at [`VARIABLE`], or else that of the build directory which this program is from.
+    /// The kit in the directory [`VARIABLE`], or else in the build directory of this program.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no kit.
     pub fn find() -> Result<Kit, GuestError> {
         if let Some(dir) = std::env::var_os(VARIABLE) {
             return Kit::at(PathBuf::from(dir));
@@ -48,29 +48,29 @@ impl Kit {
         }
     }
 
-    /// The kernel.
+    /// Path of the kernel image.
     #[must_use]
     pub fn kernel(&self) -> PathBuf {
         self.dir.join("vmlinuz")
     }
 
-    /// The first file system.
+    /// Path of the initramfs, the first file system.
     #[must_use]
     pub fn initramfs(&self) -> PathBuf {
         self.dir.join("initramfs.gz")
     }
 
-    /// The disk with modules, programs and libraries.
+    /// Path of the disk with modules, programs and libraries.
     #[must_use]
     pub fn tools(&self) -> PathBuf {
         self.dir.join("tools.img")
     }
 
-    /// A disk with this program on it, as `parda`. It is made once for each version of the program
-    /// and lies beside the kit, for others that run the same; that of the version before goes.
+    /// A disk with this program on it, as `parda`. It is created once for each version of the program,
+    /// beside the kit, and replaces that of the previous version.
     ///
     /// # Errors
-    /// The program cannot be read, or the disk not be written.
+    /// The program cannot be read, or the disk cannot be written.
     pub fn disk_with(&self, program: &Path) -> Result<PathBuf, GuestError> {
         let failed = |source| GuestError::Disk { program: program.to_owned(), source };
         let meta = fs::metadata(program).map_err(failed)?;
@@ -101,11 +101,11 @@ impl Kit {
         Ok(image)
     }
 
-    /// The state of a machine of this base that has booted: made once for each boot of this machine,
-    /// whose clock it counts by, and for each kit, emulator and kind of machine.
+    /// Saved state of a booted machine of this base. It is created once for each boot of this machine,
+    /// whose clock it depends on, and for each kit, emulator and base.
     ///
     /// # Errors
-    /// Those of making it, and that it cannot be written here.
+    /// The machine does not boot, or its state cannot be written.
     pub(super) fn state(
         &self,
         base: Base,
@@ -121,7 +121,7 @@ impl Kit {
         (emulator.stdout, boot, stamp, format!("{command:?}")).hash(&mut key);
         let of = format!("{}-", base.name());
         let name = format!("{of}{:x}.state", key.finish());
-        // One of us makes it; the others wait.
+        // One process creates the state; others wait for it.
         let lock = File::create(self.dir.join("lock")).map_err(failed)?;
         flock(&lock, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
         let state = self.dir.join(&name);
@@ -134,8 +134,8 @@ impl Kit {
         Ok(state)
     }
 
-    /// Removes what begins like this but is not that. Guests that run on these go on: the file is there
-    /// until they close it.
+    /// Removes files that begin with `beginning`, except for `but`. Guests that run from such a file
+    /// keep it open.
     fn forget(&self, beginning: &str, but: &str) {
         let begins = |name: &OsStr| {
             let name = name.to_str();
@@ -143,7 +143,7 @@ impl Kit {
         };
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if begins(&entry.file_name()) {
-                // What stays is only space.
+                // A file that remains only takes up space.
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -1,4 +1,4 @@
-//! A guest as hardware: what it has, and how QEMU is told so.
+//! Hardware of a guest, and the QEMU command for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,31 +9,31 @@ use serde_json::{Value, json};
 use super::iscsi::TARGET;
 use super::kit::Kit;
 
-/// The program that plays the machines.
+/// Program that emulates the machines.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
 
-/// Where a guest with a network finds what listens on this machine's loopback.
+/// Address at which a guest with a network reaches the loopback interface of this machine.
 pub const HOST: &str = "10.0.2.2";
 
-/// A guest that is to be.
+/// Configuration of a guest.
 #[derive(Clone, Debug)]
 pub struct GuestConfig {
-    /// Its name, for people.
+    /// Name of the guest, for people.
     pub name: String,
-    /// MiB of memory.
+    /// Size of the memory, in MiB.
     pub memory: u32,
-    /// Processors.
+    /// Number of virtual processors.
     pub cpus: u32,
-    /// Its disks, in the order in which the kernel meets those of each bus.
+    /// Disks, in the order in which the kernel finds those of each bus.
     pub disks: Vec<Disk>,
-    /// The disks that it connects to by itself, over its network.
+    /// Disks that the guest connects to itself, over its network.
     pub remotes: Vec<Remote>,
-    /// A program that it shall have as `parda`. It must run with the libraries that this machine has.
+    /// Program to install as `parda`. It must run with this machine's libraries.
     pub program: Option<PathBuf>,
 }
 
 impl GuestConfig {
-    /// A guest without disks: one processor, 256 MiB.
+    /// A guest with one processor, 256 MiB and no disks.
     #[must_use]
     pub fn new(name: &str) -> GuestConfig {
         GuestConfig {
@@ -46,21 +46,21 @@ impl GuestConfig {
         }
     }
 
-    /// With one more disk.
+    /// Adds a disk that the emulator provides.
     #[must_use]
     pub fn disk(mut self, name: &str, bus: Bus, source: Source) -> GuestConfig {
         self.disks.push(Disk { name: name.to_owned(), bus, source, wwn: None });
         self
     }
 
-    /// With one more disk, over its network.
+    /// Adds a disk that the guest connects to over its network.
     #[must_use]
     pub fn remote(mut self, name: &str, server: Server) -> GuestConfig {
         self.remotes.push(Remote { name: name.to_owned(), server });
         self
     }
 
-    /// With this program as `parda`.
+    /// Installs this program as `parda`.
     #[must_use]
     pub fn program(mut self, program: &Path) -> GuestConfig {
         self.program = Some(program.to_owned());
@@ -68,86 +68,87 @@ impl GuestConfig {
     }
 }
 
-/// A disk of a guest.
+/// A disk that the emulator provides.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Its name and serial number: 1 to 20 letters, digits and dashes. The guest has it as
-    /// `/dev/lab/NAME`.
+    /// Name and serial number: 1 to 20 letters, digits and dashes. The disk is `/dev/lab/NAME` in the
+    /// guest.
     pub name: String,
-    /// How it is connected.
+    /// Bus that connects the disk.
     pub bus: Bus,
-    /// What is behind it.
+    /// Storage behind the disk.
     pub source: Source,
-    /// Disks with the same are paths to one LUN (SCSI only).
+    /// World-wide name. Disks with the same one are paths to one LUN (SCSI only).
     pub wwn: Option<u64>,
 }
 
-/// A disk that a guest connects to by itself: no emulator knows of it.
+/// A disk that a guest connects to itself. The emulator does not know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Its name, as a [`Disk`]'s.
+    /// Name, with the rules for that of a [`Disk`].
     pub name: String,
-    /// Who serves it.
+    /// Server of the disk.
     pub server: Server,
 }
 
-/// A server on this machine's loopback.
+/// A server on the loopback interface of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// An [`IscsiTarget`](super::IscsiTarget), whose LUN has the disk's name as its serial number.
+    /// An [`IscsiTarget`](super::IscsiTarget) whose LUN has the disk's name as its serial number.
     Iscsi {
-        /// Where it listens.
+        /// Port of the target.
         port: u16,
     },
-    /// An NBD server.
+    /// An NBD server for the guest's own client.
     Nbd {
-        /// Where it listens.
+        /// Port of the server.
         port: u16,
-        /// The export.
+        /// Name of the export.
         export: String,
     },
 }
 
-/// How a disk is connected.
+/// Bus that connects a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bus {
     /// virtio-scsi: a LUN of this controller, 0 or 1.
     Scsi(u8),
-    /// virtio-blk.
+    /// virtio-blk: a disk without a SCSI layer.
     Virtio,
 }
 
-/// What is behind a disk.
+/// Storage behind a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An NBD export at a unix socket, by QEMU's own client: good where it does not matter how many
-    /// IOs are under way ([`export_file`](super::export_file) says why).
+    /// An NBD export at a unix socket, by QEMU's own client. Suited where the number of outstanding IOs
+    /// does not matter; [`export_file`](super::export_file) says why.
     Nbd {
-        /// The server's socket.
+        /// Path of the server's socket.
         socket: PathBuf,
-        /// The export.
+        /// Name of the export.
         export: String,
-        /// How many seconds its IOs wait for a server that is away (`reconnect-delay`). 0: they fail at once.
+        /// Time in seconds for which IOs wait for a server that is away (`reconnect-delay`). 0: they
+        /// fail at once.
         reconnect: u32,
     },
-    /// A raw file, past the page cache: an [`ExportFile`](super::ExportFile) too. Several guests may
-    /// have the same.
+    /// A raw file opened with O_DIRECT, such as an [`ExportFile`](super::ExportFile). Several guests
+    /// may share one.
     File(PathBuf),
-    /// Nothing: reads give zeros, writes are forgotten, and each takes this long, however many
-    /// there are at a time.
+    /// A null device: reads return zeros, writes are discarded, and each IO takes the same time,
+    /// however many are outstanding.
     Null {
-        /// Its size in bytes.
+        /// Size of the disk in bytes.
         size: u64,
-        /// In nanoseconds.
+        /// Time of each IO, in nanoseconds.
         latency: u64,
     },
-    /// As [`Source::Null`], but reads of one sector are answered TASK SET FULL, each time (SCSI only).
+    /// As [`Source::Null`], except that each read of one sector is answered TASK SET FULL (SCSI only).
     Full {
-        /// Its size in bytes.
+        /// Size of the disk in bytes.
         size: u64,
-        /// In nanoseconds.
+        /// Time of each IO, in nanoseconds.
         latency: u64,
-        /// Which sector of 512 bytes.
+        /// Number of the sector of 512 bytes.
         sector: u64,
     },
 }
@@ -161,7 +162,7 @@ impl Source {
             }),
             Source::File(path) => json!({
                 "driver": "raw",
-                // Of this kind, writes of one file are under way side by side on FUSE as well.
+                // With native AIO, writes to one file run side by side, on FUSE as well.
                 "file": { "driver": "file", "filename": path, "locking": "off", "aio": "native",
                           "cache": { "direct": true } },
                 "cache": { "direct": true },
@@ -169,7 +170,7 @@ impl Source {
             Source::Null { size, latency } => json!({
                 "driver": "null-co", "size": size, "latency-ns": latency, "read-zeroes": true,
             }),
-            // QEMU's disks say TASK SET FULL for EDOM (33).
+            // QEMU's disks answer TASK SET FULL for EDOM (33).
             Source::Full { size, latency, sector } => json!({
                 "driver": "blkdebug",
                 "image": { "driver": "null-co", "size": size, "latency-ns": latency,
@@ -183,24 +184,25 @@ impl Source {
     }
 }
 
-/// A machine before it has anything of its own: what all guests of its kind begin as.
+/// A machine without anything of its own, from which all guests of its kind start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Base {
     memory: u32,
     cpus: u32,
 }
 
-/// Every base has so many virtio-scsi controllers: with modules and all, they take a second to come up.
+/// Number of virtio-scsi controllers of every base. Together with their modules, they take a second
+/// to come up.
 const CONTROLLERS: u8 = 2;
 
 impl Base {
-    /// What its kind is called.
+    /// Name of this kind of machine.
     pub(super) fn name(self) -> String {
         format!("up-{}m-{}", self.memory, self.cpus)
     }
 
-    /// The command that boots it, or begins with the state that one had that was saved. `port` and
-    /// `monitor` are sockets that listen; the console goes to standard output.
+    /// Command that boots the machine, or restores a saved state. `port` and `monitor` are listening
+    /// sockets; the console goes to standard output.
     pub(super) fn command(
         self,
         kit: &Kit,
@@ -208,22 +210,21 @@ impl Base {
         state: Option<&Path>,
     ) -> Command {
         let mut qemu = Command::new(QEMU);
-        // Nothing but what is named here.
+        // No devices except those named here.
         qemu.arg("-nodefaults");
         let mut set = |key: &str, value: String| {
             qemu.arg(format!("-{key}")).arg(value);
         };
         set("accel", "tcg,thread=multi".to_owned());
         set("machine", "pc".to_owned());
-        // A processor of few features is emulated at half the cost of one of all.
+        // Emulating a processor with few features costs half as much as one with all.
         set("cpu", "Nehalem".to_owned());
         set("smp", self.cpus.to_string());
         set("m", format!("{}M", self.memory));
         set("display", "none".to_owned());
         set("kernel", kit.kernel().display().to_string());
         set("initrd", kit.initramfs().display().to_string());
-        // A kernel that panics ends with QEMU: neither waits, nor begins again. The rest is of what
-        // takes time at boot.
+        // A kernel panic ends QEMU, without a wait or reboot. The other options shorten the boot.
         let append = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr cryptomgr.notests \
                       no_timer_check";
         set("append", append.to_owned());
@@ -259,12 +260,12 @@ impl GuestConfig {
         Base { memory: self.memory, cpus: self.cpus }
     }
 
-    /// What makes of its base what it is: what QEMU's monitor is asked, with arguments.
+    /// Commands for QEMU's monitor, with arguments, that turn the base into this machine.
     pub(super) fn additions(&self, program: Option<&Path>) -> Vec<(&'static str, Value)> {
         let mut asked = Vec::new();
         let mut add = |blockdev: Value, mut device: Value| {
             let node = blockdev["node-name"].clone();
-            // Only a name for QEMU; another than the node's.
+            // A name for QEMU alone, which differs from the node's.
             device["id"] = json!(format!("a-{}", node.as_str().unwrap_or_default()));
             device["drive"] = node;
             asked.extend([("blockdev-add", blockdev), ("device_add", device)]);
@@ -285,7 +286,7 @@ impl GuestConfig {
                 Bus::Virtio => json!({ "driver": "virtio-blk-pci" }),
             };
             device["serial"] = json!(name);
-            // What another guest writes there is that guest's affair.
+            // Guests that share the disk are responsible for each other's writes.
             device["share-rw"] = json!(true);
             if let (Bus::Scsi(_), Some(wwn)) = (disk.bus, disk.wwn) {
                 device["wwn"] = json!(wwn);
@@ -306,7 +307,8 @@ impl GuestConfig {
         !self.remotes.is_empty()
     }
 
-    /// What is done in it before anything else: the time, its program and disks by name, its network.
+    /// Script that runs in the guest before anything else: sets the time, finds program and disks by
+    /// name, configures the network.
     pub(super) fn setup(&self, has_program: bool) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut script = format!("set -e\ndate -s @{now} >/dev/null\nmkdir -p /dev/lab\n");
@@ -339,7 +341,7 @@ impl GuestConfig {
 }
 
 impl Remote {
-    /// The command by which a guest of this name connects to it.
+    /// Command by which a guest of this name connects to the disk.
     fn connect(&self, guest: &str) -> String {
         match &self.server {
             Server::Iscsi { port } => format!(

@@ -45,92 +45,93 @@ use monitor::Monitor;
 pub use port::Output;
 use port::{Id, Port, READY, Waited};
 
-/// A guest boots in some 3 s, or is up in one from a state that was saved; a machine with much else to do takes longer.
+/// Time for a guest to boot. It takes about 3 s, or 1 s from a saved state, and longer on a busy
+/// machine.
 const BOOT_WITHIN: Duration = Duration::from_secs(90);
 
-/// What takes a guest no time may take this long all the same.
+/// Time for what a guest does at once, on a busy machine.
 const BRIEF: Duration = Duration::from_secs(20);
 
-/// Why a guest is none, or does not do what it is told.
+/// Reason why a guest does not start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// What guests are made of is not there.
+    /// The kit that guests boot from is missing.
     #[error(
         "there is nothing to make guests of{}: `make guest` makes it, and {} says where it is",
         .at.as_ref().map_or(String::new(), |at| format!(" in {}", at.display())), kit::VARIABLE
     )]
     NoKit {
-        /// Where it should have been.
+        /// Directory in which the kit was expected.
         at: Option<PathBuf>,
     },
     /// The emulator is missing.
     #[error("guests need {qemu} (Debian, Ubuntu: apt install qemu-system-x86): {0}", qemu = machine::QEMU)]
     NoQemu(io::Error),
-    /// The program under test cannot be brought into a guest.
+    /// The program under test cannot be put on a disk for guests.
     #[error("cannot put {program} on a disk for guests: {source}", program = program.display())]
     Disk {
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
-        /// Why not.
+        /// The failure to write the disk.
         source: io::Error,
     },
-    /// The array does not say on which port a guest finds it.
+    /// The array does not report the port at which guests reach it.
     #[error("the array's port for guests is not known: {0}")]
     NoPort(String),
-    /// What is between a guest and the array is missing, or does not do what it should.
+    /// A program between a guest and the array is missing or failed.
     #[error("{program} (Debian, Ubuntu: apt install {package}): {what}")]
     Way {
-        /// The program.
+        /// Name of the program.
         program: &'static str,
-        /// The package that has it.
+        /// Debian package of the program.
         package: &'static str,
-        /// What is wrong.
+        /// The fault, as a sentence.
         what: String,
     },
-    /// The state of a machine that has booted cannot be kept.
+    /// The state of a booted machine cannot be saved.
     #[error("cannot keep guests' states in {dir}: {source}", dir = dir.display())]
     State {
-        /// Where.
+        /// Directory of saved states.
         dir: PathBuf,
-        /// Why not.
+        /// The failure to save the state.
         source: io::Error,
     },
-    /// Its files or its port cannot be made.
+    /// The guest's files or port cannot be created or used.
     #[error("guest {name}: {source}")]
     Io {
-        /// The guest.
+        /// Name of the guest.
         name: String,
-        /// Why not.
+        /// The failure of the file or port.
         source: io::Error,
     },
-    /// It was not ready in time, or it ended.
+    /// The guest was not ready in time, or it ended.
     #[error("guest {name} {what}. Its console last said:\n{last}")]
     Gone {
-        /// The guest.
+        /// Name of the guest.
         name: String,
-        /// What became of it.
+        /// What happened, as the end of a sentence.
         what: String,
-        /// The end of its console.
+        /// Last lines of the console.
         last: String,
     },
-    /// A command took too long, and was killed.
+    /// A command took too long and was killed.
     #[error("guest {name} was not done within {waited:?} with: {command}")]
     Late {
-        /// The guest.
+        /// Name of the guest.
         name: String,
-        /// The command.
+        /// The command, a shell script.
         command: String,
-        /// How long it was given.
+        /// Time that the command was given.
         waited: Duration,
     },
-    /// A command failed.
+    /// A command ended with an error.
     #[error("guest {name}: {command}: {output:?}")]
     Failed {
-        /// The guest.
+        /// Name of the guest.
         name: String,
-        /// The command.
+        /// The command, a shell script.
         command: String,
-        /// What it said.
+        /// Status and output of the command.
         output: Output,
     },
 }
@@ -151,7 +152,7 @@ struct Running {
     process: Process,
 }
 
-/// A command that runs in a guest. When this is dropped it runs on.
+/// A command that runs in a guest. It runs on when this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Job {
@@ -159,9 +160,10 @@ pub struct Job {
     command: String,
 }
 
-/// Why there can be no guests here: for tests that then say so and do nothing.
+/// Reason why no guests can run here, for tests that then print it and end.
 ///
-/// Whoever says where guests' things are ([`kit::VARIABLE`]) wants guests: there it is never a reason.
+/// Always `None` if [`kit::VARIABLE`] is set: whoever sets it wants guests, so that a missing kit
+/// is an error.
 #[must_use]
 pub fn unavailable() -> Option<String> {
     if std::env::var_os(kit::VARIABLE).is_some() {
@@ -175,10 +177,10 @@ fn qemu_is_there() -> Result<(), GuestError> {
 }
 
 impl Guest {
-    /// Boots a guest; when this returns, it does what it is told and its disks are there.
+    /// Boots a guest, and waits until it executes commands and has its disks.
     ///
     /// # Errors
-    /// There is nothing to boot, or it does not come up.
+    /// The kit or the emulator is missing, or the guest does not come up.
     pub fn boot(config: GuestConfig) -> Result<Guest, GuestError> {
         let [guest] = Guest::boot_all([config])?;
         Ok(guest)
@@ -187,17 +189,17 @@ impl Guest {
     /// Boots guests at the same time.
     ///
     /// # Errors
-    /// As of [`Guest::boot`], with the first that has one. None of them is left then.
+    /// As for [`Guest::boot`], the first one. All guests are ended then.
     pub fn boot_all<const N: usize>(configs: [GuestConfig; N]) -> Result<[Guest; N], GuestError> {
         let guests = Guest::boot_each(configs)?;
-        // As many as there were configurations.
+        // There are as many guests as configurations.
         guests.try_into().map_err(|_| GuestError::NoKit { at: None })
     }
 
-    /// As [`Guest::boot_all`], of any number.
+    /// As [`Guest::boot_all`], for any number of guests.
     ///
     /// # Errors
-    /// As of [`Guest::boot_all`].
+    /// As for [`Guest::boot_all`].
     pub fn boot_each(
         configs: impl IntoIterator<Item = GuestConfig>,
     ) -> Result<Vec<Guest>, GuestError> {
@@ -221,13 +223,13 @@ impl Guest {
         Ok(Guest { config, kit: kit.clone(), running: None, dir })
     }
 
-    /// Begins with the state of a machine that has booted.
+    /// Starts from the saved state of a booted machine.
     fn start_up(&self) -> Result<Starting, GuestError> {
         let state = self.kit.state(self.config.base(), |to| self.boot_to(to))?;
         self.power_on(Some(&state))
     }
 
-    /// Boots a machine of the same kind that has nothing, and saves the state it is in then.
+    /// Boots a machine of the same base and saves its state.
     fn boot_to(&self, state: &Path) -> Result<(), GuestError> {
         let GuestConfig { name, memory, cpus, .. } = &self.config;
         let config = GuestConfig { memory: *memory, cpus: *cpus, ..GuestConfig::new(name) };
@@ -247,7 +249,7 @@ impl Guest {
     fn power_on(&self, state: Option<&Path>) -> Result<Starting, GuestError> {
         let listener = |name| -> io::Result<(PathBuf, UnixListener)> {
             let socket = self.dir.path().join(name);
-            // From the run before; an error would mean that there was none.
+            // Left by an earlier run. An error means that there is none.
             let _ = std::fs::remove_file(&socket);
             let listener = UnixListener::bind(&socket)?;
             listener.set_nonblocking(true)?;
@@ -307,22 +309,23 @@ impl Guest {
         self.ok(&self.config.setup(program.is_some()), BRIEF).map(drop)
     }
 
-    /// Its name.
+    /// Name of the guest.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// What its kernel says, from its first boot on.
+    /// Path of the console's log, from the first boot on.
     #[must_use]
     pub fn console(&self) -> PathBuf {
         self.dir.path().join("console")
     }
 
-    /// Runs a shell script in it, and waits for its end.
+    /// Runs a shell script in the guest and waits for its end.
     ///
     /// # Errors
-    /// It takes longer, and is killed; or the guest is gone. That it fails is in its status.
+    /// The script takes longer than `at_most`, and is killed; or the guest is gone. A failed script is
+    /// no error: see its status.
     pub fn run(&self, command: &str, at_most: Duration) -> Result<Output, GuestError> {
         let job = self.begin(command)?;
         match self.look(&job, at_most)? {
@@ -334,15 +337,15 @@ impl Guest {
         }
     }
 
-    /// Runs a shell script that must not fail: its output, as text without space around it.
+    /// Runs a shell script that must succeed. Returns its output as trimmed text.
     ///
     /// # Errors
-    /// As of [`Guest::run`], and if it fails.
+    /// As for [`Guest::run`]; or the script fails.
     pub fn ok(&self, command: &str, at_most: Duration) -> Result<String, GuestError> {
         self.run(command, at_most).and_then(|output| self.succeeded(command, output))
     }
 
-    /// Begins a shell script in it, beside others.
+    /// Starts a shell script in the guest, which runs beside others.
     ///
     /// # Errors
     /// The guest is gone.
@@ -354,7 +357,7 @@ impl Guest {
         }
     }
 
-    /// Waits for the end of what was begun: what it said, or `None` if it runs on.
+    /// Waits for the end of a job. Returns its output, or `None` if it runs on.
     ///
     /// # Errors
     /// The guest is gone.
@@ -367,7 +370,8 @@ impl Guest {
         }
     }
 
-    /// Sends a signal, by its name or number, to all processes of what was begun. What has ended gets none.
+    /// Sends a signal, by name or number, to all processes of a job. A job that has ended is left
+    /// alone.
     ///
     /// # Errors
     /// The guest is gone.
@@ -376,36 +380,36 @@ impl Guest {
         self.ok(&pid, BRIEF).map(drop)
     }
 
-    /// Kills what was begun, and waits until it is gone: what it said until then.
+    /// Kills a job and waits for its end. Returns its output until then.
     ///
     /// # Errors
-    /// The guest is gone, or it cannot be killed.
+    /// The guest is gone, or the job cannot be killed.
     pub fn end(&self, job: &Job) -> Result<Output, GuestError> {
         self.signal(job, Signal::KILL.as_raw())?;
         self.look(job, BRIEF)?.ok_or_else(|| self.late(job, BRIEF))
     }
 
-    /// The device that a disk of its configuration is: `/dev/sda`.
+    /// Device of a configured disk, such as `/dev/sda`.
     ///
     /// # Errors
-    /// It has no such disk, or is gone.
+    /// The guest has no such disk, or is gone.
     pub fn device(&self, disk: &str) -> Result<String, GuestError> {
         self.ok(&format!("[ -b /dev/lab/{disk} ] && readlink -f /dev/lab/{disk}"), BRIEF)
     }
 
-    /// Writes a file in it.
+    /// Writes a file in the guest.
     ///
     /// # Errors
-    /// It cannot be written, or the guest is gone.
+    /// The file cannot be written, or the guest is gone.
     pub fn put(&self, path: &str, contents: &[u8]) -> Result<(), GuestError> {
         let octal: String = contents.iter().map(|byte| format!("\\0{byte:03o}")).collect();
         self.ok(&format!("printf %b '{octal}' >'{path}'"), BRIEF).map(drop)
     }
 
-    /// Reads a file in it.
+    /// Reads a file in the guest.
     ///
     /// # Errors
-    /// It cannot be read, or the guest is gone.
+    /// The file cannot be read, or the guest is gone.
     pub fn get(&self, path: &str) -> Result<Vec<u8>, GuestError> {
         let command = format!("cat '{path}'");
         let output = self.run(&command, BRIEF)?;
@@ -413,34 +417,35 @@ impl Guest {
         self.succeeded(&command, output).map(|_| bytes)
     }
 
-    /// Whether it runs.
+    /// Whether the guest's emulator is running.
     pub fn runs(&mut self) -> bool {
         let runs = |r: &mut Running| !r.port.is_closed() && r.process.ended().is_none();
         self.running.as_mut().is_some_and(runs)
     }
 
-    /// How long it ran, and how long it could have but waited for a processor. Zero while it is off.
+    /// Time that the guest ran, and time that it was ready to run but waited for a processor. Zero
+    /// while it is off.
     #[must_use]
     pub fn ran_and_waited(&self) -> (Duration, Duration) {
         self.running.as_ref().map_or_else(Default::default, |r| r.process.ran_and_waited())
     }
 
-    /// Pulls the plug.
+    /// Kills the guest as a power failure would.
     pub fn kill(&mut self) {
         self.running = None;
     }
 
-    /// Boots it again with the same hardware, after pulling the plug if it runs.
+    /// Boots the guest again with the same hardware, after killing it if it runs.
     ///
     /// # Errors
-    /// As of [`Guest::boot`].
+    /// As for [`Guest::boot`].
     pub fn restart(&mut self) -> Result<(), GuestError> {
         self.kill();
         let mut starting = self.start_up()?;
         self.come_up(&mut starting)
     }
 
-    /// That it is gone, which it should not be.
+    /// The error for a guest that ended unexpectedly.
     pub(crate) fn is_gone(&self) -> GuestError {
         match &self.running {
             Some(running) => self.gone(&running.process, "is gone".to_owned()),
@@ -448,7 +453,7 @@ impl Guest {
         }
     }
 
-    /// That what was begun has ended, which it should not have.
+    /// The error for a job that ended unexpectedly.
     pub(crate) fn failed(&self, job: &Job, output: Output) -> GuestError {
         let (name, command) = (self.name().to_owned(), job.command.clone());
         GuestError::Failed { name, command, output }
@@ -484,7 +489,7 @@ impl Guest {
     }
 }
 
-/// Waits until something is there that a process makes; if it does not, why.
+/// Waits for something that a process creates. Gives an error if the process does not.
 fn look_until<T>(
     deadline: Instant,
     process: &mut Process,
@@ -504,7 +509,7 @@ fn look_until<T>(
     }
 }
 
-/// A guest between its power switch and its first word.
+/// A guest between its start and its first message.
 #[derive(Debug)]
 struct Starting {
     port: UnixListener,

@@ -1,4 +1,4 @@
-//! QEMU's monitor: where it is told to add hardware to a machine, and to save one.
+//! QEMU's monitor (QMP), which adds hardware to a machine and saves its state.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// A machine with much else to do takes this long for what it does at once, and to load or save a state.
+/// Time for a command, and for loading or saving a state, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a state is looked at that is being loaded or saved.
+/// Interval between checks of a state that is being loaded or saved.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Our end of it. What QEMU tells without being asked is let pass.
+/// Client of the monitor. Events that QEMU sends unasked are ignored.
 #[derive(Debug)]
 pub(super) struct Monitor(BufReader<UnixStream>);
 
@@ -21,13 +21,13 @@ impl Monitor {
     pub(super) fn new(stream: UnixStream) -> io::Result<Monitor> {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut monitor = Monitor(BufReader::new(stream));
-        // It introduces itself, and wants to be told that that is enough.
+        // QEMU sends a greeting, and accepts commands after `qmp_capabilities`.
         monitor.read()?;
         monitor.ask("qmp_capabilities", json!({}))?;
         Ok(monitor)
     }
 
-    /// Has something done: what it answers.
+    /// Executes a command and returns its answer.
     pub(super) fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
         let line = json!({ "execute": command, "arguments": arguments }).to_string() + "\n";
         self.0.get_mut().write_all(line.as_bytes())?;
@@ -42,12 +42,12 @@ impl Monitor {
         }
     }
 
-    /// Waits until the machine has the state that it was told to load.
+    /// Waits until the machine has loaded its state.
     pub(super) fn wait_until_loaded(&mut self) -> io::Result<()> {
         self.wait_while("query-status", &["inmigrate"], "paused")
     }
 
-    /// Writes the machine's state to a file. The machine stands still from then on.
+    /// Writes the machine's state to a file. The machine is stopped from then on.
     pub(super) fn save(&mut self, to: &Path) -> io::Result<()> {
         self.ask("stop", json!({}))?;
         let uri = format!("exec:cat >'{}'", to.display());
@@ -59,7 +59,7 @@ impl Monitor {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let answer = self.ask(query, json!({}))?;
-            // A state that nobody has begun with yet has no status.
+            // A migration that has not begun has no status.
             let status = answer["status"].as_str().unwrap_or(during[0]);
             if status == then {
                 return Ok(());
@@ -84,7 +84,7 @@ impl Monitor {
 mod tests {
     use super::*;
 
-    /// A QEMU that says these lines, one after each that it is told but the first.
+    /// A QEMU that sends these lines: the first unasked, the others one for each command.
     fn played(says: &'static [&'static str]) -> Monitor {
         let (ours, theirs) = UnixStream::pair().unwrap();
         std::thread::spawn(move || {
@@ -110,7 +110,7 @@ mod tests {
         let mut monitor = played(&["{\"error\": {\"desc\": \"no bus\"}}"]);
         let error = monitor.ask("device_add", json!({ "id": "a" })).unwrap_err().to_string();
         assert!(error.contains("device_add") && error.contains("no bus"), "{error}");
-        // And then it is gone.
+        // The connection is closed then.
         assert!(monitor.ask("cont", json!({})).is_err());
     }
 

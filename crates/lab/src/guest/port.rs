@@ -1,9 +1,9 @@
-//! The port on which a guest is told what to do: a virtio serial port of its own, where no message
-//! of the kernel's gets between. `tools/guest/init` is its other end.
+//! Command port of a guest: a virtio serial port that carries nothing else, such as kernel
+//! messages. `tools/guest/init` is its other end.
 //!
-//! To the guest goes `ID LENGTH\n` and a shell script of that many bytes. From it comes, when that has
-//! ended, `ID STATUS OUT ERR\n` and that many bytes of output and of errors. Scripts run side by side.
-//! `0 0 0 0` says that the guest is ready.
+//! A request is `ID LENGTH\n`, followed by a shell script of that many bytes. The reply, sent when
+//! the script has ended, is `ID STATUS OUT ERR\n`, followed by that many bytes of output and of
+//! errors. Scripts run side by side. `0 0 0 0` says that the guest is ready.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,31 +13,31 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a command in a guest said.
+/// Result of a command in a guest.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit status, as shells have it: 128 and more for signals.
+    /// Exit status, as in shells: 128 and above for signals.
     pub status: i32,
-    /// Its standard output.
+    /// Bytes written to standard output.
     pub stdout: Vec<u8>,
-    /// Its errors.
+    /// Bytes written to standard error.
     pub stderr: Vec<u8>,
 }
 
 impl Output {
-    /// Whether it ended well.
+    /// Whether the command succeeded: its status is 0.
     #[must_use]
     pub fn success(&self) -> bool {
         self.status == 0
     }
 
-    /// Its standard output as text, without space around it.
+    /// Standard output as trimmed text.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).trim().to_owned()
     }
 
-    /// Its errors as text, without space around them.
+    /// Standard error as trimmed text.
     #[must_use]
     pub fn errors(&self) -> String {
         String::from_utf8_lossy(&self.stderr).trim().to_owned()
@@ -50,13 +50,13 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// The number of a script. 0 is the guest's own word that it is ready.
+/// Number of a script. 0 is the guest's message that it is ready.
 pub(super) type Id = u64;
 
-/// That the guest is ready.
+/// Number of the message that the guest is ready.
 pub(super) const READY: Id = 0;
 
-/// Our end of the port.
+/// This machine's end of the port.
 #[derive(Debug)]
 pub(super) struct Port {
     stream: UnixStream,
@@ -77,11 +77,11 @@ struct State {
     closed: bool,
 }
 
-/// What became of a script within the time it was given.
+/// Result of waiting for a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
     Done(Output),
-    /// It runs on.
+    /// The script is still running.
     Late,
     /// The guest is gone.
     Gone,
@@ -93,7 +93,7 @@ impl Port {
         let (from, to) = (stream.try_clone()?, Arc::clone(&answers));
         let reader =
             std::thread::Builder::new().name("guest port".to_owned()).spawn(move || {
-                // However it ends, the guest is gone; who waits is told so.
+                // Any end of the stream means that the guest is gone. Callers that wait are told.
                 let _ = read_all(BufReader::new(from), &to);
                 to.lock().closed = true;
                 to.changed.notify_all();
@@ -101,21 +101,21 @@ impl Port {
         Ok(Port { stream, answers, reader: Some(reader), next: Mutex::new(READY + 1) })
     }
 
-    /// Sends a script.
+    /// Sends a script and returns its number.
     pub(super) fn send(&self, script: &[u8]) -> io::Result<Id> {
-        // Held while writing, so that scripts do not run into each other.
+        // Locked while writing, so that scripts do not interleave.
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let id = *next;
         *next += 1;
         let mut stream = &self.stream;
-        // A script of nothing is no script.
+        // The added newline gives an empty script a length above zero.
         stream.write_all(format!("{id} {}\n", script.len() + 1).as_bytes())?;
         stream.write_all(script)?;
         stream.write_all(b"\n")?;
         Ok(id)
     }
 
-    /// Whether the other end is gone.
+    /// Whether the guest has closed its end.
     pub(super) fn is_closed(&self) -> bool {
         self.answers.lock().closed
     }
@@ -142,7 +142,7 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // Ends the reader; an error would mean that the other end is gone.
+        // Ends the reader thread. An error means that the other end is gone.
         let _ = self.stream.shutdown(Shutdown::Both);
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();

@@ -9,24 +9,24 @@ use crate::scenario::{Action, Scenario, Vm, VmId};
 use crate::trace::{Player, Replay, TraceIo};
 use crate::workload::OPEN_LOOP_DEPTH;
 
-/// A seed of its own for the client of each VM, of a scenario's.
+/// Seed of a VM's client, derived from the scenario's seed so that each VM has another one.
 #[must_use]
 pub fn seed(seed: u64, id: VmId) -> u64 {
-    // Any mixing will do that tells (seed, host, VM) apart; 32 bits are what fio takes.
+    // Any mixing serves that separates seed, host and VM. fio takes 32 bits.
     let mixed = [seed, id.host.0 as u64, id.index as u64]
         .iter()
         .fold(0x9e37_79b9_7f4a_7c15_u64, |h, &x| (h ^ x).wrapping_mul(0x0100_0000_01b3));
     (mixed >> 32 ^ mixed) & 0xffff_ffff
 }
 
-/// The job file that does what these VMs do, each in a section of its name, from its first start to
-/// its first stop. What else happens in the scenario does not happen in it.
+/// Job file with one section for each VM, which runs from its first start to its first stop. Other
+/// events of the scenario are not part of it.
 ///
-/// `target` says where the disk of a VM is. A VM that replays a trace replays the log `NAME.iolog`
-/// from where fio is started: see [`iolog`].
+/// `target` gives the location of a VM's disk. A VM that replays a trace replays the log
+/// `NAME.iolog` in fio's working directory: see [`iolog`].
 ///
 /// # Errors
-/// What of a workload fio has no words for, with the VM's name.
+/// A part of a workload that fio does not support, with the VM's name.
 pub fn job_file(
     scenario: &Scenario,
     vms: &[VmId],
@@ -65,7 +65,7 @@ fn job(scenario: &Scenario, id: VmId, target: &str) -> Result<Job, Unsayable> {
     Ok(job)
 }
 
-/// A time with its unit.
+/// A duration with its unit.
 fn time(time: Duration) -> String {
     if time.subsec_nanos() == 0 {
         return format!("{}s", time.as_secs());
@@ -73,13 +73,13 @@ fn time(time: Duration) -> String {
     format!("{}us", time.as_micros())
 }
 
-/// How the log is called that a VM replays.
+/// Name of the log that a VM replays.
 #[must_use]
 pub fn log_name(vm: &Vm) -> String {
     format!("{}.iolog", vm.name)
 }
 
-/// When a VM's client first starts and then stops.
+/// Times of the first start and the first stop of a VM's client.
 fn runs(scenario: &Scenario, id: VmId) -> (Duration, Duration) {
     let mut events = scenario.timeline.iter();
     let mut next = |action: Action| events.find(|event| event.action == action).map(|e| e.at);
@@ -87,10 +87,11 @@ fn runs(scenario: &Scenario, id: VmId) -> (Duration, Duration) {
     (start, next(Action::StopVm(id)).unwrap_or(scenario.duration))
 }
 
-/// A job file: a section for each job, after one for what all have in common.
+/// Job file: a `[global]` section with the options that all jobs share, then one section for each
+/// job.
 ///
 /// # Errors
-/// A value cannot stand in a job file, with the job's name.
+/// A value cannot be written in a job file, with the job's name.
 pub fn sections(jobs: &[Job]) -> Result<String, (String, Unsayable)> {
     let of = |job: &Job| job.section().map_err(|error| (job.name().to_owned(), error));
     let [first, others @ ..] = jobs else { return Ok(String::new()) };
@@ -116,11 +117,11 @@ pub fn sections(jobs: &[Job]) -> Result<String, (String, Unsayable)> {
     Ok(sections.join("\n"))
 }
 
-/// Writes the log that a VM replays, as fio's version 3, with the IOs that arrive within this time.
-/// `chance`, from [0, 1), says where one begins that begins anywhere.
+/// Writes the log that a VM replays, in fio's format version 3, with the IOs that arrive within
+/// this time. `chance`, in [0, 1), places the beginning of a replay that begins anywhere.
 ///
 /// # Errors
-/// It cannot be written.
+/// The log cannot be written.
 pub fn iolog(
     replay: &Replay,
     vm: &Vm,

@@ -1,18 +1,18 @@
-//! Job files, as fio reads them: sections, comments, and what they inherit.
+//! Parser of fio's job files: sections, comments and inherited options.
 
 use parda_config::{Document, Error};
 
-/// An option as it is written.
+/// An option and its value, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written<'a> {
     pub(crate) key: &'a str,
-    /// Empty for one that stands alone, such as `group_reporting`.
+    /// Value of the option. Empty for an option without one, such as `group_reporting`.
     pub(crate) value: &'a str,
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub(crate) line: usize,
 }
 
-/// A job: its section, with the options of all `[global]` sections before it in front of its own.
+/// A job: the options of its section, after those of all `[global]` sections before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Section<'a> {
     pub(crate) name: &'a str,
@@ -21,13 +21,13 @@ pub(crate) struct Section<'a> {
 }
 
 impl Section<'_> {
-    /// The option, as it was said last.
+    /// The last occurrence of an option, under any of its names.
     pub(crate) fn last(&self, keys: &[&str]) -> Option<Written<'_>> {
         self.options.iter().rev().find(|option| keys.contains(&option.key)).copied()
     }
 }
 
-/// An error about a line of a job file.
+/// An error that points at a line of a job file.
 pub(crate) fn error(document: &Document, line: usize, value: &str, message: &str) -> Error {
     Error {
         file: document.name().to_owned(),
@@ -37,11 +37,11 @@ pub(crate) fn error(document: &Document, line: usize, value: &str, message: &str
     }
 }
 
-/// All jobs of a file, in its order.
+/// All jobs of a file, in order.
 pub(crate) fn jobs(document: &Document) -> Result<Vec<Section<'_>>, Error> {
     let mut globals: Vec<Written<'_>> = Vec::new();
     let mut jobs: Vec<Section<'_>> = Vec::new();
-    // Whether options are all jobs' now; `None` before the first section.
+    // Whether the current section is `[global]`. `None` before the first section.
     let mut global = None;
     for (line, text) in (1..).zip(document.text().lines()) {
         let text = text.trim_start();
@@ -66,7 +66,7 @@ pub(crate) fn jobs(document: &Document) -> Result<Vec<Section<'_>>, Error> {
             return Err(error(document, line, text, message));
         }
         if value.starts_with(char::is_whitespace) {
-            // `bs= 8k` are eight bytes.
+            // fio reads `bs= 8k` as eight bytes.
             let message = "fio reads no unit after a blank: write no blanks around `=`";
             return Err(error(document, line, text, message));
         }
@@ -79,7 +79,7 @@ pub(crate) fn jobs(document: &Document) -> Result<Vec<Section<'_>>, Error> {
     Ok(jobs)
 }
 
-/// The job of this name, or the only one.
+/// The job of this name; without a name, the only job of the file.
 pub(crate) fn job<'a>(document: &'a Document, name: Option<&str>) -> Result<Section<'a>, Error> {
     let mut jobs = jobs(document)?;
     let names = jobs.iter().map(|job| job.name).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! From a job of a job file to the workload that it is.
+//! Converts a job of a job file into a workload.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use crate::amount::Amount;
 use crate::file as written;
 use crate::workload::{OPEN_LOOP_DEPTH, Workload};
 
-/// What was read from a job file.
+/// A workload that was read from a job file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
-    /// The job's name.
+    /// Name of the job.
     pub job: String,
-    /// What it does.
+    /// The workload of the job.
     pub workload: Workload,
-    /// On how large a disk, if it says so.
+    /// Size of the disk, if the job gives one.
     pub disk: Option<Bytes>,
 }
 
-/// The workload of a job: of this name, or of the only one of the file.
+/// The workload of the job of this name; without a name, of the only job of the file.
 ///
-/// An option that says nothing of the load is passed over. One that does and that has no
-/// counterpart in a [`Workload`] is refused, so that what is replayed is never quietly another load.
+/// Options without influence on the load are skipped. An option with influence and without a
+/// counterpart in [`Workload`] is refused, so that a replayed load never differs silently.
 ///
 /// # Errors
-/// There is no such job, or it says what a workload cannot; the error names the line, the option and
-/// what can be done.
+/// There is no such job, or a workload cannot express it. The error names the line, the option and
+/// a remedy.
 pub fn import(document: &Document, job: Option<&str>) -> Result<Imported, Error> {
     let section = file::job(document, job)?;
     let reader = Reader { document, kb_base: 1024, section: &section };
@@ -40,10 +40,10 @@ pub fn import(document: &Document, job: Option<&str>) -> Result<Imported, Error>
     Reader { kb_base: if kb_base { 1000 } else { 1024 }, ..reader }.imported()
 }
 
-/// The names of all jobs of a file.
+/// Names of all jobs of a file.
 ///
 /// # Errors
-/// It is no job file; the error names the line.
+/// The document is not a job file; the error names the line.
 pub fn job_names(document: &Document) -> Result<Vec<String>, Error> {
     let jobs = file::jobs(document)?;
     Ok(jobs.into_iter().map(|job| job.name.to_owned()).collect())
@@ -55,7 +55,7 @@ struct Reader<'a> {
     kb_base: u64,
 }
 
-/// Which ways its IOs go, and whether anywhere.
+/// Directions of a job's IOs, and whether their offsets are random.
 struct Direction {
     read: bool,
     write: bool,
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         Ok(Imported { job: self.section.name.to_owned(), workload, disk })
     }
 
-    /// Whether it is known what an option does to the load.
+    /// Refuses an option whose influence on the load is unknown.
     fn known(&self, option: &Written<'_>) -> Result<(), Error> {
         let Written { key, value, .. } = *option;
         if key == "filename" && value.replace("\\:", "").contains(':') {
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         file::error(self.document, line, &text, message)
     }
 
-    /// An error about the first of these that the job has; about the job if it has none.
+    /// An error at the first of these options that the job has; at the job if it has none.
     fn about(&self, keys: &[&str], message: &str) -> Error {
         match keys.iter().find_map(|key| self.section.last(&[key])) {
             Some(option) => self.at(&option, message),
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An error about a key of the workload, where the job file says it.
+    /// An error about a key of the workload, at the option of the job that sets it.
     fn wrong(&self, key: &str, message: &str) -> Error {
         let options: &[&str] = match key.split('.').next().unwrap_or_default() {
             "size" => &["bs", "blocksize"],
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         number(option.value, self.kb_base).ok_or_else(wrong).map(Some)
     }
 
-    /// What an option says of the directions that the job has, if it says the same of both.
+    /// Value of an option for the job's directions, if it is the same for both.
     fn same<'v>(
         &self,
         option: &Written<'_>,
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         direction: &Direction,
     ) -> Result<&'v str, Error> {
         let (read, write) = values.split_once(',').unwrap_or((values, values));
-        // The third would be that of trims.
+        // A third value would be that of trims.
         let write = write.split(',').next().unwrap_or_default();
         let both = direction.read && direction.write;
         let value = if direction.read { read } else { write };
@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
         }
         let said: u32 = parts.iter().filter_map(|(_, percent)| *percent).sum();
         let silent = parts.iter().filter(|(_, percent)| percent.is_none()).count() as u32;
-        // Those that say nothing share what is left.
+        // Entries without a percentage share the rest.
         let left = 100_u32.saturating_sub(said);
         if silent > 0 && !left.is_multiple_of(silent) {
             return Err(wrong("must say a whole percentage of each size"));
@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
         Ok(sizes)
     }
 
-    /// How many a second, of one of its copies.
+    /// IOs per second of one copy of the job.
     fn rate(&self, direction: &Direction, read: u32) -> Result<Option<u64>, Error> {
         let Some(option) = self.option(&["rate_iops"]) else { return Ok(None) };
         let parts = option.value.split(',').map(|part| {
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
         Ok(Some(all))
     }
 
-    /// How many one of its copies has under way.
+    /// Queue depth of one copy of the job.
     fn depth(&self, open: bool) -> Result<u64, Error> {
         let depth = self.number(&["iodepth"])?.unwrap_or(1);
         let engine = self.option(&["ioengine"]);
@@ -342,14 +342,14 @@ impl<'a> Reader<'a> {
                            thinktime_iotime";
             return Err(self.about(&["thinktime"], message));
         }
-        // Without the one the other says nothing.
+        // One of the two options has no effect without the other.
         Ok((on.filter(|_| off.is_some()), off))
     }
 
     fn hot(&self, direction: &Direction, random: u32) -> Result<Option<written::Hot>, Error> {
         let Some(option) = self.option(&["random_distribution"]) else { return Ok(None) };
         let value = self.same(&option, option.value, direction)?;
-        // Without random IOs it says nothing.
+        // The option has no effect without random IOs.
         if value == "random" || random == 0 {
             return Ok(None);
         }
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The disk that all its copies together use.
+    /// Size of the disk that all copies of the job use together.
     fn disk(&self, jobs: u64) -> Result<Option<Bytes>, Error> {
         let Some(option) = self.option(&["size"]) else { return Ok(None) };
         if option.value == "100%" {
@@ -381,7 +381,7 @@ impl<'a> Reader<'a> {
         let size = number(option.value, self.kb_base);
         let wrong = "must be a size, such as 20g, or 100%: the disk is as large as the VM's";
         let size = size.ok_or_else(|| self.at(&option, wrong))?;
-        // Without a name they have a file each.
+        // Without a file name each copy has a file of its own.
         let files = if self.option(&["filename", "uri"]).is_some() { 1 } else { jobs };
         let all = size.checked_mul(files).ok_or_else(|| self.at(&option, "is too large"))?;
         let wrong = |message: &str| self.at(&option, message);

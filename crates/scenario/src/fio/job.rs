@@ -1,23 +1,23 @@
-//! A job: what fio is told so that it does what a workload says.
+//! A fio job that produces a given workload.
 //!
-//! This is the only place that puts a workload into fio's words: the clients of the laboratory, the
-//! points of a probe and the job files that are written for people are the same load.
+//! All conversions from a workload to fio's options are in this module, so that the laboratory's
+//! clients, the points of a probe and exported job files have the same load.
 
 use parda_control::Bytes;
 
 use crate::workload::{Bursts, Demand, Hot, OPEN_LOOP_DEPTH, SizePart, Workload};
 
-/// Where the IOs of a job go.
+/// Target of a job's IOs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// An NBD export, by its URI: fio's own NBD client, which needs no device and no rights.
+    /// An NBD export, by its URI. fio's own NBD client needs neither a device nor privileges.
     Nbd(&'a str),
-    /// A file or a block device, past the page cache.
+    /// Path of a file or block device, opened with O_DIRECT.
     Path(&'a str),
 }
 
 impl Target<'_> {
-    /// The target that a name means: an NBD URI, or else a path.
+    /// The target of this name: an NBD URI, or else a path.
     #[must_use]
     pub fn of(name: &str) -> Target<'_> {
         let is_uri = name.starts_with("nbd://") || name.starts_with("nbd+unix://");
@@ -25,7 +25,7 @@ impl Target<'_> {
     }
 }
 
-/// What cannot be said in fio's words.
+/// A part of a workload, or an option, that fio does not support.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum Unsayable {
@@ -45,7 +45,7 @@ pub enum Unsayable {
     Text { option: String, value: String },
 }
 
-/// A job: options of fio and their values, in the order in which they were set.
+/// A fio job: options and their values, in the order in which they were set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     name: String,
@@ -53,37 +53,37 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job of this name, of which nothing else is said.
+    /// A job of this name, without options.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Job {
         Job { name: name.into(), options: Vec::new() }
     }
 
-    /// Its name.
+    /// Name of the job, without the `--name=` before it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is said of it.
+    /// Options and their values, in the order in which they were set.
     pub fn options(&self) -> impl Iterator<Item = (&str, &str)> {
         self.options.iter().map(|(option, value)| (option.as_str(), value.as_str()))
     }
 
-    /// An option and its value. What was set last holds.
+    /// Sets an option. A later value replaces an earlier one.
     pub fn set(&mut self, option: &str, value: impl ToString) {
         self.options.retain(|(known, _)| known != option);
         self.options.push((option.to_owned(), value.to_string()));
     }
 
-    /// The value of an option, if it was set.
+    /// Value of an option, if it is set.
     #[must_use]
     pub fn get(&self, option: &str) -> Option<&str> {
         let mut named = self.options.iter().filter(|(known, _)| known == option);
         named.next().map(|(_, value)| value.as_str())
     }
 
-    /// Where its IOs go.
+    /// Sets the target of the IOs.
     pub fn target(&mut self, target: Target<'_>) {
         match target {
             Target::Nbd(uri) => {
@@ -93,19 +93,18 @@ impl Job {
             Target::Path(path) => {
                 self.set("ioengine", "libaio");
                 self.set("direct", 1);
-                // A colon would part two files.
+                // fio separates file names by colons.
                 self.set("filename", path.replace(':', "\\:"));
             }
         }
     }
 
-    /// Which IOs it does on how many bytes from the target's beginning on, and when it does the
-    /// next: all of the workload.
+    /// Sets the whole workload, on the first `disk` bytes of the target.
     ///
-    /// A job that only reads is `randread`, so that a fio that is told `--readonly` takes it.
+    /// A job that only reads is `randread`, which fio accepts with `--readonly`.
     ///
     /// # Errors
-    /// What of the workload fio has no words for.
+    /// A part of the workload that fio does not support.
     pub fn load(&mut self, workload: &Workload, disk: Bytes) -> Result<(), Unsayable> {
         if workload.one_stream {
             return Err(Unsayable::OneStream);
@@ -148,27 +147,28 @@ impl Job {
             if matches!(workload.demand, Demand::Open { .. }) {
                 return Err(Unsayable::BurstsOfRate);
             }
-            // Said with their unit: by default the one is in microseconds, the other in seconds.
+            // Units are explicit, as the defaults differ: microseconds for one option, seconds for the
+            // other.
             self.set("thinktime", format!("{}us", off.as_micros()));
             self.set("thinktime_iotime", format!("{}us", on.as_micros()));
         }
-        // A map of the blocks that were used would cost memory and, late in a run, time.
+        // fio's map of used blocks would cost memory and, late in a run, time.
         self.set("norandommap", 1);
         self.set("random_generator", "tausworthe64");
         Ok(())
     }
 
-    /// As arguments of fio: `--name=…` first, which begins a job.
+    /// The job as arguments of fio. The first is `--name=…`, which begins a job.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         let name = [format!("--name={}", self.name)].into_iter();
         name.chain(self.options.iter().map(|(key, value)| format!("--{key}={value}"))).collect()
     }
 
-    /// As a section of a job file.
+    /// The job as a section of a job file.
     ///
     /// # Errors
-    /// A value has what cannot stand there.
+    /// A value cannot be written in a job file.
     pub fn section(&self) -> Result<String, Unsayable> {
         plain("name", &self.name)?;
         self.options.iter().try_fold(format!("[{}]\n", self.name), |text, (key, value)| {
@@ -178,15 +178,15 @@ impl Job {
     }
 }
 
-/// `rate_iops` of reads and writes. Each direction of a fio has arrivals of its own; two Poisson
+/// Value of `rate_iops` for reads and writes. fio draws arrivals for each direction; two Poisson
 /// processes together are one.
 fn rates(rate: f64, read_percent: f64) -> Result<String, Unsayable> {
     let reads = rate * read_percent / 100.0;
     let writes = rate - reads;
-    // As of 500 × 67 %, which floating point does not make 335.
+    // Rounding: 500 × 67 % is not exactly 335 in floating point.
     let whole = |part: f64| Some(part.round()).filter(|whole| (whole - part).abs() < 1e-6);
     match (whole(reads), whole(writes)) {
-        // One that a job has none of may be anything but 0, which would be without a bound.
+        // The rate of a direction without IOs is arbitrary, except for 0, which means unlimited.
         (Some(reads), Some(0.0)) if reads >= 1.0 => Ok(format!("{reads:.0}")),
         (Some(0.0), Some(writes)) if writes >= 1.0 => Ok(format!("{writes:.0}")),
         (Some(reads), Some(writes)) if reads >= 1.0 && writes >= 1.0 => {
@@ -196,11 +196,11 @@ fn rates(rate: f64, read_percent: f64) -> Result<String, Unsayable> {
     }
 }
 
-/// Whether fio reads a value in a job file as it is written.
+/// Checks that fio reads a value in a job file unchanged.
 fn plain(option: &str, value: &str) -> Result<(), Unsayable> {
     let bad = |c: char| ";#$\n\r".contains(c);
     let ok = !value.is_empty() && value.trim() == value && !value.contains(bad);
-    // It ends the name of a section.
+    // A `]` would end the name of a section.
     let ok = ok && (option != "name" || !value.contains(']'));
     let text = || Unsayable::Text { option: option.to_owned(), value: value.to_owned() };
     if ok { Ok(()) } else { Err(text()) }

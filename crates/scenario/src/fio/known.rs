@@ -1,9 +1,9 @@
-//! The options of fio that say nothing of a load, and what to do about those that do and have no
-//! counterpart here.
+//! fio's options: those without influence on the load, those that are understood, and advice for
+//! those that are refused.
 
-/// Which IOs a job does, and when, is the same whatever these say: where it finds its disk, how
-/// and what it measures, when it begins and ends (a scenario says that itself), what is in the data.
-/// `direct` is one of them: what a page cache does to a load is not the load.
+/// Options without influence on which IOs a job does and when: the location of its disk,
+/// measurement, start and end (which a scenario defines), and the content of the data. `direct` is
+/// among them, as the effect of a page cache is not part of the load.
 pub(crate) const OF_NO_MATTER: &[&str] = &[
     "allow_file_create",
     "allow_mounted_write",
@@ -147,7 +147,7 @@ pub(crate) const OF_NO_MATTER: &[&str] = &[
     "zero_buffers",
 ];
 
-/// What these say of a load is understood. All others are refused.
+/// Options whose influence on the load is understood. All others are refused.
 pub(crate) const UNDERSTOOD: &[&str] = &[
     "rw",
     "readwrite",
@@ -168,7 +168,7 @@ pub(crate) const UNDERSTOOD: &[&str] = &[
     "random_distribution",
 ];
 
-/// With one of these values an option changes nothing.
+/// Values with which an option changes nothing.
 pub(crate) const NEUTRAL: &[(&str, &[&str])] = &[
     ("file_append", &["0"]),
     ("fdatasync", &["0"]),
@@ -188,7 +188,7 @@ pub(crate) const NEUTRAL: &[(&str, &[&str])] = &[
     ("zonemode", &["none"]),
 ];
 
-/// What can be done about an option that is refused.
+/// Advice for refused options.
 pub(crate) const ADVICE: &[(&str, &str)] = &[
     ("bsrange", "say with bssplit how often each size comes"),
     ("blocksize_range", "say with bssplit how often each size comes"),
@@ -204,10 +204,10 @@ pub(crate) const ADVICE: &[(&str, &str)] = &[
     ("verify", "it reads what was written again: measure without it"),
 ];
 
-/// Engines that have one IO under way, whatever `iodepth` says.
+/// IO engines with one outstanding IO, whatever `iodepth` is.
 pub(crate) const SYNCHRONOUS: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
 
-/// Engines that have as many under way as `iodepth` says.
+/// IO engines with `iodepth` outstanding IOs.
 pub(crate) const ASYNCHRONOUS: &[&str] = &[
     "libaio",
     "io_uring",

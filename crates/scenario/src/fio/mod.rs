@@ -1,4 +1,4 @@
-//! Workloads in fio's words: as jobs that a fio runs, to and from job files.
+//! Workloads as fio jobs, and fio's job files as workloads.
 //!
 //! | module | subject |
 //! | --- | --- |

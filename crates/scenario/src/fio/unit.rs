@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// A number, which may be hexadecimal or have a unit of sizes. `None` for what fio would make
-/// something else of than it says (`1.5k` is 1 for it), or nothing.
+/// Parses a number, which may be hexadecimal or have a size suffix. `None` if it is no number, or
+/// if fio would read another number than is written (`1.5k` is 1 for fio).
 ///
-/// With `kb_base=1024`, as by default, `k` and `kb` are 1024, **and `kib` is 1000**: fio has SI's
-/// prefixes the other way round, for the sake of old job files.
+/// With `kb_base=1024`, the default, `k` and `kb` are 1024 and **`kib` is 1000**: fio swaps the SI
+/// and IEC prefixes for the sake of old job files.
 pub(crate) fn number(text: &str, kb_base: u64) -> Option<u64> {
     if let Some(hex) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         let digits = hex.bytes().all(|b| b.is_ascii_hexdigit());
@@ -25,7 +25,7 @@ pub(crate) fn number(text: &str, kb_base: u64) -> Option<u64> {
     base.checked_pow(power as u32 + 1)?.checked_mul(number)
 }
 
-/// A length of time; without a unit, so many of these.
+/// Parses a duration. A number without a unit is a multiple of `default`.
 pub(crate) fn time(text: &str, default: Duration) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let micros = match unit.to_ascii_lowercase().as_str() {
@@ -41,7 +41,7 @@ pub(crate) fn time(text: &str, default: Duration) -> Option<Duration> {
     micros.checked_mul(number).map(Duration::from_micros)
 }
 
-/// A percentage, with or without its sign.
+/// Parses a percentage, with or without `%`.
 pub(crate) fn percent(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('%').unwrap_or(text);
     let (number, unit) = split(digits)?;
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn sizes_are_what_fio_makes_of_them() {
-        // As `fio --parse-only --debug=parse` has them.
+        // Expected values are from `fio --parse-only --debug=parse`.
         for (text, bytes) in [
             ("4096", 4096),
             ("4096b", 4096),

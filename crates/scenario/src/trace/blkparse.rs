@@ -1,39 +1,39 @@
-//! The text of blkparse (`blktrace -d /dev/sda -o - | blkparse -i -`), and the same as the kernel
-//! prints it by itself (`current_tracer` `blk` with the option `blk_classic`).
+//! Reader for the text of blkparse (`blktrace -d /dev/sda -o - | blkparse -i -`), and for the same
+//! text from the kernel (`current_tracer` `blk` with the option `blk_classic`).
 
 use super::builder::{Builder, Depth};
 use super::{Format, Trace};
 
-/// Reads it line by line.
+/// Reader for one text, line by line.
 ///
-/// An IO arrives when it is queued (`Q`): that is when a program asked for it. When it went to the
-/// device (`D`) depends on how fast the traced device was, so that it is taken only where nothing
-/// was recorded but that (`blktrace -a issue`).
+/// An IO arrives when it is queued (`Q`), which is when a program asked for it. The time of its
+/// issue to the device (`D`) depends on the speed of the traced device. `D` is used only if the
+/// text has nothing else (`blktrace -a issue`).
 #[derive(Debug)]
 pub(crate) struct Blkparse {
     device: String,
     queued: Builder,
     issued: Builder,
-    /// There are `Q`, there are `D`.
+    /// Whether there were `Q` events, and `D` events.
     has: (bool, bool),
-    /// By `Q` and `C`, and by `D` and `C`.
+    /// Outstanding IOs by `Q` and `C`, and by `D` and `C`.
     at_queue: Depth,
     at_device: Depth,
-    /// Behind the events stands what they come to.
+    /// Whether the summary after the events was reached.
     over: bool,
 }
 
 const SHAPE: &str = "must be a line of blkparse: device, CPU, number, time, process, what happened, \
                      and to what (`8,0 3 1 0.000072500 697 Q W 223490 + 8 [kjournald]`)";
 
-/// A device as blkparse has it: `8,0`.
+/// Parses a device number: `8,0`.
 fn device(line: &str) -> Option<&str> {
     let first = line.split_ascii_whitespace().next()?;
     let (major, minor) = first.split_once(',')?;
     (major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok()).then_some(first)
 }
 
-/// Seconds with nine digits behind the point, in ns.
+/// Parses seconds with nine decimals; gives ns.
 fn time(text: &str) -> Option<u64> {
     let (seconds, nanos) = text.split_once('.')?;
     let nanos = nanos.parse::<u64>().ok().filter(|_| nanos.len() == 9)?;
@@ -41,7 +41,7 @@ fn time(text: &str) -> Option<u64> {
 }
 
 impl Blkparse {
-    /// The reader for a text that begins with this line, if it is one.
+    /// A reader, if a text that begins with this line is blkparse's.
     pub(crate) fn begins(line: &str) -> Option<Blkparse> {
         Some(Blkparse {
             device: device(line)?.to_owned(),
@@ -54,7 +54,7 @@ impl Blkparse {
         })
     }
 
-    /// Takes in the next line.
+    /// Reads the next line.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), &'static str> {
         if line.starts_with("CPU:") && line.contains("LOST") {
             return Err("the kernel lost events here: trace with a larger buffer");
@@ -70,7 +70,7 @@ impl Blkparse {
             );
         }
         let mut words = line.split_ascii_whitespace().skip(2);
-        // The kernel's own text has no numbers of events.
+        // The kernel's own text has no event numbers.
         let mut at = || words.next().and_then(time);
         let at = at().or_else(at).ok_or(SHAPE)?;
         let (Some(_process), Some(action)) = (words.next(), words.next()) else {
@@ -80,7 +80,7 @@ impl Blkparse {
             return Ok(());
         }
         let kind = words.next().ok_or(SHAPE)?;
-        // All of them come again as others; each is counted once, where it arrives.
+        // These events recur in another form. Each IO is counted once, at its arrival.
         let mut skip = |what| {
             match action {
                 "Q" => self.queued.skip(what),
@@ -95,7 +95,7 @@ impl Blkparse {
             _ if kind.contains('R') => true,
             _ => return skip("flushes and others"),
         };
-        // What has no place on the disk is a flush, or a command that was sent by hand.
+        // An event without an offset is a flush or a passthrough command.
         let place = (words.next(), words.next(), words.next());
         let (Some(sector), Some("+"), Some(sectors)) = place else {
             return skip("flushes and others");

@@ -1,4 +1,4 @@
-//! From lines to a trace.
+//! Collects the IOs of a trace, whatever its format.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use parda_control::Bytes;
 
 use super::{Format, Trace, TraceIo, UnderWay};
 
-/// Sectors of disks here.
+/// Size of a sector in bytes.
 const SECTOR: u64 = 512;
 
-/// Behind this no disk ends.
+/// Upper bound on offsets, in bytes: no disk is larger.
 const FURTHEST: u64 = 1 << 62;
 
-/// Gathers the IOs of a trace.
+/// Collector of the IOs of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     ios: Vec<TraceIo>,
@@ -21,12 +21,12 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// A line that is neither read nor write.
+    /// Counts a line that is neither a read nor a write.
     pub(crate) fn skip(&mut self, what: &'static str) {
         *self.skipped.entry(what).or_default() += 1;
     }
 
-    /// A read or write: of whole sectors, those that it touches.
+    /// Adds a read or write, widened to whole sectors.
     pub(crate) fn push(
         &mut self,
         at: u64,
@@ -46,18 +46,21 @@ impl Builder {
         Ok(())
     }
 
-    /// Forgets what it has gathered.
+    /// Discards all collected IOs.
     pub(crate) fn forget(&mut self) {
         self.ios = Vec::new();
     }
 
-    /// The trace.
+    /// The finished trace.
+    ///
+    /// # Errors
+    /// No IOs were collected, as a message.
     pub(crate) fn build(
         mut self,
         format: Format,
         under_way: Option<UnderWay>,
     ) -> Result<Trace, &'static str> {
-        // Those of several CPUs may be a little out of order.
+        // Events of several CPUs may be slightly out of order.
         if !self.ios.is_sorted_by_key(|io| io.at) {
             self.ios.sort_by_key(|io| io.at);
         }
@@ -83,13 +86,13 @@ impl Builder {
     }
 }
 
-/// How many are under way, over time.
+/// Number of outstanding IOs over time.
 #[derive(Debug, Default)]
 pub(crate) struct Depth {
     now: u64,
     most: u64,
     done: u64,
-    /// In IO·ns.
+    /// Time integral of the number of outstanding IOs, in IO·ns.
     lived: f64,
     first: Option<u64>,
     last: u64,
@@ -102,14 +105,14 @@ impl Depth {
         self.last = self.last.max(at);
     }
 
-    /// One begins.
+    /// An IO begins at `at`, in ns.
     pub(crate) fn begin(&mut self, at: u64) {
         self.pass(at);
         self.now += 1;
         self.most = self.most.max(self.now);
     }
 
-    /// One is done. That began before the trace did, if there is none.
+    /// An IO completes at `at`. If none is outstanding, it began before the trace did.
     pub(crate) fn end(&mut self, at: u64) {
         self.pass(at);
         if self.now > 0 {
@@ -118,13 +121,13 @@ impl Depth {
         }
     }
 
-    /// One becomes part of another, or goes back to where it came from.
+    /// An IO is merged into another, or is returned to the queue.
     pub(crate) fn join(&mut self, at: u64) {
         self.pass(at);
         self.now = self.now.saturating_sub(1);
     }
 
-    /// What it was, if any was done.
+    /// The statistics; `None` if no IO completed.
     pub(crate) fn under_way(&self) -> Option<UnderWay> {
         let span = self.last.checked_sub(self.first?).filter(|span| *span > 0)?;
         (self.done > 0).then(|| UnderWay {

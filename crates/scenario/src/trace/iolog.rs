@@ -1,15 +1,15 @@
-//! fio's log of what it did: `fio --write_iolog=FILE`.
+//! Reader for fio's IO log: `fio --write_iolog=FILE`.
 
 use super::builder::Builder;
 use super::{Format, Trace};
 
-/// Reads it line by line.
+/// Reader for one log, line by line.
 #[derive(Debug)]
 pub(crate) struct Iolog {
     version: Version,
-    /// What has been waited so far, in µs.
+    /// Sum of the waits so far, in µs.
     waited: u64,
-    /// The file that it is about.
+    /// The file that the log is about.
     file: Option<String>,
     ios: Builder,
 }
@@ -20,12 +20,12 @@ enum Version {
     Three,
 }
 
-/// A line is either of these.
+/// Message for a line of another form.
 const SHAPE: &str = "must be a file and what is done to it (add, open, close), or that with an \
                      offset and a length (read, write)";
 
 impl Iolog {
-    /// The reader for a log that begins with this line, if it is one.
+    /// A reader, if a log that begins with this line is fio's.
     pub(crate) fn begins(line: &str) -> Option<Iolog> {
         let version = match line {
             "fio version 2 iolog" => Version::Two,
@@ -35,7 +35,7 @@ impl Iolog {
         Some(Iolog { version, waited: 0, file: None, ios: Builder::default() })
     }
 
-    /// Takes in the next line.
+    /// Reads the next line.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), &'static str> {
         let mut words = line.split_ascii_whitespace();
         let began = match self.version {

@@ -1,10 +1,10 @@
-//! Traces: what somebody's own hosts did to their disk, IO by IO, so that it can be replayed.
+//! Traces: the recorded reads and writes of a disk, for replay.
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`read`](mod@read) | a trace from a file of fio's or of blkparse's, recognised by its beginning |
-//! | [`replay`] | a trace as what a VM does: when, and where on its disk |
-//! | [`summary`] | what a trace is made of |
+//! | [`read`](mod@read) | reads traces of fio or blkparse, recognised by their beginning |
+//! | [`replay`] | a trace as the load of a VM |
+//! | [`summary`] | statistics of a trace |
 
 mod blkparse;
 mod builder;
@@ -23,72 +23,72 @@ pub use read::{parse, read};
 pub use replay::{Begin, Player, Replay};
 pub use summary::Summary;
 
-/// The reads and writes of a trace, in the order in which they arrived.
+/// The reads and writes of a trace, in the order of arrival.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     ios: Vec<TraceIo>,
-    /// From the first arrival to when the first would come again if it were repeated: the last
-    /// arrival, and the mean time between two after it.
+    /// Length of one round of a repeated replay: the last arrival plus the mean time between two
+    /// arrivals.
     pub length: Duration,
-    /// Where the furthest of its IOs ends.
+    /// Largest end of an IO, in bytes from the beginning of the disk.
     pub end: Bytes,
-    /// The largest of its IOs.
+    /// Size of the largest IO.
     pub largest: Bytes,
-    /// What wrote it.
+    /// Format of the file.
     pub format: Format,
-    /// How many lines of it are neither read nor write, by what they are.
+    /// Number of lines that are neither reads nor writes, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// How many were under way on the device that was traced, if it says when they were done.
+    /// IOs that were outstanding at the traced device, if the trace has completions.
     pub under_way: Option<UnderWay>,
 }
 
-/// A read or write of a trace: 24 bytes of memory.
+/// A read or write of a trace. Takes 24 bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceIo {
-    /// When it arrived, in ns from the first one on.
+    /// Time of arrival, in ns from the first arrival.
     pub at: u64,
-    /// Where it begins, in bytes: a multiple of 512.
+    /// Offset in bytes, a multiple of 512.
     pub offset: u64,
-    /// How long it is, in bytes: a multiple of 512, and not 0.
+    /// Length in bytes, a positive multiple of 512.
     pub len: u32,
-    /// A read, or else a write.
+    /// Whether the IO is a read; otherwise a write.
     pub read: bool,
 }
 
-/// What wrote a trace, and what of it the arrival of an IO is.
+/// Format of a trace, which determines what counts as the arrival of an IO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// fio's log, version 2: the waits between IOs, if there are any.
     Iolog2,
-    /// fio's log, version 3: when fio began each.
+    /// fio's log, version 3: the time at which fio began each IO.
     Iolog3,
-    /// blkparse's text: when each was queued (`Q`). That is when the program asked for it, however
-    /// deep the queue in front of the device was.
+    /// blkparse's text with `Q` events: the time at which each IO was queued, which is when the program
+    /// asked for it, however deep the queue of the device was.
     Queued,
-    /// blkparse's text that has no `Q`: when each was given to the device (`D`). How long each had
-    /// to wait before is lost, and with it how bursty the load was.
+    /// blkparse's text without `Q` events: the time at which each IO was issued to the device (`D`).
+    /// The waits before, and with them the burstiness of the load, are lost.
     Issued,
 }
 
-/// How many IOs were under way at the device that was traced.
+/// Outstanding IOs at the traced device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct UnderWay {
-    /// On average over time.
+    /// Mean number over time.
     pub mean: f64,
-    /// At most.
+    /// Largest number at any moment.
     pub most: u64,
-    /// How long one took, on average, in ms: by Little's law.
+    /// Mean latency in ms, by Little's law.
     pub latency_ms: f64,
 }
 
 impl Trace {
-    /// Its IOs, in the order in which they arrived. Never none.
+    /// The IOs, in the order of arrival. Never empty.
     #[must_use]
     pub fn ios(&self) -> &[TraceIo] {
         &self.ios
     }
 
-    /// Whether it says when its IOs arrived: not all at one moment.
+    /// Whether the trace has arrival times: not all IOs arrive at once.
     #[must_use]
     pub fn has_times(&self) -> bool {
         self.ios.last().is_some_and(|last| last.at > 0) || self.ios.len() == 1

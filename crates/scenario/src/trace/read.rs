@@ -1,4 +1,4 @@
-//! Reading a trace, whoever wrote it.
+//! Reads a trace of any supported format.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,22 +10,23 @@ use super::Trace;
 use super::blkparse::Blkparse;
 use super::iolog::Iolog;
 
-/// No line is longer: what has such lines is no text.
+/// Longest accepted line, in bytes. A file with longer lines is not text.
 const LONGEST: u64 = 64 << 10;
 
-/// How much of a bad line is shown.
+/// Length to which an invalid line is cut in a message, in characters.
 const SHOWN: usize = 80;
 
-/// How many bytes are read between two words about it.
+/// Bytes between two reports of progress.
 const STEP: u64 = 4 << 20;
 
-/// Reads a trace from a file: fio's log (`fio --write_iolog=FILE`) or blkparse's text, which it is
-/// being seen from its beginning. It is read line by line; 24 bytes an IO are kept.
+/// Reads a trace from a file. The format, fio's log (`fio --write_iolog=FILE`) or blkparse's text,
+/// is recognised by the beginning of the file. The file is read line by line; 24 bytes are kept for
+/// each IO.
 ///
-/// `progress` is told now and then how many bytes have been read.
+/// `progress` is called with the number of bytes read so far.
 ///
 /// # Errors
-/// The file cannot be read, or is none of them, or a line is wrong; the error names the line.
+/// The file cannot be read, its format is unknown, or a line is invalid; the error names the line.
 pub fn read(path: &Path, progress: impl FnMut(u64)) -> Result<Trace, Error> {
     let name = path.display().to_string();
     match File::open(path) {
@@ -39,10 +40,10 @@ enum Reader {
     Blkparse(Box<Blkparse>),
 }
 
-/// The same, of what has been opened already; `name` is what errors call it.
+/// Reads a trace from an open file. `name` stands for the file in errors.
 ///
 /// # Errors
-/// As [`read`].
+/// As for [`read`].
 pub fn parse(
     name: &str,
     mut input: impl BufRead,
@@ -63,11 +64,11 @@ pub fn parse(
             told = total;
             progress(total);
         }
-        // Names of programs can be anything.
+        // Program names may have bytes that are not UTF-8.
         let text = String::from_utf8_lossy(&line);
         let text = text.trim();
         let wrong = |message: &str| error(name, Some((number, text)), message.to_owned());
-        // In front of what blkparse and the kernel have to say may stand where it is from.
+        // blkparse and the kernel may write headers before the first event.
         let preface = text.starts_with("Input file ") || text.starts_with('#');
         if text.is_empty() || (reader.is_none() && preface) {
             continue;
@@ -99,7 +100,7 @@ pub fn parse(
     trace.map_err(|message| error(name, None, message.to_owned()))
 }
 
-/// What can read a file that begins so.
+/// The reader for a file that begins like this.
 fn begin(bytes: &[u8], text: &str) -> Result<Reader, &'static str> {
     if let Some(iolog) = Iolog::begins(text) {
         return Ok(Reader::Iolog(iolog));
@@ -129,7 +130,7 @@ fn error(name: &str, line: Option<(usize, &str)>, message: String) -> Error {
     Error {
         file: name.to_owned(),
         place: line.map(|(number, _)| (number, 1)),
-        // What is no text would do strange things to a terminal.
+        // Control characters in a binary file would garble a terminal.
         value: line.map(|(_, text)| shown(text).escape_debug().collect()),
         message,
     }

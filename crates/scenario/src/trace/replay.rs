@@ -1,4 +1,4 @@
-//! A trace as what a VM does to its disk.
+//! Replay of a trace as the load of a VM.
 
 use std::sync::Arc;
 
@@ -6,34 +6,34 @@ use parda_control::Bytes;
 
 use super::{Trace, TraceIo};
 
-/// A VM that does what a trace says: an open loop, whose IOs arrive when the trace says, whatever
-/// has come back.
+/// A replay: an open loop whose IOs arrive at the times of the trace, regardless of completions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// Shared among all that replay it.
+    /// The trace, shared among all replays of it.
     pub trace: Arc<Trace>,
-    /// How many times as fast.
+    /// Speed factor: 2 replays twice as fast.
     pub speed: f64,
-    /// Again and again, until it is stopped; otherwise once.
+    /// Whether the trace is repeated until the VM stops; otherwise it is replayed once.
     pub repeat: bool,
-    /// What lies behind the end of the disk is folded back onto it; otherwise nothing does.
+    /// Whether IOs beyond the end of the disk are folded back onto it. If not, no IO of the trace may
+    /// lie there.
     pub fold: bool,
-    /// Where in the trace it begins.
+    /// Beginning of the replay within the trace.
     pub begin: Begin,
 }
 
-/// Where in a trace a replay begins.
+/// Beginning of a replay within its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// At its beginning.
+    /// The beginning of the trace.
     First,
-    /// Somewhere, by chance, so that several that replay one trace do not keep step. After the
-    /// trace's end comes its beginning.
+    /// A random point, so that several replays of one trace are out of phase. The trace wraps around at
+    /// its end.
     Anywhere,
 }
 
 impl Replay {
-    /// Whether a disk of this size can be used so; otherwise what is wrong with it.
+    /// Checks that a disk of this size suits the replay. The error is a message.
     pub(crate) fn fits(&self, disk: Bytes) -> Result<(), String> {
         let Trace { end, largest, .. } = *self.trace;
         if !disk.0.is_multiple_of(512) || disk.0 < largest.0 {
@@ -51,38 +51,37 @@ impl Replay {
         Ok(())
     }
 
-    /// Where an IO of the trace goes on a disk of this size: where it was, or, behind the end, what
-    /// is left when the disk's size is taken off as often as it goes; one that would end behind the
-    /// disk's end ends there.
+    /// Location of an IO of the trace on a disk of this size. An IO beyond the end is placed at its
+    /// offset modulo the disk's size; one that would cross the end is moved to end there.
     fn place(&self, io: TraceIo, disk: Bytes) -> TraceIo {
         let offset = io.offset.checked_rem(disk.0).unwrap_or(0);
         TraceIo { offset: offset.min(disk.0.saturating_sub(io.len.into())), ..io }
     }
 }
 
-/// In ns, 146 years: no run lasts so long, and no clock ends before it.
+/// A time in ns after which no run lasts (146 years), and which no clock overflows.
 const FOREVER: u64 = 1 << 62;
 
-/// The IOs of a replay, one after the other.
+/// Iterator over the IOs of a replay.
 #[derive(Clone, Debug)]
 pub struct Player {
     replay: Replay,
     disk: Bytes,
-    /// The first that arrives.
+    /// Index of the IO that arrives first.
     first: usize,
-    /// When in the trace it begins, in ns.
+    /// Time in the trace at which the replay begins, in ns.
     origin: u64,
-    /// How many have arrived.
+    /// Number of IOs that have arrived.
     arrived: u64,
-    /// When the last of them did, in ns of the replay.
+    /// Time of the last arrival, in ns of the replay.
     last: u64,
-    /// How many have been begun.
+    /// Number of IOs that were begun.
     begun: u64,
 }
 
 impl Player {
-    /// A player on a disk that fits. `chance`, from [0, 1), says where one begins that begins
-    /// anywhere.
+    /// A player on a disk that suits the replay. `chance`, in [0, 1), places the beginning of a replay
+    /// that begins anywhere.
     #[must_use]
     pub fn new(replay: &Replay, disk: Bytes, chance: f64) -> Player {
         let length = replay.trace.length.as_nanos() as f64;
@@ -94,13 +93,12 @@ impl Player {
         Player { replay: replay.clone(), disk, first, origin, arrived: 0, last: 0, begun: 0 }
     }
 
-    /// Begins anew, where it had begun.
+    /// Restarts the replay at its beginning.
     pub fn restart(&mut self) {
         (self.arrived, self.last, self.begun) = (0, 0, 0);
     }
 
-    /// How long after the last arrival, or after the start, the next one comes, in ns. `None` after
-    /// the last.
+    /// Time from the last arrival, or from the start, to the next one, in ns. `None` after the last IO.
     pub fn gap(&mut self) -> Option<u64> {
         let Replay { trace, speed, repeat, .. } = &self.replay;
         let ios = trace.ios();
@@ -111,14 +109,14 @@ impl Player {
         let place = self.first as u64 + self.arrived;
         let rounds = (place / n).saturating_mul(trace.length.as_nanos() as u64);
         let at = rounds.saturating_add(ios[(place % n) as usize].at).saturating_sub(self.origin);
-        // Each by itself, so that nothing adds up.
+        // Times are scaled one by one, so that rounding errors do not add up.
         let at = (at as f64 / speed).round() as u64;
         let gap = at.saturating_sub(self.last).min(FOREVER);
         (self.arrived, self.last) = (self.arrived + 1, at.max(self.last));
         Some(gap)
     }
 
-    /// The next IO, as it lies on the disk.
+    /// The next IO, at its location on the disk.
     pub fn io(&mut self) -> TraceIo {
         let ios = self.replay.trace.ios();
         let place = (self.first as u64 + self.begun) % ios.len() as u64;

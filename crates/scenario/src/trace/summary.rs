@@ -1,4 +1,4 @@
-//! What a trace is made of.
+//! Statistics of a trace.
 
 use std::collections::BTreeMap;
 
@@ -6,59 +6,59 @@ use serde::Serialize;
 
 use super::{Trace, TraceIo, UnderWay};
 
-/// The window in which arrivals are counted for [`Arrivals::dispersion`], in ns.
+/// Window over which arrivals are counted for [`Arrivals::dispersion`], in ns.
 const WINDOW: u64 = 100_000_000;
 
-/// What a trace is made of. Times are in seconds unless they say otherwise.
+/// Statistics of a trace. Times are in seconds unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// What wrote it, and what of it is an arrival.
+    /// Format of the trace, and what counts as an arrival.
     pub format: String,
-    /// Reads and writes.
+    /// Number of reads and writes.
     pub ios: u64,
-    /// How many of a hundred IOs are reads.
+    /// Percentage of IOs that are reads.
     pub read_percent: f64,
-    /// How many of a hundred IOs do not begin where the last one of their direction has ended.
+    /// Percentage of IOs that do not begin at the end of the previous IO of their direction.
     pub random_percent: f64,
-    /// The sizes, smallest first.
+    /// Number of IOs of each size, smallest size first.
     pub sizes: Vec<SizeCount>,
-    /// Of all IOs together.
+    /// Bytes of all IOs together.
     pub bytes: u64,
-    /// Where the furthest IO ends: the smallest disk on which all of it has its place, in bytes.
+    /// Size in bytes of the smallest disk that all IOs fit on.
     pub disk: u64,
-    /// When they arrive; `None` if the trace does not say.
+    /// Statistics of arrivals; `None` if the trace has no times.
     pub arrivals: Option<Arrivals>,
-    /// How many were under way at the device that was traced; `None` if the trace does not say.
+    /// IOs that were outstanding at the traced device; `None` if the trace has no completions.
     pub under_way: Option<UnderWay>,
-    /// Lines that are neither read nor write, by what they are.
+    /// Number of lines that are neither reads nor writes, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
 }
 
-/// How many IOs have a size.
+/// Number of IOs of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct SizeCount {
-    /// In bytes.
+    /// Size of the IOs, in bytes.
     pub size: u64,
-    /// So many.
+    /// Number of IOs of this size.
     pub ios: u64,
 }
 
-/// When IOs arrive.
+/// Statistics of the arrival times of IOs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Arrivals {
-    /// From the first to the last, in seconds.
+    /// Time from the first to the last arrival, in seconds.
     pub seconds: f64,
-    /// A second, on average.
+    /// Mean arrivals per second.
     pub iops: f64,
-    /// In the second that has most.
+    /// Arrivals in the busiest second.
     pub peak_iops: u64,
-    /// Variance over mean of how many arrive in 100 ms: 0 at even times, 1 of a Poisson process,
-    /// more the more they come in bursts.
+    /// Variance over mean of the number of arrivals in 100 ms: 0 for evenly spaced arrivals, 1 for a
+    /// Poisson process, more for bursts.
     pub dispersion: f64,
 }
 
 impl Trace {
-    /// What it is made of.
+    /// Statistics of the trace.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let ios = self.ios();
@@ -91,7 +91,7 @@ impl Trace {
 fn arrivals(ios: &[TraceIo]) -> Arrivals {
     let last = ios.last().map_or(0, |io| io.at);
     let seconds = last as f64 / 1e9;
-    // What comes after the last whole window says nothing of one.
+    // The incomplete window at the end is left out.
     let windows = (last / WINDOW).max(1);
     let counts = counts(ios, WINDOW).filter(|(window, _)| *window < windows);
     let (sum, squares) = counts.fold((0.0, 0.0), |(sum, squares), (_, count)| {
@@ -101,7 +101,7 @@ fn arrivals(ios: &[TraceIo]) -> Arrivals {
     let variance = squares / windows as f64 - mean * mean;
     Arrivals {
         seconds,
-        // Between n arrivals lie n - 1 times.
+        // There are n - 1 times between n arrivals.
         iops: if last > 0 { (ios.len() - 1) as f64 / seconds } else { 0.0 },
         peak_iops: counts_most(ios),
         dispersion: if mean > 0.0 { variance.max(0.0) / mean } else { 0.0 },
@@ -112,7 +112,7 @@ fn counts_most(ios: &[TraceIo]) -> u64 {
     counts(ios, 1_000_000_000).map(|(_, count)| count).max().unwrap_or(0)
 }
 
-/// How many arrive in each window in which any do.
+/// Number of arrivals in each window that has any, with the window's index.
 fn counts(ios: &[TraceIo], window: u64) -> impl Iterator<Item = (u64, u64)> {
     let chunks = ios.chunk_by(move |a, b| a.at / window == b.at / window);
     chunks.map(move |chunk| (chunk[0].at / window, chunk.len() as u64))

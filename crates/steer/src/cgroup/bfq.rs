@@ -1,10 +1,9 @@
-//! Weights under the elevator bfq. It chooses whose IO goes next, so it shares what leaves the
-//! elevator, whatever that is, and gives what one VM leaves to the others at once. That needs IOs
-//! that wait in the elevator: the bound must be below it (a LUN's queue depth), not above
-//! (`nr_requests`).
+//! Weights under the elevator bfq. It chooses whose IO goes next, so it divides whatever leaves the
+//! elevator, and gives what one VM leaves to the others at once. IOs must wait in the elevator for
+//! this, so the bound must lie below it (a LUN's queue depth), not above (`nr_requests`).
 //!
-//! As it comes, bfq is made for desktops: it idles the device for whoever might go on, favours what
-//! starts, and serves one queue for up to 125 ms, which at a small depth gives anything but the
+//! bfq's defaults suit desktops: it idles the device for a process that might go on, favours new
+//! processes, and serves one queue for up to 125 ms. At a small depth the result is far from the
 //! weights.
 
 use std::collections::BTreeMap;
@@ -18,26 +17,26 @@ use crate::number::DevNum;
 use crate::sysfs::{self, SysError};
 
 const NAME: &str = "bfq";
-/// What is set of it, and why.
+/// Settings of bfq, each with its reason.
 const SETTINGS: [(&str, &str); 4] = [
-    // Never keep the device waiting for the next IO of the one that was served last.
+    // Never idle the device for the process that was served last.
     ("slice_idle", "0"),
-    // Nobody is favoured for having started a while ago.
+    // Never favour a process because it started a while ago.
     ("low_latency", "0"),
-    // Sectors: another VM's turn comes after 32 KiB …
+    // In sectors: another VM's turn comes after 32 KiB …
     ("max_budget", "64"),
     // … or after one tick of the kernel's clock.
     ("timeout_sync", "1"),
 ];
-/// bfq's greatest weight.
+/// Greatest weight of bfq.
 const MOST: f64 = 1000.0;
 
-/// Something of bfq's that somebody else changed. It has been set again.
+/// A setting of bfq that another process changed. It was set again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BfqChanged {
-    /// Which file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// What it held.
+    /// Value that was found in the file.
     pub found: String,
 }
 
@@ -46,12 +45,12 @@ pub struct BfqChanged {
 pub(crate) struct Bfq {
     device: DevNum,
     queue: PathBuf,
-    /// What each weight was read back as, by the cgroup's path.
+    /// Weights as read back, by the cgroup's path.
     weights: BTreeMap<String, u32>,
 }
 
 impl Bfq {
-    /// Puts a device under bfq.
+    /// Switches a device to bfq.
     pub(crate) fn take(device: &Device, journal: &mut Held) -> Result<Bfq, BfqError> {
         let queue = device.dir().join("queue");
         let bfq = Bfq { device: device.number, queue, weights: BTreeMap::new() };
@@ -71,7 +70,7 @@ impl Bfq {
         Ok(bfq)
     }
 
-    /// Chosen, and its settings. Choosing it loads its module where that is allowed.
+    /// Chooses bfq and applies its settings. The kernel loads the module if it may.
     fn set_up(&self) -> Result<(), BfqError> {
         let scheduler = self.queue.join("scheduler");
         if sysfs::chosen(&sysfs::read(&scheduler)?) != NAME {
@@ -87,7 +86,7 @@ impl Bfq {
         Ok(())
     }
 
-    /// Sets the weights, which are of this device alone, and looks after what was set before.
+    /// Sets weights, for this device alone, and repairs earlier settings that were changed.
     pub(crate) fn set(
         &mut self,
         vms: &Vms,
@@ -98,7 +97,7 @@ impl Bfq {
         let offered = sysfs::read(&scheduler)?;
         if sysfs::chosen(&offered) != NAME {
             changed.push(BfqChanged { file: scheduler, found: offered });
-            // What another elevator was chosen for is not ours to know, so it is what comes back.
+            // Whatever another process chose another elevator for, its value is the one to restore.
             let how = How::Write;
             let value = sysfs::chosen(&changed[0].found).to_owned();
             let file = changed[0].file.clone();
@@ -133,7 +132,7 @@ impl Bfq {
         if is(weight) {
             return Ok(None);
         }
-        // A new cgroup under an old path has no line: nobody took it away.
+        // A new cgroup under an old path has no line yet, which is no change by another process.
         let changed = before.filter(|before| now.is_some() && !is(*before));
         journal.note(&[original(file, self.device, "default")?])?;
         sysfs::write(file, &format!("{} {weight}", self.device))?;
@@ -149,8 +148,8 @@ impl Bfq {
     }
 }
 
-/// Weights of cgroups, from the shares of VMs and the cgroups that each lies in: among the
-/// children of one cgroup they are as the shares of the VMs inside them.
+/// Weights of cgroups from the shares of VMs and the cgroups that each lies in. Children of one
+/// cgroup are weighted by the sum of the shares of the VMs inside.
 fn weights(vms: impl Iterator<Item = (Vec<String>, f64)>) -> BTreeMap<String, u32> {
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
     for (lineage, shares) in vms {
@@ -171,31 +170,31 @@ fn weights(vms: impl Iterator<Item = (Vec<String>, f64)>) -> BTreeMap<String, u3
     sums.iter().map(|(path, sum)| (path.clone(), weight(path, *sum))).collect()
 }
 
-/// Why there are no weights.
+/// Reason why weights cannot be set.
 #[derive(Debug, thiserror::Error)]
 pub enum BfqError {
-    /// The kernel does not take something.
+    /// The kernel refuses a value.
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// What was there before cannot be kept.
+    /// The original value cannot be stored in the journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The elevator cannot be had.
+    /// The kernel does not offer bfq.
     #[error("{}: offers {offered}, no bfq", file.display())]
     NotThere {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// What it offers.
+        /// Elevators that the kernel offers.
         offered: String,
     },
-    /// It took a weight, and has another.
+    /// The kernel accepted a weight and has another in force.
     #[error("{}: holds {back:?} after the weight {weight} was written", file.display())]
     NotInForce {
-        /// Which file.
+        /// Path of the file.
         file: PathBuf,
-        /// What was written.
+        /// Weight that was written.
         weight: u32,
-        /// What it holds now.
+        /// Content of the file after the write.
         back: String,
     },
 }

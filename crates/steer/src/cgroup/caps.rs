@@ -1,6 +1,6 @@
-//! `io.max`: at most so many IOs a second for each VM. It works with every elevator and on every
-//! kind of device, and does not wait for anything to drain. It knows reads and writes apart and has
-//! no bound on both together, so a VM's cap is split as its IOs were in the period before.
+//! Caps (`io.max`): limits on each VM's IOs per second. They work with every elevator and every
+//! kind of device, and take effect without a drain. `io.max` limits reads and writes apart, and has
+//! no limit on their sum, so a VM's cap is split as its IOs were in the period before.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,26 +12,26 @@ use crate::journal::{Held, JournalError};
 use crate::number::DevNum;
 use crate::sysfs::{self, SysError};
 
-/// What is left for the direction of which a VM did nothing, as a part of its cap: it may begin to.
+/// Least part of a cap for the direction in which a VM was idle, so that it may begin to use it.
 const OTHER_WAY: f64 = 0.1;
-/// The kernel takes no less.
+/// Least limit that the kernel accepts, in IOs per second.
 const LEAST: f64 = 2.0;
-/// A change of less than this part is not written: it starts the kernel's own period anew.
+/// Least relative change that is written. Each write restarts the kernel's own period.
 const SAME: f64 = 0.02;
-/// From this part of its cap on a VM counts as held back by it.
+/// Part of its cap from which a VM counts as held back by it.
 const HELD: f64 = 0.9;
 
-/// Most IOs per second of one VM.
+/// Limits of one VM, in IOs per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
-    /// Reads per second.
+    /// Limit on reads per second.
     pub reads: u64,
-    /// Writes per second.
+    /// Limit on writes per second.
     pub writes: u64,
 }
 
 impl Cap {
-    /// `rate` IOs per second for a VM that did `begun` in the period before.
+    /// Splits `rate` IOs per second for a VM that began `begun` in the period before.
     fn split(rate: f64, begun: Begun) -> Cap {
         let all = begun.reads + begun.writes;
         let reads = if all == 0 { 1.0 } else { begun.reads as f64 / all as f64 };
@@ -46,20 +46,20 @@ impl Cap {
     }
 }
 
-/// Somebody else changed a VM's cap. It has been set again.
+/// A VM's cap that another process changed. It was set again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapChanged {
-    /// Whose.
+    /// The VM whose cap was changed.
     pub vm: VmKey,
-    /// What was found.
+    /// Content that was found in the file.
     pub found: String,
 }
 
-/// The caps of a host's VMs on one device.
+/// Caps of a host's VMs on one device.
 #[derive(Debug)]
 pub struct Caps {
     device: DevNum,
-    /// The cgroup's id, and what is in force. Another cgroup under the same path has no cap yet.
+    /// The cgroup's id, and the cap in force. A new cgroup under an old path has no cap yet.
     in_force: BTreeMap<VmKey, (u64, Cap)>,
 }
 
@@ -68,12 +68,12 @@ impl Caps {
         Caps { device, in_force: BTreeMap::new() }
     }
 
-    /// What is in force.
+    /// The caps in force, by VM.
     pub fn in_force(&self) -> impl Iterator<Item = (&VmKey, Cap)> {
         self.in_force.iter().map(|(key, (_, cap))| (key, *cap))
     }
 
-    /// Whether its cap, and nothing else, held a VM back in a period.
+    /// Whether a VM was held back by its cap alone in a period.
     #[must_use]
     pub fn held_back(&self, key: &VmKey, begun: Begun, seconds: f64) -> bool {
         let at = |ios: u64, cap: u64| ios as f64 >= HELD * cap as f64 * seconds;
@@ -81,8 +81,8 @@ impl Caps {
         cap.is_some_and(|cap| at(begun.reads, cap.reads) || at(begun.writes, cap.writes))
     }
 
-    /// Sets caps, in IOs per second, on these VMs, and takes them from all others. Each is read
-    /// back; what somebody else had changed is told.
+    /// Sets caps, in IOs per second, on these VMs, and removes those of all other VMs. Each cap is read
+    /// back. Returns the caps that another process had changed.
     pub(crate) fn set(
         &mut self,
         vms: &Vms,
@@ -103,7 +103,7 @@ impl Caps {
             };
             match done {
                 Ok(found) => changed.extend(found),
-                // It went away with its VM.
+                // The cap went away with its VM.
                 Err(CapError::Sys(error)) if error.gone() => {
                     self.in_force.remove(key);
                 }
@@ -146,7 +146,7 @@ impl Caps {
         Ok(changed)
     }
 
-    /// What was there before, which may be a bound of somebody else's.
+    /// Restores the original value, which may be a limit set by somebody else.
     fn clear_one(&mut self, key: &VmKey, file: &Path, journal: &mut Held) -> Result<(), CapError> {
         let known = journal.originals().iter().find(|original| original.file == file);
         let value =
@@ -159,7 +159,7 @@ impl Caps {
 
 const UNBOUNDED: &str = "rbps=max wbps=max riops=max wiops=max";
 
-/// The caps in a line of `io.max`: `rbps=max wbps=max riops=100 wiops=max`.
+/// Parses a line of `io.max`: `rbps=max wbps=max riops=100 wiops=max`.
 fn found(line: &str) -> Option<Cap> {
     let of = |name: &str| {
         let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
@@ -168,23 +168,23 @@ fn found(line: &str) -> Option<Cap> {
     Some(Cap { reads: of("riops")?, writes: of("wiops")? })
 }
 
-/// Why a cap is not as it should be.
+/// Reason why a cap cannot be set.
 #[derive(Debug, thiserror::Error)]
 pub enum CapError {
-    /// The kernel does not take it.
+    /// The kernel refuses the value.
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// What was there before cannot be kept.
+    /// The original value cannot be stored in the journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// It took it, and has something else.
+    /// The kernel accepted a cap and has another in force.
     #[error("{}: holds {back:?} after {value:?} was written", file.display())]
     NotInForce {
-        /// Which file.
+        /// Path of the file.
         file: std::path::PathBuf,
-        /// What was written.
+        /// Value that was written.
         value: String,
-        /// What it holds now.
+        /// Content of the file after the write.
         back: String,
     },
 }

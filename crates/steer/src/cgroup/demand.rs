@@ -1,5 +1,5 @@
-//! What each VM wants of a device: from the groups that eBPF counts, or, where there is no eBPF,
-//! from `io.stat`.
+//! Demand of each VM of a device, from the groups that eBPF counts or, without eBPF, from
+//! `io.stat`.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use crate::measure::Group;
 use crate::number::DevNum;
 use crate::sysfs::{self, SysError};
 
-/// What a VM did, and wanted to do, between two readings.
+/// IOs of a VM between two readings, and its demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Demand {
-    /// IOs: those that completed (eBPF), or that were begun (`io.stat`).
+    /// Number of IOs: completed ones with eBPF, begun ones with `io.stat`.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes that these IOs moved.
     pub bytes: u64,
-    /// Mean of what it had submitted and not yet got back, waiting or at the array, in IOs.
+    /// Mean number of IOs that were submitted and not completed, waiting or at the array.
     pub pending: f64,
 }
 
@@ -27,20 +27,20 @@ impl Demand {
     }
 }
 
-/// What all VMs of a host did.
+/// Demand of all VMs of a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demands {
-    /// Every VM there is, those that did nothing too.
+    /// Demand of every VM, including idle ones.
     pub vms: BTreeMap<VmKey, Demand>,
-    /// What was none of any VM's: the host's own processes, and what writes back its page cache.
+    /// Demand that belongs to no VM: the host's own processes and the write-back of its page cache.
     pub rest: Demand,
-    /// Mean of what waited above the device's queue, of all together, in IOs. What a cap holds back
-    /// is no part of it.
+    /// Mean number of IOs that waited above the device's queue, over all VMs. IOs that a cap holds back
+    /// are not among them.
     pub queued: f64,
 }
 
 impl Demands {
-    /// From what was counted of each cgroup: what is below a VM is the VM's.
+    /// Demand from the counters of each cgroup. Cgroups below a VM's belong to the VM.
     #[must_use]
     pub fn of_groups(vms: &Vms, groups: &[Group]) -> Demands {
         let mut demands = Demands::none(vms);
@@ -51,9 +51,10 @@ impl Demands {
         demands
     }
 
-    /// From what each began. All wait for the same queue, so all wait alike, and of what is pending
-    /// each has the part that it has of the IOs (Little's law). Where an elevator lets some wait
-    /// longer than others this takes the former to want less than they do, and the latter more.
+    /// Demand from the IOs that each VM began. All VMs are taken to wait alike, as they share one
+    /// queue, so that each has the part of the pending IOs that it has of the begun IOs (Little's law).
+    /// If an elevator makes some VMs wait longer, their demand is underestimated, and that of the
+    /// others overestimated.
     #[must_use]
     pub fn of_begun(vms: &Vms, begun: &BTreeMap<VmKey, Begun>, whole: Whole) -> Demands {
         let mut demands = Demands::none(vms);
@@ -67,7 +68,7 @@ impl Demands {
         demands.rest.bytes = whole.bytes.saturating_sub(sum(|d| d.bytes));
         let ios = demands.rest.ios + sum(|d| d.ios);
         for demand in demands.vms.values_mut().chain([&mut demands.rest]) {
-            // Where nobody was served, nothing says who waits.
+            // If no IO was served, nothing is known about who waits.
             let part = if ios == 0 { 0.0 } else { demand.ios as f64 / ios as f64 };
             demand.pending = whole.pending * part;
         }
@@ -80,44 +81,44 @@ impl Demands {
     }
 }
 
-/// What a device had to do as a whole between two readings.
+/// IOs of a whole device between two readings.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
-    /// IOs that completed.
+    /// Number of completed IOs.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes that the completed IOs moved.
     pub bytes: u64,
-    /// Mean of what was submitted and not completed.
+    /// Mean number of IOs that were submitted and not completed.
     pub pending: f64,
 }
 
-/// What a VM began between two looks at `io.stat`. What a cap holds back is not begun.
+/// IOs that a VM began between two looks at `io.stat`. IOs that a cap holds back have not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Begun {
-    /// IOs.
+    /// Number of reads begun.
     pub reads: u64,
-    /// IOs.
+    /// Number of writes begun.
     pub writes: u64,
-    /// Both ways.
+    /// Bytes read and written.
     pub bytes: u64,
 }
 
-/// Reads `io.stat`. It counts what each VM begins, not what it waits for.
+/// Reader of `io.stat`, which counts the IOs that each VM begins, not those that wait.
 #[derive(Clone, Debug)]
 pub struct IoStat {
     device: DevNum,
-    /// The cgroup's id, and what it had counted.
+    /// The cgroup's id, and its counters at the previous reading.
     last: BTreeMap<VmKey, (u64, Begun)>,
 }
 
 impl IoStat {
-    /// Of a device: the one that VMs submit their IOs to.
+    /// A reader for a device: the one to which VMs submit their IOs.
     #[must_use]
     pub fn new(device: DevNum) -> IoStat {
         IoStat { device, last: BTreeMap::new() }
     }
 
-    /// What each began since the look before. A VM that was not there then is left out.
+    /// IOs that each VM began since the previous reading. VMs that did not exist then are left out.
     pub fn read(&mut self, vms: &Vms) -> Result<BTreeMap<VmKey, Begun>, SysError> {
         let (mut all, mut since) = (BTreeMap::new(), BTreeMap::new());
         for (key, vm) in vms.iter() {
@@ -143,8 +144,8 @@ impl IoStat {
     }
 }
 
-/// A device's line: `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`. A device to which the
-/// cgroup has done nothing has none.
+/// Parses a device's line: `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 dbytes=0 dios=0`. A cgroup that
+/// did no IO to the device has no line.
 fn counts(text: &str, device: DevNum) -> Begun {
     let number = device.to_string();
     let line = text.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' '));

@@ -1,4 +1,4 @@
-//! Files of cgroups that hold a line for each device, and the io controller that makes them appear.
+//! Cgroup files with a line for each device, and the io controller that makes the files appear.
 
 use std::path::{Path, PathBuf};
 
@@ -7,21 +7,21 @@ use crate::journal::{Held, How, JournalError, Original};
 use crate::number::DevNum;
 use crate::sysfs::{self, SysError};
 
-/// What follows a device's number in a file. None: there is no line for it.
+/// The part of a device's line after its number. `None` if there is no line.
 pub(crate) fn line(text: &str, device: DevNum) -> Option<&str> {
     let number = device.to_string();
     text.lines().find_map(|line| line.strip_prefix(&number)?.strip_prefix(' ').map(str::trim))
 }
 
-/// What puts a device's line back. `unset`: what to write where there is no line.
+/// The journal entry that restores a device's line. `unset` is written if there was no line.
 pub(crate) fn original(file: &Path, device: DevNum, unset: &str) -> Result<Original, SysError> {
     let text = sysfs::read(file)?;
     let value = format!("{device} {}", line(&text, device).unwrap_or(unset));
     Ok(Original { file: file.to_owned(), value, only_if: None, how: How::Write })
 }
 
-/// Lets VMs' cgroups have the files of the io controller: every cgroup above them must hand it
-/// down. Tells for which VMs that failed, and why.
+/// Enables the io controller in all cgroups above the VMs', so that the VMs' cgroups have its
+/// files. Returns the VMs for which this failed, with the reason.
 pub(crate) fn hand_down_io(
     vms: &Vms,
     journal: &mut Held,
@@ -65,7 +65,7 @@ fn aboves(mounted: &Path, key: &VmKey) -> Vec<PathBuf> {
     dirs
 }
 
-/// The cgroups whose weights matter for a VM: its own and those above it but the root, as paths
+/// The cgroups whose weights matter for a VM: its own and those above it except the root, as paths
 /// below the root.
 pub(crate) fn lineage(key: &VmKey) -> Vec<String> {
     let ends = key.0.match_indices('/').map(|(at, _)| at).chain([key.0.len()]);

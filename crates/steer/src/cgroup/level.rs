@@ -1,16 +1,15 @@
-//! How much of a host's rate each VM may have: as much as it wants, up to the level that the shares
-//! of all that want more stand at.
+//! Water-filling: each VM gets what it wants, up to a common rate per share.
 
-/// What one VM wants.
+/// Demand of one VM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Want {
-    /// Its shares.
+    /// Shares of the VM.
     pub(crate) shares: f64,
-    /// What it would have if it could, per second. Infinite: more than can be known.
+    /// Rate that the VM would use if it could, per second. Infinite if it is unknown.
     pub(crate) rate: f64,
 }
 
-/// The rate per share at which all that is there is given out. None: all have what they want.
+/// The rate per share at which `rate` is used up. `None` if all VMs get what they want.
 pub(crate) fn level(wants: &[Want], rate: f64) -> Option<f64> {
     if wants.iter().map(|want| want.rate).sum::<f64>() <= rate {
         return None;
@@ -20,7 +19,7 @@ pub(crate) fn level(wants: &[Want], rate: f64) -> Option<f64> {
     let mut shares: f64 = by_need.iter().map(|want| want.shares).sum();
     let mut left = rate;
     for want in by_need {
-        // Those that want less than the level leave the rest to the others.
+        // VMs that want less than the level leave the rest to the others.
         if want.rate / want.shares >= left / shares {
             return Some(left / shares);
         }

@@ -1,27 +1,27 @@
-//! Which cgroups are VMs.
+//! Patterns that say which cgroups are VMs.
 //!
-//! A pattern is a path below the cgroup root, whose names may hold `*` and `?`, and in which `**`
-//! stands for any number of names. What libvirt, Proxmox, Kubernetes and systemd make has names of
-//! its own: `libvirt:db`, `proxmox:100`, `kubernetes:*`, `systemd:postgresql.service`.
+//! A pattern is a path below the cgroup root, whose names may contain `*` and `?`; `**` stands for
+//! any number of names. Platforms have short forms: `libvirt:db`, `proxmox:100`, `kubernetes:*`,
+//! `systemd:postgresql.service`.
 //!
-//! systemd writes `-` inside a name as `\x2d`: a libvirt guest is
-//! `machine-qemu\x2d3\x2ddb.scope`. Patterns match the name as it is and as it reads.
+//! systemd escapes `-` inside a name as `\x2d`: the cgroup of a libvirt guest is
+//! `machine-qemu\x2d3\x2ddb.scope`. Patterns match both the escaped and the unescaped name.
 
 use std::str::FromStr;
 
-/// A pattern that means no cgroup.
+/// Reason why a pattern is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// Nothing in it, or nothing but the root: the root is the host, not a VM.
+    /// The pattern is empty or names the root, which is the host and not a VM.
     #[error(
         "{0:?} names no cgroup: it must be a path below the cgroup root, such as \
              \"machine.slice/machine-qemu*db*.scope\""
     )]
     Empty(String),
-    /// A path that leads elsewhere.
+    /// A part of the path is `.` or `..`, or no valid name.
     #[error("{0:?}: {1:?} is no name of a cgroup")]
     Name(String, String),
-    /// Nobody of that name.
+    /// The platform is unknown.
     #[error(
         "{0:?}: {1:?} is not known: it must be libvirt:, proxmox:, kubernetes: or systemd:, \
              or a path below the cgroup root"
@@ -29,21 +29,21 @@ pub enum PatternError {
     Platform(String, String),
 }
 
-/// Which cgroups are VMs: each that matches is one.
+/// A pattern. Each cgroup that matches is one VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
-    /// Any of these.
+    /// Alternatives, any of which may match.
     paths: Vec<Vec<Part>>,
     platform: Option<Platform>,
 }
 
-/// One name of a path.
+/// One component of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// Any number of names.
+    /// Any number of names: `**`.
     Deep,
-    /// One name, in which `*` and `?` stand for others.
+    /// One name, which may contain `*` and `?`.
     Name(String),
 }
 
@@ -56,18 +56,18 @@ enum Platform {
 }
 
 impl Pattern {
-    /// As it was written.
+    /// The pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether a path below the cgroup root is one of these.
+    /// Whether a path below the cgroup root matches.
     pub(crate) fn matches(&self, path: &[String]) -> bool {
         self.paths.iter().any(|parts| matches(parts, path))
     }
 
-    /// Whether something below a path may match, so that it is worth looking there.
+    /// Whether a cgroup below this path could match, so that it is worth descending.
     pub(crate) fn may_match_below(&self, path: &[String]) -> bool {
         self.paths.iter().any(|parts| {
             let straight = parts.iter().take_while(|p| **p != Part::Deep).count();
@@ -77,14 +77,14 @@ impl Pattern {
         })
     }
 
-    /// How people call the VM whose cgroup has a name: as its platform does.
+    /// Name of the VM with a cgroup of this name, as its platform calls it.
     pub(crate) fn name_of(&self, dir: &str) -> String {
         let plain = unescaped(dir);
         let bare = ["scope", "service", "slice"]
             .iter()
             .find_map(|kind| plain.strip_suffix(kind)?.strip_suffix('.'))
             .unwrap_or(&plain);
-        // machine-qemu-3-db: the number is of this start only.
+        // libvirt's `machine-qemu-3-db`: the number changes at each start.
         let libvirt = || {
             let (number, name) = bare.strip_prefix("machine-qemu-")?.split_once('-')?;
             number.parse::<u32>().ok().map(|_| name)
@@ -103,7 +103,7 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Pattern, PatternError> {
         let (platform, texts) = match text.split_once(':') {
-            // A cgroup's name may hold a colon, a platform's none of the rest.
+            // A cgroup's name may contain a colon; a platform's name has none of these characters.
             Some((who, what)) if !who.contains(['/', '.', '*', '?']) => {
                 if what.is_empty() || what.contains('/') {
                     return Err(PatternError::Name(text.to_owned(), what.to_owned()));
@@ -127,17 +127,17 @@ impl FromStr for Pattern {
 }
 
 impl Platform {
-    /// Where it puts what it calls by a name.
+    /// Paths of the cgroup that the platform creates for this name.
     fn paths(self, what: &str) -> Vec<String> {
         match self {
             Platform::Libvirt => vec![
                 format!("machine.slice/machine-qemu-*-{what}.scope"),
-                // Without systemd.
+                // The path without systemd.
                 format!("machine/qemu-*-{what}.libvirt-qemu"),
             ],
             Platform::Proxmox => vec![format!("qemu.slice/{what}.scope"), format!("lxc/{what}")],
             Platform::Kubernetes => {
-                // The kubelet's systemd driver writes a pod's id with `_` for `-`.
+                // The kubelet's systemd driver writes `_` for `-` in a pod's id.
                 let id = what.replace('-', "_");
                 let mut paths = vec![
                     format!("kubepods.slice/kubepods-pod{id}.slice"),
@@ -184,11 +184,11 @@ fn matches(parts: &[Part], path: &[String]) -> bool {
     }
 }
 
-/// `*` stands for any characters, `?` for one.
+/// Matches a name: `*` stands for any characters, `?` for one.
 fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
-    // After the last star seen: where the pattern goes on, and what of the name the star has eaten.
+    // After the last `*`: the place to continue in the pattern, and how much of the name `*` matched.
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {
@@ -209,7 +209,7 @@ fn glob(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// A name as it reads: systemd writes what is special in it as `\xNN`.
+/// A name with systemd's `\xNN` escapes replaced.
 fn unescaped(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
@@ -234,7 +234,7 @@ mod tests {
         let pattern: Pattern = pattern.parse().expect(pattern);
         let path = path(cgroup);
         let found = pattern.matches(&path);
-        // Whoever walks down must come there.
+        // A walk from the root must be allowed to reach the path.
         for depth in 0..path.len() {
             let above = &path[..depth];
             assert!(!found || pattern.may_match_below(above), "{cgroup} below {above:?}");
@@ -306,7 +306,7 @@ mod tests {
             let error = wrong.parse::<Pattern>().expect_err(wrong).to_string();
             assert!(error.contains(&format!("{wrong:?}")), "{error}");
         }
-        // A colon inside a cgroup's name is none of ours.
+        // A colon inside a cgroup's name is no platform prefix.
         assert!(is("system.slice/a:b.service", "system.slice/a:b.service"));
     }
 

@@ -1,14 +1,14 @@
-//! A host's window split over its VMs by their shares.
+//! Split of a host's window among its VMs, by their shares.
 //!
-//! Two means, together where both can be had:
+//! There are two means, used together if both are available:
 //!
-//! - **caps** (`io.max`), always: the window and the device latency say how many IOs a second the
-//!   host may do (Little's law), and while its VMs want more than that, each is held to its part.
-//!   They follow once a tick.
-//! - **weights** under bfq, where what bounds the device lies below the elevator: the kernel then
-//!   chooses by itself whose IO goes next, within the tick too.
+//! - **caps** (`io.max`), always: the window and the device latency give the host's rate in IOs per
+//!   second (Little's law). While its VMs want more than that, each is capped at its part. Caps are
+//!   updated once a tick.
+//! - **weights** under bfq, if the device's bound lies below the elevator: the kernel chooses whose
+//!   IO goes next, within the tick too.
 //!
-//! Caps also bound the host where its knob cannot: below its floor.
+//! Caps also bound the host below the least value of its knob.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,32 +26,33 @@ use crate::device::{Device, Kind};
 use crate::journal::{Held, Journal, JournalError, Restored};
 use crate::sysfs::SysError;
 
-/// How far the sum of the caps may be from what the window and the latency say. `io.max` lets
-/// through a little less than it is told, in bursts: the window would not be used, and the law takes
-/// what is not used away. So caps are raised until it is, and lowered while IOs wait all the same.
+/// Least sum of the caps, relative to the rate that the window and the latency give. `io.max`
+/// admits slightly less than its limit, in bursts, so that the window would not be used, and the
+/// law would take the unused part away. Caps are therefore raised until the window is used, and
+/// lowered while IOs wait above the queue.
 const LEAST_SUM: f64 = 0.9;
-/// Under bfq something must wait, for it to choose from.
+/// Least sum of the caps under bfq, which needs waiting IOs to choose from.
 const LEAST_SUM_BFQ: f64 = 1.05;
 const MOST_SUM: f64 = 1.6;
-/// From this part on a window counts as used.
+/// Used part from which a window counts as used.
 const USED: f64 = 0.95;
-/// How much the sum may rise, and does fall, in a period.
+/// Factor by which the sum rises, at most, or falls in a period.
 const RISE: f64 = 1.15;
 const FALL: f64 = 0.98;
-/// What a VM that its cap holds back is taken to want: this many times what it gets. What waits for
-/// a cap cannot be seen.
+/// Demand of a VM that its cap holds back, as a multiple of what it gets. IOs that wait for a cap
+/// are not visible.
 const UNSEEN: f64 = 2.0;
 
-/// What VMs' shares are made of.
+/// Means by which VMs are held to their shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// `io.max` alone.
+    /// Caps (`io.max`), without weights.
     Caps,
-    /// bfq's weights, and `io.max`.
+    /// Weights of bfq, and caps.
     Bfq,
 }
 
-/// Not a means.
+/// The name is not that of a means.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} does not say how VMs share: it must be \"caps\" or \"bfq\"")]
 pub struct NoMeans(String);
@@ -77,23 +78,23 @@ impl fmt::Display for Means {
     }
 }
 
-/// What a host may do at a device in the next period.
+/// Limits of a host at a device for the next period.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// Its window.
+    /// Window of the host.
     pub window: Window,
-    /// Mean device latency in the last period. Zero: no IO completed, so nothing is known.
+    /// Mean device latency in the last period. Zero if no IO completed, so that it is unknown.
     pub latency: Span,
-    /// The least that the knob can be set to ([`crate::steering::Bounds::least`]).
+    /// Least value of the knob, in IOs ([`crate::steering::Bounds::least`]).
     pub least: u32,
 }
 
-/// What happened to what was set.
+/// A setting that another process changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// A cap was changed by somebody else.
+    /// A VM's cap was changed.
     Cap(CapChanged),
-    /// The elevator, or a weight, was.
+    /// The elevator or a weight was changed.
     Bfq(BfqChanged),
 }
 
@@ -107,30 +108,29 @@ impl fmt::Display for Happened {
     }
 }
 
-/// The shares of a host's VMs at one device, in our hands. Dropped, it puts back what was there
-/// before.
+/// Shares of a host's VMs at one device, enforced. Dropping this restores the original settings.
 #[derive(Debug)]
 pub struct Sharing {
     journal: Held,
     stat: IoStat,
     caps: Caps,
     bfq: Option<Bfq>,
-    /// What each VM began in the last period, and which of them a cap held back.
+    /// IOs that each VM began in the last period, and the VMs that a cap held back.
     begun: BTreeMap<VmKey, Begun>,
     held_back: Vec<VmKey>,
-    /// IOs per second of each VM that is capped.
+    /// Rates of the VMs that are capped, in IOs per second.
     rates: BTreeMap<VmKey, f64>,
-    /// The sum of the caps, as a part of what fits into the window.
+    /// Sum of the caps, relative to the rate that fits into the window.
     sum: f64,
     elapsed: Span,
-    /// VMs that cannot be capped, and why.
+    /// VMs that cannot be capped, with the reason.
     beyond: Vec<(VmKey, String)>,
     left: bool,
 }
 
 impl Sharing {
-    /// Takes hold of what shares a device among VMs. What a process that died left set is put back
-    /// first. `means`: None chooses.
+    /// Takes over the sharing of a device. Settings left behind by a process that died are restored
+    /// first. Without `means`, they are chosen for the device.
     pub fn take(
         device: &Device,
         vms: &Vms,
@@ -156,7 +156,7 @@ impl Sharing {
         if chosen == Means::Bfq {
             match Bfq::take(device, &mut sharing.journal) {
                 Ok(bfq) => sharing.bfq = Some(bfq),
-                // A kernel without it: the caps are there.
+                // A kernel without bfq still has caps.
                 Err(_) if means.is_none() => drop(sharing.journal.put_back()?),
                 Err(error) => return Err(error.into()),
             }
@@ -168,25 +168,25 @@ impl Sharing {
         Ok(sharing)
     }
 
-    /// What is in use.
+    /// The means that are in use.
     #[must_use]
     pub fn means(&self) -> Means {
         if self.bfq.is_some() { Means::Bfq } else { Means::Caps }
     }
 
-    /// VMs that cannot be held to anything, and why.
+    /// VMs that cannot be held to anything, with the reason.
     #[must_use]
     pub fn beyond(&self) -> &[(VmKey, String)] {
         &self.beyond
     }
 
-    /// The caps in force.
+    /// The caps in force, by VM.
     pub fn caps(&self) -> impl Iterator<Item = (&VmKey, Cap)> {
         self.caps.in_force()
     }
 
-    /// What VMs did in the period that ended, from `io.stat`. Once a tick, after
-    /// [`Vms::refresh`] and before [`Sharing::demands`].
+    /// Reads `io.stat` for the period that ended. Call once a tick, after [`Vms::refresh`] and before
+    /// [`Sharing::demands`].
     pub fn look(&mut self, vms: &Vms, elapsed: Span) -> Result<(), ShareError> {
         self.begun = self.stat.read(vms)?;
         self.elapsed = elapsed;
@@ -197,9 +197,8 @@ impl Sharing {
         Ok(())
     }
 
-    /// What VMs want: what was counted of each cgroup, or, where nothing was, what follows from
-    /// `io.stat`. A VM that its cap holds back wants more than can be seen, at the latency of
-    /// [`Allowance`].
+    /// Demand of all VMs, from the counters of each cgroup or, without them, from `io.stat`. A VM that
+    /// its cap holds back wants more than is visible, at the latency of [`Allowance`].
     #[must_use]
     pub fn demands(
         &self,
@@ -225,7 +224,7 @@ impl Sharing {
         demands
     }
 
-    /// Splits what the host may do. Once a tick, after the window is known.
+    /// Divides the host's limits. Call once a tick, after the window is known.
     pub fn set(
         &mut self,
         vms: &Vms,
@@ -246,30 +245,30 @@ impl Sharing {
         Ok(happened)
     }
 
-    /// Puts back what was there before.
+    /// Restores the original settings.
     pub fn release(mut self) -> Result<Restored, ShareError> {
         self.left = true;
         Ok(self.journal.put_back()?)
     }
 
-    /// Leaves what is set in force. The journal stays, for whoever restores it.
+    /// Leaves the settings in force. The journal stays, so that they can be restored later.
     pub fn leave(mut self) {
         self.left = true;
     }
 
-    /// IOs per second of each VM that is to be capped.
+    /// Rates of the VMs to be capped, in IOs per second.
     fn split(&mut self, vms: &Vms, demands: &Demands, allow: Allowance) -> BTreeMap<VmKey, f64> {
         let latency = allow.latency.secs();
         let seconds = self.elapsed.secs();
         if latency <= 0.0 || seconds <= 0.0 {
-            // Nothing is known of the device: as it was.
+            // Without a latency the rates are kept.
             return self.rates.clone();
         }
         let fits = allow.window.0 / latency;
         let ios = demands.rest.ios + demands.vms.values().map(|d| d.ios).sum::<u64>();
         self.follow(ios as f64 / seconds / fits, demands.queued);
         let all = fits * self.sum;
-        // What the host does itself leaves less for its VMs, but never nothing.
+        // The host's own IO leaves less for its VMs, but at least a tenth.
         let theirs = (all - demands.rest.ios as f64 / seconds).max(all / 10.0);
         let want = |(key, demand)| {
             let shares = vms.get(key).map_or(Shares(0), |vm| vm.shares);
@@ -287,11 +286,12 @@ impl Sharing {
         demands.vms.keys().zip(&wants).filter_map(rate).collect()
     }
 
-    /// Moves the sum of the caps. `used`: part of the window that was; `queued`: IOs that waited.
+    /// Adjusts the sum of the caps. `used` is the used part of the window, `queued` the number of IOs
+    /// that waited.
     fn follow(&mut self, used: f64, queued: f64) {
         let least = if self.bfq.is_some() { LEAST_SUM_BFQ } else { LEAST_SUM };
         if self.rates.is_empty() {
-            // Nobody was held back.
+            // No VM was held back.
             self.sum = 1.0;
         } else if used < USED && used > 0.0 {
             self.sum *= (USED / used).sqrt().min(RISE);
@@ -305,7 +305,7 @@ impl Sharing {
         self.beyond.iter().any(|(beyond, _)| beyond == key) || vms.dir(key).join("io.max").exists()
     }
 
-    /// Has the io controller handed down to all VMs.
+    /// Enables the io controller for all VMs.
     fn reach(&mut self, vms: &Vms) -> Result<(), ShareError> {
         let failed = hand_down_io(vms, &mut self.journal)?;
         self.beyond = failed.into_iter().map(|(key, error)| (key, error.to_string())).collect();
@@ -316,14 +316,14 @@ impl Sharing {
 impl Drop for Sharing {
     fn drop(&mut self) {
         if !self.left {
-            // Nobody is left to tell; what fails stays in the journal for whoever comes next.
+            // Errors cannot be reported on drop. What fails stays in the journal.
             let _ = self.journal.put_back();
         }
     }
 }
 
 impl Means {
-    /// What suits a device: bfq where its knob lies below the elevator.
+    /// The means that suit a device: bfq if the device's knob lies below the elevator.
     #[must_use]
     pub fn of(device: &Device) -> Means {
         let below = |kind: &Kind| matches!(kind, Kind::Scsi { .. });
@@ -333,24 +333,24 @@ impl Means {
     }
 }
 
-/// The journal of a device's cgroups.
+/// Name of the journal of a device's cgroups.
 fn journal_of(device: &Device) -> String {
     format!("{}.cgroups", device.name)
 }
 
-/// Why VMs cannot be held to their shares.
+/// Reason why VMs cannot be held to their shares.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareError {
-    /// A file of the kernel's.
+    /// A file of the kernel cannot be read or written.
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// What was there before cannot be kept, or put back.
+    /// An original value cannot be stored or restored.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Caps.
+    /// A cap cannot be set.
     #[error(transparent)]
     Cap(#[from] CapError),
-    /// Weights.
+    /// A weight cannot be set.
     #[error(transparent)]
     Bfq(#[from] BfqError),
 }

@@ -1,4 +1,4 @@
-//! The VMs there are, and which cgroup belongs to which.
+//! VMs that exist, and the cgroups that belong to each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,47 +11,47 @@ use parda_control::Shares;
 
 use crate::cgroup::pattern::Pattern;
 
-/// Where cgroups are mounted.
+/// Mount point of the cgroup file system, below the root.
 const MOUNTED: &str = "sys/fs/cgroup";
 
-/// Why there are no VMs to tell apart: the host is one VM then.
+/// Reason why VMs cannot be told apart, so that the host is one VM.
 #[derive(Debug, thiserror::Error)]
 pub enum NoVms {
-    /// No cgroup v2 where it should be mounted.
+    /// No cgroup v2 is mounted.
     #[error("{}: no cgroup v2 is mounted here, so VMs cannot be told apart: the host is one VM \
              (boot with systemd.unified_cgroup_hierarchy=1)", .0.display())]
     NotV2(PathBuf),
-    /// The IO controller is not in it.
+    /// The cgroup file system has no io controller.
     #[error("{}: has no io controller ({controllers}): another hierarchy has it (cgroup v1's \
              blkio), or the kernel has none; the host is one VM", file.display())]
     NoIo {
-        /// The file that says which controllers there are.
+        /// File that lists the controllers.
         file: PathBuf,
-        /// What it says.
+        /// Content of that file.
         controllers: String,
     },
-    /// It cannot be looked at.
+    /// A cgroup cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
     Read {
-        /// Where.
+        /// Path of the directory or file.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
-/// VMs as somebody named them.
+/// VMs that the configuration names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VmPattern {
-    /// What to call it. Where several cgroups match, each has its own name after it.
+    /// Name of the VM. If several cgroups match, each VM's own name is appended.
     pub name: String,
-    /// Which cgroups: each is one VM.
+    /// Cgroups that match: each is one VM.
     pub pattern: Pattern,
-    /// What each has.
+    /// Shares of each VM.
     pub shares: Shares,
 }
 
-/// A VM of this host: the path of its cgroup below the cgroup root.
+/// Key of a VM: the path of its cgroup below the cgroup root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VmKey(pub String);
 
@@ -61,29 +61,29 @@ impl fmt::Display for VmKey {
     }
 }
 
-/// What is known of a VM.
+/// A VM that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vm {
-    /// How people call it.
+    /// Name of the VM for people.
     pub name: String,
-    /// What it has.
+    /// Shares of the VM.
     pub shares: Shares,
-    /// The id of its cgroup. Another one under the same path is another VM, started anew.
+    /// Id of the VM's cgroup. Another id under the same path means that the VM was restarted.
     pub id: u64,
-    /// Ids of the cgroups below its own: threads of its CPUs, containers of its pod.
+    /// Ids of the cgroups below the VM's: threads of its CPUs, containers of its pod.
     pub nested: Vec<u64>,
 }
 
-/// What has become of VMs since the look before.
+/// A change of the set of VMs since the previous look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is there now, or again.
+    /// The VM appeared, or was restarted.
     Came(VmKey),
-    /// It is there no more.
+    /// The VM is gone.
     Went(VmKey),
 }
 
-/// The VMs of a host.
+/// VMs of a host.
 #[derive(Clone, Debug)]
 pub struct Vms {
     mounted: PathBuf,
@@ -93,7 +93,7 @@ pub struct Vms {
 }
 
 impl Vms {
-    /// The VMs that are there now. Those that come later are found by [`Vms::refresh`].
+    /// The VMs that exist now. Later ones are found by [`Vms::refresh`].
     pub fn find(root: &Path, patterns: &[VmPattern]) -> Result<Vms, NoVms> {
         let mounted = root.join(MOUNTED);
         let file = mounted.join("cgroup.controllers");
@@ -111,7 +111,7 @@ impl Vms {
         Ok(vms)
     }
 
-    /// Looks again: VMs come and go.
+    /// Looks for VMs that came or went.
     pub fn refresh(&mut self) -> Result<Vec<Change>, NoVms> {
         let mut found = Found::default();
         self.walk(&self.mounted, &mut Vec::new(), &mut found)?;
@@ -135,7 +135,7 @@ impl Vms {
         Ok(changes)
     }
 
-    /// Other shares, or other VMs. What they are is known after the next [`Vms::refresh`].
+    /// Replaces the patterns. The VMs are known after the next [`Vms::refresh`].
     pub fn set_patterns(&mut self, patterns: &[VmPattern]) {
         self.patterns = patterns.to_vec();
     }
@@ -145,36 +145,36 @@ impl Vms {
         self.vms.iter()
     }
 
-    /// One of them.
+    /// The VM with this key, if it exists.
     #[must_use]
     pub fn get(&self, key: &VmKey) -> Option<&Vm> {
         self.vms.get(key)
     }
 
-    /// The VM that a cgroup belongs to, by the cgroup's id: its own, or one below it.
+    /// The VM that a cgroup belongs to, by the id of the VM's cgroup or of one below it.
     #[must_use]
     pub fn of(&self, cgroup: u64) -> Option<&VmKey> {
         self.of.get(&cgroup)
     }
 
-    /// Ids of all cgroups of all VMs, and whose they are.
+    /// Ids of all cgroups of all VMs, with their VMs.
     pub fn ids(&self) -> impl Iterator<Item = (u64, &VmKey)> {
         self.of.iter().map(|(id, key)| (*id, key))
     }
 
-    /// The directory of a VM's cgroup.
+    /// Directory of a VM's cgroup.
     #[must_use]
     pub fn dir(&self, key: &VmKey) -> PathBuf {
         self.mounted.join(&key.0)
     }
 
-    /// Where cgroups are mounted.
+    /// Mount point of the cgroup file system.
     #[must_use]
     pub fn mounted(&self) -> &Path {
         &self.mounted
     }
 
-    /// Goes down to where VMs can be. What is below a VM belongs to it.
+    /// Walks down to the VMs' cgroups. Cgroups below a VM's belong to it.
     fn walk(&self, dir: &Path, path: &mut Vec<String>, found: &mut Found) -> Result<(), NoVms> {
         if let Some(index) = self.patterns.iter().position(|p| p.pattern.matches(path)) {
             let mut ids = Vec::new();
@@ -211,13 +211,13 @@ impl Vms {
     }
 }
 
-/// Path, which pattern, the cgroup's id and those below it.
+/// Path, index of the pattern, the cgroup's id and the ids below it.
 #[derive(Default)]
 struct Found {
     vms: Vec<(Vec<String>, usize, u64, Vec<u64>)>,
 }
 
-/// The id of a cgroup, then those of all below it. None at all: it went away meanwhile.
+/// Collects the id of a cgroup and those of all cgroups below it. Empty if the cgroup went away.
 fn below(dir: &Path, ids: &mut Vec<u64>) -> Result<(), NoVms> {
     match fs::metadata(dir) {
         Ok(meta) => ids.push(meta.ino()),
@@ -230,7 +230,7 @@ fn below(dir: &Path, ids: &mut Vec<u64>) -> Result<(), NoVms> {
     Ok(())
 }
 
-/// Names of the cgroups in one; none if it went away meanwhile.
+/// Names of the child cgroups; empty if the cgroup went away.
 fn children(dir: &Path) -> Result<Vec<String>, NoVms> {
     let fail = |source| NoVms::Read { path: dir.to_owned(), source };
     let gone = |e: &io::Error| {

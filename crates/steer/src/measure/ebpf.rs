@@ -1,7 +1,8 @@
-//! At the block layer's tracepoints, by eBPF: each IO, from its issue to its completion.
+//! Measurement by eBPF at the block layer's tracepoints: each IO, from its issue to its completion.
 //!
-//! What is counted, and how, is in `bpf/block.bpf.c`; the arrays of `u64` here are its structures.
-//! The programs are attached while an [`Ebpf`] lives, and no longer than its process.
+//! `bpf/block.bpf.c` defines what is counted; the arrays of `u64` here have the layout of its
+//! structures. The programs are attached while an [`Ebpf`] exists, and at most as long as its
+//! process.
 
 use std::collections::HashMap as Map;
 
@@ -18,8 +19,8 @@ use super::{Class, Group, Histogram, Measure, MeasureError, Method, Reading, Wat
 use crate::number::DevNum;
 
 const OBJECT: &[u8] = aya::include_bytes_aligned!("../../bpf/block.bpf.o");
-/// Each program, and the tracepoint that it is for. Those that see IOs end come first, so that none
-/// is seen to begin whose end is not.
+/// Each program and its tracepoint. Programs that see completions are attached first, so that no IO
+/// is seen to begin whose end is missed.
 const PROGRAMS: [(&str, &str); 6] = [
     ("rq_complete", "block_rq_complete"),
     ("rq_requeue", "block_rq_requeue"),
@@ -28,7 +29,8 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("bio_queue", "block_bio_queue"),
     BEGINNING,
 ];
-/// Sees IOs that wait since before it was begun. So long after that there are none.
+/// Program that sees IOs which waited since before counting began. It is detached when there are
+/// none.
 const BEGINNING: (&str, &str) = ("bio_getrq", "block_getrq");
 const BEGINNING_LASTS: u64 = 5_000_000_000;
 
@@ -41,7 +43,7 @@ const CLASSES: usize = 2 * SIZES * 3;
 /// `struct sums`: classes, then latencies, each of reads and then of writes.
 type Sums = [u64; CLASSES + 2 * Histogram::LEN];
 
-/// `struct watched`: how many, since when, whether this is the beginning, and devices.
+/// `struct watched`: number of devices, start time, whether counting is beginning, and the devices.
 type List = [u64; 3 + DEVICES];
 const DEVICES: usize = 64;
 
@@ -49,34 +51,34 @@ const FRONT: u64 = 1;
 const LEAF: u64 = 2;
 const PAST: u64 = 4;
 
-/// A cgroup that did nothing for so many readings makes room for others.
+/// Number of readings without IO after which a cgroup is dropped to make room for others.
 const FORGET: u32 = 60;
 
-/// How often each program ran and how long that took, counted while the kernel's statistics of eBPF
-/// are on.
+/// Number of runs of the programs and their time, counted while the kernel's statistics of eBPF are
+/// enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunTime {
-    /// Runs of all programs.
+    /// Number of runs of all programs.
     pub runs: u64,
-    /// What they took.
+    /// Time that the runs took.
     pub time: Span,
 }
 
-/// Measures with eBPF.
+/// Meter that uses eBPF.
 pub struct Ebpf {
-    /// The programs, attached while it lives.
+    /// The loaded programs, attached while this exists.
     object: aya::Ebpf,
     watched: Array<MapData, List>,
     totals: PerCpuArray<MapData, Totals>,
     sums: PerCpuArray<MapData, Sums>,
     groups: PerCpuHashMap<MapData, u64, InGroup>,
     list: List,
-    /// While there may be IOs that came before: the program that sees them, and until when.
+    /// While there may be IOs from before counting began: the program that sees them, and its end time.
     beginning: Option<(BtfTracePointLinkId, u64)>,
     looks_at: Watched,
-    /// These, and those that it looked at before.
+    /// Current devices, and those watched earlier.
     past: Vec<DevNum>,
-    /// As of the reading before.
+    /// Time of the previous reading, in ns.
     now: u64,
     outstanding: Level,
     requeues: u64,
@@ -84,12 +86,12 @@ pub struct Ebpf {
     in_groups: Map<u64, Seen>,
 }
 
-/// A cgroup as of the reading before.
+/// Counters of a cgroup at the previous reading.
 struct Seen {
     pending: Level,
     ios: u64,
     bytes: u64,
-    /// In sectors, as long as nothing of another size is seen.
+    /// Mean size in sectors, kept until an IO of another size is seen.
     mean_size: f64,
     still: u32,
 }
@@ -104,7 +106,7 @@ fn failed(e: impl std::error::Error) -> MeasureError {
         }
         source = cause.source();
     }
-    // The verifier's log may be long; what it ends with says what is wrong.
+    // The verifier's log may be long, and its end says what is wrong.
     let chars = why.chars().count();
     if chars > 600 {
         let head: String = why.chars().take(200).collect();
@@ -119,8 +121,8 @@ impl Ebpf {
     ///
     /// # Errors
     ///
-    /// If the kernel has no BTF (CONFIG_DEBUG_INFO_BTF), is older than 5.15, or does not let this
-    /// process (CAP_BPF and CAP_PERFMON, or root; lockdown).
+    /// The kernel has no BTF (CONFIG_DEBUG_INFO_BTF), is older than 5.15, or refuses this process
+    /// (CAP_BPF and CAP_PERFMON, or root; lockdown).
     pub fn open(watched: &Watched) -> Result<Ebpf, MeasureError> {
         let btf = Btf::from_sys_fs().map_err(failed)?;
         let mut object = EbpfLoader::new().btf(Some(&btf)).load(OBJECT).map_err(failed)?;
@@ -162,7 +164,7 @@ impl Ebpf {
         program.try_into().map_err(failed)
     }
 
-    /// From now on what is pending counts; or, some time later, what came before is gone.
+    /// Begins to count pending IOs (`begin`), or ends the watch for IOs from before.
     fn begin(&mut self, begin: bool) -> Result<(), MeasureError> {
         if let Some((link, _)) = self.beginning.take() {
             self.program(BEGINNING.0)?.detach(link).map_err(failed)?;
@@ -176,11 +178,11 @@ impl Ebpf {
         self.watched.set(0, self.list, 0).map_err(failed)
     }
 
-    /// What it has cost so far.
+    /// Run time of the programs so far.
     ///
     /// # Errors
     ///
-    /// If the kernel does not say.
+    /// The kernel's statistics cannot be read.
     pub fn run_time(&self) -> Result<RunTime, MeasureError> {
         let mut sum = RunTime { runs: 0, time: Span::ZERO };
         for (_, program) in self.object.programs() {
@@ -191,14 +193,14 @@ impl Ebpf {
         Ok(sum)
     }
 
-    /// Cgroup 0 stands for those that find no room.
+    /// Makes room for cgroup 0, which stands for all cgroups without an entry.
     fn room_for_others(&mut self) -> Result<(), MeasureError> {
         let cpus = aya::util::nr_cpus().map_err(|(_, e)| failed(e))?;
         let none = PerCpuValues::try_from(vec![[0; 8]; cpus]).map_err(failed)?;
         self.groups.insert(0, none, 0).map_err(failed)
     }
 
-    /// Reads `sums`; what it had at the reading before is taken off.
+    /// Reads `sums`, less its values at the previous reading.
     fn sums(&mut self) -> Result<Box<Sums>, MeasureError> {
         let mut sums: Box<Sums> = Box::new([0; CLASSES + 2 * Histogram::LEN]);
         for cpu in self.sums.get(&0, 0).map_err(failed)?.iter() {
@@ -246,7 +248,7 @@ impl Ebpf {
                 seen.push(Group { cgroup: key, ios, bytes, pending: mean });
             } else {
                 self.in_groups.remove(&key);
-                // If it is gone already, so much the better.
+                // An error means that the entry is gone already.
                 let _ = self.groups.remove(&key);
             }
         }
@@ -303,7 +305,7 @@ impl Measure for Ebpf {
             reads: latencies(0),
             writes: latencies(1),
             outstanding,
-            // What is at the array is pending, whatever the sizes of IOs make of it.
+            // IOs at the array are pending, whatever the estimate from sizes gives.
             pending: pending.max(outstanding),
             requeues,
             groups,
@@ -333,7 +335,7 @@ impl Measure for Ebpf {
         if watched.fronts == self.looks_at.fronts {
             self.watched.set(0, self.list, 0).map_err(failed)?;
         } else {
-            // What waits elsewhere is not waiting here: begin anew.
+            // IOs that wait at other devices do not wait here, so counting begins anew.
             for cgroup in std::mem::take(&mut self.in_groups).into_keys() {
                 let _ = self.groups.remove(&cgroup);
             }
@@ -345,12 +347,12 @@ impl Measure for Ebpf {
     }
 }
 
-/// Whether nothing is at these devices. Unknown counts as no.
+/// Whether no IO is at these devices. `false` if it is unknown.
 fn empty(devices: &[DevNum]) -> bool {
     devices.iter().all(|d| find::inflight("/".as_ref(), *d).is_ok_and(|(r, w)| r + w == 0))
 }
 
-/// The clock of the kernel's side.
+/// The clock that the eBPF programs use, in ns.
 fn now() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)

@@ -1,4 +1,5 @@
-//! Where to look, for any block device, steerable or not; and the counts that the kernel keeps.
+//! Finds the devices at which to measure, for any block device, steerable or not; and the kernel's
+//! counters of them.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
@@ -7,30 +8,30 @@ use std::path::{Path, PathBuf};
 use super::{MeasureError, Watched};
 use crate::number::DevNum;
 
-/// A path that leads to nothing that could be measured.
+/// Reason why a path cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum NotWatchable {
-    /// It cannot be looked at.
+    /// The path cannot be read.
     #[error("{0}: {1}")]
     Unreadable(PathBuf, std::io::Error),
-    /// It is something else.
+    /// The path is no block device.
     #[error("{0} is no block device")]
     NotBlock(PathBuf),
-    /// The kernel does not list it.
+    /// The kernel does not list the device.
     #[error("{0}: {1} is not in sysfs")]
     NotInSysfs(PathBuf, DevNum),
-    /// Its driver takes what VMs submit as it comes.
+    /// The driver makes no requests of what is submitted.
     #[error("{0}: {1} makes no requests of what is submitted, so there is nothing to measure")]
     NoRequests(PathBuf, String),
 }
 
 impl Watched {
-    /// Where to look for a device: down to the disks below a partition, a logical volume or a
-    /// multipath device.
+    /// Devices at which to measure: the disks below a partition, a logical volume or a multipath
+    /// device.
     ///
     /// # Errors
     ///
-    /// If it is no block device, or one below it makes no requests.
+    /// The path is no block device, or a device below it makes no requests.
     pub fn find(root: &Path, device: &Path) -> Result<Watched, NotWatchable> {
         let unreadable = |e| NotWatchable::Unreadable(device.to_owned(), e);
         let about: Metadata = std::fs::metadata(device).map_err(unreadable)?;
@@ -44,8 +45,8 @@ impl Watched {
         Watched::at(&dir).map_err(|name| NotWatchable::NoRequests(device.to_owned(), name))
     }
 
-    /// The same, with the leaves in place of a front that makes no requests of what is submitted (a
-    /// multipath device with `queue_mode bio`): it hands everything on at once.
+    /// The devices, with the leaves in place of a front that makes no requests (a multipath device with
+    /// `queue_mode bio`), since it passes IOs on at once.
     pub(super) fn requests(&self, root: &Path) -> Watched {
         let block = root.join("sys/dev/block");
         let makes = |device: &DevNum| block.join(device.to_string()).join("mq").is_dir();
@@ -53,7 +54,8 @@ impl Watched {
         Watched { fronts: fronts.clone(), leaves: self.leaves.clone() }
     }
 
-    /// The same from its directory in sysfs. The error is the name of what makes no requests.
+    /// Devices at which to measure, from the directory in sysfs. The error is the name of a device that
+    /// makes no requests.
     fn at(dir: &Path) -> Result<Watched, String> {
         let dir = match dir.parent() {
             Some(disk) if dir.join("partition").exists() => disk,
@@ -62,7 +64,7 @@ impl Watched {
         let name = || dir.file_name().map_or_else(String::new, |n| n.display().to_string());
         let number: Option<DevNum> =
             std::fs::read_to_string(dir.join("dev")).ok().and_then(|text| text.parse().ok());
-        // A device mapper's has it as well, if it is request-based.
+        // A device-mapper device has the directory too, if it is request-based.
         let here = number.filter(|_| dir.join("mq").is_dir());
         let below = below(dir);
         if below.is_empty() {
@@ -86,7 +88,7 @@ impl Watched {
     }
 }
 
-/// What a device stands on.
+/// Devices below a device.
 fn below(dir: &Path) -> Vec<PathBuf> {
     let slaves = std::fs::read_dir(dir.join("slaves"));
     let mut below: Vec<PathBuf> = slaves
@@ -98,7 +100,7 @@ fn below(dir: &Path) -> Vec<PathBuf> {
     below
 }
 
-/// A file of a device's in sysfs, which is read again and again.
+/// A counter file of a device in sysfs, kept open to be read repeatedly.
 pub(super) struct Counts {
     path: PathBuf,
     file: File,
@@ -113,7 +115,7 @@ impl Counts {
         }
     }
 
-    /// Its first `N` numbers.
+    /// The first `N` numbers of the file.
     pub(super) fn read<const N: usize>(&self) -> Result<[u64; N], MeasureError> {
         let wrong = |why| MeasureError::File { file: self.path.clone(), why };
         let mut bytes = [0; 512];
@@ -131,7 +133,7 @@ impl Counts {
     }
 }
 
-/// Reads and writes that are at a device.
+/// Numbers of reads and of writes in flight at a device.
 pub(super) fn inflight(root: &Path, device: DevNum) -> Result<(u64, u64), MeasureError> {
     let [reads, writes] = Counts::open(root, device, "inflight")?.read()?;
     Ok((reads, writes))

@@ -1,12 +1,14 @@
-//! How many are there, as a mean over time, from what came and what went and the sums of when.
+//! Mean number of things present over time, from the numbers that came and went and the sums of
+//! their times.
 //!
-//! With n things come at times that sum up to Σt, the time integral of how many came by T is
-//! n·T − Σt; what went is taken off alike. All of it modulo 2^64: only differences count.
+//! If n things came at times that sum up to Σt, the time integral of the number that came by T is
+//! n·T − Σt. Those that went are subtracted in the same way. Arithmetic is modulo 2^64, as only
+//! differences count.
 
-/// Things that came or went, and the sum of the times at which they did.
+/// Arrivals or departures: their number and the sum of their times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flow {
-    /// How many.
+    /// Number of arrivals or departures.
     pub(crate) n: u64,
     /// Sum of the times, in ns.
     pub(crate) at: u64,
@@ -18,28 +20,28 @@ impl Flow {
     }
 }
 
-/// What is there, between readings.
+/// Number of things present, between readings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Level {
-    /// When the reading before was, its integral, and what had come and gone.
+    /// Time, integral and flows at the previous reading.
     now: u64,
     integral: u64,
     seen: (u64, u64),
-    /// What was counted as come and will not go, or has gone and had not come (negative): IOs that
-    /// were there when counting began, and what was missed since.
+    /// Correction: arrivals without a departure, or (negative) departures without an arrival, for IOs
+    /// that were present when counting began and for events missed since.
     base: i64,
-    /// The mean at the reading before.
+    /// Mean at the previous reading.
     pub(crate) mean: f64,
 }
 
 impl Level {
-    /// Nothing has come or gone until `now`.
+    /// A level without arrivals and departures until `now`.
     pub(crate) fn since(now: u64) -> Level {
         Level { now, integral: 0, seen: (0, 0), base: 0, mean: 0.0 }
     }
 
-    /// The mean since the reading before. `empty` is asked when nothing came or went though
-    /// something seems to be there: whether it is so.
+    /// Mean since the previous reading. `empty` is called if nothing came or went although something
+    /// seems to be present; it returns whether nothing is.
     pub(crate) fn read(
         &mut self,
         now: u64,
@@ -62,7 +64,7 @@ impl Level {
         self.mean
     }
 
-    /// Whether nothing was there at the reading before.
+    /// Whether nothing was present at the previous reading.
     pub(crate) fn is_empty(&self) -> bool {
         self.seen.0.wrapping_sub(self.seen.1).cast_signed() == self.base
     }
@@ -82,7 +84,7 @@ mod tests {
     #[test]
     fn the_mean_is_the_time_integral_and_carries_on_over_readings() {
         let mut level = Level::since(BOOT);
-        // One from 10 to 60, another from 50 on.
+        // One is present from 10 to 60, another from 50 on.
         let mean = level.read(BOOT + 100, flow(&[10, 50]), flow(&[60]), || false);
         assert!((mean - 1.0).abs() < 1e-9, "{mean}");
         let mean = level.read(BOOT + 200, flow(&[10, 50]), flow(&[60, 175]), || false);
@@ -93,7 +95,7 @@ mod tests {
     #[test]
     fn what_was_there_before_is_not_held_against_what_comes() {
         let mut level = Level::since(BOOT);
-        // Three go that were never seen to come; then one is there for half the time.
+        // Three depart whose arrivals were missed. Then one is present for half of the time.
         level.read(BOOT + 100, flow(&[]), flow(&[20, 30, 40]), || false);
         let came = flow(&[120]);
         let went = flow(&[20, 30, 40, 170]);

@@ -1,15 +1,15 @@
-//! How latencies are spread: eight slices of each octave, so that a bound is right to an eighth.
+//! Latency histogram with eight slices per octave, so that bounds are exact to an eighth.
 
 use parda_control::Span;
 
-/// Slices of each octave.
+/// Number of slices per octave.
 const SLICES: usize = 8;
-/// The first octave begins at 2^this ns, one microsecond; shorter ones count with it.
+/// The first octave begins at 2^this ns, about one microsecond. Shorter latencies count in it.
 const SHORTEST: u32 = 10;
-/// So many octaves, which is more than an hour. Longer ones count with the last.
+/// Number of octaves, which cover more than an hour. Longer latencies count in the last.
 const OCTAVES: usize = 32;
 
-/// How many IOs took how long, issue to completion.
+/// Number of IOs by latency, from issue to completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -22,30 +22,30 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// How many counts there are.
+    /// Number of counts: slices of all octaves.
     pub(crate) const LEN: usize = OCTAVES * SLICES;
 
-    /// From as many counts as there are; none are missing in what the kernel's side counts.
+    /// A histogram from [`Self::LEN`] counts.
     pub(crate) fn of(counts: impl IntoIterator<Item = u64>) -> Histogram {
         let mut counts: Vec<u64> = counts.into_iter().take(Histogram::LEN).collect();
         counts.resize(Histogram::LEN, 0);
         Histogram { counts }
     }
 
-    /// How many IOs it holds.
+    /// Number of IOs in the histogram.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Those of both.
+    /// The sum of two histograms.
     #[must_use]
     pub fn plus(&self, other: &Histogram) -> Histogram {
         Histogram::of(self.counts.iter().zip(&other.counts).map(|(a, b)| a + b))
     }
 
-    /// The latency that a part `q` in [0, 1] of the IOs did not exceed; `None` without IOs. Within
-    /// its slice, an eighth of an octave, it is taken in proportion.
+    /// Latency that a fraction `q`, 0 to 1, of the IOs does not exceed; `None` without IOs. It is
+    /// interpolated within its slice, an eighth of an octave.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Span> {
         let ios = self.ios();
@@ -60,13 +60,13 @@ impl Histogram {
         None
     }
 
-    /// Each slice that any IO fell in, by its middle, and how many did.
+    /// Middle of each slice that is not empty, and its number of IOs.
     pub fn buckets(&self) -> impl Iterator<Item = (Span, u64)> {
         let used = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
         used.map(|(slice, &n)| (Span(bound(slice).0.midpoint(bound(slice + 1).0)), n))
     }
 
-    /// Each octave that any IO fell in and those between: from, to, and how many.
+    /// Octaves from the first to the last that is not empty: beginning, end and number of IOs.
     #[must_use]
     pub fn octaves(&self) -> Vec<(Span, Span, u64)> {
         let all: Vec<(Span, Span, u64)> = self
@@ -82,7 +82,7 @@ impl Histogram {
     }
 }
 
-/// Where a slice begins.
+/// Beginning of a slice.
 fn bound(slice: usize) -> Span {
     let octave = 1u64 << (SHORTEST as usize + slice / SLICES);
     Span(octave + octave / SLICES as u64 * (slice % SLICES) as u64)
@@ -92,7 +92,7 @@ fn bound(slice: usize) -> Span {
 mod tests {
     use super::*;
 
-    /// As the kernel's side does it.
+    /// Slice of a latency in ns, computed as the eBPF program does.
     fn slice(ns: u64) -> usize {
         let octave = ns.ilog2();
         (octave - SHORTEST) as usize * SLICES + ((ns >> (octave - 3)) & 7) as usize

@@ -1,14 +1,15 @@
-//! By Little's law, where eBPF is not to be had: the mean latency of what completed is the time
-//! integral of how many were at the device, divided by how many completed.
+//! Measurement by Little's law, for hosts without eBPF: the mean latency of completed IOs is the
+//! time integral of the number in flight, divided by the number of completions.
 //!
-//! The integral is taken from samples of `inflight`, which counts requests from their issue on. The
-//! ticks in `stat` begin earlier, where a request is made, and so measure our own queue once we limit
-//! it: they serve here only for what is pending.
+//! The integral is taken from samples of `inflight`, which counts requests from their issue. The
+//! ticks in `stat` begin earlier, when a request is made, and so include the wait in the queue that
+//! is steered; they are used for pending IOs only.
 //!
-//! Two things are not known. Between two samples, when within the gap an IO came or went: a variance
-//! of gap²/12 for each. And how old the IOs are that were at the device at the beginning and at the
-//! end of the reading: about a latency times √2 times the root of how many there are, and half of the
-//! difference, if they are more at the end. Both together are the error that is stated.
+//! Two things are unknown. The first is when, within a gap between two samples, an IO came or went:
+//! a variance of gap²/12 for each. The second is the age of the IOs that were in flight at the
+//! beginning and at the end of the reading: about a latency times √2 times the root of their
+//! number, and half of the difference if there are more at the end. Both together are the stated
+//! error.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,14 +23,15 @@ use super::find::Counts;
 use super::{Class, Histogram, Measure, MeasureError, Method, Reading, Watched};
 use crate::number::DevNum;
 
-/// Samples are a quarter of a latency apart, within these.
+/// Shortest time between samples, which are otherwise a quarter of a latency apart.
 const NEAREST: Duration = Duration::from_millis(1);
 const FARTHEST: Duration = Duration::from_millis(8);
-/// And so far while the device is idle, which it is after so many samples that found nothing.
+/// Longest time between samples, while the device is idle; and the number of samples without IO
+/// after which it counts as idle.
 const IDLE: Duration = Duration::from_millis(50);
 const QUIET: u32 = 100;
 
-/// Measures by Little's law.
+/// Meter that uses Little's law.
 pub struct Little {
     root: PathBuf,
     shared: Arc<Shared>,
@@ -53,18 +55,18 @@ struct State {
     now: [f64; 2],
     quiet: u32,
     apart: Duration,
-    /// IO seconds, of reads and of writes.
+    /// Time integral of reads and of writes in flight, in IO·s.
     area: [f64; 2],
     /// Sum of the cubes of the gaps, in s³.
     cubes: f64,
 }
 
-/// What a device has done since it exists: `stat`, of reads and of writes.
+/// Counters of `stat` since the device exists, of reads and of writes.
 #[derive(Clone, Copy, Default)]
 struct Done {
     ios: [u64; 2],
     sectors: [u64; 2],
-    /// In ms.
+    /// Time that requests spent, in ms.
     ticks: u64,
 }
 
@@ -75,7 +77,7 @@ impl Shared {
 }
 
 impl State {
-    /// Takes a sample, and the trapezium between the last one and this.
+    /// Takes a sample, and adds the trapezium between the previous sample and this one.
     fn sample(&mut self) -> Result<(), MeasureError> {
         let mut found = [0.0; 2];
         for counts in &self.sampled {
@@ -94,8 +96,8 @@ impl State {
         Ok(())
     }
 
-    /// As the fronts count them: a request that a multipath device hands to a path that is full counts
-    /// there as done, and again when it is handed on (blk_insert_cloned_request).
+    /// Completions as the fronts count them. The paths would count a request twice that a multipath
+    /// device hands to a full path and then to another (blk_insert_cloned_request).
     fn done(&self) -> Result<Done, MeasureError> {
         let mut done = Done::default();
         for counts in &self.done {
@@ -108,8 +110,7 @@ impl State {
         Ok(done)
     }
 
-    /// How long to the next sample. A little more or less each time, so as never to keep step with
-    /// what the device does.
+    /// Time to the next sample, with jitter, so that samples never fall into step with the device.
     fn pause(&self) -> Duration {
         let apart = if self.quiet > QUIET { IDLE } else { self.apart };
         apart.mul_f64(fastrand::f64() + 0.5)
@@ -121,11 +122,11 @@ fn opened(root: &Path, devices: &[DevNum], file: &str) -> Result<Vec<Counts>, Me
 }
 
 impl Little {
-    /// Begins to sample, in a thread of its own. `because`: why not with eBPF.
+    /// Begins to sample in a thread of its own. `because` is the reason for not using eBPF.
     ///
     /// # Errors
     ///
-    /// If the kernel does not count a device's IOs.
+    /// The kernel does not count a device's IOs.
     pub fn open(
         root: &Path,
         watched: &Watched,
@@ -168,7 +169,8 @@ fn sample(shared: &Shared) {
             return;
         }
         if let Err(e) = state.sample() {
-            // Told at the next reading. It may come back, or others be watched: go on, seldom.
+            // The next reading reports the fault. Sampling goes on, seldom, as the device may return or
+            // others be watched.
             (state.fault, state.quiet) = (Some(e), u32::MAX);
         }
     }
@@ -179,7 +181,7 @@ impl Drop for Little {
         self.shared.lock().stop = true;
         if let Some(sampler) = self.sampler.take() {
             sampler.thread().unpark();
-            // It cannot have panicked while anybody waits for what it says.
+            // A panic of the sampler would have been reported by a reading.
             let _ = sampler.join();
         }
     }
@@ -258,7 +260,7 @@ impl Measure for Little {
         let mut state = self.shared.lock();
         (state.sampled, state.done) = (sampled, done);
         (state.fault, state.quiet) = (None, 0);
-        // What is between here and the reading before is let go: it was of other devices.
+        // Samples since the previous reading are discarded, as they belong to other devices.
         state.sample()?;
         self.before = state.done()?;
         (state.area, state.cubes) = ([0.0; 2], 0.0);

@@ -1,13 +1,14 @@
-//! Whole copies of what each CPU counts, though it goes on counting.
+//! Consistent copies of per-CPU counters that change while they are copied.
 //!
-//! Each CPU counts its changes twice: before one (`begun`, the last field) and after it (`ended`, the first). A copy
-//! is whole if `begun`, read after it, is `ended`, read before it. Three copies one after the other
-//! have that order, whatever the order within one.
+//! Each CPU counts its changes twice: before a change (`begun`, the last field) and after it
+//! (`ended`, the first). A copy is consistent if `begun`, read after it, equals `ended`, read
+//! before it. Three copies one after the other have that order, whatever the order within one.
 
-/// How often to try. A CPU that never rests between two copies does far more than 100,000 IOs/s.
+/// Largest number of attempts. A CPU that changes its counters between any two copies does far more
+/// than 100,000 IOPS.
 const TRIES: usize = 100;
 
-/// Takes copies with `copy` until that of each CPU is whole. `None` if one never is.
+/// Takes copies with `copy` until that of each CPU is consistent. `None` if one never is.
 pub(crate) fn whole<const N: usize, E>(
     mut copy: impl FnMut() -> Result<Vec<[u64; N]>, E>,
 ) -> Result<Option<Vec<[u64; N]>>, E> {
@@ -34,7 +35,7 @@ mod tests {
 
     #[test]
     fn a_copy_in_the_middle_of_a_change_is_not_taken() {
-        // [ended, what is counted, begun]: the change is half done at the second copy.
+        // [ended, counter, begun]: a change is half done in the second copy.
         let mut copies = [[4, 40, 4], [4, 50, 5], [5, 50, 5], [5, 50, 5], [5, 50, 5]].into_iter();
         let got = whole::<3, ()>(|| Ok(vec![copies.next().unwrap()]));
         assert_eq!(got, Ok(Some(vec![[5, 50, 5]])));
