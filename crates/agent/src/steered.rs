@@ -157,6 +157,7 @@ impl State {
         let interval = self.sizes.roll();
         let report =
             self.governor.tick(Measured { elapsed, interval, outstanding, vms: &vms }, view);
+        self.sizes.learn(self.governor.lines());
         self.set();
         self.just_set = true;
         self.share(reading.map_or(Span::ZERO, vms::latency));

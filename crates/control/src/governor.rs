@@ -9,12 +9,13 @@ use crate::cluster::{
 };
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
-use crate::latency::{Average, Interval, Signal};
+use crate::latency::{Average, Flows, Interval, Signal};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Price, Wants, strictest};
 use crate::quorum::Quorum;
 use crate::rate::{Throughput, Weight};
 use crate::settings::{Ballot, Proportional, Settings};
+use crate::size::{Fit, Line, SizeModel};
 use crate::slices::Terms;
 use crate::slowest::{Scale, Slowest, with_mean};
 use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
@@ -103,6 +104,8 @@ pub struct Governor {
     /// The volume's own threshold.
     own: Span,
     average: Average,
+    /// How the latency of reads and of writes depends on their size, by all that is heard.
+    sizes: [Fit; 2],
     /// VMs of the whole cluster that had IOs in the last period.
     vms: u32,
     /// The latency that the law goes by over the mean over all IOs; while the cluster is not heard,
@@ -146,6 +149,7 @@ impl Governor {
         }
         Ok(Governor {
             average: Average::new(config.law.alpha),
+            sizes: Default::default(),
             vms: 0,
             beyond: 1.0,
             usually_beyond: 1.0,
@@ -194,6 +198,9 @@ impl Governor {
             // It goes on from the number that was in force, unless it is told where to begin.
             (Some(auto), _) => Some(learner(auto, auto.start.unwrap_or(in_force))),
         };
+        if config.size_model != self.config.size_model {
+            self.sizes = Default::default();
+        }
         if config.law != self.config.law {
             self.outlook = Outlook::default();
         }
@@ -305,6 +312,21 @@ impl Governor {
         self.average.secs().map(|mean| mean * self.beyond)
     }
 
+    /// How the latency of reads and of writes depends on their size, with [`SizeModel::Learned`]: by the
+    /// IOs of all hosts that are heard, so that hosts of one size each learn it from one another.
+    #[must_use]
+    pub fn lines(&self) -> [Option<Line>; 2] {
+        self.sizes.each_ref().map(Fit::line)
+    }
+
+    fn learn_sizes(&mut self, heard: &Flows, secs: f64) {
+        if self.config.size_model == SizeModel::Learned {
+            let [reads, writes] = &mut self.sizes;
+            reads.period(heard.reads.sizes.times(secs));
+            writes.period(heard.writes.sizes.times(secs));
+        }
+    }
+
     /// What the latencies of VMs are measured by in the period that ends.
     #[must_use]
     pub fn scale(&self) -> Scale {
@@ -407,6 +429,8 @@ impl Governor {
         };
         totals.add(&own);
         let wanted = wanted * self.weigh(&own, &totals, source);
+        let flows = if all { totals.flows } else { interval.per_second(elapsed) };
+        self.learn_sizes(&flows, elapsed.secs());
         let heard = if all { totals.flows.heard(signal) } else { self.quorum.estimate(ours) };
         if all && totals.missing == 0.0 {
             self.quorum.compare(&ours, &heard);

@@ -516,6 +516,7 @@ impl Host {
             vms: &self.demands,
         };
         let mut report = self.governor.tick(measured, view);
+        self.meter.learn(self.governor.lines());
         report.wants = self.wants();
         if self.resumed < now {
             self.period = elapsed;

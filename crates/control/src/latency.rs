@@ -4,7 +4,7 @@
 //! Reads and writes are kept apart, because writes may be acknowledged from the array's cache and
 //! RAID writes may cost several times a read.
 
-use crate::size::{Fit, SizeModel};
+use crate::size::{Line, Moments, SizeModel, Sums};
 use crate::units::{Bytes, Span};
 
 /// Which IOs the law listens to.
@@ -33,6 +33,8 @@ pub struct Sample {
     pub latency: Span,
     /// The same sum, each latency scaled to the reference size.
     pub scaled: Span,
+    /// What the line of latency against size is fitted by, beside these.
+    pub moments: Moments,
 }
 
 impl Sample {
@@ -44,6 +46,7 @@ impl Sample {
             bytes: Bytes(self.bytes.0 + other.bytes.0),
             latency: self.latency + other.latency,
             scaled: self.scaled + other.scaled,
+            moments: self.moments.plus(other.moments),
         }
     }
 
@@ -59,6 +62,7 @@ impl Sample {
             bytes: self.bytes.0 as f64 / secs,
             latency: self.latency.secs() / secs,
             scaled: self.scaled.secs() / secs,
+            sizes: Sums::of(self.ios, self.bytes, self.latency, self.moments).times(1.0 / secs),
         }
     }
 }
@@ -75,6 +79,8 @@ pub struct Flow {
     pub latency: f64,
     /// The same sum, each latency scaled to the reference size.
     pub scaled: f64,
+    /// What the line of latency against size is fitted by.
+    pub sizes: Sums,
 }
 
 impl Flow {
@@ -86,6 +92,7 @@ impl Flow {
             bytes: self.bytes + other.bytes,
             latency: self.latency + other.latency,
             scaled: self.scaled + other.scaled,
+            sizes: self.sizes.plus(other.sizes),
         }
     }
 
@@ -172,7 +179,8 @@ pub struct Meter {
     model: SizeModel,
     reference: Bytes,
     interval: Interval,
-    fits: [Fit; 2],
+    /// Of reads and of writes, with [`SizeModel::Learned`].
+    lines: [Option<Line>; 2],
 }
 
 /// Which way an IO goes, as far as the meter cares.
@@ -188,43 +196,45 @@ impl Meter {
     /// A meter that scales latencies to IOs of `reference` bytes by `model`.
     #[must_use]
     pub fn new(model: SizeModel, reference: Bytes) -> Meter {
-        Meter { model, reference, interval: Interval::default(), fits: Default::default() }
+        Meter { model, reference, interval: Interval::default(), lines: [None; 2] }
     }
 
-    /// Scales by another model, or to another size. What was learned so far begins anew then.
+    /// Scales by another model, or to another size.
     pub fn scale(&mut self, model: SizeModel, reference: Bytes) {
         if (self.model, self.reference) != (model, reference) {
             *self = Meter::new(model, reference);
         }
     }
 
+    /// Scales by these lines from now on, of reads and of writes, with [`SizeModel::Learned`]: they are
+    /// those of all hosts' IOs ([`Governor::lines`](crate::governor::Governor::lines)).
+    pub fn learn(&mut self, lines: [Option<Line>; 2]) {
+        self.lines = lines;
+    }
+
     /// Records one completed IO. Gives its latency scaled to the reference size.
     pub fn add(&mut self, direction: Direction, size: Bytes, latency: Span) -> Span {
-        let factor = self.factor(direction, 1, size, latency);
+        let factor = self.factor(direction, size);
         self.count(direction, 1, size, latency, factor)
     }
 
     /// Records completed IOs that were of about one size, by what they moved and took together:
     /// for who only sees sums.
     pub fn add_many(&mut self, direction: Direction, ios: u64, bytes: Bytes, latency: Span) {
-        let mean = |sum: u64| sum.checked_div(ios);
-        if let (Some(size), Some(each)) = (mean(bytes.0), mean(latency.0)) {
-            let factor = self.factor(direction, ios, Bytes(size), Span(each));
+        if let Some(size) = bytes.0.checked_div(ios) {
+            let factor = self.factor(direction, Bytes(size));
             self.count(direction, ios, bytes, latency, factor);
         }
     }
 
-    /// What scales the latency of `ios` IOs of this size to the reference.
-    fn factor(&mut self, direction: Direction, ios: u64, size: Bytes, each: Span) -> f64 {
-        let fit = &mut self.fits[direction as usize];
-        match self.model {
-            SizeModel::Off => 1.0,
-            SizeModel::Fixed(line) => line.factor(size, self.reference),
-            SizeModel::Learned => {
-                fit.add_many(ios, size, each);
-                fit.line().map_or(1.0, |line| line.factor(size, self.reference))
-            }
-        }
+    /// What scales the latency of an IO of this size to the reference.
+    fn factor(&self, direction: Direction, size: Bytes) -> f64 {
+        let line = match self.model {
+            SizeModel::Off => None,
+            SizeModel::Fixed(line) => Some(line),
+            SizeModel::Learned => self.lines[direction as usize],
+        };
+        line.map_or(1.0, |line| line.factor(size, self.reference))
     }
 
     fn count(
@@ -244,12 +254,14 @@ impl Meter {
         sample.latency += latency;
         let scaled = if factor == 1.0 { latency } else { Span::from_secs(latency.secs() * factor) };
         sample.scaled += scaled;
+        let mean = |sum: u64| sum / ios.max(1);
+        let moments = Moments::of(ios, Bytes(mean(bytes.0)), Span(mean(latency.0)));
+        sample.moments = sample.moments.plus(moments);
         scaled
     }
 
     /// Ends the interval and starts the next.
     pub fn roll(&mut self) -> Interval {
-        self.fits.iter_mut().for_each(Fit::age);
         core::mem::take(&mut self.interval)
     }
 }
@@ -301,10 +313,12 @@ impl Average {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::size::Fit;
 
     fn flow(ios: u64, each: Span) -> Flow {
         let sum = Span(each.0 * ios);
-        let sample = Sample { ios, bytes: Bytes(ios * 4096), latency: sum, scaled: sum };
+        let bytes = Bytes(ios * 4096);
+        let sample = Sample { ios, bytes, latency: sum, scaled: sum, ..Sample::default() };
         let interval = Interval { reads: sample, ..Interval::default() };
         interval.per_second(Span::from_millis(1000)).all()
     }
@@ -313,7 +327,8 @@ mod tests {
     fn a_rate_does_not_depend_on_how_long_it_was_counted() {
         let sample = |ios| {
             let latency = Span::from_millis(10 * ios);
-            Sample { ios, bytes: Bytes(ios * 4096), latency, scaled: latency }
+            let bytes = Bytes(ios * 4096);
+            Sample { ios, bytes, latency, scaled: latency, ..Sample::default() }
         };
         let flows = |reads, writes, ms| {
             Interval { reads: sample(reads), writes: sample(writes) }
@@ -375,8 +390,13 @@ mod tests {
             (0..100).for_each(|_| _ = each.add(Direction::Write, Bytes::kib(kib), at(kib)));
             sums.add_many(Direction::Write, 100, Bytes::kib(100 * kib), Span(100 * at(kib).0));
         }
-        each.roll();
-        sums.roll();
+        let lines = [&mut each, &mut sums].map(|meter| {
+            let mut fit = Fit::default();
+            fit.period(meter.roll().per_second(Span::from_millis(1000)).writes.sizes);
+            meter.learn([None, fit.line()]);
+            fit.line().unwrap().per_byte
+        });
+        assert!((lines[0] / lines[1] - 1.0).abs() < 1e-9, "{lines:?}");
         each.add(Direction::Write, Bytes::kib(512), at(512));
         sums.add_many(Direction::Write, 1, Bytes::kib(512), at(512));
         sums.add_many(Direction::Read, 0, Bytes(0), Span::ZERO);
@@ -388,19 +408,17 @@ mod tests {
     }
 
     #[test]
-    fn a_learned_model_takes_the_size_out_of_the_latency() {
+    fn a_learned_line_takes_the_size_out_of_the_latency() {
         let mut meter = Meter::new(SizeModel::Learned, Bytes::kib(8));
         let at = |kib: u64| Span(4_000_000 + kib * 1024 * 50);
-        for i in 0..500u64 {
-            let kib = 4 << (i % 6);
-            meter.add(Direction::Read, Bytes::kib(kib), at(kib));
-        }
-        meter.roll();
+        meter.learn([Some(Line { per_byte: 50e-9, fixed: Span::from_millis(4) }), None]);
         for _ in 0..100 {
             meter.add(Direction::Read, Bytes::kib(128), at(128));
         }
-        let heard = meter.roll().heard(Signal::All);
-        let scaled = heard.scaled.secs() / heard.ios as f64;
+        meter.add(Direction::Write, Bytes::kib(128), at(128));
+        let Interval { reads, writes } = meter.roll();
+        assert_eq!(writes.scaled, at(128), "of writes nothing is known");
+        let scaled = reads.scaled.secs() / reads.ios as f64;
         assert!((scaled - at(8).secs()).abs() < 0.02 * at(8).secs(), "{scaled}");
     }
 }

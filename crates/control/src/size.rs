@@ -13,7 +13,7 @@ pub enum SizeModel {
     Off,
     /// By a line that was measured or computed beforehand.
     Fixed(Line),
-    /// By a line fitted to what completes, each direction by itself.
+    /// By a line fitted to what completes on all hosts, each direction by itself.
     Learned,
 }
 
@@ -37,10 +37,92 @@ impl Line {
     }
 }
 
-/// Past intervals count for this much of the fit at each new one: about twenty are remembered.
+/// Sums over IOs beyond those of their sizes and latencies, in KiB and milliseconds: these keep the sums
+/// near one another in magnitude. Of an older version, which does not say, both are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moments {
+    /// Sum of the squares of the sizes.
+    pub squares: f64,
+    /// Sum of size times latency.
+    pub products: f64,
+}
+
+impl Moments {
+    /// Of `ios` IOs that are alike.
+    #[must_use]
+    pub fn of(ios: u64, size: Bytes, latency: Span) -> Moments {
+        let (size, ios) = (kib(size.0), ios as f64);
+        Moments { squares: ios * size * size, products: ios * size * latency.secs() * 1e3 }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Moments) -> Moments {
+        Moments {
+            squares: self.squares + other.squares,
+            products: self.products + other.products,
+        }
+    }
+}
+
+fn kib(bytes: u64) -> f64 {
+    bytes as f64 / 1024.0
+}
+
+/// All sums that a line is fitted by, over any number of hosts: in KiB and milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    ios: f64,
+    sizes: f64,
+    latencies: f64,
+    moments: Moments,
+}
+
+impl Sums {
+    /// Of one host's IOs of one direction. Nothing if it does not say its moments.
+    #[must_use]
+    pub fn of(ios: u64, bytes: Bytes, latency: Span, moments: Moments) -> Sums {
+        if moments.squares <= 0.0 {
+            return Sums::default();
+        }
+        let latencies = latency.secs() * 1e3;
+        Sums { ios: ios as f64, sizes: kib(bytes.0), latencies, moments }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Sums) -> Sums {
+        Sums {
+            ios: self.ios + other.ios,
+            sizes: self.sizes + other.sizes,
+            latencies: self.latencies + other.latencies,
+            moments: self.moments.plus(other.moments),
+        }
+    }
+
+    /// So many times as much.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Sums {
+        Sums {
+            ios: self.ios * factor,
+            sizes: self.sizes * factor,
+            latencies: self.latencies * factor,
+            moments: Moments {
+                squares: self.moments.squares * factor,
+                products: self.moments.products * factor,
+            },
+        }
+    }
+}
+
+/// Past periods count for this much of the fit at each new one: about twenty are remembered.
 const MEMORY: f64 = 0.95;
 
-/// A least-squares line through (size, latency), forgetting exponentially by interval.
+/// A least-squares line through (size, latency), forgetting exponentially by period.
+///
+/// The slope is that within periods: sizes and latencies count by how far they are off the means of their
+/// own period. Between periods the array is busier or less so, and where others send larger IOs then, size
+/// would be taken for the cause.
 #[derive(Clone, Debug, Default)]
 pub struct Fit {
     n: f64,
@@ -51,34 +133,29 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Adds `n` IOs that are much alike.
-    pub fn add_many(&mut self, n: u64, size: Bytes, latency: Span) {
-        // Kilobytes and milliseconds keep the sums near one another in magnitude.
-        let (x, y) = (size.0 as f64 / 1024.0, latency.secs() * 1e3);
-        let n = n as f64;
-        self.n += n;
-        self.x += n * x;
-        self.y += n * y;
-        self.xx += n * (x * x);
-        self.xy += n * (x * y);
-    }
-
-    /// Ends an interval: what was learned so far counts a little less.
-    pub fn age(&mut self) {
+    /// Adds what was seen in a period. What was learned so far counts a little less.
+    pub fn period(&mut self, sums: Sums) {
         for sum in [&mut self.n, &mut self.x, &mut self.y, &mut self.xx, &mut self.xy] {
             *sum *= MEMORY;
+        }
+        let Sums { ios, sizes, latencies, moments } = sums;
+        if ios > 0.0 {
+            self.n += ios;
+            self.x += sizes;
+            self.y += latencies;
+            self.xx += (moments.squares - sizes * sizes / ios).max(0.0);
+            self.xy += moments.products - sizes * latencies / ios;
         }
     }
 
     /// The line, if the sizes seen differ enough to draw one. Neither m nor C is ever negative.
     #[must_use]
     pub fn line(&self) -> Option<Line> {
-        let var = self.n * self.xx - self.x * self.x;
         // Sizes that vary by less than a tenth of their mean say nothing about a slope.
-        if self.n < 32.0 || var < 0.01 * self.x * self.x {
+        if self.n < 32.0 || self.n * self.xx < 0.01 * self.x * self.x {
             return None;
         }
-        let slope = ((self.n * self.xy - self.x * self.y) / var).max(0.0);
+        let slope = (self.xy / self.xx).max(0.0);
         let fixed = ((self.y - slope * self.x) / self.n).max(0.0);
         Some(Line { per_byte: slope / 1024.0 / 1e3, fixed: Span::from_secs(fixed / 1e3) })
     }
@@ -88,39 +165,67 @@ impl Fit {
 mod tests {
     use super::*;
 
+    /// IOs of a host, each by its size and its latency.
+    fn sums(ios: impl IntoIterator<Item = (u64, Span)>) -> Sums {
+        ios.into_iter().fold(Sums::default(), |sums, (kib, latency)| {
+            let size = Bytes::kib(kib);
+            sums.plus(Sums::of(1, size, latency, Moments::of(1, size, latency)))
+        })
+    }
+
+    fn on_a_line(fixed: u64, per_byte: u64) -> Sums {
+        let sizes = (0..200u64).map(|i| 4 << (i % 5));
+        sums(sizes.map(|kib| (kib, Span(fixed + kib * 1024 * per_byte))))
+    }
+
     #[test]
     fn a_line_is_recovered_from_mixed_sizes() {
         let mut fit = Fit::default();
-        for i in 0..200u64 {
-            let size = Bytes::kib(4 << (i % 5));
-            fit.add_many(1, size, Span(5_000_000 + size.0 * 20));
-        }
+        fit.period(on_a_line(5_000_000, 20));
         let line = fit.line().unwrap();
         assert!((line.per_byte * 1e9 - 20.0).abs() < 0.01, "{line:?}");
         assert!((line.fixed.secs() - 0.005).abs() < 1e-6, "{line:?}");
     }
 
     #[test]
-    fn one_size_gives_no_line() {
-        let mut fit = Fit::default();
-        for i in 0..200 {
-            fit.add_many(1, Bytes::kib(16), Span::from_micros(1000 + i));
-        }
-        assert_eq!(fit.line(), None);
+    fn one_size_gives_no_line_and_two_hosts_of_one_size_each_give_one() {
+        let of = |kib| sums((0..200).map(|_| (kib, Span(4_000_000 + kib * 1024 * 50))));
+        let line = |sums: Sums| {
+            let mut fit = Fit::default();
+            (0..3).for_each(|_| fit.period(sums));
+            fit.line()
+        };
+        assert_eq!(line(of(16)), None);
+        let both = line(of(16).plus(of(256))).unwrap();
+        assert!((both.per_byte * 1e9 - 50.0).abs() < 0.01, "{both:?}");
+        // Rates of intervals of any length: only how many IOs there were is different.
+        assert_eq!(line(of(16).plus(of(256)).times(2.0)).unwrap(), both);
     }
 
     #[test]
-    fn old_intervals_fade() {
+    fn a_busier_array_is_not_taken_for_larger_ios() {
         let mut fit = Fit::default();
-        let feed = |fit: &mut Fit, per_byte: u64| {
-            for i in 0..100u64 {
-                let size = Bytes::kib(4 << (i % 5));
-                fit.add_many(1, size, Span(1_000_000 + size.0 * per_byte));
-            }
-            fit.age();
-        };
-        (0..50).for_each(|_| feed(&mut fit, 10));
-        (0..100).for_each(|_| feed(&mut fit, 40));
+        for period in 0..40 {
+            // The larger IOs are, the less busy the array is.
+            let (kib, waits) = if period % 2 == 0 { (8, 60_000_000) } else { (64, 5_000_000) };
+            let ios = (0..200).map(|i| kib * (1 + i % 3));
+            fit.period(sums(ios.map(|kib| (kib, Span(waits + kib * 1024 * 30)))));
+        }
+        let slope = fit.line().unwrap().per_byte * 1e9;
+        assert!((slope - 30.0).abs() < 0.1, "{slope}");
+    }
+
+    #[test]
+    fn who_does_not_say_its_moments_does_not_count() {
+        let silent = Sums::of(1000, Bytes::kib(8000), Span(1), Moments::default());
+        assert_eq!(silent, Sums::default());
+    }
+
+    #[test]
+    fn old_periods_fade() {
+        let mut fit = Fit::default();
+        (0..50).for_each(|_| fit.period(on_a_line(1_000_000, 10)));
+        (0..100).for_each(|_| fit.period(on_a_line(1_000_000, 40)));
         let slope = fit.line().unwrap().per_byte * 1e9;
         assert!((slope - 40.0).abs() < 0.5, "{slope}");
     }

@@ -2,6 +2,7 @@
 //! a table, which a test holds to this file.
 
 use parda_control::latency::{Interval, Sample, Signal};
+use parda_control::size::Moments;
 use parda_control::slowest::Slowest;
 use parda_control::{
     Bounded, Bytes, Governed, Proportional, Report, Settings, Shares, Source, Span, Throughput,
@@ -71,6 +72,8 @@ mod at {
     pub(super) const ASKERS_IOS: usize = 280;
     pub(super) const SATURATED: usize = 288;
     pub(super) const SATURATED_SHARES: usize = 296;
+    pub(super) const READS_MOMENTS: usize = 304;
+    pub(super) const WRITES_MOMENTS: usize = 320;
     pub(super) const CHECKSUM: usize = 508;
 
     /// Within `READS` and `WRITES`.
@@ -78,6 +81,10 @@ mod at {
     pub(super) const SAMPLE_BYTES: usize = 8;
     pub(super) const SAMPLE_LATENCY: usize = 16;
     pub(super) const SAMPLE_SCALED: usize = 24;
+
+    /// Within `READS_MOMENTS` and `WRITES_MOMENTS`.
+    pub(super) const SQUARES: usize = 0;
+    pub(super) const PRODUCTS: usize = 8;
 }
 
 /// A valid record.
@@ -163,8 +170,9 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     put(to, at::SEQUENCE, sequence.0.to_le_bytes());
     put_count(to, at::PERIOD, "period", period.0)?;
     put_count(to, at::ELAPSED, "elapsed", report.elapsed.0)?;
-    put_sample(to, at::READS, &report.interval.reads)?;
-    put_sample(to, at::WRITES, &report.interval.writes)?;
+    let Interval { reads, writes } = &report.interval;
+    put_sample(to, at::READS, at::READS_MOMENTS, reads)?;
+    put_sample(to, at::WRITES, at::WRITES_MOMENTS, writes)?;
     put_measure(to, at::OUTSTANDING, "outstanding", report.outstanding)?;
     put_measure(to, at::WINDOW, "window", report.window.0)?;
     put_measure(to, at::BETA, "beta", report.beta)?;
@@ -273,8 +281,8 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
     Ok(Report {
         elapsed: Span(get_count(from, at::ELAPSED, "elapsed")?),
         interval: Interval {
-            reads: get_sample(from, at::READS)?,
-            writes: get_sample(from, at::WRITES)?,
+            reads: get_sample(from, at::READS, at::READS_MOMENTS)?,
+            writes: get_sample(from, at::WRITES, at::WRITES_MOMENTS)?,
         },
         slowest: match from[at::VMS].checked_sub(1) {
             None => None,
@@ -399,11 +407,19 @@ fn put_measure(
     Ok(())
 }
 
-fn put_sample(to: &mut [u8; SLOT_BYTES], at: usize, sample: &Sample) -> Result<(), InvalidReport> {
+fn put_sample(
+    to: &mut [u8; SLOT_BYTES],
+    at: usize,
+    moments_at: usize,
+    sample: &Sample,
+) -> Result<(), InvalidReport> {
     put_count(to, at + at::SAMPLE_IOS, "IO count", sample.ios)?;
     put_count(to, at + at::SAMPLE_BYTES, "bytes", sample.bytes.0)?;
     put_count(to, at + at::SAMPLE_LATENCY, "latency sum", sample.latency.0)?;
-    put_count(to, at + at::SAMPLE_SCALED, "scaled latency sum", sample.scaled.0)
+    put_count(to, at + at::SAMPLE_SCALED, "scaled latency sum", sample.scaled.0)?;
+    let Moments { squares, products } = sample.moments;
+    put_measure(to, moments_at + at::SQUARES, "sum of squared sizes", squares)?;
+    put_measure(to, moments_at + at::PRODUCTS, "sum of size times latency", products)
 }
 
 fn get<const N: usize>(from: &[u8; SLOT_BYTES], at: usize) -> [u8; N] {
@@ -432,12 +448,20 @@ fn get_flag(from: &[u8; SLOT_BYTES], at: usize, field: &'static str) -> Result<b
     }
 }
 
-fn get_sample(from: &[u8; SLOT_BYTES], at: usize) -> Result<Sample, SlotFault> {
+fn get_sample(
+    from: &[u8; SLOT_BYTES],
+    at: usize,
+    moments_at: usize,
+) -> Result<Sample, SlotFault> {
     Ok(Sample {
         ios: get_count(from, at + at::SAMPLE_IOS, "IO count")?,
         bytes: Bytes(get_count(from, at + at::SAMPLE_BYTES, "bytes")?),
         latency: Span(get_count(from, at + at::SAMPLE_LATENCY, "latency sum")?),
         scaled: Span(get_count(from, at + at::SAMPLE_SCALED, "scaled latency sum")?),
+        moments: Moments {
+            squares: get_measure(from, moments_at + at::SQUARES, "sum of squared sizes")?,
+            products: get_measure(from, moments_at + at::PRODUCTS, "sum of size times latency")?,
+        },
     })
 }
 

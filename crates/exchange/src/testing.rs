@@ -1,6 +1,7 @@
 //! What several tests need.
 
 use parda_control::latency::{Interval, Sample};
+use parda_control::size::Moments;
 use parda_control::slowest::Slowest;
 use parda_control::{
     Bytes, Governed, Instant, Report, Settings, Shares, Source, Span, Tuning, Window,
@@ -39,12 +40,14 @@ pub(crate) fn publication(window: f64) -> Publication {
                     bytes: Bytes::kib(8_000),
                     latency: Span::from_millis(15_000),
                     scaled: Span::from_millis(12_000),
+                    moments: Moments { squares: 160_000.0, products: 260_000.0 },
                 },
                 writes: Sample {
                     ios: 20,
                     bytes: Bytes::kib(80),
                     latency: Span::from_millis(100),
                     scaled: Span::from_millis(110),
+                    moments: Moments { squares: 320.0, products: 400.0 },
                 },
             },
             slowest: Some(Slowest { latency: Span::from_millis(33), vms: 4 }),

@@ -198,6 +198,7 @@ impl Kernel {
         let outstanding = self.outstanding.mean(now, elapsed);
         let measured = Measured { elapsed, interval: self.meter.roll(), outstanding, vms: &vms };
         let report = self.governor.tick(measured, view);
+        self.meter.learn(self.governor.lines());
         self.set();
         // What nobody uses may be what it is.
         let turns = self.bounds.cheap && outstanding > 0.0 && self.window().0.is_finite();

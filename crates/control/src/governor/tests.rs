@@ -7,7 +7,7 @@ use crate::units::Bytes;
 fn measured(outstanding: f64, vms: &[VmDemand]) -> Measured<'_> {
     let ios = (outstanding / 0.030) as u64;
     let latency = Span::from_secs(0.030 * ios as f64);
-    let reads = Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency };
+    let reads = Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency, ..Sample::default() };
     let interval = Interval { reads, ..Interval::default() };
     Measured { elapsed: Span::from_millis(1000), interval, outstanding, vms }
 }
@@ -45,7 +45,7 @@ fn hears(signal: Signal, peer_says: Option<Slowest>) -> f64 {
     let mut governor = Governor::new(config.clone()).unwrap();
     let sample = |ios, ms| {
         let latency = Span::from_millis(ios * ms);
-        Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency }
+        Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency, ..Sample::default() }
     };
     let one = |reads| Interval { reads, ..Interval::default() };
     let (slow, fast) = (one(sample(1000, 60)), one(sample(4000, 10)));
@@ -94,7 +94,7 @@ fn bounds_are_in_ios_where_shares_are_of_bytes() {
         let ios = (window / 128.0 / 0.015) as u64;
         let latency = Span::from_secs(0.015 * ios as f64);
         let bytes = Bytes(ios << 20);
-        let reads = Sample { ios, bytes, latency, scaled: latency };
+        let reads = Sample { ios, bytes, latency, scaled: latency, ..Sample::default() };
         let interval = Interval { reads, ..Interval::default() };
         let shares = Shares(1000);
         let vms = [VmDemand { shares, pending: 1e5, used: window, rate: None, slowest: None }];

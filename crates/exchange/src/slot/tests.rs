@@ -17,14 +17,15 @@ fn arb_measure() -> impl Strategy<Value = f64> {
 }
 
 fn arb_sample() -> impl Strategy<Value = Sample> {
-    (arb_count(), arb_count(), arb_count(), arb_count()).prop_map(
-        |(ios, bytes, latency, scaled)| Sample {
-            ios,
-            bytes: Bytes(bytes),
-            latency: Span(latency),
-            scaled: Span(scaled),
-        },
-    )
+    let counts = (arb_count(), arb_count(), arb_count(), arb_count());
+    let moments = (arb_measure(), arb_measure());
+    (counts, moments).prop_map(|((ios, bytes, latency, scaled), (squares, products))| Sample {
+        ios,
+        bytes: Bytes(bytes),
+        latency: Span(latency),
+        scaled: Span(scaled),
+        moments: Moments { squares, products },
+    })
 }
 
 fn arb_settings() -> impl Strategy<Value = Option<Settings>> {
@@ -374,6 +375,10 @@ fn every_field_lies_where_the_page_says() {
         ("IO count of those that ask", |r| r.message.body.report.wants.ios += 7),
         ("saturated throughput", |r| r.message.body.report.saturated.rate += 7.0),
         ("saturated shares", |r| r.message.body.report.saturated.shares += 7.0),
+        ("reads: sum of squared sizes", |r| r.message.body.report.interval.reads.moments.squares += 7.0),
+        ("reads: sum of size times latency", |r| r.message.body.report.interval.reads.moments.products += 7.0),
+        ("writes: sum of squared sizes", |r| r.message.body.report.interval.writes.moments.squares += 7.0),
+        ("writes: sum of size times latency", |r| r.message.body.report.interval.writes.moments.products += 7.0),
         ("VMs", |r| said(r).vms += 1),
         ("slowest", |r| said(r).latency.0 += 1),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),

@@ -75,6 +75,8 @@ pub(crate) struct Fleet {
     /// Everybody who is there is there all the time, and no cache hides the drives.
     pub(crate) settles: bool,
     pub(crate) threshold_ms: f64,
+    /// The array is of drives: there an IO by itself takes a small part of the threshold.
+    pub(crate) drives: bool,
     /// A period, in seconds.
     pub(crate) period: f64,
     /// What each VM is.
@@ -283,6 +285,7 @@ impl Fleet {
             alike,
             settles: !bursts && !cached && !streams,
             threshold_ms: array.threshold_ms,
+            drives: array.name != "flash",
             period: p,
             vms,
         }

@@ -11,6 +11,12 @@ use crate::fleet::{Fleet, HOLD_MAX, Kind};
 /// How near the latency must be to the threshold, and VMs to their shares.
 const LATENCY: f64 = 0.05;
 const SHARES: f64 = 0.10;
+/// How many times the threshold the IOs of a VM may take.
+const SLOWEST: f64 = 1.25;
+/// VMs with fewer IOs than this have means by chance.
+const ENOUGH: f64 = 1000.0;
+/// What all hosts may have outstanding together whatever the latency is, by default, and some more.
+const CLUSTER_MIN: f64 = 1.25;
 /// What part of the throughput of static windows there must be.
 const CONSERVED: f64 = 0.95;
 
@@ -31,7 +37,13 @@ pub(crate) fn judge(fleet: &Fleet) -> (PhaseAnswer, Judged) {
     judged.insert("hold", held_too_long(fleet, &well));
     let saturated = well.hosts.iter().flat_map(|host| &host.vms).any(|vm| vm.saturated);
     if fleet.settles && saturated {
-        judged.insert("threshold", off_threshold(fleet, &well) / LATENCY);
+        match off_threshold(fleet, &well) {
+            Some(off) => _ = judged.insert("threshold", off / LATENCY),
+            None => _ = judged.insert(OUT_OF_REACH, 0.0),
+        }
+        if fleet.drives && !judged.contains_key(OUT_OF_REACH) {
+            judged.insert("slowest", slowest_ms(&well) / fleet.threshold_ms / SLOWEST);
+        }
         if let Some(off) = off_shares(fleet, &well) {
             judged.insert("shares", off / SHARES);
         }
@@ -47,16 +59,30 @@ fn controlled(phase: &PhaseAnswer) -> f64 {
 }
 
 /// By what part the latency of those under control is off the threshold: nobody hears the others. Where
-/// IOs are not alike the mean may be below it, if a host's latency is not.
-fn off_threshold(fleet: &Fleet, phase: &PhaseAnswer) -> f64 {
+/// IOs are not alike the mean may be below it, if a VM's latency is not.
+///
+/// `None`: all of them together keep no more than `cluster_min` outstanding, and it is above the threshold all
+/// the same. A single IO takes longer than that, or an outsider fills the array: no window can meet it.
+fn off_threshold(fleet: &Fleet, phase: &PhaseAnswer) -> Option<f64> {
     let off = |ms: f64| ms / fleet.threshold_ms - 1.0;
     let mean = off(phase.controlled().device_latency_ms.unwrap_or(0.0));
-    if fleet.alike || mean > 0.0 {
-        return mean.abs();
+    let outstanding: f64 =
+        phase.hosts.iter().filter(|host| !host.outside).map(|host| host.outstanding).sum();
+    if mean > 0.0 && outstanding < CLUSTER_MIN {
+        return None;
     }
-    let hosts = phase.hosts.iter().filter(|host| !host.outside);
-    let slowest = hosts.filter_map(|host| host.device_latency_ms).map(|ms| ms.mean);
-    mean.abs().min((-off(slowest.fold(0.0, f64::max))).max(0.0))
+    if fleet.alike || mean > 0.0 {
+        return Some(mean.abs());
+    }
+    Some(mean.abs().min((-off(slowest_ms(phase))).max(0.0)))
+}
+
+/// The mean device latency of the VM whose IOs take longest, of those with enough to say so.
+fn slowest_ms(phase: &PhaseAnswer) -> f64 {
+    let vms = phase.hosts.iter().filter(|host| !host.outside).flat_map(|host| &host.vms);
+    let many = vms.filter(|vm| vm.iops * (phase.to - phase.from) >= ENOUGH);
+    let device = |vm: &VmAnswer| Some(vm.latency_ms?.mean - vm.held_ms?.mean);
+    many.filter_map(device).fold(0.0, f64::max)
 }
 
 /// What somebody got by one measure, for so many shares, with so many IOs.
@@ -171,7 +197,11 @@ pub(crate) struct Tally {
     pub(crate) missed: Vec<String>,
 }
 
-const BY: [&str; 4] = ["threshold", "shares", "conservation", "hold"];
+/// Not judged by the threshold, as nothing can meet it.
+const OUT_OF_REACH: &str = "out of reach";
+
+const BY: [&str; 6] =
+    ["threshold", OUT_OF_REACH, "slowest", "shares", "conservation", "hold"];
 
 impl Tally {
     pub(crate) fn add(&mut self, seed: u64, fleet: &Fleet, judged: &Judged) {
@@ -195,12 +225,15 @@ impl Tally {
     /// As Markdown: of each class how many were tried, and missed of how many judged.
     pub(crate) fn table(&self) -> String {
         let mut text = format!("| class | tried | {} |\n|", BY.join(" | "));
-        text += &format!(" --- | {} |\n", ["---:"; 5].join(" | "));
+        text += &format!(" --- | {} |\n", ["---:"; 1 + BY.len()].join(" | "));
         for (class, tried) in &self.tried {
             write!(text, "| {class} | {tried} |").unwrap();
             for by in BY {
                 let of = self.judged.get(&(*class, by));
-                let cell = of.map_or("–".to_owned(), |(n, missed, _)| format!("{missed} of {n}"));
+                let cell = of.map_or("–".to_owned(), |(n, missed, _)| match by {
+                    OUT_OF_REACH => n.to_string(),
+                    _ => format!("{missed} of {n}"),
+                });
                 write!(text, " {cell} |").unwrap();
             }
             text.push('\n');
