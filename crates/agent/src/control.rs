@@ -18,6 +18,7 @@ use crate::config::Exchange;
 use crate::gate::Gate;
 use crate::idle_probe::IdleProber;
 use crate::settings::{self, Difference, Said};
+use crate::slowest::SlowVmStatus;
 use crate::status::{ExchangeStatus, PeerStatus};
 use crate::threshold;
 
@@ -430,6 +431,7 @@ fn peer_status(peer: &parda_exchange::Peer<'_>) -> PeerStatus {
             .then(|| report.threshold.secs() * 1e3),
         asks_ms: report.wants.asks.map(|asks| asks.secs() * 1e3),
         auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
+        slowest: report.slowest.map(|slowest| SlowVmStatus::of_host(&slowest)),
         shares: report.shares.0,
         latency_ms: report.interval.reads.plus(report.interval.writes).mean().map(|s| s * 1e3),
     }

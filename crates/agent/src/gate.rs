@@ -117,6 +117,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         latency_threshold_ms: threshold.secs() * 1e3,
         threshold: None,
         objective: None,
+        slowest: None,
         settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
         overdue: 0,
         cluster_latency_ms: None,

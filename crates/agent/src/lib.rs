@@ -42,6 +42,7 @@ mod served;
 pub mod server;
 pub mod servers;
 pub mod settings;
+pub mod slowest;
 pub mod status;
 mod steered;
 pub mod threshold;

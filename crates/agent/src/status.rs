@@ -14,6 +14,7 @@ use crate::objective::{ObjectiveStatus, TargetStatus};
 use crate::outlook::OutlookStatus;
 use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
+use crate::slowest::{SlowVmStatus, SlowestStatus};
 use crate::threshold::ThresholdStatus;
 
 /// An agent's state.
@@ -46,6 +47,9 @@ pub struct VolumeStatus {
     /// The objective of a disk that is in force in place of the volume's own threshold, if one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<ObjectiveStatus>,
+    /// The slowest VM of all hosts, if the law goes by it in place of the mean over all IOs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<SlowestStatus>,
     /// What is in force of the settings that all hosts must have alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsStatus>,
@@ -290,6 +294,9 @@ pub struct PeerStatus {
     /// The threshold that a disk of it with a latency objective asks for now, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks_ms: Option<f64>,
+    /// Its slowest VM, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<SlowVmStatus>,
     /// Its shares.
     pub shares: u32,
     /// Its mean device latency in its last interval, in milliseconds.
@@ -345,6 +352,9 @@ pub struct DiskStatus {
     /// Its latency objective, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_target: Option<TargetStatus>,
+    /// How slow its IOs were in the last period, beside those of all hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<SlowVmStatus>,
     /// Time held in the host's queue, of reads and writes.
     pub held: Latency,
     /// Time at the array.
@@ -372,6 +382,7 @@ impl DiskStatus {
             page_cache: stats.page_cache,
             replaced: stats.replaced,
             latency_target: stats.standing.as_ref().map(TargetStatus::new),
+            slowest: SlowVmStatus::new(&stats.slowest),
             held: Latency::from(&stats.held),
             device: Latency::from(&stats.device),
             total: Latency::from(&stats.total),

@@ -1,6 +1,7 @@
 //! What a volume counts, per VM and in sum, since it started.
 
 use hdrhistogram::Histogram;
+use parda_control::slowest::Slowest;
 use parda_control::{
     Completed, Estimate, Instant, IoKind, Outcome, Outlook, Price, Settings, Span, Standing, Window,
 };
@@ -37,6 +38,8 @@ pub struct VmStats {
     pub overdue: u64,
     /// How its latency objective stands, if it has one.
     pub standing: Option<Standing>,
+    /// How slow its IOs were in the last period, beside those of all hosts.
+    pub slowest: Slowest,
     /// They go through the page cache, whose latencies are not those of the array.
     pub page_cache: bool,
     /// Why the NBD server behind it is not found, if it was lost.
@@ -60,6 +63,7 @@ impl Default for VmStats {
             errors: 0,
             overdue: 0,
             standing: None,
+            slowest: Slowest::default(),
             page_cache: false,
             away: None,
             replaced: false,
@@ -109,6 +113,7 @@ impl VmStats {
             errors: self.errors.saturating_sub(earlier.errors),
             overdue: self.overdue.saturating_sub(earlier.overdue),
             standing: self.standing,
+            slowest: self.slowest,
             page_cache: self.page_cache,
             away: self.away.clone(),
             replaced: self.replaced,

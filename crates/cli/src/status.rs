@@ -8,6 +8,7 @@ use parda_agent::config::Config;
 use parda_agent::objective::ObjectiveStatus;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
+use parda_agent::slowest::SlowestStatus;
 use parda_agent::status::{DiskStatus, MemoryStatus, Status as Answer, SteerStatus, VolumeStatus};
 use parda_agent::threshold::ThresholdStatus;
 
@@ -178,6 +179,13 @@ fn agreed(volume: &VolumeStatus) -> String {
     }
     if let Some(objective) = &volume.objective {
         text += &format!("{}\n", in_force(volume.latency_threshold_ms, objective));
+    }
+    if let Some(SlowestStatus { of, vm }) = &volume.slowest {
+        text += &format!(
+            "slowest VM: {of}: its IOs take {:.1} ms at the array; the law goes by {:.2} times the mean over \
+             all IOs for it\n",
+            vm.latency_ms, vm.excess
+        );
     }
     text += &targets(&volume.disks);
     for difference in volume.settings.iter().flat_map(|settings| &settings.differ) {

@@ -92,6 +92,14 @@ impl Gate {
         self.outstanding + cost <= grant || (self.outstanding < grant && self.credit >= 0.0)
     }
 
+    /// Whether an IO may go now whose VM has no more outstanding with it than it is granted. What a
+    /// neighbour's fraction took beyond the grant is not for this VM to wait for: the debt grows, and
+    /// fractions pay it.
+    #[must_use]
+    pub fn admits_own(&self) -> bool {
+        self.outstanding < self.grant
+    }
+
     /// Counts an IO as outstanding.
     pub fn dispatched(&mut self, now: Instant, cost: Cost) {
         self.account(now);

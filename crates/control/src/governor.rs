@@ -36,10 +36,6 @@ const USUALLY: f64 = 0.1;
 /// And from where on that counts at all: less comes and goes with chance, another one at each host.
 const MUCH: f64 = 1.1;
 
-/// Where the mean over all IOs changes by more than this from period to period, the load or the array
-/// is another one than it was.
-const ANEW: f64 = 1.25;
-
 /// What a VM wanted in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VmDemand {
@@ -112,9 +108,6 @@ pub struct Governor {
     /// what that was over the last periods in which it was.
     beyond: f64,
     usually_beyond: f64,
-    /// The window per share of the period before, and CAL of the two before that which ends.
-    before: Option<f64>,
-    means: [Option<f64>; 2],
     law: Law,
     /// Sum of the shares of its VMs, as of the last period.
     shares: Shares,
@@ -153,8 +146,6 @@ impl Governor {
             vms: 0,
             beyond: 1.0,
             usually_beyond: 1.0,
-            before: None,
-            means: [None; 2],
             law,
             learner,
             shares: Shares(0),
@@ -330,16 +321,7 @@ impl Governor {
     /// What the latencies of VMs are measured by in the period that ends.
     #[must_use]
     pub fn scale(&self) -> Scale {
-        let moved = match (self.before, self.law.per_share()) {
-            (Some(before), Some(now)) if !self.observes() => now / before,
-            _ => 1.0,
-        };
-        let (threshold, mean) = (self.threshold(), self.average.secs());
-        let anew = match self.means {
-            [Some(before), Some(last)] => last > ANEW * before || before > ANEW * last,
-            _ => false,
-        };
-        Scale { threshold, mean, vms: self.vms, moved, anew }
+        Scale { threshold: self.threshold(), mean: self.average.secs(), vms: self.vms }
     }
 
     /// What VMs' slices of the window are measured by, in slots per share, as of the last period.
@@ -438,7 +420,6 @@ impl Governor {
             self.quorum.doubt();
         }
         self.average.add(&heard, elapsed.secs(), self.config.law.min_ios);
-        self.means = [self.means[1], self.average.secs()];
         let observes = self.observes();
         let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
         self.hear(&load, all);
@@ -460,7 +441,6 @@ impl Governor {
         let ios = ours.ios * elapsed.secs();
         let input =
             Input { latency, headroom, level, ios, apart, side, shares: wanted, all: weighed };
-        self.before = self.law.per_share();
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
@@ -509,10 +489,10 @@ impl Governor {
             }
             return;
         };
-        let Slowest { latency, vms } = load.slowest;
+        let Slowest { excess, vms, .. } = load.slowest;
         self.vms = vms;
         let hears = self.settings.signal == Signal::Slowest && !load.mute;
-        let latency = if hears { with_mean(mean, latency, self.threshold()) } else { mean };
+        let latency = if hears { with_mean(mean, excess, self.threshold()) } else { mean };
         self.beyond = latency / mean;
         self.usually_beyond += USUALLY * (self.beyond - self.usually_beyond);
     }

@@ -132,6 +132,8 @@ struct Vm {
     shares: Shares,
     /// Its IOs that are not done: held and outstanding.
     ios: usize,
+    /// What it has at the array, in slots.
+    at_array: f64,
     /// It takes no more IOs and has no part in the window; gone when the last one is done.
     removed: bool,
     /// What it may have outstanding.
@@ -141,6 +143,8 @@ struct Vm {
     done: f64,
     /// Of its reads, and of all its IOs.
     slowness: [Slowness; 2],
+    /// The slower of these in the last period.
+    slowest: Slowest,
 }
 
 /// How what a host may have outstanding is found.
@@ -228,11 +232,13 @@ impl Host {
         let id = self.vms.insert(Vm {
             shares: vm.shares,
             ios: 0,
+            at_array: 0.0,
             removed: false,
             slice,
             objective: vm.target.map(Objective::new),
             done: 0.0,
             slowness: Default::default(),
+            slowest: Slowest::default(),
         });
         // Both are added and removed together, so that both ids are the same.
         debug_assert_eq!(id, flow);
@@ -388,8 +394,12 @@ impl Host {
     /// The IO to send to the array now, if one may go. To be asked until it answers `None`,
     /// after every submission and completion, at every wake-up and tick.
     pub fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
-        let cost = self.queue.head_cost()?;
-        let (vm, cost, waiting, overdue) = if self.gate.admits(now, cost) {
+        let (flow, cost) = self.queue.head()?;
+        let head = &self.vms[flow.0];
+        let own = matches!(self.rule, Rule::Slices { .. })
+            && head.at_array + cost.as_slots() <= head.slice.grant();
+        let may = self.gate.admits(now, cost) || (own && self.gate.admits_own());
+        let (vm, cost, waiting, overdue) = if may {
             let (flow, cost, waiting) = self.queue.pop(now)?;
             (flow.0, cost, waiting, false)
         } else {
@@ -402,6 +412,7 @@ impl Host {
         let vm = VmId(vm);
         self.gate.dispatched(now, cost);
         self.at_array.add(now, cost.as_slots());
+        self.vms[vm.0].at_array += cost.as_slots();
         let entry = Outstanding { vm, token, io, cost, submitted, dispatched: now };
         let id = IoId(self.outstanding.insert(entry));
         Some(Dispatch { id, vm, token, overdue })
@@ -431,6 +442,7 @@ impl Host {
         self.at_array.add(now, -slots);
         let vm = &mut self.vms[done.vm.0];
         vm.ios -= 1;
+        vm.at_array = (vm.at_array - slots).max(0.0);
         vm.done += slots;
         let removed = vm.removed;
         self.granted += vm.slice.take(now, slots, self.gate.service());
@@ -500,13 +512,13 @@ impl Host {
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
-            let classes = vm.slowness.each_mut().map(|class| class.period(&scale));
+            vm.slowest = Slowest::of_vm(vm.slowness.each_mut().map(|class| class.period(&scale)));
             VmDemand {
                 shares: vm.shares,
                 pending: wanted.pending,
                 used: wanted.used,
                 rate,
-                slowest: Some(Slowest::of_vm(classes)),
+                slowest: Some(vm.slowest),
             }
         }));
         let measured = Measured {
@@ -545,6 +557,12 @@ impl Host {
     pub fn standing(&self, vm: VmId) -> Option<Standing> {
         let objective = self.vms.get(vm.0)?.objective.as_ref()?;
         Some(objective.standing(self.governor.own_threshold()))
+    }
+
+    /// How slow a VM was in the last period, beside the mean over all IOs.
+    #[must_use]
+    pub fn slowest(&self, vm: VmId) -> Slowest {
+        self.vms.get(vm.0).map_or_else(Slowest::default, |vm| vm.slowest)
     }
 
     /// What the objective costs that is in force, if one is.

@@ -199,11 +199,11 @@ impl<T> FairQueue<T> {
         self.len += 1;
     }
 
-    /// The cost of the item that [`pop`](Self::pop) would give.
+    /// What goes next: whose it is and what it costs.
     #[must_use]
-    pub fn head_cost(&self) -> Option<Cost> {
+    pub fn head(&self) -> Option<(FlowId, Cost)> {
         let flow = self.heads.peek()?.flow();
-        self.flows[flow.0].waiting.front().map(|&(cost, _)| cost)
+        self.flows[flow.0].waiting.front().map(|&(cost, _)| (flow, cost))
     }
 
     /// Takes the item with the smallest start tag. O(log backlogged flows).

@@ -58,10 +58,7 @@ impl Moments {
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Moments) -> Moments {
-        Moments {
-            squares: self.squares + other.squares,
-            products: self.products + other.products,
-        }
+        Moments { squares: self.squares + other.squares, products: self.products + other.products }
     }
 }
 

@@ -33,6 +33,9 @@ const MOST: u64 = 1 << 52;
 /// More VMs than this are said to be this many.
 const MOST_VMS: u32 = 254;
 
+/// The least excess that is written: zero is what versions before it have there.
+const SAID: f64 = 1e-9;
+
 /// Where each field begins. All integers and floats are little-endian.
 mod at {
     use std::ops::Range;
@@ -74,6 +77,7 @@ mod at {
     pub(super) const SATURATED_SHARES: usize = 296;
     pub(super) const READS_MOMENTS: usize = 304;
     pub(super) const WRITES_MOMENTS: usize = 320;
+    pub(super) const EXCESS: usize = 336;
     pub(super) const CHECKSUM: usize = 508;
 
     /// Within `READS` and `WRITES`.
@@ -205,9 +209,10 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
         Bounded::Slices => 2,
         Bounded::Window => 3,
     };
-    if let Some(Slowest { latency, vms }) = report.slowest {
+    if let Some(Slowest { latency, excess, vms }) = report.slowest {
         to[at::VMS] = 1 + vms.min(MOST_VMS) as u8;
         put_count(to, at::SLOWEST, "slowest", latency.0)?;
+        put_measure(to, at::EXCESS, "excess", excess.max(SAID))?;
     }
     if let Some(settings) = &report.settings {
         put_settings(to, settings)?;
@@ -284,13 +289,7 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
             reads: get_sample(from, at::READS, at::READS_MOMENTS)?,
             writes: get_sample(from, at::WRITES, at::WRITES_MOMENTS)?,
         },
-        slowest: match from[at::VMS].checked_sub(1) {
-            None => None,
-            Some(vms) => Some(Slowest {
-                latency: Span(get_count(from, at::SLOWEST, "slowest")?),
-                vms: vms.into(),
-            }),
-        },
+        slowest: slowest(from)?,
         outstanding: get_measure(from, at::OUTSTANDING, "outstanding")?,
         window: Window(get_measure(from, at::WINDOW, "window")?),
         beta: get_measure(from, at::BETA, "beta")?,
@@ -337,6 +336,14 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
             shares: get_measure(from, at::SATURATED_SHARES, "saturated shares")?,
         },
     })
+}
+
+/// What the host says of its slowest VM. A version that said its latency alone did not say what counts.
+fn slowest(from: &[u8; SLOT_BYTES]) -> Result<Option<Slowest>, SlotFault> {
+    let latency = Span(get_count(from, at::SLOWEST, "slowest")?);
+    let excess = get_measure(from, at::EXCESS, "excess")?;
+    let vms = from[at::VMS].checked_sub(1).filter(|_| excess > 0.0);
+    Ok(vms.map(|vms| Slowest { latency, excess, vms: vms.into() }))
 }
 
 fn put_settings(to: &mut [u8; SLOT_BYTES], settings: &Settings) -> Result<(), InvalidReport> {
@@ -448,11 +455,7 @@ fn get_flag(from: &[u8; SLOT_BYTES], at: usize, field: &'static str) -> Result<b
     }
 }
 
-fn get_sample(
-    from: &[u8; SLOT_BYTES],
-    at: usize,
-    moments_at: usize,
-) -> Result<Sample, SlotFault> {
+fn get_sample(from: &[u8; SLOT_BYTES], at: usize, moments_at: usize) -> Result<Sample, SlotFault> {
     Ok(Sample {
         ios: get_count(from, at + at::SAMPLE_IOS, "IO count")?,
         bytes: Bytes(get_count(from, at + at::SAMPLE_BYTES, "bytes")?),

@@ -50,7 +50,7 @@ pub(crate) fn publication(window: f64) -> Publication {
                     moments: Moments { squares: 320.0, products: 400.0 },
                 },
             },
-            slowest: Some(Slowest { latency: Span::from_millis(33), vms: 4 }),
+            slowest: Some(Slowest { latency: Span::from_millis(33), excess: 1.25, vms: 4 }),
             outstanding: 15.5,
             window: Window(window),
             beta: 4.25,

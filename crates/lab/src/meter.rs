@@ -261,6 +261,7 @@ mod tests {
             errors: 0,
             overdue: 0,
             latency_target: None,
+            slowest: None,
             page_cache: false,
             replaced: false,
             held: latency(10, ios),

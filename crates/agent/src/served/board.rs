@@ -10,6 +10,7 @@ use crate::config;
 use crate::objective::ObjectiveStatus;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
+use crate::slowest::SlowestStatus;
 use crate::status::{
     DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, PastFailure, VolumeStatus,
 };
@@ -115,6 +116,10 @@ impl Board {
         let cost = stats.as_ref().and_then(|stats| stats.objective_price);
         let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
         status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &status.disks, peers));
+        status.slowest = stats
+            .as_ref()
+            .filter(|_| status.mode == "parda")
+            .and_then(|stats| SlowestStatus::new(stats.settings.signal, &status.disks, peers));
         status.listeners = (shown.listeners.into_iter())
             .map(|l| ListenerStatus { address: l.address, state_s: secs(l.since), fault: l.fault })
             .collect();

@@ -84,7 +84,11 @@ impl Engine {
             dropped: self.dropped,
             disks: disks.iter().map(|disk| disk.id).collect(),
             vms: (disks.iter())
-                .map(|disk| VmStats { standing: self.host.standing(disk.vm_id), ..disk.stats() })
+                .map(|disk| VmStats {
+                    standing: self.host.standing(disk.vm_id),
+                    slowest: self.host.slowest(disk.vm_id),
+                    ..disk.stats()
+                })
                 .collect(),
         }
     }

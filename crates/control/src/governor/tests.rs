@@ -1,13 +1,13 @@
 use super::*;
 use crate::latency::Sample;
-use crate::slowest::TOLERATED;
 use crate::units::Bytes;
 
 /// A period of one second at 30 ms, the threshold, with `outstanding` at the array.
 fn measured(outstanding: f64, vms: &[VmDemand]) -> Measured<'_> {
     let ios = (outstanding / 0.030) as u64;
     let latency = Span::from_secs(0.030 * ios as f64);
-    let reads = Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency, ..Sample::default() };
+    let reads =
+        Sample { ios, bytes: Bytes(4096 * ios), latency, scaled: latency, ..Sample::default() };
     let interval = Interval { reads, ..Interval::default() };
     Measured { elapsed: Span::from_millis(1000), interval, outstanding, vms }
 }
@@ -51,8 +51,7 @@ fn hears(signal: Signal, peer_says: Option<Slowest>) -> f64 {
     let (slow, fast) = (one(sample(1000, 60)), one(sample(4000, 10)));
     let peer = Governor::new(config).unwrap().tick(measured(40.0, &[]), View::Silent);
     let peer = Report { interval: fast, slowest: peer_says, ..peer };
-    let latency = Span::from_millis(60);
-    let slowest = Some(Slowest { latency, vms: 1 });
+    let slowest = Some(Slowest { latency: Span::from_millis(60), excess: 2.5, vms: 1 });
     let vms = [VmDemand { shares: Shares(1000), pending: 64.0, used: 60.0, rate: None, slowest }];
     let measured = Measured { interval: slow, ..measured(60.0, &vms) };
     let report = governor.tick(measured, View::Peers(Totals::of([&peer])));
@@ -62,8 +61,8 @@ fn hears(signal: Signal, peer_says: Option<Slowest>) -> f64 {
 
 #[test]
 fn the_slowest_is_heard_unless_a_host_does_not_say_its_own() {
-    let peer = Some(Slowest { latency: Span::from_millis(10), vms: 1 });
-    assert!((hears(Signal::Slowest, peer) - 60.0 / TOLERATED).abs() < 1e-6);
+    let peer = Some(Slowest { latency: Span::from_millis(10), excess: 0.4, vms: 1 });
+    assert!((hears(Signal::Slowest, peer) - 50.0).abs() < 1e-6);
     assert!((hears(Signal::Slowest, None) - 20.0).abs() < 1e-6, "then it is the mean for all");
     assert!((hears(Signal::All, peer) - 20.0).abs() < 1e-6);
     assert!((hears(Signal::Writes, peer) - 20.0).abs() < 1e-6, "nobody writes");
@@ -72,8 +71,7 @@ fn the_slowest_is_heard_unless_a_host_does_not_say_its_own() {
 #[test]
 fn who_falls_silent_goes_on_with_what_the_slowest_is_to_the_mean() {
     let mut governor = Governor::new(Config::default()).unwrap();
-    let latency = Span::from_millis(56);
-    let slowest = Some(Slowest { latency, vms: 1 });
+    let slowest = Some(Slowest { latency: Span::from_millis(56), excess: 50.0 / 30.0, vms: 1 });
     let vms = [VmDemand { shares: Shares(1000), pending: 64.0, used: 60.0, rate: None, slowest }];
     (0..60).for_each(|_| _ = governor.tick(measured(60.0, &vms), View::Peers(Totals::default())));
     assert!((governor.latency().unwrap() - 0.050).abs() < 1e-9);

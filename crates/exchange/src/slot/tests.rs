@@ -60,7 +60,7 @@ prop_compose! {
             Just(Bounded::Window),
         ],
         threshold in arb_count(),
-        slowest in prop::option::of((arb_count(), 0..=MOST_VMS)),
+        slowest in prop::option::of((arb_count(), SAID..100.0, 0..=MOST_VMS)),
         tuning in prop_oneof![
             Just(Tuning::Unsaid),
             Just(Tuning::Pinned),
@@ -75,7 +75,11 @@ prop_compose! {
         Report {
             elapsed: Span(elapsed),
             interval: Interval { reads: interval.0, writes: interval.1 },
-            slowest: slowest.map(|(latency, vms)| Slowest { latency: Span(latency), vms }),
+            slowest: slowest.map(|(latency, excess, vms)| Slowest {
+                latency: Span(latency),
+                excess,
+                vms,
+            }),
             outstanding: measures.0,
             window: Window(measures.1),
             beta: measures.2,
@@ -375,12 +379,21 @@ fn every_field_lies_where_the_page_says() {
         ("IO count of those that ask", |r| r.message.body.report.wants.ios += 7),
         ("saturated throughput", |r| r.message.body.report.saturated.rate += 7.0),
         ("saturated shares", |r| r.message.body.report.saturated.shares += 7.0),
-        ("reads: sum of squared sizes", |r| r.message.body.report.interval.reads.moments.squares += 7.0),
-        ("reads: sum of size times latency", |r| r.message.body.report.interval.reads.moments.products += 7.0),
-        ("writes: sum of squared sizes", |r| r.message.body.report.interval.writes.moments.squares += 7.0),
-        ("writes: sum of size times latency", |r| r.message.body.report.interval.writes.moments.products += 7.0),
+        ("reads: sum of squared sizes", |r| {
+            r.message.body.report.interval.reads.moments.squares += 7.0
+        }),
+        ("reads: sum of size times latency", |r| {
+            r.message.body.report.interval.reads.moments.products += 7.0
+        }),
+        ("writes: sum of squared sizes", |r| {
+            r.message.body.report.interval.writes.moments.squares += 7.0
+        }),
+        ("writes: sum of size times latency", |r| {
+            r.message.body.report.interval.writes.moments.products += 7.0
+        }),
         ("VMs", |r| said(r).vms += 1),
         ("slowest", |r| said(r).latency.0 += 1),
+        ("excess", |r| said(r).excess += 1.0),
         ("name", |r| r.message.from = identity("kvm-02", r.message.from.incarnation.0)),
         ("name length", |r| r.message.from = identity("kvm-0", r.message.from.incarnation.0)),
     ];

@@ -200,8 +200,7 @@ pub(crate) struct Tally {
 /// Not judged by the threshold, as nothing can meet it.
 const OUT_OF_REACH: &str = "out of reach";
 
-const BY: [&str; 6] =
-    ["threshold", OUT_OF_REACH, "slowest", "shares", "conservation", "hold"];
+const BY: [&str; 6] = ["threshold", OUT_OF_REACH, "slowest", "shares", "conservation", "hold"];
 
 impl Tally {
     pub(crate) fn add(&mut self, seed: u64, fleet: &Fleet, judged: &Judged) {
