@@ -176,6 +176,9 @@ fn agreed(volume: &VolumeStatus) -> String {
     let mut text = String::new();
     if let Some(settings) = &volume.settings {
         text += &format!("{}\n", divided(settings));
+        if volume.steer.is_some() && settings.proportional == "throughput" {
+            text += "  this device is steered: its own shares divide outstanding IOs\n";
+        }
     }
     if let Some(objective) = &volume.objective {
         text += &format!("{}\n", in_force(volume.latency_threshold_ms, objective));

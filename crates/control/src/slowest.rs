@@ -17,7 +17,8 @@
 //!
 //! - Chance. A mean of few IOs is off by its standard error, and the largest of many means is so for
 //!   sure: of n means by up to √(2 ln n) standard errors. What is more than √(3.5 ln n) of them above the
-//!   mean counts. Chance is no more on top of what is allowed anyhow: the larger of the two is taken off.
+//!   mean counts. Chance is no more on top of what is allowed anyhow: the larger of the two is taken off;
+//!   and nothing for chance where the class is slower for sure by more than is allowed.
 //! - IOs that take long by themselves. Of a class whose fastest IO of at least its mean size takes more
 //!   than `HEAVY` of the threshold, only what is above that fastest IO waits, and goes down with the mean
 //!   over all IOs. Where the mean would have to be less than `VAIN` of the threshold for such a
@@ -44,9 +45,10 @@ const AT_ONCE: f64 = 2.0;
 /// So many IOs are taken to deviate by the mean, besides those that were seen.
 const ALIKE: f64 = 32.0;
 /// IOs of earlier periods count as long as there are fewer than this.
-const ENOUGH: f64 = 1000.0;
-/// And by so much, from period to period: the least, where there are enough, and the most.
-const PAST: (f64, f64) = (0.7, 0.97);
+const ENOUGH: f64 = 100.0;
+/// And by so much, from period to period: the least, where there are enough, and the most. The ratio changes with
+/// the windows where cheap IOs get faster and slow ones do not: what is too old says too little.
+const PAST: (f64, f64) = (0.3, 0.85);
 /// The fastest IO is forgotten by this much in a period.
 const FORGETS: f64 = 1.002;
 
@@ -208,8 +210,13 @@ impl Slowness {
         // Of few IOs nobody knows how much they deviate: a few more are taken to do so by the mean.
         let variance = (squares - mean * latency).max(0.0) + ALIKE * mean * mean;
         let error = libm::sqrt(variance / (ios + ALIKE) / ios);
-        // What is chance is no more on top of what is allowed anyhow: a mean of few IOs may be further off.
-        let sure = (mean / ALLOWED).min((mean - scale.errors() * error).max(0.0)) / all;
+        // At least so many times the mean over all IOs its own take, for sure.
+        let least = (mean - scale.errors() * error).max(0.0) / all;
+        let allowed = mean / ALLOWED / all;
+        // What is chance is no more on top of what is allowed anyhow. And a class that is slower for sure by
+        // more than is allowed is slower by what it looks like.
+        let slower = ((least - 1.0) / (ALLOWED - 1.0)).clamp(0.0, 1.0);
+        let sure = allowed.min(least.max(1.0 + slower * (allowed - 1.0)));
         let threshold = scale.threshold.secs();
         let fastest = if self.fastest.is_finite() { self.fastest } else { 0.0 };
         if sure <= 1.0 || fastest <= HEAVY * threshold {
@@ -252,10 +259,10 @@ mod tests {
     #[test]
     fn many_ios_say_what_they_are_and_few_say_less() {
         let say = |ios, periods| after(periods, &about(ios, 50), SCALE);
-        let mean = about(50, 50).iter().sum::<u64>() as f64 / 50.0 / 30.0;
+        let mean = about(20, 50).iter().sum::<u64>() as f64 / 20.0 / 30.0;
         near(say(4000, 1), 50.0 / 30.0 / ALLOWED, "many");
-        assert!(say(50, 1) < 0.9 * mean / ALLOWED);
-        near(say(50, 20), mean / ALLOWED, "few, but in the long run they do");
+        assert!(say(20, 1) < 0.9 * mean / ALLOWED);
+        near(say(20, 20), mean / ALLOWED, "few, but in the long run they do");
         assert!(after(1, &[60], SCALE) < 1.0);
     }
 
@@ -273,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_largest_of_many_means_is_the_larger_by_chance() {
-        let say = |vms| after(1, &about(50, 50), Scale { vms, ..SCALE });
+        let say = |vms| after(1, &about(70, 50), Scale { vms, ..SCALE });
         assert!(say(4) > say(64) && say(64) > say(1024));
         assert!(say(1024) > 0.5);
     }
@@ -284,7 +291,7 @@ mod tests {
         let mut said = 0.0;
         let mut before = 0.030;
         for period in 0..40 {
-            let mean = [10, 90, 40][period % 3];
+            let mean = [10, 90, 41][period % 3];
             let scale = Scale { mean: Some(before), ..SCALE };
             about(2000, mean)
                 .iter()
