@@ -260,8 +260,10 @@ fn a_record_of_before_there_were_thresholds_says_nothing_of_its_own() {
         tuning: Tuning::Auto,
         settings: example.settings,
         slowest: example.slowest,
+        interval: example.interval,
         ..report
     };
+    assert_eq!(report.interval.reads.moments, Moments::default());
     assert_eq!(rest, example);
 }
 
