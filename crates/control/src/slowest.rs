@@ -263,7 +263,7 @@ mod tests {
         let mean = about(20, 90).iter().sum::<u64>() as f64 / 20.0 / 30.0;
         assert!(few(1) < 0.9 * mean / ALLOWED);
         near(few(20), mean / ALLOWED, "few, but in the long run they do");
-        assert!(after(1, &[60], SCALE) < 1.0);
+        assert!(after(1, &[60], SCALE) <= 1.0, "one IO says nothing");
     }
 
     #[test]
