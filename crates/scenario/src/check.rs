@@ -330,13 +330,13 @@ impl Checker<'_> {
     ) -> Result<Vec<Event>, Error> {
         for (i, event) in events.iter().enumerate() {
             let path = format!("event.{i}");
-            let deeds = self.deeds(&path, event, hosts)?;
-            placed.extend(deeds.into_iter().map(|deed| (deed, format!("{path}.at"))));
+            let actions = self.actions_of(&path, event, hosts)?;
+            placed.extend(actions.into_iter().map(|event| (event, format!("{path}.at"))));
         }
         // The sort is stable: events of one time keep the order of the file.
-        placed.sort_by_key(|(deed, _)| deed.at);
+        placed.sort_by_key(|(event, _)| event.at);
         // Events of absent hosts are left out.
-        placed.retain(|(deed, _)| deed.action.host().is_none_or(|host| hosts[host.0].present));
+        placed.retain(|(event, _)| event.action.host().is_none_or(|host| hosts[host.0].present));
         let mut state = State::new(hosts);
         let mut group = Group::new(array);
         let mut timeline = Vec::new();

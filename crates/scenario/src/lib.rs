@@ -30,7 +30,7 @@ pub mod answer;
 pub mod array;
 mod check;
 pub mod count;
-mod deeds;
+mod events;
 pub mod exchange;
 pub mod expectation;
 mod file;

@@ -287,21 +287,21 @@ impl Checker<'_> {
     fn points(&self, runs: &[&Run]) -> Result<View, Error> {
         let phases = self.phases()?;
         let x = match (self.plot.over, &self.plot.x) {
-            (Over::Hosts, _) => X::Host,
-            (Over::Vms, _) => X::Vm,
+            (Over::Hosts, _) => Axis::Host,
+            (Over::Vms, _) => Axis::Vm,
             (_, None) => match self.swept.first() {
-                Some(key) => X::Key((*key).to_owned()),
-                None => X::Variant,
+                Some(key) => Axis::Key((*key).to_owned()),
+                None => Axis::Variant,
             },
-            (_, Some(x)) if x == "variant" => X::Variant,
-            (_, Some(x)) if x == "hosts" => X::Hosts,
-            (_, Some(key)) => X::Key(key.clone()),
+            (_, Some(x)) if x == "variant" => Axis::Variant,
+            (_, Some(x)) if x == "hosts" => Axis::Hosts,
+            (_, Some(key)) => Axis::Key(key.clone()),
         };
         let mut panels = Vec::new();
         for (p, path) in self.plot.panels().iter().enumerate() {
             panels.push(self.panel(&format!("panels.{p}"), path, runs, &phases, &x)?);
         }
-        let bars = matches!(x, X::Variant | X::Host | X::Vm);
+        let bars = matches!(x, Axis::Variant | Axis::Host | Axis::Vm);
         Ok(View::Points {
             label: self.plot.x_label.clone().unwrap_or_else(|| x.label()),
             draw: self.plot.draw.unwrap_or(if bars { Draw::Bars } else { Draw::Lines }),
@@ -315,15 +315,15 @@ impl Checker<'_> {
         path: &str,
         runs: &[&Run],
         phases: &[&str],
-        x: &X,
+        x: &Axis,
     ) -> Result<Panel, Error> {
         let mut lines: Vec<Line> = Vec::new();
         let mut label = (String::new(), "");
         for run in runs {
             // `*` is replaced by each name of a host or VM.
             let (path, each) = match (x, path.split('/').collect::<Vec<_>>().as_slice()) {
-                (X::Host, _) => (format!("host/*/{path}"), run.host_names()),
-                (X::Vm, _) => (format!("vm/*/{path}"), run.vm_names()),
+                (Axis::Host, _) => (format!("host/*/{path}"), run.host_names()),
+                (Axis::Vm, _) => (format!("vm/*/{path}"), run.vm_names()),
                 (_, ["host", "*", ..]) => (path.to_owned(), run.host_names()),
                 (_, ["vm", "*", ..]) => (path.to_owned(), run.vm_names()),
                 _ => (path.to_owned(), vec![""]),
@@ -343,7 +343,7 @@ impl Checker<'_> {
                     let metric = Metric::parse(&metric, &known)
                         .map_err(|e| self.error(key, e.to_string()))?;
                     label = metric.label();
-                    let over_names = matches!(x, X::Host | X::Vm);
+                    let over_names = matches!(x, Axis::Host | Axis::Vm);
                     let parts = [
                         if over_names { "" } else { *name },
                         &rest,
@@ -360,7 +360,7 @@ impl Checker<'_> {
             }
         }
         let whose = match path.split_once('/') {
-            _ if matches!(x, X::Host | X::Vm) => String::new(),
+            _ if matches!(x, Axis::Host | Axis::Vm) => String::new(),
             Some(("total" | "hosts" | "vms", _)) => String::new(),
             Some((kind, rest)) => match rest.split_once('/') {
                 Some(("*", _)) => format!(" of each {kind}"),
@@ -374,7 +374,7 @@ impl Checker<'_> {
 }
 
 /// The horizontal axis of a chart.
-enum X {
+enum Axis {
     Variant,
     /// Number of hosts that are present.
     Hosts,
@@ -386,12 +386,12 @@ enum X {
     Vm,
 }
 
-impl X {
+impl Axis {
     fn label(&self) -> String {
         match self {
-            X::Variant => "variant".to_owned(),
-            X::Hosts => "hosts".to_owned(),
-            X::Key(key) => {
+            Axis::Variant => "variant".to_owned(),
+            Axis::Hosts => "hosts".to_owned(),
+            Axis::Key(key) => {
                 let key = key.rsplit('.').next().unwrap_or(key);
                 // Values of other keys contain their units.
                 let unit = match key {
@@ -403,8 +403,8 @@ impl X {
                 };
                 format!("{}{unit}", key.replace('_', " "))
             }
-            X::Host => "host".to_owned(),
-            X::Vm => "VM".to_owned(),
+            Axis::Host => "host".to_owned(),
+            Axis::Vm => "VM".to_owned(),
         }
     }
 
@@ -416,17 +416,17 @@ impl X {
             variant.split(',').filter(|part| keep(part)).collect::<Vec<_>>().join(", ")
         };
         match self {
-            X::Variant => Some((variant, String::new())),
-            X::Hosts => {
+            Axis::Variant => Some((variant, String::new())),
+            Axis::Hosts => {
                 let hosts = run.scenario.hosts.iter().filter(|host| host.present).count();
                 Some((hosts.to_string(), without(&|part| part.contains('='))))
             }
-            X::Key(key) => {
+            Axis::Key(key) => {
                 let (_, value) = run.settings.iter().rev().find(|(k, _)| k == key)?;
                 let own = format!("{}={value}", key.rsplit('.').next().unwrap_or(key));
                 Some((value.clone(), without(&|part| part != own)))
             }
-            X::Host | X::Vm => Some((String::new(), variant)),
+            Axis::Host | Axis::Vm => Some((String::new(), variant)),
         }
     }
 

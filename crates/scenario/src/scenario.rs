@@ -328,7 +328,7 @@ pub struct VmState {
 /// Reason why an [`Action`] is invalid in the current [`State`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
-pub enum Senseless {
+pub enum InvalidAction {
     #[error("this VM is running already")]
     RunningAlready,
     #[error("this VM is not running")]
@@ -387,35 +387,35 @@ impl State {
     ///
     /// # Errors
     /// The action is invalid in this state; the state is unchanged.
-    pub fn apply(&mut self, action: &Action) -> Result<(), Senseless> {
-        let sense = |ok: bool, otherwise| if ok { Ok(()) } else { Err(otherwise) };
+    pub fn apply(&mut self, action: &Action) -> Result<(), InvalidAction> {
+        let require = |ok: bool, otherwise| if ok { Ok(()) } else { Err(otherwise) };
         match action {
             Action::StartVm(id) => {
-                sense(self.host(id.host).alive, Senseless::HostDead)?;
-                sense(!self.host(id.host).hangs, Senseless::HostHangs)?;
-                sense(!self.vm(*id).started, Senseless::RunningAlready)?;
+                require(self.host(id.host).alive, InvalidAction::HostDead)?;
+                require(!self.host(id.host).hangs, InvalidAction::HostHangs)?;
+                require(!self.vm(*id).started, InvalidAction::RunningAlready)?;
                 self.vm_mut(*id).started = true;
             }
             Action::StopVm(id) => {
-                sense(self.vm(*id).started, Senseless::NotRunning)?;
+                require(self.vm(*id).started, InvalidAction::NotRunning)?;
                 self.vm_mut(*id).started = false;
             }
             Action::SetShares(id, shares) => self.vm_mut(*id).shares = *shares,
             Action::KillHost(id) => {
-                sense(self.host(*id).alive, Senseless::DeadAlready)?;
+                require(self.host(*id).alive, InvalidAction::DeadAlready)?;
                 (self.hosts[id.0].alive, self.hosts[id.0].hangs) = (false, false);
             }
             Action::StartHost(id) => {
-                sense(!self.host(*id).alive, Senseless::AliveAlready)?;
+                require(!self.host(*id).alive, InvalidAction::AliveAlready)?;
                 self.hosts[id.0].alive = true;
             }
             Action::HangHost(id) => {
-                sense(self.host(*id).alive, Senseless::Dead)?;
-                sense(!self.host(*id).hangs, Senseless::HangsAlready)?;
+                require(self.host(*id).alive, InvalidAction::Dead)?;
+                require(!self.host(*id).hangs, InvalidAction::HangsAlready)?;
                 self.hosts[id.0].hangs = true;
             }
             Action::ResumeHost(id) => {
-                sense(self.host(*id).hangs, Senseless::DoesNotHang)?;
+                require(self.host(*id).hangs, InvalidAction::DoesNotHang)?;
                 self.hosts[id.0].hangs = false;
             }
             // The array checks its own events.

@@ -8,7 +8,7 @@ use parda_config::{Document, Error};
 use parda_control::Bytes;
 
 use super::file::{self, Section, Written};
-use super::known::{ADVICE, ASYNCHRONOUS, NEUTRAL, OF_NO_MATTER, SYNCHRONOUS, UNDERSTOOD};
+use super::known::{ADVICE, ASYNCHRONOUS, IGNORED_OPTIONS, NEUTRAL, SYNCHRONOUS, UNDERSTOOD};
 use super::unit::{number, percent, time};
 use crate::amount::Amount;
 use crate::file as written;
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
             return Err(self.at(option, "is several files: make it a job for each, and a VM"));
         }
         let neutral = NEUTRAL.iter().any(|(k, values)| *k == key && values.contains(&value));
-        if OF_NO_MATTER.contains(&key) || UNDERSTOOD.contains(&key) || neutral {
+        if IGNORED_OPTIONS.contains(&key) || UNDERSTOOD.contains(&key) || neutral {
             return Ok(());
         }
         let advice = ADVICE.iter().find(|(known, _)| *known == key).map(|(_, advice)| *advice);

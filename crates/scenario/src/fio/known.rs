@@ -4,7 +4,7 @@
 /// Options without influence on which IOs a job does and when: the location of its disk,
 /// measurement, start and end (which a scenario defines), and the content of the data. `direct` is
 /// among them, as the effect of a page cache is not part of the load.
-pub(crate) const OF_NO_MATTER: &[&str] = &[
+pub(crate) const IGNORED_OPTIONS: &[&str] = &[
     "allow_file_create",
     "allow_mounted_write",
     "allrandrepeat",

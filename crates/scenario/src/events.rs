@@ -11,7 +11,7 @@ use crate::file::{self, ArrayChange, Verb};
 use crate::scenario::{Action, Event, Host, HostId};
 
 /// Kind of an event: what the entry does to the VM, host or array that it names.
-enum Says<'a> {
+enum EventKind<'a> {
     Do(Verb),
     Shares(u32),
     Control(&'a ControlSettings),
@@ -25,13 +25,13 @@ const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \
                          `array`";
 
 /// The kind of an event. `None` if the entry has no kind, or more than one.
-fn says(event: &file::Event) -> Option<Says<'_>> {
+fn kind_of(event: &file::Event) -> Option<EventKind<'_>> {
     let all = [
-        event.verb.map(Says::Do),
-        event.shares.map(Says::Shares),
-        event.control.as_ref().map(Says::Control),
-        event.exchange.as_ref().map(Says::Exchange),
-        event.array.map(Says::Array),
+        event.verb.map(EventKind::Do),
+        event.shares.map(EventKind::Shares),
+        event.control.as_ref().map(EventKind::Control),
+        event.exchange.as_ref().map(EventKind::Exchange),
+        event.array.map(EventKind::Array),
     ];
     let mut all = all.into_iter().flatten();
     all.next().filter(|_| all.next().is_none())
@@ -51,7 +51,7 @@ fn array_event(change: ArrayChange) -> Option<ArrayEvent> {
 
 impl Checker<'_> {
     /// The actions of one entry. Settings are as written, and not yet merged with those in force.
-    pub(crate) fn deeds(
+    pub(crate) fn actions_of(
         &self,
         path: &str,
         event: &file::Event,
@@ -74,28 +74,28 @@ impl Checker<'_> {
             let all = self.hosts.values().copied().filter(|&host| !outside(host));
             Ok(all.map(action).collect())
         };
-        let actions = match (vm, host, says(event).ok_or_else(not_one)?) {
-            (Some(vm), None, Says::Do(Verb::Start)) => vec![Action::StartVm(vm)],
-            (Some(vm), None, Says::Do(Verb::Stop)) => vec![Action::StopVm(vm)],
-            (Some(vm), None, Says::Shares(shares)) => {
+        let actions = match (vm, host, kind_of(event).ok_or_else(not_one)?) {
+            (Some(vm), None, EventKind::Do(Verb::Start)) => vec![Action::StartVm(vm)],
+            (Some(vm), None, EventKind::Do(Verb::Stop)) => vec![Action::StopVm(vm)],
+            (Some(vm), None, EventKind::Shares(shares)) => {
                 controlled("vm", vm.host)?;
                 vec![Action::SetShares(vm, self.shares(&at("shares"), shares)?)]
             }
-            (None, Some(host), Says::Do(Verb::Start)) => vec![Action::StartHost(host)],
-            (None, Some(host), Says::Do(Verb::Kill)) => vec![Action::KillHost(host)],
-            (None, _, Says::Control(settings)) => {
+            (None, Some(host), EventKind::Do(Verb::Start)) => vec![Action::StartHost(host)],
+            (None, Some(host), EventKind::Do(Verb::Kill)) => vec![Action::KillHost(host)],
+            (None, _, EventKind::Control(settings)) => {
                 each(&|host| Action::SetControl(host, Box::new(settings.clone())))?
             }
-            (None, _, Says::Exchange(settings)) => {
+            (None, _, EventKind::Exchange(settings)) => {
                 self.exchange(&at("exchange"), settings)?;
                 each(&|host| Action::SetExchange(host, Box::new(settings.clone())))?
             }
-            (None, Some(host), Says::Do(verb @ (Verb::Hang | Verb::Resume))) => {
+            (None, Some(host), EventKind::Do(verb @ (Verb::Hang | Verb::Resume))) => {
                 controlled("host", host)?;
                 let hangs = verb == Verb::Hang;
                 vec![if hangs { Action::HangHost(host) } else { Action::ResumeHost(host) }]
             }
-            (None, None, Says::Array(change)) => {
+            (None, None, EventKind::Array(change)) => {
                 let one_of = || {
                     let message = "must say one thing: `fail_drive`, `rebuild_drive`, `write_cache` or \
                          `slow`, from 0.01 to 100";
