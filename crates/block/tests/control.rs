@@ -180,7 +180,7 @@ fn a_map_waits_for_no_room_in_the_window() {
     let _volume = spawn_timed(vec![disk("a", memory(), &socket)], 1.0, model);
     let mut client = send_reads(&socket, "a", 2);
     let extent = Extent { offset: 0, len: 1 << 20 };
-    let status = client.send(Op::BlockStatus { extent, one: false }, &[]);
+    let status = client.send(Op::BlockStatus { extent, one: false }, &[]).unwrap();
     let (first, extents) = client.receive().unwrap();
     assert_eq!(first, status);
     assert_eq!(extents, Ok([1 << 20, 3u32].map(u32::to_be_bytes).concat()));

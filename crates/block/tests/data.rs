@@ -57,7 +57,7 @@ fn exercise(socket: &Path, export: &str, seed: u64) -> Vec<u8> {
             }
             let data = if matches!(op, Op::Read(_)) { model[range].to_vec() } else { vec![] };
             let client = random.usize(..clients.len());
-            let cookie = clients[client].send(op, &payload);
+            let cookie = clients[client].send(op, &payload).unwrap();
             expected.push((client, cookie, data));
         }
         while !expected.is_empty() {

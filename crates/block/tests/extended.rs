@@ -278,7 +278,7 @@ fn a_payload_that_no_request_has_ends_the_connection_and_nothing_else() {
     bytes.resize(bytes.len() + 8192, 0x21);
     client.socket.write_all(&bytes).unwrap();
     client.expect(Cookie(1), Op::Flush);
-    let cookie = client.send(read(0, 4096), &[]);
+    let cookie = client.send(read(0, 4096), &[]).unwrap();
     assert_eq!(client.receive(), Some((Cookie(1), Err(Errno::Inval))));
     assert_eq!(client.receive(), Some((cookie, Ok(vec![9; 4096]))));
     // The data of a write is its data, even if its header lacks the flag, as with QEMU.

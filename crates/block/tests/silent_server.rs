@@ -221,7 +221,7 @@ fn answers_in_any_order_are_told_apart() {
     });
     let (_volume, mut client) = near(dir.path(), &hostile, NbdOptions::default());
     let cookies: Vec<_> =
-        (0..16).map(|i| client.send(read(i * u64::from(LEN), LEN), &[])).collect();
+        (0..16).map(|i| client.send(read(i * u64::from(LEN), LEN), &[]).unwrap()).collect();
     for _ in 0..16 {
         let (cookie, outcome) = client.receive().unwrap();
         let i = cookies.iter().position(|c| *c == cookie).unwrap();

@@ -4,34 +4,13 @@
 mod common;
 
 use std::path::Path;
-use std::process::Command;
 
 use common::{Client, at, disk, file_as, read, spawn, write};
 use parda_block::{Direct, Lock, OpenError, SpawnError, Volume};
 use parda_nbd::{Cookie, Errno, Op};
+use parda_testkit::LoopDevice;
 
 const SIZE: usize = 256 << 10;
-
-/// A loop device on a file, where the system lets us have one.
-struct Loop(String);
-
-impl Loop {
-    fn new(file: &Path, sector: u32) -> Option<Loop> {
-        let mut losetup = Command::new("losetup");
-        losetup.args(["--find", "--show", "--sector-size", &sector.to_string()]).arg(file);
-        let out = losetup.output().ok().filter(|out| out.status.success());
-        if out.is_none() {
-            eprintln!("skipped: no loop devices here (they need root)");
-        }
-        Some(Loop(String::from_utf8(out?.stdout).unwrap().trim().to_owned()))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
 
 /// A request and what it must be answered with.
 type Sent = (Cookie, Vec<u8>);
@@ -78,7 +57,7 @@ fn exercise(socket: &Path, seed: u64) -> Vec<u8> {
                 _ => Vec::new(),
             };
             let client = random.usize(..3);
-            let cookie = clients[client].send(op, &payload);
+            let cookie = clients[client].send(op, &payload).unwrap();
             sent[client].push((cookie, answer));
             // Beside each other as a rule, or a little apart.
             place += len + if random.bool() { 0 } else { random.usize(..600) };
@@ -170,11 +149,13 @@ fn the_largest_read_may_begin_anywhere() {
 #[test]
 fn block_devices_take_any_request_whatever_their_blocks() {
     let dir = tempfile::tempdir().unwrap();
-    for sector in [512, 4096] {
+    for sector in [512_u32, 4096] {
         let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
         std::fs::write(&path, vec![0; SIZE]).unwrap();
-        let Some(device) = Loop::new(&path, sector) else { return };
-        let backend = file_as(Path::new(&device.0), Direct::On, Lock::On);
+        let Some(device) = LoopDevice::new(&path, &["--sector-size", &sector.to_string()]) else {
+            return;
+        };
+        let backend = file_as(device.path(), Direct::On, Lock::On);
         let volume = spawn(vec![disk("vm1", backend, &socket)]);
         exercise(&socket, u64::from(sector));
         assert_eq!(volume.stats().unwrap().vms[0].errors, 0);
@@ -187,8 +168,8 @@ fn a_block_device_in_the_page_cache_takes_whole_blocks_only() {
     let dir = tempfile::tempdir().unwrap();
     let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
     std::fs::write(&path, vec![0; SIZE]).unwrap();
-    let Some(device) = Loop::new(&path, 512) else { return };
-    let backend = file_as(Path::new(&device.0), Direct::Off, Lock::On);
+    let Some(device) = LoopDevice::new(&path, &["--sector-size", "512"]) else { return };
+    let backend = file_as(device.path(), Direct::Off, Lock::On);
     let volume = spawn(vec![disk("vm1", backend, &socket)]);
     let mut client = Client::connect(&socket, "vm1");
     assert_eq!(client.call(write(512, 512), &[7; 512]), Err(Errno::Inval));
@@ -208,11 +189,11 @@ fn a_block_device_that_the_kernel_uses_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (path, socket) = (dir.path().join("disk"), dir.path().join("s"));
     std::fs::write(&path, vec![0; SIZE]).unwrap();
-    let Some(device) = Loop::new(&path, 512) else { return };
-    let backend = || file_as(Path::new(&device.0), Direct::Auto, Lock::On);
+    let Some(device) = LoopDevice::new(&path, &["--sector-size", "512"]) else { return };
+    let backend = || file_as(device.path(), Direct::Auto, Lock::On);
     // As a mount does.
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL;
-    let claimed = rustix::fs::open(&*device.0, flags, rustix::fs::Mode::empty()).unwrap();
+    let claimed = rustix::fs::open(device.path(), flags, rustix::fs::Mode::empty()).unwrap();
     let refused = Volume::spawn(common::config(vec![disk("vm1", backend(), &socket)]));
     let Err(SpawnError::Backend { source, .. }) = refused else { panic!("{refused:?}") };
     assert!(matches!(&source, OpenError::InUse { who, .. } if who.contains("mounted")), "{source}");
@@ -220,7 +201,7 @@ fn a_block_device_that_the_kernel_uses_is_refused() {
     spawn(vec![reads]).shutdown(std::time::Duration::ZERO).unwrap();
     drop(claimed);
     let volume = spawn(vec![disk("vm1", backend(), &socket)]);
-    let busy = rustix::fs::open(&*device.0, flags, rustix::fs::Mode::empty()).unwrap_err();
+    let busy = rustix::fs::open(device.path(), flags, rustix::fs::Mode::empty()).unwrap_err();
     assert_eq!(busy, rustix::io::Errno::BUSY, "nobody mounts what is served");
     volume.shutdown(std::time::Duration::from_secs(10)).unwrap();
 }

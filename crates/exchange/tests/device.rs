@@ -10,29 +10,11 @@ use common::{exchange, make, publication};
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::{Block, FileRegion};
 use parda_exchange::{Exchange, Region, RegionFault, SlotCount, SlotIndex};
+use parda_testkit::LoopDevice;
 
-/// A file as a block device, until dropped.
-struct Loop(PathBuf);
-
-impl Loop {
-    fn new(arguments: &[&str], file: &Path) -> Option<Loop> {
-        let output =
-            Command::new("losetup").args(["--find", "--show"]).args(arguments).arg(file).output();
-        let output = output.ok().filter(|output| output.status.success())?;
-        Some(Loop(String::from_utf8(output.stdout).unwrap().trim().into()))
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let status = Command::new("losetup").arg("--detach").arg(&self.0).status();
-        assert!(status.is_ok_and(|status| status.success()), "{} is left", self.0.display());
-    }
-}
-
-fn region(device: &Loop, offset: u64, slots: u32) -> FileRegion {
+fn region(device: &LoopDevice, offset: u64, slots: u32) -> FileRegion {
     let slots = SlotCount::new(slots).unwrap();
-    FileRegion::new(&device.0, Some(Bytes::kib(offset)), slots).unwrap()
+    FileRegion::new(device.path(), Some(Bytes::kib(offset)), slots).unwrap()
 }
 
 #[test]
@@ -42,11 +24,8 @@ fn hosts_hear_each_other_in_a_region_of_a_device_and_leave_the_rest_alone() {
     let mut disk = vec![0x11; 17 * 4096];
     disk[8 * 4096..].fill(0);
     std::fs::write(&file, disk).unwrap();
-    let Some(device) = Loop::new(&[], &file) else {
-        println!("SKIPPED: cannot make a loop device here (not root?)");
-        return;
-    };
-    make(&device.0, Some(Bytes::kib(32)), 8);
+    let Some(device) = LoopDevice::new(&file, &[]) else { return };
+    make(device.path(), Some(Bytes::kib(32)), 8);
     let mut a = exchange(region(&device, 32, 8), "a", 0);
     let mut b = exchange(region(&device, 32, 8), "b", 7);
     for now in 0..2 {
@@ -62,7 +41,7 @@ fn hosts_hear_each_other_in_a_region_of_a_device_and_leave_the_rest_alone() {
     let bytes = std::fs::read(&file).unwrap();
     assert!(bytes[..8 * 4096].iter().all(|byte| *byte == 0x11));
 
-    let device = Loop::new(&["--read-only"], &file).unwrap();
+    let device = LoopDevice::new(&file, &["--read-only"]).unwrap();
     let mut region = region(&device, 32, 8);
     assert!(region.read().is_ok());
     let fault = region.write(SlotIndex(0), &Block::ZERO).unwrap_err().fault;
@@ -75,19 +54,16 @@ fn a_device_is_found_through_a_link_below_dev_only() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("disk");
     std::fs::write(&file, vec![0; 1 << 20]).unwrap();
-    let Some(device) = Loop::new(&[], &file) else {
-        println!("SKIPPED: cannot make a loop device here (not root?)");
-        return;
-    };
+    let Some(device) = LoopDevice::new(&file, &[]) else { return };
     let elsewhere = dir.path().join("link");
-    std::os::unix::fs::symlink(&device.0, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(device.path(), &elsewhere).unwrap();
     let read = |path: &Path| {
         let mut region = FileRegion::new(path, None, SlotCount::new(8).unwrap()).unwrap();
         region.read().map(drop).map_err(|e| e.fault)
     };
     assert!(matches!(read(&elsewhere), Err(RegionFault::Link(_))));
     let below = PathBuf::from(format!("/dev/parda-test-{}", std::process::id()));
-    if std::os::unix::fs::symlink(&device.0, &below).is_ok() {
+    if std::os::unix::fs::symlink(device.path(), &below).is_ok() {
         let outcome = read(&below);
         std::fs::remove_file(&below).unwrap();
         outcome.unwrap();

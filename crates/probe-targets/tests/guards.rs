@@ -11,13 +11,14 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use parda_probe_targets::{Target, Writes};
+use parda_testkit::LoopDevice;
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
 /// A loop device on a file of zeroes, for as long as it lives.
 struct Loop {
-    device: PathBuf,
+    device: LoopDevice,
     file: PathBuf,
     _dir: TempDir,
 }
@@ -25,38 +26,25 @@ struct Loop {
 impl Loop {
     /// `None`, said aloud, where there can be none.
     fn new(options: &[&str], prepare: impl FnOnce(&Path)) -> Option<Loop> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            println!("SKIPPED: loop devices need root and /dev/loop-control");
-            return None;
-        }
         let dir = tempfile::tempdir().unwrap();
         let file = zeroes(&dir);
         prepare(&file);
-        let mut losetup = Command::new("losetup");
-        let out = losetup.args(["-f", "--show"]).args(options).arg(&file).output().unwrap();
-        assert!(out.status.success(), "losetup: {}", String::from_utf8_lossy(&out.stderr));
-        let device = PathBuf::from(String::from_utf8(out.stdout).unwrap().trim());
+        let device = LoopDevice::new(&file, options)?;
         Some(Loop { device, file, _dir: dir })
     }
 
     /// As the kernel calls it.
     fn name(&self) -> &str {
-        self.device.file_name().unwrap().to_str().unwrap()
+        self.device.path().file_name().unwrap().to_str().unwrap()
     }
 
     /// Why it is not written to; not a byte of it may change.
     #[track_caller]
     fn refused(&self, why: &str) {
-        let path = self.device.to_str().unwrap();
+        let path = self.device.path().to_str().unwrap();
         refused(&self.file, path, &Writes::Allowed, why);
         // Reading it is another matter.
         assert!(!Target::open(path, &Writes::No, None).unwrap().may_be_written());
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
     }
 }
 
@@ -100,7 +88,7 @@ fn refused(content: &Path, name: &str, writes: &Writes, why: &str) {
 #[test]
 fn a_device_of_zeroes_is_marked_and_so_may_be_written_to_again() {
     let Some(disk) = Loop::new(&[], |_| ()) else { return };
-    let path = disk.device.to_str().unwrap();
+    let path = disk.device.path().to_str().unwrap();
     for _ in 0..2 {
         let target = Target::open(path, &Writes::Allowed, None).unwrap();
         assert!(target.may_be_written());
@@ -118,7 +106,7 @@ fn a_device_of_zeroes_is_marked_and_so_may_be_written_to_again() {
 fn a_mounted_device_is_refused() {
     let Some(disk) = Loop::new(&[], mkfs) else { return };
     let at = tempfile::tempdir().unwrap();
-    ok("mount", &[&disk.device, at.path()]);
+    ok("mount", &[disk.device.path(), at.path()]);
     let refused = std::panic::catch_unwind(|| {
         disk.refused(&format!("{} is mounted at {}", disk.name(), at.path().display()));
     });
@@ -160,14 +148,14 @@ fn a_device_with_a_partition_table_is_refused_and_one_with_partitions() {
 fn swap_space_is_refused_in_use_or_not() {
     let Some(disk) = Loop::new(&[], |file| ok("mkswap", &[file])) else { return };
     disk.refused("it holds swap (at 0xff6)");
-    if !Command::new("swapon").arg(&disk.device).status().unwrap().success() {
+    if !Command::new("swapon").arg(disk.device.path()).status().unwrap().success() {
         println!("SKIPPED: there can be no swapping here");
         return;
     }
     let refused = std::panic::catch_unwind(|| {
         disk.refused(&format!("{} is used for swapping", disk.name()));
     });
-    ok("swapoff", &[&disk.device]);
+    ok("swapoff", &[disk.device.path()]);
     refused.unwrap();
 }
 
@@ -175,7 +163,8 @@ fn swap_space_is_refused_in_use_or_not() {
 fn a_device_that_another_program_has_for_itself_is_refused() {
     let Some(disk) = Loop::new(&[], |_| ()) else { return };
     let exclusively = rustix::fs::OFlags::EXCL.bits().cast_signed();
-    let held = File::options().read(true).custom_flags(exclusively).open(&disk.device).unwrap();
+    let held =
+        File::options().read(true).custom_flags(exclusively).open(disk.device.path()).unwrap();
     disk.refused("another program has it open for itself");
     drop(held);
 }
@@ -228,9 +217,10 @@ fn a_file_behind_a_loop_device_is_refused() {
         Target::open(file.to_str().unwrap(), &Writes::No, Some(16 * MIB)).unwrap();
     });
     let Some(disk) = disk else { return };
-    let why = format!("it is the file behind {}", disk.device.display());
+    let why = format!("it is the file behind {}", disk.device.path().display());
     refused(&disk.file, disk.file.to_str().unwrap(), &Writes::Allowed, &why);
-    let device = Target::open(disk.device.to_str().unwrap(), &Writes::Allowed, None).unwrap();
+    let device =
+        Target::open(disk.device.path().to_str().unwrap(), &Writes::Allowed, None).unwrap();
     assert!(device.may_be_written(), "the device itself bears the mark");
 }
 

@@ -188,7 +188,8 @@ fn device_number(file: &Path) -> Option<u64> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::process::Command;
+
+    use parda_testkit::LoopDevice;
 
     use super::*;
 
@@ -248,39 +249,19 @@ mod tests {
         assert!(!nbd("nbd://array/a").meets(&path("/a", None)));
     }
 
-    /// A file as a block device, detached when dropped.
-    struct Loop(PathBuf);
-
-    impl Loop {
-        fn new(file: &Path, more: &[&str]) -> Option<Loop> {
-            let made =
-                Command::new("losetup").args(["--find", "--show"]).args(more).arg(file).output();
-            let made = made.ok().filter(|made| made.status.success())?;
-            Some(Loop(String::from_utf8(made.stdout).unwrap().trim().into()))
-        }
-    }
-
-    impl Drop for Loop {
-        fn drop(&mut self) {
-            let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
-        }
-    }
-
     #[test]
     fn a_loop_device_is_the_file_behind_it() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("img");
         fs::write(&file, vec![0; 1 << 20]).unwrap();
-        let Some(device) = Loop::new(&file, &["--offset", "65536", "--sizelimit", "131072"]) else {
-            println!("SKIPPED: cannot make a loop device here (not root?)");
-            return;
-        };
-        let of_device = path(&device.0, None);
+        let part = ["--offset", "65536", "--sizelimit", "131072"];
+        let Some(device) = LoopDevice::new(&file, &part) else { return };
+        let of_device = path(device.path(), None);
         assert!(of_device.meets(&path(&file, None)));
         assert!(!of_device.meets(&path(&file, Some(0..65536))));
         assert!(of_device.meets(&path(&file, Some(65536..65537))));
         assert!(!of_device.meets(&path(&file, Some(196_608..1 << 20))));
-        assert!(path(&device.0, Some(4096..8192)).meets(&path(&file, Some(69632..69633))));
-        assert!(!path(&device.0, Some(4096..8192)).meets(&path(&file, Some(65536..69632))));
+        assert!(path(device.path(), Some(4096..8192)).meets(&path(&file, Some(69632..69633))));
+        assert!(!path(device.path(), Some(4096..8192)).meets(&path(&file, Some(65536..69632))));
     }
 }

@@ -10,8 +10,8 @@ use parda_nbd::{Cookie, Errno, Extent, Op, client};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
 use crate::held::Held;
-use crate::raw::{Client, read, write};
 use crate::stage::{Agent, Load, Stage, config, until, uri};
+use parda_testkit::{Client, read, write};
 
 const SIZE: u64 = 32 << 20;
 
@@ -188,7 +188,7 @@ fn when_descriptors_run_out_newcomers_are_turned_away_and_the_agent_goes_on() {
     let mut first = Client::connect(&stage.path("host"), "vm1");
     // More than the soft limit was, and than the hard limit leaves.
     let others: Vec<_> =
-        (0..150).filter_map(|_| Client::try_connect(&stage.path("host"), "vm1")).collect();
+        (0..150).filter_map(|_| Client::try_connect(&stage.path("host"), "vm1").ok()).collect();
     assert!((65..129).contains(&others.len()), "{} clients are served", others.len());
     agent.says("the process has as many descriptors as its limit");
     // The reserve serves the status socket and the configuration.
@@ -197,6 +197,6 @@ fn when_descriptors_run_out_newcomers_are_turned_away_and_the_agent_goes_on() {
     agent.says("in force");
     first.call(write(0, 4096), &[1; 4096]).unwrap();
     drop(others);
-    until("descriptors are back", || Client::try_connect(&stage.path("host"), "vm1").is_some());
+    until("descriptors are back", || Client::try_connect(&stage.path("host"), "vm1").is_ok());
     agent.stop();
 }

@@ -4,9 +4,9 @@ use std::net::TcpListener;
 
 use rustix::process::Signal;
 
-use crate::raw::{Client, write};
 use crate::stage::{Agent, Process, Stage, config, noise, until, uri};
 use parda_nbd::Errno;
+use parda_testkit::{Client, write};
 
 const MIB: u64 = 1 << 20;
 const OFF: &str = "mode = \"off\"";

@@ -11,8 +11,8 @@ use rustix::process::Signal;
 use crate::array::{Array, BLOCK, Delays};
 use crate::journal::Journal;
 use crate::page_cache::unwritten_pages;
-use crate::raw::{Client, write};
 use crate::stage::{Stage, config, until, uri};
+use parda_testkit::{Client, write};
 
 const OFF: &str = "mode = \"off\"";
 const BLOCKS: usize = 256;

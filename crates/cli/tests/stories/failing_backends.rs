@@ -8,8 +8,8 @@ use parda_nbd::Errno;
 use crate::clients::qemu_nbd;
 use crate::fuse::FuseFile;
 use crate::island::Island;
-use crate::raw::{Client, read, write};
 use crate::stage::{Stage, config, until, uri};
+use parda_testkit::{Client, read, write};
 
 const OFF: &str = "mode = \"off\"";
 

@@ -1,8 +1,6 @@
 //! Files and devices that are changed, replaced, taken away or fail while they are served: the client gets
 //! the protocol's error, the window's slots come back, and the other disks go on.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use parda_nbd::{Errno, Op};
@@ -10,8 +8,8 @@ use rustix::process::Signal;
 
 use crate::fuse::FuseFile;
 use crate::island::Island;
-use crate::raw::{Client, read, write};
 use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri};
+use parda_testkit::{Client, LoopDevice, read, write};
 
 const MIB: u64 = 1 << 20;
 
@@ -157,38 +155,12 @@ fn one_file_by_a_bind_mount_is_one_file_and_by_a_hard_link_another_agents() {
     agent.stop();
 }
 
-/// A loop device, detached when dropped.
-struct Loop(PathBuf);
-
-impl Loop {
-    /// `None`, and says so, where there are none.
-    fn new(file: &Path) -> Option<Loop> {
-        let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
-        let Some(made) = made.ok().filter(|made| made.status.success()) else {
-            eprintln!("SKIPPED: cannot make a loop device here (not root?)");
-            return None;
-        };
-        Some(Loop(String::from_utf8(made.stdout).unwrap().trim().into()))
-    }
-
-    fn detach(&self) {
-        // It may be detached.
-        let _ = Command::new("losetup").arg("--detach").arg(&self.0).output();
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        self.detach();
-    }
-}
-
 #[test]
 fn a_device_that_fails_costs_the_requests_that_meet_it_and_one_that_is_detached_none() {
     let stage = Stage::new();
     stage.sparse("behind", 8 * MIB);
-    let Some(device) = Loop::new(&stage.path("behind")) else { return };
-    let path = device.0.display().to_string();
+    let Some(device) = LoopDevice::new(&stage.path("behind"), &[]) else { return };
+    let path = device.path().display().to_string();
     let mut scene = Scene::new(&stage, &[], &path, "");
     scene.client.call(write(0, 4096), &[1; 4096]).unwrap();
     // Linux keeps it until nobody has it open.

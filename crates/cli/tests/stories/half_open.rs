@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use parda_nbd::{Cookie, client, wire};
 
-use crate::raw::{read, write};
 use crate::stage::{Process, Stage, noise, until};
 use crate::wire::{NEAR, Wire};
+use parda_testkit::{read, write};
 
 /// `progress_timeout` of the agent.
 const PATIENCE: Duration = Duration::from_secs(3);

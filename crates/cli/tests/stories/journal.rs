@@ -12,7 +12,7 @@ use fastrand::Rng;
 use parda_nbd::{Cookie, Extent, Op};
 
 use crate::array::BLOCK;
-use crate::raw::{self, Client};
+use parda_testkit::{self as testkit, Client};
 
 /// Requests in flight.
 const DEPTH: usize = 16;
@@ -131,7 +131,8 @@ impl Journal {
         let mut client = Client::connect(socket, export);
         let mut lost = Vec::new();
         for (block, cell) in self.cells.iter().enumerate() {
-            let data = client.call(raw::read(block as u64 * u64::from(BLOCK), BLOCK), &[]).unwrap();
+            let data =
+                client.call(testkit::read(block as u64 * u64::from(BLOCK), BLOCK), &[]).unwrap();
             let version = u64::from_le_bytes(data[8..16].try_into().unwrap());
             let whole =
                 data == content(block, version) || (version == 0 && data.iter().all(|b| *b == 0));

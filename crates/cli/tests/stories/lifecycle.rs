@@ -8,8 +8,8 @@ use parda_agent::status::{DiskStatus, Status};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
 
-use crate::raw::{Client, read, write};
 use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri};
+use parda_testkit::{Client, read, write};
 
 const OFF: &str = "mode = \"off\"";
 const SIZE: u64 = 8 << 20;

@@ -6,8 +6,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use rustix::process::Signal;
 
-use crate::raw::{Client, read};
 use crate::stage::{PARDA, Stage, config, until, uri};
+use parda_testkit::{Client, read};
 
 const OFF: &str = "mode = \"off\"";
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::process::Signal;
 
-use crate::raw::{Client, read};
 use crate::stage::{Agent, Stage, config, until, uri};
+use parda_testkit::{Client, read};
 
 /// A FIFO that is open for both ways, so that an agent can log to it and nobody has to read.
 fn fifo(path: &Path) -> File {

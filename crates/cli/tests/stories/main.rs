@@ -72,7 +72,6 @@ mod observe;
 mod page_cache;
 mod pages;
 mod probe;
-mod raw;
 mod reload;
 mod restarted_backends;
 mod settings;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use parda_nbd::{Errno, Op};
 use rustix::process::Signal;
 
-use crate::raw::{Client, read, write};
 use crate::stage::{Agent, Process, Stage, config, until};
+use parda_testkit::{Client, read, write};
 
 const LEN: u32 = 4096;
 

@@ -13,8 +13,8 @@ use rustix::process::Signal;
 
 use crate::clients::qemu_nbd;
 use crate::held::Held;
-use crate::raw::{Client, read, write};
 use crate::stage::{Agent, Process, Stage, config, until, uri};
+use parda_testkit::{Client, read, write};
 
 const OFF: &str = "mode = \"off\"";
 
@@ -34,7 +34,7 @@ fn rude_clients(socket: &Path, random: &mut fastrand::Rng) {
         let _ = stream.write_all(&noise);
     }
     // Leaves with requests under way, and with a write that is not complete.
-    if let Some(mut client) = Client::try_connect(socket, "file") {
+    if let Ok(mut client) = Client::try_connect(socket, "file") {
         for _ in 0..random.usize(..16) {
             let _ = client.send(read(0, 1 << 20), &[]);
         }

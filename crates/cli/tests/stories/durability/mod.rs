@@ -20,8 +20,8 @@ use self::history::{BLOCK, History};
 use self::writers::{lock, read_all, write};
 use crate::array::{Array, Delays};
 use crate::clients::qemu_nbd;
-use crate::raw::Client;
 use crate::stage::{Agent, Stage, config};
+use parda_testkit::Client;
 
 const OFF: &str = "mode = \"off\"";
 const BLOCKS: usize = 256;

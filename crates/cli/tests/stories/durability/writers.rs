@@ -11,7 +11,7 @@ use fastrand::Rng;
 use parda_nbd::{Cookie, Extent, Op};
 
 use super::history::{BLOCK, Content, Effect, Flush, History, OpId, content, read_content};
-use crate::raw::Client;
+use parda_testkit::Client;
 
 /// Requests that one connection keeps under way.
 const DEPTH: usize = 8;
@@ -35,7 +35,7 @@ pub(super) fn write(
     rude: bool,
 ) {
     let mut random = Rng::with_seed(seed);
-    let Some(mut client) = Client::try_connect(socket, "vm1") else { return };
+    let Ok(mut client) = Client::try_connect(socket, "vm1") else { return };
     let mut connection = lock(history).connect();
     let mut under_way: HashMap<Cookie, Sent> = HashMap::new();
     loop {
@@ -100,7 +100,7 @@ fn send(history: &Mutex<History>, client: &mut Client, random: &mut Rng) -> Opti
 pub(super) fn read_all(socket: &Path, blocks: usize) -> Vec<Content> {
     let mut client = Client::connect(socket, "vm1");
     let len = (blocks * BLOCK) as u32;
-    let bytes = client.call(crate::raw::read(0, len), &[]).unwrap();
+    let bytes = client.call(parda_testkit::read(0, len), &[]).unwrap();
     let read = |(block, bytes): (usize, &[u8])| read_content(block, bytes).unwrap();
     bytes.chunks(BLOCK).enumerate().map(read).collect()
 }

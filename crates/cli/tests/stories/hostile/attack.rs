@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parda_nbd::{Cookie, client, wire};
 
-use crate::raw::{read, write};
+use parda_testkit::{read, write};
 
 const LARGEST: u32 = 32 << 20;
 

@@ -1,0 +1,14 @@
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a panic is how a test fails"
+)]
+//! What tests of several crates need. Nothing but tests imports it.
+
+mod client;
+mod loop_device;
+
+pub use client::{Client, ConnectError, Outcome, at, read, write};
+pub use loop_device::LoopDevice;
