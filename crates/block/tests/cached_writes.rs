@@ -23,7 +23,7 @@ fn serve(path: &Path, socket: &Path) -> Handle {
 fn together(client: &mut Client, requests: &[(Op, Vec<u8>)]) -> Vec<common::Outcome> {
     let sent: Vec<_> = requests.iter().map(|(op, data)| client.send(*op, data)).collect();
     let mut ended: Vec<_> = sent.iter().map(|_| client.receive().unwrap()).collect();
-    ended.sort_by_key(|(cookie, _)| sent.iter().position(|s| s == cookie));
+    ended.sort_by_key(|(cookie, _)| sent.iter().position(|s| *s == Some(*cookie)));
     ended.into_iter().map(|(_, outcome)| outcome).collect()
 }
 

@@ -4,7 +4,6 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::{exchange, make, publication};
 use parda_control::{Bytes, Instant};
