@@ -35,13 +35,23 @@ fn totals(answer: &Path) -> BTreeMap<String, [f64; 2]> {
     answer["phases"].as_array().unwrap().iter().map(total).collect()
 }
 
+/// The expectations that an answer misses; none if there is no answer.
+fn missed(answer: &Path) -> Vec<String> {
+    let answer = fs::read(answer).ok().and_then(|json| serde_json::from_slice::<Value>(&json).ok());
+    let expectations = answer.and_then(|answer| answer["expectations"].as_array().cloned());
+    let missed = expectations.into_iter().flatten().filter(|e| e["ok"] == Value::Bool(false));
+    missed.map(|expectation| expectation.to_string()).collect()
+}
+
 /// What came of one scenario: all that was said, and what is wrong with it.
 fn tried(scenario: &Path, answer: &Path) -> (String, Vec<String>) {
     let output = lab().arg(scenario).arg("--json").arg(answer).output().unwrap();
     let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         said += &String::from_utf8_lossy(&output.stderr);
-        return (said, vec![format!("{} does not hold", scenario.display())]);
+        let mut wrong = vec![format!("{} does not hold", scenario.display())];
+        wrong.extend(missed(answer));
+        return (said, wrong);
     }
     let parda = scenarios();
     if ![Some(&*parda), Some(&*parda.join("lab"))].contains(&scenario.parent()) {
