@@ -387,6 +387,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no madvise")]
     fn pages_that_were_returned_read_as_zeroes() {
         let mut pool = Pool::new(64 << 20);
         let mut buffer = pool.take(8192);
