@@ -64,7 +64,7 @@ impl Latency {
         if before.next().is_some() { self.clone() } else { Latency { buckets } }
     }
 
-    /// Both together.
+    /// Latencies of both sets of IOs.
     #[must_use]
     pub fn plus(&self, other: &Latency) -> Latency {
         let mut all = std::collections::BTreeMap::new();

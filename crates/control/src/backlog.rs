@@ -56,7 +56,7 @@ impl Backlog {
         }
     }
 
-    /// Both together.
+    /// Sums over the hosts of two backlogs.
     #[must_use]
     pub fn plus(self, other: Backlog) -> Backlog {
         Backlog {

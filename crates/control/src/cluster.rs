@@ -251,7 +251,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Both together.
+    /// What the hosts of both ask for.
     #[must_use]
     pub fn plus(self, other: Asked) -> Asked {
         Asked {
@@ -317,7 +317,7 @@ impl Totals {
 }
 
 impl Load {
-    /// Both together.
+    /// Sums over the hosts of both.
     #[must_use]
     pub fn plus(self, other: Load) -> Load {
         Load {

@@ -38,7 +38,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Both together.
+    /// Sums over the IOs of both samples.
     #[must_use]
     pub fn plus(self, other: Sample) -> Sample {
         Sample {
@@ -84,7 +84,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Both together.
+    /// The sum of two flows.
     #[must_use]
     pub fn plus(self, other: Flow) -> Flow {
         Flow {
@@ -113,7 +113,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Both together.
+    /// The sums of reads and of writes.
     #[must_use]
     pub fn plus(self, other: Flows) -> Flows {
         Flows { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }
@@ -146,7 +146,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Both together.
+    /// Sums over the IOs of both intervals.
     #[must_use]
     pub fn plus(self, other: Interval) -> Interval {
         Interval { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }

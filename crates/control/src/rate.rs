@@ -39,7 +39,7 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Both together.
+    /// Sums over the saturated VMs of both.
     #[must_use]
     pub fn plus(self, other: Throughput) -> Throughput {
         Throughput { rate: self.rate + other.rate, shares: self.shares + other.shares }

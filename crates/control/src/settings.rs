@@ -67,7 +67,7 @@ impl<T: Copy + Ord> Votes<T> {
         }
     }
 
-    /// Both together.
+    /// Counts the votes of both.
     #[must_use]
     pub fn plus(mut self, other: Votes<T>) -> Votes<T> {
         if other.votes[0].is_none() {
@@ -118,7 +118,7 @@ impl Ballot {
         }
     }
 
-    /// Both together.
+    /// Counts the votes of both ballots.
     #[must_use]
     pub fn plus(self, other: Ballot) -> Ballot {
         Ballot {

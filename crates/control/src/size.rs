@@ -55,7 +55,7 @@ impl Moments {
         Moments { squares: ios * size * size, products: ios * size * latency.secs() * 1e3 }
     }
 
-    /// Both together.
+    /// Sums over the IOs of both.
     #[must_use]
     pub fn plus(self, other: Moments) -> Moments {
         Moments { squares: self.squares + other.squares, products: self.products + other.products }
@@ -86,7 +86,7 @@ impl Sums {
         Sums { ios: ios as f64, sizes: kib(bytes.0), latencies, moments }
     }
 
-    /// Both together.
+    /// Sums over the IOs of both.
     #[must_use]
     pub fn plus(self, other: Sums) -> Sums {
         Sums {

@@ -33,7 +33,7 @@ pub struct Connected {
     /// The socket, blocking and without time-outs; of a connection with TLS, the end where its plaintext comes and
     /// goes.
     pub socket: OwnedFd,
-    /// The export.
+    /// Size, abilities and block sizes of the export.
     pub agreed: Agreed,
     /// Why TLS on the connection has ended, when it has.
     pub tls_end: End,

@@ -17,7 +17,6 @@ use child::Child;
 use parda_probe::Load;
 use parda_probe::Point;
 use parda_probe::Recording;
-use parda_probe::steady::judge;
 use parda_probe::{Allowance, DriveError, Driven, Driver, Watch};
 
 /// A load is cut into so many slices, if they are no shorter and no longer than this.
@@ -148,12 +147,12 @@ impl Driver for Fio {
                 Ok(None) => {}
                 // Who was told to stop may have told fio, too, as a terminal does.
                 Err(_) if watch(&recording) => {
-                    return Ok(Driven { verdict: verdict(&recording), recording });
+                    return Ok(Driven { verdict: recording.steadiness(LEAST_WARMUP_S), recording });
                 }
                 Err(error) => return Err(failed(&error)),
             }
             next = Instant::now().max(next + slice);
-            let verdict = verdict(&recording);
+            let verdict = recording.steadiness(LEAST_WARMUP_S);
             let took = begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
             let known = verdict.steady && verdict.precision <= allowance.precision;
             let enough = known && took >= allowance.least_s;
@@ -181,11 +180,6 @@ impl Driver for Fio {
             }
         }
     }
-}
-
-fn verdict(recording: &Recording) -> parda_probe::Steadiness {
-    let warm = recording.snapshots().iter().take_while(|s| s.at_s < LEAST_WARMUP_S).count();
-    judge(&recording.pieces(), warm)
 }
 
 #[cfg(test)]

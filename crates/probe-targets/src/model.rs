@@ -4,7 +4,6 @@ use std::str::FromStr;
 
 use parda_array::{Array, ArrayParams, IoId, IoKind, Nanos, Preset, SubmitError, UnknownPreset};
 use parda_control::{Bytes, Shares};
-use parda_probe::steady::judge;
 use parda_probe::{
     Allowance, Counter, DriveError, Driven, Driver, Kind, Load, Mix, Recording, Snapshot,
     Steadiness, TargetInfo, Watch,
@@ -239,9 +238,7 @@ fn balanced(recording: &Recording, size: u64) -> Option<f64> {
 /// What the slices say, without those before the caches were in balance. Until they are nothing is
 /// steady.
 fn verdict(recording: &Recording, balance: Option<f64>) -> Steadiness {
-    let from = balance.unwrap_or(0.0);
-    let warm = recording.snapshots().iter().take_while(|s| s.at_s < from).count();
-    let verdict = judge(&recording.pieces(), warm);
+    let verdict = recording.steadiness(balance.unwrap_or(0.0));
     Steadiness { steady: verdict.steady && balance.is_some(), ..verdict }
 }
 

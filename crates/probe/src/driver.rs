@@ -19,7 +19,7 @@ pub struct Allowance {
 /// A load that was driven.
 #[derive(Debug)]
 pub struct Driven {
-    /// What was counted.
+    /// Counters of the load, from its beginning on.
     pub recording: Recording,
     /// Where its warm-up ends, and whether the rest is steady.
     pub verdict: Steadiness,

@@ -19,7 +19,7 @@ mod point;
 mod recording;
 mod run;
 pub mod sample;
-pub mod steady;
+mod steady;
 
 pub use document::{Document, DocumentError, End, FORMAT, Kind, TargetInfo};
 pub use driver::{Allowance, DriveError, Driven, Driver, Watch};

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use crate::load::{Load, Purpose};
 use crate::point::{Bucket, Measured, Point, Slice};
-use crate::steady::Steadiness;
+use crate::steady::{Steadiness, judge};
 
 /// A point has no more slices than this: enough to draw confidence from, each long enough to be
 /// independent of the one before.
@@ -207,7 +207,7 @@ pub struct Snapshot {
 /// IOs between two snapshots, by which steadiness is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
-    /// Length, in seconds.
+    /// Time between the two snapshots, in seconds.
     pub seconds: f64,
     /// IOs that completed in it.
     pub ios: u64,
@@ -259,7 +259,7 @@ impl Recording {
         }
     }
 
-    /// Length, in seconds.
+    /// Time since the load began, in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.snapshots.last().map_or(0.0, |last| last.at_s)
@@ -282,6 +282,13 @@ impl Recording {
     pub fn pieces(&self) -> Vec<Piece> {
         let pairs = self.snapshots.windows(2);
         pairs.map(|pair| Piece::between(&pair[0], &pair[1])).collect()
+    }
+
+    /// Judges whether the load is steady. Its first `least_warmup_s` seconds are warm-up whatever they look like.
+    #[must_use]
+    pub fn steadiness(&self, least_warmup_s: f64) -> Steadiness {
+        let warm = self.snapshots.iter().take_while(|s| s.at_s < least_warmup_s).count();
+        judge(&self.pieces(), warm)
     }
 
     /// Merges each two pieces into one, from the first on.

@@ -39,7 +39,7 @@ pub struct Steadiness {
 
 /// Judges a load by its slices, of which at least `least_warmup` are warm-up whatever they look like.
 #[must_use]
-pub fn judge(pieces: &[Piece], least_warmup: usize) -> Steadiness {
+pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Steadiness {
     let iops: Vec<f64> = pieces.iter().map(Piece::iops).collect();
     // A slice without an IO has no latency: what the last one had has not changed.
     let mut last = pieces.iter().find_map(Piece::mean_ms).unwrap_or(0.0);

@@ -31,7 +31,7 @@ pub enum ConnectError {
 pub struct Client {
     /// The connection, for bytes sent by hand.
     pub socket: UnixStream,
-    /// The export.
+    /// Size, abilities and block sizes of the export.
     pub agreed: Agreed,
     input: Vec<u8>,
     pending: HashMap<Cookie, Op>,

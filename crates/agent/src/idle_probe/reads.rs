@@ -7,7 +7,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parda_probe::steady::judge;
 use parda_probe::{
     Allowance, Counter, DriveError, Driven, Driver, Kind, Load, Recording, Snapshot, TargetInfo,
     Totals, Watch,
@@ -132,8 +131,7 @@ fn record(
         if !taken && !stopped {
             continue;
         }
-        let warm = recording.snapshots().iter().take_while(|s| s.at_s < LEAST_WARMUP_S).count();
-        let verdict = judge(&recording.pieces(), warm);
+        let verdict = recording.steadiness(LEAST_WARMUP_S);
         let known = verdict.steady && verdict.precision <= allowance.precision;
         let seconds = recording.seconds();
         let enough = (known && seconds >= allowance.least_s) || seconds >= allowance.most_s;

@@ -110,7 +110,7 @@ impl Block {
         (size / others_size - 1.0).abs() <= SAME_MIX && (reads - others_reads).abs() <= SAME_MIX
     }
 
-    /// Both together.
+    /// Sums over the periods of two blocks.
     pub(super) fn plus(&self, other: &Block) -> Block {
         Block {
             periods: self.periods + other.periods,
