@@ -68,7 +68,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         size: None,
         nbd: None,
     });
-    let exchange = if limits::has_own_way(scenario, id) {
+    let exchange = if limits::has_own_relay(scenario, id) {
         format!("nbd+unix:///{EXCHANGE}?socket={}", place.exchange(id).display())
     } else {
         on_array(EXCHANGE)

@@ -68,25 +68,25 @@ pub fn ask(socket: &Path, request: Request) -> Result<ArrayStatus, AskError> {
 }
 
 /// A request for the array's thread, and the channel for its answer.
-type Order = (Request, SyncSender<Result<Option<f64>, FaultError>>);
+type PendingRequest = (Request, SyncSender<Result<Option<f64>, FaultError>>);
 
 /// Receiving end of requests, in the array's thread.
 #[derive(Debug)]
-pub(crate) struct Orders(Receiver<Order>);
+pub(crate) struct RequestQueue(Receiver<PendingRequest>);
 
 /// Sending end of requests to the array's thread.
 #[derive(Debug)]
-pub(crate) struct Desk(Sender<Order>);
+pub(crate) struct RequestSender(Sender<PendingRequest>);
 
 /// Both ends of the channel to the array's thread.
-pub(crate) fn way() -> (Desk, Orders) {
-    let (desk, orders) = channel();
-    (Desk(desk), Orders(orders))
+pub(crate) fn request_channel() -> (RequestSender, RequestQueue) {
+    let (sender, receiver) = channel();
+    (RequestSender(sender), RequestQueue(receiver))
 }
 
-impl Orders {
+impl RequestQueue {
     /// Executes the requests that have arrived.
-    pub(crate) fn carry_out(&self, now: Instant, array: &mut Array) {
+    pub(crate) fn execute(&self, now: Instant, array: &mut Array) {
         while let Ok((request, answer)) = self.0.try_recv() {
             let now = Nanos(now.0);
             let done = match request {
@@ -106,7 +106,7 @@ impl Orders {
 /// names.
 pub(crate) fn serve(
     socket: &Path,
-    desk: Desk,
+    requests: RequestSender,
     handle: Weak<Handle>,
     exports: Vec<String>,
 ) -> io::Result<Server> {
@@ -114,7 +114,7 @@ pub(crate) fn serve(
         let mut line = String::new();
         BufReader::new(&stream).read_line(&mut line)?;
         let status = match serde_json::from_str(&line) {
-            Ok(request) => answer(&desk, &handle, &exports, request)?,
+            Ok(request) => answer(&requests, &handle, &exports, request)?,
             Err(error) => {
                 let error = Some(format!("not a request: {error}"));
                 ArrayStatus { error, rebuilt: None, exports: Vec::new(), addresses: Vec::new() }
@@ -126,14 +126,14 @@ pub(crate) fn serve(
 }
 
 fn answer(
-    desk: &Desk,
+    requests: &RequestSender,
     handle: &Weak<Handle>,
     exports: &[String],
     request: Request,
 ) -> io::Result<ArrayStatus> {
     let gone = || io::Error::other("the array's thread has ended");
     let (answer, answered) = sync_channel(1);
-    desk.0.send((request, answer)).map_err(|_| gone())?;
+    requests.0.send((request, answer)).map_err(|_| gone())?;
     // Asking for the status wakes the array's thread, which then executes its requests.
     let handle = handle.upgrade().ok_or_else(gone)?;
     handle.stats().map_err(|_| gone())?;

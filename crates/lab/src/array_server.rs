@@ -24,7 +24,7 @@ use parda_scenario::Scenario;
 use parda_scenario::array::ArrayFault;
 use parda_scenario::scenario::{EXCHANGE, EXCHANGE_HEADER, EXCHANGE_SIZE};
 
-use crate::array_control::{self, Orders, way};
+use crate::array_control::{self, RequestQueue, request_channel};
 
 /// Alignment of LUNs in the store, in bytes, so that any block size fits.
 const ALIGN: u64 = 1 << 20;
@@ -155,10 +155,10 @@ pub enum ArrayError {
 /// The array cannot be served, or its thread ends by itself.
 pub fn run_array(options: ArrayOptions, wait: impl FnOnce(&Handle)) -> Result<(), ArrayError> {
     let (control, exports) = (options.control.clone(), options.exports.clone());
-    let (desk, orders) = way();
-    let handle = Arc::new(serve(options, orders)?);
+    let (sender, requests) = request_channel();
+    let handle = Arc::new(serve(options, requests)?);
     let control = control.map(|path| {
-        array_control::serve(&path, desk, Arc::downgrade(&handle), exports)
+        array_control::serve(&path, sender, Arc::downgrade(&handle), exports)
             .map_err(|source| ArrayError::Control { path, source })
     });
     let control = control.transpose()?;
@@ -169,7 +169,7 @@ pub fn run_array(options: ArrayOptions, wait: impl FnOnce(&Handle)) -> Result<()
     handle.shutdown(DRAIN).map(drop).map_err(|_| ArrayError::Stopped)
 }
 
-fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
+fn serve(options: ArrayOptions, requests: RequestQueue) -> Result<Handle, ArrayError> {
     let ArrayOptions { params, exports, listen, data, .. } = options;
     let luns = regions(&params);
     let size = luns.last().map_or(0, |last| last.offset.0 + last.len.0);
@@ -200,7 +200,7 @@ fn serve(options: ArrayOptions, orders: Orders) -> Result<Handle, ArrayError> {
     // An array has no window.
     let control =
         Config { law: LawConfig { mode: Mode::Off, ..LawConfig::default() }, ..Config::default() };
-    let model = Model::new(Array::new(params)?, luns, orders);
+    let model = Model::new(Array::new(params)?, luns, requests);
     Ok(Volume::spawn(VolumeConfig {
         name: "array".to_owned(),
         control,
@@ -232,12 +232,12 @@ struct Model {
     /// moves.
     instant: VecDeque<TimedId>,
     /// Requests from the control socket.
-    orders: Orders,
+    requests: RequestQueue,
 }
 
 impl Model {
-    fn new(array: Array, luns: Vec<Region>, orders: Orders) -> Model {
-        Model { array, luns, instant: VecDeque::new(), orders }
+    fn new(array: Array, luns: Vec<Region>, requests: RequestQueue) -> Model {
+        Model { array, luns, instant: VecDeque::new(), requests }
     }
 
     /// The location of an IO on its LUN; `None` for operations that move no data.
@@ -275,7 +275,7 @@ impl Timed for Model {
     }
 
     fn pop(&mut self, now: Instant) -> Option<TimedId> {
-        self.orders.carry_out(now, &mut self.array);
+        self.requests.execute(now, &mut self.array);
         self.instant.pop_front().or_else(|| {
             self.array.advance(Nanos(now.0));
             self.array.pop_completion().map(|(_, IoId(id))| TimedId(id as usize))
@@ -295,7 +295,7 @@ mod tests {
             Data::Memory,
         );
         let luns = regions(&options.params);
-        Model::new(Array::new(options.params).unwrap(), luns, way().1)
+        Model::new(Array::new(options.params).unwrap(), luns, request_channel().1)
     }
 
     fn at(offset: u64) -> Extent {

@@ -22,7 +22,7 @@ use crate::error::LabError;
 use crate::fio;
 use crate::guest_host::{self, GuestHost};
 use crate::limits;
-use crate::meter::Standing;
+use crate::meter::HostReading;
 use crate::process::Process;
 use crate::relay::Relay;
 use crate::run::LabOptions;
@@ -178,7 +178,7 @@ impl<'a> Cluster<'a> {
         self.guests = GuestHost::boot(self.scenario, &all, &self.options.program, &self.place)?;
         let outside = |id: &HostId| self.scenario.host(*id).outside;
         let hosts: Vec<HostId> = all.into_iter().filter(|id| !outside(id)).collect();
-        hosts.iter().try_for_each(|&id| self.set_way(id))?;
+        hosts.iter().try_for_each(|&id| self.set_relay(id))?;
         hosts.iter().try_for_each(|&id| self.start_agent(id))?;
         hosts.iter().try_for_each(|&id| self.agent_answers(id))
     }
@@ -223,7 +223,7 @@ impl<'a> Cluster<'a> {
                     // Settings may have changed while the agent was stopped.
                     changed.push(id);
                 }
-                Action::SetExchange(id, _) => self.set_way(id)?,
+                Action::SetExchange(id, _) => self.set_relay(id)?,
                 Action::Array(event) => self.array_event(event)?,
             }
         }
@@ -247,10 +247,10 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// The agent is alive and does not answer; or the host is outside control, and the array does not
     /// answer.
-    pub fn status(&mut self, id: HostId) -> Result<Option<Standing>, LabError> {
+    pub fn status(&mut self, id: HostId) -> Result<Option<HostReading>, LabError> {
         if self.scenario.host(id).outside {
             let disks = self.ask_array(Request::Status)?.exports;
-            return Ok(Some(Standing { window: None, beta: 0.0, disks }));
+            return Ok(Some(HostReading { window: None, beta: 0.0, disks }));
         }
         if !self.state.host(id).alive || self.state.host(id).hangs {
             return Ok(None);
@@ -263,7 +263,7 @@ impl<'a> Cluster<'a> {
         let counted = self.counted(id)?;
         Ok(Some(match (self.guests.get(&id), counted) {
             (Some(guest), Some(counted)) => guest.standing(self.scenario, id, volume, counted),
-            _ => Standing::from(volume),
+            _ => HostReading::from(volume),
         }))
     }
 
@@ -468,7 +468,7 @@ impl<'a> Cluster<'a> {
 
     /// Makes or cuts a host's relay to the exchange, or leads it to the copy of the host's side. Does
     /// nothing for hosts without a relay.
-    fn set_way(&mut self, id: HostId) -> Result<(), LabError> {
+    fn set_relay(&mut self, id: HostId) -> Result<(), LabError> {
         let hearing = &self.state.host(id).hearing;
         let side = self.sides.iter().position(|(side, _)| *side == hearing.side);
         let to = side.map_or_else(|| self.place.array(), |side| self.place.side(side));
@@ -476,7 +476,7 @@ impl<'a> Cluster<'a> {
         if !hearing.reachable || !led {
             self.relays.remove(&id);
         }
-        if hearing.reachable && !led && limits::has_own_way(self.scenario, id) {
+        if hearing.reachable && !led && limits::has_own_relay(self.scenario, id) {
             let host = self.scenario.host(id).name.clone();
             let relay = Relay::start(&self.place.exchange(id), &to)
                 .map_err(|source| LabError::Relay { host, source })?;

@@ -33,7 +33,7 @@ pub enum LabError {
     OnlySimulated(String),
     /// fio does not support a VM's workload. Impossible for a scenario that was checked.
     #[error(transparent)]
-    Unsayable(#[from] parda_scenario::fio::Unsayable),
+    Workload(#[from] parda_scenario::fio::UnsupportedByFio),
     /// A file of the run cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use parda_scenario::fio::{self, Job, Target, Unsayable};
+use parda_scenario::fio::{self, Job, Target, UnsupportedByFio};
 use parda_scenario::{Demand, Load, Scenario, Vm, VmId, Workload};
 
 use crate::error::LabError;
@@ -49,7 +49,7 @@ pub fn arguments(
     target: Target<'_>,
     seed: u64,
     at_most: Duration,
-) -> Result<Vec<String>, Unsayable> {
+) -> Result<Vec<String>, UnsupportedByFio> {
     let mut job = Job::new(&vm.name);
     job.target(target);
     // The laboratory stops and resumes the client between bursts.

@@ -18,7 +18,7 @@ use crate::cluster::Place;
 use crate::guest::{
     Bus, ExportFile, Guest, GuestConfig, GuestError, IscsiTarget, Job, Server, Source,
 };
-use crate::meter::Standing;
+use crate::meter::HostReading;
 
 /// Name of the LUN that the host's VMs open.
 const LUN: &str = "lun";
@@ -50,7 +50,7 @@ const SOON: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct GuestHost {
     guest: Guest,
-    _way: Way,
+    _lun_path: LunPath,
     settings: GuestSettings,
     agent: Option<Job>,
     clients: BTreeMap<VmId, Job>,
@@ -74,20 +74,21 @@ impl GuestHost {
         if guests.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let way = |&(id, ref settings): &(HostId, GuestSettings)| {
-            Way::open(settings.disk, lun(scenario, id), place)
+        let lun_path = |&(id, ref settings): &(HostId, GuestSettings)| {
+            LunPath::open(settings.disk, lun(scenario, id), place)
         };
-        let ways: Vec<Way> = guests.iter().map(way).collect::<Result<_, _>>()?;
-        let machines = guests.iter().zip(&ways);
+        let lun_paths: Vec<LunPath> = guests.iter().map(lun_path).collect::<Result<_, _>>()?;
+        let machines = guests.iter().zip(&lun_paths);
         let machines =
-            machines.map(|((id, s), way)| machine(scenario, *id, s, program, place, way));
+            machines.map(|((id, s), lun_path)| machine(scenario, *id, s, program, place, lun_path));
         let booted = Guest::boot_each(machines)?;
-        let hosts =
-            guests.into_iter().zip(booted).zip(ways).map(|(((id, settings), guest), _way)| {
+        let hosts = guests.into_iter().zip(booted).zip(lun_paths).map(
+            |(((id, settings), guest), _lun_path)| {
                 let (agent, clients) = (None, BTreeMap::new());
-                let host = GuestHost { guest, _way, settings, agent, clients, before: None };
+                let host = GuestHost { guest, _lun_path, settings, agent, clients, before: None };
                 host.prepare(scenario, id).map(|()| (id, host))
-            });
+            },
+        );
         hosts.collect()
     }
 
@@ -177,7 +178,7 @@ impl GuestHost {
         id: HostId,
         volume: VolumeStatus,
         counted: DiskStatus,
-    ) -> Standing {
+    ) -> HostReading {
         let VolumeStatus { window, beta, steer, .. } = volume;
         let counted = self.since_start(counted);
         let disks = match scenario.host(id).vms.as_slice() {
@@ -199,7 +200,7 @@ impl GuestHost {
                 vms.iter().enumerate().map(disk).collect()
             }
         };
-        Standing { window, beta, disks }
+        HostReading { window, beta, disks }
     }
 
     /// The array's counters of the LUN since the agent started. The array does not know held times.
@@ -275,7 +276,7 @@ impl GuestHost {
 /// Connection between a guest and its LUN. It outlives the guest, so that a guest that is killed
 /// finds it unchanged.
 #[derive(Debug)]
-enum Way {
+enum LunPath {
     /// QEMU has the LUN as a file.
     File(ExportFile),
     /// An iSCSI target has the LUN as a file.
@@ -284,28 +285,28 @@ enum Way {
     Nbd(Server),
 }
 
-impl Way {
-    fn open(disk: GuestDisk, lun: &str, place: &Place) -> Result<Way, GuestError> {
+impl LunPath {
+    fn open(disk: GuestDisk, lun: &str, place: &Place) -> Result<LunPath, GuestError> {
         let file = || ExportFile::mount(&place.array(), lun);
         match disk {
-            GuestDisk::Scsi => file().map(Way::File),
+            GuestDisk::Scsi => file().map(LunPath::File),
             GuestDisk::Iscsi => {
                 let file = file()?;
-                Ok(Way::Iscsi(IscsiTarget::serve(&file.path(), LUN)?, file))
+                Ok(LunPath::Iscsi(IscsiTarget::serve(&file.path(), LUN)?, file))
             }
             GuestDisk::Nbd => {
                 let port = array_port(place)?;
-                Ok(Way::Nbd(Server::Nbd { port, export: lun.to_owned() }))
+                Ok(LunPath::Nbd(Server::Nbd { port, export: lun.to_owned() }))
             }
         }
     }
 
     /// Adds the LUN to a machine.
-    fn give_to(&self, machine: GuestConfig) -> GuestConfig {
+    fn add_to(&self, machine: GuestConfig) -> GuestConfig {
         match self {
-            Way::File(file) => machine.disk(LUN, Bus::Scsi(0), Source::File(file.path())),
-            Way::Iscsi(target, _) => machine.remote(LUN, Server::Iscsi { port: target.port() }),
-            Way::Nbd(server) => machine.remote(LUN, server.clone()),
+            LunPath::File(file) => machine.disk(LUN, Bus::Scsi(0), Source::File(file.path())),
+            LunPath::Iscsi(target, _) => machine.remote(LUN, Server::Iscsi { port: target.port() }),
+            LunPath::Nbd(server) => machine.remote(LUN, server.clone()),
         }
     }
 }
@@ -335,12 +336,12 @@ fn machine(
     settings: &GuestSettings,
     program: &Path,
     place: &Place,
-    way: &Way,
+    lun_path: &LunPath,
 ) -> GuestConfig {
     let host = scenario.host(id);
     let mut config = GuestConfig::new(&host.name);
     config.memory = u32::try_from(settings.memory.0 >> 20).unwrap_or(u32::MAX);
-    config = way.give_to(config);
+    config = lun_path.add_to(config);
     if host.outside {
         return config;
     }

@@ -17,7 +17,7 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
     fio::can_do(scenario)?;
     scenario.present().filter(|(_, host)| host.kind.guest().is_some()).try_for_each(
         |(id, guest)| {
-            if has_own_way(scenario, id) {
+            if has_own_relay(scenario, id) {
                 let what =
                     format!("`exchange.reachable` or `exchange.side` of {}, a guest,", guest.name);
                 return Err(LabError::OnlySimulated(what));
@@ -40,7 +40,7 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
 
 /// Whether the host is ever cut off from the exchange, or on a side of its own.
 #[must_use]
-pub fn has_own_way(scenario: &Scenario, id: HostId) -> bool {
+pub fn has_own_relay(scenario: &Scenario, id: HostId) -> bool {
     settings(scenario, id).any(|settings| {
         let hearing = settings.hearing();
         !hearing.reachable || hearing.side != Hearing::default().side
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_real_processes_can_do_is_not() {
-        for (event, own_way) in [
+        for (event, own_relay) in [
             ("exchange = { reachable = false }", true),
             ("exchange = { reachable = true }", false),
             ("exchange = { side = \"left\" }", true),
@@ -146,7 +146,7 @@ mod tests {
         ] {
             let (scenario, checked) = checked(event);
             assert_eq!(checked, Ok(()));
-            assert_eq!(has_own_way(&scenario, HostId(0)), own_way, "{event}");
+            assert_eq!(has_own_relay(&scenario, HostId(0)), own_relay, "{event}");
         }
     }
 }

@@ -13,7 +13,7 @@ use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario};
 
 /// Reading of a host: the status of its agent, or, without one, the array's counters.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct HostReading {
     /// Window in force, in slots. `None` without control.
     pub window: Option<f64>,
     /// β: the sum of active shares, in slots.
@@ -22,9 +22,9 @@ pub struct Standing {
     pub disks: Vec<DiskStatus>,
 }
 
-impl From<VolumeStatus> for Standing {
-    fn from(status: VolumeStatus) -> Standing {
-        Standing { window: status.window, beta: status.beta, disks: status.disks }
+impl From<VolumeStatus> for HostReading {
+    fn from(status: VolumeStatus) -> HostReading {
+        HostReading { window: status.window, beta: status.beta, disks: status.disks }
     }
 }
 
@@ -141,7 +141,7 @@ impl Meter {
     }
 
     /// Records a reading of the host.
-    pub fn take(&mut self, at: Instant, status: &Standing) {
+    pub fn take(&mut self, at: Instant, status: &HostReading) {
         let disk = |name: &String| {
             status.disks.iter().find(|d| d.name == *name).map(Disk::of).unwrap_or_default()
         };
@@ -270,9 +270,9 @@ mod tests {
         }
     }
 
-    fn status(ios: [u64; 2], window: Option<f64>) -> Standing {
+    fn status(ios: [u64; 2], window: Option<f64>) -> HostReading {
         // The order differs from the scenario's.
-        Standing { window, beta: 2.0, disks: vec![disk("web", ios[1]), disk("db", ios[0])] }
+        HostReading { window, beta: 2.0, disks: vec![disk("web", ios[1]), disk("db", ios[0])] }
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod report;
 use std::time::{Duration, Instant};
 
 use parda_control::Bytes;
-use parda_scenario::fio::{Job, Target as FioTarget, Unsayable};
+use parda_scenario::fio::{Job, Target as FioTarget, UnsupportedByFio};
 
 use crate::model::workload;
 use child::Child;
@@ -71,7 +71,12 @@ impl Fio {
     }
 
     /// What fio is told of a load, for so long at most.
-    pub(crate) fn job(&self, load: &Load, seed: u64, most: Duration) -> Result<Job, Unsayable> {
+    pub(crate) fn job(
+        &self,
+        load: &Load,
+        seed: u64,
+        most: Duration,
+    ) -> Result<Job, UnsupportedByFio> {
         let mut job = self.of("probe", load)?;
         job.set("runtime", most.as_secs().max(1));
         job.set("randseed", seed);
@@ -83,7 +88,7 @@ impl Fio {
     }
 
     /// A load that was run, for people: after those before it, and for as long as it was.
-    pub(crate) fn recorded(&self, number: usize, point: &Point) -> Result<Job, Unsayable> {
+    pub(crate) fn recorded(&self, number: usize, point: &Point) -> Result<Job, UnsupportedByFio> {
         let mut job = self.of(&format!("load-{}", number + 1), &point.load)?;
         job.set("ramp_time", point.warmup_s.ceil());
         job.set("runtime", point.measured_s.ceil());
@@ -91,7 +96,7 @@ impl Fio {
         Ok(job)
     }
 
-    fn of(&self, name: &str, load: &Load) -> Result<Job, Unsayable> {
+    fn of(&self, name: &str, load: &Load) -> Result<Job, UnsupportedByFio> {
         let mut job = Job::new(name);
         job.target(if self.nbd { FioTarget::Nbd(&self.name) } else { FioTarget::Path(&self.name) });
         job.load(&workload(load), Bytes(self.bytes))?;

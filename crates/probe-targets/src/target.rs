@@ -10,7 +10,7 @@ use std::time::Duration;
 use parda_exchange::region::{NbdConnection, RegionFault};
 use parda_nbd::TransmissionFlags;
 use parda_nbd::uri::{Uri, UriError};
-use parda_scenario::fio::Unsayable;
+use parda_scenario::fio::UnsupportedByFio;
 
 use crate::about;
 use crate::fio::{Fio, FioError};
@@ -206,7 +206,7 @@ impl Target {
     ///
     /// # Errors
     /// The target's name cannot stand in a job file.
-    pub fn job_file(&self, document: &Document) -> Result<String, Unsayable> {
+    pub fn job_file(&self, document: &Document) -> Result<String, UnsupportedByFio> {
         let placeholder = || Fio {
             nbd: false,
             name: "TARGET".to_owned(),

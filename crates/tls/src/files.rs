@@ -18,7 +18,7 @@ use crate::channel::{Channel, TlsError};
 
 /// Role of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum FileRole {
     /// The certificate, followed by its intermediate certificates.
     Certificate,
     /// The certificate's private key.
@@ -32,7 +32,7 @@ pub enum Which {
 #[error("{}: {message}", path.display())]
 pub struct FileError {
     /// Role of the file.
-    pub which: Which,
+    pub role: FileRole,
     /// Path of the file, as configured.
     pub path: PathBuf,
     /// The fault, as a sentence.
@@ -133,7 +133,7 @@ impl Connector {
     /// # Errors
     /// The first file that cannot be used.
     pub fn new(files: &ClientFiles) -> Result<Self, FileError> {
-        let fail = |message: String| wrong(Which::Authorities, &files.ca, message);
+        let fail = |message: String| wrong(FileRole::Authorities, &files.ca, message);
         let name = ServerName::try_from(files.name.clone()).map_err(|_| {
             fail(format!("{:?} is no name that a certificate can have", files.name))
         })?;
@@ -148,7 +148,7 @@ impl Connector {
                 let (chain, key_der) = identity(certificate, key, &provider)?;
                 builder
                     .with_client_auth_cert(chain, key_der)
-                    .map_err(|e| wrong(Which::Key, key, mismatch(&e)))?
+                    .map_err(|e| wrong(FileRole::Key, key, mismatch(&e)))?
             }
         };
         config.resumption = Resumption::disabled();
@@ -176,10 +176,10 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn server_config(files: &ServerFiles) -> Result<Arc<ServerConfig>, FileError> {
     let provider = provider();
-    let fail = |which, path: &Path, e: &dyn fmt::Display| wrong(which, path, e.to_string());
+    let fail = |role, path: &Path, e: &dyn fmt::Display| wrong(role, path, e.to_string());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13, &TLS12])
-        .map_err(|e| fail(Which::Certificate, &files.certificate, &e))?;
+        .map_err(|e| fail(FileRole::Certificate, &files.certificate, &e))?;
     let builder = match &files.clients {
         None => builder.with_no_client_auth(),
         Some(path) => {
@@ -187,14 +187,14 @@ fn server_config(files: &ServerFiles) -> Result<Arc<ServerConfig>, FileError> {
             let verifier =
                 WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
                     .build()
-                    .map_err(|e| fail(Which::Authorities, path, &e))?;
+                    .map_err(|e| fail(FileRole::Authorities, path, &e))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
     let (chain, key) = identity(&files.certificate, &files.key, &provider)?;
     let mut config = builder
         .with_single_cert(chain, key)
-        .map_err(|e| wrong(Which::Key, &files.key, mismatch(&e)))?;
+        .map_err(|e| wrong(FileRole::Key, &files.key, mismatch(&e)))?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
@@ -207,17 +207,17 @@ fn mismatch(error: &rustls::Error) -> String {
     }
 }
 
-fn wrong(which: Which, path: &Path, message: impl Into<String>) -> FileError {
-    FileError { which, path: path.to_owned(), message: message.into() }
+fn wrong(role: FileRole, path: &Path, message: impl Into<String>) -> FileError {
+    FileError { role, path: path.to_owned(), message: message.into() }
 }
 
-fn certificates(which: Which, path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
-    let bytes = read(which, path)?;
+fn certificates(role: FileRole, path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
+    let bytes = read(role, path)?;
     let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
-        Ok(_) => Err(wrong(which, path, "there is no certificate in it (PEM)")),
-        Err(e) => Err(wrong(which, path, format!("is not PEM: {e}"))),
+        Ok(_) => Err(wrong(role, path, "there is no certificate in it (PEM)")),
+        Err(e) => Err(wrong(role, path, format!("is not PEM: {e}"))),
     }
 }
 
@@ -225,19 +225,19 @@ fn certificates(which: Which, path: &Path) -> Result<Vec<CertificateDer<'static>
 /// wrong one.
 const MAX_FILE: u64 = 1 << 20;
 
-fn read(which: Which, path: &Path) -> Result<Vec<u8>, FileError> {
-    let fail = |e: std::io::Error| wrong(which, path, format!("cannot be read: {e}"));
+fn read(role: FileRole, path: &Path) -> Result<Vec<u8>, FileError> {
+    let fail = |e: std::io::Error| wrong(role, path, format!("cannot be read: {e}"));
     let meta = std::fs::metadata(path).map_err(fail)?;
     if !meta.is_file() || meta.len() > MAX_FILE {
-        return Err(wrong(which, path, "is not a regular file of at most 1 MiB"));
+        return Err(wrong(role, path, "is not a regular file of at most 1 MiB"));
     }
     std::fs::read(path).map_err(fail)
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore, FileError> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(Which::Authorities, path)? {
-        roots.add(certificate).map_err(|e| wrong(Which::Authorities, path, e.to_string()))?;
+    for certificate in certificates(FileRole::Authorities, path)? {
+        roots.add(certificate).map_err(|e| wrong(FileRole::Authorities, path, e.to_string()))?;
     }
     Ok(roots)
 }
@@ -247,11 +247,12 @@ fn identity(
     key: &Path,
     provider: &CryptoProvider,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), FileError> {
-    let chain = certificates(Which::Certificate, certificate)?;
-    in_force(&chain, provider).map_err(|e| wrong(Which::Certificate, certificate, e))?;
-    let bytes = read(Which::Key, key)?;
-    let key_der = PrivateKeyDer::from_pem_slice(&bytes)
-        .map_err(|e| wrong(Which::Key, key, format!("there is no private key in it (PEM): {e}")))?;
+    let chain = certificates(FileRole::Certificate, certificate)?;
+    in_force(&chain, provider).map_err(|e| wrong(FileRole::Certificate, certificate, e))?;
+    let bytes = read(FileRole::Key, key)?;
+    let key_der = PrivateKeyDer::from_pem_slice(&bytes).map_err(|e| {
+        wrong(FileRole::Key, key, format!("there is no private key in it (PEM): {e}"))
+    })?;
     Ok((chain, key_der))
 }
 

@@ -21,6 +21,6 @@ mod running;
 
 pub use channel::{Channel, TlsError};
 pub use client::{ClientError, End, check, secure};
-pub use files::{Acceptor, ClientFiles, Connector, FileError, ServerFiles, Which, is_name};
+pub use files::{Acceptor, ClientFiles, Connector, FileError, FileRole, ServerFiles, is_name};
 pub use relay::{Relay, RelayError};
 pub use running::settle;

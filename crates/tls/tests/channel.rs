@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use parda_tls::{Acceptor, Channel, ClientFiles, Connector, ServerFiles, TlsError, Which};
+use parda_tls::{Acceptor, Channel, ClientFiles, Connector, FileRole, ServerFiles, TlsError};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
@@ -125,7 +125,7 @@ fn who_may_connect_is_whoever_the_ca_says() {
     };
     let refused =
         Connector::new(&ClientFiles { ca: ca.ca(), identity: Some(expired), name: "x.y".into() });
-    assert_eq!(refused.unwrap_err().which, Which::Certificate);
+    assert_eq!(refused.unwrap_err().role, FileRole::Certificate);
     for (acceptor, ca_of_server, identity, name, works) in [
         (&demanding, &ca, good.clone(), "array.example", true),
         (&demanding, &ca, None, "array.example", false),
@@ -200,19 +200,19 @@ fn files_that_would_fail_every_handshake_are_named() {
             clients: clients.map(Path::to_owned),
         };
         let error = Acceptor::new(files).unwrap_err();
-        (error.which, error.to_string())
+        (error.role, error.to_string())
     };
     for ((which, message), wanted, says) in [
-        (error(&certificate, &other_key, None), Which::Key, "the key of another certificate"),
-        (error(&expired, &expired_key, None), Which::Certificate, "expired"),
-        (error(&future, &future_key, None), Which::Certificate, "not valid yet"),
-        (error(&empty, &key, None), Which::Certificate, "there is no certificate in it"),
-        (error(&key, &key, None), Which::Certificate, "there is no certificate in it"),
-        (error(&certificate, &other, None), Which::Key, "there is no private key in it"),
-        (error(&ca.path("none"), &key, None), Which::Certificate, "No such file"),
-        (error(&certificate, ca.dir.path(), None), Which::Key, "is not a regular file"),
-        (error(&certificate, Path::new("/dev/zero"), None), Which::Key, "is not a regular file"),
-        (error(&certificate, &key, Some(&empty)), Which::Authorities, "there is no certificate"),
+        (error(&certificate, &other_key, None), FileRole::Key, "the key of another certificate"),
+        (error(&expired, &expired_key, None), FileRole::Certificate, "expired"),
+        (error(&future, &future_key, None), FileRole::Certificate, "not valid yet"),
+        (error(&empty, &key, None), FileRole::Certificate, "there is no certificate in it"),
+        (error(&key, &key, None), FileRole::Certificate, "there is no certificate in it"),
+        (error(&certificate, &other, None), FileRole::Key, "there is no private key in it"),
+        (error(&ca.path("none"), &key, None), FileRole::Certificate, "No such file"),
+        (error(&certificate, ca.dir.path(), None), FileRole::Key, "is not a regular file"),
+        (error(&certificate, Path::new("/dev/zero"), None), FileRole::Key, "is not a regular file"),
+        (error(&certificate, &key, Some(&empty)), FileRole::Authorities, "there is no certificate"),
     ] {
         assert_eq!(which, wanted, "{message}");
         assert!(message.contains(says), "{says}: {message}");

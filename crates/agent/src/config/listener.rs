@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parda_block::SocketAccess;
 use parda_config::{Document, Error};
 use parda_nbd::uri::{Address, AddressError};
-use parda_tls::{Acceptor, ServerFiles, Which};
+use parda_tls::{Acceptor, FileRole, ServerFiles};
 use uzers::{get_group_by_name, get_user_by_name};
 
 use super::Volume;
@@ -151,10 +151,10 @@ fn check_tls(
         clients: file.clients.clone(),
     };
     let acceptor = Acceptor::new(files).map_err(|e| {
-        let key = match e.which {
-            Which::Certificate => "tls.certificate",
-            Which::Key => "tls.key",
-            Which::Authorities => "tls.clients",
+        let key = match e.role {
+            FileRole::Certificate => "tls.certificate",
+            FileRole::Key => "tls.key",
+            FileRole::Authorities => "tls.clients",
         };
         wrong(key, e.message)
     })?;

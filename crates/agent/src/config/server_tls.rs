@@ -2,7 +2,7 @@
 
 use parda_config::{Document, Error};
 use parda_nbd::uri::{Certificates, Uri, UriTls};
-use parda_tls::{ClientError, FileError, Which};
+use parda_tls::{ClientError, FileError, FileRole};
 
 use super::{Place, Volume};
 use crate::file::{self, ServerTls};
@@ -82,10 +82,10 @@ fn blame(
     written: &ServerTls,
     file: &FileError,
 ) -> Error {
-    let (key, written) = match file.which {
-        Which::Authorities => ("ca", written.ca.is_some()),
-        Which::Certificate => ("certificate", written.certificate.is_some()),
-        Which::Key => ("key", written.key.is_some()),
+    let (key, written) = match file.role {
+        FileRole::Authorities => ("ca", written.ca.is_some()),
+        FileRole::Certificate => ("certificate", written.certificate.is_some()),
+        FileRole::Key => ("key", written.key.is_some()),
     };
     match written {
         true => wrong(&format!("{TABLE}.{key}"), file.message.clone()),

@@ -45,7 +45,7 @@ impl ExportFile {
     /// # Errors
     /// nbdfuse, FUSE or the export is missing, or the server does not answer.
     pub fn mount(socket: &Path, export: &str) -> Result<ExportFile, GuestError> {
-        let wrong = |what: String| GuestError::Way { program: NBDFUSE, package: PACKAGE, what };
+        let wrong = |what: String| GuestError::Helper { program: NBDFUSE, package: PACKAGE, what };
         let dir = tempfile::Builder::new().prefix("parda-export-").tempdir();
         let dir = dir.map_err(|e| wrong(e.to_string()))?;
         let mut export_file = ExportFile { server: None, dir };

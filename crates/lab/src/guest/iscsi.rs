@@ -99,7 +99,7 @@ fn socket(dir: &Path) -> PathBuf {
 }
 
 fn wrong(what: String) -> GuestError {
-    GuestError::Way { program: TGTD, package: PACKAGE, what }
+    GuestError::Helper { program: TGTD, package: PACKAGE, what }
 }
 
 /// A port that was free a moment ago.

@@ -80,7 +80,7 @@ pub enum GuestError {
     NoPort(String),
     /// A program between a guest and the array is missing or failed.
     #[error("{program} (Debian, Ubuntu: apt install {package}): {what}")]
-    Way {
+    Helper {
         /// Name of the program.
         program: &'static str,
         /// Debian package of the program.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::job::{Job, Target, Unsayable};
+use super::job::{Job, Target, UnsupportedByFio};
 use crate::load::Load;
 use crate::scenario::{Action, Scenario, Vm, VmId};
 use crate::trace::{Player, Replay, TraceIo};
@@ -31,7 +31,7 @@ pub fn job_file(
     scenario: &Scenario,
     vms: &[VmId],
     target: impl Fn(&Vm) -> String,
-) -> Result<String, (String, Unsayable)> {
+) -> Result<String, (String, UnsupportedByFio)> {
     let job = |id: &VmId| {
         let vm = scenario.vm(*id);
         job(scenario, *id, &target(vm)).map_err(|error| (vm.name.clone(), error))
@@ -40,7 +40,7 @@ pub fn job_file(
     sections(&jobs)
 }
 
-fn job(scenario: &Scenario, id: VmId, target: &str) -> Result<Job, Unsayable> {
+fn job(scenario: &Scenario, id: VmId, target: &str) -> Result<Job, UnsupportedByFio> {
     let vm = scenario.vm(id);
     let mut job = Job::new(&vm.name);
     job.target(Target::of(target));
@@ -92,7 +92,7 @@ fn runs(scenario: &Scenario, id: VmId) -> (Duration, Duration) {
 ///
 /// # Errors
 /// A value cannot be written in a job file, with the job's name.
-pub fn sections(jobs: &[Job]) -> Result<String, (String, Unsayable)> {
+pub fn sections(jobs: &[Job]) -> Result<String, (String, UnsupportedByFio)> {
     let of = |job: &Job| job.section().map_err(|error| (job.name().to_owned(), error));
     let [first, others @ ..] = jobs else { return Ok(String::new()) };
     let mut global = Job::new("global");

@@ -28,7 +28,7 @@ impl Target<'_> {
 /// A part of a workload, or an option, that fio does not support.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
-pub enum Unsayable {
+pub enum UnsupportedByFio {
     #[error("fio has no `one_stream`: its reads and writes have a stream each")]
     OneStream,
     #[error("fio has no bursts of a `rate`: after a pause it makes up for what it has missed")]
@@ -105,9 +105,9 @@ impl Job {
     ///
     /// # Errors
     /// A part of the workload that fio does not support.
-    pub fn load(&mut self, workload: &Workload, disk: Bytes) -> Result<(), Unsayable> {
+    pub fn load(&mut self, workload: &Workload, disk: Bytes) -> Result<(), UnsupportedByFio> {
         if workload.one_stream {
-            return Err(Unsayable::OneStream);
+            return Err(UnsupportedByFio::OneStream);
         }
         let read = workload.read_percent;
         self.set(
@@ -145,7 +145,7 @@ impl Job {
         }
         if let Some(Bursts { on, off }) = workload.bursts {
             if matches!(workload.demand, Demand::Open { .. }) {
-                return Err(Unsayable::BurstsOfRate);
+                return Err(UnsupportedByFio::BurstsOfRate);
             }
             // Units are explicit, as the defaults differ: microseconds for one option, seconds for the
             // other.
@@ -169,7 +169,7 @@ impl Job {
     ///
     /// # Errors
     /// A value cannot be written in a job file.
-    pub fn section(&self) -> Result<String, Unsayable> {
+    pub fn section(&self) -> Result<String, UnsupportedByFio> {
         plain("name", &self.name)?;
         self.options.iter().try_fold(format!("[{}]\n", self.name), |text, (key, value)| {
             plain(key, value)?;
@@ -180,7 +180,7 @@ impl Job {
 
 /// Value of `rate_iops` for reads and writes. fio draws arrivals for each direction; two Poisson
 /// processes together are one.
-fn rates(rate: f64, read_percent: f64) -> Result<String, Unsayable> {
+fn rates(rate: f64, read_percent: f64) -> Result<String, UnsupportedByFio> {
     let reads = rate * read_percent / 100.0;
     let writes = rate - reads;
     // Rounding: 500 × 67 % is not exactly 335 in floating point.
@@ -192,17 +192,17 @@ fn rates(rate: f64, read_percent: f64) -> Result<String, Unsayable> {
         (Some(reads), Some(writes)) if reads >= 1.0 && writes >= 1.0 => {
             Ok(format!("{reads:.0},{writes:.0}"))
         }
-        _ => Err(Unsayable::Rate { rate, read: read_percent }),
+        _ => Err(UnsupportedByFio::Rate { rate, read: read_percent }),
     }
 }
 
 /// Checks that fio reads a value in a job file unchanged.
-fn plain(option: &str, value: &str) -> Result<(), Unsayable> {
+fn plain(option: &str, value: &str) -> Result<(), UnsupportedByFio> {
     let bad = |c: char| ";#$\n\r".contains(c);
     let ok = !value.is_empty() && value.trim() == value && !value.contains(bad);
     // A `]` would end the name of a section.
     let ok = ok && (option != "name" || !value.contains(']'));
-    let text = || Unsayable::Text { option: option.to_owned(), value: value.to_owned() };
+    let text = || UnsupportedByFio::Text { option: option.to_owned(), value: value.to_owned() };
     if ok { Ok(()) } else { Err(text()) }
 }
 
@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    fn said(workload: &Workload) -> Result<String, Unsayable> {
+    fn said(workload: &Workload) -> Result<String, UnsupportedByFio> {
         let mut job = Job::new("db");
         job.load(workload, Bytes(1 << 30))?;
         job.section()
@@ -302,7 +302,7 @@ mod tests {
         has(&of(500.0, 100.0).unwrap(), &["rate_iops=500"]);
         has(&of(500.0, 0.0).unwrap(), &["rate_iops=500"]);
         for (rate, read) in [(0.5, 100.0), (7.0, 50.0), (1.0, 1.0)] {
-            assert_eq!(of(rate, read), Err(Unsayable::Rate { rate, read }));
+            assert_eq!(of(rate, read), Err(UnsupportedByFio::Rate { rate, read }));
         }
     }
 
@@ -312,17 +312,17 @@ mod tests {
         let text = said(&Workload { bursts, ..workload() }).unwrap();
         has(&text, &["thinktime=500000us", "thinktime_iotime=2000000us"]);
         let error = said(&Workload { bursts, demand: Demand::Open { rate: 100.0 }, ..workload() });
-        assert_eq!(error, Err(Unsayable::BurstsOfRate));
+        assert_eq!(error, Err(UnsupportedByFio::BurstsOfRate));
     }
 
     #[test]
     fn what_fio_has_no_words_for_is_refused() {
         let error = said(&Workload { one_stream: true, ..workload() }).unwrap_err();
-        assert_eq!(error, Unsayable::OneStream);
+        assert_eq!(error, UnsupportedByFio::OneStream);
         for value in ["/dev/a;b", "/dev/a#b", "${HOME}", "a\nb", " a", ""] {
             let mut job = Job::new("db");
             job.set("filename", value);
-            assert!(matches!(job.section(), Err(Unsayable::Text { .. })), "{value:?}");
+            assert!(matches!(job.section(), Err(UnsupportedByFio::Text { .. })), "{value:?}");
         }
         assert!(Job::new("a]b").section().is_err());
     }

@@ -15,4 +15,4 @@ mod unit;
 
 pub use export::{iolog, job_file, log_name, sections, seed};
 pub use import::{Imported, import, job_names};
-pub use job::{Job, Target, Unsayable};
+pub use job::{Job, Target, UnsupportedByFio};
