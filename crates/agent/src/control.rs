@@ -416,14 +416,7 @@ fn peer_status(peer: &parda_exchange::Peer<'_>) -> PeerStatus {
     let report = &peer.message.body.report;
     PeerStatus {
         host: peer.message.from.host.to_string(),
-        liveness: match peer.liveness {
-            Liveness::Live => "live",
-            Liveness::Unproven => "unproven",
-            Liveness::Stale => "stale",
-            Liveness::Left => "left",
-            Liveness::Gone => "gone",
-        }
-        .to_owned(),
+        liveness: peer.liveness,
         age_s: peer.age.secs(),
         window: report.in_force().map(|w| w.0),
         would_be: report.would_be().map(|w| w.0),

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use parda_block::Drained;
-use parda_control::law::Mode;
-use parda_control::{Report, Source, Totals};
+use parda_control::{Report, Totals};
 
 use crate::config::{self, Work};
 use crate::control::Shown;
@@ -106,14 +105,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     let threshold = found.map_or(law.threshold, |report| report.threshold);
     VolumeStatus {
         name: config.name.clone(),
-        mode: match law.mode {
-            Mode::Off => "off",
-            Mode::Observe => "observe",
-            Mode::Static => "static",
-            Mode::Published { .. } => "published",
-            Mode::Normalised { .. } => "parda",
-        }
-        .to_owned(),
+        mode: law.mode.name(),
         latency_threshold_ms: threshold.secs() * 1e3,
         threshold: None,
         objective: None,
@@ -121,12 +113,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
         overdue: 0,
         cluster_latency_ms: None,
-        source: match report.map(|r| r.source).unwrap_or_default() {
-            Source::Cluster => "cluster",
-            Source::LastGood => "last-good",
-            Source::Local => "local",
-        }
-        .to_owned(),
+        source: report.map(|r| r.source).unwrap_or_default(),
         window: None,
         outlook: None,
         beta: report.map_or(0.0, |r| r.beta),

@@ -1,6 +1,7 @@
 //! What an agent says of disks with a latency objective.
 
 use parda_control::{Price, Standing};
+use parda_exchange::Liveness;
 use serde::{Deserialize, Serialize};
 
 use crate::status::{DiskStatus, PeerStatus};
@@ -52,7 +53,7 @@ impl ObjectiveStatus {
         let ours = disks.iter().filter_map(|disk| {
             Some((disk.latency_target.as_ref()?.asks_ms?, format!("disk {}", disk.name)))
         });
-        let theirs = peers.iter().filter(|peer| peer.liveness == "live");
+        let theirs = peers.iter().filter(|peer| peer.liveness == Liveness::Live);
         let theirs = theirs.filter_map(|peer| Some((peer.asks_ms?, format!("host {}", peer.host))));
         let least = ours.chain(theirs).min_by(|one, other| one.0.total_cmp(&other.0));
         ObjectiveStatus {

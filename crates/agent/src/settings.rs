@@ -20,10 +20,10 @@ const LASTS: u32 = 3;
 pub struct SettingsStatus {
     /// What a slot of the window is: `iops`, or `bytes` and so many of them.
     pub fairness: String,
-    /// What shares divide: `concurrency` or `throughput`.
-    pub proportional: String,
+    /// What shares divide.
+    pub proportional: Proportional,
     /// Which IOs' latency drives the window.
-    pub signal: String,
+    pub signal: Signal,
     /// Those in which live hosts differ.
     #[serde(default)]
     pub differ: Vec<Difference>,
@@ -33,8 +33,8 @@ impl SettingsStatus {
     pub(crate) fn new(settings: Settings, differ: Vec<Difference>) -> SettingsStatus {
         SettingsStatus {
             fairness: fairness(settings.slot_size),
-            proportional: proportional(settings.proportional),
-            signal: signal(settings.signal),
+            proportional: settings.proportional,
+            signal: settings.signal,
             differ,
         }
     }
@@ -115,8 +115,8 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     };
     let settings = |of: fn(Settings) -> String| move |said: &Said<'_>| said.report.settings.map(of);
     let fairness = settings(|s| fairness(s.slot_size));
-    let signal = settings(|s| signal(s.signal));
-    let proportional = settings(|s| proportional(s.proportional));
+    let signal = settings(|s| s.signal.to_string());
+    let proportional = settings(|s| s.proportional.to_string());
     let number = |said: &Said<'_>| {
         (said.report.tuning == Tuning::Pinned).then(|| threshold(said.report.threshold))
     };
@@ -128,8 +128,8 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     let apart = longest > shortest.saturating_mul(PERIODS);
     [
         differ("fairness", won.map(|w| self::fairness(w.slot_size)), &fairness),
-        differ("proportional", won.map(|w| self::proportional(w.proportional)), &proportional),
-        differ("signal", won.map(|w| self::signal(w.signal)), &signal),
+        differ("proportional", won.map(|w| w.proportional.to_string()), &proportional),
+        differ("signal", won.map(|w| w.signal.to_string()), &signal),
         differ("latency_threshold", ballot.threshold.winner().map(threshold), &number),
         apart.then(|| differ("period", None, &period)).flatten(),
     ]
@@ -152,24 +152,6 @@ fn fairness(slot_size: Option<Bytes>) -> String {
         None => "iops".to_owned(),
         Some(Bytes(size)) => format!("bytes, by {}", ByteSize::b(size).display().iec()),
     }
-}
-
-fn signal(signal: Signal) -> String {
-    match signal {
-        Signal::Slowest => "slowest",
-        Signal::All => "all",
-        Signal::Reads => "reads",
-        Signal::Writes => "writes",
-    }
-    .to_owned()
-}
-
-fn proportional(proportional: Proportional) -> String {
-    match proportional {
-        Proportional::Concurrency => "concurrency",
-        Proportional::Throughput => "throughput",
-    }
-    .to_owned()
 }
 
 fn threshold(threshold: Span) -> String {

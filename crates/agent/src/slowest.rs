@@ -2,6 +2,7 @@
 
 use parda_control::latency::Signal;
 use parda_control::slowest::Slowest;
+use parda_exchange::Liveness;
 use serde::{Deserialize, Serialize};
 
 use crate::status::{DiskStatus, PeerStatus};
@@ -46,7 +47,7 @@ impl SlowestStatus {
         disks: &[DiskStatus],
         peers: &[PeerStatus],
     ) -> Option<SlowestStatus> {
-        let live = || peers.iter().filter(|peer| peer.liveness == "live");
+        let live = || peers.iter().filter(|peer| peer.liveness == Liveness::Live);
         let mute = live().any(|peer| peer.window.is_some() && peer.slowest.is_none());
         if signal != Signal::Slowest || mute {
             return None;
@@ -66,7 +67,7 @@ mod tests {
     fn peer(host: &str, excess: Option<f64>) -> PeerStatus {
         PeerStatus {
             host: host.to_owned(),
-            liveness: "live".to_owned(),
+            liveness: Liveness::Live,
             age_s: 0.1,
             window: Some(4.0),
             would_be: None,

@@ -7,6 +7,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use parda_block::VmStats;
+use parda_control::{ModeName, Source};
+use parda_exchange::Liveness;
+use parda_steer::cgroup::Means;
+use parda_steer::knob;
+use parda_steer::multipath::PathState;
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
@@ -37,8 +42,8 @@ pub struct Status {
 pub struct VolumeStatus {
     /// Its name.
     pub name: String,
-    /// `parda`, `published`, `static`, `observe` or `off`.
-    pub mode: String,
+    /// How the window is found.
+    pub mode: ModeName,
     /// The latency to hold the array at, in milliseconds.
     pub latency_threshold_ms: f64,
     /// What is known of it, if it is found while working.
@@ -59,8 +64,8 @@ pub struct VolumeStatus {
     pub overdue: u64,
     /// The latency that the window rests on, in milliseconds, once there is one.
     pub cluster_latency_ms: Option<f64>,
-    /// Where it comes from: `cluster`, `last-good` or `local`.
-    pub source: String,
+    /// Where that latency comes from.
+    pub source: Source,
     /// The window in force, in slots. None without control.
     pub window: Option<f64>,
     /// What would be done, if the law only observes and has something to go by.
@@ -184,8 +189,8 @@ pub struct SteerStatus {
     pub steered: Option<String>,
     /// What is wrong with it now, if anything.
     pub fault: Option<String>,
-    /// `ebpf` or `little`, once it has been measured.
-    pub measured_by: Option<String>,
+    /// How its latency is measured, once it has been.
+    pub measured_by: Option<MeasuredBy>,
     /// Why not with eBPF, if not.
     pub why_not_ebpf: Option<String>,
     /// One standard error of the latency, relative, where it is an estimate.
@@ -214,10 +219,29 @@ pub struct SteerStatus {
     pub read_latency: Latency,
     /// And of writes.
     pub write_latency: Latency,
-    /// What their shares are made of, where any are set: `caps` (io.max) or `bfq` (and caps).
-    pub vms_share_by: Option<String>,
+    /// What holds its VMs to their shares, if anything does.
+    pub vms_share_by: Option<Means>,
     /// Its VMs, where they are told apart.
     pub vms: Vec<SteeredVmStatus>,
+}
+
+/// How the latency of a steered device is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MeasuredBy {
+    /// eBPF at the block layer's tracepoints: each IO is seen.
+    Ebpf,
+    /// Little's law on sampled in-flight counts: an estimate.
+    Little,
+}
+
+impl std::fmt::Display for MeasuredBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            MeasuredBy::Ebpf => "ebpf",
+            MeasuredBy::Little => "little",
+        })
+    }
 }
 
 /// The state of one queue of a steered device.
@@ -225,12 +249,12 @@ pub struct SteerStatus {
 pub struct PathStatus {
     /// As the kernel calls it.
     pub name: String,
-    /// What is set on it.
-    pub method: String,
+    /// The knob that is set.
+    pub method: knob::Method,
     /// What it is set to, in IOs in flight.
     pub depth: u32,
     /// Whether it carries IOs.
-    pub state: String,
+    pub state: PathState,
 }
 
 /// The state of one VM of a steered volume.
@@ -276,8 +300,8 @@ pub struct ExchangeStatus {
 pub struct PeerStatus {
     /// Its name.
     pub host: String,
-    /// `live`, `unproven`, `stale`, `left` or `gone`.
-    pub liveness: String,
+    /// Whether it is alive, as far as this host can see.
+    pub liveness: Liveness,
     /// Seconds since it was last seen to change.
     pub age_s: f64,
     /// Its window, in slots. None without control.
@@ -315,6 +339,32 @@ pub struct ListenerStatus {
     pub fault: Option<String>,
 }
 
+/// Whether clients find a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DiskState {
+    /// Clients find it.
+    #[default]
+    Serving,
+    /// It is being opened.
+    Opening,
+    /// It could not be opened, and is tried again after a pause.
+    Waiting,
+    /// It is being removed.
+    Leaving,
+}
+
+impl std::fmt::Display for DiskState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            DiskState::Serving => "serving",
+            DiskState::Opening => "opening",
+            DiskState::Waiting => "waiting",
+            DiskState::Leaving => "leaving",
+        })
+    }
+}
+
 /// The state of one disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DiskStatus {
@@ -322,9 +372,9 @@ pub struct DiskStatus {
     pub name: String,
     /// Its shares.
     pub shares: u32,
-    /// `serving`; `opening` or `waiting` while clients do not find it; `leaving` while it is removed.
+    /// Whether clients find it.
     #[serde(default)]
-    pub state: String,
+    pub state: DiskState,
     /// Seconds since it is so.
     #[serde(default)]
     pub state_s: f64,
@@ -371,7 +421,7 @@ impl DiskStatus {
         DiskStatus {
             name,
             shares,
-            state: "serving".to_owned(),
+            state: DiskState::Serving,
             state_s: 0.0,
             fault: None,
             reads: counter(stats.reads),

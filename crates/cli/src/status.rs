@@ -9,8 +9,11 @@ use parda_agent::objective::ObjectiveStatus;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::slowest::SlowestStatus;
-use parda_agent::status::{DiskStatus, MemoryStatus, Status as Answer, SteerStatus, VolumeStatus};
+use parda_agent::status::{
+    DiskState, DiskStatus, MemoryStatus, Status as Answer, SteerStatus, VolumeStatus,
+};
 use parda_agent::threshold::ThresholdStatus;
+use parda_control::Proportional;
 
 use crate::output::{align, plain};
 use crate::{Failure, output};
@@ -123,8 +126,8 @@ fn headline(volume: &VolumeStatus) -> String {
 /// What shares divide.
 fn divided(settings: &SettingsStatus) -> String {
     let unit = if settings.fairness == "iops" { "IO/s" } else { "bytes/s" };
-    match settings.proportional.as_str() {
-        "throughput" => format!("shares divide throughput, in {unit}"),
+    match settings.proportional {
+        Proportional::Throughput => format!("shares divide throughput, in {unit}"),
         _ if settings.fairness == "iops" => {
             "shares divide outstanding IOs; IO/s follow as far as the array serves equal queues alike"
                 .to_owned()
@@ -176,7 +179,7 @@ fn agreed(volume: &VolumeStatus) -> String {
     let mut text = String::new();
     if let Some(settings) = &volume.settings {
         text += &format!("{}\n", divided(settings));
-        if volume.steer.is_some() && settings.proportional == "throughput" {
+        if volume.steer.is_some() && settings.proportional == Proportional::Throughput {
             text += "  this device is steered: its own shares divide outstanding IOs\n";
         }
     }
@@ -318,7 +321,12 @@ fn steered(steer: &SteerStatus) -> String {
         let mut table = plain(["path", "what is set", "depth", "state"]);
         for path in &steer.paths {
             let depth = path.depth.to_string();
-            table.add_row([path.name.clone(), path.method.clone(), depth, path.state.clone()]);
+            table.add_row([
+                path.name.clone(),
+                path.method.to_string(),
+                depth,
+                path.state.to_string(),
+            ]);
         }
         text += &format!("{}\n", align(table));
     }
@@ -349,7 +357,7 @@ fn faults(volume: &VolumeStatus) -> String {
         text += &format!("  last failure {ago:.0} s ago: {why}; started again {restarts} times\n");
     }
     for disk in &volume.disks {
-        if disk.state == "serving" {
+        if disk.state == DiskState::Serving {
             if let Some(fault) = &disk.fault {
                 text += &format!("  disk {}: its server was lost: {fault}\n", disk.name);
             }
@@ -436,7 +444,7 @@ fn peers(peers: &[parda_agent::status::PeerStatus]) -> Table {
     for peer in peers {
         table.add_row([
             peer.host.clone(),
-            peer.liveness.clone(),
+            peer.liveness.to_string(),
             format!("{:.1}", peer.age_s),
             peer.shares.to_string(),
             match peer.would_be {

@@ -8,50 +8,10 @@ use bytesize::ByteSize;
 use parda_control::latency::Signal;
 use parda_control::law::{Estimation, LawConfig, Mode};
 use parda_control::size::{Line, SizeModel};
-use parda_control::{Bytes, Config, ConfigError, Proportional, Window};
+use parda_control::{Auto, Bytes, Config, ConfigError, ModeName, Proportional, Span, Window};
 use serde::{Deserialize, Serialize};
 
 use crate::threshold::{IdleProbeSetting, ThresholdSetting};
-
-/// How the window is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ModeSetting {
-    /// Eq. 2, normalised by what the exchange knows. The default.
-    Parda,
-    /// Eq. 2 to the letter, with `beta_per_share`.
-    Published,
-    /// The window is `window_max` and stays there.
-    Static,
-    /// No window and no queue, but all is measured, exchanged and computed.
-    Observe,
-    /// No window and no queue.
-    Off,
-}
-
-/// Whose latency drives the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EstimationSetting {
-    /// The cluster's mean. The default.
-    Global,
-    /// The host's own.
-    Local,
-}
-
-/// Which IOs drive the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SignalSetting {
-    /// All, and none of the VMs much above the threshold. The default.
-    Slowest,
-    /// All, by their mean.
-    All,
-    /// Reads only.
-    Reads,
-    /// Writes only.
-    Writes,
-}
 
 /// What shares are shares of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,16 +21,6 @@ pub enum Fairness {
     Iops,
     /// Bytes/s: an IO takes a slot for each `slot_size` of its bytes.
     Bytes,
-}
-
-/// What shares divide in proportion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProportionalSetting {
-    /// Outstanding IOs. The default.
-    Concurrency,
-    /// IO/s, or bytes/s.
-    Throughput,
 }
 
 /// How latencies are scaled to one size.
@@ -111,7 +61,7 @@ pub struct LineSetting {
 #[allow(missing_docs)] // TUNABLES is the one place that says what each means.
 pub struct ControlSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<ModeSetting>,
+    pub mode: Option<ModeName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_threshold: Option<ThresholdSetting>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
@@ -133,9 +83,9 @@ pub struct ControlSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beta_per_share: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimation: Option<EstimationSetting>,
+    pub estimation: Option<Estimation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signal: Option<SignalSetting>,
+    pub signal: Option<Signal>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_model: Option<SizeModelSetting>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,7 +95,7 @@ pub struct ControlSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot_size: Option<ByteSize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proportional: Option<ProportionalSetting>,
+    pub proportional: Option<Proportional>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub latency_target_min: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,45 +196,12 @@ impl ControlSettings {
         let default = Config::default();
         let law = default.law;
         let bytes = |size: ByteSize| Bytes(size.as_u64());
-        let (threshold, auto) = match &self.latency_threshold {
-            None => (law.threshold, None),
-            Some(ThresholdSetting::Fixed(threshold)) => ((*threshold).into(), None),
-            Some(ThresholdSetting::Auto(setting)) => {
-                let (begins, auto) = (setting.begins(probed), setting.auto(probed));
-                if auto.is_none() && begins.is_none() {
-                    return Err(ConfigError {
-                        parameter: "latency_threshold.start",
-                        must_be: "given where nothing is learned and no probe is stored",
-                        value: f64::NAN,
-                    });
-                }
-                (begins.unwrap_or(law.threshold), auto)
-            }
-        };
-        let mode = match self.mode.unwrap_or(ModeSetting::Parda) {
-            ModeSetting::Off => Mode::Off,
-            ModeSetting::Observe => Mode::Observe,
-            ModeSetting::Static => Mode::Static,
-            ModeSetting::Published => Mode::Published {
-                beta_per_share: self.beta_per_share.unwrap_or(DEFAULT_BETA_PER_SHARE),
-            },
-            ModeSetting::Parda => {
-                Mode::Normalised { epsilon: self.epsilon.unwrap_or(DEFAULT_EPSILON) }
-            }
-        };
+        let (threshold, auto) = self.law_threshold(law.threshold, probed)?;
         let control = Config {
             law: LawConfig {
-                mode,
-                estimation: match self.estimation {
-                    Some(EstimationSetting::Local) => Estimation::Local,
-                    Some(EstimationSetting::Global) | None => Estimation::Global,
-                },
-                signal: match self.signal {
-                    Some(SignalSetting::Reads) => Signal::Reads,
-                    Some(SignalSetting::Writes) => Signal::Writes,
-                    Some(SignalSetting::All) => Signal::All,
-                    Some(SignalSetting::Slowest) | None => Signal::Slowest,
-                },
+                mode: self.law_mode(),
+                estimation: self.estimation.unwrap_or_default(),
+                signal: self.signal.unwrap_or_default(),
                 threshold,
                 alpha: self.alpha.unwrap_or(law.alpha),
                 gamma: self.gamma.unwrap_or(law.gamma),
@@ -296,25 +213,68 @@ impl ControlSettings {
                 hold_periods: self.hold_periods.unwrap_or(law.hold_periods),
                 hold_max: self.hold_max.map_or(law.hold_max, Into::into),
             },
-            size_model: match self.size_model {
-                None | Some(SizeModelSetting::Named(NamedSizeModel::Off)) => SizeModel::Off,
-                Some(SizeModelSetting::Named(NamedSizeModel::Learned)) => SizeModel::Learned,
-                Some(SizeModelSetting::Line(line)) => SizeModel::Fixed(Line {
-                    per_byte: line.per_kib.as_secs_f64() / 1024.0,
-                    fixed: line.fixed.into(),
-                }),
-            },
+            size_model: self.law_size_model(),
             reference_size: self.reference_size.map_or(default.reference_size, bytes),
             slot_size: (self.fairness == Some(Fairness::Bytes))
                 .then(|| self.slot_size.map_or(DEFAULT_SLOT, bytes)),
-            proportional: match self.proportional {
-                Some(ProportionalSetting::Throughput) => Proportional::Throughput,
-                Some(ProportionalSetting::Concurrency) | None => Proportional::Concurrency,
-            },
+            proportional: self.proportional.unwrap_or_default(),
             objective_floor: self.latency_target_min.map_or(default.objective_floor, Into::into),
             auto,
         };
         control.validate()?;
+        let period = self.law_period()?;
+        Ok(Resolved { control, period })
+    }
+
+    fn law_mode(&self) -> Mode {
+        match self.mode.unwrap_or_default() {
+            ModeName::Off => Mode::Off,
+            ModeName::Observe => Mode::Observe,
+            ModeName::Static => Mode::Static,
+            ModeName::Published => Mode::Published {
+                beta_per_share: self.beta_per_share.unwrap_or(DEFAULT_BETA_PER_SHARE),
+            },
+            ModeName::Parda => {
+                Mode::Normalised { epsilon: self.epsilon.unwrap_or(DEFAULT_EPSILON) }
+            }
+        }
+    }
+
+    fn law_size_model(&self) -> SizeModel {
+        match self.size_model {
+            None | Some(SizeModelSetting::Named(NamedSizeModel::Off)) => SizeModel::Off,
+            Some(SizeModelSetting::Named(NamedSizeModel::Learned)) => SizeModel::Learned,
+            Some(SizeModelSetting::Line(line)) => SizeModel::Fixed(Line {
+                per_byte: line.per_kib.as_secs_f64() / 1024.0,
+                fixed: line.fixed.into(),
+            }),
+        }
+    }
+
+    /// Threshold to begin with, and the bounds of the search if it is automatic.
+    fn law_threshold(
+        &self,
+        default: Span,
+        probed: Option<Duration>,
+    ) -> Result<(Span, Option<Auto>), ConfigError> {
+        match &self.latency_threshold {
+            None => Ok((default, None)),
+            Some(ThresholdSetting::Fixed(threshold)) => Ok(((*threshold).into(), None)),
+            Some(ThresholdSetting::Auto(setting)) => {
+                let (begins, auto) = (setting.begins(probed), setting.auto(probed));
+                if auto.is_none() && begins.is_none() {
+                    return Err(ConfigError {
+                        parameter: "latency_threshold.start",
+                        must_be: "given where nothing is learned and no probe is stored",
+                        value: f64::NAN,
+                    });
+                }
+                Ok((begins.unwrap_or(default), auto))
+            }
+        }
+    }
+
+    fn law_period(&self) -> Result<Duration, ConfigError> {
         let period = self.period.unwrap_or(DEFAULT_PERIOD);
         if period < MIN_PERIOD {
             return Err(ConfigError {
@@ -323,7 +283,7 @@ impl ControlSettings {
                 value: period.as_secs_f64(),
             });
         }
-        Ok(Resolved { control, period })
+        Ok(period)
     }
 }
 
@@ -531,6 +491,7 @@ pub const TUNABLES: &[Tunable] = &[
 mod tests {
     use super::*;
     use crate::Document;
+    use parda_control::Source;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Wrapper {
@@ -562,6 +523,32 @@ mod tests {
         // Serialised, an explicit setting shows every key there is.
         let shown = toml::to_string(&explicit).unwrap();
         assert_eq!(shown.lines().filter(|l| l.contains(" = ")).count(), TUNABLES.len());
+    }
+
+    #[test]
+    fn names_are_spelt_alike_in_configuration_and_messages() {
+        fn alike<T>(values: &[T])
+        where
+            T: Serialize
+                + for<'de> Deserialize<'de>
+                + std::fmt::Display
+                + std::fmt::Debug
+                + PartialEq,
+        {
+            for value in values {
+                let text = format!("\"{value}\"");
+                let written = toml::Value::try_from(value).unwrap();
+                assert_eq!(written.to_string(), text);
+                assert_eq!(&written.try_into::<T>().unwrap(), value);
+            }
+        }
+        let modes = [ModeName::Parda, ModeName::Published, ModeName::Static];
+        alike(&modes);
+        alike(&[ModeName::Observe, ModeName::Off]);
+        alike(&[Estimation::Global, Estimation::Local]);
+        alike(&[Signal::Slowest, Signal::All, Signal::Reads, Signal::Writes]);
+        alike(&[Proportional::Concurrency, Proportional::Throughput]);
+        alike(&[Source::Cluster, Source::LastGood, Source::Local]);
     }
 
     #[test]

@@ -6,8 +6,8 @@ mod document;
 mod threshold;
 
 pub use control::{
-    ControlSettings, EstimationSetting, Fairness, LineSetting, ModeSetting, Resolved,
-    SignalSetting, SizeModelSetting, TUNABLES, Tunable,
+    ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, TUNABLES,
+    Tunable,
 };
 pub use document::{Document, Error};
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};

@@ -112,6 +112,8 @@ pub enum Governed {
 
 /// Where the latency comes from that a window rests on, in the order of falling back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Source {
     /// The mean over all hosts that are heard now.
     #[default]

@@ -46,6 +46,18 @@ pub enum IoKind {
     Other,
 }
 
+impl IoKind {
+    /// Direction of the data; `None` if the IO moves none.
+    #[must_use]
+    pub fn direction(self) -> Option<Direction> {
+        match self {
+            IoKind::Read => Some(Direction::Read),
+            IoKind::Write => Some(Direction::Write),
+            IoKind::Other => None,
+        }
+    }
+}
+
 /// An IO as the law sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
@@ -451,13 +463,8 @@ impl Host {
             // Sums of fractions: what is left of them is rounding.
             self.granted = 0.0;
         }
-        let direction = match done.io.kind {
-            IoKind::Read => Some(Direction::Read),
-            IoKind::Write => Some(Direction::Write),
-            IoKind::Other => None,
-        };
         let seen = done.dispatched >= self.resumed;
-        if let (Some(direction), Outcome::Done, true) = (direction, outcome, seen) {
+        if let (Some(direction), Outcome::Done, true) = (done.io.kind.direction(), outcome, seen) {
             let scaled = self.meter.add(direction, done.io.bytes, device);
             let [reads, all] = &mut vm.slowness;
             all.add(done.io.bytes, scaled);

@@ -9,6 +9,8 @@ use crate::units::{Bytes, Span};
 
 /// Which IOs the law listens to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Signal {
     /// Reads and writes together, and no VM's by themselves much more than the threshold
     /// ([`crate::slowest`]).

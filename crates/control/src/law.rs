@@ -56,6 +56,8 @@ pub enum Mode {
 
 /// Whose latency drives the window (PARDA §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Estimation {
     /// The mean over all hosts, weighted by IO count.
     #[default]

@@ -27,6 +27,7 @@
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
+//! | [`names`] | modes, states and settings as configuration and status spell them | |
 //! | [`integral`] | what means over a period are made of | |
 //! | [`host`] | the state machine that ties these together | |
 //!
@@ -46,6 +47,7 @@ pub mod host;
 pub mod integral;
 pub mod latency;
 pub mod law;
+pub mod names;
 pub mod objective;
 pub mod queue;
 pub mod quorum;
@@ -63,6 +65,7 @@ pub use depth::Depth;
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
 pub use host::{Completed, Dispatch, Host, Io, IoId, IoKind, Outcome, VmConfig, VmId};
+pub use names::ModeName;
 pub use objective::{Price, Standing, Wants};
 pub use rate::Throughput;
 pub use settings::{Ballot, Proportional, Settings};

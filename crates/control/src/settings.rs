@@ -16,6 +16,8 @@ const VALUES: usize = 6;
 
 /// What shares divide in proportion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Proportional {
     /// Outstanding IOs, as the papers do. Throughput follows as far as the array serves equal queues
     /// alike.

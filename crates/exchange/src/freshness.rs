@@ -31,6 +31,8 @@ impl Default for Freshness {
 
 /// How alive a host looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Liveness {
     /// Seen, but not yet seen to change: it may be alive, or have died before we came.
     Unproven,
@@ -42,6 +44,18 @@ pub enum Liveness {
     Gone,
     /// It said that it stops.
     Left,
+}
+
+impl std::fmt::Display for Liveness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Liveness::Unproven => "unproven",
+            Liveness::Live => "live",
+            Liveness::Stale => "stale",
+            Liveness::Gone => "gone",
+            Liveness::Left => "left",
+        })
+    }
 }
 
 /// When something was last seen to change.

@@ -137,7 +137,7 @@ pub fn follows(status: &Status, file: &File) -> bool {
 
 fn volume_follows(status: &VolumeStatus, volume: &Volume) -> bool {
     let ControlSettings { mode, latency_threshold, .. } = &volume.control;
-    let in_mode = |mode| serde_json::to_value(mode).is_ok_and(|name| name == status.mode.as_str());
+    let in_mode = |mode| mode == status.mode;
     let at_threshold = |setting: &ThresholdSetting| match setting {
         ThresholdSetting::Fixed(t) => {
             (t.as_secs_f64() * 1e3 - status.latency_threshold_ms).abs() < 1e-6

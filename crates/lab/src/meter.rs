@@ -252,7 +252,7 @@ mod tests {
         DiskStatus {
             name: name.to_owned(),
             shares: 1,
-            state: "serving".to_owned(),
+            state: parda_agent::status::DiskState::Serving,
             state_s: 0.0,
             fault: None,
             reads: half,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use humantime::format_duration;
 use parda_array::ArrayParams;
-use parda_config::{ControlSettings, Document, Error, Fairness, ModeSetting};
+use parda_config::{ControlSettings, Document, Error, Fairness};
+use parda_control::ModeName;
 use parda_control::{Bytes, Shares, VmConfig};
 
 use crate::array::Group;
@@ -213,7 +214,7 @@ impl Checker<'_> {
             let own = host.control.is_some();
             let message = "means nothing for a host that is outside control";
             self.ensure(!own, &format!("{path}.control"), message)?;
-            ControlSettings { mode: Some(ModeSetting::Off), ..ControlSettings::default() }
+            ControlSettings { mode: Some(ModeName::Off), ..ControlSettings::default() }
         } else {
             let own = host.control.clone().unwrap_or_default();
             let control = file.control.overlaid(&own);

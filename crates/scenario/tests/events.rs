@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use parda_config::{Document, ModeSetting};
+use parda_config::Document;
+use parda_control::ModeName;
 use parda_control::Shares;
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Hearing;
@@ -75,7 +76,7 @@ fn an_outsider_has_neither_settings_nor_shares() {
     let scenario = parse(CLUSTER).unwrap();
     let out = scenario.host(OUT);
     assert!(out.outside && !scenario.host(A).outside);
-    assert_eq!((out.control.mode, out.vms[0].shares), (Some(ModeSetting::Off), Shares(0)));
+    assert_eq!((out.control.mode, out.vms[0].shares), (Some(ModeName::Off), Shares(0)));
     // A single line puts any host outside control.
     let text = CLUSTER.replace("name = \"b\"", "name = \"b\"\noutside = true");
     assert_eq!(parse(&text).unwrap().host(B).vms[0].shares, Shares(0));

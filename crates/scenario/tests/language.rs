@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use parda_array::Placement;
-use parda_config::{Document, ModeSetting};
+use parda_config::Document;
+use parda_control::ModeName;
 use parda_control::{Bytes, Shares};
 use parda_scenario::expectation::Bound;
 use parda_scenario::workload::{Bursts, Hot, SizePart};
@@ -39,7 +40,7 @@ fn the_manuals_example_means_what_it_says() {
 
     let [first, second] = scenario.hosts.as_slice() else { panic!("two hosts") };
     assert_eq!((first.control.window_max, second.control.window_max), (Some(48.0), None));
-    assert_eq!(second.control.mode, Some(ModeSetting::Off));
+    assert_eq!(second.control.mode, Some(ModeName::Off));
     let [db, web] = first.vms.as_slice() else { panic!("two VMs") };
     assert_eq!((db.shares, db.burst, db.disk), (Shares(2000), 4.0, Bytes(20 << 30)));
     let workload = Workload {
@@ -57,7 +58,7 @@ fn the_manuals_example_means_what_it_says() {
 
     let happens: Vec<_> = scenario.timeline.iter().map(|e| (e.at, &e.action)).collect();
     let mut controlled = first.control.clone();
-    controlled.mode = Some(ModeSetting::Parda);
+    controlled.mode = Some(ModeName::Parda);
     assert_eq!(happens[0], (secs(0), &Action::StartVm(vm(0, 0))));
     assert_eq!(happens[1], (secs(0), &Action::StartVm(vm(1, 0))));
     assert_eq!(happens[2], (secs(5), &Action::StartVm(vm(0, 1))));
@@ -129,7 +130,7 @@ fn state_follows_the_timeline() {
     assert!(runs(39, batch) && !runs(40, batch) && runs(45, batch));
     assert_eq!(scenario.state_at(secs(30)).vm(batch).shares, Shares(1000));
     let mode = |at| scenario.state_at(secs(at)).host(HostId(0)).control.mode;
-    assert_eq!((mode(19), mode(20)), (Some(ModeSetting::Off), Some(ModeSetting::Parda)));
+    assert_eq!((mode(19), mode(20)), (Some(ModeName::Off), Some(ModeName::Parda)));
 
     let [_, controlled] = scenario.phases.as_slice() else { panic!("two phases") };
     let across = parda_scenario::Phase { to: secs(50), ..controlled.clone() };

@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 
 use parda_control::integral::Integral;
-use parda_control::latency::{Direction, Meter};
+use parda_control::latency::Meter;
 use parda_control::{
-    Completed, Config, ConfigError, Depth, Dispatch, Governor, Instant, Io, IoId, IoKind, Measured,
-    Report, Shares, Span, View, VmConfig, VmDemand, VmId, Window,
+    Completed, Config, ConfigError, Depth, Dispatch, Governor, Instant, Io, IoId, Measured, Report,
+    Shares, Span, View, VmConfig, VmDemand, VmId, Window,
 };
 use parda_scenario::{GuestDisk, GuestSettings};
 use slab::Slab;
@@ -172,12 +172,7 @@ impl Kernel {
         let Pending { vm, token, io, submitted, issued, sent } = self.at_array.try_remove(id.0)?;
         self.outstanding.add(now, -1.0);
         self.vms[vm.0].pending.add(now, -1.0);
-        let direction = match io.kind {
-            IoKind::Read => Some(Direction::Read),
-            IoKind::Write => Some(Direction::Write),
-            IoKind::Other => None,
-        };
-        if let Some(direction) = direction {
+        if let Some(direction) = io.kind.direction() {
             self.meter.add(direction, io.bytes, now.since(issued));
         }
         let (held, device) = (sent.since(submitted), now.since(sent));
@@ -243,7 +238,7 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use parda_control::law::{LawConfig, Mode};
-    use parda_control::{Bytes, Totals};
+    use parda_control::{Bytes, IoKind, Totals};
 
     use super::*;
 

@@ -12,7 +12,8 @@ use crate::refusal::Why;
 use crate::sysfs::{self, SysError};
 
 /// Knob to be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Method {
     /// A LUN's `device/queue_depth`: exact, from 1 on, effective at once, for this LUN alone.
     QueueDepth,

@@ -1,4 +1,5 @@
-#![forbid(unsafe_code)]
+// `measure::layout` alone has unsafe code: `aya::Pod` for the structures of the eBPF maps.
+#![deny(unsafe_code)]
 //! The kernel's own queues as the window gate, for hosts whose VMs open a shared device directly:
 //! devices, their latency, their bound on outstanding IOs, and the VMs that IOs come from. Nothing
 //! here decides: the law (`parda-control`) does, and the agent connects the two.

@@ -5,6 +5,7 @@ mod ebpf;
 mod find;
 mod flow;
 mod histogram;
+mod layout;
 mod little;
 mod whole;
 

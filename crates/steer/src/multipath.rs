@@ -10,7 +10,8 @@ use crate::device::{Device, Queue};
 use crate::sysfs;
 
 /// State of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PathState {
     /// The path carries IOs.
     Active,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use parda_block::{DiskId, Handle, Stats, VmStats};
-use parda_control::VmConfig;
+use parda_control::{ModeName, VmConfig};
 
 use crate::config;
 use crate::objective::ObjectiveStatus;
@@ -12,7 +12,7 @@ use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::slowest::SlowestStatus;
 use crate::status::{
-    DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, PastFailure, VolumeStatus,
+    DiskState, DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, PastFailure, VolumeStatus,
 };
 use crate::threshold::ThresholdStatus;
 
@@ -22,7 +22,7 @@ pub(super) struct ShownDisk {
     pub(super) name: String,
     pub(super) vm: VmConfig,
     pub(super) id: Option<DiskId>,
-    pub(super) state: &'static str,
+    pub(super) state: DiskState,
     pub(super) since: Instant,
     pub(super) fault: Option<String>,
 }
@@ -106,7 +106,7 @@ impl Board {
             .map(|disk| {
                 let counted = counted(stats.as_ref(), disk.id);
                 DiskStatus {
-                    state: disk.state.to_owned(),
+                    state: disk.state,
                     state_s: secs(disk.since),
                     fault: disk.fault.or_else(|| counted.away.clone()),
                     ..DiskStatus::new(disk.name, disk.vm.shares.0, &counted)
@@ -118,7 +118,7 @@ impl Board {
         status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &status.disks, peers));
         status.slowest = stats
             .as_ref()
-            .filter(|_| status.mode == "parda")
+            .filter(|_| status.mode == ModeName::Parda)
             .and_then(|stats| SlowestStatus::new(stats.settings.signal, &status.disks, peers));
         status.listeners = (shown.listeners.into_iter())
             .map(|l| ListenerStatus { address: l.address, state_s: secs(l.since), fault: l.fault })

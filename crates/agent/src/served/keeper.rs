@@ -21,6 +21,7 @@ use super::addresses::{Addresses, Owner};
 use super::board::{Board, Shown, ShownDisk, ShownListener};
 use crate::activation::Passed;
 use crate::config::{self, Disk, Listener};
+use crate::status::DiskState;
 use member::{Member, State};
 use ring::{FIRST_RESTART, spawn};
 
@@ -191,10 +192,10 @@ impl Keeper {
                 _ => None,
             },
             state: match member.state {
-                State::Open(_) => "serving",
-                State::Leaving => "leaving",
-                State::Opening if member.fault.is_none() => "opening",
-                State::Waiting(_) | State::Opening => "waiting",
+                State::Open(_) => DiskState::Serving,
+                State::Leaving => DiskState::Leaving,
+                State::Opening if member.fault.is_none() => DiskState::Opening,
+                State::Waiting(_) | State::Opening => DiskState::Waiting,
             },
         });
         let listeners = self.listeners.iter().map(|member| ShownListener {

@@ -7,7 +7,7 @@ use crate::config;
 use crate::objective::ObjectiveStatus;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
-use crate::status::{PathStatus, SteerStatus, VolumeStatus};
+use crate::status::{MeasuredBy, PathStatus, SteerStatus, VolumeStatus};
 use crate::threshold::ThresholdStatus;
 
 impl State {
@@ -37,12 +37,9 @@ impl State {
             steered: device.map(|d| d.device().name.clone()),
             fault: self.fault.as_deref().or(self.vms.fault()).map(str::to_owned),
             vms_share_by: self.vms.means(),
-            measured_by: self.done.method.map(|method| {
-                match method {
-                    Method::Ebpf => "ebpf",
-                    Method::Little { .. } => "little",
-                }
-                .to_owned()
+            measured_by: self.done.method.map(|method| match method {
+                Method::Ebpf => MeasuredBy::Ebpf,
+                Method::Little { .. } => MeasuredBy::Little,
             }),
             why_not_ebpf: device.and_then(|d| d.why_not_ebpf()).map(str::to_owned),
             latency_error: match self.done.method {
@@ -70,8 +67,8 @@ impl State {
 fn path(path: &parda_steer::steering::PathInForce) -> PathStatus {
     PathStatus {
         name: path.name.clone(),
-        method: path.method.to_string(),
+        method: path.method,
         depth: path.depth,
-        state: path.state.to_string(),
+        state: path.state,
     }
 }

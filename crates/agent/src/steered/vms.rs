@@ -158,10 +158,10 @@ impl HostVms {
     }
 
     /// What their shares are made of, where anything is set.
-    pub(super) fn means(&self) -> Option<String> {
+    pub(super) fn means(&self) -> Option<Means> {
         match self {
             HostVms::One(_) => None,
-            HostVms::Groups(groups) => groups.sharing.as_ref().map(|s| s.means().to_string()),
+            HostVms::Groups(groups) => groups.sharing.as_ref().map(Sharing::means),
         }
     }
 

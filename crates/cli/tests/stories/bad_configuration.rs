@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use parda_agent::status::VolumeStatus;
+use parda_agent::status::{DiskState, VolumeStatus};
 
 use crate::stage::{Done, Stage, config, uri};
 
@@ -94,7 +94,7 @@ fn storage_that_cannot_be_opened_is_named() {
         assert!(log.contains("cannot be served: disk \"vm1\": "), "{log}");
         assert!(log.contains(says), "{says:?} is not in: {log}");
         let disk = &volume.disks[0];
-        assert_eq!(disk.state, "waiting");
+        assert_eq!(disk.state, DiskState::Waiting);
         assert!(disk.fault.as_ref().is_some_and(|fault| fault.contains(says)), "{disk:?}");
     }
 }
@@ -127,7 +127,7 @@ fn a_place_that_is_taken_stays_with_whom_it_belongs_to() {
             agent.says(says);
             let volume = agent.volume();
             assert!(volume.listeners[0].fault.as_ref().is_some_and(|f| f.contains(says)));
-            assert_eq!(volume.disks[0].state, "serving");
+            assert_eq!(volume.disks[0].state, DiskState::Serving);
             agent.stop();
         }
         assert!(!stage.path("host").exists(), "a socket is left behind: {says}");

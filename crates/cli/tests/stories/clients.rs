@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 
 use crate::stage::{Agent, Process, Stage, config, noise, until, uri};
+use parda_control::ModeName;
 use parda_nbd::Errno;
 use parda_testkit::{Client, write};
 
@@ -223,7 +224,7 @@ fn fio_verifies_under_control() {
     let agent = stage.agent("host", &config("host", control, &[("vm1", "data")]));
     verified_load(&stage, VM1);
     let volume = agent.volume();
-    assert_eq!((volume.mode.as_str(), volume.disks[0].errors), ("parda", 0));
+    assert_eq!((volume.mode, volume.disks[0].errors), (ModeName::Parda, 0));
     assert!(volume.disks[0].writes.ios > 300, "{volume:?}");
     agent.stop();
 }

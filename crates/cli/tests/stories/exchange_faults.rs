@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use parda_agent::status::{ExchangeStatus, VolumeStatus};
+use parda_control::Source;
+use parda_exchange::Liveness;
 use rustix::process::Signal;
 
 use crate::island::{ISLAND, Island};
@@ -64,8 +66,8 @@ impl Cluster {
     fn is_well(&self, what: &str) {
         let others = self.agents.len() - 1;
         self.until(what, |volume, exchange| {
-            let live = exchange.peers.iter().filter(|p| p.liveness == "live").count();
-            volume.source == "cluster" && exchange.fault.is_none() && live == others
+            let live = exchange.peers.iter().filter(|p| p.liveness == Liveness::Live).count();
+            volume.source == Source::Cluster && exchange.fault.is_none() && live == others
         });
     }
 
@@ -213,7 +215,7 @@ fn an_exchange_that_cannot_be_read_leaves_each_host_to_itself() {
     fs::rename(&file, &aside).unwrap();
     fs::create_dir(&file).unwrap();
     cluster.until("the fault is shown", |_, e| e.fault.is_some() && e.failures > 0);
-    cluster.until("the hosts fall back to their own latency", |v, _| v.source == "local");
+    cluster.until("the hosts fall back to their own latency", |v, _| v.source == Source::Local);
     cluster.goes_on();
     fs::remove_dir(&file).unwrap();
     fs::rename(&aside, &file).unwrap();
@@ -236,7 +238,7 @@ fn the_last_good_reports_count_for_a_while() {
     let aside = stage.path("aside");
     fs::rename(&file, &aside).unwrap();
     fs::create_dir(&file).unwrap();
-    cluster.until("the last good reports are used", |v, _| v.source == "last-good");
+    cluster.until("the last good reports are used", |v, _| v.source == Source::LastGood);
     cluster.goes_on();
     fs::remove_dir(&file).unwrap();
     fs::rename(&aside, &file).unwrap();

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 
 use crate::array::{Array, Delays};
 use crate::stage::{Agent, Load, Stage, config, until, uri};
+use parda_exchange::Liveness;
 
 fn text(name: &str, disk: &str) -> String {
     let law = "period = \"100ms\"\nlatency_threshold = \"60ms\"\nlatency_target_min = \"5ms\"";
@@ -41,7 +42,7 @@ fn all_hosts_follow_the_objective_of_a_disk_while_it_works_and_say_whose_it_is()
     until("they hear each other", || {
         [&a, &b].iter().all(|agent| {
             let peers = agent.volume().exchange.map_or(Vec::new(), |exchange| exchange.peers);
-            peers.iter().any(|peer| peer.liveness == "live")
+            peers.iter().any(|peer| peer.liveness == Liveness::Live)
         })
     });
     assert_eq!((threshold(&a), threshold(&b)), (60.0, 60.0));

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use parda_agent::status::DiskState;
 use parda_agent::status::{DiskStatus, Status};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
@@ -42,7 +43,7 @@ fn disk(status: &Status, name: &str) -> Option<DiskStatus> {
 }
 
 fn serves(agent: &Agent, name: &str) -> bool {
-    disk(&agent.status(), name).is_some_and(|disk| disk.state == "serving")
+    disk(&agent.status(), name).is_some_and(|disk| disk.state == DiskState::Serving)
 }
 
 /// A client that writes and verifies, and must notice nothing.
@@ -70,7 +71,7 @@ fn a_disk_that_is_missing_at_the_start_is_served_when_it_is_there_and_the_others
     let load = witness(&stage, &agent, "a", "vm1");
     let status = agent.status();
     let waiting = disk(&status, "vm2").unwrap();
-    assert_eq!(waiting.state, "waiting");
+    assert_eq!(waiting.state, DiskState::Waiting);
     assert!(waiting.fault.unwrap().contains("cannot open missing: No such file"));
     assert!(disk(&status, "vm3").unwrap().fault.unwrap().contains("unix:late"));
     let said = stage.ok(&[PARDA, "status", "host.status"]);
@@ -133,7 +134,9 @@ fn disks_listeners_and_volumes_come_and_go_and_the_others_keep_their_connections
     reload(&stage, &agent, &moved);
     let there = |status: Status| {
         let b = status.volumes.into_iter().find(|volume| volume.name == "b");
-        b.is_some_and(|b| b.disks.iter().filter(|disk| disk.state == "serving").count() == 2)
+        b.is_some_and(|b| {
+            b.disks.iter().filter(|disk| disk.state == DiskState::Serving).count() == 2
+        })
     };
     until("it has moved", || there(agent.status()));
     until("its listener has moved", || stage.run(&["nbdinfo", &uri("a2", "vm2")]).status.success());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use parda_agent::outlook::ForecastStatus;
+use parda_control::ModeName;
 use rustix::process::Signal;
 
 use crate::array::{Array, Delays};
@@ -51,7 +52,7 @@ fn hosts_that_observe_say_what_would_be_done_and_do_nothing() {
     });
 
     let volume = a.volume();
-    assert_eq!((volume.mode.as_str(), volume.window), ("observe", None));
+    assert_eq!((volume.mode, volume.window), (ModeName::Observe, None));
     let held = volume.disks[0].held.summary();
     assert!(held.mean < 1.0, "nothing is held, but for {held:?} ms");
     let peer = volume.exchange.unwrap().peers.swap_remove(0);

@@ -84,7 +84,7 @@ fn the_law_can_be_switched_off_and_on_under_load() {
     for (mode, window) in [("off", None), ("static", Some(64.0)), ("off", None)] {
         stage.write("host.toml", text.replace("mode = \"parda\"", &format!("mode = \"{mode}\"")));
         agent.process.signal(Signal::HUP);
-        until(mode, || agent.volume().mode == mode);
+        until(mode, || agent.volume().mode.to_string() == mode);
         assert_eq!(agent.volume().window, window);
         let before = agent.volume().disks[0].writes.ios;
         until("IO goes on", || agent.volume().disks[0].writes.ios > before + 100);

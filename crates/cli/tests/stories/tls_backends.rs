@@ -10,6 +10,8 @@ use rcgen::date_time_ymd;
 
 use crate::stage::{Agent, PARDA, Process, Stage, config, noise, until, uri};
 use crate::tls::Authority;
+use parda_agent::status::DiskState;
+use parda_exchange::Liveness;
 
 const OFF: &str = "mode = \"off\"";
 
@@ -149,7 +151,7 @@ fn a_server_that_is_not_to_be_trusted_is_waited_for() {
         let fault = || agent.volume().disks[0].fault.clone().unwrap_or_default();
         until(&format!("its status says {why}"), || fault().contains(why));
         agent.says(why);
-        assert_eq!(agent.volume().disks[0].state, "waiting");
+        assert_eq!(agent.volume().disks[0].state, DiskState::Waiting);
         let checked = stage.parda(&["check", "host.toml"]);
         assert!(checked.status.success() && checked.out.contains(why), "{}", checked.out);
         let shown = stage.parda(&["status", "host.status"]).out;
@@ -159,7 +161,7 @@ fn a_server_that_is_not_to_be_trusted_is_waited_for() {
     }
     let _server = nbdkit(&stage, "pki");
     let agent = agent.unwrap();
-    until("it is served", || agent.volume().disks[0].state == "serving");
+    until("it is served", || agent.volume().disks[0].state == DiskState::Serving);
     stage.ok(&["nbdinfo", &uri("host", "vm1")]);
     let checked = stage.parda(&["check", "host.toml"]);
     assert!(checked.status.success() && !checked.out.contains("note:"), "{}", checked.out);
@@ -188,7 +190,7 @@ fn an_exchange_and_a_benchmark_are_within_tls() {
         until("it hears the other", || {
             // None before its first period.
             agent.volume().exchange.is_some_and(|exchange| {
-                let live = exchange.peers.iter().any(|peer| peer.liveness == "live");
+                let live = exchange.peers.iter().any(|peer| peer.liveness == Liveness::Live);
                 live && exchange.fault.is_none()
             })
         });

@@ -44,7 +44,8 @@ const FALL: f64 = 0.98;
 const UNSEEN: f64 = 2.0;
 
 /// Means by which VMs are held to their shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Means {
     /// Caps (`io.max`), without weights.
     Caps,

@@ -1,7 +1,6 @@
 //! Measurement by eBPF at the block layer's tracepoints: each IO, from its issue to its completion.
 //!
-//! `bpf/block.bpf.c` defines what is counted; the arrays of `u64` here have the layout of its
-//! structures. The programs are attached while an [`Ebpf`] exists, and at most as long as its
+//! `bpf/block.bpf.c` defines what is counted; `layout` has its structures. The programs are attached while an [`Ebpf`] exists, and at most as long as its
 //! process.
 
 use std::collections::HashMap as Map;
@@ -13,7 +12,8 @@ use aya::{Btf, EbpfLoader};
 use parda_control::Span;
 use parda_control::latency::Direction;
 
-use super::flow::{Flow, Level};
+use super::flow::Level;
+use super::layout::{DEVICES, DeviceList, GroupTotals, Sums, Totals};
 use super::whole::whole;
 use super::{Class, Group, Histogram, Measure, MeasureError, Method, Reading, Watched, find};
 use crate::number::DevNum;
@@ -33,19 +33,6 @@ const PROGRAMS: [(&str, &str); 6] = [
 /// none.
 const BEGINNING: (&str, &str) = ("bio_getrq", "block_getrq");
 const BEGINNING_LASTS: u64 = 5_000_000_000;
-
-/// `struct totals`: ended, issued, done, requeues, lost, begun.
-type Totals = [u64; 8];
-/// `struct group`: ended, queued, done, ios, bytes, begun.
-type InGroup = [u64; 8];
-const SIZES: usize = 32;
-const CLASSES: usize = 2 * SIZES * 3;
-/// `struct sums`: classes, then latencies, each of reads and then of writes.
-type Sums = [u64; CLASSES + 2 * Histogram::LEN];
-
-/// `struct watched`: number of devices, start time, whether counting is beginning, and the devices.
-type List = [u64; 3 + DEVICES];
-const DEVICES: usize = 64;
 
 const FRONT: u64 = 1;
 const LEAF: u64 = 2;
@@ -68,11 +55,11 @@ pub struct RunTime {
 pub struct Ebpf {
     /// The loaded programs, attached while this exists.
     object: aya::Ebpf,
-    watched: Array<MapData, List>,
+    watched: Array<MapData, DeviceList>,
     totals: PerCpuArray<MapData, Totals>,
     sums: PerCpuArray<MapData, Sums>,
-    groups: PerCpuHashMap<MapData, u64, InGroup>,
-    list: List,
+    groups: PerCpuHashMap<MapData, u64, GroupTotals>,
+    list: DeviceList,
     /// While there may be IOs from before counting began: the program that sees them, and its end time.
     beginning: Option<(BtfTracePointLinkId, u64)>,
     looks_at: Watched,
@@ -135,14 +122,14 @@ impl Ebpf {
             sums: take("sums")?.try_into().map_err(failed)?,
             groups: take("groups")?.try_into().map_err(failed)?,
             object,
-            list: [0; 3 + DEVICES],
+            list: DeviceList::default(),
             beginning: None,
             looks_at: Watched { fronts: Vec::new(), leaves: Vec::new() },
             past: Vec::new(),
             now: now(),
             outstanding: Level::since(now()),
             requeues: 0,
-            summed: Box::new([0; CLASSES + 2 * Histogram::LEN]),
+            summed: Box::default(),
             in_groups: Map::new(),
         };
         ebpf.room_for_others()?;
@@ -171,10 +158,10 @@ impl Ebpf {
         }
         if begin {
             let link = self.program(BEGINNING.0)?.attach().map_err(failed)?;
-            self.list[1] = now();
-            self.beginning = Some((link, self.list[1] + BEGINNING_LASTS));
+            self.list.since = now();
+            self.beginning = Some((link, self.list.since + BEGINNING_LASTS));
         }
-        self.list[2] = u64::from(begin);
+        self.list.beginning = u64::from(begin);
         self.watched.set(0, self.list, 0).map_err(failed)
     }
 
@@ -196,18 +183,18 @@ impl Ebpf {
     /// Makes room for cgroup 0, which stands for all cgroups without an entry.
     fn room_for_others(&mut self) -> Result<(), MeasureError> {
         let cpus = aya::util::nr_cpus().map_err(|(_, e)| failed(e))?;
-        let none = PerCpuValues::try_from(vec![[0; 8]; cpus]).map_err(failed)?;
+        let none = PerCpuValues::try_from(vec![GroupTotals::default(); cpus]).map_err(failed)?;
         self.groups.insert(0, none, 0).map_err(failed)
     }
 
     /// Reads `sums`, less its values at the previous reading.
     fn sums(&mut self) -> Result<Box<Sums>, MeasureError> {
-        let mut sums: Box<Sums> = Box::new([0; CLASSES + 2 * Histogram::LEN]);
+        let mut sums = Box::<Sums>::default();
         for cpu in self.sums.get(&0, 0).map_err(failed)?.iter() {
-            sums.iter_mut().zip(cpu).for_each(|(sum, n)| *sum += n);
+            sums.combine(cpu, u64::wrapping_add);
         }
         let before = std::mem::replace(&mut self.summed, sums.clone());
-        sums.iter_mut().zip(before.iter()).for_each(|(sum, n)| *sum = sum.wrapping_sub(*n));
+        sums.combine(&before, u64::wrapping_sub);
         Ok(sums)
     }
 
@@ -220,9 +207,7 @@ impl Ebpf {
                 pending += self.in_groups.get(&key).map_or(0.0, |g| g.pending.mean);
                 continue;
             };
-            let sum = cpus
-                .iter()
-                .fold([0u64; 8], |sum, cpu| std::array::from_fn(|i| sum[i].wrapping_add(cpu[i])));
+            let sum = GroupTotals::sum(&cpus);
             let group = self.in_groups.entry(key).or_insert_with(|| Seen {
                 pending: Level::since(since),
                 ios: 0,
@@ -230,11 +215,11 @@ impl Ebpf {
                 mean_size: 8.0,
                 still: 0,
             });
-            let (came, went) = (Flow { n: sum[1], at: sum[2] }, Flow { n: sum[3], at: sum[4] });
             let fronts = &self.looks_at.fronts;
-            let sectors = group.pending.read(now(), came, went, || empty(fronts));
-            let (ios, bytes) = (sum[5].wrapping_sub(group.ios), sum[6].wrapping_sub(group.bytes));
-            (group.ios, group.bytes) = (sum[5], sum[6]);
+            let sectors = group.pending.read(now(), sum.queued, sum.done, || empty(fronts));
+            let (ios, bytes) =
+                (sum.ios.wrapping_sub(group.ios), sum.bytes.wrapping_sub(group.bytes));
+            (group.ios, group.bytes) = (sum.ios, sum.bytes);
             if ios > 0 && bytes > 0 {
                 group.mean_size = bytes as f64 / 512.0 / ios as f64;
             }
@@ -268,42 +253,34 @@ impl Measure for Ebpf {
         let mut requeues = 0;
         let outstanding = match totals {
             Some(cpus) => {
-                let sum = cpus.iter().fold([0u64; 8], |sum, cpu| {
-                    std::array::from_fn(|i| sum[i].wrapping_add(cpu[i]))
-                });
-                requeues = sum[5].wrapping_sub(self.requeues);
-                self.requeues = sum[5];
-                let came = Flow { n: sum[1], at: sum[2] };
-                let went = Flow { n: sum[3], at: sum[4] };
+                let sum = Totals::sum(&cpus);
+                requeues = sum.requeues.wrapping_sub(self.requeues);
+                self.requeues = sum.requeues;
                 let leaves = &self.looks_at.leaves;
-                self.outstanding.read(self.now, came, went, || empty(leaves))
+                self.outstanding.read(self.now, sum.issued, sum.done, || empty(leaves))
             }
             None => self.outstanding.mean,
         };
         let (groups, pending) = self.read_groups(since)?;
         let sums = self.sums()?;
-        let classes = sums[..CLASSES].chunks(3).enumerate().filter(|(_, c)| c[0] > 0);
-        let latencies = |way: usize| {
-            let from = CLASSES + way * Histogram::LEN;
-            Histogram::of(sums[from..from + Histogram::LEN].iter().copied())
-        };
+        let classes = [Direction::Read, Direction::Write].into_iter().zip(&sums.classes);
+        let classes = classes.flat_map(|(direction, classes)| {
+            let seen = (0..).zip(classes).filter(|(_, class)| class.ios > 0);
+            seen.map(move |(bytes_log2, class)| Class {
+                direction,
+                bytes_log2,
+                ios: class.ios,
+                bytes: class.bytes,
+                latency: Span(class.ns),
+            })
+        });
+        let [reads, writes] = sums.latency.map(Histogram::of);
         Ok(Reading {
             elapsed: Span(self.now - since),
             method: Method::Ebpf,
-            classes: classes
-                .map(|(class, c)| Class {
-                    direction: match class / SIZES {
-                        0 => Direction::Read,
-                        _ => Direction::Write,
-                    },
-                    bytes_log2: (class % SIZES) as u8,
-                    ios: c[0],
-                    bytes: c[1],
-                    latency: Span(c[2]),
-                })
-                .collect(),
-            reads: latencies(0),
-            writes: latencies(1),
+            classes: classes.collect(),
+            reads,
+            writes,
             outstanding,
             // IOs at the array are pending, whatever the estimate from sizes gives.
             pending: pending.max(outstanding),
@@ -326,8 +303,8 @@ impl Measure for Ebpf {
             return Err(MeasureError::Ebpf(format!("{wanted} devices are more than {DEVICES}")));
         }
         devices.truncate(DEVICES);
-        self.list[0] = devices.len() as u64;
-        for (slot, device) in self.list[3..].iter_mut().zip(&devices) {
+        self.list.count = devices.len() as u64;
+        for (slot, device) in self.list.devices.iter_mut().zip(&devices) {
             let role = |of: &[DevNum], role| if of.contains(device) { role } else { 0 };
             let roles = role(&watched.fronts, FRONT) | role(&watched.leaves, LEAF);
             *slot = u64::from(device.kernel()) << 32 | if roles == 0 { PAST } else { roles };

@@ -5,7 +5,9 @@
 //! n·T − Σt. Those that went are subtracted in the same way. Arithmetic is modulo 2^64, as only
 //! differences count.
 
-/// Arrivals or departures: their number and the sum of their times.
+/// Arrivals or departures: their number and the sum of their times. Has the layout of `struct flow` of
+/// `bpf/block.bpf.c`.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flow {
     /// Number of arrivals or departures.
@@ -15,6 +17,11 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
+    /// Sum of both, modulo 2^64.
+    pub(crate) fn plus(self, other: Flow) -> Flow {
+        Flow { n: self.n.wrapping_add(other.n), at: self.at.wrapping_add(other.at) }
+    }
+
     fn integral(self, now: u64) -> u64 {
         self.n.wrapping_mul(now).wrapping_sub(self.at)
     }

@@ -4,20 +4,22 @@
 //! (`ended`, the first). A copy is consistent if `begun`, read after it, equals `ended`, read
 //! before it. Three copies one after the other have that order, whatever the order within one.
 
+use super::layout::Versioned;
+
 /// Largest number of attempts. A CPU that changes its counters between any two copies does far more
 /// than 100,000 IOPS.
 const TRIES: usize = 100;
 
 /// Takes copies with `copy` until that of each CPU is consistent. `None` if one never is.
-pub(crate) fn whole<const N: usize, E>(
-    mut copy: impl FnMut() -> Result<Vec<[u64; N]>, E>,
-) -> Result<Option<Vec<[u64; N]>>, E> {
+pub(super) fn whole<T: Versioned, E>(
+    mut copy: impl FnMut() -> Result<Vec<T>, E>,
+) -> Result<Option<Vec<T>>, E> {
     let (mut before, mut middle) = (copy()?, copy()?);
-    let mut found: Vec<Option<[u64; N]>> = vec![None; middle.len()];
+    let mut found: Vec<Option<T>> = vec![None; middle.len()];
     for _ in 0..TRIES {
         let after = copy()?;
         for (cpu, found) in found.iter_mut().enumerate().filter(|(_, found)| found.is_none()) {
-            if before[cpu][0] == after[cpu][N - 1] {
+            if before[cpu].ended() == after[cpu].begun() {
                 *found = Some(middle[cpu]);
             }
         }
@@ -33,20 +35,35 @@ pub(crate) fn whole<const N: usize, E>(
 mod tests {
     use super::*;
 
+    /// Changes ended, a counter, changes begun.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Copied(u64, u64, u64);
+
+    impl Versioned for Copied {
+        fn begun(&self) -> u64 {
+            self.2
+        }
+
+        fn ended(&self) -> u64 {
+            self.0
+        }
+    }
+
     #[test]
     fn a_copy_in_the_middle_of_a_change_is_not_taken() {
-        // [ended, counter, begun]: a change is half done in the second copy.
-        let mut copies = [[4, 40, 4], [4, 50, 5], [5, 50, 5], [5, 50, 5], [5, 50, 5]].into_iter();
-        let got = whole::<3, ()>(|| Ok(vec![copies.next().unwrap()]));
-        assert_eq!(got, Ok(Some(vec![[5, 50, 5]])));
+        // A change is half done in the second copy.
+        let rest = [Copied(5, 50, 5); 3];
+        let mut copies = [Copied(4, 40, 4), Copied(4, 50, 5)].into_iter().chain(rest);
+        let got = whole::<_, ()>(|| Ok(vec![copies.next().unwrap()]));
+        assert_eq!(got, Ok(Some(vec![Copied(5, 50, 5)])));
     }
 
     #[test]
     fn what_never_rests_is_given_up() {
         let mut n = 0;
-        let got = whole::<3, ()>(|| {
+        let got = whole::<_, ()>(|| {
             n += 1;
-            Ok(vec![[n, n, n + 1]])
+            Ok(vec![Copied(n, n, n + 1)])
         });
         assert_eq!(got, Ok(None));
     }

@@ -1,0 +1,94 @@
+//! Modes, states and named settings as configuration, status and messages spell them.
+//!
+//! With the `serde` feature the same names are read and written by `Deserialize` and `Serialize`;
+//! `parda-config` has the test that both agree.
+
+use core::fmt;
+
+use crate::cluster::Source;
+use crate::latency::Signal;
+use crate::law::{Estimation, Mode};
+use crate::settings::Proportional;
+
+/// Name of a [`Mode`], without its parameters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum ModeName {
+    /// Eq. 2, normalised by what the exchange knows.
+    #[default]
+    Parda,
+    /// Eq. 2 to the letter, with `beta_per_share`.
+    Published,
+    /// The window is `window_max` and stays there.
+    Static,
+    /// No window and no queue, but all is measured, exchanged and computed.
+    Observe,
+    /// No window and no queue.
+    Off,
+}
+
+impl Mode {
+    /// Name of the mode, without its parameters.
+    #[must_use]
+    pub fn name(&self) -> ModeName {
+        match self {
+            Mode::Off => ModeName::Off,
+            Mode::Static => ModeName::Static,
+            Mode::Published { .. } => ModeName::Published,
+            Mode::Normalised { .. } => ModeName::Parda,
+            Mode::Observe => ModeName::Observe,
+        }
+    }
+}
+
+impl fmt::Display for ModeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            ModeName::Parda => "parda",
+            ModeName::Published => "published",
+            ModeName::Static => "static",
+            ModeName::Observe => "observe",
+            ModeName::Off => "off",
+        })
+    }
+}
+
+impl fmt::Display for Estimation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Estimation::Global => "global",
+            Estimation::Local => "local",
+        })
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Signal::Slowest => "slowest",
+            Signal::All => "all",
+            Signal::Reads => "reads",
+            Signal::Writes => "writes",
+        })
+    }
+}
+
+impl fmt::Display for Proportional {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Proportional::Concurrency => "concurrency",
+            Proportional::Throughput => "throughput",
+        })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Source::Cluster => "cluster",
+            Source::LastGood => "last-good",
+            Source::Local => "local",
+        })
+    }
+}
