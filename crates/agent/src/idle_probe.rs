@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parda_control::{Report, Totals};
 use parda_probe::{
-    Document, Effort, End, Mix, Plan, Point, Probe, Progress, Purpose, Watcher, Wishes,
+    Document, Effort, End, Mix, Plan, Point, Probe, Progress, Purpose, Unknown, Watcher, Wishes,
 };
 
 use crate::gate::Gate;
@@ -207,8 +207,10 @@ impl Watcher for Bystander<'_> {
 
     fn measured(&mut self, _: &Point) {}
 
-    fn note(&mut self, note: &str) {
-        self.note = Some(note.to_owned());
+    fn note(&mut self, note: &Unknown) {
+        if let Unknown::TargetFailed { error, .. } = note {
+            self.note = Some(error.clone());
+        }
     }
 }
 

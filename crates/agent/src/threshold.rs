@@ -170,12 +170,11 @@ mod tests {
             window_max: 64.0,
             throughput_fraction: 0.96,
             why: Vec::new(),
-            snippet: String::new(),
         });
         let read = stored(&serde_json::to_string(&probe).unwrap()).unwrap();
         assert_eq!(read.threshold, Some(Duration::from_micros(12_500)));
         probe.format += 1;
-        assert!(stored(&serde_json::to_string(&probe).unwrap()).unwrap_err().contains("format 2"));
+        assert!(stored(&serde_json::to_string(&probe).unwrap()).unwrap_err().contains("format 3"));
     }
 
     #[test]

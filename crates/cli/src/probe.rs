@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use parda_probe::{
-    Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Watcher, Wishes,
+    Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Unknown, Watcher,
+    Wishes,
 };
 use parda_probe_report as report;
 use parda_probe_targets::{Target, TargetError, Writes};
@@ -260,7 +261,7 @@ impl Watcher for Terminal {
         self.bar.measured(point);
     }
 
-    fn note(&mut self, note: &str) {
-        self.bar.say(note);
+    fn note(&mut self, note: &Unknown) {
+        self.bar.say(&parda_probe_report::unknown(note));
     }
 }

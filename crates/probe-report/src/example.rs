@@ -1,6 +1,9 @@
 //! A probe as it could be: a disk of eight spindles whose latencies follow from a closed queueing network.
 
-use parda_probe::{Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine, Suspicion};
+use parda_probe::{
+    Advice, Asymmetry, Curve, Estimate, Evidence, Findings, Knee, Noise, SizeLine, Suspect,
+    Suspicion, Unknown, Why,
+};
 use parda_probe::{Bucket, Measured, Point, Slice};
 use parda_probe::{Document, End, FORMAT, Kind, TargetInfo};
 use parda_probe::{Load, Mix, Purpose};
@@ -140,19 +143,20 @@ pub(crate) fn slower(scale: f64) -> Document {
             asymmetry: Some(Asymmetry { outstanding: 8, latency_ratio: 0.4, iops_ratio: 2.5 }),
             noise: Some(Noise { pairs: 1, iops: 0.012, latency: 0.013 }),
             suspicions: vec![Suspicion {
-                what: "write cache".to_owned(),
-                evidence: "writes take 0.4 of what reads take".to_owned(),
+                what: Suspect::WriteCache,
+                evidence: vec![Evidence::ThroughputFalls {
+                    outstanding: 8,
+                    first_iops: 5000.0,
+                    last_iops: 180.0,
+                }],
             }],
             advice: Some(Advice {
                 latency_threshold_ms: threshold,
                 window_max: 16.0,
                 throughput_fraction: 0.97,
-                why: vec!["At 12 outstanding 96 % of the peak is reached.".to_owned()],
-                snippet: format!(
-                    "[control]\nlatency_threshold = \"{threshold}ms\"\nwindow_max = 16\n"
-                ),
+                why: vec![Why::AboveKnee { by: 0.03 }],
             }),
-            unknown: vec!["How it does under other hosts' load.".to_owned()],
+            unknown: vec![Unknown::OtherHosts],
         },
     }
 }

@@ -5,6 +5,7 @@
 //! | file | subject |
 //! | --- | --- |
 //! | `words` | numbers, times and sizes as they are said |
+//! | `sentences` | reason codes as sentences |
 //! | `confidence` | how sure a mean is, from the slices of a point |
 //! | `figures` | pictures |
 //! | `table` | for the terminal |
@@ -21,6 +22,7 @@ mod csv;
 pub(crate) mod example;
 mod figures;
 mod page;
+mod sentences;
 mod table;
 mod words;
 
@@ -28,4 +30,5 @@ pub use comparison::{Comparison, Curves, Pair, Run, SMALL, Side, Verdict};
 pub use csv::csv;
 pub use figures::figures;
 pub use page::page;
+pub use sentences::unknown;
 pub use table::table;

@@ -3,6 +3,7 @@
 use parda_plot::{Cell, Figure, Page, Table};
 
 use super::figures;
+use super::sentences;
 use super::table::sections;
 use super::words::{
     curve, curves, estimate, in_a_row, mb_per_s, ms, others, percent, short, story,
@@ -30,11 +31,11 @@ pub fn page(document: &Document) -> String {
         page.prose(
             "A cache or a limit between us and the medium makes a device look like another one. What speaks for one:",
         );
-        page.list(found.suspicions.iter().map(|s| format!("{}: {}", s.what, s.evidence)));
+        page.list(found.suspicions.iter().map(sentences::suspicion));
     }
     page.heading("What this cannot tell");
     let always = "What the target does when it is fuller, older or busier with others than it was.";
-    page.list(found.unknown.iter().map(String::as_str).chain([always]));
+    page.list(found.unknown.iter().map(sentences::unknown).chain([always.to_owned()]));
     points(&mut page, document);
     page.html()
 }
@@ -154,9 +155,9 @@ fn advice(page: &mut Page, document: &Document) {
         page.prose("These points say nothing on what to set: see below what this cannot tell.");
         return;
     };
-    page.list(&advice.why);
+    page.list(advice.why.iter().map(sentences::why));
     page.prose("For `parda.toml`:");
-    page.code(&advice.snippet);
+    page.code(&sentences::snippet(document, advice));
 }
 
 /// All points, a table each sweep.
@@ -215,6 +216,7 @@ fn points(page: &mut Page, document: &Document) {
 mod tests {
     use super::*;
     use crate::example::{document, empty};
+    use parda_probe::Evidence;
 
     #[test]
     fn a_page_tells_what_to_set_before_it_tells_why_and_how_it_was_found() {
@@ -245,7 +247,8 @@ mod tests {
     fn whatever_a_target_is_called_is_text() {
         let mut document = document();
         document.target.name = "<script>alert(1)</script>".to_owned();
-        document.findings.suspicions[0].evidence = "<img src=x onerror=y>".to_owned();
+        document.findings.suspicions[0].evidence =
+            vec![Evidence::Sentence("<img src=x onerror=y>".to_owned())];
         let html = page(&document);
         assert!(!html.contains("<script") && !html.contains("<img"));
     }

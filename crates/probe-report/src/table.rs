@@ -6,6 +6,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets};
 use parda_plot::number;
 
 use super::words::{curves, in_a_row, ms, others, percent, short, size, story};
+use crate::sentences;
 use parda_probe::Document;
 use parda_probe::Point;
 use parda_probe::Purpose;
@@ -34,12 +35,8 @@ pub fn table(document: &Document) -> String {
     }
     let found = &document.findings;
     list(&mut out, "Found", curves(document).into_iter().chain(others(document)));
-    list(
-        &mut out,
-        "Suspected",
-        found.suspicions.iter().map(|s| format!("{}: {}", s.what, s.evidence)),
-    );
-    list(&mut out, "Not known", found.unknown.iter().cloned());
+    list(&mut out, "Suspected", found.suspicions.iter().map(sentences::suspicion));
+    list(&mut out, "Not known", found.unknown.iter().map(sentences::unknown));
     match &found.advice {
         Some(advice) => {
             let line = format!(
@@ -48,9 +45,13 @@ pub fn table(document: &Document) -> String {
                 short(advice.window_max),
                 percent(advice.throughput_fraction),
             );
-            list(&mut out, "To set", std::iter::once(line).chain(advice.why.iter().cloned()));
+            list(
+                &mut out,
+                "To set",
+                std::iter::once(line).chain(advice.why.iter().map(sentences::why)),
+            );
             let _ = writeln!(out);
-            for line in advice.snippet.trim_end().lines() {
+            for line in sentences::snippet(document, advice).trim_end().lines() {
                 let _ = writeln!(out, "    {line}");
             }
         }

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::findings::Findings;
 use crate::point::Point;
 
-/// The version of the document that this code writes and reads.
-pub const FORMAT: u32 = 1;
+/// The version of the document that this code writes. It reads this one and all before it: format 1 has
+/// sentences where there are reason codes now.
+pub const FORMAT: u32 = 2;
 
 /// A probe: all points, and what they say together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// [`FORMAT`].
+    /// Version of the document, at most [`FORMAT`].
     pub format: u32,
     /// When it began, RFC 3339.
     pub begun: String,
@@ -94,7 +95,7 @@ pub enum DocumentError {
         error: serde_json::Error,
     },
     /// Another version of parda wrote it.
-    #[error("{path}: a probe of format {found}; this parda reads format {FORMAT}")]
+    #[error("{path}: a probe of format {found}; this parda reads formats up to {FORMAT}")]
     Format {
         /// Which.
         path: String,
@@ -124,7 +125,7 @@ impl Document {
             .map_err(|error| DocumentError::Read { path: name.clone(), error })?;
         let parse = |error| DocumentError::Parse { path: name.clone(), error };
         let Version { format } = serde_json::from_str(&text).map_err(parse)?;
-        if format != FORMAT {
+        if !(1..=FORMAT).contains(&format) {
             return Err(DocumentError::Format { path: name, found: format });
         }
         serde_json::from_str(&text).map_err(parse)
@@ -141,6 +142,7 @@ impl Document {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reasons::Why;
 
     fn document() -> Document {
         Document {
@@ -173,12 +175,37 @@ mod tests {
         assert_eq!(read(&document().json()), Ok(document()));
     }
 
+    /// A document as parda 0.1.0 wrote it before reason codes.
+    #[test]
+    fn a_document_of_format_1_is_still_read() {
+        let old = r#"{
+            "format": 1, "begun": "2026-11-21T20:00:00Z", "took_s": 60.0, "seed": 1, "end": "complete",
+            "target": {"name": "/dev/sdb", "kind": "device", "bytes": 4096, "writes": false, "about": []},
+            "points": [],
+            "findings": {
+                "curves": [],
+                "suspicions": [{"what": "write cache", "evidence": "A cache is full."}],
+                "unknown": ["What writes do: none were allowed."],
+                "advice": {
+                    "latency_threshold_ms": 12.5, "window_max": 64, "throughput_fraction": 0.96,
+                    "why": ["More buys little."], "snippet": "[volume.control]\nwindow_max = 64\n"
+                }
+            }
+        }"#;
+        let document = read(old).unwrap();
+        let advice = document.findings.advice.as_ref().unwrap();
+        assert_eq!((advice.latency_threshold_ms, advice.window_max), (12.5, 64.0));
+        assert_eq!(advice.why, [Why::Sentence("More buys little.".to_owned())]);
+        assert_eq!(document.findings.unknown.len(), 1);
+        assert_eq!(read(&document.json()), Ok(document), "it can be written again");
+    }
+
     #[test]
     fn what_is_no_probe_is_refused_with_its_place() {
         let other = Document { format: 9, ..document() }.json();
         assert_eq!(
             read(&other).unwrap_err(),
-            "FILE: a probe of format 9; this parda reads format 1"
+            "FILE: a probe of format 9; this parda reads formats up to 2"
         );
         assert_eq!(
             read("{\n \"format\": x").unwrap_err(),

@@ -1,8 +1,10 @@
-//! What the points of a probe say together.
+//! What the points of a probe say together: reason codes and their numbers. `parda-probe-report` has the
+//! sentences.
 
 use serde::{Deserialize, Serialize};
 
 use crate::load::Mix;
+use crate::reasons::{Suspicion, Unknown, Why};
 
 /// What the points of a probe say together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,13 +21,13 @@ pub struct Findings {
     /// How well runs of the same load agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
-    /// What may be between us and the medium, and what speaks for it.
+    /// Caches and limits that may be between the probe and the medium, with their evidence.
     pub suspicions: Vec<Suspicion>,
     /// What to set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
-    /// What these points cannot tell, in sentences.
-    pub unknown: Vec<String>,
+    /// What these points cannot tell.
+    pub unknown: Vec<Unknown>,
 }
 
 /// A number, and where it lies with 95 % confidence.
@@ -101,16 +103,7 @@ pub struct Noise {
     pub latency: f64,
 }
 
-/// Something that may be between us and the medium.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Suspicion {
-    /// What: `write cache`, `read cache`, `prefetch`, `throttled`, …
-    pub what: String,
-    /// What speaks for it, in a sentence with the numbers.
-    pub evidence: String,
-}
-
-/// What to set.
+/// What to set, drawn from the first of [`Findings::curves`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// `latency_threshold`, in milliseconds: rounded up to something a person would write.
@@ -119,8 +112,6 @@ pub struct Advice {
     pub window_max: f64,
     /// Throughput at the threshold over the peak, 0 to 1.
     pub throughput_fraction: f64,
-    /// Why, in sentences with the numbers.
-    pub why: Vec<String>,
-    /// The lines for `parda.toml`.
-    pub snippet: String,
+    /// Reasons, with their numbers.
+    pub why: Vec<Why>,
 }

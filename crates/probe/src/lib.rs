@@ -16,6 +16,7 @@ mod findings;
 mod load;
 mod plan;
 mod point;
+mod reasons;
 mod recording;
 mod run;
 pub mod sample;
@@ -24,12 +25,11 @@ mod steady;
 pub use document::{Document, DocumentError, End, FORMAT, Kind, TargetInfo};
 pub use driver::{Allowance, DriveError, Driven, Driver, Watch};
 pub use experiment::{Experiment, UnknownExperiment};
-pub use findings::{
-    Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine, Suspicion,
-};
+pub use findings::{Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine};
 pub use load::{Load, Mix, Purpose};
 pub use plan::{Effort, Plan, Wishes};
 pub use point::{Bucket, Measured, Point, Slice};
+pub use reasons::{Evidence, Growth, LeftOut, Suspect, Suspicion, Unknown, Why};
 pub use recording::{Bin, Counter, Piece, Recording, Snapshot, Totals};
 pub use run::{LEAST_PER_LOAD_S, Probe, Progress, Watcher};
 pub use steady::Steadiness;

@@ -10,6 +10,7 @@ use crate::analysis;
 use crate::experiment::Experiment;
 use crate::load::{Load, Mix, Purpose};
 use crate::point::Point;
+use crate::reasons::LeftOut;
 
 /// How thorough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,25 +119,25 @@ impl Plan {
     }
 
     /// Leaves out what matters least until there are no more than `most` loads. What was left out.
-    pub fn shrink(&mut self, most: usize) -> Vec<String> {
+    pub fn shrink(&mut self, most: usize) -> Vec<LeftOut> {
         let mut left_out = Vec::new();
         type LeaveOut = fn(&mut Plan);
-        let steps: [(&str, LeaveOut); 9] = [
-            ("all but the ends of the grid of mixes", |plan| {
+        let steps: [(LeftOut, LeaveOut); 9] = [
+            (LeftOut::InnerMixes, |plan| {
                 if plan.grid == Grid::Whole {
                     plan.grid = Grid::Ends;
                 }
             }),
-            ("second repeats", |plan| plan.repeats = plan.repeats.min(1)),
-            ("all but one load beside the knee", |plan| plan.around = plan.around.min(1)),
-            ("mixes", |plan| plan.grid = Grid::None),
-            ("all but three sizes", |plan| {
+            (LeftOut::SecondRepeats, |plan| plan.repeats = plan.repeats.min(1)),
+            (LeftOut::LoadsNearKnee, |plan| plan.around = plan.around.min(1)),
+            (LeftOut::Mixes, |plan| plan.grid = Grid::None),
+            (LeftOut::InnerSizes, |plan| {
                 plan.sizes.retain(|size| FEW_SIZES_KIB.contains(&(size >> 10)));
             }),
-            ("all mixes but the first", |plan| plan.wishes.mixes.truncate(1)),
-            ("sizes", |plan| plan.sizes.clear()),
-            ("repeats", |plan| plan.repeats = 0),
-            ("every other depth", |plan| (plan.coarse, plan.around) = (true, 0)),
+            (LeftOut::OtherSweeps, |plan| plan.wishes.mixes.truncate(1)),
+            (LeftOut::Sizes, |plan| plan.sizes.clear()),
+            (LeftOut::Repeats, |plan| plan.repeats = 0),
+            (LeftOut::Depths, |plan| (plan.coarse, plan.around) = (true, 0)),
         ];
         for (what, leave_out) in steps {
             let before = self.left(&[]);
@@ -145,7 +146,7 @@ impl Plan {
             }
             leave_out(self);
             if self.left(&[]) < before {
-                left_out.push(what.to_owned());
+                left_out.push(what);
             }
         }
         left_out
@@ -445,13 +446,10 @@ mod tests {
         let mut plan = Plan::new(wishes(Effort::Usual), 1);
         let all = plan.left(&[]);
         assert!(plan.shrink(all).is_empty());
-        assert_eq!(
-            plan.shrink(20),
-            ["all but one load beside the knee", "mixes", "all but three sizes"]
-        );
+        assert_eq!(plan.shrink(20), [LeftOut::LoadsNearKnee, LeftOut::Mixes, LeftOut::InnerSizes]);
         assert!(plan.left(&[]) <= 20);
         let mut plan = Plan::new(wishes(Effort::Usual), 1);
-        assert_eq!(plan.shrink(0).last().map(String::as_str), Some("every other depth"));
+        assert_eq!(plan.shrink(0).last(), Some(&LeftOut::Depths));
         assert_eq!(depths(&run(&mut plan, 256).0), [1, 4, 16, 64, 256]);
     }
 

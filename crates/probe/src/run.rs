@@ -8,6 +8,7 @@ use crate::driver::{Allowance, DriveError, Driven, Driver};
 use crate::load::{Load, Purpose};
 use crate::plan::Plan;
 use crate::point::Point;
+use crate::reasons::Unknown;
 
 /// No load is worth running for less, in seconds.
 pub const LEAST_PER_LOAD_S: f64 = 2.0;
@@ -51,8 +52,8 @@ pub trait Watcher {
     fn progress(&mut self, progress: &Progress<'_>) -> bool;
     /// A load was measured.
     fn measured(&mut self, point: &Point);
-    /// Something the reader should know.
-    fn note(&mut self, note: &str);
+    /// Something that the probe will not tell, as soon as that is known.
+    fn note(&mut self, note: &Unknown);
 }
 
 /// Nobody watches.
@@ -61,7 +62,7 @@ impl Watcher for () {
         false
     }
     fn measured(&mut self, _: &Point) {}
-    fn note(&mut self, _: &str) {}
+    fn note(&mut self, _: &Unknown) {}
 }
 
 /// A probe that has not run yet.
@@ -86,8 +87,7 @@ impl Probe<'_> {
         if let Some(time) = self.time {
             let left_out = self.plan.shrink((time / LEAST_PER_LOAD_S) as usize);
             if !left_out.is_empty() {
-                let what = left_out.join(", ");
-                notes.push(format!("What was left out, as {time:.0} s are too few: {what}."));
+                notes.push(Unknown::LeftOut { time_s: time, what: left_out });
             }
         }
         notes.iter().for_each(|note| watcher.note(note));
@@ -100,7 +100,7 @@ impl Probe<'_> {
             let left = self.plan.left(&points);
             let time_left = self.time.map(|time| time - clock.now());
             if time_left.is_some_and(|time| time < LEAST_PER_LOAD_S) && left > 0 {
-                notes.push("What the loads left say: its time was up.".to_owned());
+                notes.push(Unknown::TimeUp);
                 break End::Time;
             }
             let Some((load, purpose)) = self.plan.next(&points) else { break End::Complete };
@@ -122,7 +122,7 @@ impl Probe<'_> {
             let driven = match driven {
                 Ok(driven) => driven,
                 Err(error) => {
-                    notes.push(format!("What came after {load}: the target failed: {error}"));
+                    notes.push(Unknown::TargetFailed { load, error: error.to_string() });
                     watcher.note(&notes[notes.len() - 1]);
                     break End::Failed;
                 }

@@ -1,8 +1,10 @@
 //! What to set, and why.
 
 use crate::analysis::WORTH;
+use crate::analysis::curve::Place;
 use crate::analysis::knee::Swept;
-use crate::findings::Advice;
+use crate::findings::{Advice, Knee};
+use crate::reasons::Why;
 
 /// The threshold lies above the knee by as much as the knee is uncertain, but by no less and no more
 /// than this: one that is too low loses throughput, one that is too high costs everybody latency.
@@ -17,8 +19,7 @@ const ROOM: f64 = 1.1;
 
 /// What to set, from the first mix that was swept.
 pub(super) fn advice(swept: &[Swept]) -> Option<Advice> {
-    let (first, others) = swept.split_first()?;
-    let Swept { curve, fit } = first;
+    let Swept { curve, fit } = swept.first()?;
     let knee = curve.knee?;
     let at = knee.latency_ms;
     let uncertain = ((at.high - at.low) / 2.0 / at.value).clamp(MARGIN.0, MARGIN.1);
@@ -29,71 +30,55 @@ pub(super) fn advice(swept: &[Swept]) -> Option<Advice> {
     let fraction = (place.iops / peak).min(1.0);
     let window = (place.outstanding.max(1.0) * ROOM).ceil();
 
-    let mut why = vec![format!(
-        "With {} throughput is {:.0} % of its peak of {} IOPS at a latency of {} (95 % sure: {} to {}), with {} outstanding.",
-        curve.mix,
-        WORTH * 100.0,
-        number(peak),
-        time(at.value),
-        time(at.low),
-        time(at.high),
-        number(knee.outstanding.value),
-    )];
-    let deepest = fit.depths.len() - 1;
-    let last = fit.depths[deepest];
-    let full = last.outstanding / last.iops * 1e3;
-    why.push(format!(
-        "More buys little: with {:.0} outstanding throughput is {:.1} % higher than at the threshold, latency {} times as high.",
-        last.asked,
-        (fit.iops[deepest] / place.iops - 1.0) * 100.0,
-        number(full / threshold),
-    ));
-    if let Some(service) = curve.service_ms {
-        why.push(format!(
-            "One IO alone takes {}: at the threshold an IO waits {} of its {}.",
-            time(service.value),
-            time((threshold - service.value).max(0.0)),
-            time(threshold),
-        ));
-    }
-    why.push(format!(
-        "The threshold lies {:.1} % above the knee, for its uncertainty and a number to remember.",
-        (threshold / at.value - 1.0) * 100.0
-    ));
-    why.push(format!(
-        "At the threshold {} are outstanding in the whole cluster. A host that is alone needs a window of that; {window:.0} leaves it a tenth of room.",
-        number(place.outstanding),
-    ));
-    if !others.is_empty() {
-        why.push(format!("The advice is for {}, which was named first.", curve.mix));
-    }
-    for other in others {
-        if let Some(knee) = other.curve.knee {
-            why.push(format!(
-                "With {} the knee is at {}, with {} outstanding.",
-                other.curve.mix,
-                time(knee.latency_ms.value),
-                number(knee.outstanding.value),
-            ));
-        }
-    }
-    let snippet = format!(
-        "[volume.control]\n\
-         # {}: {:.0} % of a peak of {} IOPS.\n\
-         latency_threshold = \"{}\"\n\
-         window_max = {window:.0}\n",
-        curve.mix,
-        fraction * 100.0,
-        number(peak),
-        duration(nanos),
-    );
     Some(Advice {
         latency_threshold_ms: threshold,
         window_max: window,
         throughput_fraction: fraction,
-        why,
-        snippet,
+        why: why(&knee, swept, &Threshold { ms: threshold, window, place }),
     })
+}
+
+/// The threshold that is advised.
+struct Threshold {
+    ms: f64,
+    /// Window of a host that is alone.
+    window: f64,
+    /// Throughput and outstanding IOs there.
+    place: Place,
+}
+
+fn why(knee: &Knee, swept: &[Swept], threshold: &Threshold) -> Vec<Why> {
+    let Some((Swept { curve, fit }, others)) = swept.split_first() else { return Vec::new() };
+    let (mix, at, place) = (curve.mix, knee.latency_ms, threshold.place);
+    let mut why = vec![Why::Knee {
+        mix,
+        part: WORTH,
+        peak_iops: curve.peak_iops.value,
+        latency_ms: at,
+        outstanding: knee.outstanding.value,
+    }];
+    let deepest = fit.depths.last().zip(fit.iops.last());
+    why.extend(deepest.map(|(last, iops)| Why::LittleBeyond {
+        outstanding: last.asked,
+        gain: iops / place.iops - 1.0,
+        latency_ratio: last.outstanding / last.iops * 1e3 / threshold.ms,
+    }));
+    why.extend(curve.service_ms.map(|service| Why::Waits {
+        service_ms: service.value,
+        waits_ms: (threshold.ms - service.value).max(0.0),
+        threshold_ms: threshold.ms,
+    }));
+    why.push(Why::AboveKnee { by: threshold.ms / at.value - 1.0 });
+    why.push(Why::Outstanding { outstanding: place.outstanding, window: threshold.window });
+    if !others.is_empty() {
+        why.push(Why::FirstMix { mix });
+    }
+    why.extend(others.iter().filter_map(|other| {
+        let knee = other.curve.knee?;
+        let (latency_ms, outstanding) = (knee.latency_ms.value, knee.outstanding.value);
+        Some(Why::OtherKnee { mix: other.curve.mix, latency_ms, outstanding })
+    }));
+    why
 }
 
 /// Rounded up to a number that a person would write: whole ones, twos or fives of a decimal place.
@@ -106,34 +91,6 @@ fn plain(nanos: f64) -> u64 {
     ((nanos / step - 1e-9).ceil() * step) as u64
 }
 
-/// As the configuration has it: `30.5ms`, `142us`.
-fn duration(nanos: u64) -> String {
-    match nanos {
-        nanos if nanos >= 1_000_000 => format!("{}ms", nanos as f64 / 1e6),
-        nanos if nanos % 1000 == 0 => format!("{}us", nanos / 1000),
-        nanos => format!("{nanos}ns"),
-    }
-}
-
-/// For a sentence: three digits, and a unit in which they are seen.
-pub(super) fn time(ms: f64) -> String {
-    match ms {
-        ms if ms >= 1000.0 => format!("{} s", number(ms / 1000.0)),
-        ms if ms >= 1.0 || ms <= 0.0 => format!("{} ms", number(ms)),
-        ms => format!("{} µs", number(ms * 1000.0)),
-    }
-}
-
-/// Three digits.
-pub(super) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 99.95 => format!("{value:.0}"),
-        size if size >= 9.995 => format!("{value:.1}"),
-        size if size > 0.0 => format!("{value:.2}"),
-        _ => "0".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,27 +98,18 @@ mod tests {
     #[test]
     fn thresholds_are_numbers_that_a_person_would_write_and_never_lower() {
         for (nanos, written) in [
-            (68_730_000.0, "69ms"),
-            (30_000_000.0, "30ms"),
-            (30_000_001.0, "30.5ms"),
-            (142_700.0, "144us"),
-            (89_123.0, "90us"),
-            (5_425_000.0, "5.5ms"),
-            (1_012_345.0, "1.02ms"),
-            (512.0, "520ns"),
+            (68_730_000.0, 69_000_000),
+            (30_000_000.0, 30_000_000),
+            (30_000_001.0, 30_500_000),
+            (142_700.0, 144_000),
+            (89_123.0, 90_000),
+            (5_425_000.0, 5_500_000),
+            (1_012_345.0, 1_020_000),
+            (512.0, 520),
         ] {
             let plain = plain(nanos);
-            assert_eq!(duration(plain), written);
+            assert_eq!(plain, written);
             assert!(plain as f64 >= nanos && plain as f64 <= nanos * 1.0201, "{nanos} {plain}");
         }
-    }
-
-    #[test]
-    fn numbers_in_sentences_have_three_digits_and_a_unit() {
-        assert_eq!(time(0.0796), "79.6 µs");
-        assert_eq!(time(13.133), "13.1 ms");
-        assert_eq!(time(1795.4), "1.80 s");
-        assert_eq!(time(0.0), "0 ms");
-        assert_eq!(number(200_000.1), "200000");
     }
 }

@@ -1,10 +1,9 @@
-//! What may be between us and the medium: named, with what speaks for it.
+//! Caches and limits that may be between the probe and the medium, with the evidence for each.
 
-use crate::analysis::advice::{number, time};
 use crate::analysis::knee::Swept;
-use crate::findings::Suspicion;
 use crate::load::{Load, Mix};
 use crate::point::{Bucket, Point, Slice};
+use crate::reasons::{Evidence, Suspect, Suspicion};
 
 /// No medium that is reached through a kernel and a bus answers sooner.
 const MEMORY_MS: f64 = 0.008;
@@ -33,8 +32,8 @@ pub(super) fn suspicions(points: &[Point], swept: &[Swept]) -> Vec<Suspicion> {
     found.into_iter().flatten().collect()
 }
 
-fn suspicion(what: &str, evidence: String) -> Option<Suspicion> {
-    Some(Suspicion { what: what.to_owned(), evidence })
+fn suspicion(what: Suspect, evidence: Evidence) -> Option<Suspicion> {
+    Some(Suspicion { what, evidence: vec![evidence] })
 }
 
 /// Points of reads only, or writes only, random, ascending in depth.
@@ -59,43 +58,27 @@ fn beside<'a>(points: &'a [Point], point: &Point, mix: Mix) -> Option<&'a Point>
 /// Random reads that come from no medium.
 fn memory(points: &[Point]) -> Option<Suspicion> {
     let alone = random(points, 100).into_iter().find(|point| point.load.outstanding == 1)?;
-    let mean = alone.all.mean_ms;
-    if mean >= MEMORY_MS {
+    let (mix, mean_ms) = (alone.load.mix, alone.all.mean_ms);
+    if mean_ms >= MEMORY_MS {
         return None;
     }
-    let (mix, time) = (alone.load.mix, time(mean));
-    suspicion("memory", format!("{mix} take {time} one at a time: that is memory, not a medium."))
+    suspicion(Suspect::Memory, Evidence::TooFast { mix, mean_ms })
 }
 
 /// Some random reads are answered far sooner than the others, or ever more of them are.
 fn read_cache(points: &[Point]) -> Option<Suspicion> {
     for point in random(points, 100) {
         let Load { mix, outstanding } = point.load;
-        if let Some(kinds) = two_kinds(&point.all.histogram) {
-            let (hits, fast, slow) = (kinds.fast * 100.0, time(kinds.up_to), time(kinds.from));
-            if kinds.fast > MOST {
-                return suspicion(
-                    "stalls",
-                    format!(
-                        "With {mix}, {outstanding} outstanding, {hits:.0} % of the IOs take up to {fast} and the others from {slow} on: they wait for something else, such as garbage collection, others' load, or a busy host."
-                    ),
-                );
-            }
-            return suspicion(
-                "read cache",
-                format!(
-                    "With {mix}, {outstanding} outstanding, {hits:.0} % of the IOs take up to {fast} and the others from {slow} on: some come from a cache."
-                ),
-            );
+        if let Some(Kinds { fast, up_to: up_to_ms, from: from_ms }) =
+            two_kinds(&point.all.histogram)
+        {
+            let what = if fast > MOST { Suspect::Stalls } else { Suspect::ReadCache };
+            let evidence = Evidence::TwoKinds { mix, outstanding, fast, up_to_ms, from_ms };
+            return suspicion(what, evidence);
         }
-        if let Some((first, last)) = falls(&point.slices, |slice| slice.mean_ms) {
-            let (first, last) = (time(first), time(last));
-            return suspicion(
-                "read cache",
-                format!(
-                    "With {mix}, {outstanding} outstanding, latency falls from {first} to {last} while it is measured: a cache fills."
-                ),
-            );
+        if let Some((first_ms, last_ms)) = falls(&point.slices, |slice| slice.mean_ms) {
+            let evidence = Evidence::LatencyFalls { mix, outstanding, first_ms, last_ms };
+            return suspicion(Suspect::ReadCache, evidence);
         }
     }
     None
@@ -104,32 +87,24 @@ fn read_cache(points: &[Point]) -> Option<Suspicion> {
 /// Random writes are acknowledged sooner than reads could be, or fall off a cliff.
 fn write_cache(points: &[Point]) -> Option<Suspicion> {
     let writes = random(points, 0);
-    let mut evidence = Vec::new();
-    for point in &writes {
+    let too_fast = writes.iter().find_map(|point| {
         let Load { mix, outstanding } = point.load;
-        if let Some(reads) = beside(points, point, Mix { read_percent: 100, ..mix })
-            && point.all.mean_ms < 0.6 * reads.all.mean_ms
-        {
-            evidence.push(format!(
-                "With {outstanding} outstanding, {mix} take {}, reads {}: they are acknowledged before they are on the medium.",
-                time(point.all.mean_ms),
-                time(reads.all.mean_ms)
-            ));
-            break;
-        }
-    }
-    for point in &writes {
-        if let Some((first, last)) = falls(&point.slices, |slice| Some(slice.iops)) {
-            evidence.push(format!(
-                "With {} outstanding, throughput falls from {} to {} IOPS while it is measured: a cache is full.",
-                point.load.outstanding,
-                number(first),
-                number(last)
-            ));
-            break;
-        }
-    }
-    if evidence.is_empty() { None } else { suspicion("write cache", evidence.join(" ")) }
+        let reads = beside(points, point, Mix { read_percent: 100, ..mix })?;
+        let (writes_ms, reads_ms) = (point.all.mean_ms, reads.all.mean_ms);
+        (writes_ms < 0.6 * reads_ms).then_some(Evidence::WritesBeforeReads {
+            mix,
+            outstanding,
+            writes_ms,
+            reads_ms,
+        })
+    });
+    let full = writes.iter().find_map(|point| {
+        let outstanding = point.load.outstanding;
+        let (first_iops, last_iops) = falls(&point.slices, |slice| Some(slice.iops))?;
+        Some(Evidence::ThroughputFalls { outstanding, first_iops, last_iops })
+    });
+    let evidence: Vec<Evidence> = too_fast.into_iter().chain(full).collect();
+    (!evidence.is_empty()).then_some(Suspicion { what: Suspect::WriteCache, evidence })
 }
 
 /// Reads in a row are far faster than random ones, beyond what their transfer takes.
@@ -142,16 +117,9 @@ fn prefetch(points: &[Point]) -> Option<Suspicion> {
     if rows.all.mean_ms * 3.0 > scattered.all.mean_ms {
         return None;
     }
-    suspicion(
-        "prefetch",
-        format!(
-            "With {} outstanding, {} take {}, random ones {}: they are read ahead, by the device or by what is before it.",
-            rows.load.outstanding,
-            rows.load.mix,
-            time(rows.all.mean_ms),
-            time(scattered.all.mean_ms)
-        ),
-    )
+    let Load { mix, outstanding } = rows.load;
+    let (sequential_ms, random_ms) = (rows.all.mean_ms, scattered.all.mean_ms);
+    suspicion(Suspect::Prefetch, Evidence::ReadAhead { mix, outstanding, sequential_ms, random_ms })
 }
 
 /// Throughput is the same, and a round number, whatever is asked.
@@ -172,19 +140,13 @@ fn throttled(swept: &[Swept]) -> Option<Suspicion> {
         if !(even && far) {
             continue;
         }
-        let (iops, bytes) = (round(peak), round(peak * curve.mix.size as f64));
-        let limit = match (iops, bytes) {
-            (Some(iops), _) => format!("{iops:.0} IOPS"),
-            (None, Some(bytes)) => format!("{} MB/s", number(bytes / 1e6)),
+        let (mix, from_outstanding) = (curve.mix, fit.depths[from].asked);
+        let evidence = match (round(peak), round(peak * mix.size as f64)) {
+            (Some(iops), _) => Evidence::RoundIops { mix, from_outstanding, iops },
+            (None, Some(bytes_per_s)) => Evidence::RoundRate { mix, from_outstanding, bytes_per_s },
             (None, None) => continue,
         };
-        return suspicion(
-            "limit",
-            format!(
-                "With {}, throughput stays at {limit} from {:.0} outstanding on, a round number: a limit that somebody set, or that of a link or a front end, not of the medium.",
-                curve.mix, fit.depths[from].asked
-            ),
-        );
+        return suspicion(Suspect::Limit, evidence);
     }
     None
 }

@@ -1,0 +1,211 @@
+//! Reason codes of a probe: each with its numbers, none with words.
+//!
+//! Documents of format 1 have sentences in these places. They are read as `Sentence`.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::findings::Estimate;
+use crate::load::{Load, Mix};
+
+/// Something that may be between the probe and the medium, with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspicion {
+    /// The suspect.
+    pub what: Suspect,
+    /// Observations that speak for it, at least one.
+    #[serde(deserialize_with = "evidence")]
+    pub evidence: Vec<Evidence>,
+}
+
+/// Something that makes a medium look like another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Suspect {
+    /// Reads come from memory.
+    Memory,
+    /// Some IOs wait for something else than their own turn.
+    Stalls,
+    /// Some reads come from a cache.
+    #[serde(alias = "read cache")]
+    ReadCache,
+    /// Writes are acknowledged before they are on the medium.
+    #[serde(alias = "write cache")]
+    WriteCache,
+    /// Sequential reads are read ahead.
+    Prefetch,
+    /// Throughput is held to a number that somebody set.
+    Limit,
+}
+
+/// Observation that speaks for a [`Suspect`]. Latencies are means, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+#[allow(missing_docs)] // The names of the fields say it.
+pub enum Evidence {
+    /// One IO at a time takes less than any medium does.
+    TooFast { mix: Mix, mean_ms: f64 },
+    /// A part of the IOs takes up to `up_to_ms`, and all others at least `from_ms`.
+    TwoKinds { mix: Mix, outstanding: u32, fast: f64, up_to_ms: f64, from_ms: f64 },
+    /// Latency falls while one load runs.
+    LatencyFalls { mix: Mix, outstanding: u32, first_ms: f64, last_ms: f64 },
+    /// Writes take far less than the same reads.
+    WritesBeforeReads { mix: Mix, outstanding: u32, writes_ms: f64, reads_ms: f64 },
+    /// Throughput falls while one load runs, in IOPS.
+    ThroughputFalls { outstanding: u32, first_iops: f64, last_iops: f64 },
+    /// Sequential reads take far less than random ones.
+    ReadAhead { mix: Mix, outstanding: u32, sequential_ms: f64, random_ms: f64 },
+    /// Throughput stays at a round number of IOPS from a number of outstanding IOs on.
+    RoundIops { mix: Mix, from_outstanding: f64, iops: f64 },
+    /// Throughput stays at a round number of bytes a second from a number of outstanding IOs on.
+    RoundRate { mix: Mix, from_outstanding: f64, bytes_per_s: f64 },
+    /// Evidence from a document of format 1.
+    #[serde(untagged)]
+    Sentence(String),
+}
+
+/// Evidence as it is now, or the one sentence of format 1.
+fn evidence<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Evidence>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Sentence(String),
+        Reasons(Vec<Evidence>),
+    }
+    Ok(match Either::deserialize(from)? {
+        Either::Sentence(text) => vec![Evidence::Sentence(text)],
+        Either::Reasons(reasons) => reasons,
+    })
+}
+
+/// Question that the points of a probe cannot answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+#[allow(missing_docs)] // The names of the fields say it.
+pub enum Unknown {
+    /// The knee: no mix was run with more than one number outstanding.
+    NoSweep,
+    /// The knee of a mix: the sweep did not go far enough beyond it.
+    KneeBeyond { mix: Mix, deepest: f64, growth: Option<Growth> },
+    /// Where exactly the knee of a mix is: `part` of the peak is reached within a wide interval of latency.
+    KneeUnsure { mix: Mix, part: f64, within: f64 },
+    /// What writes do: none were allowed.
+    Writes,
+    /// What size costs: too few sizes were run.
+    Sizes,
+    /// What sizes between those that were run cost: a straight line misses one by this part.
+    SizesBetween { off: f64 },
+    /// What some loads come to in the long run: they never settled. The first, and how many more.
+    Unsettled { load: Load, more: u32 },
+    /// Whether the load was the one asked for: another number was outstanding.
+    OtherLoad { load: Load, outstanding: f64 },
+    /// How repeatable the probe is: nothing was run twice.
+    Repeatability,
+    /// What several hosts reach together.
+    OtherHosts,
+    /// What others did to the array meanwhile.
+    OtherLoads,
+    /// Experiments that were left out, as the time was too short.
+    LeftOut { time_s: f64, what: Vec<LeftOut> },
+    /// The loads that were left when the time was up.
+    TimeUp,
+    /// What came after a load at which the target failed.
+    TargetFailed { load: Load, error: String },
+    /// A sentence from a document of format 1.
+    #[serde(untagged)]
+    Sentence(String),
+}
+
+/// Growth of throughput over the second half of a sweep, as a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    /// Outstanding IOs at which it is compared with the deepest load.
+    pub from_outstanding: f64,
+    /// Throughput at the deepest load over that, less 1.
+    pub by: f64,
+}
+
+/// Part of a plan that is left out when time is short, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftOut {
+    /// All but the ends of the grid of mixes.
+    InnerMixes,
+    /// Second repeats.
+    SecondRepeats,
+    /// All but one load beside the knee.
+    LoadsNearKnee,
+    /// Mixes.
+    Mixes,
+    /// All but three sizes.
+    InnerSizes,
+    /// All swept mixes but the first.
+    OtherSweeps,
+    /// Sizes.
+    Sizes,
+    /// Repeats.
+    Repeats,
+    /// Every other depth.
+    Depths,
+}
+
+/// Reason for an [`crate::Advice`]. Latencies are in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+#[allow(missing_docs)] // The names of the fields say it.
+pub enum Why {
+    /// The knee: `part` of the peak's throughput.
+    Knee { mix: Mix, part: f64, peak_iops: f64, latency_ms: Estimate, outstanding: f64 },
+    /// What the deepest load gains in throughput over the threshold, as a fraction, and its latency over the
+    /// threshold.
+    LittleBeyond { outstanding: f64, gain: f64, latency_ratio: f64 },
+    /// How long an IO waits at the threshold beyond what it takes alone.
+    Waits { service_ms: f64, waits_ms: f64, threshold_ms: f64 },
+    /// How far the threshold lies above the knee, as a fraction.
+    AboveKnee { by: f64 },
+    /// Outstanding IOs at the threshold, of the whole cluster, and the window that leaves room for them.
+    Outstanding { outstanding: f64, window: f64 },
+    /// Several mixes were swept; the advice is for the first.
+    FirstMix { mix: Mix },
+    /// The knee of another mix.
+    OtherKnee { mix: Mix, latency_ms: f64, outstanding: f64 },
+    /// A sentence from a document of format 1.
+    #[serde(untagged)]
+    Sentence(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIX: Mix = Mix { size: 4096, read_percent: 100, random_percent: 100 };
+
+    fn again<T: Serialize + for<'de> Deserialize<'de> + PartialEq + std::fmt::Debug>(value: &T) {
+        let text = serde_json::to_string(value).unwrap();
+        assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), value, "{text}");
+    }
+
+    #[test]
+    fn reasons_are_written_as_codes_and_read_again() {
+        let rows = Evidence::RoundIops { mix: MIX, from_outstanding: 8.0, iops: 2000.0 };
+        let suspicion = Suspicion { what: Suspect::Limit, evidence: vec![rows] };
+        again(&suspicion);
+        let text = serde_json::to_string(&suspicion).unwrap();
+        assert!(text.contains(r#""what":"limit","evidence":[{"reason":"round-iops","#), "{text}");
+        again(&Unknown::KneeBeyond { mix: MIX, deepest: 4.0, growth: None });
+        again(&Unknown::LeftOut { time_s: 20.0, what: vec![LeftOut::InnerMixes] });
+        again(&Why::FirstMix { mix: MIX });
+        assert_eq!(serde_json::to_string(&Unknown::NoSweep).unwrap(), r#"{"reason":"no-sweep"}"#);
+    }
+
+    #[test]
+    fn sentences_of_format_1_are_kept() {
+        let old = r#"{"what": "read cache", "evidence": "Some come from a cache."}"#;
+        let suspicion: Suspicion = serde_json::from_str(old).unwrap();
+        assert_eq!(suspicion.what, Suspect::ReadCache);
+        assert_eq!(suspicion.evidence, [Evidence::Sentence("Some come from a cache.".to_owned())]);
+        let unknown: Unknown = serde_json::from_str("\"What writes do.\"").unwrap();
+        assert_eq!(unknown, Unknown::Sentence("What writes do.".to_owned()));
+        let why: Why = serde_json::from_str("\"More buys little.\"").unwrap();
+        assert_eq!(why, Why::Sentence("More buys little.".to_owned()));
+    }
+}
