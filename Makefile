@@ -22,7 +22,7 @@ TESTS := --workspace --locked --no-fail-fast
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build bpf guest demo test lint unit real simulated fuzz nightly reproduce bench install uninstall clean
+.PHONY: help build bpf guest demo test lint unit real simulated fuzz nightly reproduce docs bench install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -86,6 +86,9 @@ reproduce: build ## The papers' figures beside ours; renews docs/reproduction.md
 	@$(PARDA) reproduce --page docs/reproduction.md
 	@$(CARGO) run --release --locked --quiet --package parda-probe-targets --example elling
 	@$(CARGO) run --release --locked --quiet --package parda-probe-targets --example reading
+
+docs: ## The documentation as a site, target/book/html (mdBook)
+	@tools/docs.sh
 
 bench: bench-nbd ## Measures against other NBD servers and the simulator, two hours; docs/performance.md has a run
 	@tools/deps.sh valgrind=valgrind

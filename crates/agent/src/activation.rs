@@ -20,7 +20,7 @@ pub enum ActivationError {
     /// A descriptor is not what was announced.
     #[error("the descriptor {fd} that was passed is no listening unix or TCP stream socket: {why}")]
     NotASocket {
-        /// Its number.
+        /// Number of the descriptor as systemd passes it.
         fd: usize,
         /// What is wrong with it.
         why: String,

@@ -30,7 +30,7 @@ mod steer;
 pub use listener::{Listener, Tls};
 pub use steer::{Steer, Vms};
 
-/// A host's configuration.
+/// Configuration of a host, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Its name in the cluster.
@@ -46,7 +46,7 @@ pub struct Config {
 /// A volume shared with other hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volume {
-    /// Its name.
+    /// Name of the volume, the same on all its hosts.
     pub name: String,
     /// The law's parameters and its period.
     pub law: Resolved,
@@ -93,7 +93,7 @@ pub struct Exchange {
     pub offset: Option<u64>,
     /// How many there are.
     pub slots: SlotCount,
-    /// Which is ours.
+    /// Slot of this host: a given one, or any that is free.
     pub choice: SlotChoice,
     /// The command that makes it, for messages.
     pub make: String,
@@ -120,14 +120,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// A virtual disk.
+/// A virtual disk: an NBD export with shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disk {
-    /// The export's name.
+    /// Name of the export, unique within its listener.
     pub name: ExportName,
     /// What it is, for people who list the exports; may be empty.
     pub description: String,
-    /// Its data.
+    /// Place of the disk's data.
     pub place: Place,
     /// Which part of it, in bytes from and up to; `None` for all of it.
     pub region: Option<std::ops::Range<u64>>,
@@ -135,7 +135,7 @@ pub struct Disk {
     pub listen: Address,
     /// Its shares and bursts.
     pub vm: VmConfig,
-    /// Refuses writes.
+    /// Whether the export refuses writes.
     pub read_only: bool,
     /// Whether to bypass the page cache.
     pub direct: file::Direct,

@@ -57,7 +57,7 @@ pub(crate) struct Control {
     exchange: Option<Exchange>,
     /// None while there is no exchange, or it cannot be set up.
     link: Option<Link>,
-    /// Why not.
+    /// Reason why the exchange cannot be used now.
     fault: Option<String>,
     law: Resolved,
     /// What was last said of the others' thresholds.
@@ -176,7 +176,7 @@ impl Control {
         Instant(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// One period.
+    /// Runs one period: exchange read, law ticked, report published.
     fn tick(&mut self) {
         self.connect();
         let now = self.now();

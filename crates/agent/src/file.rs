@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::config::limits::{AgentLimits, VolumeLimits};
 
-/// The whole file.
+/// Configuration file of an agent as it is written, unchecked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
@@ -59,7 +59,7 @@ pub struct Listener {
 pub struct ListenerTls {
     /// The listener's certificate, with the intermediate ones after it.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate, in PEM.
     pub key: PathBuf,
     /// The CAs of clients. Without, any client that speaks TLS is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ fn default_required() -> bool {
 pub struct Volume {
     /// Its name, the same on every host.
     pub name: String,
-    /// The law's settings.
+    /// Settings of the control law; each has a default.
     #[serde(default)]
     pub control: ControlSettings,
     /// What its clients may take.
@@ -157,7 +157,7 @@ pub(crate) fn default_slots() -> u32 {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
-    /// The export's name.
+    /// Name of the NBD export.
     pub name: String,
     /// Its data: a file, a block device, or an NBD URI.
     pub path: String,
@@ -175,7 +175,7 @@ pub struct Disk {
     /// What its IOs are to take at most, held and at the array, in the mean.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub latency_target: Option<Duration>,
-    /// Refuses writes.
+    /// Whether the export refuses writes. Default: false.
     #[serde(default)]
     pub read_only: bool,
     /// Whether to bypass the page cache.
@@ -226,7 +226,7 @@ pub struct ServerTls {
     /// Our certificate, if the server asks for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
-    /// Its private key.
+    /// Private key of the client certificate, in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
     /// The name or address that the server's certificate must be for, if not the URI's.
@@ -247,7 +247,7 @@ pub enum Direct {
     Auto,
     /// Always; it is an error where it cannot be.
     On,
-    /// Never.
+    /// The page cache is never bypassed.
     Off,
 }
 
@@ -260,7 +260,7 @@ pub enum Lock {
     On,
     /// Others that say so too may write.
     Shared,
-    /// No locks.
+    /// Files are served without locks: nothing else guards them against a second writer.
     Off,
 }
 

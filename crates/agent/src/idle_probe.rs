@@ -31,7 +31,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const AGAIN: Duration = Duration::from_secs(3600);
 /// Bound on the time of a probe.
 const TIME_S: f64 = 35.0;
-/// Most reads outstanding.
+/// Largest number of outstanding reads of an idle probe.
 const MOST_OUTSTANDING: u32 = 64;
 
 /// A file or block device, or a part of one.
@@ -52,7 +52,7 @@ impl fmt::Display for Target {
 /// The setting `idle_probe = "daily"` of a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdleProbe {
-    /// What is read.
+    /// Disk or device from which the probe reads.
     pub(crate) target: Target,
     /// The file of the stored probe, which is replaced.
     pub(crate) probe: PathBuf,

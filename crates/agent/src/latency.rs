@@ -16,15 +16,15 @@ pub struct Latency {
 /// What people ask of a distribution, in milliseconds. All zero where there were no IOs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Mean.
+    /// Mean latency, in milliseconds.
     pub mean: f64,
-    /// Standard deviation.
+    /// Standard deviation of the latency, in milliseconds.
     pub stddev: f64,
-    /// Median.
+    /// Median latency, in milliseconds.
     pub p50: f64,
-    /// 99th percentile.
+    /// 99th percentile of the latency, in milliseconds.
     pub p99: f64,
-    /// The largest.
+    /// Largest latency, in milliseconds.
     pub max: f64,
 }
 
@@ -38,7 +38,7 @@ impl From<&Histogram<u64>> for Latency {
 }
 
 impl Latency {
-    /// How many IOs.
+    /// Number of IOs in all buckets.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|b| b.1).sum()

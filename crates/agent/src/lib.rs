@@ -65,9 +65,9 @@ pub enum ServeError {
     /// The status socket cannot be bound.
     #[error("status socket {path}: {error}", path = path.display())]
     Status {
-        /// Its path.
+        /// File that cannot be read or written.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system.
         error: std::io::Error,
     },
     /// The service manager's sockets.

@@ -44,7 +44,7 @@ pub struct ObjectiveStatus {
     /// IO/s of all that ask for nothing, on all hosts, while the volume's own was in force: the mean of the
     /// last twenty periods in which somebody could have used more.
     pub others_iops_before: Option<f64>,
-    /// The same now.
+    /// IO/s of all that ask for nothing, with the objective in force.
     pub others_iops_now: Option<f64>,
 }
 

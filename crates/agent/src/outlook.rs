@@ -30,9 +30,9 @@ pub struct ForecastStatus {
 /// What one disk or VM has of the array, and what it would have had.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartStatus {
-    /// Its name.
+    /// Name of the disk, or of the steered VM.
     pub name: String,
-    /// Its shares.
+    /// Shares of the disk or VM.
     pub shares: u32,
     /// Its part of what all hosts under control or observing have at the array, from 0 to 1.
     pub part: f64,

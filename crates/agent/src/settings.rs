@@ -20,7 +20,7 @@ const LASTS: u32 = 3;
 pub struct SettingsStatus {
     /// What a slot of the window is: `iops`, or `bytes` and so many of them.
     pub fairness: String,
-    /// What shares divide.
+    /// What shares divide: outstanding IOs or throughput.
     pub proportional: Proportional,
     /// Which IOs' latency drives the window.
     pub signal: Signal,
@@ -56,7 +56,7 @@ pub struct Difference {
 /// Hosts that were told the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Told {
-    /// What.
+    /// Value as the configuration spells it.
     pub value: String,
     /// Their names, in order.
     pub hosts: Vec<String>,

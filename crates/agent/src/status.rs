@@ -22,18 +22,18 @@ use crate::settings::SettingsStatus;
 use crate::slowest::{SlowVmStatus, SlowestStatus};
 use crate::threshold::ThresholdStatus;
 
-/// An agent's state.
+/// Answer of an agent to who connects to its status socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// The host's name.
+    /// Name of the host in the configuration.
     pub host: String,
-    /// The agent's version.
+    /// Version of the running agent.
     pub version: String,
-    /// Its process id.
+    /// Process id of the agent.
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: f64,
-    /// Its volumes.
+    /// Volumes of the configuration, in its order.
     pub volumes: Vec<VolumeStatus>,
 }
 
@@ -71,7 +71,7 @@ pub struct VolumeStatus {
     /// What would be done, if the law only observes and has something to go by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<OutlookStatus>,
-    /// β, in slots.
+    /// β of eq. 2, in slots of the window.
     pub beta: f64,
     /// Sum of the shares of this host's disks.
     pub shares: u32,
@@ -81,7 +81,7 @@ pub struct VolumeStatus {
     pub outstanding: f64,
     /// IOs held in the host's queue now.
     pub held: u64,
-    /// Clients connected now.
+    /// Number of clients that are connected.
     pub connections: u64,
     /// Its memory, where its disks are served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub struct VolumeStatus {
 pub struct PastFailure {
     /// What failed.
     pub why: String,
-    /// Seconds since then.
+    /// Seconds since the failure.
     pub ago_s: f64,
 }
 
@@ -169,7 +169,7 @@ pub struct DroppedStatus {
     pub protocol: u64,
     /// A limit of connections turned the client away.
     pub turned_away: u64,
-    /// The socket failed.
+    /// Connections whose socket failed.
     pub socket: u64,
 }
 
@@ -199,7 +199,7 @@ pub struct SteerStatus {
     pub depth: Option<u32>,
     /// The least depth that can be set.
     pub least: Option<u32>,
-    /// The most.
+    /// Largest depth that can be set.
     pub most: Option<u32>,
     /// Whether the window is smaller than the least depth, and cannot be held.
     pub cannot_go_lower: bool,
@@ -217,7 +217,7 @@ pub struct SteerStatus {
     pub writes: Counter,
     /// Device latency of reads, from issue to completion.
     pub read_latency: Latency,
-    /// And of writes.
+    /// Device latency of writes, from issue to completion.
     pub write_latency: Latency,
     /// What holds its VMs to their shares, if anything does.
     pub vms_share_by: Option<Means>,
@@ -262,13 +262,13 @@ pub struct PathStatus {
 pub struct SteeredVmStatus {
     /// Its name.
     pub name: String,
-    /// Its cgroup.
+    /// Path of the VM's cgroup below the root of the hierarchy.
     pub cgroup: String,
     /// Its shares.
     pub shares: u32,
     /// IOs completed since it was first seen.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes that these IOs moved.
     pub bytes: u64,
     /// Mean of what it had submitted and not got back in the last period, in IOs.
     pub pending: f64,
@@ -277,7 +277,7 @@ pub struct SteeredVmStatus {
 /// The state of a volume's exchange.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ExchangeStatus {
-    /// Where it is.
+    /// File, device or NBD URI of the exchange.
     pub place: String,
     /// The slot in use, once one is.
     pub slot: Option<u32>,
@@ -291,14 +291,14 @@ pub struct ExchangeStatus {
     pub slot_conflicts: u64,
     /// Looks at which another live host had our name.
     pub duplicate_hosts: u64,
-    /// The other hosts.
+    /// All other hosts in the exchange, whatever their liveness.
     pub peers: Vec<PeerStatus>,
 }
 
 /// Another host of a volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeerStatus {
-    /// Its name.
+    /// Name of the other host.
     pub host: String,
     /// Whether it is alive, as far as this host can see.
     pub liveness: Liveness,
@@ -330,7 +330,7 @@ pub struct PeerStatus {
 /// The state of a place where clients connect.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ListenerStatus {
-    /// Where it is.
+    /// Address at which clients connect.
     pub address: String,
     /// Seconds since it is as it is.
     pub state_s: f64,
@@ -343,7 +343,7 @@ pub struct ListenerStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiskState {
-    /// Clients find it.
+    /// Clients find the disk under its name.
     #[default]
     Serving,
     /// It is being opened.
@@ -443,9 +443,9 @@ impl DiskStatus {
 /// IOs and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counter {
-    /// How many.
+    /// Number of IOs since the start.
     pub ios: u64,
-    /// How much.
+    /// Bytes that the IOs moved.
     pub bytes: u64,
 }
 

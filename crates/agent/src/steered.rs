@@ -25,7 +25,7 @@ use vms::HostVms;
 
 pub use live::SteerError;
 
-/// A steered volume.
+/// A volume whose device's queue depth is set by the law.
 pub(crate) struct Steered(Mutex<State>);
 
 struct State {
@@ -74,7 +74,7 @@ impl Steered {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a period.
+    /// Ends a period: measures the device, ticks the law, sets the depth.
     pub(crate) fn tick(&self, heard: Option<Totals>) -> Report {
         self.state().tick(heard.map_or(View::Silent, View::Peers))
     }

@@ -18,12 +18,12 @@ pub struct ThresholdStatus {
     pub doing: String,
     /// The knee is above this, in milliseconds, by what was tried since the last drift.
     pub knee_above_ms: Option<f64>,
-    /// And below this.
+    /// Upper bound of the knee, in milliseconds.
     pub knee_below_ms: Option<f64>,
     /// By what part throughput grows where outstanding IOs grow by a part of their own, as last
     /// tried: 0 beyond the knee.
     pub slope: Option<f64>,
-    /// Its standard error.
+    /// Standard error of `slope`.
     pub slope_error: Option<f64>,
     /// By what part throughput at one threshold changed by itself when it last did.
     pub drift: Option<f64>,
@@ -43,9 +43,9 @@ pub struct ThresholdStatus {
 pub struct MoveStatus {
     /// From here, in milliseconds.
     pub from_ms: f64,
-    /// To here.
+    /// Threshold after the move, in milliseconds.
     pub to_ms: f64,
-    /// Why, in words.
+    /// Reason of the move, in words.
     pub why: String,
     /// How many periods ago.
     pub periods_ago: u64,
@@ -79,7 +79,7 @@ impl ThresholdStatus {
 /// A stored probe, as the configuration names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probed {
-    /// The file.
+    /// File in which the probe is stored.
     pub file: PathBuf,
     /// What it recommends; `None` if there is no such file yet.
     pub threshold: Option<Duration>,

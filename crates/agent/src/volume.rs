@@ -29,13 +29,13 @@ pub(crate) struct Volume {
 /// Why a volume does not start. What is wrong with its disks, listeners or exchange is no reason.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its ring.
+    /// The volume's ring does not start.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// Its device, or the way to steer it.
     #[error(transparent)]
     Steer(#[from] SteerError),
-    /// Its threads.
+    /// A thread of the volume does not start.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }

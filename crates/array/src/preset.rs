@@ -1,7 +1,9 @@
 //! Arrays with names: those that the source documents measured, and some of other kinds.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
@@ -12,38 +14,140 @@ use crate::params::ArrayParams;
 use crate::raid::{RaidLevel, RaidParams};
 use crate::units::{Bytes, Nanos, Rate};
 
-/// A named array. Those of the papers have the same kind of drive and controller, fitted once to all
-/// figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
-    /// `drive-7200`: one 7,200 rpm drive without a controller in front of it, one LUN over all of
-    /// it (Elling'12).
-    Drive7200,
+/// One entry for each preset: its documentation, variant, name and parameters. An entry is a whole preset: it is in
+/// [`Preset::ALL`], found by its name, and listed where a name is unknown.
+macro_rules! presets {
+    ($($(#[$doc:meta])+ $preset:ident = $name:literal => $parts:expr;)+) => {
+        /// A named array. Those of the papers have the same kind of drive and controller, fitted once to all
+        /// figures.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Preset {
+            $($(#[$doc])+ $preset,)+
+        }
+
+        impl Preset {
+            /// Every preset, in the order of this file.
+            pub const ALL: [Preset; [$($name),+].len()] = [$(Preset::$preset),+];
+
+            /// Name of the preset in scenarios and on the command line.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Preset::$preset => $name,)+
+                }
+            }
+
+            /// Its parameters, to be used as they are or changed.
+            #[must_use]
+            pub fn params(self) -> ArrayParams {
+                let parts: Parts = match self {
+                    $(Preset::$preset => $parts,)+
+                };
+                parts.params()
+            }
+        }
+    };
+}
+
+presets! {
+    /// `drive-7200`: one 7,200 rpm drive without a controller in front of it, one LUN over all whole gigabytes
+    /// of it (Elling'12).
+    Drive7200 = "drive-7200" => Parts {
+        drive: Device::Disk(DriveParams { write_cache: Bytes::mib(16), ..DRIVE }),
+        raid: (RaidLevel::Raid0, 1),
+        controller: direct(750),
+        gap: Bytes(0),
+        luns: vec![Bytes::gib(478)],
+    };
     /// `drive-15k`: one 15,000 rpm drive, likewise.
-    Drive15k,
+    Drive15k = "drive-15k" => Parts {
+        drive: Device::Disk(DRIVE_15K),
+        raid: (RaidLevel::Raid0, 1),
+        controller: direct(400),
+        gap: Bytes(0),
+        luns: vec![Bytes::gib(419)],
+    };
     /// `cx3-40-raid0`: EMC CLARiiON CX3-40, 10-disk RAID-0, one 124 GB LUN (SPEED'08 §4).
-    Cx340Raid0,
-    /// `cx3-40-raid0-vms`: the same with four 16 GB disks in order, each followed by its VM's 4 GB
-    /// system disk (PARDA §4, figure 3).
-    Cx340Raid0Vms,
-    /// `cx3-40-raid5-vms`: the same array's 5-disk RAID-5 with seven 8 GB disks in order, one every
-    /// 20 GB of a 400 GB volume (SPEED'08 §4.3, PARDA §5.2, figure 7).
-    Cx340Raid5Vms,
-    /// `flash-sata`: RAID-5 of eight SATA flash drives, four LUNs; a front end of 200,000 IO/s and
-    /// two 8 Gb links, as an array of their time has.
-    FlashSata,
-    /// `flash-nvme`: RAID-10 of eight NVMe flash drives, four LUNs; a front end of a million IO/s
-    /// and a 100 Gb link.
-    FlashNvme,
+    Cx340Raid0 = "cx3-40-raid0" => Parts {
+        drive: Device::Disk(DRIVE),
+        raid: (RaidLevel::Raid0, 10),
+        controller: CONTROLLER,
+        gap: Bytes(0),
+        luns: vec![Bytes::gib(124)],
+    };
+    /// `cx3-40-raid0-vms`: the same with four 16 GB disks in order, each followed by its VM's 4 GB system disk
+    /// (PARDA §4, figure 3).
+    Cx340Raid0Vms = "cx3-40-raid0-vms" => Parts {
+        drive: Device::Disk(DRIVE),
+        raid: (RaidLevel::Raid0, 10),
+        controller: CONTROLLER,
+        gap: Bytes::gib(4),
+        luns: vec![Bytes::gib(16); 4],
+    };
+    /// `cx3-40-raid5-vms`: the same array's 5-disk RAID-5 with seven 8 GB disks in order, one every 20 GB of a
+    /// 400 GB volume (SPEED'08 §4.3, PARDA §5.2, figure 7).
+    Cx340Raid5Vms = "cx3-40-raid5-vms" => Parts {
+        drive: Device::Disk(DRIVE),
+        raid: (RaidLevel::Raid5, 5),
+        controller: CONTROLLER,
+        gap: Bytes::gib(12),
+        luns: vec![Bytes::gib(8); 7],
+    };
+    /// `flash-sata`: RAID-5 of eight SATA flash drives, four LUNs; a front end of 200,000 IO/s and two 8 Gb
+    /// links, as an array of their time has.
+    FlashSata = "flash-sata" => Parts {
+        drive: Device::Flash(SATA),
+        raid: (RaidLevel::Raid5, 8),
+        controller: ControllerParams { io_cost: Nanos(5_000), ..direct(1_600) },
+        gap: Bytes(0),
+        luns: vec![Bytes::gib(256); 4],
+    };
+    /// `flash-nvme`: RAID-10 of eight NVMe flash drives, four LUNs; a front end of a million IO/s and a 100 Gb
+    /// link.
+    FlashNvme = "flash-nvme" => Parts {
+        drive: Device::Flash(NVME),
+        raid: (RaidLevel::Raid10, 8),
+        controller: ControllerParams { io_cost: Nanos(1_000), ..direct(12_500) },
+        gap: Bytes(0),
+        luns: vec![Bytes::gib(256); 4],
+    };
+}
+
+/// Parts in which presets differ.
+struct Parts {
+    drive: Device,
+    /// Level, and number of drives.
+    raid: (RaidLevel, u32),
+    controller: ControllerParams,
+    /// Space between two LUNs.
+    gap: Bytes,
+    luns: Vec<Bytes>,
+}
+
+impl Parts {
+    fn params(self) -> ArrayParams {
+        let Parts { drive, raid: (level, drives), controller, gap, luns } = self;
+        let placement = Placement::Contiguous { gap };
+        ArrayParams {
+            drive,
+            raid: RaidParams { level, drives, element: Bytes::kib(64), rebuild: Bytes::kib(512) },
+            controller,
+            layout: LayoutParams { start: Bytes(0), placement, luns },
+        }
+    }
 }
 
 /// A name that no preset bears.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no array is called `{0}`: there are drive-7200, drive-15k, cx3-40-raid0, cx3-40-raid0-vms, \
-     cx3-40-raid5-vms, flash-sata and flash-nvme"
-)]
+#[error("no array is called `{}`: there are {}", .0, known())]
 pub struct UnknownPreset(String);
+
+/// Names of all presets: `a, b and c`.
+fn known() -> String {
+    let names = Preset::ALL.map(Preset::name);
+    let (last, others) = names.split_last().map_or(("", &[][..]), |(last, others)| (*last, others));
+    format!("{} and {last}", others.join(", "))
+}
 
 /// Fitted to the figures of all sources at once; see docs/array-model.md.
 const DRIVE: DriveParams = DriveParams {
@@ -134,79 +238,6 @@ const CONTROLLER: ControllerParams = ControllerParams {
     prefetch: Some(PrefetchParams { after: 9, segment: Bytes::kib(64), depth: Bytes::mib(2) }),
 };
 
-impl Preset {
-    /// All of them.
-    pub const ALL: [Preset; 7] = [
-        Preset::Drive7200,
-        Preset::Drive15k,
-        Preset::Cx340Raid0,
-        Preset::Cx340Raid0Vms,
-        Preset::Cx340Raid5Vms,
-        Preset::FlashSata,
-        Preset::FlashNvme,
-    ];
-
-    /// The preset's name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Preset::Drive7200 => "drive-7200",
-            Preset::Drive15k => "drive-15k",
-            Preset::Cx340Raid0 => "cx3-40-raid0",
-            Preset::Cx340Raid0Vms => "cx3-40-raid0-vms",
-            Preset::Cx340Raid5Vms => "cx3-40-raid5-vms",
-            Preset::FlashSata => "flash-sata",
-            Preset::FlashNvme => "flash-nvme",
-        }
-    }
-
-    /// Its parameters, to be used as they are or changed.
-    #[must_use]
-    pub fn params(self) -> ArrayParams {
-        let (drive, raid, controller, gap, luns) = match self {
-            // All whole gigabytes of the drive.
-            Preset::Drive7200 => {
-                let drive = Device::Disk(DriveParams { write_cache: Bytes::mib(16), ..DRIVE });
-                (drive, (RaidLevel::Raid0, 1), direct(750), Bytes(0), vec![Bytes::gib(478)])
-            }
-            Preset::Drive15k => {
-                let drive = Device::Disk(DRIVE_15K);
-                (drive, (RaidLevel::Raid0, 1), direct(400), Bytes(0), vec![Bytes::gib(419)])
-            }
-            Preset::Cx340Raid0 => {
-                let luns = vec![Bytes::gib(124)];
-                (Device::Disk(DRIVE), (RaidLevel::Raid0, 10), CONTROLLER, Bytes(0), luns)
-            }
-            Preset::Cx340Raid0Vms => {
-                let luns = vec![Bytes::gib(16); 4];
-                (Device::Disk(DRIVE), (RaidLevel::Raid0, 10), CONTROLLER, Bytes::gib(4), luns)
-            }
-            Preset::Cx340Raid5Vms => {
-                let luns = vec![Bytes::gib(8); 7];
-                (Device::Disk(DRIVE), (RaidLevel::Raid5, 5), CONTROLLER, Bytes::gib(12), luns)
-            }
-            Preset::FlashSata => {
-                let controller = ControllerParams { io_cost: Nanos(5_000), ..direct(1_600) };
-                let luns = vec![Bytes::gib(256); 4];
-                (Device::Flash(SATA), (RaidLevel::Raid5, 8), controller, Bytes(0), luns)
-            }
-            Preset::FlashNvme => {
-                let controller = ControllerParams { io_cost: Nanos(1_000), ..direct(12_500) };
-                let luns = vec![Bytes::gib(256); 4];
-                (Device::Flash(NVME), (RaidLevel::Raid10, 8), controller, Bytes(0), luns)
-            }
-        };
-        let (level, drives) = raid;
-        let placement = Placement::Contiguous { gap };
-        ArrayParams {
-            drive,
-            raid: RaidParams { level, drives, element: Bytes::kib(64), rebuild: Bytes::kib(512) },
-            controller,
-            layout: LayoutParams { start: Bytes(0), placement, luns },
-        }
-    }
-}
-
 /// No more than a link of so many MB/s.
 const fn direct(mb_per_s: u64) -> ControllerParams {
     ControllerParams {
@@ -240,6 +271,15 @@ mod tests {
         for preset in Preset::ALL {
             assert_eq!(preset.params().validate(), Ok(()), "{preset}");
             assert_eq!(preset.name().parse(), Ok(preset));
+        }
+    }
+
+    #[test]
+    fn the_page_of_the_model_has_every_preset() {
+        let page = include_str!("../../../docs/array-model.md");
+        for preset in Preset::ALL {
+            let name = format!("`{preset}`");
+            assert!(page.contains(&name), "docs/array-model.md: say what {name} is");
         }
     }
 

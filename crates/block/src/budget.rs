@@ -124,7 +124,7 @@ pub struct TooLittleMemory {
     pub limit: usize,
     /// How many connections it can have.
     pub connections: usize,
-    /// What it needs.
+    /// Bytes that the volume needs at the least.
     pub needed: usize,
 }
 

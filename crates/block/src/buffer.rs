@@ -187,7 +187,7 @@ pub(crate) struct Pool {
     warm: [Vec<Piece>; CLASSES],
     /// The least number of warm pieces of each class since the last [`Pool::cool`].
     least: [usize; CLASSES],
-    /// Pieces without pages.
+    /// Free pieces whose pages were given back to the system.
     cold: [Vec<Piece>; CLASSES],
     used: usize,
     idle: usize,

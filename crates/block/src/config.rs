@@ -17,7 +17,7 @@ pub struct VolumeConfig {
     pub name: String,
     /// The law and its parameters.
     pub control: parda_control::Config,
-    /// Its disks.
+    /// Disks that the volume serves from its start.
     pub disks: Vec<DiskConfig>,
     /// How its listeners are set up. An address of a disk that is not among them is bound with the
     /// defaults of [`ListenerConfig::new`].
@@ -43,7 +43,7 @@ pub struct DiskConfig {
     pub region: Option<Region>,
     /// Its part in the window.
     pub vm: VmConfig,
-    /// Writes are refused.
+    /// Whether the export refuses writes.
     pub read_only: bool,
     /// Where clients find it. Disks with the same address share one listener.
     pub listen: Vec<Address>,
@@ -123,7 +123,7 @@ pub enum SpawnError {
     /// A parameter of the law is out of its range.
     #[error("volume {volume}: {error}")]
     Control {
-        /// The volume's name.
+        /// Name of the volume.
         volume: String,
         /// Which parameter, and its range.
         error: ConfigError,
@@ -139,7 +139,7 @@ pub enum SpawnError {
     /// The limit of memory is too low for the limit of connections.
     #[error("volume {volume}: {error}")]
     Memory {
-        /// The volume's name.
+        /// Name of the volume.
         volume: String,
         /// Why it is too little.
         error: TooLittleMemory,
@@ -152,7 +152,7 @@ pub enum SpawnError {
     DuplicateExport {
         /// The name that both have.
         export: String,
-        /// The listener's address.
+        /// Address of the listener.
         address: Address,
     },
     /// No thread, or no io_uring.
@@ -161,9 +161,9 @@ pub enum SpawnError {
          Is io_uring forbidden (sysctl kernel.io_uring_disabled, or a container's seccomp profile)?"
     )]
     System {
-        /// The volume's name.
+        /// Name of the volume.
         volume: String,
-        /// The system's error.
+        /// Error of the system.
         source: std::io::Error,
     },
 }

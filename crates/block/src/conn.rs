@@ -66,7 +66,7 @@ enum State {
 /// What the connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
-    /// More requests.
+    /// More requests are to be received.
     Requests,
     /// Its own replies to be taken: it has as much in flight as it may.
     Room,

@@ -29,7 +29,7 @@ pub enum ListenError {
     Bind {
         /// The address, as it is configured.
         address: Address,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
     /// Somebody answers on the socket.
@@ -46,7 +46,7 @@ pub enum ListenError {
 /// How a listener is set up.
 #[derive(Debug)]
 pub struct ListenerConfig {
-    /// Where clients connect.
+    /// Address at which clients connect.
     pub address: Address,
     /// Who may connect to a unix socket.
     pub access: SocketAccess,

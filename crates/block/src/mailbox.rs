@@ -34,7 +34,7 @@ pub(crate) enum Command {
     RemoveDisk { disk: DiskId, within: Duration, gone: SyncSender<()> },
     /// Offer a disk at these addresses; connections stay. `false` if there is no such disk.
     SetListen { disk: DiskId, listen: Vec<Address>, answer: SyncSender<bool> },
-    /// Accept connections.
+    /// Accepts connections of one more listener.
     AddListener { address: Address, bound: Bound, answer: SyncSender<()> },
     /// Accept no more connections there, and close the socket; connections stay.
     RemoveListener { address: Address, gone: SyncSender<()> },

@@ -23,7 +23,7 @@ struct Debt {
 /// What follows from a look at a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It owes nothing.
+    /// The client owes nothing: no bytes of a request, no replies to take.
     Settled,
     /// It is to be looked at again then.
     LookAgain(Instant),

@@ -136,7 +136,7 @@ pub(crate) enum Wire {
     Inbox,
     /// A receive of data straight into its buffer.
     Payload,
-    /// A send.
+    /// A send of replies or requests.
     Sent,
 }
 
@@ -172,7 +172,7 @@ const ENTRIES: u32 = 1024;
 /// their time at the device begins with the call.
 const SUBMITTED_AT_ONCE: usize = 32;
 
-/// `IORING_ENTER_GETEVENTS` of linux/io_uring.h.
+/// Flag of `io_uring_enter`, from linux/io_uring.h: wait for completions.
 const IORING_ENTER_GETEVENTS: u32 = 1;
 
 /// Linux takes no more vectors than this in one call (UIO_MAXIOV).
@@ -444,7 +444,7 @@ impl<T> Ring<T> {
         self.push(fd, entry, tag, Kept::Nothing);
     }
 
-    /// Operations under way.
+    /// Number of operations that were submitted and have not completed.
     pub(crate) fn in_flight(&self) -> usize {
         self.ops.len()
     }
@@ -613,7 +613,7 @@ impl<T> Ring<T> {
     }
 }
 
-/// `IORING_RECVSEND_POLL_FIRST` of linux/io_uring.h.
+/// Flag of a receive, from linux/io_uring.h: poll before the first attempt.
 const RECVSEND_POLL_FIRST: u16 = 1;
 
 impl<T> Drop for Ring<T> {

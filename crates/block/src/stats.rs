@@ -19,16 +19,16 @@ const LONGEST: u64 = 1_000_000_000_000;
 pub struct Count {
     /// How many were done without an error.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes that these IOs moved.
     pub bytes: u64,
 }
 
 /// What one VM did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VmStats {
-    /// Reads.
+    /// Reads that completed.
     pub reads: Count,
-    /// Writes.
+    /// Writes that completed.
     pub writes: Count,
     /// Flushes, trims and zeroes; their bytes are those they were about.
     pub others: Count,
@@ -219,9 +219,9 @@ pub struct Stats {
     pub overdue: u64,
     /// What is known of the threshold, if it is found while working.
     pub estimate: Option<Estimate>,
-    /// Open connections.
+    /// Number of open connections of clients.
     pub connections: usize,
-    /// Its memory.
+    /// Memory that the volume's clients take.
     pub memory: MemoryStats,
     /// Connections that were given up or turned away.
     pub dropped: Dropped,

@@ -52,7 +52,7 @@ impl Opened {
     }
 }
 
-/// Starts volumes.
+/// Spawner of volumes: the loop itself is `engine::Engine`.
 #[derive(Debug)]
 pub struct Volume;
 

@@ -56,7 +56,7 @@ pub(crate) struct Nbd {
     /// The exports to load
     #[arg(value_name = "URI", required = true)]
     uris: Vec<String>,
-    /// What requests do
+    /// What the requests do: read or write, in order or anywhere
     #[arg(long, value_enum, default_value = "randread")]
     op: Op,
     /// How many requests of --op mixed are reads, in percent
@@ -105,13 +105,13 @@ pub(crate) struct Nbd {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Op {
-    /// Reads in order
+    /// Reads, one after the other
     Read,
-    /// Writes in order
+    /// Writes, one after the other
     Write,
-    /// Reads anywhere
+    /// Reads at random offsets
     Randread,
-    /// Writes anywhere
+    /// Writes at random offsets
     Randwrite,
     /// Reads and writes anywhere, as --reads says
     Mixed,

@@ -28,7 +28,7 @@ Examples:
   parda lab scenarios/demo.toml
   parda lab scenarios/kill-agent.toml --json - | jq '.phases[].total'")]
 pub(crate) struct Lab {
-    /// The scenario
+    /// The scenario file to run
     #[arg(value_name = "FILE")]
     scenario: PathBuf,
     /// Write the answer as JSON to a file as well; - for standard output, in place of the table

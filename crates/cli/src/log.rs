@@ -25,7 +25,7 @@ use limit::{Limit, Throttle};
 /// The form of the log.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
+    /// Lines for people to read
     Text,
     /// One JSON object a line
     Json,

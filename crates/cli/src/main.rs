@@ -34,7 +34,7 @@ struct Cli {
     /// What to log: a level (error, warn, info, debug) or a filter such as parda_block=debug
     #[arg(long, global = true, env = "PARDA_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
-    /// How to log
+    /// How to write the log: text or JSON
     #[arg(long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
     log_format: log::Format,
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use parda_array::Preset;
 use parda_probe::{
     Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Unknown, Watcher,
     Wishes,
@@ -24,12 +25,10 @@ use crate::{Failure, output};
 use arguments::{bytes, depths, mix, percent, purpose, size};
 use bar::Bar;
 
-#[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(after_help = "\
+const AFTER_HELP: &str = "\
 TARGET is a file or a block device, past the page cache; an NBD URI, nbd://HOST/EXPORT or
 nbd+unix:///EXPORT?socket=PATH; or the array model, model:NAME, of its first LUN, or model:NAME/lun2. NAME is
-one of drive-7200, drive-15k, cx3-40-raid0, cx3-40-raid0-vms, cx3-40-raid5-vms, flash-sata and flash-nvme.
+one of {presets}.
 fio drives all but the model. docs/probe.md is the manual. What was stored with --json is compared by
 `parda probe compare`, and drawn by `parda probe page`.
 
@@ -54,11 +53,21 @@ Examples:
   parda probe model:cx3-40-raid5-vms --mix 8k,67,70 --mix 4k,100,100 --depths 1-64 --only depth
   parda probe compare before.json after.json --page compared.html
   parda probe page before.json --out before.html
-  parda probe model:cx3-40-raid0 --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'")]
+  parda probe model:cx3-40-raid0 --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'";
+
+/// Names of the model's presets: `a, b and c`.
+fn presets() -> String {
+    let names = Preset::ALL.map(Preset::name).join(", ");
+    names.rsplit_once(", ").map_or(names.clone(), |(most, last)| format!("{most} and {last}"))
+}
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = AFTER_HELP.replace("{presets}", &presets()))]
 pub(crate) struct Probe {
     #[command(subcommand)]
     stored: Option<Stored>,
-    /// What to measure
+    /// What to measure: a file, a device, an NBD URI, or model:NAME
     #[arg(value_name = "TARGET", required = true)]
     target: Option<String>,
     /// How long it may take in all; 3 minutes if not given, 1 with --quick, 15 with --full. Of a model in its own

@@ -20,7 +20,7 @@ Signals:
 Example:
   parda serve -c /etc/parda.toml")]
 pub(crate) struct Serve {
-    /// The configuration
+    /// The agent's configuration file
     #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
     config: PathBuf,
 }
@@ -39,7 +39,7 @@ Examples:
   parda check parda.toml
   parda check parda.toml && systemctl reload parda")]
 pub(crate) struct Check {
-    /// The configuration
+    /// The agent's configuration file
     #[arg(value_name = "FILE")]
     config: PathBuf,
 }

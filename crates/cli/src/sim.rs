@@ -33,7 +33,7 @@ Examples:
   parda sim scenarios/demo.toml --sweep control.latency_threshold=20ms,30ms,50ms --plot plots
   parda sim scenarios/demo.toml --seed 7 --json - | jq '.phases[].total'")]
 pub(crate) struct Sim {
-    /// The scenario
+    /// The scenario file to simulate
     #[arg(value_name = "FILE")]
     scenario: PathBuf,
     /// Write the answer as JSON to a file, - for standard output in place of the table
@@ -151,7 +151,7 @@ fn series(study: &Study, outcome: &StudyOutcome) -> serde_json::Value {
 pub(crate) struct Bar {
     began: Instant,
     runs: usize,
-    /// Simulated seconds.
+    /// Length of the run, in simulated seconds.
     seconds: u64,
     done: AtomicU64,
     bar: OnceLock<ProgressBar>,

@@ -123,7 +123,7 @@ fn headline(volume: &VolumeStatus) -> String {
     )
 }
 
-/// What shares divide.
+/// Sentence on what shares divide.
 fn divided(settings: &SettingsStatus) -> String {
     let unit = if settings.fairness == "iops" { "IO/s" } else { "bytes/s" };
     match settings.proportional {

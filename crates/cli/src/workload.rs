@@ -73,10 +73,10 @@ Examples:
   parda workload import db.fio
   parda workload import db.fio --job oltp")]
 pub(crate) struct Import {
-    /// The job file
+    /// The fio job file to read
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Only this job
+    /// Take only the job of this name
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
 }
@@ -91,7 +91,7 @@ Examples:
   parda workload describe db.trace
   parda workload describe db.trace --json - | jq .arrivals")]
 pub(crate) struct Describe {
-    /// The trace
+    /// The trace file to read
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// Write it as JSON to a file, - for standard output in place of the table

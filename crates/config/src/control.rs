@@ -27,7 +27,7 @@ pub enum Fairness {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SizeModelSetting {
-    /// `"off"` or `"learned"`.
+    /// A model by its name: `"off"` or `"learned"`.
     Named(NamedSizeModel),
     /// A line measured beforehand.
     Line(LineSetting),
@@ -47,10 +47,10 @@ pub enum NamedSizeModel {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LineSetting {
-    /// m, per KiB.
+    /// Slope m, in time for each KiB.
     #[serde(with = "humantime_serde")]
     pub per_kib: Duration,
-    /// C.
+    /// Constant C: latency of an IO without bytes.
     #[serde(with = "humantime_serde")]
     pub fixed: Duration,
 }

@@ -20,7 +20,7 @@ pub struct Document {
 /// What is wrong with a document, and where. Prints as `file:line:column: key = value: message`.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct Error {
-    /// The document's name.
+    /// Name of the document that has the error.
     pub file: String,
     /// Line and column, counted from 1, if the fault has a place.
     pub place: Option<(usize, usize)>,
@@ -92,13 +92,13 @@ impl Document {
         read(path, false)
     }
 
-    /// The document's name.
+    /// Name that errors show, mostly a file's path.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The document's text.
+    /// Text of the whole document.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

@@ -31,7 +31,7 @@ pub struct AutoSetting {
     /// It never goes below this.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub at_least: Option<Duration>,
-    /// Nor above this.
+    /// Largest threshold that is tried.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub at_most: Option<Duration>,
     /// By what part it moves at most in one period.
@@ -49,9 +49,9 @@ pub struct AutoSetting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdleProbeSetting {
-    /// Never. The default.
+    /// An idle volume is never probed. The default.
     Off,
-    /// Once a day.
+    /// A volume that is idle is probed once a day.
     Daily,
 }
 

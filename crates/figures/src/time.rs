@@ -13,6 +13,31 @@ use crate::expected::Expected;
 /// Largest number of points of a line. Longer series are drawn as means.
 const MOST_POINTS: usize = 240;
 
+/// Part of a run that a chart shows, in seconds.
+#[derive(Clone, Copy)]
+struct Shown {
+    from: f64,
+    to: f64,
+}
+
+impl Shown {
+    /// The named phase, or the whole run.
+    fn new(scenario: &Scenario, phase: Option<&str>) -> Shown {
+        match scenario.phases.iter().find(|p| phase == Some(p.name.as_str())) {
+            Some(p) => Shown { from: p.from.as_secs_f64(), to: p.to.as_secs_f64() },
+            None => Shown { from: 0.0, to: scenario.duration.as_secs_f64() },
+        }
+    }
+
+    fn has(&self, at: f64) -> bool {
+        (self.from..=self.to).contains(&at)
+    }
+
+    fn overlaps(&self, (from, to): (f64, f64)) -> bool {
+        from < self.to && to > self.from
+    }
+}
+
 /// Chart of one run: a line for each host, second by second.
 pub(crate) fn figure(
     plot: &Plot,
@@ -23,21 +48,18 @@ pub(crate) fn figure(
     expected: &Expected,
 ) -> Figure {
     let scenario = &run.scenario;
+    let shown = Shown::new(scenario, phase);
     let mut figure = Figure::new(&plot.title, Across::Time);
-    let shown = scenario.phases.iter().filter(|p| phase == Some(p.name.as_str()));
-    let (from, to) = shown
-        .map(|p| (p.from.as_secs_f64(), p.to.as_secs_f64()))
-        .next()
-        .unwrap_or((0.0, scenario.duration.as_secs_f64()));
     for phase in &scenario.phases {
-        let (from, to) = (phase.from.as_secs_f64().max(from), phase.to.as_secs_f64().min(to));
+        let from = phase.from.as_secs_f64().max(shown.from);
+        let to = phase.to.as_secs_f64().min(shown.to);
         if from < to {
             figure = figure.span(&phase.name, from, to);
         }
     }
     // The time of an interval is its end.
-    let within: Vec<usize> =
-        (0..series.at.len()).filter(|&i| series.at[i] > from && series.at[i] <= to).collect();
+    let within = |at: f64| at > shown.from && at <= shown.to;
+    let within: Vec<usize> = (0..series.at.len()).filter(|&i| within(series.at[i])).collect();
     let pick = |values: &[f64]| -> Vec<f64> {
         within.iter().filter_map(|&i| values.get(i).copied()).collect()
     };
@@ -53,36 +75,39 @@ pub(crate) fn figure(
         let present = series.hosts.iter().zip(&scenario.hosts).filter(|(_, host)| host.present);
         for (place, (host, _)) in present.enumerate() {
             panel = panel.line(&host.name, means(&at, &pick(&host.get(quantity)), together));
-            if !marked {
-                continue;
-            }
-            let of_phase = |phase: &Phase| {
-                let variant = run.variant.as_ref().map_or(String::new(), |v| format!("{v}."));
-                let path = format!("{variant}{}/host/{}/{quantity}", phase.name, host.name);
-                // Marks of hosts are staggered, as their values are often close.
-                let part = (place + 1) as f64 / (MOST_LINES + 1) as f64;
-                let at = phase.from.as_secs_f64() + part * (phase.to - phase.from).as_secs_f64();
-                expected.get(&path).map(|value| (at, value))
-            };
-            let marks = scenario.phases.iter().filter_map(of_phase);
-            let marks: Vec<(f64, f64)> = marks.filter(|(at, _)| (from..=to).contains(at)).collect();
+            let path = format!("host/{}/{quantity}", host.name);
+            let marks = if marked { marks(run, expected, &path, place) } else { Vec::new() };
+            let marks: Vec<(f64, f64)> =
+                marks.into_iter().filter(|(at, _)| shown.has(*at)).collect();
             if !marks.is_empty() {
                 panel = panel.paper(&host.name, marks);
             }
         }
         if quantity == "device_latency_ms" {
             panel.levels = thresholds(scenario);
-            let in_force = |level: &Level| level.within.is_none_or(|(a, b)| a < to && b > from);
-            panel.levels.retain(in_force);
+            panel.levels.retain(|level| level.within.is_none_or(|within| shown.overlaps(within)));
         }
         figure = figure.panel(panel);
     }
     // Panels without data are left out, such as windows without control.
-    let shown = |panel: &Panel| panel.series.iter().any(|series| series.data.is_some());
-    if figure.panels.iter().any(shown) {
-        figure.panels.retain(shown);
+    let drawn = |panel: &Panel| panel.series.iter().any(|series| series.data.is_some());
+    if figure.panels.iter().any(drawn) {
+        figure.panels.retain(drawn);
     }
     figure.digest(MOST_LINES, "hosts")
+}
+
+/// Expected values of a host's metric, one for each phase that has one. `place`: of the host among those drawn.
+fn marks(run: &Run, expected: &Expected, metric: &str, place: usize) -> Vec<(f64, f64)> {
+    let variant = run.variant.as_ref().map_or(String::new(), |v| format!("{v}."));
+    // Marks of hosts are staggered, as their values are often close.
+    let part = (place + 1) as f64 / (MOST_LINES + 1) as f64;
+    let of_phase = |phase: &Phase| {
+        let at = phase.from.as_secs_f64() + part * (phase.to - phase.from).as_secs_f64();
+        let value = expected.get(&format!("{variant}{}/{metric}", phase.name))?;
+        Some((at, value))
+    };
+    run.scenario.phases.iter().filter_map(of_phase).collect()
 }
 
 /// Means over `together` consecutive values, each at the time of its last value.

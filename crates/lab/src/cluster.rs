@@ -195,39 +195,53 @@ impl<'a> Cluster<'a> {
         for action in actions {
             // Errors are impossible: the timeline was checked by applying it.
             let _ = self.state.apply(action);
-            match *action {
-                Action::StartVm(id) => self.start_client(id)?,
-                Action::StopVm(id) => self.stop_client(id)?,
-                Action::KillHost(id) => self.kill_host(id),
-                Action::StartHost(id) => {
-                    if let Some(guest) = self.guests.get_mut(&id) {
-                        guest.restart(self.scenario, id)?;
-                    }
-                    if !self.scenario.host(id).outside {
-                        self.start_agent(id)?;
-                        self.agent_answers(id)?;
-                    }
-                    for (vm, _) in self.scenario.vm_ids().filter(|(vm, _)| vm.host == id) {
-                        if self.state.runs(vm) {
-                            self.start_client(vm)?;
-                        }
-                    }
-                }
-                Action::SetShares(VmId { host, .. }, _) | Action::SetControl(host, _) => {
-                    changed.push(host);
-                }
-                Action::HangHost(id) => self.signal(id, Signal::STOP)?,
-                Action::ResumeHost(id) => {
-                    self.signal(id, Signal::CONT)?;
-                    self.agent_answers(id)?;
-                    // Settings may have changed while the agent was stopped.
-                    changed.push(id);
-                }
-                Action::SetExchange(id, _) => self.set_relay(id)?,
-                Action::Array(event) => self.array_event(event)?,
-            }
+            changed.extend(self.act(action)?);
         }
         changed.dedup();
+        self.reconfigure(changed)
+    }
+
+    /// Does what an event says. The host whose agent has new settings, if any.
+    fn act(&mut self, action: &Action) -> Result<Option<HostId>, LabError> {
+        match *action {
+            Action::StartVm(id) => self.start_client(id)?,
+            Action::StopVm(id) => self.stop_client(id)?,
+            Action::KillHost(id) => self.kill_host(id),
+            Action::StartHost(id) => self.start_host(id)?,
+            Action::SetShares(VmId { host, .. }, _) | Action::SetControl(host, _) => {
+                return Ok(Some(host));
+            }
+            Action::HangHost(id) => self.signal(id, Signal::STOP)?,
+            Action::ResumeHost(id) => {
+                self.signal(id, Signal::CONT)?;
+                self.agent_answers(id)?;
+                // Settings may have changed while the agent was stopped.
+                return Ok(Some(id));
+            }
+            Action::SetExchange(id, _) => self.set_relay(id)?,
+            Action::Array(event) => self.array_event(event)?,
+        }
+        Ok(None)
+    }
+
+    fn start_host(&mut self, id: HostId) -> Result<(), LabError> {
+        if let Some(guest) = self.guests.get_mut(&id) {
+            guest.restart(self.scenario, id)?;
+        }
+        if !self.scenario.host(id).outside {
+            self.start_agent(id)?;
+            self.agent_answers(id)?;
+        }
+        for (vm, _) in self.scenario.vm_ids().filter(|(vm, _)| vm.host == id) {
+            if self.state.runs(vm) {
+                self.start_client(vm)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has agents read their new configuration, and waits until it is in force.
+    fn reconfigure(&mut self, mut changed: Vec<HostId>) -> Result<(), LabError> {
         changed.retain(|&id| self.state.host(id).alive);
         for &id in &changed {
             self.configure(id)?;

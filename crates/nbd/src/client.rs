@@ -73,7 +73,7 @@ pub enum HandshakeError {
     /// The server refused for another reason.
     #[error("the server refused option {option} with error {code:#x}: {message}")]
     Refused {
-        /// The option.
+        /// Number of the option, one of [`wire::option`](crate::wire::option).
         option: u32,
         /// The error, a type of option replies.
         code: u32,
@@ -94,9 +94,9 @@ pub enum Step {
     Taken(usize),
     /// As [`Step::Taken`], and transmission begins.
     Transmission {
-        /// Bytes taken.
+        /// Bytes of the input that were used.
         taken: usize,
-        /// What was agreed.
+        /// Terms that the handshake agreed on.
         agreed: Agreed,
     },
 }
@@ -266,24 +266,10 @@ impl Handshake {
         asked: u32,
         out: &mut Vec<u8>,
     ) -> Result<Step, HandshakeError> {
-        let mut reader = Reader(input);
-        let Some(header) = reader.take(wire::OPTION_REPLY_HEADER_LEN) else {
-            return Ok(Step::Incomplete);
-        };
-        let mut header = Reader(header);
-        let magic = header.u64();
-        if magic != wire::OPTION_REPLY_MAGIC {
-            return Err(HandshakeError::WrongReplyMagic(magic));
-        }
-        let (got, kind, len) = (header.u32(), header.u32(), header.u32());
-        if got != asked {
-            return Err(HandshakeError::WrongOption { asked, got });
-        }
-        if len as usize > wire::MAX_OPTION_REPLY_DATA {
-            return Err(HandshakeError::ReplyTooLong(len));
-        }
-        let Some(data) = reader.take(len as usize) else { return Ok(Step::Incomplete) };
+        let Some((kind, data)) = option_reply(input, asked)? else { return Ok(Step::Incomplete) };
         let taken = wire::OPTION_REPLY_HEADER_LEN + data.len();
+        // Any error means: not with this server. An option that needs TLS is no such answer.
+        let declined = kind & answer::ERROR_BIT != 0 && kind != answer::ERR_TLS_REQD;
 
         match (self.state, kind) {
             (State::StartTls, answer::ACK) => self.state = State::Tls,
@@ -295,9 +281,7 @@ impl Handshake {
                 self.framing = Framing::Extended;
                 self.ask_meta(out);
             }
-            (State::Extended, kind)
-                if kind & answer::ERROR_BIT != 0 && kind != answer::ERR_TLS_REQD =>
-            {
+            (State::Extended, _) if declined => {
                 wire::put_option(out, option::STRUCTURED_REPLY, b"");
                 self.state = State::Structured;
             }
@@ -314,10 +298,7 @@ impl Handshake {
                 }
             }
             (State::Meta, answer::ACK) => self.ask_go(out),
-            // Any error means: not with this server.
-            (State::Structured | State::Meta, kind)
-                if kind & answer::ERROR_BIT != 0 && kind != answer::ERR_TLS_REQD =>
-            {
+            (State::Structured | State::Meta, _) if declined => {
                 self.allocation = None;
                 self.ask_go(out);
             }
@@ -331,17 +312,19 @@ impl Handshake {
                 self.ask_export_name(out);
             }
             (_, answer::ERR_TLS_REQD) => return Err(HandshakeError::TlsRequired),
-            (_, code) if code & answer::ERROR_BIT != 0 => {
-                let message = String::from_utf8_lossy(data).into_owned();
-                return Err(if code == answer::ERR_UNKNOWN {
-                    HandshakeError::UnknownExport { name: self.name.to_string(), message }
-                } else {
-                    HandshakeError::Refused { option: asked, code, message }
-                });
-            }
+            (_, code) if declined => return Err(self.refused(asked, code, data)),
             _ => return Err(HandshakeError::Malformed(asked)),
         }
         Ok(Step::Taken(taken))
+    }
+
+    fn refused(&self, option: u32, code: u32, message: &[u8]) -> HandshakeError {
+        let message = String::from_utf8_lossy(message).into_owned();
+        if code == answer::ERR_UNKNOWN {
+            HandshakeError::UnknownExport { name: self.name.to_string(), message }
+        } else {
+            HandshakeError::Refused { option, code, message }
+        }
     }
 
     fn learn(&mut self, data: &[u8]) -> Result<(), HandshakeError> {
@@ -377,6 +360,25 @@ impl Handshake {
         let (framing, allocation) = (self.framing, self.allocation);
         Agreed { size, flags, blocks: self.blocks, framing, allocation }
     }
+}
+
+/// Kind and data of the reply to the option that was asked. `None` if it is incomplete.
+fn option_reply(input: &[u8], asked: u32) -> Result<Option<(u32, &[u8])>, HandshakeError> {
+    let mut reader = Reader(input);
+    let Some(header) = reader.take(wire::OPTION_REPLY_HEADER_LEN) else { return Ok(None) };
+    let mut header = Reader(header);
+    let magic = header.u64();
+    if magic != wire::OPTION_REPLY_MAGIC {
+        return Err(HandshakeError::WrongReplyMagic(magic));
+    }
+    let (got, kind, len) = (header.u32(), header.u32(), header.u32());
+    if got != asked {
+        return Err(HandshakeError::WrongOption { asked, got });
+    }
+    if len as usize > wire::MAX_OPTION_REPLY_DATA {
+        return Err(HandshakeError::ReplyTooLong(len));
+    }
+    Ok(reader.take(len as usize).map(|data| (kind, data)))
 }
 
 /// Appends a request without extended headers, so that its length must fit 32 bits. The payload of

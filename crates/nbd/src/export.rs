@@ -14,13 +14,13 @@ pub enum ExportNameError {
     /// Longer than 4096 bytes.
     #[error("an export name has at most {max} bytes, this one has {0}", max = wire::MAX_STRING)]
     TooLong(usize),
-    /// Contains a NUL.
+    /// The name contains a NUL byte.
     #[error("an export name must not contain a NUL byte")]
     Nul,
 }
 
 impl ExportName {
-    /// Checks `name`.
+    /// Checks that `name` can be an export's name.
     pub fn new(name: impl Into<String>) -> Result<Self, ExportNameError> {
         let name = name.into();
         if name.len() > wire::MAX_STRING {
@@ -32,7 +32,7 @@ impl ExportName {
         Ok(Self(name))
     }
 
-    /// The name.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -113,7 +113,7 @@ impl BlockSizes {
 /// One export as a server offers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Its name.
+    /// Name by which clients choose the export.
     pub name: ExportName,
     /// A description for people; may be empty.
     pub description: String,
@@ -121,15 +121,15 @@ pub struct Export {
     pub size: u64,
     /// What its requests must respect.
     pub blocks: BlockSizes,
-    /// Writes are refused.
+    /// Whether the export refuses writes.
     pub read_only: bool,
-    /// TRIM is offered.
+    /// Whether TRIM is offered to clients.
     pub trim: bool,
-    /// WRITE_ZEROES is offered.
+    /// Whether WRITE_ZEROES is offered to clients.
     pub write_zeroes: bool,
     /// FAST_ZERO is offered; only with WRITE_ZEROES.
     pub fast_zero: bool,
-    /// CACHE is offered.
+    /// Whether CACHE is offered to clients.
     pub cache: bool,
     /// A flush on one connection covers the writes acknowledged on every other.
     pub multi_conn: bool,

@@ -10,9 +10,9 @@ pub struct Status(u32);
 impl Status {
     /// Nothing is known: treat as data.
     pub const DATA: Self = Self(0);
-    /// Nothing is allocated.
+    /// The extent is not allocated.
     pub const HOLE: Self = Self(1 << 0);
-    /// Reads as zeroes.
+    /// The extent reads as zeroes.
     pub const ZERO: Self = Self(1 << 1);
     /// A hole that reads as zeroes.
     pub const HOLE_ZERO: Self = Self(Self::HOLE.0 | Self::ZERO.0);

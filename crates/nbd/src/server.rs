@@ -23,7 +23,7 @@ pub enum HandshakeError {
     #[error("option {option} announces {len} bytes of data, at most {max} are accepted",
             max = wire::MAX_OPTION_DATA)]
     OptionTooLong {
-        /// The option.
+        /// Number of the option, one of [`wire::option`](crate::wire::option).
         option: u32,
         /// Its announced length in bytes.
         len: u32,
@@ -52,11 +52,11 @@ pub enum Step {
     Taken(usize),
     /// As [`Step::Taken`], and what follows is transmission.
     Transmission {
-        /// Bytes taken.
+        /// Bytes of the input that were used.
         taken: usize,
         /// Index of the chosen export.
         export: usize,
-        /// What was agreed.
+        /// Session on the terms that the handshake agreed on.
         session: Session,
     },
     /// The client ended the session; close after sending what is to be sent.
@@ -187,81 +187,31 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) -> Result<Step, HandshakeError> {
         let mut reader = Reader(input);
-        let Some(header) = reader.take(wire::OPTION_HEADER_LEN) else {
+        let Some((option, len)) = option_header(&mut reader)? else {
             return Ok(Step::Incomplete);
         };
-        let mut header = Reader(header);
-        let magic = header.u64();
-        if magic != wire::OPTION_MAGIC {
-            return Err(HandshakeError::WrongOptionMagic(magic));
+        if len as usize > wire::MAX_OPTION_DATA {
+            return self.refuse_too_long(option, len, out);
         }
-        let (option, len) = (header.u32(), header.u32());
-        let too_long = len as usize > wire::MAX_OPTION_DATA;
-        let can_refuse =
-            option != option::EXPORT_NAME && len as usize <= wire::MAX_REFUSED_OPTION_DATA;
-        if too_long && !can_refuse {
-            return Err(HandshakeError::OptionTooLong { option, len });
-        }
-        let data = if too_long { Some(&[][..]) } else { reader.take(len as usize) };
-        let Some(data) = data else { return Ok(Step::Incomplete) };
+        let Some(data) = reader.take(len as usize) else { return Ok(Step::Incomplete) };
         let taken = wire::OPTION_HEADER_LEN + data.len();
-        self.options += 1;
-        if self.options > MAX_OPTIONS {
-            return Err(HandshakeError::TooManyOptions);
+        self.count_option()?;
+        if option == option::EXPORT_NAME {
+            return self.export_name(data, exports, taken, out);
         }
-        if too_long {
-            // A choice that failed leaves none.
-            self.allocation = self.allocation.filter(|_| option != option::SET_META_CONTEXT);
-            self.discard = len as usize;
-            let (kind, text) = if self.security == Security::Required {
-                (reply::ERR_TLS_REQD, &b"STARTTLS first"[..])
-            } else {
-                (reply::ERR_TOO_BIG, &b"the data of this option is too long for this server"[..])
-            };
-            wire::put_option_reply(out, option, OptionReply(kind), text);
-            return Ok(Step::Taken(taken));
-        }
-
         let mut answer = |kind, text: &[u8]| {
             wire::put_option_reply(out, option, OptionReply(kind), text);
         };
         match option {
             option::STARTTLS => self.start_tls(data, &mut answer),
-            option::EXPORT_NAME if self.security == Security::Required => {
-                return Err(HandshakeError::TlsRequired);
-            }
             other if self.security == Security::Required && other != option::ABORT => {
                 answer(reply::ERR_TLS_REQD, b"STARTTLS first");
-            }
-            option::EXPORT_NAME if self.framing == Framing::Extended => {
-                return Err(HandshakeError::ExportNameExtended);
-            }
-            option::EXPORT_NAME => {
-                let export = find(exports, data).ok_or_else(|| {
-                    HandshakeError::UnknownExport(String::from_utf8_lossy(data).into_owned())
-                })?;
-                let chosen = &exports[export];
-                out.extend_from_slice(&chosen.size.to_be_bytes());
-                out.extend_from_slice(&chosen.flags(self.framing).0.to_be_bytes());
-                if !self.no_zeroes {
-                    out.extend_from_slice(&[0; wire::EXPORT_NAME_ZEROES]);
-                }
-                return Ok(self.transmission(taken, export));
             }
             option::ABORT => {
                 answer(reply::ACK, b"");
                 return Ok(Step::Closed);
             }
-            option::LIST if data.is_empty() => {
-                for export in exports {
-                    let name = export.name.as_str().as_bytes();
-                    let mut entry = (name.len() as u32).to_be_bytes().to_vec();
-                    entry.extend_from_slice(name);
-                    entry.extend_from_slice(export.description.as_bytes());
-                    answer(reply::SERVER, &entry);
-                }
-                answer(reply::ACK, b"");
-            }
+            option::LIST if data.is_empty() => list(exports, &mut answer),
             option::STRUCTURED_REPLY if data.is_empty() => {
                 if self.framing == Framing::Extended {
                     answer(reply::ERR_EXT_HEADER_REQD, b"extended headers were agreed on");
@@ -277,25 +227,92 @@ impl Handshake {
             option::LIST | option::STRUCTURED_REPLY | option::EXTENDED_HEADERS => {
                 answer(reply::ERR_INVALID, b"this option takes no data");
             }
-            option::INFO | option::GO => match InfoRequest::parse(data) {
-                None => answer(reply::ERR_INVALID, b"malformed export name or information list"),
-                Some(request) => match find(exports, request.name) {
-                    None => answer(reply::ERR_UNKNOWN, b"no such export"),
-                    Some(export) => {
-                        self.describe(&exports[export], &request, &mut answer);
-                        answer(reply::ACK, b"");
-                        if option == option::GO {
-                            return Ok(self.transmission(taken, export));
-                        }
-                    }
-                },
-            },
+            option::INFO | option::GO => {
+                let described = self.info(data, exports, &mut answer);
+                if let (option::GO, Some(export)) = (option, described) {
+                    return Ok(self.transmission(taken, export));
+                }
+            }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
                 self.meta_context(option, data, exports, &mut answer);
             }
             _ => answer(reply::ERR_UNSUP, b"option not supported by this server"),
         }
         Ok(Step::Taken(taken))
+    }
+
+    fn count_option(&mut self) -> Result<(), HandshakeError> {
+        self.options += 1;
+        if self.options > MAX_OPTIONS { Err(HandshakeError::TooManyOptions) } else { Ok(()) }
+    }
+
+    /// Refuses an option with more data than is kept, and discards the data.
+    fn refuse_too_long(
+        &mut self,
+        option: u32,
+        len: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeError> {
+        if option == option::EXPORT_NAME || len as usize > wire::MAX_REFUSED_OPTION_DATA {
+            return Err(HandshakeError::OptionTooLong { option, len });
+        }
+        self.count_option()?;
+        // A choice that failed leaves none.
+        self.allocation = self.allocation.filter(|_| option != option::SET_META_CONTEXT);
+        self.discard = len as usize;
+        let (kind, text) = if self.security == Security::Required {
+            (reply::ERR_TLS_REQD, &b"STARTTLS first"[..])
+        } else {
+            (reply::ERR_TOO_BIG, &b"the data of this option is too long for this server"[..])
+        };
+        wire::put_option_reply(out, option, OptionReply(kind), text);
+        Ok(Step::Taken(wire::OPTION_HEADER_LEN))
+    }
+
+    /// Answers EXPORT_NAME, which has no way to refuse.
+    fn export_name(
+        &self,
+        name: &[u8],
+        exports: &[Export],
+        taken: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, HandshakeError> {
+        if self.security == Security::Required {
+            return Err(HandshakeError::TlsRequired);
+        }
+        if self.framing == Framing::Extended {
+            return Err(HandshakeError::ExportNameExtended);
+        }
+        let export = find(exports, name).ok_or_else(|| {
+            HandshakeError::UnknownExport(String::from_utf8_lossy(name).into_owned())
+        })?;
+        let chosen = &exports[export];
+        out.extend_from_slice(&chosen.size.to_be_bytes());
+        out.extend_from_slice(&chosen.flags(self.framing).0.to_be_bytes());
+        if !self.no_zeroes {
+            out.extend_from_slice(&[0; wire::EXPORT_NAME_ZEROES]);
+        }
+        Ok(self.transmission(taken, export))
+    }
+
+    /// Answers INFO or GO. The export, if it was described.
+    fn info(
+        &self,
+        data: &[u8],
+        exports: &[Export],
+        answer: &mut impl FnMut(u32, &[u8]),
+    ) -> Option<usize> {
+        let Some(request) = InfoRequest::parse(data) else {
+            answer(reply::ERR_INVALID, b"malformed export name or information list");
+            return None;
+        };
+        let Some(export) = find(exports, request.name) else {
+            answer(reply::ERR_UNKNOWN, b"no such export");
+            return None;
+        };
+        self.describe(&exports[export], &request, answer);
+        answer(reply::ACK, b"");
+        Some(export)
     }
 
     fn transmission(&self, taken: usize, export: usize) -> Step {
@@ -365,6 +382,29 @@ impl Handshake {
             send(info::DESCRIPTION, &[export.description.as_bytes()]);
         }
     }
+}
+
+/// Number and data length of an option. `None` if its header is incomplete.
+fn option_header(reader: &mut Reader<'_>) -> Result<Option<(u32, u32)>, HandshakeError> {
+    let Some(header) = reader.take(wire::OPTION_HEADER_LEN) else { return Ok(None) };
+    let mut header = Reader(header);
+    let magic = header.u64();
+    if magic != wire::OPTION_MAGIC {
+        return Err(HandshakeError::WrongOptionMagic(magic));
+    }
+    Ok(Some((header.u32(), header.u32())))
+}
+
+/// Answers LIST.
+fn list(exports: &[Export], answer: &mut impl FnMut(u32, &[u8])) {
+    for export in exports {
+        let name = export.name.as_str().as_bytes();
+        let mut entry = (name.len() as u32).to_be_bytes().to_vec();
+        entry.extend_from_slice(name);
+        entry.extend_from_slice(export.description.as_bytes());
+        answer(reply::SERVER, &entry);
+    }
+    answer(reply::ACK, b"");
 }
 
 /// The export of that name. The empty name means the only export, if there is just one.

@@ -24,7 +24,7 @@ pub enum Address {
     Tcp {
         /// Without the brackets of an IPv6 address.
         host: String,
-        /// [`DEFAULT_PORT`] unless given.
+        /// TCP port; [`DEFAULT_PORT`] if the URI has none.
         port: u16,
     },
     /// The path of a unix socket.
@@ -92,7 +92,7 @@ impl FromStr for Address {
     }
 }
 
-/// An NBD URI.
+/// An NBD URI, such as `nbds://host:10809/export`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
     /// Where the server is.
@@ -120,7 +120,7 @@ pub enum Certificates {
     /// A directory as GnuTLS's clients use it: `ca-cert.pem`, and `client-cert.pem` with
     /// `client-key.pem` if the server asks for a certificate.
     Directory(PathBuf),
-    /// Files.
+    /// Certificates and keys in files.
     Files {
         /// The CAs that the server's certificate must come from.
         ca: PathBuf,
@@ -140,7 +140,7 @@ pub enum UriError {
     /// A parameter of TLS where there is none.
     #[error("{0:?} is for TLS: write nbds:// or nbds+unix://")]
     NotTls(String),
-    /// No host.
+    /// The URI names no host.
     #[error("an nbd:// URI needs a host, as in nbd://host:10809/export")]
     NoHost,
     /// User names have no meaning here.

@@ -6,11 +6,11 @@ use crate::wire::{Errno, Extent, Framing, RequestHeader, command, command_flag};
 /// A request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Read a range.
+    /// Reads a range of the export.
     Read(Extent),
     /// Write the payload that follows.
     Write {
-        /// Where to.
+        /// Range of the export.
         extent: Extent,
         /// Durable before the reply.
         fua: bool,
@@ -19,14 +19,14 @@ pub enum Op {
     Flush,
     /// Give up the contents of a range.
     Trim {
-        /// Which range.
+        /// Range of the export.
         extent: Extent,
         /// Durable before the reply.
         fua: bool,
     },
-    /// Write zeroes.
+    /// Makes a range read as zeroes.
     WriteZeroes {
-        /// Where to.
+        /// Range of the export.
         extent: Extent,
         /// Durable before the reply.
         fua: bool,

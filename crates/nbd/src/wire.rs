@@ -65,17 +65,17 @@ pub const FLAG_NO_ZEROES: u16 = 1 << 1;
 pub mod option {
     /// Choose an export and start transmission; cannot report an error.
     pub const EXPORT_NAME: u32 = 1;
-    /// End the session.
+    /// The client ends the session.
     pub const ABORT: u32 = 2;
-    /// List the exports.
+    /// The client asks for the names of all exports.
     pub const LIST: u32 = 3;
     /// Go over to TLS.
     pub const STARTTLS: u32 = 5;
-    /// Describe an export.
+    /// The client asks for the description of an export.
     pub const INFO: u32 = 6;
     /// Describe an export and start transmission.
     pub const GO: u32 = 7;
-    /// Use structured replies.
+    /// The client asks for structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
     /// List the metadata contexts of an export.
     pub const LIST_META_CONTEXT: u32 = 9;
@@ -117,9 +117,9 @@ pub mod reply {
 pub mod info {
     /// Size and transmission flags.
     pub const EXPORT: u16 = 0;
-    /// Canonical name.
+    /// The export's canonical name.
     pub const NAME: u16 = 1;
-    /// Description for people.
+    /// A description of the export for people.
     pub const DESCRIPTION: u16 = 2;
     /// Minimum, preferred and maximum block size.
     pub const BLOCK_SIZE: u16 = 3;
@@ -127,7 +127,7 @@ pub mod info {
 
 /// Commands of a request.
 pub mod command {
-    /// Read.
+    /// Reads a range of the export.
     pub const READ: u16 = 0;
     /// Write; the payload follows the request.
     pub const WRITE: u16 = 1;
@@ -139,7 +139,7 @@ pub mod command {
     pub const TRIM: u16 = 4;
     /// Fetch a range into the server's cache.
     pub const CACHE: u16 = 5;
-    /// Write zeroes.
+    /// Makes a range read as zeroes.
     pub const WRITE_ZEROES: u16 = 6;
     /// Tell which parts of a range are holes or read as zeroes.
     pub const BLOCK_STATUS: u16 = 7;
@@ -161,13 +161,13 @@ pub mod command_flag {
     pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
-/// Structured reply chunks.
+/// Types and flags of structured reply chunks.
 pub mod chunk {
     /// Flag: the last chunk of its reply.
     pub const FLAG_DONE: u16 = 1 << 0;
-    /// No payload.
+    /// A chunk without payload, which ends a reply.
     pub const NONE: u16 = 0;
-    /// Offset and data.
+    /// An offset, and the data from there on.
     pub const OFFSET_DATA: u16 = 1;
     /// Offset and length of a range that reads as zeroes.
     pub const OFFSET_HOLE: u16 = 2;
@@ -177,7 +177,7 @@ pub mod chunk {
     pub const BLOCK_STATUS_EXT: u16 = 6;
     /// Set in the type of every error chunk.
     pub const ERROR_BIT: u16 = 1 << 15;
-    /// Error and message.
+    /// An error code and a message.
     pub const ERROR: u16 = ERROR_BIT | 1;
     /// Error, message, and the offset where it happened.
     pub const ERROR_OFFSET: u16 = ERROR_BIT | 2;
@@ -190,21 +190,21 @@ pub struct TransmissionFlags(pub u16);
 impl TransmissionFlags {
     /// The field is meaningful; always set.
     pub const HAS_FLAGS: Self = Self(1 << 0);
-    /// Writes are refused.
+    /// The export refuses writes.
     pub const READ_ONLY: Self = Self(1 << 1);
-    /// FLUSH is supported.
+    /// The export supports FLUSH requests.
     pub const SEND_FLUSH: Self = Self(1 << 2);
     /// The FUA flag is supported.
     pub const SEND_FUA: Self = Self(1 << 3);
-    /// TRIM is supported.
+    /// The export supports TRIM requests.
     pub const SEND_TRIM: Self = Self(1 << 5);
-    /// WRITE_ZEROES is supported.
+    /// The export supports WRITE_ZEROES requests.
     pub const SEND_WRITE_ZEROES: Self = Self(1 << 6);
     /// The DF flag is supported; only with structured replies.
     pub const SEND_DF: Self = Self(1 << 7);
     /// A flush on one connection covers what was acknowledged on all of them.
     pub const CAN_MULTI_CONN: Self = Self(1 << 8);
-    /// CACHE is supported.
+    /// The export supports CACHE requests.
     pub const SEND_CACHE: Self = Self(1 << 10);
     /// The FAST_ZERO flag is supported.
     pub const SEND_FAST_ZERO: Self = Self(1 << 11);
@@ -226,19 +226,19 @@ impl TransmissionFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
-    /// Operation not permitted.
+    /// EPERM: the operation is not permitted.
     Perm = 1,
-    /// Input/output error.
+    /// EIO: the input or output failed.
     Io = 5,
-    /// Cannot allocate memory.
+    /// ENOMEM: memory cannot be allocated.
     NoMem = 12,
-    /// Invalid argument.
+    /// EINVAL: an argument is invalid.
     Inval = 22,
     /// No space left on device.
     NoSpc = 28,
-    /// Value too large.
+    /// EOVERFLOW: a value is too large.
     Overflow = 75,
-    /// Operation not supported.
+    /// ENOTSUP: the operation is not supported.
     NotSup = 95,
     /// Server is in the process of being shut down.
     Shutdown = 108,
@@ -331,7 +331,7 @@ impl Extent {
 pub struct RequestHeader {
     /// Command flags, see [`command_flag`].
     pub flags: u16,
-    /// Command, see [`command`].
+    /// Number of the command, one of [`command`].
     pub command: u16,
     /// The client's name for it.
     pub cookie: Cookie,
@@ -399,7 +399,7 @@ impl RequestHeader {
 /// How requests and replies are laid out, as the handshake agreed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Framing {
-    /// Simple replies.
+    /// One header for each reply, data behind it.
     #[default]
     Simple,
     /// Replies in chunks, and simple ones where there is no data.
@@ -458,9 +458,9 @@ pub fn put_simple_reply(out: &mut Vec<u8>, cookie: Cookie, error: Option<Errno>)
 /// The header of a structured reply chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// See [`chunk::FLAG_DONE`].
+    /// Flags of the chunk, such as [`chunk::FLAG_DONE`].
     pub flags: u16,
-    /// One of [`chunk`].
+    /// Type of the chunk, one of [`chunk`].
     pub kind: u16,
     /// The request it answers.
     pub cookie: Cookie,

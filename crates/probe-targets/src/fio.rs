@@ -17,6 +17,7 @@ use child::Child;
 use parda_probe::Load;
 use parda_probe::Point;
 use parda_probe::Recording;
+use parda_probe::Snapshot;
 use parda_probe::{Allowance, DriveError, Driven, Driver, Watch};
 
 /// A load is cut into so many slices, if they are no shorter and no longer than this.
@@ -132,58 +133,81 @@ impl Driver for Fio {
         // It is stopped before; this is only so that it ends without us, too.
         let bound = Duration::from_secs_f64(allowance.most_s) + 2 * PATIENCE;
         let job = self.job(load, seed, bound).map_err(|e| failed(&e))?;
-        // From when it begins to listen: on a busy machine it takes its time to start.
-        let mut begun = None;
         let mut fio = Child::start(self.arguments(&job)).map_err(|e| failed(&e))?;
         let slice = (allowance.most_s / SLICES).clamp(SHORTEST, LONGEST);
-        let slice = Duration::from_secs_f64(slice);
-        let mut recording = Recording::default();
-        let (mut next, mut heard) = (Instant::now() + slice, Instant::now());
+        let mut running = Running::new(Duration::from_secs_f64(slice));
+        let mut next = Instant::now() + running.slice;
         loop {
             match fio.ask_at(next, PATIENCE) {
-                Ok(Some(snapshot)) => {
-                    begun.get_or_insert_with(|| Instant::now() - slice);
-                    if snapshot.reads.ios + snapshot.writes.ios > recording.ios() {
-                        heard = Instant::now();
-                    }
-                    recording.push(snapshot);
-                }
+                Ok(Some(snapshot)) => running.take(snapshot),
                 // It has not begun yet.
                 Ok(None) => {}
                 // Who was told to stop may have told fio, too, as a terminal does.
-                Err(_) if watch(&recording) => {
-                    return Ok(Driven { verdict: recording.steadiness(LEAST_WARMUP_S), recording });
-                }
+                Err(_) if watch(&running.recording) => return Ok(running.driven()),
                 Err(error) => return Err(failed(&error)),
             }
-            next = Instant::now().max(next + slice);
-            let verdict = recording.steadiness(LEAST_WARMUP_S);
-            let took = begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
-            let known = verdict.steady && verdict.precision <= allowance.precision;
-            let enough = known && took >= allowance.least_s;
-            if watch(&recording) {
+            next = Instant::now().max(next + running.slice);
+            let enough = running.enough(allowance);
+            if watch(&running.recording) {
                 // Whoever stops it does not care for what is still under way.
                 fio.stop(POLITE);
-                return Ok(Driven { recording, verdict });
+                return Ok(running.driven());
             }
-            // What nothing has come back of yet may be stuck: it is waited for, as below.
-            let over = took >= allowance.most_s && recording.ios() > 0;
-            if enough || over {
+            if enough {
                 if fio.stop(PATIENCE) {
-                    return Ok(Driven { recording, verdict });
+                    return Ok(running.driven());
                 }
                 let seconds = PATIENCE.as_secs();
                 let why = format!("some IOs did not come back within {seconds} s of the last");
                 return Err(DriveError::Failed(why));
             }
-            if heard.elapsed() > PATIENCE {
-                let outstanding = load.outstanding;
+            if running.heard.elapsed() > PATIENCE {
                 return Err(DriveError::Failed(format!(
-                    "none of {outstanding} IOs came back within {} s",
+                    "none of {} IOs came back within {} s",
+                    load.outstanding,
                     PATIENCE.as_secs()
                 )));
             }
         }
+    }
+}
+
+/// A load that fio runs, and what came back of it.
+struct Running {
+    recording: Recording,
+    /// Time between two snapshots.
+    slice: Duration,
+    /// Start of the load: on a busy machine fio takes its time before it.
+    begun: Option<Instant>,
+    /// Time at which an IO was last seen to complete.
+    heard: Instant,
+}
+
+impl Running {
+    fn new(slice: Duration) -> Running {
+        Running { recording: Recording::default(), slice, begun: None, heard: Instant::now() }
+    }
+
+    fn take(&mut self, snapshot: Snapshot) {
+        self.begun.get_or_insert_with(|| Instant::now() - self.slice);
+        if snapshot.reads.ios + snapshot.writes.ios > self.recording.ios() {
+            self.heard = Instant::now();
+        }
+        self.recording.push(snapshot);
+    }
+
+    /// Whether the load is known well enough, or its time is up.
+    fn enough(&self, allowance: &Allowance) -> bool {
+        let verdict = self.recording.steadiness(LEAST_WARMUP_S);
+        let took_s = self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
+        let known = verdict.steady && verdict.precision <= allowance.precision;
+        // A load of which nothing has come back yet may be stuck: it is waited for.
+        let over = took_s >= allowance.most_s && self.recording.ios() > 0;
+        known && took_s >= allowance.least_s || over
+    }
+
+    fn driven(self) -> Driven {
+        Driven { verdict: self.recording.steadiness(LEAST_WARMUP_S), recording: self.recording }
     }
 }
 

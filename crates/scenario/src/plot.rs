@@ -191,6 +191,28 @@ impl Checker<'_> {
         plots: &mut Vec<Plot>,
     ) -> Result<(), Error> {
         let plot = self.plot;
+        self.fitting()?;
+        let name = match self.name(plots)? {
+            Some(name) => name,
+            None if of > 1 => (place + 1).to_string(),
+            None => String::new(),
+        };
+        let title = plot.title.clone().unwrap_or_else(|| self.title.to_owned());
+        let runs = self.chosen()?;
+        self.phases()?;
+        match plot.over {
+            Over::Time if sweep_of_ours => {}
+            Over::Time => plots.extend(self.over_time(&name, &title, &runs)?),
+            Over::Variants | Over::Hosts | Over::Vms => {
+                plots.push(Plot { name, title, view: self.points(&runs)? });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses keys that mean nothing for this kind of plot.
+    fn fitting(&self) -> Result<(), Error> {
+        let plot = self.plot;
         let given = [
             ("variant", plot.variant.is_some(), plot.over != Over::Variants),
             ("x", plot.x.is_some(), plot.over == Over::Variants),
@@ -204,54 +226,45 @@ impl Checker<'_> {
         if plot.panels.as_ref().is_some_and(Vec::is_empty) {
             return Err(self.error("panels", "must name at least one quantity"));
         }
-        let name = match &plot.name {
-            Some(name) if !name_is_plain(name) => {
-                let says =
-                    "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`";
-                return Err(self.error("name", says));
-            }
-            Some(name) if plots.iter().any(|other| other.name == *name) => {
-                return Err(self.error("name", "there is another plot of this name"));
-            }
-            Some(name) => name.clone(),
-            None if of > 1 => (place + 1).to_string(),
-            None => String::new(),
-        };
-        let title = plot.title.clone().unwrap_or_else(|| self.title.to_owned());
-        let runs = self.chosen()?;
-        self.phases()?;
-        match plot.over {
-            Over::Time if sweep_of_ours => {}
-            Over::Time => {
-                for (p, panel) in plot.panels().iter().enumerate() {
-                    if !OVER_TIME.contains(&panel.as_str()) {
-                        let says =
-                            format!("is not kept over time; there is {}", OVER_TIME.join(", "));
-                        return Err(self.error(&format!("panels.{p}"), says));
-                    }
-                }
-                for run in &runs {
-                    let of_many = |text: &str, sep: &str| match &run.variant {
-                        Some(variant) if text.is_empty() => variant.clone(),
-                        Some(variant) if runs.len() > 1 => format!("{text}{sep}{variant}"),
-                        _ => text.to_owned(),
-                    };
-                    plots.push(Plot {
-                        name: of_many(&name, "-"),
-                        title: of_many(&title, ": "),
-                        view: View::Time {
-                            variant: run.variant.clone(),
-                            phase: plot.phase.clone(),
-                            panels: plot.panels(),
-                        },
-                    });
-                }
-            }
-            Over::Variants | Over::Hosts | Over::Vms => {
-                plots.push(Plot { name, title, view: self.points(&runs)? });
+        Ok(())
+    }
+
+    /// The name, if the file gives one.
+    fn name(&self, plots: &[Plot]) -> Result<Option<String>, Error> {
+        let Some(name) = &self.plot.name else { return Ok(None) };
+        if !name_is_plain(name) {
+            let says = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`";
+            return Err(self.error("name", says));
+        }
+        if plots.iter().any(|other| other.name == *name) {
+            return Err(self.error("name", "there is another plot of this name"));
+        }
+        Ok(Some(name.clone()))
+    }
+
+    /// A plot over time for each run.
+    fn over_time(&self, name: &str, title: &str, runs: &[&Run]) -> Result<Vec<Plot>, Error> {
+        let plot = self.plot;
+        for (p, panel) in plot.panels().iter().enumerate() {
+            if !OVER_TIME.contains(&panel.as_str()) {
+                let says = format!("is not kept over time; there is {}", OVER_TIME.join(", "));
+                return Err(self.error(&format!("panels.{p}"), says));
             }
         }
-        Ok(())
+        let plot_of = |run: &&Run| {
+            let of_many = |text: &str, sep: &str| match &run.variant {
+                Some(variant) if text.is_empty() => variant.clone(),
+                Some(variant) if runs.len() > 1 => format!("{text}{sep}{variant}"),
+                _ => text.to_owned(),
+            };
+            let view = View::Time {
+                variant: run.variant.clone(),
+                phase: plot.phase.clone(),
+                panels: plot.panels(),
+            };
+            Plot { name: of_many(name, "-"), title: of_many(title, ": "), view }
+        };
+        Ok(runs.iter().map(plot_of).collect())
     }
 
     /// The runs to draw.
@@ -320,14 +333,7 @@ impl Checker<'_> {
         let mut lines: Vec<Line> = Vec::new();
         let mut label = (String::new(), "");
         for run in runs {
-            // `*` is replaced by each name of a host or VM.
-            let (path, each) = match (x, path.split('/').collect::<Vec<_>>().as_slice()) {
-                (Axis::Host, _) => (format!("host/*/{path}"), run.host_names()),
-                (Axis::Vm, _) => (format!("vm/*/{path}"), run.vm_names()),
-                (_, ["host", "*", ..]) => (path.to_owned(), run.host_names()),
-                (_, ["vm", "*", ..]) => (path.to_owned(), run.vm_names()),
-                _ => (path.to_owned(), vec![""]),
-            };
+            let (path, each) = x.paths(run, path);
             let (at, rest) = match x.of(run) {
                 Some(of) => of,
                 None => return Err(self.error("x", x.missing(run, self.runs))),
@@ -343,7 +349,7 @@ impl Checker<'_> {
                     let metric = Metric::parse(&metric, &known)
                         .map_err(|e| self.error(key, e.to_string()))?;
                     label = metric.label();
-                    let over_names = matches!(x, Axis::Host | Axis::Vm);
+                    let over_names = x.is_over_names();
                     let parts = [
                         if over_names { "" } else { *name },
                         &rest,
@@ -359,17 +365,7 @@ impl Checker<'_> {
                 }
             }
         }
-        let whose = match path.split_once('/') {
-            _ if matches!(x, Axis::Host | Axis::Vm) => String::new(),
-            Some(("total" | "hosts" | "vms", _)) => String::new(),
-            Some((kind, rest)) => match rest.split_once('/') {
-                Some(("*", _)) => format!(" of each {kind}"),
-                Some((name, _)) => format!(" of {name}"),
-                None => String::new(),
-            },
-            None => String::new(),
-        };
-        Ok(Panel { label: format!("{}{whose}", label.0), unit: label.1, lines })
+        Ok(Panel { label: format!("{}{}", label.0, x.whose(path)), unit: label.1, lines })
     }
 }
 
@@ -387,6 +383,35 @@ enum Axis {
 }
 
 impl Axis {
+    /// Whether hosts or VMs lie along the axis.
+    fn is_over_names(&self) -> bool {
+        matches!(self, Axis::Host | Axis::Vm)
+    }
+
+    /// Path of a metric, and the names of hosts or VMs that take the place of its `*`.
+    fn paths<'r>(&self, run: &'r Run, path: &str) -> (String, Vec<&'r str>) {
+        match (self, path.split('/').collect::<Vec<_>>().as_slice()) {
+            (Axis::Host, _) => (format!("host/*/{path}"), run.host_names()),
+            (Axis::Vm, _) => (format!("vm/*/{path}"), run.vm_names()),
+            (_, ["host", "*", ..]) => (path.to_owned(), run.host_names()),
+            (_, ["vm", "*", ..]) => (path.to_owned(), run.vm_names()),
+            _ => (path.to_owned(), vec![""]),
+        }
+    }
+
+    /// Owner of a metric for a panel's label: ` of each host`, ` of kvm-01`.
+    fn whose(&self, path: &str) -> String {
+        match path.split_once('/') {
+            _ if self.is_over_names() => String::new(),
+            None | Some(("total" | "hosts" | "vms", _)) => String::new(),
+            Some((kind, rest)) => match rest.split_once('/') {
+                Some(("*", _)) => format!(" of each {kind}"),
+                Some((name, _)) => format!(" of {name}"),
+                None => String::new(),
+            },
+        }
+    }
+
     fn label(&self) -> String {
         match self {
             Axis::Variant => "variant".to_owned(),

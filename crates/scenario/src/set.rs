@@ -1,6 +1,7 @@
 //! Settings that override values of a scenario file: `control.epsilon=0.2`,
 //! `host.0.vm.1.shares=500`, `host.*.vm.0.disk=8GiB`.
 
+use std::ops::Range;
 use std::str::FromStr;
 
 use parda_config::Document;
@@ -118,38 +119,14 @@ fn assign(
     let path = |end: usize| keys[..end].join(".");
     let key = keys[at];
     if at + 1 == keys.len() {
-        if table.get(key).is_some_and(|item| !is_single(item)) {
-            return Err(SetError::Several { path: path(at + 1) });
-        }
-        match table.get_mut(key).and_then(Item::as_value_mut) {
-            Some(old) => {
-                // Whitespace and comment of the old value are kept.
-                let decor = old.decor().clone();
-                *old = value.clone();
-                *old.decor_mut() = decor;
-            }
-            None => drop(table.insert(key, Item::Value(value.clone()))),
-        }
-        return Ok(());
+        return assign_here(table, key, value)
+            .map_err(|()| SetError::Several { path: path(at + 1) });
     }
     let below = at + 1;
-    let places = |length: usize| {
-        let places = match keys[below] {
-            "*" => 0..length,
-            index => index.parse::<usize>().map_or(0..0, |i| i..length.min(i.saturating_add(1))),
-        };
-        if places.is_empty() {
-            return Err(SetError::Place { path: path(below + 1), list: path(below), length });
-        }
-        if below + 1 == keys.len() {
-            return Err(SetError::Several { path: path(below + 1) });
-        }
-        Ok(places)
-    };
     let item = table.entry(key).or_insert_with(|| Item::Table(Table::new()));
     match item {
         Item::ArrayOfTables(tables) => {
-            for place in places(tables.len())? {
+            for place in places(keys, below, tables.len())? {
                 if let Some(table) = tables.get_mut(place) {
                     assign(table, keys, below + 1, value)?;
                 }
@@ -157,7 +134,7 @@ fn assign(
             Ok(())
         }
         Item::Value(Value::Array(list)) => {
-            for place in places(list.len())? {
+            for place in places(keys, below, list.len())? {
                 match list.get_mut(place).and_then(Value::as_inline_table_mut) {
                     Some(table) => assign(table, keys, below + 1, value)?,
                     None => return Err(SetError::Single { path: path(below + 1) }),
@@ -170,6 +147,39 @@ fn assign(
             None => Err(SetError::Single { path: path(below) }),
         },
     }
+}
+
+/// Sets the value of a key in place, or adds it. `Err` if what is there is no single value.
+fn assign_here(table: &mut dyn TableLike, key: &str, value: &Value) -> Result<(), ()> {
+    if table.get(key).is_some_and(|item| !is_single(item)) {
+        return Err(());
+    }
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            // Whitespace and comment of the old value are kept.
+            let decor = old.decor().clone();
+            *old = value.clone();
+            *old.decor_mut() = decor;
+        }
+        None => drop(table.insert(key, Item::Value(value.clone()))),
+    }
+    Ok(())
+}
+
+/// The places of a list that the key at `below` names: one by its index, or all by `*`.
+fn places(keys: &[&str], below: usize, length: usize) -> Result<Range<usize>, SetError> {
+    let path = |end: usize| keys[..end].join(".");
+    let places = match keys[below] {
+        "*" => 0..length,
+        index => index.parse::<usize>().map_or(0..0, |i| i..length.min(i.saturating_add(1))),
+    };
+    if places.is_empty() {
+        return Err(SetError::Place { path: path(below + 1), list: path(below), length });
+    }
+    if below + 1 == keys.len() {
+        return Err(SetError::Several { path: path(below + 1) });
+    }
+    Ok(places)
 }
 
 fn is_single(item: &Item) -> bool {

@@ -6,7 +6,7 @@ use parda_config::{Document, Error};
 use toml::{Table, Value};
 
 use crate::check::{Present, check, name_is_plain};
-use crate::file::File;
+use crate::file::{self, File};
 use crate::many;
 use crate::scenario::Scenario;
 use crate::set::{Setting, with_settings};
@@ -35,70 +35,114 @@ pub(crate) fn variations(
     file: &File,
     more: &[Sweep],
 ) -> Result<Vec<Variation>, Error> {
-    let mut all = Vec::new();
     let hosts: BTreeSet<String> = many::each(&file.host).map(|(_, host)| host.name).collect();
-    for (i, variant) in file.variant.iter().enumerate() {
-        let at = |key: &str| format!("variant.{i}.{key}");
-        if !name_is_plain(&variant.name) {
-            let says = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`";
-            return Err(document.error(&at("name"), says));
-        }
-        for (h, host) in variant.hosts.iter().flatten().enumerate() {
-            if !hosts.contains(host) {
-                return Err(
-                    document.error(&at(&format!("hosts.{h}")), "there is no host of this name")
-                );
-            }
-        }
-        if variant.hosts.as_ref().is_some_and(Vec::is_empty) {
-            return Err(document.error(&at("hosts"), "must name at least one host"));
-        }
-        let mut variation = Variation {
-            name: variant.name.clone(),
-            hosts: variant.hosts.as_ref().map(|hosts| hosts.iter().cloned().collect()),
-            place: vec!["variant".to_owned(), i.to_string(), "name".to_owned()],
-            ..Variation::default()
-        };
-        let set = ["variant".to_owned(), i.to_string(), "set".to_owned()];
-        variation.take(&set, "", &variant.set).map_err(|(place, e)| error(document, &place, &e))?;
-        all.push(variation);
-    }
+    let variants = file.variant.iter().enumerate();
+    let mut all: Vec<Variation> = variants
+        .map(|(i, variant)| written(document, i, variant, &hosts))
+        .collect::<Result<_, _>>()?;
     for (i, sweep) in file.sweep.iter().chain(more).enumerate() {
-        let in_file = i < file.sweep.len();
         // A sweep from the command line has its place there.
-        let all_values = match in_file {
-            true => ["sweep".to_owned(), i.to_string(), "values".to_owned()].into(),
-            false => vec![format!("--sweep {}", sweep.key)],
+        let place = match i < file.sweep.len() {
+            true => Place::File(i),
+            false => Place::CommandLine(&sweep.key),
         };
-        if sweep.values.is_empty() {
-            return Err(error(document, &all_values, "must have at least one value"));
-        }
         if all.is_empty() {
             all.push(Variation::default());
         }
-        if all.len() * sweep.values.len() > MAX_RUNS {
-            let says = format!("makes more than {MAX_RUNS} variants");
-            return Err(error(document, &all_values, &says));
-        }
-        let mut combined = Vec::with_capacity(all.len() * sweep.values.len());
-        for variation in &all {
-            for (v, value) in sweep.values.iter().enumerate() {
-                let mut place = all_values.clone();
-                match in_file {
-                    true => place.push(v.to_string()),
-                    false => place[0].push_str(&format!("={}", text(value))),
-                }
-                combined.push(
-                    variation
-                        .swept(sweep, value, place.clone())
-                        .map_err(|e| error(document, &place, &e))?,
-                );
-            }
-        }
-        all = combined;
+        all = combined(document, &all, sweep, &place)?;
     }
+    distinct(document, &all)?;
+    Ok(all)
+}
+
+/// A `[[variant]]`.
+fn written(
+    document: &Document,
+    i: usize,
+    variant: &file::Variant,
+    hosts: &BTreeSet<String>,
+) -> Result<Variation, Error> {
+    let at = |key: &str| format!("variant.{i}.{key}");
+    if !name_is_plain(&variant.name) {
+        let says = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and not begin with `.`";
+        return Err(document.error(&at("name"), says));
+    }
+    for (h, host) in variant.hosts.iter().flatten().enumerate() {
+        if !hosts.contains(host) {
+            let key = at(&format!("hosts.{h}"));
+            return Err(document.error(&key, "there is no host of this name"));
+        }
+    }
+    if variant.hosts.as_ref().is_some_and(Vec::is_empty) {
+        return Err(document.error(&at("hosts"), "must name at least one host"));
+    }
+    let mut variation = Variation {
+        name: variant.name.clone(),
+        hosts: variant.hosts.as_ref().map(|hosts| hosts.iter().cloned().collect()),
+        place: vec!["variant".to_owned(), i.to_string(), "name".to_owned()],
+        ..Variation::default()
+    };
+    let set = ["variant".to_owned(), i.to_string(), "set".to_owned()];
+    variation.take(&set, "", &variant.set).map_err(|(place, e)| error(document, &place, &e))?;
+    Ok(variation)
+}
+
+/// Location of a sweep.
+enum Place<'a> {
+    /// A `[[sweep]]` of the file, by its index.
+    File(usize),
+    /// A sweep from the command line, by its key.
+    CommandLine(&'a str),
+}
+
+impl Place<'_> {
+    fn values(&self) -> Vec<String> {
+        match self {
+            Place::File(i) => ["sweep".to_owned(), i.to_string(), "values".to_owned()].into(),
+            Place::CommandLine(key) => vec![format!("--sweep {key}")],
+        }
+    }
+
+    fn value(&self, v: usize, value: &Value) -> Vec<String> {
+        let mut place = self.values();
+        match self {
+            Place::File(_) => place.push(v.to_string()),
+            Place::CommandLine(_) => place[0].push_str(&format!("={}", text(value))),
+        }
+        place
+    }
+}
+
+/// Every variation with every value of a sweep.
+fn combined(
+    document: &Document,
+    all: &[Variation],
+    sweep: &Sweep,
+    place: &Place<'_>,
+) -> Result<Vec<Variation>, Error> {
+    let values = place.values();
+    if sweep.values.is_empty() {
+        return Err(error(document, &values, "must have at least one value"));
+    }
+    if all.len() * sweep.values.len() > MAX_RUNS {
+        let says = format!("makes more than {MAX_RUNS} variants");
+        return Err(error(document, &values, &says));
+    }
+    let mut combined = Vec::with_capacity(all.len() * sweep.values.len());
+    for variation in all {
+        for (v, value) in sweep.values.iter().enumerate() {
+            let place = place.value(v, value);
+            let swept = variation.swept(sweep, value, place.clone());
+            combined.push(swept.map_err(|e| error(document, &place, &e))?);
+        }
+    }
+    Ok(combined)
+}
+
+/// Refuses names that are taken.
+fn distinct(document: &Document, all: &[Variation]) -> Result<(), Error> {
     let mut names = BTreeSet::new();
-    for variation in &all {
+    for variation in all {
         if variation.name == "largest" || variation.name == "smallest" {
             let says = "is what stands for an extreme in paths of metrics";
             return Err(error(document, &variation.place, says));
@@ -107,7 +151,7 @@ pub(crate) fn variations(
             return Err(error(document, &variation.place, "there is another variant of this name"));
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 fn error(document: &Document, place: &[String], message: &str) -> Error {

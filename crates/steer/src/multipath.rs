@@ -64,46 +64,60 @@ fn ask(name: &str) -> Option<Vec<(DevNum, PathState)>> {
 /// groups, the group used next, and each group with its state, its selector's numbers, how many
 /// paths it has with how many numbers each, and each path with its state and its failures.
 fn parse(status: &str) -> Option<Vec<(DevNum, PathState)>> {
-    let mut words = status.split_whitespace().skip_while(|word| *word != "multipath").skip(1);
-    let number = |words: &mut dyn Iterator<Item = &str>| words.next()?.parse::<usize>().ok();
-    let skip =
-        |words: &mut dyn Iterator<Item = &str>, n: usize| (0..n).all(|_| words.next().is_some());
-    for _features_then_handler in 0..2 {
-        let count = number(&mut words)?;
-        skip(&mut words, count).then_some(())?;
-    }
-    let groups = number(&mut words)?;
-    number(&mut words)?;
+    let words = status.split_whitespace().skip_while(|word| *word != "multipath").skip(1);
+    let mut words = Words(words);
+    words.skip_counted()?;
+    words.skip_counted()?;
+    let groups = words.number()?;
+    let _next_group = words.number()?;
     let mut found = Vec::new();
-    let mut standby_only = true;
     for _ in 0..groups {
-        let group = words.next()?;
-        let count = number(&mut words)?;
-        skip(&mut words, count).then_some(())?;
-        let (paths, numbers) = (number(&mut words)?, number(&mut words)?);
-        for _ in 0..paths {
-            let device: DevNum = words.next()?.parse().ok()?;
-            let whole = words.next()? == "A";
-            number(&mut words)?;
-            skip(&mut words, numbers).then_some(())?;
-            let state = match (whole, group) {
-                (false, _) => PathState::Failed,
-                (true, "A") => PathState::Active,
-                (true, _) => PathState::Standby,
-            };
-            standby_only &= state != PathState::Active;
-            found.push((device, state));
-        }
+        words.group(&mut found)?;
     }
     // No group has been used yet: the first IO takes the first group with a path.
-    if standby_only {
-        for (_, state) in &mut found {
-            if *state == PathState::Standby {
-                *state = PathState::Active;
-            }
-        }
+    if found.iter().all(|(_, state)| *state != PathState::Active) {
+        let waiting = found.iter_mut().filter(|(_, state)| *state == PathState::Standby);
+        waiting.for_each(|(_, state)| *state = PathState::Active);
     }
     Some(found)
+}
+
+/// Words of a status. `None` where they end.
+struct Words<I>(I);
+
+impl<'a, I: Iterator<Item = &'a str>> Words<I> {
+    fn number(&mut self) -> Option<usize> {
+        self.0.next()?.parse().ok()
+    }
+
+    fn skip(&mut self, n: usize) -> Option<()> {
+        (0..n).try_for_each(|_| self.0.next().map(drop))
+    }
+
+    /// Skips a number and as many words as it says.
+    fn skip_counted(&mut self) -> Option<()> {
+        let count = self.number()?;
+        self.skip(count)
+    }
+
+    fn group(&mut self, found: &mut Vec<(DevNum, PathState)>) -> Option<()> {
+        let in_use = self.0.next()? == "A";
+        self.skip_counted()?;
+        let (paths, numbers) = (self.number()?, self.number()?);
+        for _ in 0..paths {
+            let device: DevNum = self.0.next()?.parse().ok()?;
+            let works = self.0.next()? == "A";
+            let _failures = self.number()?;
+            self.skip(numbers)?;
+            let state = match (works, in_use) {
+                (false, _) => PathState::Failed,
+                (true, true) => PathState::Active,
+                (true, false) => PathState::Standby,
+            };
+            found.push((device, state));
+        }
+        Some(())
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::file;
 /// A place where clients connect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
-    /// Where it is.
+    /// Address at which clients connect.
     pub address: Address,
     /// Who may connect to a unix socket.
     pub access: SocketAccess,

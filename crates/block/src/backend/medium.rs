@@ -24,7 +24,7 @@ const MOST_LAYERS: usize = 8;
 /// The size of a sector in sysfs, whatever the device's own is.
 const SECTOR: u64 = 512;
 
-/// What holds bytes.
+/// Open file, device or NBD server that holds a disk's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
     /// A regular file, by the device of its file system and its inode there.
@@ -37,7 +37,7 @@ pub(crate) enum Medium {
     Name(PathBuf),
 }
 
-/// An NBD server.
+/// NBD server behind a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     /// By the path of its socket, without symbolic links. A server that starts again makes a new

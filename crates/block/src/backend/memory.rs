@@ -52,7 +52,7 @@ impl Memory {
         Self { base: base.0, ..self }
     }
 
-    /// Does a request.
+    /// Performs a request at once.
     pub(crate) fn perform(&self, pool: &mut Pool, request: &mut Request) -> Result<(), Failure> {
         let extent = request.extent();
         let (start, len) = (self.base + extent.offset, extent.len as usize);

@@ -123,7 +123,7 @@ pub enum OpenError {
     Open {
         /// The file or device, as it is configured.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
     /// Neither a file nor a block device.
@@ -190,21 +190,21 @@ pub enum OpenError {
     Memory {
         /// How much was asked for.
         size: Bytes,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
     /// The NBD server does not answer.
     #[error("cannot connect to the NBD server at {address}: {source}")]
     Connect {
-        /// The server's address.
+        /// Address of the server.
         address: String,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
     /// The NBD server does not agree.
     #[error("the NBD server at {address}: {source}")]
     Handshake {
-        /// The server's address.
+        /// Address of the server.
         address: String,
         /// What the server said, or did against the protocol.
         source: client::HandshakeError,
@@ -365,7 +365,7 @@ impl Request {
 
 /// What a request that succeeded is answered with.
 pub(crate) enum Body {
-    /// That it succeeded.
+    /// The operation succeeded, and returned no data.
     Done,
     /// The data of a read.
     Data(Buffer),
@@ -397,7 +397,7 @@ pub(crate) fn io_of(op: Op) -> Io {
     Io { kind, bytes }
 }
 
-/// An open backend.
+/// Backend of one disk, open.
 pub(crate) enum Backend {
     File(file::File),
     Memory(memory::Memory),

@@ -139,7 +139,7 @@ impl<T> Losses<T> {
         self.failures
     }
 
-    /// A sync begins.
+    /// Notes the begin of a sync.
     pub(crate) fn begin(&mut self) -> SyncId {
         self.begin_after_pieces(self.failures)
     }

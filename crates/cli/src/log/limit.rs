@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Collects lines.
+    /// Writer that collects the lines of a log.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 

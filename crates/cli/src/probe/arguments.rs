@@ -40,7 +40,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     bytes(text).ok().filter(possible).ok_or_else(must)
 }
 
-/// Such as `8k,67,70`.
+/// Parses a mix such as `8k,67,70`: size, percent of reads, percent at random offsets.
 pub(super) fn mix(text: &str) -> Result<Mix, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let [bytes, read, random] = parts[..] else {

@@ -23,7 +23,7 @@ pub(crate) struct Compare {
     /// What is compared with: what `parda probe --json` wrote
     #[arg(value_name = "A.json")]
     a: PathBuf,
-    /// What is compared
+    /// The stored probe to compare with it
     #[arg(value_name = "B.json")]
     b: PathBuf,
     /// Write the comparison as JSON to a file, - for standard output in place of the table

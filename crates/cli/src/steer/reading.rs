@@ -15,7 +15,7 @@ const BAR: usize = 40;
 #[derive(Serialize)]
 pub(crate) struct Shown {
     elapsed_s: f64,
-    /// `ebpf` or `little`.
+    /// How the latency was measured: `ebpf` or `little`.
     method: &'static str,
     /// One standard error of the latency by Little's law, as a part of it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -31,7 +31,7 @@ pub(crate) struct Watch {
     /// End after so many seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// How to measure
+    /// How to measure the device's latency
     #[arg(long, value_enum, default_value = "auto")]
     method: Method,
     /// Write each second as a line of JSON to a file, - for standard output

@@ -72,9 +72,9 @@ pub enum Reply {
         /// Whether this is the last piece of the reply.
         last: bool,
     },
-    /// The request failed.
+    /// The server could not do what the request asked for.
     Error {
-        /// The server's error.
+        /// Error code of the server.
         errno: Errno,
         /// What the server says; may be empty.
         message: String,
@@ -111,9 +111,9 @@ pub enum ReplyError {
     /// A chunk of a type that is not known, or not fitting to the request.
     #[error("the server sent a chunk of type {kind:#x} and length {len} that fits no request")]
     BadChunk {
-        /// Its type.
+        /// Type of the chunk, as received.
         kind: u16,
-        /// Its length.
+        /// Length of its payload, as received.
         len: u64,
     },
     /// An extended header with the offset of another request.
@@ -200,80 +200,105 @@ fn in_chunks(
     let (flags, kind, cookie) = (reader.u16(), reader.u16(), Cookie(reader.u64()));
     let (offset, len) =
         if extended { (Some(reader.u64()), reader.u64()) } else { (None, u64::from(reader.u32())) };
-    let last = flags & chunk::FLAG_DONE != 0;
     let expected = expected(cookie).ok_or(ReplyError::UnknownCookie(cookie.0))?;
     if let (Some(got), Some(asked)) = (offset, expected.offset())
         && got != asked
     {
         return Err(ReplyError::WrongOffset { asked, got });
     }
-    let bad = ReplyError::BadChunk { kind, len };
-    // No payload is that long, whatever the width of the field.
-    let len = u32::try_from(len).map_err(|_| bad)?;
-    let within = |extent: Extent| match expected {
-        Expected::Data(asked)
-            if extent.offset >= asked.offset
-                && extent.end().is_some_and(|end| Some(end) <= asked.end()) =>
-        {
-            Ok(extent)
-        }
-        Expected::Data(_) => Err(ReplyError::OutsideRequest),
-        Expected::Outcome | Expected::Status { .. } => Err(bad),
-    };
-    // How much of the payload belongs to the head.
-    let head_len = match (kind, len) {
-        (chunk::NONE, 0) if last => 0,
-        (chunk::OFFSET_DATA, 9..) => 8,
-        (chunk::OFFSET_HOLE, 12) => 12,
-        (chunk::BLOCK_STATUS, 12..) if !extended && len % 8 == 4 && len <= MAX_STATUS_CHUNK => {
-            (len as usize).min(4 + 8 * MAX_EXTENTS)
-        }
-        (chunk::BLOCK_STATUS_EXT, 24..)
-            if extended && len % 16 == 8 && len <= 2 * MAX_STATUS_CHUNK =>
-        {
-            (len as usize).min(8 + 16 * MAX_EXTENTS)
-        }
-        (kind, 6..) if kind & chunk::ERROR_BIT != 0 => {
-            if len as usize > wire::MAX_STRING + 64 {
-                return Err(bad);
-            }
-            len as usize
-        }
-        _ => return Err(bad),
-    };
+    // No payload is longer than 32 bits say, whatever the width of the field.
+    let len = u32::try_from(len).map_err(|_| ReplyError::BadChunk { kind, len })?;
+    let chunk = Chunk { kind, len, last: flags & chunk::FLAG_DONE != 0, extended, expected };
+    let head_len = chunk.head_len()?;
     let Some(payload) = reader.take(head_len) else { return Ok(None) };
-    let mut payload = Reader(payload);
-    let reply = match kind {
-        chunk::NONE => Reply::Done,
-        chunk::OFFSET_DATA => {
-            let extent = within(Extent { offset: payload.u64(), len: u64::from(len - 8) })?;
-            Reply::Data { extent, last }
-        }
-        chunk::OFFSET_HOLE => {
-            let extent = within(Extent { offset: payload.u64(), len: u64::from(payload.u32()) })?;
-            if extent.len == 0 {
-                return Err(bad);
-            }
-            Reply::Hole { extent, last }
-        }
-        chunk::BLOCK_STATUS | chunk::BLOCK_STATUS_EXT => {
-            let extents = descriptors(payload, kind, len, expected).ok_or(bad)?;
-            Reply::Status { extents, discard: len - head_len as u32, last }
-        }
-        _ => {
-            let (code, message_len) = (payload.u32(), payload.u16());
-            let message = payload.take(usize::from(message_len)).ok_or(bad)?;
-            let message = String::from_utf8_lossy(message).into_owned();
-            // Zero is no error.
-            if code == 0 {
-                return Err(bad);
-            }
-            let at = (kind == chunk::ERROR_OFFSET).then_some(payload).filter(|p| p.0.len() == 8);
-            let at = at.map(|mut p| p.u64()).filter(|at| expected.holds(*at));
-            Reply::Error { errno: Errno::from_code(code), message, at, last }
-        }
-    };
+    let reply = chunk.reply(Reader(payload), head_len)?;
     Ok(Some(Head { taken: header_len + head_len, cookie, reply }))
+}
+
+/// Header of a chunk, and what its request expects.
+struct Chunk {
+    kind: u16,
+    /// Length of the payload.
+    len: u32,
+    last: bool,
+    extended: bool,
+    expected: Expected,
+}
+
+impl Chunk {
+    fn bad(&self) -> ReplyError {
+        ReplyError::BadChunk { kind: self.kind, len: u64::from(self.len) }
+    }
+
+    /// Length of the part of the payload that belongs to the head.
+    fn head_len(&self) -> Result<usize, ReplyError> {
+        let len = self.len as usize;
+        Ok(match (self.kind, self.len) {
+            (chunk::NONE, 0) if self.last => 0,
+            (chunk::OFFSET_DATA, 9..) => 8,
+            (chunk::OFFSET_HOLE, 12) => 12,
+            (chunk::BLOCK_STATUS, 12..=MAX_STATUS_CHUNK) if !self.extended && self.len % 8 == 4 => {
+                len.min(4 + 8 * MAX_EXTENTS)
+            }
+            (chunk::BLOCK_STATUS_EXT, 24..)
+                if self.extended && self.len % 16 == 8 && self.len <= 2 * MAX_STATUS_CHUNK =>
+            {
+                len.min(8 + 16 * MAX_EXTENTS)
+            }
+            (kind, 6..) if kind & chunk::ERROR_BIT != 0 && len <= wire::MAX_STRING + 64 => len,
+            _ => return Err(self.bad()),
+        })
+    }
+
+    /// Reply from the part of the payload that belongs to the head.
+    fn reply(&self, mut payload: Reader<'_>, head_len: usize) -> Result<Reply, ReplyError> {
+        let last = self.last;
+        match self.kind {
+            chunk::NONE => Ok(Reply::Done),
+            chunk::OFFSET_DATA => {
+                let extent = Extent { offset: payload.u64(), len: u64::from(self.len - 8) };
+                Ok(Reply::Data { extent: self.within(extent)?, last })
+            }
+            chunk::OFFSET_HOLE => {
+                let extent = Extent { offset: payload.u64(), len: u64::from(payload.u32()) };
+                let extent = self.within(extent)?;
+                if extent.len == 0 { Err(self.bad()) } else { Ok(Reply::Hole { extent, last }) }
+            }
+            chunk::BLOCK_STATUS | chunk::BLOCK_STATUS_EXT => {
+                let extents = descriptors(payload, self.kind, self.len, self.expected)
+                    .ok_or_else(|| self.bad())?;
+                Ok(Reply::Status { extents, discard: self.len - head_len as u32, last })
+            }
+            _ => self.error(payload),
+        }
+    }
+
+    /// The extent of data or of a hole, if it lies within the request's.
+    fn within(&self, extent: Extent) -> Result<Extent, ReplyError> {
+        match self.expected {
+            Expected::Data(asked)
+                if extent.offset >= asked.offset
+                    && extent.end().is_some_and(|end| Some(end) <= asked.end()) =>
+            {
+                Ok(extent)
+            }
+            Expected::Data(_) => Err(ReplyError::OutsideRequest),
+            Expected::Outcome | Expected::Status { .. } => Err(self.bad()),
+        }
+    }
+
+    fn error(&self, mut payload: Reader<'_>) -> Result<Reply, ReplyError> {
+        let (code, message_len) = (payload.u32(), payload.u16());
+        let message = payload.take(usize::from(message_len)).ok_or_else(|| self.bad())?;
+        let message = String::from_utf8_lossy(message).into_owned();
+        // Zero is no error.
+        if code == 0 {
+            return Err(self.bad());
+        }
+        let at = (self.kind == chunk::ERROR_OFFSET).then_some(payload).filter(|p| p.0.len() == 8);
+        let at = at.map(|mut p| p.u64()).filter(|at| self.expected.holds(*at));
+        Ok(Reply::Error { errno: Errno::from_code(code), message, at, last: self.last })
+    }
 }
 
 /// The extents of a chunk of `len` bytes, as many of them as are kept; `None` if they are no answer

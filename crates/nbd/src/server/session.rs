@@ -24,7 +24,7 @@ pub enum RequestError {
     PayloadTooLong {
         /// Its length in bytes.
         len: u64,
-        /// The limit.
+        /// Largest length that is accepted, in bytes.
         max: u64,
     },
 }
@@ -36,14 +36,14 @@ pub enum Event {
     Request {
         /// The client's name for it.
         cookie: Cookie,
-        /// What to do.
+        /// Operation to perform.
         op: Op,
     },
     /// A request to answer with an error.
     Refused {
-        /// The request.
+        /// Request to which the reply belongs.
         to: ReplyTo,
-        /// What to answer.
+        /// Reason of the refusal, with its error code.
         refusal: Refusal,
         /// Bytes of payload after the header, to be thrown away.
         discard: u32,

@@ -24,9 +24,9 @@ pub(crate) struct Locks {
 
 /// `BLK_PERM_CONSISTENT_READ` of QEMU: to read what does not change by itself.
 const READ: u8 = 1 << 0;
-/// `BLK_PERM_WRITE`.
+/// Bit of qemu's `BLK_PERM_WRITE`: others may write.
 const WRITE: u8 = 1 << 1;
-/// `BLK_PERM_RESIZE`.
+/// Bit of qemu's `BLK_PERM_RESIZE`: others may change the size.
 const RESIZE: u8 = 1 << 3;
 
 const USES: i64 = 100;

@@ -178,9 +178,9 @@ pub(crate) enum Step {
     Zeroes(u64),
     /// A block of which the request has a part is read.
     ReadEdge(Side),
-    /// And written.
+    /// The block at an edge of an unaligned write is written.
     WriteEdge(Side),
-    /// Making it durable.
+    /// Data that were written are made durable.
     Sync,
     /// Fetching it into the page cache.
     Fetch,

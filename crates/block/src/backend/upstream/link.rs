@@ -1,6 +1,7 @@
 //! One connection to an NBD server: what the kernel has of it, and what is in flight there.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use parda_dial::Connected;
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Descriptor, Extents};
-use parda_nbd::{Cookie, Framing, Op};
+use parda_nbd::{Cookie, Extent, Framing, Op};
 use parda_tls::End;
 use rustix::net::Shutdown;
 
@@ -29,7 +30,17 @@ struct Payload {
     last: bool,
 }
 
-/// An open connection.
+/// Part of a reply that was taken from a connection.
+enum Part {
+    /// A head with its payload. `last`: it ends its reply.
+    Complete { cookie: u64, last: bool },
+    /// A head of no request that is waited for.
+    OfNobody,
+    /// More has to be received first.
+    Incomplete,
+}
+
+/// Connection to an NBD server, after its handshake.
 pub(super) struct Link {
     fd: Rc<OwnedFd>,
     tls_end: End,
@@ -77,7 +88,7 @@ pub(super) struct Lane {
     /// A new connection that waits until the kernel has returned what it had of the old one,
     /// because that still has buffers of requests.
     pub(super) next: Option<Connected>,
-    /// Operations under way.
+    /// Operations of the ring that use the socket.
     busy: usize,
     /// Requests by cookie, in the order in which they were sent. Those of a lost connection stay
     /// until nothing of it is under way.
@@ -105,7 +116,7 @@ impl Lane {
         self.busy == 0
     }
 
-    /// Opens it.
+    /// Puts a connection in the place of one that was lost.
     pub(super) fn open(
         &mut self,
         now: Instant,
@@ -278,77 +289,10 @@ impl Lane {
         min: u32,
     ) -> Result<Option<Answered>, (String, Option<usize>)> {
         loop {
-            let Some(link) = &mut self.link else { return Ok(None) };
-            if link.receiving {
-                return Ok(None);
-            }
-            if link.drained_by.is_some() {
-                link.inbox.take(usize::MAX);
-                link.payload = None;
-                return Ok(None);
-            }
-            let (cookie, last) = if let Some(payload) = &mut link.payload {
-                if payload.from < payload.to {
-                    return Ok(None);
-                }
-                let Payload { cookie, last, .. } = *payload;
-                link.payload = None;
-                (cookie, last)
-            } else {
-                let discarded = link.discard.min(link.inbox.bytes().len());
-                link.inbox.take(discarded);
-                link.discard -= discarded;
-                if link.discard > 0 {
-                    return Ok(None);
-                }
-                let named = std::cell::Cell::new(None);
-                let in_flight = &self.in_flight;
-                let expected = |cookie: Cookie| {
-                    let asked = in_flight.get(&cookie.0)?;
-                    named.set(Some(cookie.0));
-                    Some(asked.answer.expected())
-                };
-                let head = client::reply(link.inbox.bytes(), link.framing, expected);
-                let head = match head {
-                    Ok(Some(head)) => head,
-                    Ok(None) => return Ok(None),
-                    Err(error) => return Err(self.blame(error, named.get())),
-                };
-                link.inbox.take(head.taken);
-                let cookie = head.cookie.0;
-                let Some(asked) = self.in_flight.get_mut(&cookie) else { continue };
-                if let Err(error) = asked.answer.take(&head.reply) {
-                    return Err(self.blame(error, Some(cookie)));
-                }
-                let Some(request) = work.requests.get_mut(asked.key) else { continue };
-                let start = request.extent().offset + base;
-                let last = match head.reply {
-                    Reply::Done => true,
-                    Reply::Error { last, .. } => last,
-                    Reply::Status { extents, discard, last } => {
-                        link.discard = discard as usize;
-                        request.status = within(request.op, min, &extents).unwrap_or_default();
-                        last
-                    }
-                    Reply::Hole { extent, last } => {
-                        let from = (extent.offset - start) as usize;
-                        let to = from + extent.len as usize;
-                        buffer_of(request, &mut work.pool).zero(from..to);
-                        last
-                    }
-                    Reply::Data { extent, last } => {
-                        let from = (extent.offset - start) as usize;
-                        let to = from + extent.len as usize;
-                        let buffer = buffer_of(request, &mut work.pool);
-                        let n = link.inbox.take_into(buffer, from..to);
-                        if from + n < to {
-                            link.payload = Some(Payload { cookie, from: from + n, to, last });
-                            return Ok(None);
-                        }
-                        last
-                    }
-                };
-                (cookie, last)
+            let (cookie, last) = match self.next_part(work, base, min)? {
+                Part::Complete { cookie, last } => (cookie, last),
+                Part::OfNobody => continue,
+                Part::Incomplete => return Ok(None),
             };
             if let Some(asked) = last.then(|| self.in_flight.remove(&cookie)).flatten() {
                 link_answered(&mut self.link);
@@ -361,6 +305,86 @@ impl Lane {
                 return Ok(Some(Answered { key, flush, outcome }));
             }
         }
+    }
+
+    /// Takes the next part of a reply from what was received: a head with its payload.
+    fn next_part(
+        &mut self,
+        work: &mut Work,
+        base: u64,
+        min: u32,
+    ) -> Result<Part, (String, Option<usize>)> {
+        let Some(link) = &mut self.link else { return Ok(Part::Incomplete) };
+        if link.receiving {
+            return Ok(Part::Incomplete);
+        }
+        if link.drained_by.is_some() {
+            link.inbox.take(usize::MAX);
+            link.payload = None;
+            return Ok(Part::Incomplete);
+        }
+        if let Some(payload) = &mut link.payload {
+            if payload.from < payload.to {
+                return Ok(Part::Incomplete);
+            }
+            let Payload { cookie, last, .. } = *payload;
+            link.payload = None;
+            return Ok(Part::Complete { cookie, last });
+        }
+        let discarded = link.discard.min(link.inbox.bytes().len());
+        link.inbox.take(discarded);
+        link.discard -= discarded;
+        if link.discard > 0 {
+            return Ok(Part::Incomplete);
+        }
+        let named = std::cell::Cell::new(None);
+        let in_flight = &self.in_flight;
+        let expected = |cookie: Cookie| {
+            let asked = in_flight.get(&cookie.0)?;
+            named.set(Some(cookie.0));
+            Some(asked.answer.expected())
+        };
+        let head = match client::reply(link.inbox.bytes(), link.framing, expected) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Ok(Part::Incomplete),
+            Err(error) => return Err(self.blame(error, named.get())),
+        };
+        link.inbox.take(head.taken);
+        let cookie = head.cookie.0;
+        let Some(asked) = self.in_flight.get_mut(&cookie) else { return Ok(Part::OfNobody) };
+        if let Err(error) = asked.answer.take(&head.reply) {
+            return Err(self.blame(error, Some(cookie)));
+        }
+        let Some(request) = work.requests.get_mut(asked.key) else { return Ok(Part::OfNobody) };
+        let start = request.extent().offset + base;
+        let within_buffer = |extent: Extent| {
+            let from = (extent.offset - start) as usize;
+            from..from + extent.len as usize
+        };
+        let last = match head.reply {
+            Reply::Done => true,
+            Reply::Error { last, .. } => last,
+            Reply::Status { extents, discard, last } => {
+                link.discard = discard as usize;
+                request.status = within(request.op, min, &extents).unwrap_or_default();
+                last
+            }
+            Reply::Hole { extent, last } => {
+                buffer_of(request, &mut work.pool).zero(within_buffer(extent));
+                last
+            }
+            Reply::Data { extent, last } => {
+                let Range { start: from, end: to } = within_buffer(extent);
+                let buffer = buffer_of(request, &mut work.pool);
+                let n = link.inbox.take_into(buffer, from..to);
+                if from + n < to {
+                    link.payload = Some(Payload { cookie, from: from + n, to, last });
+                    return Ok(Part::Incomplete);
+                }
+                last
+            }
+        };
+        Ok(Part::Complete { cookie, last })
     }
 
     /// The request whose reply broke the protocol is answered by that.

@@ -119,7 +119,7 @@ impl Upstream {
         }
     }
 
-    /// Starts a request.
+    /// Sends a request, or keeps it until there is a connection.
     pub(crate) fn begin(&mut self, now: Instant, work: &mut Work, key: usize) {
         let request = &mut work.requests[key];
         request.step = Step::Transfer(0);
@@ -488,7 +488,7 @@ impl Upstream {
         self.lanes.iter().all(Lane::is_quiet)
     }
 
-    /// Ends the connections.
+    /// Ends all connections of the disk.
     pub(crate) fn close(&mut self) {
         self.lanes.iter_mut().for_each(Lane::close);
     }
