@@ -9,6 +9,8 @@ pub enum IoKind {
     Read,
     /// From the host to the array.
     Write,
+    /// Neither: the array forgets the data. The drives see writes to the map of what is there.
+    Trim,
 }
 
 /// One IO on one LUN.

@@ -87,12 +87,12 @@ impl VmStats {
         let count = match done.io.kind {
             IoKind::Read => &mut self.reads,
             IoKind::Write => &mut self.writes,
-            IoKind::Other => &mut self.others,
+            IoKind::Discard | IoKind::Other => &mut self.others,
         };
         count.ios += 1;
         // A trim of a large disk, over and over, is more than anybody counts.
         count.bytes = count.bytes.saturating_add(done.io.bytes.0);
-        if done.io.kind != IoKind::Other {
+        if matches!(done.io.kind, IoKind::Read | IoKind::Write) {
             self.held.saturating_record(done.held.0);
             self.device.saturating_record(done.device.0);
             self.total.saturating_record((done.held + done.device).0);

@@ -211,7 +211,7 @@ fn others_have_their_turn_between_the_pieces_of_a_long_trim() {
     let notes = Arc::clone(&model.taken);
     let mut disks = Vec::new();
     for export in ["large", "small"] {
-        let mut one = disk(export, memory(64 * G), &path(export));
+        let mut one = disk(export, memory(8 * G), &path(export));
         one.vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
         disks.push(one);
     }
@@ -220,18 +220,18 @@ fn others_have_their_turn_between_the_pieces_of_a_long_trim() {
         Client::connect_extended(&path("large"), "large"),
         Client::connect(&path("small"), "small"),
     );
-    large.send(trim(5, 64 * G - 5), &[]);
+    large.send(trim(5, 8 * G - 5), &[]);
     let reads = 20;
     (0..reads).for_each(|_| drop(small.call(read(0, 4096), &[]).unwrap()));
     large.receive().unwrap().1.unwrap();
     let notes = notes.lock().unwrap();
     let pieces: Vec<Extent> =
-        notes.iter().filter(|(kind, _)| *kind == IoKind::Other).map(|(_, e)| *e).collect();
+        notes.iter().filter(|(kind, _)| *kind == IoKind::Discard).map(|(_, e)| *e).collect();
     assert_eq!(pieces[0].offset, 5);
     assert!(pieces.windows(2).all(|w| w[0].end() == Some(w[1].offset)), "{pieces:?}");
-    assert_eq!(pieces.last().unwrap().end(), Some(64 * G));
+    assert_eq!(pieces.last().unwrap().end(), Some(8 * G));
     assert!(pieces.iter().all(|piece| piece.len <= 256 << 20), "{pieces:?}");
-    let last = notes.iter().rposition(|(kind, _)| *kind == IoKind::Other).unwrap();
+    let last = notes.iter().rposition(|(kind, _)| *kind == IoKind::Discard).unwrap();
     let before = notes[..last].iter().filter(|(kind, _)| *kind == IoKind::Read).count();
     assert!(before > 0, "the reads waited for all of the trim");
 }

@@ -527,6 +527,7 @@ impl Governor {
                 used: backlog.used(),
                 ios: heard.ios * own.elapsed.secs(),
                 latency: latency * beyond,
+                beyond,
                 outstanding,
                 windows,
                 in_use: in_use && (wants || large),

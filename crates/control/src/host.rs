@@ -16,6 +16,7 @@ use crate::forecast::Outlook;
 use crate::gate::Gate;
 use crate::governor::{Governor, Measured, VmDemand};
 use crate::integral::Integral;
+use crate::io::{Heard, Io};
 use crate::latency::{Direction, Meter};
 use crate::objective::{Objective, Price, Standing, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
@@ -23,7 +24,7 @@ use crate::settings::Settings;
 use crate::slices::{Slice, Terms};
 use crate::slowest::{Slowest, Slowness};
 use crate::threshold::Estimate;
-use crate::units::{Bytes, Instant, Shares, Span, Window};
+use crate::units::{Instant, Shares, Span, Window};
 
 /// A VM of this host. The id of one that was removed is used again, as soon as none of its IOs is
 /// held or outstanding.
@@ -33,39 +34,6 @@ pub struct VmId(pub usize);
 /// An IO that is outstanding at the array. Used again after it completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IoId(pub usize);
-
-/// What an IO does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoKind {
-    /// Reads data.
-    Read,
-    /// Writes data.
-    Write,
-    /// Anything else (flush, trim, write zeroes): takes a slot and its place in the queue, but its
-    /// latency says nothing about the load.
-    Other,
-}
-
-impl IoKind {
-    /// Direction of the data; `None` if the IO moves none.
-    #[must_use]
-    pub fn direction(self) -> Option<Direction> {
-        match self {
-            IoKind::Read => Some(Direction::Read),
-            IoKind::Write => Some(Direction::Write),
-            IoKind::Other => None,
-        }
-    }
-}
-
-/// An IO as the law sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Io {
-    /// What it does.
-    pub kind: IoKind,
-    /// How much it moves.
-    pub bytes: Bytes,
-}
 
 /// How an IO ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -394,7 +362,7 @@ impl Host {
         if self.changed {
             self.share_out(now);
         }
-        let cost = self.cost(io);
+        let cost = io.cost(self.settings().slot_size);
         let state = &mut self.vms[vm.0];
         state.ios += 1;
         self.granted += state.slice.add(now, cost.as_slots(), self.gate.service());
@@ -463,17 +431,27 @@ impl Host {
             // Sums of fractions: what is left of them is rounding.
             self.granted = 0.0;
         }
-        let seen = done.dispatched >= self.resumed;
-        if let (Some(direction), Outcome::Done, true) = (done.io.kind.direction(), outcome, seen) {
-            let scaled = self.meter.add(direction, done.io.bytes, device);
-            let [reads, all] = &mut vm.slowness;
-            all.add(done.io.bytes, scaled);
-            if direction == Direction::Read {
-                reads.add(done.io.bytes, scaled);
+        let seen = outcome == Outcome::Done && done.dispatched >= self.resumed;
+        let slot = self.governor.settings().slot_size;
+        let usual = self.governor.config().reference_size;
+        let heard = if seen { done.io.heard(device, slot, usual) } else { None };
+        let [reads, all] = &mut vm.slowness;
+        match heard {
+            Some(Heard::Data(direction)) => {
+                let scaled = self.meter.add(direction, done.io.bytes, device);
+                all.add(done.io.bytes, scaled);
+                if direction == Direction::Read {
+                    reads.add(done.io.bytes, scaled);
+                }
+                if let Some(objective) = &mut vm.objective {
+                    objective.add(done.dispatched.since(done.submitted), device);
+                }
             }
-            if let Some(objective) = &mut vm.objective {
-                objective.add(done.dispatched.since(done.submitted), device);
+            Some(Heard::Discard(size, latency)) => {
+                self.meter.add_unscaled(Direction::Write, size, latency);
+                all.add(size, latency);
             }
+            None => {}
         }
         self.regrant(now);
         if removed {
@@ -606,14 +584,5 @@ impl Host {
     #[must_use]
     pub fn settings(&self) -> Settings {
         self.governor.settings()
-    }
-
-    fn cost(&self, io: Io) -> Cost {
-        match self.settings().slot_size {
-            Some(Bytes(slot)) if io.kind != IoKind::Other => {
-                Cost::slots((io.bytes.0 as f64 / slot as f64).max(1.0))
-            }
-            _ => Cost::ONE,
-        }
     }
 }

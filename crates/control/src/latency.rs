@@ -220,6 +220,11 @@ impl Meter {
         self.count(direction, 1, size, latency, factor)
     }
 
+    /// Records one completed IO whose latency is that of the reference size.
+    pub fn add_unscaled(&mut self, direction: Direction, size: Bytes, latency: Span) {
+        self.count(direction, 1, size, latency, 1.0);
+    }
+
     /// Records completed IOs that were of about one size, by what they moved and took together:
     /// for who only sees sums.
     pub fn add_many(&mut self, direction: Direction, ios: u64, bytes: Bytes, latency: Span) {

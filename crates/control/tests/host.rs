@@ -20,7 +20,7 @@ const READ: Io = Io { kind: IoKind::Read, bytes: Bytes::kib(4) };
 
 #[derive(Clone, Debug)]
 enum Step {
-    Submit { vm: usize, kib: u64, write: bool },
+    Submit { vm: usize, kib: u64, kind: IoKind },
     Complete { which: usize, ok: bool },
     Pass { micros: u64 },
     Tick { silent: bool, peers: usize },
@@ -32,8 +32,12 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        6 => (0..4usize, 1..512u64, any::<bool>())
-            .prop_map(|(vm, kib, write)| Step::Submit { vm, kib, write }),
+        6 => (0..4usize, 1..512u64, 0..5usize).prop_map(|(vm, kib, kind)| {
+            use IoKind::{Discard, Other, Read, Write};
+            let kind = [Read, Read, Write, Discard, Other][kind];
+            let kib = if kind == Discard { 128 * kib } else { kib };
+            Step::Submit { vm, kib, kind }
+        }),
         5 => (0..64usize, any::<bool>()).prop_map(|(which, ok)| Step::Complete { which, ok }),
         4 => (1..50_000u64).prop_map(|micros| Step::Pass { micros }),
         1 => (any::<bool>(), 0..4usize).prop_map(|(silent, peers)| Step::Tick { silent, peers }),
@@ -72,17 +76,19 @@ proptest! {
         let observes = mode == Mode::Observe;
         let mut held: BTreeMap<u64, (Instant, Io, VmId)> = BTreeMap::new();
         let mut out: Vec<(IoId, u64, Instant, Instant, Io, VmId)> = Vec::new();
-        let cost = |io: Io| match slot {
-            Some(Bytes(slot)) => (io.bytes.0 as f64 / slot as f64).max(1.0),
-            None => 1.0,
+        let cost = |io: Io| match (io.kind, slot) {
+            (IoKind::Discard, _) => (io.bytes.0 as f64 / f64::from(1 << 20)).ceil().clamp(1.0, 32.0),
+            (IoKind::Read | IoKind::Write, Some(Bytes(slot))) => {
+                (io.bytes.0 as f64 / slot as f64).max(1.0)
+            }
+            _ => 1.0,
         };
         for (token, step) in script.into_iter().enumerate() {
             let token = token as u64;
             match step {
                 Step::Submit { .. } | Step::Remove { .. } | Step::Shares { .. } if vms.is_empty() => {}
-                Step::Submit { vm, kib, write } => {
+                Step::Submit { vm, kib, kind } => {
                     let vm = vms[vm % vms.len()];
-                    let kind = if write { IoKind::Write } else { IoKind::Read };
                     let io = Io { kind, bytes: Bytes::kib(kib) };
                     host.submit(now, vm, io, token);
                     held.insert(token, (now, io, vm));
@@ -254,6 +260,27 @@ fn without_control_order_is_kept_and_nothing_is_held() {
     let report = host.tick(Instant(2000), View::Peers(Totals::default()));
     assert_eq!((report.window, report.governed), (Window(0.0), Governed::No));
     assert!(host.window().0.is_infinite());
+}
+
+/// A trim of 8 MiB takes eight slots, so that others wait for it, and is heard as one write.
+#[test]
+fn a_trim_takes_slots_by_its_length_and_is_heard() {
+    let mut host = Host::new(Instant(0), static_window(8.0)).unwrap();
+    let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+    let vm = host.add_vm(Instant(0), vm);
+    let trim = Io { kind: IoKind::Discard, bytes: Bytes(8 << 20) };
+    host.submit(Instant(0), vm, trim, 1);
+    host.submit(Instant(0), vm, READ, 2);
+    let id = host.next_dispatch(Instant(0)).unwrap().id;
+    assert_eq!(host.next_dispatch(Instant(0)), None, "its eight slots are all there are");
+    let now = Instant(0) + Span::from_millis(80);
+    host.complete(now, id, Outcome::Done).unwrap();
+    assert_eq!(host.next_dispatch(now).unwrap().token, 2);
+    let second = Instant(0) + Span::from_millis(1000);
+    let report = host.tick(second, View::Peers(Totals::default()));
+    let writes = report.interval.writes;
+    assert_eq!((writes.ios, writes.latency), (1, Span::from_millis(10)));
+    assert_eq!(writes.bytes, Config::default().reference_size);
 }
 
 /// An IO that took the array 3 ms and waited 7 ms for its caller is no sign of a slow array.

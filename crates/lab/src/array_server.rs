@@ -228,8 +228,7 @@ fn regions(params: &ArrayParams) -> Vec<Region> {
 struct Model {
     array: Array,
     luns: Vec<Region>,
-    /// Operations that take no time: flushes, as cached data counts as written, and trims, as no data
-    /// moves.
+    /// Operations that take no time: flushes, as cached data counts as written.
     instant: VecDeque<TimedId>,
     /// Requests from the control socket.
     requests: RequestQueue,
@@ -240,11 +239,12 @@ impl Model {
         Model { array, luns, instant: VecDeque::new(), requests }
     }
 
-    /// The location of an IO on its LUN; `None` for operations that move no data.
+    /// The location of an IO on its LUN; `None` for operations that take no time.
     fn locate(&self, kind: IoKind, extent: Extent) -> Option<ArrayIo> {
         let kind = match kind {
             IoKind::Read => parda_array::IoKind::Read,
             IoKind::Write => parda_array::IoKind::Write,
+            IoKind::Discard => parda_array::IoKind::Trim,
             IoKind::Other => return None,
         };
         let lun = self.luns.partition_point(|lun| lun.offset.0 <= extent.offset).checked_sub(1)?;

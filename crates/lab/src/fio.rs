@@ -31,6 +31,9 @@ pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
             "`one_stream`, of {}, which fio cannot do,",
             vm.name
         ))),
+        Load::Drawn(Workload { trim_percent, .. }) if *trim_percent > 0.0 => {
+            Err(LabError::OnlySimulated(format!("`trim`, of {},", vm.name)))
+        }
         Load::Drawn(_) => Ok(()),
         Load::Replayed(_) => Err(LabError::OnlySimulated(format!("`trace`, of {},", vm.name))),
     })
@@ -81,6 +84,7 @@ mod tests {
             hot: None,
             demand: Demand::Closed { outstanding },
             one_stream: false,
+            trim_percent: 0.0,
             bursts: None,
         }
     }

@@ -129,6 +129,7 @@ pub fn workload(load: &Load) -> Workload {
         read_percent: f64::from(read_percent),
         random_percent: f64::from(random_percent),
         one_stream: false,
+        trim_percent: 0.0,
         hot: None,
         demand: Demand::Closed { outstanding: load.outstanding },
         bursts: None,

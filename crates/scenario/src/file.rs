@@ -110,6 +110,7 @@ pub(crate) struct Workload {
     pub size: Option<ByteSize>,
     pub sizes: Option<BTreeMap<String, Amount>>,
     pub read: Option<Amount>,
+    pub trim: Option<Amount>,
     pub random: Option<Amount>,
     pub one_stream: Option<bool>,
     pub hot: Option<Hot>,

@@ -114,6 +114,7 @@ impl Checker<'_> {
             ("sizes", w.sizes.is_some()),
             ("read", w.read.is_some()),
             ("random", w.random.is_some()),
+            ("trim", w.trim.is_some()),
             ("one_stream", w.one_stream.is_some()),
             ("hot", w.hot.is_some()),
             ("outstanding", w.outstanding.is_some()),

@@ -27,6 +27,9 @@ impl Workload {
             }
         }
         keys.push(format!("read = {}", self.read_percent));
+        if self.trim_percent > 0.0 {
+            keys.push(format!("trim = {}", self.trim_percent));
+        }
         keys.push(format!("random = {}", self.random_percent));
         if self.one_stream {
             keys.push("one_stream = true".to_owned());

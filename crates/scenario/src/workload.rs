@@ -27,6 +27,8 @@ pub struct Workload {
     pub sizes: Vec<SizePart>,
     /// Percentage of reads, a whole number; the rest are writes.
     pub read_percent: f64,
+    /// Percentage of the IOs that are no reads that are trims, a whole number; the rest are writes.
+    pub trim_percent: f64,
     /// Percentage of random IOs, a whole number; the rest are sequential.
     pub random_percent: f64,
     /// Whether sequential IOs continue the last IO of either direction, as in Iometer, instead of the
@@ -118,6 +120,10 @@ impl Workload {
         let workload = Workload {
             sizes: sizes(written, error)?,
             read_percent: percent("read", written.read)?,
+            trim_percent: match written.trim {
+                Some(trim) => percent("trim", Some(trim))?,
+                None => 0.0,
+            },
             random_percent: percent("random", written.random)?,
             one_stream: written.one_stream.unwrap_or(false),
             hot: written.hot.map(|hot| self::hot(hot, error)).transpose()?,
@@ -126,6 +132,9 @@ impl Workload {
         };
         if workload.hot.is_some() && workload.random_percent == 0.0 {
             return Err(error("hot", "is where random IOs go, and none are random"));
+        }
+        if workload.trim_percent > 0.0 && workload.read_percent == 100.0 {
+            return Err(error("trim", "is a part of the IOs that are no reads, and all are reads"));
         }
         Ok(workload)
     }
@@ -288,6 +297,7 @@ mod tests {
             hot: Some(Hot { part_percent: 25.0, hits_percent: 90.0 }),
             demand: Demand::Closed { outstanding: 1 },
             one_stream: false,
+            trim_percent: 0.0,
             bursts: None,
         };
         let disk = Bytes(16 * 4096 + 512);

@@ -27,6 +27,7 @@ fn workload() -> Workload {
         hot: Some(Hot { part_percent: 10.0, hits_percent: 60.0 }),
         demand: Demand::Closed { outstanding: 24 },
         one_stream: false,
+        trim_percent: 0.0,
         bursts: None,
     }
 }

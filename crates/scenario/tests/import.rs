@@ -210,6 +210,7 @@ prop_compose! {
             read_percent: read.into(),
             random_percent: random.into(),
             one_stream: false,
+            trim_percent: 0.0,
             hot: hot.filter(|_| random > 0),
             demand,
             bursts: bursts.filter(|_| outstanding.is_some()).map(|(on, off)| Bursts {

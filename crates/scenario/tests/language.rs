@@ -50,6 +50,7 @@ fn the_manuals_example_means_what_it_says() {
         hot: None,
         demand: Demand::Closed { outstanding: 32 },
         one_stream: false,
+        trim_percent: 0.0,
         bursts: None,
     };
     assert_eq!(db.load, workload.clone().into());
@@ -241,6 +242,7 @@ fn a_workload_can_be_more_than_a_plain_closed_loop() {
         hot: Some(Hot { part_percent: 10.0, hits_percent: 90.0 }),
         demand: Demand::Open { rate: 500.0 },
         one_stream: true,
+        trim_percent: 0.0,
         bursts: Some(Bursts { on: secs(2), off: secs(8) }),
     };
     assert_eq!(workload, expected);

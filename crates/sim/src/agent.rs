@@ -1,7 +1,6 @@
 //! One host's agent: its law, its VMs' IOs, its part in the exchange.
 
 use parda_array::ArrayIo;
-use parda_control::queue::Cost;
 use parda_control::{
     Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Totals, View,
     VmConfig, VmId,
@@ -163,19 +162,17 @@ impl Agent {
         let kind = match drawn.kind {
             parda_array::IoKind::Read => IoKind::Read,
             parda_array::IoKind::Write => IoKind::Write,
+            parda_array::IoKind::Trim => IoKind::Discard,
         };
-        let bytes = Bytes(drawn.len.0);
-        let cost = match self.gate.slot_size() {
-            Some(slot) => Cost::slots((bytes.0 as f64 / slot.0 as f64).max(1.0)),
-            None => Cost::ONE,
-        };
+        let io = Io { kind, bytes: Bytes(drawn.len.0) };
+        let cost = self.gate.cost(io);
         let run = &mut self.runs[vm.0];
         run.begin(now);
         let run = run.id;
         let pending = Pending { vm, run, io: drawn, cost: cost.as_slots(), submitted: now };
         let token = self.ios.insert(pending);
         let flow = if self.queue == Queue::Fifo { VmId(0) } else { vm };
-        self.gate.submit(now, flow, Io { kind, bytes }, token as u64);
+        self.gate.submit(now, flow, io, token as u64);
     }
 
     /// An IO that goes to the array now, if one may.

@@ -59,6 +59,7 @@ impl Drawn {
     /// Its next IO.
     pub(crate) fn draw(&mut self) -> ArrayIo {
         let read = self.percent(self.workload.read_percent);
+        let trim = !read && self.percent(self.workload.trim_percent);
         let random = self.percent(self.workload.random_percent);
         let Size { bytes, grains, places, .. } = self.size();
         let stream = if self.workload.one_stream { 0 } else { usize::from(read) };
@@ -73,7 +74,11 @@ impl Drawn {
         self.streams[stream] = place + grains;
         ArrayIo {
             lun: self.lun,
-            kind: if read { IoKind::Read } else { IoKind::Write },
+            kind: match (read, trim) {
+                (true, _) => IoKind::Read,
+                (false, true) => IoKind::Trim,
+                (false, false) => IoKind::Write,
+            },
             offset: Bytes(place * self.grain),
             len: Bytes(bytes),
         }
@@ -139,6 +144,7 @@ mod tests {
             hot: None,
             demand: Demand::Closed { outstanding: 8 },
             one_stream: false,
+            trim_percent: 0.0,
             bursts: None,
         }
     }
@@ -167,6 +173,16 @@ mod tests {
         }
         assert!((6500..6900).contains(&reads), "{reads}");
         assert!(places.iter().all(|n| (850..1150).contains(n)), "{places:?}");
+    }
+
+    #[test]
+    fn of_what_is_not_read_so_much_is_trimmed() {
+        let mut client = of(Workload { trim_percent: 30.0, ..workload(50.0, 100.0) }, 1 << 20);
+        let mut counts = [0; 3];
+        (0..10_000).for_each(|_| counts[client.draw().kind as usize] += 1);
+        for (count, should) in counts.into_iter().zip([5000, 3500, 1500]) {
+            assert!((should - 200..should + 200).contains(&count), "{counts:?}");
+        }
     }
 
     #[test]

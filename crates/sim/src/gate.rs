@@ -1,8 +1,9 @@
 //! What holds a host's IOs back.
 
+use parda_control::queue::Cost;
 use parda_control::{
-    Bytes, Completed, Config, ConfigError, Dispatch, Host, Instant, Io, IoId, Outcome, Report,
-    Span, View, VmConfig, VmId, Window,
+    Completed, Config, ConfigError, Dispatch, Host, Instant, Io, IoId, Outcome, Report, Span, View,
+    VmConfig, VmId, Window,
 };
 
 use crate::kernel::Kernel;
@@ -37,11 +38,11 @@ impl Gate {
         }
     }
 
-    /// The IO size that one slot stands for. A kernel's queue counts IOs.
-    pub(crate) fn slot_size(&self) -> Option<Bytes> {
+    /// The slots that an IO takes. A kernel's queue counts IOs.
+    pub(crate) fn cost(&self, io: Io) -> Cost {
         match self {
-            Gate::Agent(host) => host.settings().slot_size,
-            Gate::Kernel(_) => None,
+            Gate::Agent(host) => io.cost(host.settings().slot_size),
+            Gate::Kernel(_) => Cost::ONE,
         }
     }
 

@@ -3,7 +3,7 @@
 //! The laboratory reads its agents' counters at both ends of a phase. Here each phase has its own,
 //! made when it begins: what happens between is the same.
 
-use parda_control::{Completed, Instant, Span};
+use parda_control::{Completed, Instant, IoKind, Span};
 use parda_scenario::count::{HostCount, VmCount};
 use parda_scenario::{HostId, Phase, PhaseAnswer, Scenario, VmId};
 
@@ -95,13 +95,19 @@ impl Meters {
     /// An IO is done.
     pub(crate) fn record(&mut self, host: HostId, done: &Completed) {
         self.ios += 1;
-        self.tallies[host.0].add(done.device);
+        // A trim takes as long as its range is, and no data: agents in the laboratory leave it out as well.
+        let data = done.io.kind != IoKind::Discard;
+        if data {
+            self.tallies[host.0].add(done.device);
+        }
         for phase in &mut self.open {
             let host = &mut phase.hosts[host.0];
             let vm = &mut host.vms[done.vm.0];
             vm.count.ios += 1;
             vm.count.bytes += done.io.bytes.0;
-            host.device.record(done.device);
+            if data {
+                host.device.record(done.device);
+            }
             vm.total.record(done.held + done.device);
             vm.held.record(done.held);
         }
@@ -255,6 +261,7 @@ mod tests {
             hot: None,
             demand: Demand::Closed { outstanding: 8 },
             one_stream: false,
+            trim_percent: 0.0,
             bursts: None,
         };
         let (name, disk) = ("db".to_owned(), Bytes(1 << 30));

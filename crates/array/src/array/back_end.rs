@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 use core::mem;
 
 use super::job::{Job, Step, Task};
-use super::{Array, Scratch};
+use super::{Array, Scratch, trim};
 use crate::drive::Request;
 use crate::io::{ArrayIo, IoKind};
 use crate::layout::{Layout, Piece, Range, split};
@@ -43,6 +43,15 @@ impl Array {
             self.no_room.push_back(key);
         }
         self.destage(at);
+    }
+
+    /// A trim has reached the controller. The map of what is there is not cached: it must be stable
+    /// before the room is given to others.
+    pub(super) fn trim(&mut self, at: Nanos, key: usize, io: ArrayIo) {
+        if let Some(prefetch) = &mut self.prefetch {
+            prefetch.reset(io.lun);
+        }
+        self.begin_step(at, key);
     }
 
     /// Puts a write into the cache, or past it if it cannot or must not hold it. False if the write
@@ -120,7 +129,8 @@ impl Array {
                 });
             }
             (Task::Io { io, .. } | Task::Fetch { io, .. }, step) => {
-                by_stripe(layout, raid.stripe(), io).for_each(|piece| {
+                let written = trim::writes(io);
+                written.flat_map(|io| by_stripe(layout, raid.stripe(), io)).for_each(|piece| {
                     let run = [Range { start: piece.within, len: piece.len }];
                     if step == Step::ReadBeforeWrite {
                         raid.read_before_write(piece.unit, &run, parts);

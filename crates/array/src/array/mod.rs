@@ -4,6 +4,7 @@ mod back_end;
 mod faults;
 mod job;
 mod pace;
+mod trim;
 
 use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -149,7 +150,7 @@ impl Array {
         self.advance(now);
         let step = match io.kind {
             IoKind::Read => Step::Read,
-            IoKind::Write => Step::ReadBeforeWrite,
+            IoKind::Write | IoKind::Trim => Step::ReadBeforeWrite,
         };
         let key = self.jobs.insert(Job { task: Task::Io { id, io }, step, parts_left: 0 });
         self.outstanding += 1;
@@ -269,6 +270,7 @@ impl Array {
         match io.kind {
             IoKind::Read => self.read(at, key, io),
             IoKind::Write => self.transfer(at, key, io),
+            IoKind::Trim => self.trim(at, key, io),
         }
     }
 

@@ -138,7 +138,7 @@ impl Flash {
         let ready = self.controller_free_at + self.params.command_overhead;
         let done = match request.kind {
             IoKind::Read => self.read(ready, &request),
-            IoKind::Write => self.write(ready, &request),
+            IoKind::Write | IoKind::Trim => self.write(ready, &request),
         };
         self.begun.push(Reverse((done, request.owner)));
         done

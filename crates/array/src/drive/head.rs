@@ -78,7 +78,7 @@ impl Head {
         }
         let settle = match queued.request.kind {
             IoKind::Read => 0.0,
-            IoKind::Write => self.settle,
+            IoKind::Write | IoKind::Trim => self.settle,
         };
         let arm = self.seek.time(self.cylinder, queued.place.first_cylinder) + settle;
         arm + self.geometry.wait(from.angle + arm, queued.place.angle)
@@ -110,7 +110,7 @@ impl Head {
         let last = self.last.filter(|l| l.kind == request.kind && l.next == request.offset)?;
         match request.kind {
             IoKind::Read => Some(last.at.max(now - self.read_ahead)),
-            IoKind::Write => (last.at >= now).then_some(last.at),
+            IoKind::Write | IoKind::Trim => (last.at >= now).then_some(last.at),
         }
     }
 }

@@ -388,11 +388,8 @@ pub(crate) fn io_of(op: Op) -> Io {
     let kind = match op {
         Op::Read(_) => IoKind::Read,
         Op::Write { .. } => IoKind::Write,
-        Op::Flush
-        | Op::Trim { .. }
-        | Op::WriteZeroes { .. }
-        | Op::BlockStatus { .. }
-        | Op::Cache(_) => IoKind::Other,
+        Op::Trim { .. } | Op::WriteZeroes { .. } => IoKind::Discard,
+        Op::Flush | Op::BlockStatus { .. } | Op::Cache(_) => IoKind::Other,
     };
     Io { kind, bytes }
 }

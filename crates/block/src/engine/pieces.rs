@@ -1,8 +1,8 @@
 //! Requests that are longer than what is done at once.
 //!
 //! With extended headers a trim or zeroes may be as long as the disk. It is done in pieces, one
-//! after the other, each of which waits for its turn in the fair queue and takes a slot of the
-//! window by itself. So it costs its VM what the same would cost a client without extended headers,
+//! after the other, each of which waits for its turn in the fair queue and takes slots of the
+//! window by itself ([`parda_control::io`]). So it costs its VM what the same would cost a client without extended headers,
 //! who has to ask for the pieces; and no VM can hold slots of the window for hours.
 
 use parda_control::{Instant, Outcome, Span};

@@ -82,6 +82,8 @@ pub struct Observation {
     pub ios: f64,
     /// Mean device latency, in seconds.
     pub latency: f64,
+    /// How many times the mean over all IOs that is, as the slowest VM counts ([`crate::slowest`]).
+    pub beyond: f64,
     /// Σ outstanding of the governed hosts, in slots.
     pub outstanding: f64,
     /// Σ of their windows.

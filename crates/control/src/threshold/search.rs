@@ -37,6 +37,11 @@ const ENOUGH: u32 = 24;
 const LONGEST_TRY: u32 = 150;
 /// What part of a step the outstanding IOs must have moved by.
 const FOLLOWED: f64 = 0.4;
+/// A higher threshold that moves no outstanding IOs says nothing: the slowest VM may begin to count as the
+/// threshold rises, and take back what the mean over all IOs would be given. So a try goes on by so many steps more.
+const FURTHER: u32 = 3;
+/// Where the slowest VM counts for more than this.
+const BEYOND: f64 = 1.05;
 /// Throughput that falls by so much while the windows still settle: a lower threshold is beyond
 /// what the array can do.
 const COLLAPSE: f64 = 0.15;
@@ -89,7 +94,9 @@ enum Phase {
     Stays { rest: u32 },
     /// It tries the threshold one step from `from`, for so many periods that compare by now, of so
     /// many in all.
-    Tries { from: f64, up: bool, periods: u32, all: u32 },
+    Tries { from: f64, up: bool, periods: u32, all: u32, further: u32 },
+    /// On its way back to where a try of several steps began.
+    Returns { to: f64 },
 }
 
 /// The search.
@@ -110,6 +117,8 @@ pub(super) struct Search {
     /// IOs in these periods.
     running_ios: f64,
     windows: f64,
+    /// How much the slowest VM counts for.
+    beyond: f64,
     /// Who wanted more in the last period.
     class: Option<Class>,
     /// Periods running in which that was not who wanted more in the one before.
@@ -147,6 +156,7 @@ impl Search {
             running: (Kind::Light, 0),
             running_ios: 0.0,
             windows: 0.0,
+            beyond: 1.0,
             class: None,
             restless: 0,
             fall: None,
@@ -168,6 +178,9 @@ impl Search {
         if let Phase::Tries { all, .. } = &mut self.phase {
             *all += 1;
         }
+        if let Phase::Returns { to } = self.phase {
+            return self.go_back(auto, now, to, self.why);
+        }
         let settled = self.settle == 0;
         self.settle = self.settle.saturating_sub(1);
         // Of a period in which others want more than in the one before, what is said belongs to
@@ -177,7 +190,7 @@ impl Search {
             self.running = (Kind::Light, 0);
             self.restless += 1;
             if self.restless >= RESTLESS {
-                return self.abandon(now, Why::Restless);
+                return self.abandon(auto, now, Why::Restless);
             }
             return self.out_of_time(auto, now);
         }
@@ -189,6 +202,7 @@ impl Search {
         self.running.1 += 1;
         self.running_ios += seen.ios;
         self.windows = seen.windows;
+        self.beyond = seen.beyond;
         if self.collapses(seen, kind) {
             return self.give_up(auto, now);
         }
@@ -203,7 +217,7 @@ impl Search {
             Kind::Squeezed => self.step(auto, now, true, Why::Squeezed),
             Kind::Light | Kind::Elsewhere => {
                 let why = if kind == Kind::Light { Why::Light } else { Why::Elsewhere };
-                self.abandon(now, why)
+                self.abandon(auto, now, why)
             }
         }
     }
@@ -245,7 +259,7 @@ impl Search {
         if block.mixed() {
             let off = self.levels.rate(seen) / block.rate().0 - 1.0;
             // Where it tried something, what was seen there says nothing of being there.
-            let back = self.back(now, Why::Mix);
+            let back = self.back(auto, now, Why::Mix);
             self.drifted(off, None);
             self.why = if back.is_some() { Why::Mix } else { self.why };
             return back;
@@ -263,10 +277,11 @@ impl Search {
                 self.why = self.resting(auto, now, rest);
                 None
             }
-            Phase::Tries { from, up, periods, all } => {
+            Phase::Returns { .. } => None,
+            Phase::Tries { from, up, periods, all, further } => {
                 let pairs = self.levels.pairs(from, auto.next(from, !up), now);
                 let next = periods + u32::from(!pairs.is_empty());
-                self.phase = Phase::Tries { from, up, periods: next, all };
+                self.phase = Phase::Tries { from, up, periods: next, all, further };
                 let sum = |of: fn(&Block) -> f64| pairs.iter().map(|p| of(&p.block)).sum::<f64>();
                 if sum(|block| block.periods) >= FEW && sum(|block| block.ios) >= FEW_IOS {
                     self.judge(auto, now, &pairs, periods)
@@ -338,7 +353,7 @@ impl Search {
             if known || to == now {
                 continue;
             }
-            self.phase = Phase::Tries { from: now, up, periods: 0, all: 0 };
+            self.phase = Phase::Tries { from: now, up, periods: 0, all: 0, further: 0 };
             self.settle = SETTLE;
             self.why = Why::Tries { up };
             return Some(Move { from: now, to, why: self.why });
@@ -365,11 +380,11 @@ impl Search {
 
     /// Whether what was tried is worth it.
     fn judge(&mut self, auto: &Auto, now: f64, pairs: &[Pair], periods: u32) -> Option<Move> {
-        let Phase::Tries { from, up, all, .. } = self.phase else { return None };
+        let Phase::Tries { from, up, all, further, .. } = self.phase else { return None };
         let late = periods >= ENOUGH || all >= LONGEST_TRY;
         if pairs.iter().any(|pair| !pair.block.same_mix(&pair.from)) {
             self.levels.clear();
-            return self.abandon(now, Why::Mix);
+            return self.abandon(auto, now, Why::Mix);
         }
         let weights = pairs.iter().map(|pair| pair.block.periods);
         let apart = pairs.iter().map(|pair| pair.block.periods * pair.block.apart(&pair.from));
@@ -377,6 +392,13 @@ impl Search {
         if bound && apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
             // The windows have not followed yet: windows that bounded nobody have a long way to go.
             self.levels.drop(now);
+            let to = auto.next(now, true);
+            let more = further < FURTHER && periods >= UNLIKELY && self.beyond > BEYOND;
+            if up && more && to != now {
+                self.phase = Phase::Tries { from, up, periods: 0, all: 0, further: further + 1 };
+                self.settle = SETTLE;
+                return Some(Move { from: now, to, why: self.why });
+            }
             return if late { self.give_up(auto, now) } else { None };
         }
         // What is known of the other side makes the slope surer, and one of the threshold in question.
@@ -450,23 +472,31 @@ impl Search {
             (self.no_down, self.knee.0) = (true, Some(auto.next(from, false)));
         }
         (self.up_next, self.likely) = (!up, None);
-        self.back(now, Why::NotWorth)
+        self.back(auto, now, Why::NotWorth)
     }
 
     /// Nothing can be learned now: back to where it was, if it tried something.
-    fn abandon(&mut self, now: f64, why: Why) -> Option<Move> {
+    fn abandon(&mut self, auto: &Auto, now: f64, why: Why) -> Option<Move> {
         self.why = why;
-        self.back(now, why)
+        self.back(auto, now, why)
     }
 
     /// Where it was before a try, and with what was seen there.
-    fn back(&mut self, now: f64, why: Why) -> Option<Move> {
+    fn back(&mut self, auto: &Auto, now: f64, why: Why) -> Option<Move> {
         let Phase::Tries { from, .. } = self.phase else { return None };
-        self.phase = Phase::Stays { rest: 0 };
-        self.settle = SETTLE;
         self.strikes = 0;
         self.why = why;
-        (from != now).then_some(Move { from: now, to: from, why })
+        self.go_back(auto, now, from, why)
+    }
+
+    /// To where a try began, by one step in a period.
+    fn go_back(&mut self, auto: &Auto, now: f64, from: f64, why: Why) -> Option<Move> {
+        let to = auto.towards(now, from);
+        let there = (to / from - 1.0).abs() < 1e-9;
+        self.phase = if there { Phase::Stays { rest: 0 } } else { Phase::Returns { to: from } };
+        self.settle = SETTLE;
+        let to = if there { from } else { to };
+        (to != now).then_some(Move { from: now, to, why })
     }
 
     /// A step that needs no comparison.

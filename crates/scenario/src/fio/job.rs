@@ -31,6 +31,8 @@ impl Target<'_> {
 pub enum UnsupportedByFio {
     #[error("fio has no `one_stream`: its reads and writes have a stream each")]
     OneStream,
+    #[error("a fio job has trims alone or none, and `rw` of this one has reads and writes")]
+    Trims,
     #[error("fio has no bursts of a `rate`: after a pause it makes up for what it has missed")]
     BurstsOfRate,
     #[error(
@@ -108,6 +110,9 @@ impl Job {
     pub fn load(&mut self, workload: &Workload, disk: Bytes) -> Result<(), UnsupportedByFio> {
         if workload.one_stream {
             return Err(UnsupportedByFio::OneStream);
+        }
+        if workload.trim_percent > 0.0 {
+            return Err(UnsupportedByFio::Trims);
         }
         let read = workload.read_percent;
         self.set(
@@ -219,6 +224,7 @@ mod tests {
             hot: None,
             demand: Demand::Closed { outstanding: 24 },
             one_stream: false,
+            trim_percent: 0.0,
             bursts: None,
         }
     }
@@ -317,6 +323,8 @@ mod tests {
 
     #[test]
     fn what_fio_has_no_words_for_is_refused() {
+        let error = said(&Workload { trim_percent: 10.0, ..workload() }).unwrap_err();
+        assert_eq!(error, UnsupportedByFio::Trims);
         let error = said(&Workload { one_stream: true, ..workload() }).unwrap_err();
         assert_eq!(error, UnsupportedByFio::OneStream);
         for value in ["/dev/a;b", "/dev/a#b", "${HOME}", "a\nb", " a", ""] {
