@@ -19,6 +19,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Always of the whole workspace: some packages alone would have other features, and all of it be built again.
 TESTS := --workspace --locked --no-fail-fast
 
+# Tests that keep real time for minutes.
+REAL := --test stories --test guests --test lab
+
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
@@ -44,23 +47,22 @@ test: lint unit real ## Everything that proves it; what CI runs
 lint: ## Format, clippy, documentation, licences, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --quiet --workspace --test guests --test lab $(SIMULATED) --locked -- -D warnings
+	$(CARGO) clippy --quiet --workspace $(REAL) $(SIMULATED) --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
 	tools/deny.sh
 
-unit: ## Unit, property, cluster and conformance tests
+unit: ## Unit, property, cluster and conformance tests, documentation tests
 	@tools/deps.sh $(TEST_DEPS)
 	$(CARGO) test $(TESTS) --tests
 	$(CARGO) test $(TESTS) --doc
 
-# Real time passes whoever watches, and the laboratory needs little of the machine: simulations and fuzzing go on beside it.
-real: ## Guests, then the scenarios in real time; studies, random clusters, papers' figures and fuzzing beside them
+# Real time passes whoever watches, and these tests mostly wait: simulations and fuzzing go on beside them.
+real: ## Stories with real clients, guests, scenarios in real time; studies, random clusters, papers' figures and fuzzing beside them
 	@tools/deps.sh $(TEST_DEPS)
 	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
-	$(CARGO) test $(TESTS) --test guests
-	$(CARGO) test $(TESTS) --test lab $(SIMULATED) --no-run
-	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory simulated fuzz" "$(CARGO) test $(TESTS) --test lab"
+	$(CARGO) test $(TESTS) $(REAL) $(SIMULATED) --no-run
+	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory simulated fuzz" "$(CARGO) test $(TESTS) $(REAL)"
 
 simulated: ## Studies of the law, random clusters, the papers' figures, the probe against the model
 	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
@@ -74,7 +76,7 @@ nightly: ## What takes hours: 500 kills a story, half an hour of soak, 10^8 fuzz
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test lost_writes --test silent_server --test tls --test foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
 	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
-	PARDA_LONG=1 $(CARGO) test $(TESTS) --test guests restarts
+	PARDA_LONG=1 $(CARGO) test $(TESTS) --test guests -- --include-ignored
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test mutated
 	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture

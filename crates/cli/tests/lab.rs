@@ -77,7 +77,7 @@ fn tried(scenario: &Path, answer: &Path) -> (String, Vec<String>) {
 }
 
 /// How many scenarios run side by side. Each asks for a fifth of a processor, and mostly waits.
-const AT_A_TIME: usize = 3;
+const AT_A_TIME: usize = 4;
 
 #[test]
 fn every_scenario_holds_and_the_simulator_agrees() {

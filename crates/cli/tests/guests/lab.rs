@@ -35,6 +35,7 @@ fn run(name: &str) -> (bool, String) {
 }
 
 #[test]
+#[ignore = "the same law over another transport or with more hosts: make nightly"]
 fn depths_set_by_hand_give_throughput_in_proportion() {
     holds("static-depths");
 }
@@ -45,16 +46,19 @@ fn two_kernels_share_by_shares_and_again_after_one_was_killed() {
 }
 
 #[test]
+#[ignore = "the same law over another transport or with more hosts: make nightly"]
 fn four_kernels_share_by_shares() {
     holds("four-guests");
 }
 
 #[test]
+#[ignore = "the same law over another transport or with more hosts: make nightly"]
 fn kernels_share_over_iscsi() {
     holds("iscsi");
 }
 
 #[test]
+#[ignore = "the same law over another transport or with more hosts: make nightly"]
 fn kernels_share_over_nbd_clients_of_their_own() {
     holds("nbd");
 }

@@ -9,8 +9,8 @@ use crate::stage::{Process, Stage, noise, until};
 use crate::wire::{NEAR, Wire};
 use parda_testkit::{read, write};
 
-/// `progress_timeout` of the agent.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// `progress_timeout` of the agent: longer than a busy machine takes to start the clients.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 fn config() -> String {
     format!(
