@@ -11,7 +11,7 @@ use parda_nbd::uri::Address;
 /// More sockets than any agent has disks.
 const MAX: usize = 4096;
 
-/// Why what the environment says of passed sockets cannot be followed.
+/// Reason why the sockets that systemd passes cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
     /// `LISTEN_FDS` is no number.
@@ -22,7 +22,7 @@ pub enum ActivationError {
     NotASocket {
         /// Number of the descriptor as systemd passes it.
         fd: usize,
-        /// What is wrong with it.
+        /// Fault of the descriptor.
         why: String,
     },
 }
@@ -49,7 +49,7 @@ impl Passed {
     /// once, before the process opens anything.
     ///
     /// # Errors
-    /// What is named is not there.
+    /// A name that the configuration has was not passed.
     pub fn from_environment() -> Result<Passed, ActivationError> {
         let pid = std::env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok());
         if pid != Some(std::process::id()) {

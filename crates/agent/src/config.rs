@@ -50,7 +50,7 @@ pub struct Volume {
     pub name: String,
     /// The law's parameters and its period.
     pub law: Resolved,
-    /// What a stored probe says of its threshold, if the configuration names one.
+    /// Stored probe from which its threshold begins, if the configuration names one.
     pub probed: Option<Probed>,
     /// Whether that probe is made anew while the volume is idle.
     pub idle_probe: Option<IdleProbe>,
@@ -58,13 +58,13 @@ pub struct Volume {
     pub exchange: Option<Exchange>,
     /// Where clients of its disks connect.
     pub listeners: Vec<Listener>,
-    /// What its clients may take.
+    /// Limits for the clients of the volume.
     pub limits: Limits,
-    /// What this host does of it.
+    /// Mode of this host: to serve disks, or to steer a device.
     pub work: Work,
 }
 
-/// What a host does of a volume.
+/// Mode in which a host uses a volume.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// It serves these disks, at least one.
@@ -125,11 +125,11 @@ impl fmt::Display for Place {
 pub struct Disk {
     /// Name of the export, unique within its listener.
     pub name: ExportName,
-    /// What it is, for people who list the exports; may be empty.
+    /// Description for people who list the exports; may be empty.
     pub description: String,
     /// Place of the disk's data.
     pub place: Place,
-    /// Which part of it, in bytes from and up to; `None` for all of it.
+    /// Part of the place that is the disk, in bytes from and up to; `None` for all of it.
     pub region: Option<std::ops::Range<u64>>,
     /// Where clients find it.
     pub listen: Address,
@@ -211,7 +211,7 @@ impl Config {
         Ok(Config { host, status: status.transpose()?, memory, volumes })
     }
 
-    /// What is allowed, but worth a word to whoever wrote it.
+    /// Warnings about settings that are allowed.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let listeners = self.volumes.iter().flat_map(listener::warnings);
@@ -219,7 +219,7 @@ impl Config {
     }
 }
 
-/// Which disks of a volume have a latency objective that cannot be met, or that nothing follows from.
+/// Warnings about latency objectives that cannot be met, or that have no effect.
 fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
     let control = &volume.law.control;
     let floor = control.objective_floor;
@@ -242,7 +242,7 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
     })
 }
 
-/// What volumes share, and what must not appear twice in a file.
+/// Names and places that must not appear twice in a file.
 struct Unique {
     memory: AgentMemory,
     volumes: BTreeSet<String>,
@@ -320,7 +320,7 @@ fn check_volume(
     Ok(Volume { name, law, probed, idle_probe, exchange, listeners, limits, work })
 }
 
-/// What is probed of a volume that is idle: the first disk that is a file or a device.
+/// Target of the idle probe of a volume: its first disk that is a file or a device.
 fn check_idle_probe(probed: Option<&Probed>, work: &Work) -> Result<IdleProbe, &'static str> {
     let probe = probed.ok_or("needs probe, the file that it writes")?.file.clone();
     let Work::Serve(disks) = work else {

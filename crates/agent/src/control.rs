@@ -1,5 +1,5 @@
 //! The control thread of a volume: once per period it hears the other hosts, lets the law tick at
-//! the volume's gate, and says what came of it. Everything here may block and may fail without
+//! the volume's enforcer, and says what came of it. Everything here may block and may fail without
 //! any IO noticing.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -15,7 +15,7 @@ use parda_exchange::{
 };
 
 use crate::config::Exchange;
-use crate::gate::Gate;
+use crate::enforcer::Enforcer;
 use crate::idle_probe::IdleProber;
 use crate::settings::{self, Difference, Said};
 use crate::slowest::SlowVmStatus;
@@ -24,9 +24,9 @@ use crate::threshold;
 
 /// Periods after which a window at its least is worth a word. Long enough for any other load on the
 /// array to pass.
-const SQUEEZED: u32 = 10;
+const WARN_AFTER_PERIODS: u32 = 10;
 
-/// What other threads ask of the control thread.
+/// Order from another thread to the control thread.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Tick by this law from now on.
@@ -37,7 +37,7 @@ pub(crate) enum Order {
     Stop,
 }
 
-/// What the last tick brought, for the status.
+/// Result of the last tick, for the status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) ticks: u64,
@@ -50,19 +50,19 @@ pub(crate) struct Shown {
 /// The control thread's state.
 pub(crate) struct Control {
     volume: String,
-    gate: Arc<Gate>,
+    enforcer: Arc<Enforcer>,
     idle_prober: Option<IdleProber>,
     me: Identity,
     /// Where the others are met, if anywhere.
     exchange: Option<Exchange>,
     /// None while there is no exchange, or it cannot be set up.
-    link: Option<Link>,
+    link: Option<ExchangeState>,
     /// Reason why the exchange cannot be used now.
     fault: Option<String>,
     law: Resolved,
-    /// What was last said of the others' thresholds.
+    /// Last warning about thresholds of other hosts, so that it is logged once.
     concern: Option<&'static str>,
-    /// What was said of settings in which live hosts differ.
+    /// Warnings about settings in which live hosts differ, so that each is logged once.
     settings: settings::Watch,
     /// For how many periods the window was at its least and the latency still too high.
     squeezed: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Control {
 }
 
 /// The other hosts, and the way to them.
-struct Link {
+struct ExchangeState {
     exchange: SlotExchange,
     place: String,
     peers: Peers,
@@ -82,7 +82,7 @@ struct Link {
     /// It failed in this period: hearing, saying, or both.
     failing: bool,
     failures: u64,
-    /// What this host writes does not get there.
+    /// Whether this host's publications do not reach the exchange.
     unheard: bool,
 }
 
@@ -90,16 +90,16 @@ impl Control {
     pub(crate) fn new(
         me: &Identity,
         volume: &crate::config::Volume,
-        gate: Arc<Gate>,
+        enforcer: Arc<Enforcer>,
         orders: Receiver<Order>,
         shown: Arc<Mutex<Shown>>,
     ) -> Control {
         let idle_probe = volume.idle_probe.clone();
         let idle_prober = idle_probe
-            .map(|idle_probe| IdleProber::new(&volume.name, idle_probe, Arc::clone(&gate)));
+            .map(|idle_probe| IdleProber::new(&volume.name, idle_probe, Arc::clone(&enforcer)));
         let mut control = Control {
             volume: volume.name.clone(),
-            gate,
+            enforcer,
             idle_prober,
             me: me.clone(),
             exchange: volume.exchange.clone(),
@@ -121,7 +121,7 @@ impl Control {
     /// from being served: it is tried again in each period.
     fn connect(&mut self) {
         let (None, Some(exchange)) = (&self.link, &self.exchange) else { return };
-        match Link::new(&self.me, &self.volume, exchange, self.law.period) {
+        match ExchangeState::new(&self.me, &self.volume, exchange, self.law.period) {
             Ok(link) => {
                 if self.fault.take().is_some() {
                     tracing::info!(volume = self.volume, "the exchange can be opened now");
@@ -145,7 +145,7 @@ impl Control {
         let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
         let mut next = Clock::now() + self.law.period.mul_f64(phase);
         loop {
-            let slice = self.gate.between_ticks();
+            let slice = self.enforcer.between_ticks();
             let wake = slice.map_or(next, |slice| next.min(Clock::now() + slice));
             match self.orders.recv_timeout(wake.saturating_duration_since(Clock::now())) {
                 Ok(Order::Law(law)) => {
@@ -186,7 +186,7 @@ impl Control {
             (None, None) => Some(Totals::default()),
         };
         // Without a ring there is nothing to govern, and nothing to say.
-        let Some(report) = self.gate.tick(heard) else { return };
+        let Some(report) = self.enforcer.tick(heard) else { return };
         tracing::debug!(
             volume = self.volume, window = report.window.0, outstanding = report.outstanding,
             active = report.active, source = ?report.source, "tick"
@@ -218,7 +218,7 @@ impl Control {
             None if least => return,
             _ => 0,
         };
-        if self.squeezed == SQUEEZED {
+        if self.squeezed == WARN_AFTER_PERIODS {
             tracing::warn!(
                 volume = self.volume,
                 window = report.window.0,
@@ -292,13 +292,13 @@ impl Control {
     }
 }
 
-impl Link {
+impl ExchangeState {
     fn new(
         me: &Identity,
         volume: &str,
         exchange: &Exchange,
         period: Duration,
-    ) -> Result<Link, String> {
+    ) -> Result<ExchangeState, String> {
         let freshness = Freshness::default();
         let settings = SlotSettings {
             me: me.clone(),
@@ -312,7 +312,7 @@ impl Link {
         let exchange = crate::exchange::open(exchange, settings)?;
         let peers = Peers::new(me.host.id(), freshness);
         let phase = me.host.id().phase();
-        Ok(Link {
+        Ok(ExchangeState {
             exchange,
             place,
             peers,

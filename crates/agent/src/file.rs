@@ -22,7 +22,7 @@ pub struct File {
     /// How clients connect, where it is not as usual.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listener: Vec<Listener>,
-    /// What the clients of all volumes may take.
+    /// Limits for the clients of all volumes together.
     #[serde(default)]
     pub limits: AgentLimits,
     /// The volumes that this host shares with others.
@@ -82,7 +82,7 @@ pub struct Volume {
     /// Settings of the control law; each has a default.
     #[serde(default)]
     pub control: ControlSettings,
-    /// What its clients may take.
+    /// Limits for the clients of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<VolumeLimits>,
     /// Where the hosts meet.
@@ -111,7 +111,7 @@ pub struct Steer {
     /// The host's weight against all disks and VMs of the volume, where it is one VM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<u32>,
-    /// What its VMs' shares are made of: `auto`, `caps` or `bfq`.
+    /// Means by which its VMs are held to their shares: `auto`, `caps` or `bfq`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<String>,
     /// Its VMs, where they are told apart.
@@ -123,9 +123,9 @@ pub struct Steer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SteeredVm {
-    /// What it goes by. Where several cgroups match, each has its own name after this.
+    /// Name of the VM. Where several cgroups match, each has its own name after this one.
     pub name: String,
-    /// Which cgroups: a path below the root of the hierarchy, a pattern, or a platform's name.
+    /// Its cgroups: a path below the root of the hierarchy, a pattern, or the name of a platform.
     pub cgroup: String,
     /// The weight of each against all other VMs and disks of the volume, on any host.
     #[serde(default = "default_shares")]
@@ -163,7 +163,7 @@ pub struct Disk {
     pub path: String,
     /// Where clients find it: `unix:PATH` or `tcp:ADDRESS:PORT`.
     pub listen: String,
-    /// What it is, for people who list the exports.
+    /// Description for people who list the exports.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Its weight against all other disks of the volume, on any host.
@@ -172,7 +172,7 @@ pub struct Disk {
     /// IOs it may gather while idle and spend ahead of its neighbours.
     #[serde(default)]
     pub burst: f64,
-    /// What its IOs are to take at most, held and at the array, in the mean.
+    /// Latency objective: largest mean time of its IOs, held and at the array.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub latency_target: Option<Duration>,
     /// Whether the export refuses writes. Default: false.
@@ -264,7 +264,7 @@ pub enum Lock {
     Off,
 }
 
-/// What a disk's data may be.
+/// Format of a disk's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {

@@ -18,7 +18,7 @@ use parda_probe::{
     Document, Effort, End, Mix, Plan, Point, Probe, Progress, Purpose, Unknown, Watcher, Wishes,
 };
 
-use crate::gate::Gate;
+use crate::enforcer::Enforcer;
 use crate::threshold::Probed;
 
 use reads::{Reads, SIZE};
@@ -62,7 +62,7 @@ pub struct IdleProbe {
 pub(crate) struct IdleProber {
     volume: String,
     idle_probe: IdleProbe,
-    gate: Arc<Gate>,
+    enforcer: Arc<Enforcer>,
     idle_since: Option<Instant>,
     /// Time before which no probe begins.
     next: Option<Instant>,
@@ -70,9 +70,9 @@ pub(crate) struct IdleProber {
 }
 
 impl IdleProber {
-    pub(crate) fn new(volume: &str, idle_probe: IdleProbe, gate: Arc<Gate>) -> IdleProber {
+    pub(crate) fn new(volume: &str, idle_probe: IdleProbe, enforcer: Arc<Enforcer>) -> IdleProber {
         let volume = volume.to_owned();
-        IdleProber { volume, idle_probe, gate, idle_since: None, next: None, running: None }
+        IdleProber { volume, idle_probe, enforcer, idle_since: None, next: None, running: None }
     }
 
     /// Called after each period with this host's report and the totals of the others. `None`: the exchange fails.
@@ -99,11 +99,11 @@ impl IdleProber {
     fn begin(&mut self) {
         let stop = Arc::new(AtomicBool::new(false));
         let (volume, idle_probe) = (self.volume.clone(), self.idle_probe.clone());
-        let (stopped, gate) = (Arc::clone(&stop), Arc::clone(&self.gate));
+        let (stopped, enforcer) = (Arc::clone(&stop), Arc::clone(&self.enforcer));
         tracing::info!(volume, target = %idle_probe.target, "idle: probing it, by reads only");
         let work = move || {
-            let before = gate.served();
-            let busy = || stopped.load(Ordering::Relaxed) || gate.served() != before;
+            let before = enforcer.served();
+            let busy = || stopped.load(Ordering::Relaxed) || enforcer.served() != before;
             probe(&volume, &idle_probe, &busy);
         };
         let thread = std::thread::Builder::new().name("parda-idle-probe".to_owned()).spawn(work);

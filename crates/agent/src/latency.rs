@@ -13,7 +13,7 @@ pub struct Latency {
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What people ask of a distribution, in milliseconds. All zero where there were no IOs.
+/// Summary of a distribution, in milliseconds. All zero if there were no IOs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Mean latency, in milliseconds.
@@ -74,7 +74,7 @@ impl Latency {
         Latency { buckets: all.into_iter().collect() }
     }
 
-    /// What people ask of it.
+    /// Summary of the distribution.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let count = self.count();

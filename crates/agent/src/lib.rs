@@ -14,7 +14,7 @@
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
-//! | `gate` | what holds a volume's IOs to its window |
+//! | `enforcer` | what holds a volume's IOs to its window |
 //! | `served` | a volume whose disks are served: its ring |
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | [`servers`] | NBD servers with TLS that a configuration names, tried |
@@ -30,9 +30,9 @@
 pub mod activation;
 pub mod config;
 mod control;
+mod enforcer;
 pub mod exchange;
 pub mod file;
-mod gate;
 mod idle_probe;
 pub mod latency;
 pub mod objective;
@@ -56,7 +56,7 @@ pub use volume::StartError;
 use crate::activation::{ActivationError, Passed};
 use crate::config::Config;
 
-/// Why an agent ends without being told to.
+/// Reason why an agent ends without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A volume does not start.

@@ -1,4 +1,4 @@
-//! What an agent says of disks with a latency objective.
+//! Status of disks with a latency objective.
 
 use parda_control::{Price, Standing};
 use parda_exchange::Liveness;
@@ -9,11 +9,11 @@ use crate::status::{DiskStatus, PeerStatus};
 /// A disk's latency objective, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetStatus {
-    /// What its IOs are to take at most, held and at the array, in milliseconds.
+    /// Largest mean time that its IOs may take, held and at the array, in milliseconds.
     pub target_ms: f64,
     /// The threshold that it asks for, in milliseconds. None while it does little or nothing.
     pub asks_ms: Option<f64>,
-    /// What its IOs took at the array in its last period with IO, in milliseconds.
+    /// Mean time of its IOs at the array in its last period with IO, in milliseconds.
     pub device_ms: Option<f64>,
     /// And what they were held.
     pub held_ms: Option<f64>,
@@ -37,7 +37,7 @@ impl TargetStatus {
 /// An objective that is in force in place of the volume's own threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ObjectiveStatus {
-    /// Whose it is: a disk of this host, or another host.
+    /// Owner of the objective: a disk of this host, or another host.
     pub of: String,
     /// The volume's own threshold, in milliseconds.
     pub own_ms: f64,

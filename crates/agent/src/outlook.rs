@@ -1,9 +1,9 @@
-//! What an agent that only observes would do: the law's forecasts with the names of the disks or VMs.
+//! Forecast of observe mode, with the names of disks or VMs.
 
 use parda_control::{Forecast, Outlook};
 use serde::{Deserialize, Serialize};
 
-/// What would be done, by the last period and by all since observing began.
+/// Forecast of observe mode: from the last period, and from all periods since observing began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutlookStatus {
     /// By the last period with IO.
@@ -12,22 +12,22 @@ pub struct OutlookStatus {
     pub since: ForecastStatus,
 }
 
-/// What would have been done over some time.
+/// Forecast over a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForecastStatus {
     /// How long that is, in seconds. Only periods in which the hosts did IO count.
     pub over_s: f64,
-    /// What this host's window would have been, in slots.
+    /// Window that this host would have had, in slots.
     pub window: f64,
     /// The array's latency, in milliseconds.
     pub latency_ms: f64,
-    /// What it would have been, in milliseconds.
+    /// Latency under control, in milliseconds.
     pub latency_would_be_ms: f64,
     /// The disks or VMs of this host.
     pub disks: Vec<PartStatus>,
 }
 
-/// What one disk or VM has of the array, and what it would have had.
+/// Part of the array that one disk or VM has, and the part that it would have had.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartStatus {
     /// Name of the disk, or of the steered VM.
@@ -36,7 +36,7 @@ pub struct PartStatus {
     pub shares: u32,
     /// Its part of what all hosts under control or observing have at the array, from 0 to 1.
     pub part: f64,
-    /// What its part would have been.
+    /// Part under control, 0 to 1.
     pub part_would_be: f64,
 }
 

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use crate::activation::Passed;
 use crate::config::{self, Config};
 use crate::control::Shown;
-use crate::gate;
+use crate::enforcer;
 use crate::served::{Addresses, Shared};
 use crate::server::Server;
 use crate::status::{self, Status, VolumeStatus};
@@ -40,8 +40,8 @@ const START: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What the main thread waits for.
-enum Event {
+/// Wakeup that wakes the main thread.
+enum Wakeup {
     Signal(i32),
     /// The configuration was read again.
     Read(Result<Config, parda_config::Error>),
@@ -72,8 +72,8 @@ pub(crate) struct Agent {
     started: Instant,
     config: Config,
     shared: Shared,
-    events: Sender<Event>,
-    waits: Receiver<Event>,
+    events: Sender<Wakeup>,
+    waits: Receiver<Wakeup>,
     volumes: Vec<Volume>,
     failed: Vec<Failed>,
     /// Volumes that are being stopped.
@@ -91,7 +91,7 @@ impl Agent {
         let signalled = events.clone();
         std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in signals.forever() {
-                if signalled.send(Event::Signal(signal)).is_err() {
+                if signalled.send(Wakeup::Signal(signal)).is_err() {
                     return;
                 }
             }
@@ -168,10 +168,10 @@ impl Agent {
         let (until, mut settled) = (Instant::now() + START, 0);
         while settled < self.volumes.len() {
             match self.waits.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Event::Settled) => settled += 1,
-                Ok(Event::Signal(SIGHUP)) => self.read_again(),
-                Ok(Event::Signal(_)) => return Ok(false),
-                Ok(Event::Read(read)) => self.reload(read),
+                Ok(Wakeup::Settled) => settled += 1,
+                Ok(Wakeup::Signal(SIGHUP)) => self.read_again(),
+                Ok(Wakeup::Signal(_)) => return Ok(false),
+                Ok(Wakeup::Read(read)) => self.reload(read),
                 Err(_) => break,
             }
         }
@@ -192,10 +192,10 @@ impl Agent {
                 None => self.waits.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match event {
-                Ok(Event::Signal(SIGHUP)) => self.read_again(),
-                Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(Event::Read(read)) => self.reload(read),
-                Ok(Event::Settled) => {}
+                Ok(Wakeup::Signal(SIGHUP)) => self.read_again(),
+                Ok(Wakeup::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Wakeup::Read(read)) => self.reload(read),
+                Ok(Wakeup::Settled) => {}
                 Err(RecvTimeoutError::Timeout) => self.retry(),
             }
             self.leaving.retain(|thread| !thread.is_finished());
@@ -205,7 +205,7 @@ impl Agent {
     fn begin(&mut self, config: &VolumeConfig) -> Result<(), StartError> {
         let events = self.events.clone();
         // Nobody listens any more once the agent stops: then this is no news.
-        let settled = move || drop(events.send(Event::Settled));
+        let settled = move || drop(events.send(Wakeup::Settled));
         let volume = Volume::start(&self.me, config.clone(), &self.shared, settled)?;
         self.volumes.push(volume);
         Ok(())
@@ -270,7 +270,7 @@ impl Agent {
             return;
         }
         let (path, events) = (self.path.clone(), self.events.clone());
-        let read = move || drop(events.send(Event::Read(Config::read_again(&path))));
+        let read = move || drop(events.send(Wakeup::Read(Config::read_again(&path))));
         match std::thread::Builder::new().name("read".to_owned()).spawn(read) {
             Ok(_) => self.reading = Some(false),
             Err(error) => tracing::error!("configuration not changed: no thread: {error}"),
@@ -413,5 +413,5 @@ fn describe(host: &str, started: Instant, views: &[View]) -> Status {
 }
 
 fn failed(config: &config::Volume, error: &str) -> VolumeStatus {
-    VolumeStatus { fault: Some(error.to_owned()), ..gate::base(config, Shown::default()) }
+    VolumeStatus { fault: Some(error.to_owned()), ..enforcer::base(config, Shown::default()) }
 }

@@ -90,7 +90,7 @@ impl Served {
     }
 }
 
-/// What the volumes of an agent share.
+/// Resources that the volumes of an agent share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) memory: AgentMemory,

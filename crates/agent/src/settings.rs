@@ -15,10 +15,10 @@ const PERIODS: u64 = 4;
 /// after the other differ for a moment.
 const LASTS: u32 = 3;
 
-/// What is in force of the settings that all hosts must have alike.
+/// Values in force of the settings that all hosts must have alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SettingsStatus {
-    /// What a slot of the window is: `iops`, or `bytes` and so many of them.
+    /// Unit of a slot of the window: `iops`, or `bytes` with their number.
     pub fairness: String,
     /// What shares divide: outstanding IOs or throughput.
     pub proportional: Proportional,
@@ -45,11 +45,11 @@ impl SettingsStatus {
 pub struct Difference {
     /// Its key in the configuration.
     pub setting: String,
-    /// What is in force on all hosts. None where each host keeps its own.
+    /// Value in force on all hosts. `None` if each host keeps its own.
     pub in_force: Option<String>,
-    /// What this host was told.
+    /// Value in this host's configuration.
     pub own: String,
-    /// Who was told what, this host among them.
+    /// Hosts by the value in their configuration, this host among them.
     pub told: Vec<Told>,
 }
 
@@ -78,7 +78,7 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// What a live host says of itself.
+/// Report of a live host.
 pub(crate) struct Said<'a> {
     pub(crate) host: &'a str,
     pub(crate) period: Span,

@@ -1,4 +1,4 @@
-//! What an agent says of the slowest VM.
+//! Status of the slowest VM.
 
 use parda_control::latency::Signal;
 use parda_control::slowest::Slowest;
@@ -10,7 +10,7 @@ use crate::status::{DiskStatus, PeerStatus};
 /// How slow a VM's IOs were in its last period with IOs: of its reads or of all, whichever counts for more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SlowVmStatus {
-    /// What they took at the array, in milliseconds.
+    /// Mean time of its IOs at the array, in milliseconds.
     pub latency_ms: f64,
     /// How many times the mean over all IOs of all hosts the law has to go by for it. Above 1, this VM is
     /// what the windows of all hosts are smaller for.
@@ -32,7 +32,7 @@ impl SlowVmStatus {
 /// The VM that the law goes by in place of the mean over all IOs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SlowestStatus {
-    /// Whose it is: a disk of this host, or another host.
+    /// Owner of the VM: a disk of this host, or another host.
     pub of: String,
     /// How slow it is.
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! What an agent says of itself: one JSON document per connection to its status socket, then the
+//! Status of an agent: one JSON document per connection to its status socket, then the
 //! connection closes. Counters and histograms only ever grow, so two snapshots subtract to what
 //! happened between them.
 
@@ -46,7 +46,7 @@ pub struct VolumeStatus {
     pub mode: ModeName,
     /// The latency to hold the array at, in milliseconds.
     pub latency_threshold_ms: f64,
-    /// What is known of it, if it is found while working.
+    /// Status of the search, if the threshold is automatic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdStatus>,
     /// The objective of a disk that is in force in place of the volume's own threshold, if one is.
@@ -55,7 +55,7 @@ pub struct VolumeStatus {
     /// The slowest VM of all hosts, if the law goes by it in place of the mean over all IOs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<SlowestStatus>,
-    /// What is in force of the settings that all hosts must have alike.
+    /// Values in force of the settings that all hosts must have alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsStatus>,
     /// IOs that went beyond what the host may have outstanding since the start, as their disks had
@@ -68,7 +68,7 @@ pub struct VolumeStatus {
     pub source: Source,
     /// The window in force, in slots. None without control.
     pub window: Option<f64>,
-    /// What would be done, if the law only observes and has something to go by.
+    /// Forecast of observe mode, once there is something to forecast from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<OutlookStatus>,
     /// β of eq. 2, in slots of the window.
@@ -98,10 +98,10 @@ pub struct VolumeStatus {
     /// Where clients of its disks connect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<ListenerStatus>,
-    /// Why it does not run now, if so: it ended by itself, or does not start.
+    /// Reason why it does not run now, if so: it ended by itself, or does not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// Why it ended by itself the last time, if it runs again.
+    /// Last failure of the volume, if it runs again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<PastFailure>,
     /// How often it was started again after it had ended by itself.
@@ -115,13 +115,13 @@ pub struct VolumeStatus {
 /// A failure that is over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PastFailure {
-    /// What failed.
+    /// Message of the failure.
     pub why: String,
     /// Seconds since the failure.
     pub ago_s: f64,
 }
 
-/// What a volume's clients take of its memory, in bytes.
+/// Memory of a volume's clients, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStatus {
     /// In buffers that are in use.
@@ -133,9 +133,9 @@ pub struct MemoryStatus {
     /// Granted to clients inside of TLS.
     #[serde(default)]
     pub tls: u64,
-    /// What may be granted at most.
+    /// Most bytes that may be granted.
     pub limit: u64,
-    /// What each client can have whatever others do.
+    /// Bytes that each client can have whatever others do.
     pub own: u64,
     /// Clients that wait for memory now.
     pub waiting: u64,
@@ -185,13 +185,13 @@ impl From<parda_block::Dropped> for DroppedStatus {
 pub struct SteerStatus {
     /// The device of the configuration.
     pub device: String,
-    /// What of it is steered, as the kernel calls it; none while it is gone.
+    /// Kernel name of the device that is steered; none while it is gone.
     pub steered: Option<String>,
-    /// What is wrong with it now, if anything.
+    /// Current fault, if there is one.
     pub fault: Option<String>,
     /// How its latency is measured, once it has been.
     pub measured_by: Option<MeasuredBy>,
-    /// Why not with eBPF, if not.
+    /// Reason why eBPF does not measure it, if it does not.
     pub why_not_ebpf: Option<String>,
     /// One standard error of the latency, relative, where it is an estimate.
     pub latency_error: Option<f64>,
@@ -219,7 +219,7 @@ pub struct SteerStatus {
     pub read_latency: Latency,
     /// Device latency of writes, from issue to completion.
     pub write_latency: Latency,
-    /// What holds its VMs to their shares, if anything does.
+    /// Means by which its VMs are held to their shares, if anything is set.
     pub vms_share_by: Option<Means>,
     /// Its VMs, where they are told apart.
     pub vms: Vec<SteeredVmStatus>,
@@ -251,7 +251,7 @@ pub struct PathStatus {
     pub name: String,
     /// The knob that is set.
     pub method: knob::Method,
-    /// What it is set to, in IOs in flight.
+    /// Depth that is set, in IOs in flight.
     pub depth: u32,
     /// Whether it carries IOs.
     pub state: PathState,
@@ -281,7 +281,7 @@ pub struct ExchangeStatus {
     pub place: String,
     /// The slot in use, once one is.
     pub slot: Option<u32>,
-    /// What is wrong with it now, if anything.
+    /// Current fault, if there is one.
     pub fault: Option<String>,
     /// Periods in which it failed, since the start.
     pub failures: u64,
@@ -306,7 +306,7 @@ pub struct PeerStatus {
     pub age_s: f64,
     /// Its window, in slots. None without control.
     pub window: Option<f64>,
-    /// What its window would be, if it observes.
+    /// Window that it would have, in slots, if it observes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_be: Option<f64>,
     /// The latency threshold that it was told or has found, in milliseconds, if it says so.
@@ -334,7 +334,7 @@ pub struct ListenerStatus {
     pub address: String,
     /// Seconds since it is as it is.
     pub state_s: f64,
-    /// Why nobody can connect, if so. It is tried again until they can.
+    /// Reason why nobody can connect, if so. The address is tried again until they can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
@@ -449,13 +449,13 @@ pub struct Counter {
     pub bytes: u64,
 }
 
-/// Why an agent could not be asked.
+/// Reason why an agent's status cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// Nobody answers at the socket.
     #[error("cannot ask: {0}")]
     Connect(#[from] std::io::Error),
-    /// What answers is no agent of this version.
+    /// The answer is no status of this version.
     #[error("the answer is not a status: {0}")]
     Answer(#[from] serde_json::Error),
 }

@@ -37,7 +37,7 @@ struct State {
     device: Option<Live>,
     vms: HostVms,
     done: Done,
-    /// What is wrong now.
+    /// Fault of the device or its meter, if there is one now.
     fault: Option<String>,
     ticked: Instant,
     period: Duration,

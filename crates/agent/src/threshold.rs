@@ -1,4 +1,4 @@
-//! What an agent says of a threshold that it finds while working, and what a stored probe says.
+//! Status of an automatic threshold, and the stored probe from which it begins.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use parda_control::{Estimate, Totals};
 use parda_probe::{Document, DocumentError};
 use serde::{Deserialize, Serialize};
 
-/// What is known of a threshold that is found while working.
+/// Status of an automatic threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThresholdStatus {
     /// Whether this host is the one that looks for it. All others take its threshold.
     pub leads: bool,
-    /// What it is doing, or why it does not move, in words.
+    /// Current step of the search, or the reason why the threshold does not move, in words.
     pub doing: String,
     /// The knee is above this, in milliseconds, by what was tried since the last drift.
     pub knee_above_ms: Option<f64>,
@@ -33,7 +33,7 @@ pub struct ThresholdStatus {
     pub moves: u64,
     /// The last of these.
     pub last_move: Option<MoveStatus>,
-    /// What the stored probe recommends, in milliseconds, if there is one.
+    /// Threshold that the stored probe recommends, in milliseconds, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probed_ms: Option<f64>,
 }
@@ -81,7 +81,7 @@ impl ThresholdStatus {
 pub struct Probed {
     /// File in which the probe is stored.
     pub file: PathBuf,
-    /// What it recommends; `None` if there is no such file yet.
+    /// Threshold that it recommends; `None` if there is no such file yet.
     pub threshold: Option<Duration>,
 }
 
@@ -112,7 +112,7 @@ impl Probed {
     }
 }
 
-/// What of the others' thresholds an operator should know.
+/// Warning about thresholds of other hosts that do not go with this host's.
 pub(crate) fn concern(finds: bool, others: &Totals) -> Option<&'static str> {
     let (pinned, others) = (others.governed.ballot.threshold.winner(), &others.thresholds);
     match (finds, pinned, others.anyone) {

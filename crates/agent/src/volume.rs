@@ -1,4 +1,4 @@
-//! One volume of a running agent: its gate, its control thread, and what it says of itself.
+//! One volume of a running agent: its enforcer, its control thread, and what it says of itself.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,7 +10,7 @@ use parda_exchange::Identity;
 
 use crate::config::{self, Work};
 use crate::control::{Control, Order, Shown};
-use crate::gate::Gate;
+use crate::enforcer::Enforcer;
 use crate::served::Shared;
 use crate::status::VolumeStatus;
 use crate::steered::SteerError;
@@ -18,15 +18,16 @@ use crate::steered::SteerError;
 /// A volume that runs.
 pub(crate) struct Volume {
     me: Identity,
-    /// What is in force.
+    /// Configuration in force.
     config: Arc<Mutex<config::Volume>>,
-    gate: Arc<Gate>,
+    enforcer: Arc<Enforcer>,
     orders: Sender<Order>,
     control: JoinHandle<()>,
     shown: Arc<Mutex<Shown>>,
 }
 
-/// Why a volume does not start. What is wrong with its disks, listeners or exchange is no reason.
+/// Reason why a volume does not start. Faults of its disks, listeners or exchange are none: those
+/// are tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The volume's ring does not start.
@@ -51,11 +52,11 @@ impl Volume {
         shared: &Shared,
         settled: impl FnOnce() + Send + 'static,
     ) -> Result<Volume, StartError> {
-        let gate = Arc::new(Gate::start(&config, shared, settled)?);
+        let enforcer = Arc::new(Enforcer::start(&config, shared, settled)?);
         let shown = Arc::default();
-        let (orders, control) = start_control(me, &config, &gate, &shown)?;
+        let (orders, control) = start_control(me, &config, &enforcer, &shown)?;
         let config = Arc::new(Mutex::new(config));
-        Ok(Volume { me: me.clone(), config, gate, orders, control, shown })
+        Ok(Volume { me: me.clone(), config, enforcer, orders, control, shown })
     }
 
     /// Whether a change needs the volume to be stopped and started.
@@ -74,12 +75,12 @@ impl Volume {
     pub(crate) fn reload(&mut self, new: &config::Volume) {
         let before = self.config().clone();
         let mut in_force = before.clone();
-        self.gate.reload(&mut in_force, new);
+        self.enforcer.reload(&mut in_force, new);
         in_force.law = new.law.clone();
         (in_force.exchange, in_force.idle_probe) = (new.exchange.clone(), new.idle_probe.clone());
         *self.config() = in_force.clone();
         if before.exchange != in_force.exchange || before.idle_probe != in_force.idle_probe {
-            match start_control(&self.me, &in_force, &self.gate, &self.shown) {
+            match start_control(&self.me, &in_force, &self.enforcer, &self.shown) {
                 Ok((orders, control)) => {
                     // The old one says goodbye where it was, for as long as that takes.
                     let _ = self.orders.send(Order::Stop);
@@ -107,22 +108,22 @@ impl Volume {
         // If the control thread is gone there is nobody to say goodbye to.
         let _ = self.orders.send(Order::Stop);
         let _ = self.control.join();
-        let mut gate = self.gate;
+        let mut enforcer = self.enforcer;
         loop {
-            match Arc::try_unwrap(gate) {
-                Ok(gate) => return gate.stop(within),
+            match Arc::try_unwrap(enforcer) {
+                Ok(enforcer) => return enforcer.stop(within),
                 // The status is just being asked for.
-                Err(used) => gate = used,
+                Err(used) => enforcer = used,
             }
             std::thread::sleep(LOOK);
         }
     }
 
-    /// What the status thread needs to speak of this volume.
+    /// View of the volume for the status thread.
     pub(crate) fn view(&self) -> VolumeView {
         VolumeView {
             config: Arc::clone(&self.config),
-            gate: Arc::downgrade(&self.gate),
+            enforcer: Arc::downgrade(&self.enforcer),
             shown: Arc::clone(&self.shown),
         }
     }
@@ -135,11 +136,11 @@ impl Volume {
 fn start_control(
     me: &Identity,
     config: &config::Volume,
-    gate: &Arc<Gate>,
+    enforcer: &Arc<Enforcer>,
     shown: &Arc<Mutex<Shown>>,
 ) -> Result<(Sender<Order>, JoinHandle<()>), StartError> {
     let (orders, received) = channel();
-    let control = Control::new(me, config, Arc::clone(gate), received, Arc::clone(shown));
+    let control = Control::new(me, config, Arc::clone(enforcer), received, Arc::clone(shown));
     let thread = std::thread::Builder::new()
         .name(format!("control-{}", config.name))
         .spawn(move || control.run())
@@ -151,7 +152,7 @@ fn start_control(
 #[derive(Clone)]
 pub(crate) struct VolumeView {
     config: Arc<Mutex<config::Volume>>,
-    gate: Weak<Gate>,
+    enforcer: Weak<Enforcer>,
     shown: Arc<Mutex<Shown>>,
 }
 
@@ -160,6 +161,6 @@ impl VolumeView {
     pub(crate) fn status(&self) -> Option<VolumeStatus> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let config = self.config.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(self.gate.upgrade()?.status(&config, shown))
+        Some(self.enforcer.upgrade()?.status(&config, shown))
     }
 }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use parda_bench::{BenchError, Operation, Plan, run};
-use parda_nbd::server::{Event, Handshake, ReplyTo, Session, Step};
+use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
 use parda_nbd::wire::{self, Errno};
 use parda_nbd::{BlockSizes, Cookie, Export, ExportName, Op};
 
@@ -73,7 +73,7 @@ fn converse(mut socket: UnixStream, export: &Export, answer: Answer) -> Vec<u8> 
                 Step::Closed => return written,
             },
             Some(session) => match session.request(&input, export).unwrap() {
-                Some(Event::Request { cookie, op }) => {
+                Some(Incoming::Request { cookie, op }) => {
                     let data = match op {
                         Op::Write { extent, .. } => extent.len as usize,
                         _ => 0,
@@ -95,7 +95,7 @@ fn converse(mut socket: UnixStream, export: &Export, answer: Answer) -> Vec<u8> 
                         Some(whole)
                     }
                 }
-                Some(Event::Disconnect) => return written,
+                Some(Incoming::Disconnect) => return written,
                 Some(other) => panic!("{other:?}"),
                 None => None,
             },

@@ -18,7 +18,7 @@ enum Part {
 pub(crate) struct Batch {
     heads: Vec<u8>,
     parts: VecDeque<Part>,
-    /// What of the first part was sent before.
+    /// Bytes of the first part that were sent before.
     skip: usize,
     heads_sent: usize,
 }
@@ -127,7 +127,7 @@ impl Inbox {
         self.buffer.as_ref().map(Buffer::len)
     }
 
-    /// What is there; nothing while a receive is under way.
+    /// Received bytes; empty while a receive is under way.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.buffer.as_ref().map_or(&[], |b| &b.front()[self.start..self.end])
     }

@@ -1,4 +1,4 @@
-//! Who may have how much memory: the policy, without any memory.
+//! Policy for memory: how much each connection may have. No memory is allocated here.
 //!
 //! The memory of a volume has three parts.
 //!
@@ -36,7 +36,7 @@ use crate::door::Peer;
 /// What a request in flight takes beside its data, in bytes: our records of it.
 pub(crate) const REQUEST: usize = 512;
 
-/// What one request can take at most, in bytes.
+/// Most memory that one request can take, in bytes.
 const RESERVE: usize = DEFAULT_MAX_PAYLOAD as usize + REQUEST;
 
 /// The least that a connection must own for a volume to start, in bytes: a small request or two.
@@ -49,13 +49,13 @@ const STEP: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct AgentMemory {
     total: usize,
-    /// What every volume can at least commit.
+    /// Least memory that every volume can commit, in bytes.
     part: usize,
     free: Arc<AtomicUsize>,
 }
 
 impl Default for AgentMemory {
-    /// What one volume needs with its default limits, and as much again.
+    /// Memory that one volume needs with its default limits, and as much again.
     fn default() -> Self {
         Self::new(512 << 20, 1)
     }
@@ -120,7 +120,7 @@ impl AgentMemory {
      raise memory in [limits] and [volume.limits], or lower connections"
 )]
 pub struct TooLittleMemory {
-    /// What there is for it.
+    /// Bytes that there are for it.
     pub limit: usize,
     /// How many connections it can have.
     pub connections: usize,
@@ -128,7 +128,7 @@ pub struct TooLittleMemory {
     pub needed: usize,
 }
 
-/// What the connections of one peer have together.
+/// Memory that the connections of one peer have together.
 #[derive(Clone, Copy, Debug)]
 struct Party {
     peer: Peer,
@@ -155,7 +155,7 @@ impl Drop for Charge {
     }
 }
 
-/// What one connection has.
+/// Memory of one connection.
 #[derive(Clone, Debug, Default)]
 struct Account {
     /// Its peer, in `parties`.
@@ -187,9 +187,9 @@ pub(crate) struct Budget {
     committed: usize,
     /// Borrowed from the agent for the shared part.
     borrowed: usize,
-    /// What each connection owns.
+    /// Bytes that each connection owns.
     own: usize,
-    /// What may be borrowed at most.
+    /// Most bytes that may be borrowed.
     shared_limit: usize,
     shared: usize,
     reserve: usize,
@@ -205,7 +205,7 @@ pub(crate) struct Budget {
     elected: Option<Elected>,
     granted: Vec<usize>,
     waits: u64,
-    /// What others than requests have of the shared part.
+    /// Bytes of the shared part that are not for requests.
     charged: Arc<AtomicUsize>,
 }
 
@@ -245,7 +245,7 @@ impl Budget {
         })
     }
 
-    /// What each connection owns, in bytes.
+    /// Memory that each connection owns, in bytes.
     pub(crate) fn own(&self) -> usize {
         self.own
     }
@@ -355,7 +355,7 @@ impl Budget {
         self.serve();
     }
 
-    /// What a connection has, in bytes.
+    /// Memory of a connection, in bytes.
     pub(crate) fn held(&self, key: usize) -> usize {
         let Account { own, shared, reserve, .. } = self.accounts[key];
         own + shared + reserve

@@ -191,7 +191,7 @@ pub(crate) struct Pool {
     cold: [Vec<Piece>; CLASSES],
     used: usize,
     idle: usize,
-    /// What `used` and `idle` may be together.
+    /// Bound on the sum of `used` and `idle`, in bytes.
     limit: usize,
 }
 

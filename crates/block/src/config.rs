@@ -1,4 +1,4 @@
-//! What a volume is made of.
+//! Configuration of a volume.
 
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ pub struct VolumeConfig {
     pub listeners: Vec<ListenerConfig>,
     /// A model that times every IO, if this is an emulated array.
     pub model: Option<Box<dyn Timed>>,
-    /// What clients may take.
+    /// Limits for the volume's clients.
     pub limits: Limits,
-    /// What all volumes of the agent may take together.
+    /// Limits for all volumes of the agent together.
     pub memory: AgentMemory,
 }
 
@@ -39,7 +39,7 @@ pub struct DiskConfig {
     pub description: String,
     /// Where its data is.
     pub backend: BackendConfig,
-    /// Which part of the backend it is; all of it if `None`.
+    /// Part of the backend that is the disk; all of it if `None`.
     pub region: Option<Region>,
     /// Its part in the window.
     pub vm: VmConfig,
@@ -49,7 +49,7 @@ pub struct DiskConfig {
     pub listen: Vec<Address>,
 }
 
-/// What clients may take before they have to wait or are turned away.
+/// Limits at which clients have to wait or are turned away.
 ///
 /// The data and the records of requests never take more than `memory`, counted in what is
 /// allocated. What is not counted in it:
@@ -85,7 +85,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a client that owes something must move within `progress_timeout`, in bytes.
+    /// Bytes that a client which owes something must move within `progress_timeout`.
     pub const LEAST_PROGRESS: u64 = crate::progress::LEAST;
 
     /// How many connections there can be, with those that are in their handshake or wait for it.
@@ -117,7 +117,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a volume does not start.
+/// Reason why a volume does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// A parameter of the law is out of its range.
@@ -125,7 +125,7 @@ pub enum SpawnError {
     Control {
         /// Name of the volume.
         volume: String,
-        /// Which parameter, and its range.
+        /// Name of the parameter, and its range.
         error: ConfigError,
     },
     /// A disk cannot be opened.
@@ -133,7 +133,7 @@ pub enum SpawnError {
     Backend {
         /// The disk's export name.
         disk: String,
-        /// What is wrong with its backend.
+        /// Fault of its backend.
         source: OpenError,
     },
     /// The limit of memory is too low for the limit of connections.
@@ -141,7 +141,7 @@ pub enum SpawnError {
     Memory {
         /// Name of the volume.
         volume: String,
-        /// Why it is too little.
+        /// Reason why it is too little.
         error: TooLittleMemory,
     },
     /// A listener's address cannot be used.

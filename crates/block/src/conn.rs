@@ -22,10 +22,10 @@ use crate::backend::Work;
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::Buffer;
 use crate::engine::losses::Witness;
-use crate::progress::{Progress, Verdict};
+use crate::progress::{ClientState, Progress};
 use crate::tls::ListenerTls;
 
-/// What a listener offers: exports, and the disk that each of them is.
+/// Offer of a listener: exports, and the disk that each of them is.
 #[derive(Default)]
 pub(crate) struct Offer {
     pub(crate) exports: Vec<Export>,
@@ -63,7 +63,7 @@ enum State {
     Dead,
 }
 
-/// What the connection waits for.
+/// Input that the connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Want {
     /// More requests are to be received.
@@ -93,7 +93,7 @@ pub(crate) struct Conn {
     payload: Option<Payload>,
     /// A request that waits for memory.
     pending: Option<(Cookie, Op)>,
-    /// What was asked for and not granted yet, in bytes.
+    /// Bytes that were asked for and not granted yet.
     asked: usize,
     /// Bytes of a refused write's payload still to be thrown away.
     discard: usize,
@@ -109,7 +109,7 @@ pub(crate) struct Conn {
     pub(crate) timed: bool,
     /// Receives filled the inbox, or hardly used it.
     inbox_use: InboxUse,
-    /// What it knows of failed syncs of its disk; none before its first request.
+    /// Failed syncs of its disk that it was told of; none before its first request.
     pub(crate) witness: Option<Witness>,
     /// It is on the volume's list of connections that have something to do.
     pub(crate) listed: bool,
@@ -157,19 +157,19 @@ impl Conn {
     }
 
     /// Whether the connection has overstayed: in its handshake, or by making no progress.
-    pub(crate) fn look(&mut self, now: Instant, patience: Span) -> Result<Verdict, ConnError> {
+    pub(crate) fn look(&mut self, now: Instant, patience: Span) -> Result<ClientState, ConnError> {
         match self.phase {
-            _ if self.state == State::Dead => Ok(Verdict::Settled),
+            _ if self.state == State::Dead => Ok(ClientState::Settled),
             Phase::Handshake { until, .. } if now >= until => Err(ConnError::Slow),
-            Phase::Handshake { until, .. } => Ok(Verdict::LookAgain(until)),
+            Phase::Handshake { until, .. } => Ok(ClientState::LookAgain(until)),
             Phase::Transmission { .. } => match self.progress.judge(now, patience) {
-                Verdict::Stalled => Err(ConnError::Stalled),
+                ClientState::Stalled => Err(ConnError::Stalled),
                 verdict => Ok(verdict),
             },
         }
     }
 
-    /// What it has moved, and whether its client owes more.
+    /// Bytes that it has moved, and whether its client owes more.
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }

@@ -1,4 +1,4 @@
-//! Who may have a connection: the policy, without sockets.
+//! Policy for connections: which clients are admitted. No sockets here.
 //!
 //! A client is in the handshake until it has chosen an export. Handshakes have slots of their own,
 //! so that sockets which never say anything cannot keep others from the slots of clients. When all
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use crate::config::Limits;
 
-/// Whose connection it is, as far as the socket tells.
+/// Peer of a connection, as far as the socket tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Peer {
     /// A process on this host, by a unix socket.
@@ -21,7 +21,7 @@ pub(crate) enum Peer {
     Unknown,
 }
 
-/// Why a client is turned away.
+/// Reason why a client is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TurnedAway {
     #[error("the volume has as many connections as connections allows")]
@@ -126,7 +126,7 @@ impl Door {
         Ok(())
     }
 
-    /// Whose connection it is.
+    /// Peer of the connection.
     pub(crate) fn peer(&self, key: usize) -> Peer {
         self.guests.get(&key).map_or(Peer::Unknown, |guest| guest.peer)
     }

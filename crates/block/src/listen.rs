@@ -21,7 +21,7 @@ const BURIAL: Duration = Duration::from_secs(2);
 /// How long to wait before looking again whether they are gone.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why nobody can connect at an address.
+/// Reason why nobody can connect at an address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The address cannot be used.
@@ -48,7 +48,7 @@ pub enum ListenError {
 pub struct ListenerConfig {
     /// Address at which clients connect.
     pub address: Address,
-    /// Who may connect to a unix socket.
+    /// Mode, owner and group of a unix socket.
     pub access: SocketAccess,
     /// TLS for its clients.
     pub tls: Option<ListenerTls>,

@@ -19,7 +19,7 @@ use crate::listen::Bound;
 use crate::stats::Stats;
 use crate::volume::{DiskId, OpenDisk};
 
-/// What a volume's thread can be asked.
+/// Command to a volume's thread.
 pub(crate) enum Command {
     /// End a period; `None` if the exchange is silent.
     Tick { peers: Option<Box<Totals>>, answer: SyncSender<Report> },
@@ -42,9 +42,9 @@ pub(crate) enum Command {
     SetControl { config: Config, answer: SyncSender<Result<Config, ConfigError>> },
     /// A connection to an NBD server is open (again).
     Reconnected { disk: DiskId, lane: usize, connected: Connected },
-    /// What is known of the range of this BLOCK_STATUS request.
+    /// Extents of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
-    /// What has become of the files behind these disks.
+    /// State of the files behind these disks.
     Looked(Vec<(DiskId, Look)>),
     /// Answer what is in flight, then end, at the latest after this long.
     Shutdown { within: Duration },

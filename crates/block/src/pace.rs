@@ -114,7 +114,7 @@ impl<T> Pace<T> {
         self.len += 1;
     }
 
-    /// Whose handshake begins now, if one may.
+    /// Connection whose handshake begins now, if one may.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Peer, T)> {
         if self.len == 0 || !self.handshakes.allows(now) {
             return None;

@@ -6,7 +6,7 @@ use parda_control::{Instant, Span};
 /// owes. One byte now and then is no progress.
 pub(crate) const LEAST: u64 = 1 << 20;
 
-/// What a connection has moved, and since when it owes more.
+/// Bytes that a connection has moved, and the time since which it owes more.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     moved: u64,
@@ -16,13 +16,13 @@ pub(crate) struct Progress {
 #[derive(Clone, Copy, Debug)]
 struct Debt {
     since: Instant,
-    /// What had been moved by then.
+    /// Bytes moved by that time.
     from: u64,
 }
 
-/// What follows from a look at a connection.
+/// State of a client, by whether it moves what it owes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ClientState {
     /// The client owes nothing: no bytes of a request, no replies to take.
     Settled,
     /// It is to be looked at again then.
@@ -58,15 +58,15 @@ impl Progress {
     }
 
     /// Judges a client that may take `patience` for [`LEAST`] bytes.
-    pub(crate) fn judge(&mut self, now: Instant, patience: Span) -> Verdict {
-        let Some(debt) = &mut self.debt else { return Verdict::Settled };
+    pub(crate) fn judge(&mut self, now: Instant, patience: Span) -> ClientState {
+        let Some(debt) = &mut self.debt else { return ClientState::Settled };
         if now >= debt.since + patience {
             if self.moved - debt.from < LEAST {
-                return Verdict::Stalled;
+                return ClientState::Stalled;
             }
             *debt = Debt { since: now, from: self.moved };
         }
-        Verdict::LookAgain(debt.since + patience)
+        ClientState::LookAgain(debt.since + patience)
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
         let mut progress = Progress::default();
         progress.moved(28);
         progress.owes(at(0), false);
-        assert_eq!(progress.judge(at(1_000_000), PATIENCE), Verdict::Settled);
+        assert_eq!(progress.judge(at(1_000_000), PATIENCE), ClientState::Settled);
     }
 
     #[test]
@@ -95,12 +95,12 @@ mod tests {
         for s in 1..30 {
             progress.moved(1);
             progress.owes(at(s), true);
-            assert_eq!(progress.judge(at(s), PATIENCE), Verdict::LookAgain(at(30)));
+            assert_eq!(progress.judge(at(s), PATIENCE), ClientState::LookAgain(at(30)));
         }
-        assert_eq!(progress.judge(at(30), PATIENCE), Verdict::Stalled);
+        assert_eq!(progress.judge(at(30), PATIENCE), ClientState::Stalled);
         progress.owes(at(30), false);
         progress.owes(at(31), true);
-        assert_eq!(progress.judge(at(60), PATIENCE), Verdict::LookAgain(at(61)));
+        assert_eq!(progress.judge(at(60), PATIENCE), ClientState::LookAgain(at(61)));
     }
 
     #[test]
@@ -109,9 +109,9 @@ mod tests {
         progress.owes(at(0), true);
         for i in 1..100 {
             progress.moved(LEAST as usize);
-            let next = Verdict::LookAgain(at(30 * (i + 1)));
+            let next = ClientState::LookAgain(at(30 * (i + 1)));
             assert_eq!(progress.judge(at(30 * i), PATIENCE), next);
         }
-        assert_eq!(progress.judge(at(30 * 100), PATIENCE), Verdict::Stalled);
+        assert_eq!(progress.judge(at(30 * 100), PATIENCE), ClientState::Stalled);
     }
 }

@@ -16,7 +16,7 @@ use crate::batch::Batch;
 use crate::buffer::Buffer;
 use crate::writer::{Writer, Writers};
 
-/// What an operation was handed, or brings.
+/// Buffer or descriptor that an operation was handed, or brings.
 pub(crate) enum Kept {
     Nothing,
     Buffer(Buffer),
@@ -129,7 +129,7 @@ const NOBODY: u64 = u64::MAX;
 /// The name of the operation that waits for writers.
 const BELL: u64 = u64::MAX - 1;
 
-/// What an operation on a connection is for.
+/// Purpose of an operation on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     /// A receive of whatever comes.
@@ -182,7 +182,7 @@ const MAX_VECTORS: usize = 1024;
 /// the other clients.
 const MAX_SENT: usize = 256 << 10;
 
-/// What is written to a file that must be zero where it knows no better way.
+/// Zeroes to write to a file that has no better way to make a range zero.
 #[repr(align(4096))]
 struct Zeroes([u8; 64 << 10]);
 

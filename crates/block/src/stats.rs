@@ -1,4 +1,4 @@
-//! What a volume counts, per VM and in sum, since it started.
+//! Counters of a volume since it started, per VM and in sum.
 
 use hdrhistogram::Histogram;
 use parda_control::slowest::Slowest;
@@ -23,7 +23,7 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// What one VM did.
+/// Counters and histograms of one VM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VmStats {
     /// Reads that completed.
@@ -42,7 +42,7 @@ pub struct VmStats {
     pub slowest: Slowest,
     /// They go through the page cache, whose latencies are not those of the array.
     pub page_cache: bool,
-    /// Why the NBD server behind it is not found, if it was lost.
+    /// Reason why the NBD server behind it is not found, if it was lost.
     pub away: Option<String>,
     /// The path of its file leads to another one now, or to none.
     pub replaced: bool,
@@ -99,7 +99,7 @@ impl VmStats {
         }
     }
 
-    /// What was done since `earlier`, a snapshot of the same VM.
+    /// Difference to `earlier`, a snapshot of the same VM.
     #[must_use]
     pub fn since(&self, earlier: &VmStats) -> VmStats {
         let count = |now: Count, then: Count| Count {
@@ -167,9 +167,9 @@ pub struct MemoryStats {
     pub granted: usize,
     /// Granted to connections inside of TLS.
     pub tls: usize,
-    /// What may be granted at most.
+    /// Most bytes that may be granted.
     pub limit: usize,
-    /// What each connection can have whatever others do.
+    /// Bytes that each connection can have whatever others do.
     pub own: usize,
     /// Connections that wait for memory now.
     pub waiting: usize,
@@ -206,18 +206,18 @@ pub struct Stats {
     pub held: usize,
     /// The latency that the window rests on, if there is one yet.
     pub latency: Option<Span>,
-    /// What would have been done to the disks, if the law only observes.
+    /// Forecast for the disks, if the law only observes.
     pub outlook: Option<Outlook>,
     /// The threshold in force.
     pub threshold: Span,
-    /// What the latency objective costs that is in force, if one is.
+    /// Price of the latency objective in force, if there is one.
     pub objective_price: Option<Price>,
-    /// What is in force of the settings that all hosts must have alike.
+    /// Values in force of the settings that all hosts must have alike.
     pub settings: Settings,
     /// IOs that went beyond what the host may have outstanding, as their VMs had been held for
     /// `hold_max`.
     pub overdue: u64,
-    /// What is known of the threshold, if it is found while working.
+    /// Estimate of the threshold, if it is automatic.
     pub estimate: Option<Estimate>,
     /// Number of open connections of clients.
     pub connections: usize,
@@ -227,7 +227,7 @@ pub struct Stats {
     pub dropped: Dropped,
     /// The disks that are served, in the order in which the outlook has them.
     pub disks: Vec<DiskId>,
-    /// What each of them did, in the same order.
+    /// Counters of each disk, in the same order.
     pub vms: Vec<VmStats>,
 }
 

@@ -1,4 +1,4 @@
-//! What is to be done at some time, in the order of time.
+//! Timers, in the order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

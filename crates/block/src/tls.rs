@@ -28,7 +28,7 @@ pub struct ListenerTls {
 }
 
 impl ListenerTls {
-    /// What a new connection may ask for.
+    /// Security that a new connection may ask for.
     pub(crate) fn security(&self) -> Security {
         if self.required { Security::Required } else { Security::Optional }
     }

@@ -240,7 +240,7 @@ fn bind_all(
 #[error("the volume is not running any more")]
 pub struct Stopped;
 
-/// Why nobody can connect at an address of a running volume.
+/// Reason why nobody can connect at an address of a running volume.
 #[derive(Debug, thiserror::Error)]
 pub enum AddListenerError {
     /// The address cannot be used.
@@ -258,7 +258,7 @@ pub struct Drained {
     pub unanswered: usize,
 }
 
-/// Why a volume's thread ended.
+/// Reason why a volume's thread ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// It was told to.
@@ -298,7 +298,7 @@ impl Handle {
         self.ask(|answer| Command::Tick { peers: peers.map(Box::new), answer })
     }
 
-    /// What was counted since the volume started.
+    /// Counters since the volume started.
     ///
     /// # Errors
     /// If the volume has ended.

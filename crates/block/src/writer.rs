@@ -74,7 +74,7 @@ fn write<'a>(file: impl AsFd, data: impl Iterator<Item = &'a [u8]>, at: u64) -> 
     }
 }
 
-/// What writers have done and the volume's thread has not taken yet.
+/// Completed writes that the volume's thread has not taken yet.
 pub(crate) struct Desk {
     done: Mutex<Vec<Written>>,
     any: AtomicBool,
@@ -129,7 +129,7 @@ impl Desk {
     }
 }
 
-/// What a writer has to do.
+/// Order to a writer.
 #[derive(Default)]
 struct Queue {
     jobs: Vec<Job>,
@@ -221,7 +221,7 @@ impl Drop for Writer {
 /// The writers of a volume.
 pub(crate) struct Writers {
     pub(crate) desk: Arc<Desk>,
-    /// What is handed over at the end of a turn.
+    /// Writes to hand over at the end of a turn.
     waiting: Vec<(Arc<Lane>, Job)>,
 }
 

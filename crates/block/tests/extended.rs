@@ -16,7 +16,7 @@ use common::{Client, config, disk, file, file_as, name, read, spawn, spawn_timed
 use parda_block::{BackendConfig, Direct, Lock, NbdOptions, Timed, TimedId, Volume};
 use parda_control::{Bytes, Instant, IoKind, Shares, Span, VmConfig};
 use parda_nbd::extents::{Descriptor, Status};
-use parda_nbd::server::{Event, Handshake, ReplyTo, Session, Step};
+use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
 use parda_nbd::uri::{Address, Uri};
 use parda_nbd::wire::{RequestHeader, command, command_flag};
 use parda_nbd::{Cookie, Errno, Extent, Op};
@@ -342,7 +342,7 @@ fn record(mut stream: UnixStream, asked: &Asked) -> Option<()> {
             }
             Some(session) => match session.request(&input, &export).unwrap() {
                 None => None,
-                Some(Event::Request { cookie, op }) => {
+                Some(Incoming::Request { cookie, op }) => {
                     asked.lock().unwrap().push(op);
                     let to = ReplyTo::new(cookie, op);
                     if let Op::BlockStatus { extent, .. } = op {

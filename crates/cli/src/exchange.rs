@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{Failure, output};
 
-/// How long one call to an NBD server may take.
+/// Time limit of one call to an NBD server.
 const LIMIT: Duration = Duration::from_secs(30);
 
 #[derive(Subcommand)]

@@ -85,7 +85,7 @@ impl Lab {
     }
 }
 
-/// How it goes: a bar on a terminal, a line per five seconds elsewhere.
+/// Progress of the run: a bar on a terminal, a line per five seconds elsewhere.
 struct Bar {
     bar: Option<ProgressBar>,
     duration: Duration,

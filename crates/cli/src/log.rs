@@ -35,7 +35,7 @@ pub(crate) enum Format {
 /// below a megabyte.
 const QUEUE: usize = 4096;
 
-/// How often it is looked whether something was dropped.
+/// Time between two looks for dropped lines.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The log of this process. What was logged is written when it is dropped, if anybody reads it
@@ -107,7 +107,7 @@ impl Drop for Log {
     }
 }
 
-/// What the queue had no room for.
+/// Number of lines for which the queue had no room.
 struct Lost {
     dropped: ErrorCounter,
     told: usize,

@@ -104,7 +104,7 @@ enum Command {
     Reproduce(reproduce::Reproduce),
 }
 
-/// Why a command ends without success.
+/// Failure of a command: message and exit status.
 pub(crate) struct Failure {
     message: String,
     code: u8,
@@ -116,7 +116,7 @@ impl Failure {
         Failure { message: message.into(), code: 1 }
     }
 
-    /// What was asked for cannot be: exit status 2, as for a wrong option.
+    /// The request is impossible: exit status 2, as for a wrong option.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure { message: message.into(), code: 2 }
     }
@@ -138,7 +138,7 @@ impl From<parda_config::Error> for Failure {
     }
 }
 
-/// How long the end of the process waits for peers with TLS to take what they were sent.
+/// Time that the process waits at its end for peers with TLS to take the bytes that they were sent.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {

@@ -137,7 +137,7 @@ pub(crate) struct Probe {
     fio: Option<PathBuf>,
 }
 
-/// What is done with probes that were run before. A target of such a name is `./compare`.
+/// Subcommands for stored probes. A target of such a name is `./compare`.
 #[derive(Subcommand)]
 enum Stored {
     /// Put two probes side by side: what differs by more than they are uncertain
@@ -196,7 +196,7 @@ impl Probe {
         self.target.as_deref().unwrap_or_default()
     }
 
-    /// How long it takes at most if nobody says: of a model, until all is known.
+    /// Time limit if none is given: of a model, none.
     fn usual_time(&self, kind: Kind) -> Option<f64> {
         let seconds = match (self.quick, self.full) {
             (true, _) => 60.0,
@@ -254,7 +254,7 @@ impl Probe {
     }
 }
 
-/// What is said while it goes on.
+/// Progress and notes while the probe runs.
 struct Terminal {
     bar: Bar,
     stop: Arc<AtomicBool>,

@@ -81,7 +81,7 @@ impl Reproduce {
     }
 }
 
-/// How it goes: a bar on a terminal.
+/// Progress of the run: a bar on a terminal.
 struct Bar {
     bar: ProgressBar,
     done: AtomicU64,

@@ -97,7 +97,7 @@ impl Sim {
         output::answer(&outcome.answer, self.json.as_deref())
     }
 
-    /// What is to be run, with what the command line says in place of what the file does.
+    /// Study to run: the file, with the settings of the command line in place of its own.
     fn study(&self) -> Result<Study, Failure> {
         let mut document = Document::read(&self.scenario)?;
         for text in &self.set {
@@ -130,7 +130,7 @@ pub(crate) fn variants(study: Study, file: &Path, names: &[String]) -> Result<St
     study.pick(names).map_err(|e| Failure::usage(format!("{}: {e}", file.display())))
 }
 
-/// How many runs go on at a time.
+/// Number of runs at a time.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -147,7 +147,7 @@ fn series(study: &Study, outcome: &StudyOutcome) -> serde_json::Value {
     }
 }
 
-/// How it goes: a bar on a terminal, if it takes longer than one likes to wait without.
+/// Progress of the run: a bar on a terminal, once it takes longer than [`PATIENCE`].
 pub(crate) struct Bar {
     began: Instant,
     runs: usize,
@@ -157,7 +157,7 @@ pub(crate) struct Bar {
     bar: OnceLock<ProgressBar>,
 }
 
-/// How long one likes to wait without a word.
+/// Time after which a run shows its progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Bar {

@@ -136,7 +136,7 @@ fn divided(settings: &SettingsStatus) -> String {
     }
 }
 
-/// What an objective that is in force costs.
+/// Sentence on the objective in force, and its price.
 fn in_force(threshold_ms: f64, objective: &ObjectiveStatus) -> String {
     let iops = |v: Option<f64>| v.map_or("unknown".to_owned(), |v| format!("{v:.0}"));
     format!(
@@ -149,7 +149,7 @@ fn in_force(threshold_ms: f64, objective: &ObjectiveStatus) -> String {
     )
 }
 
-/// What came of the latency objectives of disks.
+/// Lines on the latency objectives of disks.
 fn targets(disks: &[DiskStatus]) -> String {
     let mut text = String::new();
     for disk in disks {
@@ -174,7 +174,7 @@ fn targets(disks: &[DiskStatus]) -> String {
     text
 }
 
-/// What hosts differ in that they must have alike, and who was held for too long.
+/// Lines on settings in which hosts differ, and on disks that were held for too long.
 fn agreed(volume: &VolumeStatus) -> String {
     let mut text = String::new();
     if let Some(settings) = &volume.settings {
@@ -207,7 +207,7 @@ fn agreed(volume: &VolumeStatus) -> String {
     text
 }
 
-/// What the clients of a volume take, and which were dropped.
+/// Lines on the memory of a volume's clients, and on those that were dropped.
 fn clients(volume: &VolumeStatus, memory: &MemoryStatus) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let mut text = format!(
@@ -239,7 +239,7 @@ fn clients(volume: &VolumeStatus, memory: &MemoryStatus) -> String {
     text + "\n"
 }
 
-/// What is known of a threshold that is found while working.
+/// Line on an automatic threshold.
 fn threshold(found: &ThresholdStatus) -> String {
     let ms = |v: Option<f64>| v.map_or("?".to_owned(), |v| format!("{v:.2}"));
     let mut text = format!(
@@ -346,7 +346,7 @@ fn steered(steer: &SteerStatus) -> String {
     text
 }
 
-/// What of it does not work, since when and why.
+/// Lines on faults: since when, and why.
 fn faults(volume: &VolumeStatus) -> String {
     let mut text = String::new();
     if let Some(fault) = &volume.fault {
@@ -418,7 +418,7 @@ fn disks(volume: &VolumeStatus) -> Table {
     align(table)
 }
 
-/// What would have been done.
+/// Table of the forecast of observe mode.
 fn forecast(when: &str, forecast: &ForecastStatus) -> String {
     let mut table = plain(["", "shares", "part now", "would be"]);
     for disk in &forecast.disks {

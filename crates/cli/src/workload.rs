@@ -277,7 +277,7 @@ fn read(path: &Path) -> Result<Trace, Failure> {
     Ok(trace?)
 }
 
-/// How many sizes are shown; the rest are only counted.
+/// Number of sizes that are shown; the rest are only counted.
 const SIZES: usize = 8;
 
 fn table(trace: &Trace) -> String {

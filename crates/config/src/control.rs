@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::threshold::{IdleProbeSetting, ThresholdSetting};
 
-/// What shares are shares of.
+/// Quantity that shares divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fairness {
@@ -23,7 +23,7 @@ pub enum Fairness {
     Bytes,
 }
 
-/// How latencies are scaled to one size.
+/// Scaling of latencies to one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum SizeModelSetting {
@@ -109,9 +109,9 @@ pub struct ControlSettings {
 /// Settings with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// What the control law takes.
+    /// Configuration of the control law.
     pub control: Config,
-    /// How often it does.
+    /// Period of the law.
     pub period: Duration,
 }
 
@@ -287,16 +287,16 @@ impl ControlSettings {
     }
 }
 
-/// What a person should know about one setting. `docs/tunables.md` is held to this table by a test.
+/// Documentation of one setting. `docs/tunables.md` is held to this table by a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunable {
     /// Its key in the configuration.
     pub key: &'static str,
-    /// What kind of value it takes.
+    /// Kind of its value, or its unit.
     pub unit: &'static str,
-    /// What it is when left out.
+    /// Value if it is left out.
     pub default: &'static str,
-    /// What it does, and why this default.
+    /// Effect of the setting, and reason for its default.
     pub why: &'static str,
     /// Where it comes from.
     pub source: &'static str,

@@ -17,7 +17,7 @@ pub struct Document {
     text: String,
 }
 
-/// What is wrong with a document, and where. Prints as `file:line:column: key = value: message`.
+/// Error of a document with its place. Prints as `file:line:column: key = value: message`.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct Error {
     /// Name of the document that has the error.
@@ -26,7 +26,7 @@ pub struct Error {
     pub place: Option<(usize, usize)>,
     /// `key = value` as written, if the fault is with one value.
     pub value: Option<String>,
-    /// What is wrong, and what would be right.
+    /// Message: what is wrong, and what would be right.
     pub message: String,
 }
 

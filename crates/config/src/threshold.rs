@@ -8,7 +8,7 @@ use parda_control::{Auto, Span};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What an operator says of the threshold.
+/// The `latency_threshold` key: a number, or how to find one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ThresholdSetting {
     /// A duration: it is this.
@@ -17,7 +17,7 @@ pub enum ThresholdSetting {
     Auto(AutoSetting),
 }
 
-/// How a threshold is found. [`crate::TUNABLES`] has the defaults.
+/// Settings of an automatic threshold. [`crate::TUNABLES`] has the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AutoSetting {
@@ -45,7 +45,7 @@ pub struct AutoSetting {
     pub idle_probe: Option<IdleProbeSetting>,
 }
 
-/// How often an idle volume is probed.
+/// Interval of the idle probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdleProbeSetting {
@@ -62,7 +62,7 @@ impl AutoSetting {
         probed.or(self.start).map(Span::from)
     }
 
-    /// What the law takes; `None` if nothing is to be learned.
+    /// Bounds for the law's search; `None` if nothing is to be learned.
     pub(crate) fn auto(&self, probed: Option<Duration>) -> Option<Auto> {
         let default = Auto::default();
         self.learn.unwrap_or(true).then(|| Auto {

@@ -353,6 +353,7 @@ impl Governor {
 
     /// Ends a period: finds the new window from what was measured and what the exchange shows,
     /// and says what to publish.
+    #[allow(clippy::too_many_lines, reason = "one period in the order of its steps")]
     pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
         let Measured { elapsed, interval, outstanding, vms } = measured;
         let shares = all_shares(vms);

@@ -1,30 +1,24 @@
 //! Expected values of single metrics.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use parda_scenario::Study;
 use parda_scenario::expectation::{Bound, Expectation};
+use parda_scenario::metric::Metric;
 
-/// Expected values by the path of their metric.
-pub(crate) struct Expected(BTreeMap<String, f64>);
+/// Expected values by their metric.
+pub(crate) struct Expected(HashMap<Metric, f64>);
 
 impl Expected {
     pub(crate) fn new(study: &Study) -> Expected {
         let of_one = |e: &Expectation| match e.bound {
-            Bound::Near { expected, .. } if e.of.is_none() => {
-                Some((Expected::path(&e.what.to_string()), expected))
-            }
+            Bound::Near { expected, .. } if e.of.is_none() => Some((e.what.shortened(), expected)),
             _ => None,
         };
         Expected(study.expectations.iter().filter_map(of_one).collect())
     }
 
-    pub(crate) fn get(&self, path: &str) -> Option<f64> {
-        self.0.get(&Expected::path(path)).copied()
-    }
-
-    /// The path of a distribution stands for its mean.
-    fn path(path: &str) -> String {
-        path.strip_suffix("/mean").unwrap_or(path).to_owned()
+    pub(crate) fn get(&self, metric: &Metric) -> Option<f64> {
+        self.0.get(&metric.shortened()).copied()
     }
 }

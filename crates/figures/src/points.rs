@@ -28,7 +28,7 @@ pub(crate) fn figure(
             };
             let mut ours = at(&|metric| metric.value(&outcome.answer.phases));
             ours.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let theirs = at(&|metric| expected.get(&metric.to_string()));
+            let theirs = at(&|metric| expected.get(metric));
             panel = match draw {
                 Draw::Lines => panel.line(&line.name, ours),
                 Draw::Marks => panel.marks(&line.name, ours),

@@ -2,7 +2,7 @@
 
 use parda_control::law::Mode;
 use parda_plot::{Across, Figure, Level, Panel};
-use parda_scenario::metric::label;
+use parda_scenario::metric::{Metric, label};
 use parda_scenario::plot::Plot;
 use parda_scenario::{Action, HostId, Phase, Run, Scenario, State};
 use parda_sim::Series;
@@ -75,8 +75,9 @@ pub(crate) fn figure(
         let present = series.hosts.iter().zip(&scenario.hosts).filter(|(_, host)| host.present);
         for (place, (host, _)) in present.enumerate() {
             panel = panel.line(&host.name, means(&at, &pick(&host.get(quantity)), together));
-            let path = format!("host/{}/{quantity}", host.name);
-            let marks = if marked { marks(run, expected, &path, place) } else { Vec::new() };
+            let expected_of =
+                |phase: String| expected.get(&Metric::of_host(phase, &host.name, quantity));
+            let marks = if marked { marks(run, expected_of, place) } else { Vec::new() };
             let marks: Vec<(f64, f64)> =
                 marks.into_iter().filter(|(at, _)| shown.has(*at)).collect();
             if !marks.is_empty() {
@@ -97,14 +98,15 @@ pub(crate) fn figure(
     figure.digest(MOST_LINES, "hosts")
 }
 
-/// Expected values of a host's metric, one for each phase that has one. `place`: of the host among those drawn.
-fn marks(run: &Run, expected: &Expected, metric: &str, place: usize) -> Vec<(f64, f64)> {
+/// Expected values of a host, one for each phase that has one, with the times at which they are drawn. `place`: of
+/// the host among those drawn.
+fn marks(run: &Run, expected: impl Fn(String) -> Option<f64>, place: usize) -> Vec<(f64, f64)> {
     let variant = run.variant.as_ref().map_or(String::new(), |v| format!("{v}."));
     // Marks of hosts are staggered, as their values are often close.
     let part = (place + 1) as f64 / (MOST_LINES + 1) as f64;
     let of_phase = |phase: &Phase| {
         let at = phase.from.as_secs_f64() + part * (phase.to - phase.from).as_secs_f64();
-        let value = expected.get(&format!("{variant}{}/{metric}", phase.name))?;
+        let value = expected(format!("{variant}{}", phase.name))?;
         Some((at, value))
     };
     run.scenario.phases.iter().filter_map(of_phase).collect()

@@ -16,7 +16,7 @@ const MAX_RANGES: usize = 256;
 /// Pieces of a reply beyond those of 512 bytes each that the spec asks servers for.
 const SPARE_PIECES: u64 = 256;
 
-/// What has arrived of the reply to one request. Its memory is bounded whatever the server sends.
+/// Reply to one request, as far as it has arrived. Its memory is bounded whatever the server sends.
 #[derive(Clone, Debug)]
 pub struct Answer {
     expected: Expected,
@@ -28,12 +28,12 @@ pub struct Answer {
     error: Option<Failed>,
 }
 
-/// How a request failed.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     /// The server's error, or EIO where it left data out.
     pub errno: Errno,
-    /// What the server says; may be empty.
+    /// Message of the server; may be empty.
     pub message: String,
     /// Where in the export, if the server says so.
     pub at: Option<u64>,
@@ -52,7 +52,7 @@ impl Answer {
         Self { expected, covered: Vec::new(), pieces: 0, status: false, error: None }
     }
 
-    /// What the request waits for.
+    /// Kind of reply that the request waits for.
     #[must_use]
     pub fn expected(&self) -> Expected {
         self.expected

@@ -13,23 +13,23 @@ use crate::wire::{
 
 pub use reply::{Expected, Head, Reply, ReplyError, reply};
 
-/// What client and server agreed on.
+/// Terms that client and server agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// Size of the export in bytes.
     pub size: u64,
-    /// What the server offers.
+    /// Flags of the export, as the server sent them.
     pub flags: TransmissionFlags,
-    /// What requests must respect.
+    /// Sizes that requests must respect.
     pub blocks: BlockSizes,
-    /// How requests and replies are laid out.
+    /// Layout of requests and replies.
     pub framing: Framing,
     /// The server's number of the metadata context `base:allocation`, if BLOCK_STATUS can be
     /// asked.
     pub allocation: Option<u32>,
 }
 
-/// Why a handshake failed. The connection is to be closed.
+/// Reason why a handshake failed. The connection is to be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// Whoever answers does not speak NBD.
@@ -59,9 +59,9 @@ pub enum HandshakeError {
     /// The server has no such export.
     #[error("the server has no export {name:?}: {message}")]
     UnknownExport {
-        /// What we asked for.
+        /// Name that was asked for.
         name: String,
-        /// What the server says; may be empty.
+        /// Message of the server; may be empty.
         message: String,
     },
     /// The server insists on TLS.
@@ -77,7 +77,7 @@ pub enum HandshakeError {
         option: u32,
         /// The error, a type of option replies.
         code: u32,
-        /// What the server says; may be empty.
+        /// Message of the server; may be empty.
         message: String,
     },
     /// The block sizes are not possible.

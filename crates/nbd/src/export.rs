@@ -1,4 +1,4 @@
-//! What a server exports.
+//! Exports of a server.
 
 use std::fmt;
 
@@ -67,7 +67,7 @@ pub struct BlockSizeError {
 }
 
 impl BlockSizes {
-    /// What holds when nothing was said: any byte, 4 KiB preferred, 32 MiB at most.
+    /// Sizes that hold when the server names none: any byte, 4 KiB preferred, 32 MiB at most.
     pub const DEFAULT: Self = Self { min: 1, preferred: 4096, max: wire::DEFAULT_MAX_PAYLOAD };
 
     /// Sizes with the default maximum.
@@ -119,7 +119,7 @@ pub struct Export {
     pub description: String,
     /// Its size in bytes.
     pub size: u64,
-    /// What its requests must respect.
+    /// Sizes that its requests must respect.
     pub blocks: BlockSizes,
     /// Whether the export refuses writes.
     pub read_only: bool,

@@ -3,7 +3,7 @@
 
 use crate::wire::{Errno, Extent};
 
-/// What is known of an extent in the metadata context `base:allocation`. Nothing set means data.
+/// Status of an extent in the metadata context `base:allocation`. No bit set means data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status(u32);
 
@@ -29,7 +29,7 @@ impl Status {
         self.0
     }
 
-    /// What holds of a whole of which one part is `self` and another `other`.
+    /// Status of a whole of which one part has `self` and another `other`.
     fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -40,7 +40,7 @@ impl Status {
 pub struct Descriptor {
     /// Its length in bytes.
     pub len: u64,
-    /// What is known of it.
+    /// Status of the extent.
     pub status: Status,
 }
 
@@ -63,7 +63,7 @@ pub struct Extents {
     list: Vec<Descriptor>,
     /// Bytes of the range that were told of.
     told: u64,
-    /// What the parts of an unfinished block have in common.
+    /// Status that the parts of an unfinished block have in common.
     partial: Status,
     full: bool,
 }

@@ -8,15 +8,15 @@ use crate::meta::{self, Queries};
 use crate::validate::Terms;
 use crate::wire::{self, Framing, OptionReply, Reader, info, option, reply};
 
-pub use session::{Event, ReplyTo, RequestError, Session};
+pub use session::{Incoming, ReplyTo, RequestError, Session};
 
-/// Why a handshake cannot go on. The connection is to be closed.
+/// Reason why a handshake cannot go on. The connection is to be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The client sent flags that were not offered; the spec demands to disconnect.
     #[error("the client set unknown handshake flags {0:#x}")]
     UnknownClientFlags(u32),
-    /// What should be an option does not begin like one.
+    /// An option does not begin with the magic number of options.
     #[error("an option begins with {0:#018x} in place of the magic IHAVEOPT")]
     WrongOptionMagic(u64),
     /// The data of an option is so long that it is not even thrown away.
@@ -78,7 +78,7 @@ pub enum Security {
     Required,
     /// The client was told to begin TLS: what it sends now is no option.
     Starting,
-    /// What is said is inside of TLS.
+    /// All bytes are inside of TLS.
     Secured,
 }
 

@@ -99,7 +99,7 @@ pub struct Uri {
     pub address: Address,
     /// The export, empty for the server's default.
     pub export: ExportName,
-    /// How TLS is spoken with it, if it is.
+    /// TLS settings, if the scheme has TLS.
     pub tls: Option<UriTls>,
 }
 
@@ -129,7 +129,7 @@ pub enum Certificates {
     },
 }
 
-/// Why a string is no NBD URI that we support.
+/// Reason why a string is no NBD URI that we support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// Another scheme, or none.
@@ -246,7 +246,7 @@ fn tcp_address(authority: &str) -> Result<Address, UriError> {
     Ok(Address::Tcp { host: unescape(host)?, port })
 }
 
-/// What stands behind the `?`, by the names that libnbd has for it.
+/// Parameters behind the `?`, by the names that libnbd has for them.
 #[derive(Default)]
 struct Parameters {
     socket: Option<String>,

@@ -39,7 +39,7 @@ pub enum Op {
     Cache(Extent),
     /// Tell which parts of a range are holes or read as zeroes.
     BlockStatus {
-        /// Which range. The answer may end before it does.
+        /// Range that is asked about. The answer may end before it does.
         extent: Extent,
         /// Answer with one extent.
         one: bool,
@@ -62,10 +62,10 @@ impl Op {
     }
 }
 
-/// What the handshake agreed on that decides which requests exist.
+/// Terms of the handshake that decide which requests exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// How messages are laid out. Without chunks there is no DF flag.
+    /// Layout of messages. Without chunks there is no DF flag.
     pub framing: Framing,
     /// The metadata context `base:allocation` was chosen. Without that there is no BLOCK_STATUS.
     pub allocation: bool,

@@ -183,7 +183,7 @@ pub mod chunk {
     pub const ERROR_OFFSET: u16 = ERROR_BIT | 2;
 }
 
-/// What a server tells about an export when transmission starts (spec, "Transmission flags").
+/// Flags of an export that a server sends when transmission starts (spec, "Transmission flags").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransmissionFlags(pub u16);
 
@@ -335,7 +335,7 @@ pub struct RequestHeader {
     pub command: u16,
     /// The client's name for it.
     pub cookie: Cookie,
-    /// What it is about.
+    /// Range of the request.
     pub extent: Extent,
 }
 
@@ -396,7 +396,7 @@ impl RequestHeader {
     }
 }
 
-/// How requests and replies are laid out, as the handshake agreed.
+/// Layout of requests and replies, as the handshake agreed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Framing {
     /// One header for each reply, data behind it.

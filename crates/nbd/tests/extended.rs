@@ -7,7 +7,9 @@ mod drive;
 use drive::exports;
 use parda_nbd::client::{self, Expected, Reply, ReplyError};
 use parda_nbd::extents::{Descriptor, Extents, MAX_EXTENTS, Status};
-use parda_nbd::server::{Event, Handshake, HandshakeError, ReplyTo, RequestError, Session, Step};
+use parda_nbd::server::{
+    Handshake, HandshakeError, Incoming, ReplyTo, RequestError, Session, Step,
+};
 use parda_nbd::wire::{
     self, ChunkHeader, OptionReply, RequestHeader, chunk, command, command_flag, option, reply,
 };
@@ -56,7 +58,7 @@ fn header(command: u16, flags: u16, offset: u64, len: u64) -> RequestHeader {
 }
 
 /// What a session makes of a request.
-fn judge(header: RequestHeader) -> Result<Event, RequestError> {
+fn judge(header: RequestHeader) -> Result<Incoming, RequestError> {
     let (session, export) = session();
     let bytes = header.encode_extended();
     for cut in 0..bytes.len() {
@@ -68,7 +70,7 @@ fn judge(header: RequestHeader) -> Result<Event, RequestError> {
 /// The error that a request is refused with, and how much of what follows is thrown away.
 fn refused(header: RequestHeader) -> (Errno, u32) {
     match judge(header).unwrap() {
-        Event::Refused { to, refusal, discard } => {
+        Incoming::Refused { to, refusal, discard } => {
             assert_eq!(to, ReplyTo { cookie: Cookie(9), offset: header.extent.offset });
             (refusal.errno, discard)
         }
@@ -111,7 +113,9 @@ fn every_length_up_to_the_end_is_taken_where_nothing_is_carried() {
         for len in [1, u64::from(u32::MAX), 1 << 32, (1 << 32) + 1, 1 << 40, size] {
             for offset in [0, size - len] {
                 let event = judge(header(command, 0, offset, len)).unwrap();
-                let Event::Request { op, .. } = event else { panic!("{command} {len}: {event:?}") };
+                let Incoming::Request { op, .. } = event else {
+                    panic!("{command} {len}: {event:?}")
+                };
                 assert_eq!(op.extent(), Extent { offset, len });
             }
             assert_eq!(refused(header(command, 0, size - len + 1, len)), (beyond, 0), "{len}");
@@ -142,7 +146,7 @@ fn a_payload_is_announced_taken_or_thrown_away_or_ends_the_connection() {
     for (flag, len) in [(flag, 1), (flag, 4096), (flag, MAX), (0, 1), (0, MAX)] {
         let event = judge(header(command::WRITE, flag, 0, len)).unwrap();
         let expected = Op::Write { extent: Extent { offset: 0, len }, fua: false };
-        assert_eq!(event, Event::Request { cookie: Cookie(9), op: expected });
+        assert_eq!(event, Incoming::Request { cookie: Cookie(9), op: expected });
     }
     assert_eq!(refused(header(command::WRITE, 0, exports()[0].size, 512)), (Errno::NoSpc, 512));
     assert_eq!(refused(header(command::WRITE, flag, 0, 0)), (Errno::Inval, 0));
@@ -162,7 +166,7 @@ fn a_payload_is_announced_taken_or_thrown_away_or_ends_the_connection() {
     let error = judge(header(command::WRITE, 0, 0, 1 << 40)).unwrap_err();
     assert_eq!(error, RequestError::PayloadTooLong { len: 1 << 40, max: MAX });
     let disconnect = judge(header(command::DISC, flag, 0, u64::MAX)).unwrap();
-    assert_eq!(disconnect, Event::Disconnect);
+    assert_eq!(disconnect, Incoming::Disconnect);
 }
 
 #[test]
@@ -181,7 +185,7 @@ fn compact_and_extended_headers_do_not_mix() {
     assert_eq!(error, RequestError::WrongMagic { got: magic, magic: wire::REQUEST_MAGIC });
     // Nor does the flag without the header.
     let write = header(command::WRITE, command_flag::PAYLOAD_LEN, 0, 512);
-    let Ok(Some(Event::Refused { refusal, discard, .. })) =
+    let Ok(Some(Incoming::Refused { refusal, discard, .. })) =
         session.request(&write.encode(), &export)
     else {
         panic!("taken")
@@ -370,9 +374,9 @@ fn a_client_writes_what_a_server_reads() {
         let mut out = Vec::new();
         client::put_extended_request(&mut out, Cookie(5), op);
         let event = session.request(&out, &export);
-        assert_eq!(event, Ok(Some(Event::Request { cookie: Cookie(5), op })));
+        assert_eq!(event, Ok(Some(Incoming::Request { cookie: Cookie(5), op })));
     }
     let mut out = Vec::new();
     client::put_disconnect(&mut out, Framing::Extended);
-    assert_eq!(session.request(&out, &export), Ok(Some(Event::Disconnect)));
+    assert_eq!(session.request(&out, &export), Ok(Some(Incoming::Disconnect)));
 }

@@ -6,7 +6,7 @@ mod drive;
 
 use drive::exports;
 use parda_nbd::client::{self, HandshakeError as ClientError};
-use parda_nbd::server::{Event, Handshake, HandshakeError, MAX_OPTIONS, Step};
+use parda_nbd::server::{Handshake, HandshakeError, Incoming, MAX_OPTIONS, Step};
 use parda_nbd::wire::{self, OptionReply, info, option, reply};
 use parda_nbd::{Cookie, Errno, ExportName, Extent, Framing, Op, TransmissionFlags as Flags, meta};
 
@@ -282,8 +282,8 @@ fn status_after_go(server: &mut Handshake, export: &str) -> bool {
     let mut request = Vec::new();
     client::put_request(&mut request, Cookie(1), Op::BlockStatus { extent, one: true });
     match session.request(&request, &exports()[export]).unwrap().unwrap() {
-        Event::Request { op: Op::BlockStatus { one: true, .. }, .. } => true,
-        Event::Refused { refusal, .. } => {
+        Incoming::Request { op: Op::BlockStatus { one: true, .. }, .. } => true,
+        Incoming::Refused { refusal, .. } => {
             assert_eq!(refusal.errno, Errno::Inval);
             false
         }

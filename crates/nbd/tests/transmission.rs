@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
-use parda_nbd::server::{self, Event, ReplyTo, Session, Step};
+use parda_nbd::server::{self, Incoming, ReplyTo, Session, Step};
 use parda_nbd::wire::{self, RequestHeader, option};
 use parda_nbd::{
     BlockSizes, Cookie, Errno, Export, ExportName, Extent, Framing, Op, Refusal, Terms, meta,
@@ -69,8 +69,8 @@ impl Server {
         let session = self.session.unwrap();
         while let Some(event) = session.request(&self.input, &exports[0]).unwrap() {
             let payload = match event {
-                Event::Request { op: Op::Write { extent, .. }, .. } => extent.len as usize,
-                Event::Refused { discard, .. } => discard as usize,
+                Incoming::Request { op: Op::Write { extent, .. }, .. } => extent.len as usize,
+                Incoming::Refused { discard, .. } => discard as usize,
                 _ => 0,
             };
             let head = session.request_len();
@@ -82,16 +82,16 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, session: Session, event: Event, payload: &[u8]) {
+    fn answer(&mut self, session: Session, event: Incoming, payload: &[u8]) {
         match event {
-            Event::Refused { to, refusal, .. } => {
+            Incoming::Refused { to, refusal, .. } => {
                 session.put_error(&mut self.out, to, refusal.errno, refusal.reason);
             }
-            Event::Request { cookie, op: Op::Read(extent) } => {
+            Incoming::Request { cookie, op: Op::Read(extent) } => {
                 session.put_read(&mut self.out, cookie, extent);
                 self.out.extend_from_slice(&self.disk[range(extent)]);
             }
-            Event::Request { cookie, op } => {
+            Incoming::Request { cookie, op } => {
                 match op {
                     Op::Write { extent, .. } => self.disk[range(extent)].copy_from_slice(payload),
                     Op::Trim { extent, .. } | Op::WriteZeroes { extent, .. } => {
@@ -101,7 +101,7 @@ impl Server {
                 }
                 session.put_done(&mut self.out, ReplyTo::new(cookie, op));
             }
-            Event::Disconnect => panic!("nobody disconnected"),
+            Incoming::Disconnect => panic!("nobody disconnected"),
         }
     }
 }

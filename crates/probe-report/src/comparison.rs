@@ -68,7 +68,7 @@ pub struct Pair {
     /// B's 99th percentile over A's. Without confidence: slices do not keep it.
     pub p99_ratio: f64,
     /// What that says.
-    pub verdict: Verdict,
+    pub verdict: Change,
 }
 
 /// What one measured at a load; the mean if it ran it more than once.
@@ -84,7 +84,7 @@ pub struct Run {
 /// What a ratio says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Change {
     /// B has more throughput, and more than both are uncertain by.
     Better,
     /// They do not differ by more than they are uncertain by.
@@ -129,14 +129,14 @@ impl Comparison {
 
     /// How many loads are of a verdict.
     #[must_use]
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub fn count(&self, verdict: Change) -> usize {
         self.loads.iter().filter(|pair| pair.verdict == verdict).count()
     }
 
     /// The least, the middle and the largest ratio of throughput, of loads that both settled at.
     #[must_use]
     pub fn ratios(&self) -> Option<[f64; 3]> {
-        let sure = self.loads.iter().filter(|pair| pair.verdict != Verdict::Unsure);
+        let sure = self.loads.iter().filter(|pair| pair.verdict != Change::Unsure);
         let mut all: Vec<f64> = sure.map(|pair| pair.iops_ratio).collect();
         all.sort_by(f64::total_cmp);
         Some([*all.first()?, *all.get(all.len() / 2)?, *all.last()?])
@@ -197,14 +197,14 @@ fn pair(load: Load, a: &[&Point], b: &[&Point], between: f64) -> Pair {
     let verdict = match half {
         Some(half) if of_a.settled && of_b.settled => {
             if ratio.ln().abs() <= half.max(SMALL.ln_1p()) {
-                Verdict::Same
+                Change::Same
             } else if ratio > 1.0 {
-                Verdict::Better
+                Change::Better
             } else {
-                Verdict::Worse
+                Change::Worse
             }
         }
-        _ => Verdict::Unsure,
+        _ => Change::Unsure,
     };
     Pair {
         load,
@@ -240,8 +240,8 @@ mod tests {
         let same = Comparison::new(&document(), &document());
         assert!(same.loads.len() > 60);
         assert_eq!((same.only_a, same.only_b), (0, 0));
-        assert_eq!(same.count(Verdict::Same) + same.count(Verdict::Unsure), same.loads.len());
-        assert_eq!(same.count(Verdict::Unsure), 3, "what did not settle");
+        assert_eq!(same.count(Change::Same) + same.count(Change::Unsure), same.loads.len());
+        assert_eq!(same.count(Change::Unsure), 3, "what did not settle");
         assert_eq!(same.ratios(), Some([1.0; 3]));
     }
 
@@ -249,8 +249,8 @@ mod tests {
     fn one_that_takes_a_tenth_longer_is_worse_and_the_other_way_round_better() {
         let worse = Comparison::new(&document(), &slower(1.1));
         let better = Comparison::new(&slower(1.1), &document());
-        assert_eq!(worse.count(Verdict::Worse), worse.loads.len() - 3);
-        assert_eq!(better.count(Verdict::Better), better.loads.len() - 3);
+        assert_eq!(worse.count(Change::Worse), worse.loads.len() - 3);
+        assert_eq!(better.count(Change::Better), better.loads.len() - 3);
         for (worse, better) in worse.loads.iter().zip(&better.loads) {
             assert!((worse.iops_ratio - 1.0 / 1.1).abs() < 0.01);
             assert!((worse.latency_ratio - 1.1).abs() < 1e-9);
@@ -263,25 +263,25 @@ mod tests {
     fn what_is_less_than_the_noise_is_no_difference() {
         let mut a = document();
         let mut b = slower(1.06);
-        let worse = Comparison::new(&a, &b).count(Verdict::Worse);
+        let worse = Comparison::new(&a, &b).count(Change::Worse);
         assert!(worse > 60, "6 % are more than its slices differ by");
         for document in [&mut a, &mut b] {
             for slice in document.points.iter_mut().flat_map(|p| p.slices.iter_mut()).step_by(2) {
                 slice.iops *= 1.3;
             }
         }
-        assert_eq!(Comparison::new(&a, &b).count(Verdict::Worse), 0);
+        assert_eq!(Comparison::new(&a, &b).count(Change::Worse), 0);
         // Nor is what its own runs of one load differ by.
         let (mut a, b) = (document(), slower(1.03));
-        assert!(Comparison::new(&a, &b).count(Verdict::Worse) > 60);
+        assert!(Comparison::new(&a, &b).count(Change::Worse) > 60);
         let again = a.points.iter_mut().find(|p| p.purpose == Purpose::Repeat).unwrap();
         again.all.iops *= 1.2;
-        assert_eq!(Comparison::new(&a, &b).count(Verdict::Worse), 0);
+        assert_eq!(Comparison::new(&a, &b).count(Change::Worse), 0);
     }
 
     #[test]
     fn what_is_surer_than_anybody_needs_is_no_difference_either() {
-        assert_eq!(Comparison::new(&document(), &slower(1.015)).count(Verdict::Worse), 0);
+        assert_eq!(Comparison::new(&document(), &slower(1.015)).count(Change::Worse), 0);
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         let comparison = Comparison::new(&document(), &b);
         assert_eq!(comparison.loads.len(), b.points.len());
         assert!(comparison.only_a > 0 && comparison.only_b == 0);
-        assert_eq!(comparison.count(Verdict::Unsure), b.points.len());
+        assert_eq!(comparison.count(Change::Unsure), b.points.len());
         assert_eq!(comparison.ratios(), None);
     }
 

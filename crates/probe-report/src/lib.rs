@@ -26,7 +26,7 @@ mod sentences;
 mod table;
 mod words;
 
-pub use comparison::{Comparison, Curves, Pair, Run, SMALL, Side, Verdict};
+pub use comparison::{Change, Comparison, Curves, Pair, Run, SMALL, Side};
 pub use csv::csv;
 pub use figures::figures;
 pub use page::page;

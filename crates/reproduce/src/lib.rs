@@ -23,4 +23,4 @@ pub use papers::{PapersError, built_in, in_folder};
 pub use report::{ReportError, html, write_pictures, write_report};
 pub use run::{Figure, Progress, Reproduction, reproduce};
 pub use table::table;
-pub use value::{Outcome, Value};
+pub use value::{Agreement, Value};

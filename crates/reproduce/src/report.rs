@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use parda_plot::{Cell, Page, Table};
 
 use crate::run::{Figure, Reproduction};
-use crate::value::{Outcome, Value};
+use crate::value::{Agreement, Value};
 
 /// A file or folder of the report that cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +83,7 @@ fn row(value: &Value) -> [Cell; 7] {
         Cell::Number(value.tolerance_text()),
         match (&value.reason, value.outcome) {
             (Some(reason), _) => Cell::text(format!("{word}: {reason}")),
-            (None, outcome) => Cell::verdict(outcome == Outcome::Ok, word),
+            (None, outcome) => Cell::verdict(outcome == Agreement::Ok, word),
         },
     ]
 }

@@ -5,7 +5,7 @@ use parda_scenario::Study;
 use parda_sim::{Keep, SimError, SimOptions, run_all};
 use serde::Serialize;
 
-use crate::value::{Outcome, Value};
+use crate::value::{Agreement, Value};
 
 /// One figure or table of a paper.
 #[derive(Clone, Debug)]
@@ -79,14 +79,14 @@ impl Reproduction {
 
     /// Number of values with this outcome.
     #[must_use]
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count(&self, outcome: Agreement) -> usize {
         self.values().filter(|value| value.outcome == outcome).count()
     }
 
     /// Whether every value is within its tolerance or exempt.
     #[must_use]
     pub fn ok(&self) -> bool {
-        self.count(Outcome::Out) == 0
+        self.count(Agreement::Out) == 0
     }
 
     /// All values and their counts, for JSON.
@@ -94,9 +94,9 @@ impl Reproduction {
     pub fn summary(&self) -> Summary<'_> {
         Summary {
             ok: self.ok(),
-            within: self.count(Outcome::Ok),
-            exempt: self.count(Outcome::Exempt),
-            out: self.count(Outcome::Out),
+            within: self.count(Agreement::Ok),
+            exempt: self.count(Agreement::Exempt),
+            out: self.count(Agreement::Out),
             values: self.values().collect(),
         }
     }
@@ -105,7 +105,7 @@ impl Reproduction {
     #[must_use]
     pub fn words(&self) -> String {
         let [ok, exempt, out] =
-            [Outcome::Ok, Outcome::Exempt, Outcome::Out].map(|outcome| self.count(outcome));
+            [Agreement::Ok, Agreement::Exempt, Agreement::Out].map(|outcome| self.count(outcome));
         let all = ok + exempt + out;
         let exempt = if exempt > 0 { format!(", {exempt} exempt") } else { String::new() };
         let out = if out > 0 { format!(", {out} OUT") } else { String::new() };

@@ -3,7 +3,7 @@
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
 use crate::run::Reproduction;
-use crate::value::{Outcome, Value};
+use crate::value::{Agreement, Value};
 
 /// A text table of all values and their outcomes. With `color`, it has ANSI colours.
 #[must_use]
@@ -38,9 +38,9 @@ fn row(value: &Value) -> [Cell; 7] {
         right(value.error_text()),
         right(value.tolerance_text()),
         match value.outcome {
-            Outcome::Ok => outcome.fg(Color::Green),
-            Outcome::Exempt => outcome.fg(Color::Yellow),
-            Outcome::Out => outcome.fg(Color::Red).add_attribute(Attribute::Bold),
+            Agreement::Ok => outcome.fg(Color::Green),
+            Agreement::Exempt => outcome.fg(Color::Yellow),
+            Agreement::Out => outcome.fg(Color::Red).add_attribute(Attribute::Bold),
         },
     ]
 }

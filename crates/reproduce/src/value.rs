@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Whether a value is within its tolerance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum Agreement {
     /// The value is within its tolerance.
     Ok,
     /// The value is beyond its tolerance. The scenario states why that is expected.
@@ -33,7 +33,7 @@ pub struct Value {
     /// Deviation as a fraction of the paper's value. `None` for a bound.
     pub error: Option<f64>,
     /// Whether ours is within its tolerance.
-    pub outcome: Outcome,
+    pub outcome: Agreement,
     /// Reason for an exemption, if the value is exempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -43,9 +43,9 @@ impl Value {
     fn new(scenario: &str, verdict: &Verdict) -> Value {
         let Verdict { what, source, expected, measured, tolerance, ok, exempt } = verdict;
         let outcome = match (ok, exempt) {
-            (true, _) => Outcome::Ok,
-            (false, Some(_)) => Outcome::Exempt,
-            (false, None) => Outcome::Out,
+            (true, _) => Agreement::Ok,
+            (false, Some(_)) => Agreement::Exempt,
+            (false, None) => Agreement::Out,
         };
         let is_bound = tolerance.starts_with("at ");
         let error = measured.filter(|_| !is_bound && *expected != 0.0).map(|m| m / expected - 1.0);
@@ -58,7 +58,7 @@ impl Value {
             ours: *measured,
             error,
             outcome,
-            reason: exempt.clone().filter(|_| outcome == Outcome::Exempt),
+            reason: exempt.clone().filter(|_| outcome == Agreement::Exempt),
         }
     }
 
@@ -102,14 +102,14 @@ impl Value {
     }
 }
 
-impl Outcome {
+impl Agreement {
     /// The outcome as one word for tables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            Outcome::Ok => "ok",
-            Outcome::Exempt => "exempt",
-            Outcome::Out => "OUT",
+            Agreement::Ok => "ok",
+            Agreement::Exempt => "exempt",
+            Agreement::Out => "OUT",
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use parda_reproduce::{Outcome, Value, built_in, in_folder, page, reproduce};
+use parda_reproduce::{Agreement, Value, built_in, in_folder, page, reproduce};
 
 /// Numbers in the tables and text of the source documents, by their source.
 const NUMBERS: &[(&str, &[f64])] = &[
@@ -35,7 +35,7 @@ const NUMBERS: &[(&str, &[f64])] = &[
 fn all_values_are_there_and_in_tolerance_and_the_page_shows_them() {
     let reproduction = reproduce(built_in().unwrap(), true, 2, |_| ()).unwrap();
     let out: Vec<&Value> =
-        reproduction.values().filter(|value| value.outcome == Outcome::Out).collect();
+        reproduction.values().filter(|value| value.outcome == Agreement::Out).collect();
     assert!(out.is_empty(), "{out:#?}");
     for (source, numbers) in NUMBERS {
         for number in *numbers {

@@ -1,13 +1,17 @@
 //! Metrics: paths `phase/subject/quantity` that name one number of an answer.
 
+mod pattern;
+
 use std::fmt;
 
 use crate::answer::{Distribution, HostAnswer, PhaseAnswer, Total, VmAnswer};
 use crate::shares::{host_errors, largest, vm_errors};
 use crate::study::{is_swept, phase_name, swept_name};
 
+pub(crate) use pattern::Pattern;
+
 /// A number of an answer. The path was checked against the scenario.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Metric {
     phase: Which,
     subject: Subject,
@@ -15,7 +19,7 @@ pub struct Metric {
 }
 
 /// The phase of a metric, or the phases over which an extreme is taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Which {
     Phase(String),
     /// The extreme over all phases, or over the phases of one name in all variants; restricted to one
@@ -23,7 +27,7 @@ enum Which {
     Extreme(Extreme, Option<String>, Option<String>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Extreme {
     Largest,
     Smallest,
@@ -47,7 +51,7 @@ impl Extreme {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     Total,
     Controlled,
@@ -179,6 +183,28 @@ fn distribution(path: &str, name: &str, of: Option<&Distribution>) -> Option<f64
 }
 
 impl Subject {
+    /// Subject and quantity of a path without its phase.
+    fn parse(rest: &str) -> Result<(Subject, String), MetricError> {
+        let (subject, quantity) = rest.split_once('/').ok_or(MetricError::Shape)?;
+        let named = || quantity.split_once('/').ok_or(MetricError::Shape);
+        let (subject, quantity) = match subject {
+            "total" => (Subject::Total, quantity),
+            "controlled" => (Subject::Controlled, quantity),
+            "hosts" => (Subject::Hosts, quantity),
+            "vms" => (Subject::Vms, quantity),
+            "host" => {
+                let (name, quantity) = named()?;
+                (Subject::Host(name.to_owned()), quantity)
+            }
+            "vm" => {
+                let (name, quantity) = named()?;
+                (Subject::Vm(name.to_owned()), quantity)
+            }
+            _ => return Err(MetricError::Shape),
+        };
+        Ok((subject, quantity.to_owned()))
+    }
+
     /// Every quantity of this kind of subject.
     fn quantities(&self) -> Vec<String> {
         let own = |name: &str| std::iter::once(name.to_owned());
@@ -204,7 +230,28 @@ impl Metric {
     /// The path names no metric in a scenario with these names.
     pub fn parse(path: &str, names: &Names) -> Result<Metric, MetricError> {
         let (phase, rest) = path.split_once('/').ok_or(MetricError::Shape)?;
-        let phase = Which::parse(phase);
+        Metric::checked(Which::parse(phase), Subject::parse(rest), names)
+    }
+
+    /// A quantity of a host in a phase, which are not checked.
+    #[must_use]
+    pub fn of_host(phase: String, host: &str, quantity: &str) -> Metric {
+        let subject = Subject::Host(host.to_owned());
+        Metric { phase: Which::Phase(phase), subject, quantity: quantity.to_owned() }
+    }
+
+    /// The same metric by the shorter of its names: a distribution stands for its mean.
+    #[must_use]
+    pub fn shortened(&self) -> Metric {
+        let quantity = self.quantity.strip_suffix("/mean").unwrap_or(&self.quantity).to_owned();
+        Metric { quantity, ..self.clone() }
+    }
+
+    fn checked(
+        phase: Which,
+        subject: Result<(Subject, String), MetricError>,
+        names: &Names,
+    ) -> Result<Metric, MetricError> {
         let phases: Vec<&PhaseNames> =
             names.0.iter().filter(|p| phase.is(&p.name, &p.own)).collect();
         if phases.is_empty() {
@@ -219,32 +266,19 @@ impl Metric {
                 known: list(all),
             });
         }
+        let (subject, quantity) = subject?;
         // Not every phase of an extreme needs to have the subject.
         let among = |pick: fn(&PhaseNames) -> &Vec<String>| -> Vec<&str> {
             phases.iter().flat_map(|p| pick(p)).map(String::as_str).collect()
         };
-        let (subject, quantity) = rest.split_once('/').ok_or(MetricError::Shape)?;
-        let named = || quantity.split_once('/').ok_or(MetricError::Shape);
-        let (subject, quantity) = match subject {
-            "total" => (Subject::Total, quantity),
-            "controlled" => (Subject::Controlled, quantity),
-            "hosts" => (Subject::Hosts, quantity),
-            "vms" => (Subject::Vms, quantity),
-            "host" => {
-                let (name, quantity) = named()?;
-                known("host", name, &among(|p| &p.hosts))?;
-                (Subject::Host(name.to_owned()), quantity)
-            }
-            "vm" => {
-                let (name, quantity) = named()?;
-                known("VM", name, &among(|p| &p.vms))?;
-                (Subject::Vm(name.to_owned()), quantity)
-            }
-            _ => return Err(MetricError::Shape),
-        };
+        match &subject {
+            Subject::Host(name) => known("host", name, &among(|p| &p.hosts))?,
+            Subject::Vm(name) => known("VM", name, &among(|p| &p.vms))?,
+            _ => {}
+        }
         let all = subject.quantities();
-        known("quantity", quantity, &all.iter().map(String::as_str).collect::<Vec<_>>())?;
-        Ok(Metric { phase, subject, quantity: quantity.to_owned() })
+        known("quantity", &quantity, &all.iter().map(String::as_str).collect::<Vec<_>>())?;
+        Ok(Metric { phase, subject, quantity })
     }
 
     /// Value of the metric in these phases. `None` if there is none, such as a latency without IO or a

@@ -4,7 +4,7 @@ use parda_config::{Document, Error};
 use serde::Deserialize;
 
 use crate::check::name_is_plain;
-use crate::metric::{Metric, Names, list};
+use crate::metric::{Metric, MetricError, Names, Pattern, list};
 use crate::study::{Run, names, phase_name};
 
 /// Quantities of hosts that are recorded second by second.
@@ -330,23 +330,20 @@ impl Checker<'_> {
         phases: &[&str],
         x: &Axis,
     ) -> Result<Panel, Error> {
+        let pattern = x.pattern(path).map_err(|e| self.error(key, e.to_string()))?;
         let mut lines: Vec<Line> = Vec::new();
         let mut label = (String::new(), "");
         for run in runs {
-            let (path, each) = x.paths(run, path);
             let (at, rest) = match x.of(run) {
                 Some(of) => of,
                 None => return Err(self.error("x", x.missing(run, self.runs))),
             };
             let known = names(std::slice::from_ref(*run));
             for phase in phases {
-                for name in &each {
-                    let metric = format!(
-                        "{}/{}",
-                        phase_name(run.variant.as_deref(), phase),
-                        path.replacen('*', name, 1)
-                    );
-                    let metric = Metric::parse(&metric, &known)
+                for name in &pattern.each(run) {
+                    let phase_name = phase_name(run.variant.as_deref(), phase);
+                    let metric = pattern
+                        .metric(phase_name, name, &known)
                         .map_err(|e| self.error(key, e.to_string()))?;
                     label = metric.label();
                     let over_names = x.is_over_names();
@@ -365,7 +362,8 @@ impl Checker<'_> {
                 }
             }
         }
-        Ok(Panel { label: format!("{}{}", label.0, x.whose(path)), unit: label.1, lines })
+        let whose = if x.is_over_names() { String::new() } else { pattern.whose() };
+        Ok(Panel { label: format!("{}{whose}", label.0), unit: label.1, lines })
     }
 }
 
@@ -388,27 +386,12 @@ impl Axis {
         matches!(self, Axis::Host | Axis::Vm)
     }
 
-    /// Path of a metric, and the names of hosts or VMs that take the place of its `*`.
-    fn paths<'r>(&self, run: &'r Run, path: &str) -> (String, Vec<&'r str>) {
-        match (self, path.split('/').collect::<Vec<_>>().as_slice()) {
-            (Axis::Host, _) => (format!("host/*/{path}"), run.host_names()),
-            (Axis::Vm, _) => (format!("vm/*/{path}"), run.vm_names()),
-            (_, ["host", "*", ..]) => (path.to_owned(), run.host_names()),
-            (_, ["vm", "*", ..]) => (path.to_owned(), run.vm_names()),
-            _ => (path.to_owned(), vec![""]),
-        }
-    }
-
-    /// Owner of a metric for a panel's label: ` of each host`, ` of kvm-01`.
-    fn whose(&self, path: &str) -> String {
-        match path.split_once('/') {
-            _ if self.is_over_names() => String::new(),
-            None | Some(("total" | "hosts" | "vms", _)) => String::new(),
-            Some((kind, rest)) => match rest.split_once('/') {
-                Some(("*", _)) => format!(" of each {kind}"),
-                Some((name, _)) => format!(" of {name}"),
-                None => String::new(),
-            },
+    /// The pattern of a panel's metrics.
+    fn pattern(&self, path: &str) -> Result<Pattern, MetricError> {
+        match self {
+            Axis::Host => Ok(Pattern::of_each_host(path)),
+            Axis::Vm => Ok(Pattern::of_each_vm(path)),
+            _ => Pattern::parse(path),
         }
     }
 

@@ -67,7 +67,7 @@ pub struct Checked {
     /// Bounds in force, after differences were repaired.
     pub in_force: InForce,
     /// Events since the previous check.
-    pub events: Vec<Event>,
+    pub events: Vec<SteeringEvent>,
 }
 
 impl Checked {
@@ -75,13 +75,13 @@ impl Checked {
     /// congestion.
     #[must_use]
     pub fn dropped(&self) -> bool {
-        self.events.iter().any(|event| matches!(event, Event::Dropped { .. }))
+        self.events.iter().any(|event| matches!(event, SteeringEvent::Dropped { .. }))
     }
 }
 
 /// A change of a knob or path while a device is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SteeringEvent {
     /// The kernel lowered the depth (QUEUE_FULL). It stays so until the next [`Steering::set`].
     Dropped {
         /// Kernel name of the path.
@@ -128,27 +128,29 @@ pub enum Event {
     },
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for SteeringEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Dropped { path, from, to } => {
+            SteeringEvent::Dropped { path, from, to } => {
                 write!(
                     f,
                     "{path}: the kernel lowered its depth from {from} to {to}: the array was full"
                 )
             }
-            Event::Changed { path, set, found } => {
+            SteeringEvent::Changed { path, set, found } => {
                 write!(f, "{path}: somebody changed its depth from {set} to {found}; set again")
             }
-            Event::Scheduler { path, was, is } => {
+            SteeringEvent::Scheduler { path, was, is } => {
                 write!(
                     f,
                     "{path}: somebody changed its elevator from {was} to {is}; depth set again"
                 )
             }
-            Event::State { path, state } => write!(f, "{path}: is {state} now; depth split again"),
-            Event::Added { path } => write!(f, "{path}: is a new path; depth split again"),
-            Event::Removed { path } => write!(f, "{path}: is gone; depth split again"),
+            SteeringEvent::State { path, state } => {
+                write!(f, "{path}: is {state} now; depth split again")
+            }
+            SteeringEvent::Added { path } => write!(f, "{path}: is a new path; depth split again"),
+            SteeringEvent::Removed { path } => write!(f, "{path}: is gone; depth split again"),
         }
     }
 }
@@ -243,7 +245,7 @@ impl Steering {
     }
 
     /// Checks the knobs. `events` has changes of paths, which make a new split necessary.
-    fn look_at_knobs(&mut self, mut events: Vec<Event>) -> Result<Checked, SteerError> {
+    fn look_at_knobs(&mut self, mut events: Vec<SteeringEvent>) -> Result<Checked, SteerError> {
         let mut again = !events.is_empty();
         for path in &mut self.paths {
             let name = path.knob.queue.name.clone();
@@ -254,15 +256,15 @@ impl Steering {
             };
             let event = match found {
                 Found::Same => continue,
-                Found::Dropped { from, to } => Event::Dropped { path: name, from, to },
-                Found::Changed { set, found } => Event::Changed { path: name, set, found },
+                Found::Dropped { from, to } => SteeringEvent::Dropped { path: name, from, to },
+                Found::Changed { set, found } => SteeringEvent::Changed { path: name, set, found },
                 Found::Scheduler { was, is } => {
                     path.knob.queue.method(self.asked)?;
                     self.journal.correct(path.knob.original())?;
-                    Event::Scheduler { path: name, was, is }
+                    SteeringEvent::Scheduler { path: name, was, is }
                 }
             };
-            again |= !matches!(event, Event::Dropped { .. });
+            again |= !matches!(event, SteeringEvent::Dropped { .. });
             events.push(event);
         }
         if let Some(depth) = self.depth.filter(|_| again) {
@@ -304,7 +306,7 @@ impl Steering {
     }
 
     /// Finds paths that came or went.
-    fn look_at_paths(&mut self) -> Result<Vec<Event>, SteerError> {
+    fn look_at_paths(&mut self) -> Result<Vec<SteeringEvent>, SteerError> {
         let mut events = Vec::new();
         if self.device.multipath.is_some() {
             let now = paths(&self.device.dir())?;
@@ -313,7 +315,7 @@ impl Steering {
                 if !path.knob.gone() && now.contains(&path.knob.queue) {
                     kept.push(path);
                 } else {
-                    events.push(Event::Removed { path: path.knob.queue.name.clone() });
+                    events.push(SteeringEvent::Removed { path: path.knob.queue.name.clone() });
                 }
             }
             self.paths = kept;
@@ -321,7 +323,7 @@ impl Steering {
                 if self.paths.iter().all(|path| path.knob.queue != queue) {
                     let path = self.path(&queue)?;
                     self.paths.push(path);
-                    events.push(Event::Added { path: queue.name.clone() });
+                    events.push(SteeringEvent::Added { path: queue.name.clone() });
                 }
             }
         } else if self.paths.iter().any(|path| path.knob.gone()) {
@@ -331,13 +333,13 @@ impl Steering {
     }
 
     /// Finds paths whose state changed.
-    fn look_at_states(&mut self) -> Vec<Event> {
+    fn look_at_states(&mut self) -> Vec<SteeringEvent> {
         let queues: Vec<Queue> = self.paths.iter().map(|path| path.knob.queue.clone()).collect();
         let mut events = Vec::new();
         for (path, state) in self.paths.iter_mut().zip(states(&self.device, &queues)) {
             if path.state != state {
                 path.state = state;
-                events.push(Event::State { path: path.knob.queue.name.clone(), state });
+                events.push(SteeringEvent::State { path: path.knob.queue.name.clone(), state });
             }
         }
         events

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use parda_steer::steering::{Event, SteerError, Steering};
+use parda_steer::steering::{SteerError, Steering, SteeringEvent};
 use slow::SlowDisk;
 use stage::until;
 
@@ -77,7 +77,7 @@ fn an_elevator_that_is_changed_underneath_is_found_out_and_the_depth_holds() {
     disk.write("queue/scheduler", "mq-deadline");
     assert_eq!(disk.read("queue/nr_requests"), "256", "the kernel forgets what was set");
     let found = steering.check().unwrap();
-    let event = |was: &str, is: &str| Event::Scheduler {
+    let event = |was: &str, is: &str| SteeringEvent::Scheduler {
         path: disk.name(),
         was: was.to_owned(),
         is: is.to_owned(),
@@ -117,7 +117,7 @@ fn what_somebody_else_writes_is_found_and_set_again() {
     steering.set(8).unwrap();
     disk.write("queue/nr_requests", "100");
     let found = steering.check().unwrap();
-    assert_eq!(found.events, [Event::Changed { path: disk.name(), set: 8, found: 100 }]);
+    assert_eq!(found.events, [SteeringEvent::Changed { path: disk.name(), set: 8, found: 100 }]);
     assert_eq!(disk.read("queue/nr_requests"), "8");
     assert_eq!(steering.check().unwrap().events, []);
 }

@@ -8,7 +8,7 @@ use common::Tree;
 use parda_steer::journal::JournalError;
 use parda_steer::knob::Method;
 use parda_steer::multipath::PathState;
-use parda_steer::steering::{Bounds, Event, SteerError, Steering};
+use parda_steer::steering::{Bounds, SteerError, Steering, SteeringEvent};
 
 const DEPTH: &str = "sys/devices/host0/0:0:0:1/queue_depth";
 const OTHER: &str = "sys/devices/host0/0:0:1:1/queue_depth";
@@ -54,7 +54,7 @@ fn a_drop_by_the_kernel_is_congestion_and_its_way_back_is_none() {
     tree.file(DEPTH, "14");
     let found = lun.check().unwrap();
     assert!(found.dropped());
-    assert_eq!(found.events, [Event::Dropped { path: "sda".into(), from: 20, to: 14 }]);
+    assert_eq!(found.events, [SteeringEvent::Dropped { path: "sda".into(), from: 20, to: 14 }]);
     assert_eq!((found.in_force.depth, tree.read(DEPTH).as_str()), (14, "14"), "left as it is");
 
     for back in ["14", "15", "20"] {
@@ -74,7 +74,7 @@ fn what_somebody_else_raises_is_set_again_and_told() {
     lun.set(8).unwrap();
     tree.file(DEPTH, "64");
     let found = lun.check().unwrap();
-    assert_eq!(found.events, [Event::Changed { path: "sda".into(), set: 8, found: 64 }]);
+    assert_eq!(found.events, [SteeringEvent::Changed { path: "sda".into(), set: 8, found: 64 }]);
     assert_eq!((found.in_force.depth, tree.read(DEPTH).as_str()), (8, "8"));
     assert_eq!(lun.check().unwrap().events, []);
 }
@@ -91,7 +91,7 @@ fn the_depth_is_split_over_the_paths_that_live_and_split_again_when_one_fails() 
 
     tree.file("sys/devices/host0/0:0:0:1/state", "transport-offline");
     let found = device.check().unwrap();
-    let failed = Event::State { path: "sda".into(), state: PathState::Failed };
+    let failed = SteeringEvent::State { path: "sda".into(), state: PathState::Failed };
     assert_eq!((found.events, found.in_force.depth), (vec![failed], 9));
     assert_eq!((tree.read(DEPTH).as_str(), tree.read(OTHER).as_str()), ("1", "9"));
     assert_eq!(device.bounds().least, 1);
@@ -113,9 +113,9 @@ fn between_two_ticks_only_what_is_set_is_looked_at() {
     tree.file("sys/devices/host0/0:0:0:1/state", "transport-offline");
     tree.file(OTHER, "3");
     let found = device.check_knobs().unwrap();
-    let full = Event::Dropped { path: "sdb".into(), from: 4, to: 3 };
+    let full = SteeringEvent::Dropped { path: "sdb".into(), from: 4, to: 3 };
     assert_eq!((found.dropped(), found.events, found.in_force.depth), (true, vec![full], 7));
-    let failed = Event::State { path: "sda".into(), state: PathState::Failed };
+    let failed = SteeringEvent::State { path: "sda".into(), state: PathState::Failed };
     assert_eq!(device.check().unwrap().events, [failed], "left for the tick");
     device.release().unwrap();
 }
@@ -128,10 +128,10 @@ fn a_path_that_comes_or_goes_for_good_changes_the_split() {
     let mut device = take(&tree, &san);
     device.set(8).unwrap();
     tree.put_above(&san, &b);
-    assert_eq!(device.check().unwrap().events, [Event::Added { path: "sdb".into() }]);
+    assert_eq!(device.check().unwrap().events, [SteeringEvent::Added { path: "sdb".into() }]);
     assert_eq!((tree.read(DEPTH).as_str(), tree.read(OTHER).as_str()), ("4", "4"));
     tree.remove(&format!("{san}/slaves/sda"));
-    assert_eq!(device.check().unwrap().events, [Event::Removed { path: "sda".into() }]);
+    assert_eq!(device.check().unwrap().events, [SteeringEvent::Removed { path: "sda".into() }]);
     assert_eq!(tree.read(OTHER), "8");
     tree.remove(&format!("{san}/slaves/sdb"));
     assert!(matches!(device.check(), Err(SteerError::Gone(_))), "a device without paths");

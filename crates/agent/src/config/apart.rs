@@ -79,7 +79,8 @@ pub(super) fn images(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What an exchange may write to: all of a file that is its own, or as much of a device as it needs.
+/// Bytes that an exchange may write to: all of a file that is its own, or as much of a device as it
+/// needs.
 fn written(exchange: &Exchange) -> Stretch {
     let file = matches!(&exchange.place, Place::Path(path) if path.is_file());
     let range = (!file || exchange.offset.is_some()).then(|| {

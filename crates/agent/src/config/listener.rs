@@ -18,7 +18,7 @@ use crate::file;
 pub struct Listener {
     /// Address at which clients connect.
     pub address: Address,
-    /// Who may connect to a unix socket.
+    /// Mode, owner and group of a unix socket.
     pub access: SocketAccess,
     /// Clients without TLS are served at an address that other hosts can reach.
     pub plain: bool,
@@ -46,7 +46,7 @@ impl Listener {
     }
 }
 
-/// What the file says of listeners, and which of it disks have used.
+/// Listeners of the file, and which of them disks have used.
 pub(super) struct Listeners {
     all: Vec<Listener>,
     used: BTreeSet<usize>,
@@ -188,7 +188,7 @@ fn id(text: &str, known: Option<u32>, kind: &str) -> Result<u32, String> {
     }
 }
 
-/// What of a volume's listeners is allowed but worth a word.
+/// Warnings about listeners of a volume that are allowed.
 pub(super) fn warnings(volume: &Volume) -> impl Iterator<Item = String> {
     volume.listeners.iter().filter_map(|listener| {
         let mut text = format!("{}: ", listener.address);

@@ -20,9 +20,9 @@ pub struct Steer {
     pub method: Option<Method>,
     /// How it is measured.
     pub measure: Choice,
-    /// What its VMs' shares are made of; `None` for what suits the device.
+    /// Means by which its VMs are held to their shares; `None` for those that suit the device.
     pub sharing: Option<Means>,
-    /// Whose IO it is.
+    /// VMs whose IOs the device does.
     pub vms: Vms,
 }
 

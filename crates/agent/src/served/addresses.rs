@@ -1,4 +1,4 @@
-//! Which volume listens where, while listeners move from one volume to another.
+//! Owners of listening addresses, while listeners move from one volume to another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

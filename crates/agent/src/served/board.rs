@@ -1,4 +1,4 @@
-//! What a served volume shows of its disks and listeners.
+//! State of a served volume's disks and listeners, for the status.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -39,14 +39,14 @@ pub(super) struct ShownListener {
 pub(super) struct Shown {
     pub(super) disks: Vec<ShownDisk>,
     pub(super) listeners: Vec<ShownListener>,
-    /// Why the ring does not run.
+    /// Reason why the ring does not run, if it does not.
     pub(super) fault: Option<String>,
-    /// Why it did not, before it was started again, and when that was.
+    /// Reason and time of the ring's last failure, if it runs again.
     pub(super) last_failure: Option<(String, Instant)>,
     pub(super) restarts: u64,
 }
 
-/// What the keeper writes and others read.
+/// State that the keeper writes and other threads read.
 #[derive(Clone, Default)]
 pub(super) struct Board {
     ring: Arc<Mutex<Option<Arc<Handle>>>>,
@@ -126,7 +126,7 @@ impl Board {
     }
 }
 
-/// What a disk did, if it is there.
+/// Counters of a disk; zero while it is not open.
 fn counted(stats: Option<&Stats>, id: Option<DiskId>) -> VmStats {
     let found = stats.zip(id).and_then(|(stats, id)| {
         let at = stats.disks.iter().position(|disk| *disk == id)?;

@@ -52,7 +52,7 @@ pub(super) struct Keeper {
     restart_at: Option<Instant>,
     restart_pause: Duration,
     restarts: u64,
-    /// Why the ring ended, while there is none, and when.
+    /// Reason and time of the ring's end, while there is no ring.
     fault: Option<(String, Instant)>,
     /// The same, of a ring that was started again.
     last_failure: Option<(String, Instant)>,

@@ -1,4 +1,4 @@
-//! What a steered volume says of itself.
+//! Status of a steered volume.
 
 use parda_steer::measure::Method;
 

@@ -1,4 +1,4 @@
-//! What a steered device did since the agent started.
+//! Counters of a steered device since the agent started.
 
 use parda_control::latency::Direction;
 use parda_steer::measure::{Histogram, Method, Reading};

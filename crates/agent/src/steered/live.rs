@@ -11,7 +11,7 @@ use parda_steer::device::Device;
 use parda_steer::journal::Journal;
 use parda_steer::measure::{self, Measure, MeasureError, Reading};
 use parda_steer::refusal::Refusal;
-use parda_steer::steering::{self, Bounds, Checked, Event, InForce, Steering};
+use parda_steer::steering::{self, Bounds, Checked, InForce, Steering, SteeringEvent};
 
 use crate::config::Steer;
 
@@ -23,7 +23,7 @@ const SHORTEST_SLICE: Duration = Duration::from_millis(20);
 /// A queue that on average holds this part of what it can is full.
 const FULL: f64 = 0.9;
 
-/// Why a device is not steered.
+/// Reason why a device is not steered.
 #[derive(Debug, thiserror::Error)]
 pub enum SteerError {
     /// It is none that can be.
@@ -55,7 +55,7 @@ pub(super) struct Live {
     drops: u64,
 }
 
-/// What a look at the device brought.
+/// Result of a look at the device.
 pub(super) struct Look {
     pub(super) reading: Reading,
     /// Whether the queue was full, where what waits for a place in it cannot be seen: requests are
@@ -120,7 +120,9 @@ impl Live {
     pub(super) fn check(&mut self, volume: &str) -> Result<Option<u32>, SteerError> {
         let Some(steering) = &mut self.steering else { return Ok(None) };
         let checked = steering.check()?;
-        let moved = |e: &Event| matches!(e, Event::Added { .. } | Event::Removed { .. });
+        let moved = |e: &SteeringEvent| {
+            matches!(e, SteeringEvent::Added { .. } | SteeringEvent::Removed { .. })
+        };
         if checked.events.iter().any(moved) {
             self.device = Device::resolve(Path::new("/"), &self.asked.device)?;
             self.meter.watch(&self.device.watched())?;
@@ -144,7 +146,7 @@ impl Live {
         checked.dropped().then_some(checked.in_force.depth)
     }
 
-    /// What was done since the last look.
+    /// Measurements since the last look.
     pub(super) fn look(&mut self) -> Result<Look, SteerError> {
         let reading = self.meter.read()?;
         let full = self.steering.as_ref().is_some_and(|steering| {

@@ -15,7 +15,7 @@ use super::live::Look;
 use crate::config::{self, Steer};
 use crate::status::SteeredVmStatus;
 
-/// What a VM is taken to want whose queue is full: this many times what can be seen of it.
+/// Demand of a VM whose queue is full, as a multiple of what can be seen of it.
 const UNSEEN: f64 = 2.0;
 
 /// The VMs of this host.
@@ -32,9 +32,9 @@ pub(super) struct Groups {
     /// None while nothing is to be set.
     sharing: Option<Sharing>,
     demands: Demands,
-    /// What each did since it was first seen.
+    /// IOs and bytes of each VM since it was first seen.
     done: BTreeMap<VmKey, (u64, u64)>,
-    /// What is wrong with what was set, as it was last logged.
+    /// Fault of the caps or weights, as it was last logged.
     fault: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl HostVms {
         }
     }
 
-    /// What they wanted in the period.
+    /// Demands of the VMs in the period.
     pub(super) fn demand(
         &mut self,
         volume: &str,
@@ -157,7 +157,7 @@ impl HostVms {
         }
     }
 
-    /// What their shares are made of, where anything is set.
+    /// Means by which the VMs are held to their shares, if anything is set.
     pub(super) fn means(&self) -> Option<Means> {
         match self {
             HostVms::One(_) => None,
@@ -202,7 +202,7 @@ impl HostVms {
 }
 
 impl Groups {
-    /// Who is there, and what they did.
+    /// Status of the VMs that are there.
     fn look(&mut self, volume: &str, reading: Option<&Reading>) {
         match self.vms.refresh() {
             Ok(changes) => changes.iter().for_each(|change| match change {

@@ -66,7 +66,7 @@ pub(crate) fn open(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<Op
 /// Connects to the server of a disk and closes the connection again.
 ///
 /// # Errors
-/// Why the disk could not be served.
+/// Reason why the disk cannot be served.
 pub fn try_server(uri: &Uri, options: NbdOptions, read_only: bool) -> Result<(), OpenError> {
     let opened = open(uri, options, read_only)?;
     disconnect(&opened.connected.socket, opened.connected.agreed.framing);

@@ -1,4 +1,4 @@
-//! Which parts of a file are holes.
+//! Map of a file's holes.
 //!
 //! Only lseek(2) tells, which io_uring cannot do and which may wait for a disk or a server. So a
 //! thread of its own asks, and the ring never waits for it. An answer is bounded in extents and in
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// What has become of a file that is served.
+/// State of a served file's path: the same file, another one, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     /// Its size in bytes.
@@ -78,11 +78,11 @@ struct Question {
     one: bool,
 }
 
-/// What is to be found out.
+/// Question to the thread that looks at files.
 enum Job {
     /// The answer to a request.
     Status(Question),
-    /// What has become of the files behind these disks.
+    /// State of the files behind these disks.
     Look(Vec<(DiskId, Place)>),
 }
 

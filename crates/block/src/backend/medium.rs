@@ -55,7 +55,7 @@ pub struct Stretch {
 }
 
 impl Medium {
-    /// What was opened or found.
+    /// Files and devices that were opened or found.
     pub(crate) fn of(stat: &Stat) -> Medium {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::BlockDevice => Medium::Device(stat.st_rdev),
@@ -141,7 +141,7 @@ fn resolve(number: u64, range: Range<u64>) -> Stretch {
     at
 }
 
-/// What is right below a block device, as sysfs has it. `None` if the device is a whole one.
+/// Devices right below a block device, as sysfs has them. `None` if the device is a whole one.
 fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
     let dir = format!("/sys/dev/block/{}:{}", major(number), minor(number));
     let dir = Path::new(&dir).canonicalize().ok()?;

@@ -27,7 +27,7 @@ use crate::buffer::{Buffer, Pool};
 use crate::engine::losses::SyncId;
 use crate::engine::pieces::Rest;
 
-/// What a disk is backed by.
+/// Kind of a disk's backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendConfig {
     /// A regular file or a block device that exists.
@@ -115,7 +115,7 @@ impl Region {
     }
 }
 
-/// Why a backend cannot be used.
+/// Reason why a backend cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It cannot be opened.
@@ -168,7 +168,7 @@ pub enum OpenError {
     NoLocks {
         /// The file or device, as it is configured.
         path: PathBuf,
-        /// What the file system says.
+        /// Error of the file system.
         source: io::Error,
     },
     /// It is an image of a format that this agent does not know.
@@ -182,7 +182,7 @@ pub enum OpenError {
     NotDirect {
         /// The file or device, as it is configured.
         path: PathBuf,
-        /// What stands against it, as part of a sentence.
+        /// Reason, as part of a sentence.
         why: String,
     },
     /// Memory for a disk in memory cannot be had.
@@ -206,7 +206,7 @@ pub enum OpenError {
     Handshake {
         /// Address of the server.
         address: String,
-        /// What the server said, or did against the protocol.
+        /// Message of the server, or its breach of the protocol.
         source: client::HandshakeError,
     },
     /// The NBD server cannot make writes durable.
@@ -234,12 +234,12 @@ pub enum OpenError {
     },
 }
 
-/// What an open backend is like.
+/// Properties of an open backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub(crate) size: u64,
     pub(crate) blocks: BlockSizes,
-    /// What the borders of a region must be multiples of.
+    /// Alignment of the borders of a region, in bytes.
     pub(crate) align: u32,
     pub(crate) trim: bool,
     pub(crate) write_zeroes: bool,
@@ -263,7 +263,7 @@ impl Geometry {
     }
 }
 
-/// Why a request failed, as its client is told.
+/// Failure of a request, as its client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) errno: Errno,
@@ -293,7 +293,7 @@ pub(crate) struct Request {
     pub(crate) conn: usize,
     pub(crate) disk: usize,
     pub(crate) cookie: Cookie,
-    /// What the client asked for.
+    /// Operation that the client asked for.
     pub(crate) asked: Op,
     /// The piece of it that is done now; as a rule all of it.
     pub(crate) op: Op,
@@ -306,7 +306,7 @@ pub(crate) struct Request {
     pub(crate) id: Option<IoId>,
     /// Where the backend is with it.
     pub(crate) step: file::Step,
-    /// What the step is about, where that is not all of the request or more than it.
+    /// Range of the step, where that is not the request's.
     pub(crate) part: Extent,
     /// The payload of a write while the blocks at its edges are read and written.
     pub(crate) aside: Option<Buffer>,
@@ -363,7 +363,7 @@ impl Request {
     }
 }
 
-/// What a request that succeeded is answered with.
+/// Result of a request that succeeded.
 pub(crate) enum Body {
     /// The operation succeeded, and returned no data.
     Done,
@@ -373,7 +373,7 @@ pub(crate) enum Body {
     Status(Vec<Descriptor>),
 }
 
-/// What a volume and its backends have under their hands together.
+/// Requests and buffers that a volume shares with its backends.
 pub(crate) struct Work {
     pub(crate) pool: Pool,
     pub(crate) budget: Budget,
@@ -382,7 +382,7 @@ pub(crate) struct Work {
     pub(crate) finished: Vec<(usize, Result<(), Failure>)>,
 }
 
-/// What the law is told of a request.
+/// IO of a request, as the law sees it.
 pub(crate) fn io_of(op: Op) -> Io {
     let bytes = Bytes(op.extent().len);
     let kind = match op {

@@ -1,10 +1,10 @@
-//! Why a connection was given up.
+//! Reasons for which a connection is given up.
 
 use parda_nbd::server::{HandshakeError, RequestError};
 
 use crate::door::TurnedAway;
 
-/// Why a connection was given up.
+/// Reason for which a connection is given up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnError {
     #[error(transparent)]

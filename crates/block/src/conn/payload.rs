@@ -10,7 +10,7 @@ use crate::buffer::{Buffer, PIECE, allocated};
 pub(super) struct Payload {
     pub(super) cookie: Cookie,
     pub(super) op: Op,
-    /// What has room so far. Absent while the kernel has it.
+    /// Buffer of the payload. Absent while the kernel has it.
     pub(super) buffer: Option<Buffer>,
     /// Memory that was granted and is not in the buffer yet.
     pub(super) granted: usize,

@@ -1,6 +1,6 @@
 //! Requests out of what was received, within the limits.
 
-use parda_nbd::server::{Event, Session};
+use parda_nbd::server::{Incoming, Session};
 use parda_nbd::{Cookie, Op};
 
 use super::charge::{STATUS_REPLY, cost, is_late, room};
@@ -85,15 +85,15 @@ impl Conn {
     }
 
     /// Takes an event; returns the bytes of data that a request is about.
-    fn take_event(&mut self, session: Session, event: Event, work: &mut Work) -> usize {
+    fn take_event(&mut self, session: Session, event: Incoming, work: &mut Work) -> usize {
         match event {
-            Event::Disconnect => self.state = State::Closing,
-            Event::Refused { to, refusal, discard } => {
+            Incoming::Disconnect => self.state = State::Closing,
+            Incoming::Refused { to, refusal, discard } => {
                 self.discard = discard as usize;
                 let (errno, reason) = (refusal.errno, refusal.reason);
                 self.outbox.head(|out| session.put_error(out, to, errno, reason));
             }
-            Event::Request { cookie, op } => {
+            Incoming::Request { cookie, op } => {
                 self.pending = Some((cookie, op));
                 let whole = cost(op);
                 let now = if is_late(op) { budget::REQUEST } else { whole };

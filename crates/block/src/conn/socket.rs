@@ -1,4 +1,4 @@
-//! What the connection's socket does: receives into inbox and payload, sends of the outbox.
+//! Operations on the connection's socket: receives into inbox and payload, sends of the outbox.
 
 use parda_control::Instant;
 

@@ -19,7 +19,7 @@ use parda_nbd::{Errno, Op};
 
 use crate::backend::Failure;
 
-/// What one connection knows of its disk's failed syncs.
+/// Failed syncs of its disk that one connection was told of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Witness {
     pub(crate) disk: usize,

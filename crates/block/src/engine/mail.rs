@@ -1,4 +1,4 @@
-//! What others ask of a volume's thread, and how it ends.
+//! Commands of other threads to a volume's thread, and its end.
 
 use parda_control::{Instant, Span, View};
 

@@ -49,7 +49,7 @@ use crate::volume::DiskId;
 
 use losses::Losses;
 
-/// What a thread is started with.
+/// Parts with which a volume's thread is started.
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) host: Host,
@@ -60,7 +60,7 @@ pub(crate) struct Parts {
     pub(crate) mailer: Mailer,
 }
 
-/// Whose operation it was.
+/// Owner of an operation of the ring.
 #[derive(Clone, Copy, Debug)]
 enum Tag {
     Accept(usize),
@@ -71,7 +71,7 @@ enum Tag {
     Mailbox,
 }
 
-/// What is looked at again at some time.
+/// Subject of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     /// A connection and its serial number, as the place is used again.
@@ -185,7 +185,7 @@ pub(crate) struct Engine {
     disks: Slab<Disk>,
     next_disk: u64,
     listeners: Slab<Listener>,
-    /// What a connection is offered whose listener is gone.
+    /// Offer to a connection whose listener is gone.
     nothing: Offer,
     conns: Slab<Conn>,
     next_serial: u64,

@@ -22,7 +22,7 @@ const MEMORY_PIECE: u64 = 256 << 20;
 /// are longer, because such disks are mostly holes, which take no time.
 const PIECES_LOG: u32 = 14;
 
-/// What of a request follows the piece that is under way.
+/// Rest of a request behind the piece that is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rest {
     /// Its length in bytes.

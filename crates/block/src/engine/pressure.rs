@@ -1,4 +1,4 @@
-//! Who is dropped while others wait for memory.
+//! Choice of the connection that is dropped while others wait for memory.
 //!
 //! A client has `progress_timeout` for 1 MiB of what it owes. While others wait for memory that it
 //! holds, it has less, so that what they wait for because of stalled clients is bounded in all:
@@ -32,7 +32,7 @@ const WHOLE: u64 = 4;
 struct Holder {
     serial: u64,
     looked: Instant,
-    /// What it had moved when it had last made progress.
+    /// Bytes that it had moved when it last made progress.
     from: u64,
     /// How long it has owed something since then, and in all.
     stalled: Span,
@@ -64,7 +64,7 @@ impl Holder {
     }
 }
 
-/// What was seen of clients that wait.
+/// Observations of clients that wait.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     /// The most that have waited since nobody did.

@@ -109,7 +109,7 @@ impl Engine {
     }
 }
 
-/// What is known of a server that is looked for.
+/// State of the search for a server that was lost.
 struct Search {
     volume: String,
     name: String,
@@ -172,7 +172,7 @@ impl Search {
 }
 
 impl Disk {
-    /// What it has done, and why its server is not found, if it is looked for.
+    /// Its counters, and the reason why its server is not found, if it is looked for.
     pub(super) fn stats(&self) -> VmStats {
         let away = self.away.lock().unwrap_or_else(PoisonError::into_inner).clone();
         VmStats { away, ..self.stats.clone() }

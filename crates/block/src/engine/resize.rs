@@ -15,7 +15,7 @@ pub(crate) struct Sizing {
     base: u64,
     /// How long the disk is at most, if it is a region.
     len: Option<u64>,
-    /// What its size is a multiple of.
+    /// Alignment of its size, in bytes.
     min: u64,
     /// The backend's size when it was last looked at.
     backend: u64,

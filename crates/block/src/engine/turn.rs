@@ -16,7 +16,7 @@ use crate::spin::Awaited;
 /// take these while the volume's thread goes on.
 const COPIED_PER_TURN: u64 = 128 << 10;
 
-/// What this turn reads from the page cache.
+/// Bytes that this turn reads from the page cache.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
     bytes: u64,
@@ -89,7 +89,7 @@ impl Engine {
         Some(next.since(self.now()).into())
     }
 
-    /// What may be dispatched in this turn.
+    /// IOs that may be dispatched in this turn.
     pub(super) fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
         if self.copied.bytes >= COPIED_PER_TURN {
             self.copied.held_up = self.host.held() > 0;

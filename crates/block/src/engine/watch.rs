@@ -1,4 +1,4 @@
-//! Who comes in, who overstays, and what memory is returned.
+//! Admission of connections, those that overstay, and memory that is returned.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use crate::batch;
 use crate::conn::{Conn, ConnError};
 use crate::descriptors;
 use crate::door::{Peer, TurnedAway};
-use crate::progress::Verdict;
+use crate::progress::ClientState;
 use crate::stats::MemoryStats;
 
 /// How often memory that is not needed is looked for.
@@ -25,7 +25,7 @@ pub(super) struct Newcomer {
     fd: OwnedFd,
 }
 
-/// Which of the looks are due.
+/// Periodic looks, and the time of each.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     pub(super) newcomers: bool,
@@ -110,7 +110,7 @@ impl Engine {
             return;
         };
         match conn.look(now, Span::from(self.limits.progress_timeout)) {
-            Ok(Verdict::LookAgain(at)) => self.timers.add(at, Timer::Conn(key, serial)),
+            Ok(ClientState::LookAgain(at)) => self.timers.add(at, Timer::Conn(key, serial)),
             Ok(_) => conn.timed = false,
             Err(error) => self.fail(key, &error),
         }
@@ -184,7 +184,7 @@ impl Engine {
     }
 }
 
-/// Whose connection this is.
+/// Peer of a connection.
 fn peer(fd: &OwnedFd, is_tcp: bool) -> Peer {
     if is_tcp {
         let address = net::getpeername(fd).ok().flatten();

@@ -1,4 +1,4 @@
-//! How often one source may log.
+//! Rate limit of log lines, for each source of them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,13 +11,13 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 use tracing_subscriber::layer::{Context, Filter};
 
-/// What a source may log at once after a pause.
+/// Lines that a source may log at once after a pause.
 const BURST: f64 = 40.0;
 
-/// What it may log in the long run, a second.
+/// Lines that a source may log in the long run, per second.
 const PER_SECOND: f64 = 2.0;
 
-/// How often it is said of a source that goes on that it does.
+/// Time between two notices that lines of a source are left out.
 const REPORT: Duration = Duration::from_secs(10);
 
 /// Bounds what each source logs: one line of the program, for each volume. A client that connects

@@ -1,4 +1,4 @@
-//! What stands on the command line of `parda probe`, as values.
+//! Parsers for the values on the command line of `parda probe`.
 
 use bytesize::ByteSize;
 use parda_probe::{Mix, Purpose};

@@ -1,4 +1,4 @@
-//! How a probe goes: a bar on a terminal, and what should be known now.
+//! Progress of a probe: a bar on a terminal, and notes as they come.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_probe::{Point, Progress};
@@ -7,7 +7,7 @@ use parda_probe::{Point, Progress};
 #[derive(Default)]
 pub(super) struct Bar {
     bar: Option<ProgressBar>,
-    /// What the last load had.
+    /// Result of the last load.
     last: String,
 }
 

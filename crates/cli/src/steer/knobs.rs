@@ -48,7 +48,7 @@ struct Answer {
     queues: Vec<Row>,
     /// Process that steers it now.
     steered_by: Option<String>,
-    /// What will be put back.
+    /// Original values that will be put back.
     originals: Vec<Original>,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct DeviceArg {
 }
 
 impl DeviceArg {
-    /// What it leads to.
+    /// Device that the path leads to.
     pub(crate) fn resolve(&self) -> Result<Device, Failure> {
         Device::resolve("/".as_ref(), &self.device).map_err(|e| Failure::usage(e.to_string()))
     }
@@ -67,7 +67,7 @@ impl StateArg {
     }
 }
 
-/// How a queue is steered.
+/// Options that say how a queue is steered.
 #[derive(Args)]
 pub(crate) struct MethodArg {
     /// What is set: auto, queue_depth (SCSI), nr_requests

@@ -1,4 +1,4 @@
-//! What a reading of a device looks like: as a table, and as JSON.
+//! A reading of a device as a table and as JSON.
 
 use comfy_table::{CellAlignment, Table};
 use parda_control::Span;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::output::{align, plain};
 
-/// How long the longest bar of the histogram is, in characters.
+/// Length of the longest bar of the histogram, in characters.
 const BAR: usize = 40;
 
 /// A reading, in the units that people use.
@@ -20,7 +20,7 @@ pub(crate) struct Shown {
     /// One standard error of the latency by Little's law, as a part of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<f64>,
-    /// Why not otherwise, if it was not asked for.
+    /// Reason why it was not measured in the better way, if that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     because: Option<String>,
     reads: Way,
@@ -148,7 +148,7 @@ impl Shown {
         }
     }
 
-    /// How it was measured, for people.
+    /// Method of the measurement, for people.
     pub(crate) fn method(&self) -> String {
         let Some(error) = self.error else { return "measured with eBPF".to_owned() };
         let because = self.because.as_ref().map_or(String::new(), |why| format!(" ({why})"));

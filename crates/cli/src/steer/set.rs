@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 use super::{DeviceArg, MethodArg, StateArg, steer_failed};
 use crate::{Failure, output};
 
-/// How often a depth that is held is looked at.
+/// Time between two looks at a depth that is held.
 const LOOK: Duration = Duration::from_secs(1);
 
 #[derive(Args)]

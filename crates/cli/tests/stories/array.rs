@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-use parda_nbd::server::{Event, Handshake, ReplyTo, Session, Step};
+use parda_nbd::server::{Handshake, Incoming, ReplyTo, Session, Step};
 use parda_nbd::{BlockSizes, Export, ExportName, Extent, Op};
 
 /// The array's only block size, in bytes: what is written is written whole.
@@ -107,9 +107,9 @@ impl Connection {
             };
             let mut out = Vec::new();
             match event {
-                Event::Disconnect => return None,
-                Event::Refused { refusal, .. } => panic!("the agent sent {refusal}"),
-                Event::Request { cookie, op } => {
+                Incoming::Disconnect => return None,
+                Incoming::Refused { refusal, .. } => panic!("the agent sent {refusal}"),
+                Incoming::Request { cookie, op } => {
                     let payload = self.payload(session, op)?;
                     let data = self.execute(op, payload)?;
                     match op {

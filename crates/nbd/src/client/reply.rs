@@ -3,7 +3,7 @@
 use crate::extents::{Descriptor, MAX_EXTENTS, Status};
 use crate::wire::{self, Cookie, Errno, Extent, Framing, Reader, chunk};
 
-/// What the parser must know of a request in flight.
+/// Kind of reply that a request in flight expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Data of this range.
@@ -76,7 +76,7 @@ pub enum Reply {
     Error {
         /// Error code of the server.
         errno: Errno,
-        /// What the server says; may be empty.
+        /// Message of the server; may be empty.
         message: String,
         /// Where in the export, if the server says so and it is within the range asked for.
         at: Option<u64>,
@@ -96,7 +96,7 @@ pub struct Head {
     pub reply: Reply,
 }
 
-/// Why transmission cannot go on. The connection is to be closed.
+/// Reason why transmission cannot go on. The connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// No reply begins where one should.
@@ -119,9 +119,9 @@ pub enum ReplyError {
     /// An extended header with the offset of another request.
     #[error("a reply names offset {got} where the request had {asked}")]
     WrongOffset {
-        /// What was asked for.
+        /// Offset of the request.
         asked: u64,
-        /// What the server says.
+        /// Offset in the reply.
         got: u64,
     },
     /// Data outside of what was asked for.

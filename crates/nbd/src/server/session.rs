@@ -8,15 +8,15 @@ use crate::wire::{
     self, ChunkHeader, Cookie, Errno, Extent, Framing, RequestHeader, chunk, command, command_flag,
 };
 
-/// Why transmission cannot go on. The connection is to be closed.
+/// Reason why transmission cannot go on. The connection is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// No request begins where one should.
     #[error("a request begins with {got:#010x} in place of the magic {magic:#010x}")]
     WrongMagic {
-        /// What is in the place of the magic.
+        /// Number found in the place of the magic.
         got: u32,
-        /// What should be there.
+        /// Number expected there.
         magic: u32,
     },
     /// A payload that is longer than any that is taken, or thrown away.
@@ -29,9 +29,9 @@ pub enum RequestError {
     },
 }
 
-/// What the front of the received bytes holds. Its header takes [`Session::request_len`] bytes.
+/// Request at the front of the received bytes. Its header takes [`Session::request_len`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum Incoming {
     /// A valid request. The payload of a write follows its header.
     Request {
         /// The client's name for it.
@@ -52,7 +52,7 @@ pub enum Event {
     Disconnect,
 }
 
-/// What a reply carries back of its request.
+/// Part of a request that its reply carries back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     /// The client's name for it.
@@ -80,7 +80,7 @@ impl Session {
         Self { terms }
     }
 
-    /// How requests and replies are laid out.
+    /// Layout of requests and replies.
     #[must_use]
     pub fn framing(self) -> Framing {
         self.terms.framing
@@ -96,7 +96,7 @@ impl Session {
     ///
     /// # Errors
     /// When the stream cannot be followed any more.
-    pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Event>, RequestError> {
+    pub fn request(self, input: &[u8], export: &Export) -> Result<Option<Incoming>, RequestError> {
         let extended = self.terms.framing == Framing::Extended;
         let header = if extended {
             let Some(bytes) = input.first_chunk() else { return Ok(None) };
@@ -109,20 +109,20 @@ impl Session {
             RequestHeader::decode(bytes).map_err(|got| RequestError::WrongMagic { got, magic })?
         };
         if header.command == command::DISC {
-            return Ok(Some(Event::Disconnect));
+            return Ok(Some(Incoming::Disconnect));
         }
         if extended {
             check_payload(&header, export)?;
         }
         let cookie = header.cookie;
         Ok(Some(match validate::check(&header, export, self.terms) {
-            Ok(op) => Event::Request { cookie, op },
+            Ok(op) => Incoming::Request { cookie, op },
             Err(refusal) => {
                 let has_payload = has_payload(&header, extended);
                 // With extended headers a longer one has ended the connection.
                 let discard = if has_payload { header.extent.len as u32 } else { 0 };
                 let to = ReplyTo { cookie, offset: header.extent.offset };
-                Event::Refused { to, refusal, discard }
+                Incoming::Refused { to, refusal, discard }
             }
         }))
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
 use parda_nbd::extents::{Extents, MAX_EXTENTS, Status};
-use parda_nbd::server::{self, Event, ReplyTo};
+use parda_nbd::server::{self, Incoming, ReplyTo};
 use parda_nbd::{BlockSizes, Cookie, Export, ExportName, Extent, Op};
 
 /// Two exports, one of which allows everything and one nothing but aligned reads.
@@ -55,12 +55,12 @@ pub(crate) fn server(mut input: &[u8]) {
     while let Ok(Some(event)) = session.request(input, export) {
         out.clear();
         let payload = match event {
-            Event::Disconnect => return,
-            Event::Refused { to, refusal, discard } => {
+            Incoming::Disconnect => return,
+            Incoming::Refused { to, refusal, discard } => {
                 session.put_error_at(&mut out, to, refusal.errno, refusal.reason, Some(7));
                 discard
             }
-            Event::Request { cookie, op: Op::Read(extent) } => {
+            Incoming::Request { cookie, op: Op::Read(extent) } => {
                 assert!(extent.end().is_some_and(|end| end <= export.size));
                 // Every other block reads as zeroes.
                 if session.can_put_hole() && extent.offset & 512 != 0 {
@@ -70,7 +70,7 @@ pub(crate) fn server(mut input: &[u8]) {
                 }
                 0
             }
-            Event::Request { cookie, op: op @ Op::BlockStatus { extent, one } } => {
+            Incoming::Request { cookie, op: op @ Op::BlockStatus { extent, one } } => {
                 assert!(extent.end().is_some_and(|end| end <= export.size));
                 let mut extents = Extents::new(extent, export.blocks.min(), one);
                 let mut status = Status::DATA;
@@ -87,7 +87,7 @@ pub(crate) fn server(mut input: &[u8]) {
                 session.put_status(&mut out, ReplyTo::new(cookie, op), &extents);
                 0
             }
-            Event::Request { cookie, op } => {
+            Incoming::Request { cookie, op } => {
                 assert!(!export.read_only || op == Op::Flush);
                 session.put_done(&mut out, ReplyTo::new(cookie, op));
                 // The header alone never announces more than is taken.

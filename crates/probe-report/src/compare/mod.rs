@@ -10,7 +10,7 @@ pub use page::page;
 pub use table::table;
 
 use super::words::{curve_words, date, kind, latency, number_of, percent, short};
-use crate::comparison::{Comparison, Curves, SMALL, Side, Verdict};
+use crate::comparison::{Change, Comparison, Curves, SMALL, Side};
 use parda_probe::{Curve, Estimate};
 
 /// `A: model:drive-7200, 2026-01-31 12:00 UTC`.
@@ -28,10 +28,10 @@ fn summary(comparison: &Comparison) -> Vec<String> {
     let mut out = vec![format!(
         "Of {} that both ran, B has more throughput at {}, less at {}, the same at {}{}.",
         number_of(all, "load"),
-        count(Verdict::Better),
-        count(Verdict::Worse),
-        count(Verdict::Same),
-        match count(Verdict::Unsure) {
+        count(Change::Better),
+        count(Change::Worse),
+        count(Change::Same),
+        match count(Change::Unsure) {
             0 => String::new(),
             some => format!(", and at {some} it cannot be said"),
         }
@@ -126,12 +126,12 @@ fn advice(comparison: &Comparison) -> Vec<String> {
 }
 
 /// A verdict in a word.
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: Change) -> &'static str {
     match verdict {
-        Verdict::Better => "better",
-        Verdict::Same => "same",
-        Verdict::Worse => "worse",
-        Verdict::Unsure => "unsure",
+        Change::Better => "better",
+        Change::Same => "same",
+        Change::Worse => "worse",
+        Change::Unsure => "unsure",
     }
 }
 

@@ -4,7 +4,7 @@ use parda_plot::{Cell, Figure, Page, Table};
 
 use super::table::{by_mix, name};
 use super::{advice, curves, figures, interval, side, summary, word};
-use crate::comparison::{Comparison, Pair, Verdict};
+use crate::comparison::{Change, Comparison, Pair};
 use crate::words::{percent, short};
 use parda_probe::Document;
 
@@ -65,10 +65,10 @@ fn facts(page: &mut Page, comparison: &Comparison) {
             short_of(middle),
             format!("of A's; {} to {}", short_of(least), short_of(most)),
         ],
-        ["better".to_owned(), count(Verdict::Better), of_all.clone()],
-        ["the same".to_owned(), count(Verdict::Same), of_all.clone()],
-        ["worse".to_owned(), count(Verdict::Worse), of_all.clone()],
-        ["unsure".to_owned(), count(Verdict::Unsure), of_all],
+        ["better".to_owned(), count(Change::Better), of_all.clone()],
+        ["the same".to_owned(), count(Change::Same), of_all.clone()],
+        ["worse".to_owned(), count(Change::Worse), of_all.clone()],
+        ["unsure".to_owned(), count(Change::Unsure), of_all],
     ]);
 }
 
@@ -116,9 +116,9 @@ fn row(pair: &Pair, alone: bool) -> Vec<Cell> {
         number(short(b.p99_ms)),
         Cell::number(pair.p99_ratio, 2),
         match pair.verdict {
-            Verdict::Better => Cell::verdict(true, verdict),
-            Verdict::Worse => Cell::verdict(false, verdict),
-            Verdict::Same | Verdict::Unsure => Cell::text(verdict),
+            Change::Better => Cell::verdict(true, verdict),
+            Change::Worse => Cell::verdict(false, verdict),
+            Change::Same | Change::Unsure => Cell::text(verdict),
         },
     ]
 }

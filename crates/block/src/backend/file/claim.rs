@@ -21,7 +21,7 @@ pub const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What is asked for.
+/// Claim that is asked for.
 pub(crate) struct Wanted<'a> {
     pub(crate) disk: &'a str,
     pub(crate) path: &'a Path,
@@ -35,7 +35,7 @@ pub(crate) struct Wanted<'a> {
 /// How a disk keeps other programs from its file. The locks stay as long as the kernel has requests.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// What was opened. Disks on one file have their locks there together.
+    /// Open file. Disks on one file have their locks there together.
     medium: Medium,
     lock: Lock,
     locks: Locks,
@@ -45,9 +45,9 @@ pub(crate) struct Held {
     exclusive: Option<Arc<OwnedFd>>,
 }
 
-/// Why it is not to be had now.
+/// Reason why a file is not to be had now.
 enum Obstacle {
-    /// What a killed agent, or another one, has.
+    /// A lock that an agent has which is about to end, or another one.
     Agent(&'static str),
     Error(OpenError),
 }

@@ -36,7 +36,7 @@ const DENIES: i64 = 200;
 const PARDA: i64 = 400;
 
 impl Locks {
-    /// What a disk needs. `shared`: others may write at the same time.
+    /// Locks that a disk needs. `shared`: others may write at the same time.
     pub(crate) fn of(read_only: bool, shared: bool) -> Self {
         Self {
             uses: if read_only { READ } else { READ | WRITE },
@@ -79,7 +79,7 @@ impl Locks {
         self.bytes().try_for_each(|byte| set(&fd, byte, libc::F_UNLCK))
     }
 
-    /// What another open file has locked that is in the way of these.
+    /// Locks of another open file that are in the way of these.
     pub(crate) fn obstacle(self, fd: impl AsFd) -> io::Result<Option<&'static str>> {
         let opposite = Self { uses: self.denies, denies: self.uses };
         for byte in opposite.bytes() {

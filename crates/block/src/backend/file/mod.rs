@@ -18,7 +18,7 @@ use parda_nbd::{BlockSizes, Errno, Extent, Op};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
 
 use claim::LOCK_WAIT;
-use unaligned::{Cut, Gate, Side, Slot, patch, shift, whole_blocks};
+use unaligned::{Cut, Exclusion, Side, Slot, patch, shift, whole_blocks};
 
 use super::claims::Claim;
 use super::{Direct, Failure, Geometry, Lock, OpenError, Region, Request};
@@ -26,10 +26,10 @@ use crate::buffer::Pool;
 use crate::ring::{At, Ring};
 use crate::writer::Writer;
 
-/// What is known of a file before its thread has it.
+/// Facts about a file before its thread has it.
 pub(crate) struct Opened {
     pub(crate) fd: OwnedFd,
-    /// Why reads and writes go through the page cache, if they do.
+    /// Reason why reads and writes go through the page cache, if they do.
     cached: Option<String>,
     /// A write may be asked to be durable by itself.
     dsync: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Opened {
     pub(crate) claim: Arc<Claim>,
     pub(crate) geometry: Geometry,
     kind: FileType,
-    /// What is allocated or freed must be a multiple of this.
+    /// Alignment of ranges that are allocated or freed, in bytes.
     allocates: u32,
 }
 
@@ -140,7 +140,7 @@ fn go_around_the_cache(fd: &OwnedFd, direct: Direct, size: u64, block: u32) -> R
     set(OFlags::DIRECT)
 }
 
-/// What offsets and lengths of direct IO must be a multiple of, in bytes.
+/// Alignment of offsets and lengths of direct IO, in bytes.
 fn logical_block(fd: &OwnedFd, kind: FileType) -> u32 {
     if kind == FileType::BlockDevice {
         return fs::ioctl_blksszget(fd).unwrap_or(crate::buffer::ALIGN as u32);
@@ -217,13 +217,13 @@ pub(crate) struct File {
     writer: Option<OnceCell<Option<Writer>>>,
     /// Where the disk begins in it.
     base: u64,
-    /// What reads and writes must be a multiple of; 1 in the page cache.
+    /// Alignment of reads and writes, in bytes; 1 in the page cache.
     align: u32,
     /// And what is allocated and freed.
     allocates: u32,
     /// The blocks that the gate guards; 1 if it guards nothing.
     guarded: u32,
-    gate: Gate,
+    gate: Exclusion,
     /// How much is transferred at once, in bytes.
     at_once: usize,
     can_punch: bool,
@@ -247,7 +247,7 @@ impl File {
             align: geometry.align,
             allocates,
             guarded,
-            gate: Gate::default(),
+            gate: Exclusion::default(),
             at_once: if cached { COPIED_AT_ONCE } else { DIRECT_AT_ONCE },
             can_punch: true,
             can_zero: true,
@@ -499,7 +499,7 @@ impl File {
         }
     }
 
-    /// Who writes, if it is not the ring.
+    /// Thread that writes, if it is not the ring.
     fn writer<T>(&self, ring: &mut Ring<T>, fua: bool) -> Option<&Writer> {
         // One that has to be durable would hold up those behind it.
         let writer = self.writer.as_ref().filter(|_| !fua)?;

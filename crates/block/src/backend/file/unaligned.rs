@@ -116,9 +116,9 @@ impl Change {
     }
 }
 
-/// Who may change which blocks at the same time.
+/// Mutual exclusion of changes that touch the same blocks, where one of them has an unaligned edge.
 #[derive(Default)]
-pub(super) struct Gate {
+pub(super) struct Exclusion {
     under_way: Slab<Change>,
     /// In the order in which they came, each with its key.
     waiting: VecDeque<(usize, Change)>,
@@ -128,8 +128,8 @@ pub(super) struct Gate {
     edged: usize,
 }
 
-impl Gate {
-    /// Lets a change in; `None` if it has to wait, and [`Gate::ready`] brings its key then.
+impl Exclusion {
+    /// Lets a change in; `None` if it has to wait, and [`Exclusion::ready`] brings its key then.
     pub(super) fn enter(&mut self, key: usize, extent: Extent, edged: bool) -> Option<Slot> {
         let range = extent.offset..extent.offset + extent.len;
         let change = Change { range, edged };
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn changes_with_edges_are_alone_with_their_blocks_and_others_are_not_held() {
-        let mut gate = Gate::default();
+        let mut gate = Exclusion::default();
         let a = gate.enter(0, at(0, 4096), false).expect("nobody is there");
         let b = gate.enter(1, at(0, 4096), false).expect("whole blocks do not exclude each other");
         assert_eq!(gate.enter(2, at(0, 4096), true), None);

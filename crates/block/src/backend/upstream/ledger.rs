@@ -10,7 +10,7 @@ pub(super) struct Ledger {
     covered: u64,
 }
 
-/// What a flush covers: all that was acknowledged when it was sent, and nothing after that.
+/// Writes that a flush covers: all that were acknowledged when it was sent, and none after that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark(u64);
 

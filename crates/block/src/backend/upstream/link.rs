@@ -69,7 +69,7 @@ pub(super) struct Link {
 pub(super) struct Asked {
     pub(super) key: usize,
     sent: Instant,
-    /// What it covers, if it is a flush.
+    /// Writes that it covers, if it is a flush.
     pub(super) flush: Option<Mark>,
     answer: Answer,
 }
@@ -448,7 +448,7 @@ fn buffer_of<'a>(request: &'a mut Request, pool: &mut Pool) -> &'a mut Buffer {
     request.buffer.get_or_insert_with(|| pool.take(len))
 }
 
-/// What a server told of the range of a BLOCK_STATUS, as our client may hear it.
+/// Answer of a server to a BLOCK_STATUS, as our client may hear it.
 fn within(op: Op, align: u32, told: &[Descriptor]) -> Option<Vec<Descriptor>> {
     let Op::BlockStatus { extent, one } = op else { return None };
     let mut extents = Extents::new(extent, align, one);

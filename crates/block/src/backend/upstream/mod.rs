@@ -37,7 +37,7 @@ const LAST_SILENCE: Span = Span::from_millis(3_000);
 /// A connection that was lost or given up and has to be looked for.
 #[derive(Debug)]
 pub(crate) struct Lost {
-    /// Which of the server's connections.
+    /// Index of the connection.
     pub(crate) lane: usize,
     /// The reason, for the log and for `parda status`.
     pub(crate) why: String,

@@ -1,4 +1,4 @@
-//! What holds a volume's IOs to the window that the law finds: our own ring, or the kernel's queue.
+//! Enforcement of a volume's window: in our own ring, or in the kernel's queue.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use crate::status::{DroppedStatus, VolumeStatus};
 use crate::steered::Steered;
 use crate::volume::StartError;
 
-/// A volume's gate. The control thread ticks it; the main thread changes it; the status thread
+/// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
 /// asks it.
-pub(crate) enum Gate {
+pub(crate) enum Enforcer {
     /// Disks that are served over NBD.
     Ring(Served),
     /// A device that VMs open directly.
     Kernel(Box<Steered>),
 }
 
-impl Gate {
+impl Enforcer {
     /// `settled` is called when all that it is to serve was tried once.
     pub(crate) fn start(
         config: &config::Volume,
         shared: &Shared,
         settled: impl FnOnce() + Send + 'static,
-    ) -> Result<Gate, StartError> {
+    ) -> Result<Enforcer, StartError> {
         Ok(match &config.work {
-            Work::Serve(_) => Gate::Ring(Served::start(config, shared, settled)?),
+            Work::Serve(_) => Enforcer::Ring(Served::start(config, shared, settled)?),
             Work::Steer(steer) => {
                 let steered = Steered::start(config, steer)?;
                 settled();
-                Gate::Kernel(Box::new(steered))
+                Enforcer::Kernel(Box::new(steered))
             }
         })
     }
@@ -43,24 +43,24 @@ impl Gate {
     /// while there is no ring.
     pub(crate) fn tick(&self, heard: Option<Totals>) -> Option<Report> {
         match self {
-            Gate::Ring(served) => served.ring()?.tick(heard).ok(),
-            Gate::Kernel(steered) => Some(steered.tick(heard)),
+            Enforcer::Ring(served) => served.ring()?.tick(heard).ok(),
+            Enforcer::Kernel(steered) => Some(steered.tick(heard)),
         }
     }
 
     /// Does what is due between two ticks, and says after what time to ask again, if at all.
     pub(crate) fn between_ticks(&self) -> Option<Duration> {
         match self {
-            Gate::Ring(_) => None,
-            Gate::Kernel(steered) => steered.slice(),
+            Enforcer::Ring(_) => None,
+            Enforcer::Kernel(steered) => steered.slice(),
         }
     }
 
     /// Takes over from `new` into what is in force what may change while it runs.
     pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
         match self {
-            Gate::Ring(served) => served.reload(in_force, new),
-            Gate::Kernel(steered) => steered.reload(in_force, new),
+            Enforcer::Ring(served) => served.reload(in_force, new),
+            Enforcer::Kernel(steered) => steered.reload(in_force, new),
         }
     }
 
@@ -68,8 +68,8 @@ impl Gate {
     pub(crate) fn status(&self, config: &config::Volume, shown: Shown) -> VolumeStatus {
         let mut status = base(config, shown);
         match self {
-            Gate::Ring(served) => served.describe(&mut status, config),
-            Gate::Kernel(steered) => steered.describe(&mut status, config),
+            Enforcer::Ring(served) => served.describe(&mut status, config),
+            Enforcer::Kernel(steered) => steered.describe(&mut status, config),
         }
         status
     }
@@ -77,26 +77,26 @@ impl Gate {
     /// How many IOs were done or are under way, if this host serves them. `None` once it has ended.
     pub(crate) fn served(&self) -> Option<u64> {
         match self {
-            Gate::Ring(served) => {
+            Enforcer::Ring(served) => {
                 let stats = served.ring()?.stats().ok()?;
                 let total = stats.total();
                 let done = total.reads.ios + total.writes.ios + total.others.ios + total.errors;
                 Some(done + (stats.outstanding + stats.held) as u64)
             }
-            Gate::Kernel(_) => None,
+            Enforcer::Kernel(_) => None,
         }
     }
 
     /// Ends it. `None` if it was not running any more.
     pub(crate) fn stop(self, within: Duration) -> Option<Drained> {
         match self {
-            Gate::Ring(served) => served.stop(within),
-            Gate::Kernel(steered) => steered.stop(),
+            Enforcer::Ring(served) => served.stop(within),
+            Enforcer::Kernel(steered) => steered.stop(),
         }
     }
 }
 
-/// What is said in the same way of every volume.
+/// Fields of the status that are the same for served and steered volumes.
 pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     let Shown { ticks, report, exchange, differ } = shown;
     let law = &config.law.control.law;
