@@ -440,8 +440,9 @@ impl Governor {
         let apart = self.quorum.apart();
         let weighed = self.weight.factor() * shares;
         let ios = ours.ios * elapsed.secs();
-        let input =
-            Input { latency, headroom, level, ios, apart, side, shares: wanted, all: weighed };
+        let strange = self.quorum.is_strange();
+        let (shares, all) = (wanted, weighed);
+        let input = Input { latency, headroom, level, ios, apart, strange, side, shares, all };
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();

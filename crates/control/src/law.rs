@@ -136,6 +136,9 @@ const FAR_OFF: (f64, f64) = (1.5, 1.25);
 /// threshold, of which the first is an eighth, and all of some hundred together about two.
 const SLOWLY: f64 = 0.5;
 
+/// What part of that where one's own latency was not compared with the cluster's for long enough.
+const STRANGE: f64 = 0.25;
+
 /// The distance that counts for that, at most.
 const NEAR: f64 = 1.2;
 
@@ -174,12 +177,21 @@ pub struct Input {
     pub ios: f64,
     /// For how many periods λ has stood still, as the host is apart from the cluster; 0 if it is not.
     pub apart: u32,
+    /// Nothing is known of what one's own latency is to the cluster's: it is no reason to leave the anchor.
+    pub strange: bool,
     /// The mean window per share of the hosts that are heard nevertheless, this one among them.
     pub side: Option<f64>,
     /// The host's shares: scaled down for VMs that are idle.
     pub shares: f64,
     /// The same, of all VMs.
     pub all: f64,
+}
+
+impl Input {
+    /// Whether the window per share is to stay near the anchor.
+    fn stays(&self) -> bool {
+        self.apart > SETTLES || (self.apart > 0 && self.strange)
+    }
 }
 
 /// The law's state for one host and one volume.
@@ -343,7 +355,7 @@ impl Law {
                         per_share += epsilon * (mean - per_share);
                     }
                     self.anchor(per_share, &input);
-                    let firm = input.apart > SETTLES && self.level.is_some();
+                    let firm = input.stays() && self.level.is_some();
                     let epsilon = if firm { epsilon.max(FIRM) } else { epsilon };
                     let level = self.level.unwrap_or(per_share);
                     let grown = (1.0 - epsilon) * input.headroom * per_share;
@@ -392,13 +404,13 @@ impl Law {
         if input.apart == 0 {
             return;
         }
-        if input.apart <= WAITS + 1 || input.apart == SETTLES + 1 {
+        if input.apart <= WAITS + 1 || (input.apart == SETTLES + 1 && !input.strange) {
             *level = per_share;
         }
         let beyond = if input.headroom > FAR_OFF.0 {
             input.headroom / FAR_OFF.0
         } else {
-            let above = if input.apart > SETTLES {
+            let above = if input.stays() {
                 // Latencies are spread about as widely as they are long.
                 FAR_OFF_LATER + CHANCE / libm::sqrt(input.ios.max(1.0))
             } else {
@@ -410,7 +422,10 @@ impl Law {
         // latencies of two sides differ by.
         let near = input.headroom.clamp(1.0 / NEAR, NEAR);
         let slowly = match input.apart.checked_sub(self.config.hold_periods) {
-            Some(moving) if moving > 0 => SLOWLY * (near - 1.0) / f64::from(moving + 3),
+            Some(moving) if moving > 0 => {
+                let slowly = if input.strange { STRANGE * SLOWLY } else { SLOWLY };
+                slowly * (near - 1.0) / f64::from(moving + 3)
+            }
             _ => 0.0,
         };
         *level *= (1.0 + self.config.gamma * (beyond - 1.0)) * (1.0 + slowly);
@@ -446,7 +461,17 @@ mod tests {
     }
 
     fn input(latency: Option<f64>, headroom: f64, level: Option<f64>, shares: f64) -> Input {
-        Input { latency, headroom, level, ios: 100.0, apart: 0, side: None, shares, all: shares }
+        Input {
+            latency,
+            headroom,
+            level,
+            ios: 100.0,
+            apart: 0,
+            strange: false,
+            side: None,
+            shares,
+            all: shares,
+        }
     }
 
     /// Hosts at an array that completes `rate` IO/s as soon as enough are outstanding.

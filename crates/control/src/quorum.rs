@@ -32,6 +32,8 @@ pub struct Quorum {
     /// One's own latency over the cluster's, and over how many periods.
     ratio: f64,
     periods: f64,
+    /// There was somebody to compare it with.
+    compared: bool,
     /// The same of the last periods, latest last, if they were heard; they do not count yet. Who falls
     /// silent is still heard, by its last word, until it is found to be silent.
     recent: [Option<f64>; DOUBTED],
@@ -80,7 +82,14 @@ impl Quorum {
             self.ratio += (ratio - self.ratio) / self.periods;
         }
         self.recent.rotate_left(1);
+        self.compared |= own < 0.999 * all || own > 1.001 * all;
         self.recent[DOUBTED - 1] = Some(own / all);
+    }
+
+    /// Whether others were heard, but for too short to know what one's own latency is to the cluster's.
+    #[must_use]
+    pub fn is_strange(&self) -> bool {
+        self.compared && self.periods < 0.5 * REMEMBERED
     }
 
     /// Somebody is missing: what was heard of late was not new.
