@@ -125,7 +125,51 @@ impl Events {
     }
 }
 
+fn shares(rng: &mut Rng, spread: u32) -> f64 {
+    match spread {
+        0 => f64::from([500, 1000, 1500, 2000][rng.usize(..4)]),
+        1 => log_uniform(rng, 100.0, 10_000.0),
+        _ => log_uniform(rng, 1.0, 1e6),
+    }
+}
+
+impl Kind {
+    fn drawn(rng: &mut Rng, deep: bool, bursts: bool, streams: bool) -> Kind {
+        match rng.u32(..10) {
+            _ if deep => Kind::Deep,
+            0..=3 => Kind::Deep,
+            4..=6 => Kind::Shallow([1, 1, 2, 4, 8][rng.usize(..5)]),
+            7 if bursts => Kind::Bursts,
+            8 if streams => Kind::Stream,
+            7 | 8 => Kind::Light,
+            _ => Kind::Shallow(1),
+        }
+    }
+
+    /// What a scenario says of a VM of this kind whose IOs are these.
+    fn workload(&self, rng: &mut Rng, array: &Array, io: &str) -> String {
+        let deep = array.deep;
+        let rest = match self {
+            Kind::Deep => format!("outstanding = {deep}"),
+            Kind::Shallow(n) => format!("outstanding = {n}"),
+            Kind::Light => format!("rate = {}", rng.u32(2..40)),
+            Kind::Bursts => {
+                let [on, off] = [0, 0].map(|_| log_uniform(rng, 0.1, 12.0) * array.period * 1e3);
+                format!("outstanding = {deep}, on = \"{on:.0}ms\", off = \"{off:.0}ms\"")
+            }
+            Kind::Stream => {
+                return "size = \"64KiB\", read = 100, random = 0, outstanding = 16".into();
+            }
+        };
+        format!("{io}, random = 100, {rest}")
+    }
+}
+
 impl Fleet {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "draws in the order that the seeds of known fleets rest on"
+    )]
     pub(crate) fn new(seed: u64) -> Fleet {
         let mut rng = Rng::with_seed(seed ^ 0x5eed_f1ee);
         let rng = &mut rng;
@@ -186,38 +230,11 @@ impl Fleet {
             let count = if many { rng.usize(4..=12) } else { rng.usize(1..=3) };
             let mut kinds = Vec::new();
             for vm in 0..count {
-                let shares = match spread {
-                    0 => f64::from([500, 1000, 1500, 2000][rng.usize(..4)]),
-                    1 => log_uniform(rng, 100.0, 10_000.0),
-                    _ => log_uniform(rng, 1.0, 1e6),
-                };
-                let kind = match rng.u32(..10) {
-                    _ if host == deep_host && vm == 0 => Kind::Deep,
-                    0..=3 => Kind::Deep,
-                    4..=6 => Kind::Shallow([1, 1, 2, 4, 8][rng.usize(..5)]),
-                    7 if bursts => Kind::Bursts,
-                    8 if streams => Kind::Stream,
-                    7 | 8 => Kind::Light,
-                    _ => Kind::Shallow(1),
-                };
+                let shares = shares(rng, spread);
+                let kind = Kind::drawn(rng, host == deep_host && vm == 0, bursts, streams);
                 shallow |= matches!(kind, Kind::Shallow(_));
                 let other = io(rng, writes);
-                let io = if alike { &same } else { &other };
-                let mut load = format!("{io}, random = 100");
-                match kind {
-                    Kind::Deep => write!(load, ", outstanding = {}", array.deep).unwrap(),
-                    Kind::Shallow(n) => write!(load, ", outstanding = {n}").unwrap(),
-                    Kind::Light => write!(load, ", rate = {}", rng.u32(2..40)).unwrap(),
-                    Kind::Bursts => {
-                        let [on, off] = [0, 0].map(|_| log_uniform(rng, 0.1, 12.0) * p * 1e3);
-                        let n = array.deep;
-                        let on = format!("on = \"{on:.0}ms\", off = \"{off:.0}ms\"");
-                        write!(load, ", outstanding = {n}, {on}").unwrap();
-                    }
-                    Kind::Stream => {
-                        load = "size = \"64KiB\", read = 100, random = 0, outstanding = 16".into();
-                    }
-                }
+                let load = kind.workload(rng, array, if alike { &same } else { &other });
                 write!(
                     text,
                     "[[host.vm]]\nname = \"h{host}v{vm}\"\nshares = {}\ndisk = \"{}\"\n\
