@@ -73,7 +73,7 @@ pub enum HandshakeError {
     /// The server refused for another reason.
     #[error("the server refused option {option} with error {code:#x}: {message}")]
     Refused {
-        /// Number of the option, one of [`wire::option`](crate::wire::option).
+        /// Number of the option, one of [`wire::option`].
         option: u32,
         /// The error, a type of option replies.
         code: u32,

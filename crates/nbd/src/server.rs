@@ -23,7 +23,7 @@ pub enum HandshakeError {
     #[error("option {option} announces {len} bytes of data, at most {max} are accepted",
             max = wire::MAX_OPTION_DATA)]
     OptionTooLong {
-        /// Number of the option, one of [`wire::option`](crate::wire::option).
+        /// Number of the option, one of [`wire::option`].
         option: u32,
         /// Its announced length in bytes.
         len: u32,
