@@ -41,11 +41,12 @@ fn arb_settings() -> impl Strategy<Value = Option<Settings>> {
     )
 }
 
+// Boxed, as all of it on one stack is too much without optimisation.
 prop_compose! {
     fn arb_report()(
-        elapsed in arb_count(),
-        interval in (arb_sample(), arb_sample()),
-        measures in (arb_measure(), arb_measure(), arb_measure(), arb_measure()),
+        elapsed in arb_count().boxed(),
+        interval in (arb_sample().boxed(), arb_sample().boxed()),
+        measures in (arb_measure(), arb_measure(), arb_measure(), arb_measure()).boxed(),
         shares: u32,
         governed in prop_oneof![
             Just(Governed::No),
@@ -59,18 +60,18 @@ prop_compose! {
             Just(Bounded::Slices),
             Just(Bounded::Window),
         ],
-        threshold in arb_count(),
-        slowest in prop::option::of((arb_count(), SAID..100.0, 0..=MOST_VMS)),
+        threshold in arb_count().boxed(),
+        slowest in prop::option::of((arb_count(), SAID..100.0, 0..=MOST_VMS)).boxed(),
         tuning in prop_oneof![
             Just(Tuning::Unsaid),
             Just(Tuning::Pinned),
             Just(Tuning::Auto),
             Just(Tuning::Joining),
         ],
-        settings in arb_settings(),
+        settings in arb_settings().boxed(),
         asks in prop::option::of((1..=MOST).prop_map(Span)),
-        counts in (arb_count(), arb_count()),
-        saturated in (arb_measure(), arb_measure()),
+        counts in (arb_count(), arb_count()).boxed(),
+        saturated in (arb_measure(), arb_measure()).boxed(),
     ) -> Report {
         Report {
             elapsed: Span(elapsed),
