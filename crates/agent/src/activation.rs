@@ -29,7 +29,7 @@ pub enum ActivationError {
 
 /// Where a passed socket listens.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum BoundAddress {
     Unix(PathBuf),
     Tcp(SocketAddr),
 }
@@ -38,7 +38,7 @@ enum Place {
 /// goes and comes again finds its socket.
 #[derive(Debug, Default)]
 pub struct Passed {
-    sockets: Vec<(Place, OwnedFd)>,
+    sockets: Vec<(BoundAddress, OwnedFd)>,
 }
 
 /// The first descriptor that is passed (`SD_LISTEN_FDS_START`).
@@ -85,20 +85,20 @@ impl Passed {
     }
 }
 
-fn take(fds: &mut ListenFd, index: usize) -> std::io::Result<(Place, OwnedFd)> {
+fn take(fds: &mut ListenFd, index: usize) -> std::io::Result<(BoundAddress, OwnedFd)> {
     let gone = || std::io::Error::other("it is not there");
-    let (place, fd): (Place, OwnedFd) = match fds.take_unix_listener(index) {
+    let (place, fd): (BoundAddress, OwnedFd) = match fds.take_unix_listener(index) {
         Ok(socket) => {
             let socket = socket.ok_or_else(gone)?;
             let address = socket.local_addr()?;
             let path = address.as_pathname().ok_or_else(|| {
                 std::io::Error::other("it is a unix socket without a path in the file system")
             })?;
-            (Place::Unix(resolved(path)), socket.into())
+            (BoundAddress::Unix(resolved(path)), socket.into())
         }
         Err(_) => {
             let socket = fds.take_tcp_listener(index)?.ok_or_else(gone)?;
-            (Place::Tcp(socket.local_addr()?), socket.into())
+            (BoundAddress::Tcp(socket.local_addr()?), socket.into())
         }
     };
     if rustix::net::sockopt::socket_acceptconn(&fd)? {
@@ -108,11 +108,11 @@ fn take(fds: &mut ListenFd, index: usize) -> std::io::Result<(Place, OwnedFd)> {
     }
 }
 
-impl Place {
+impl BoundAddress {
     fn is(&self, address: &Address) -> bool {
         match (self, address) {
-            (Place::Unix(ours), Address::Unix(path)) => *ours == resolved(path),
-            (Place::Tcp(ours), Address::Tcp { host, port }) => {
+            (BoundAddress::Unix(ours), Address::Unix(path)) => *ours == resolved(path),
+            (BoundAddress::Tcp(ours), Address::Tcp { host, port }) => {
                 // A name that cannot be looked up is no address that we were passed.
                 (host.as_str(), *port)
                     .to_socket_addrs()
@@ -123,11 +123,11 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for BoundAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Unix(path) => write!(f, "unix:{}", path.display()),
-            Place::Tcp(address) => write!(f, "tcp:{address}"),
+            BoundAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+            BoundAddress::Tcp(address) => write!(f, "tcp:{address}"),
         }
     }
 }
@@ -159,8 +159,8 @@ mod tests {
         let bound = tcp.local_addr().unwrap();
         let passed = Passed {
             sockets: vec![
-                (Place::Unix(resolved(&link.join("s"))), unix.into()),
-                (Place::Tcp(bound), tcp.into()),
+                (BoundAddress::Unix(resolved(&link.join("s"))), unix.into()),
+                (BoundAddress::Tcp(bound), tcp.into()),
             ],
         };
         let unix = |path: PathBuf| Address::Unix(path);

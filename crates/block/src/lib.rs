@@ -1,9 +1,10 @@
 //! The data path: from NBD clients to the array and back.
 //!
 //! A [`Volume`] is one thread with one io_uring. It drives sockets and files alike and calls the
-//! law (`parda-control`) directly, so that an IO meets no lock and no other thread, but for writes to
-//! the page cache (`writer`). What the control plane wants of it goes through a mailbox that the ring
-//! wakes up for.
+//! law (`parda-control`) directly, so that an IO meets no lock and no other thread of ours, except for writes to
+//! the page cache (`writer`), block status of files (`backend::map`) and connections with TLS (`tls`); the
+//! kernel may give an operation to one of io_uring's own workers. The control plane talks to the volume
+//! through a mailbox that wakes the ring up.
 //!
 //! ```text
 //! sockets ─ conn ─► host (fair queue, window) ─► backend: file · memory · NBD server

@@ -11,7 +11,7 @@ use parda_nbd::Export;
 use parda_nbd::uri::Address;
 
 use crate::backend::claims::{Claim, Claims};
-use crate::backend::map::Place;
+use crate::backend::map::DiskFile;
 use crate::backend::{BackendConfig, Geometry, OpenError, Region, Stretch, connect, file, memory};
 use crate::budget::Budget;
 use crate::config::{DiskConfig, SpawnError, VolumeConfig};
@@ -39,7 +39,7 @@ pub struct OpenDisk {
     pub(crate) base: Bytes,
     pub(crate) export: Export,
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<DiskFile>,
     pub(crate) sizing: Sizing,
     /// Of what others could open as well.
     pub(crate) claim: Option<Arc<Claim>>,
@@ -175,8 +175,8 @@ impl OpenDisk {
         let export = export(&config, Geometry { size: region.len.0, ..whole });
         let (base, min) = (region.offset.0, whole.blocks.min());
         let place = match &opened {
-            Opened::File(opened) => Some(Place::new(&opened.fd, base, min)),
-            Opened::Memory(memory) => Some(Place::new(memory.fd(), base, min)),
+            Opened::File(opened) => Some(DiskFile::new(&opened.fd, base, min)),
+            Opened::Memory(memory) => Some(DiskFile::new(memory.fd(), base, min)),
             Opened::Nbd(..) => None,
         };
         let place = match &config.backend {

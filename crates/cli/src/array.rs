@@ -19,11 +19,11 @@ use crate::{Failure, output};
 #[derive(Args)]
 #[command(after_help = "\
 The data is real: what is written is read back, from memory or a sparse file. The timing is that of
-modelled drives (docs/array-model.md), so it congests as an array does. A preset exports its LUNs as
+modelled drives (docs/array-model.md), so the array congests as a real one does. A preset exports its LUNs as
 lun0, lun1, ...; a scenario exports each VM's disk by the VM's name. Both export `exchange`, room
-for 64 hosts to exchange latencies on the same drives, once `parda exchange init` has made it one.
+for 64 hosts to exchange latencies on the same drives, once `parda exchange init` has been run on it.
 
-At the socket of --control it answers one line of JSON for each of \"status\", {\"fail_drive\":2},
+At the socket of --control the array answers one line of JSON for each of \"status\", {\"fail_drive\":2},
 \"rebuild\", {\"write_cache\":false} and {\"slow\":2}: docs/array-model.md.
 
 Examples:
@@ -64,7 +64,7 @@ pub(crate) struct Array {
     /// Where the data is: memory, or file:PATH for a sparse file
     #[arg(long, value_name = "WHERE", default_value = "memory", value_parser = data)]
     data: Data,
-    /// A unix socket at which it can be asked how it stands, and told that a drive fails
+    /// A unix socket for queries of the array's state and commands such as the failure of a drive
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }

@@ -16,7 +16,7 @@ use crate::{Failure, output};
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {
-    /// Load NBD exports with a client that costs little itself
+    /// Load NBD exports with a client that takes little CPU time itself
     Nbd(Nbd),
 }
 
@@ -33,14 +33,15 @@ URI is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH; with TLS nbds
 tls-certificates=DIRECTORY (ca-cert.pem, client-cert.pem, client-key.pem) as a parameter. With TLS each connection has
 a thread that encrypts. Several URIs share the client's threads; each gets all of --connections.
 
-Each connection keeps --depth requests outstanding: the replies that one receive brings are answered with as many
-requests in one send. A latency is counted from before that send to the whole reply. fio's nbd engine takes several
+Each connection keeps --depth requests outstanding: after each receive, the client sends as many new requests at once
+as replies came. Latency runs from before that send to the end of the reply. fio's nbd engine takes several
 times the CPU, which on a machine that runs client and server is CPU that the server does not get.
 
-It only reads, unless --allow-writes=URI names the export again; then the rules of `parda probe` hold: nothing known
-may be on it, and its first and last MiB, which are left alone, must be zeroes or the mark of an earlier run.
+The client only reads, unless --allow-writes=URI names the export again; then the rules of `parda probe` hold: the
+export may hold no known signature, and its first and last MiB, which are left alone, must be zeroes or the mark of
+an earlier run.
 
-Exit status: 1 if the server failed, 2 if the load does not fit it.
+Exit status: 1 if the server failed, 2 if the load does not fit the export.
 
 Examples:
   parda bench nbd 'nbd+unix:///vm1?socket=/run/parda/a.sock'
@@ -56,7 +57,7 @@ pub(crate) struct Nbd {
     /// The exports to load
     #[arg(value_name = "URI", required = true)]
     uris: Vec<String>,
-    /// What the requests do: read or write, in order or anywhere
+    /// What the requests do: read or write, in order or at random offsets
     #[arg(long, value_enum, default_value = "randread")]
     op: Op,
     /// How many requests of --op mixed are reads, in percent
@@ -71,31 +72,31 @@ pub(crate) struct Nbd {
     /// Connections to each export
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
     connections: u32,
-    /// Threads that drive them
+    /// Threads that drive the connections
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
     /// How long to measure
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     time: Duration,
-    /// How long to load it before
+    /// How long to load the server before the measurement begins
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = humantime::parse_duration)]
     warmup: Duration,
-    /// Where the part begins that requests touch
+    /// Offset of the range that requests touch
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     offset: Option<u64>,
-    /// How long that part is; to the end if not given
+    /// Length of that range; to the end of the export if not given
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     range: Option<u64>,
-    /// How long a server may be silent before it is given up
+    /// How long a server may be silent before the run fails
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     patience: Duration,
     /// The seed that offsets follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Measure the CPU time of this process of this machine, too; may be given more than once
+    /// Measure the CPU time of this process as well, if the server runs here; may be given more than once
     #[arg(long, value_name = "PID")]
     server_pid: Vec<u32>,
-    /// Write to this export, which must be named again, if it is plainly there to be overwritten
+    /// Allow writes to this export, given by its URI once more, if nothing known is on it
     #[arg(long, value_name = "URI", require_equals = true)]
     allow_writes: Vec<String>,
     /// Write the answer as JSON to a file, - for standard output in place of the table

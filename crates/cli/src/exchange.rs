@@ -26,10 +26,10 @@ pub(crate) enum Exchange {
 
 #[derive(Args)]
 #[command(after_help = "\
-Nothing is changed unless the place is new or empty, or holds nothing but zeros; there is no way to
-force it. Of a device or an export, the first 64 MiB and the last 1 MiB must be zeros. With --offset
-only the region must be, and blkid (of util-linux) must know no signature on the whole of it. What is
-such an exchange already is left as it is.
+Nothing is changed unless the place is new or empty, or holds nothing but zeros; this cannot be
+overridden. Of a device or an export, the first 64 MiB and the last 1 MiB must be zeros. With --offset
+only the region must be zeros, and blkid (of util-linux) must find no signature on the whole device or
+file. A place that already is such an exchange is left as it is.
 
 Examples:
   parda exchange init /mnt/array-a/parda.exchange --volume array-a
@@ -38,27 +38,27 @@ Examples:
   parda exchange init /dev/vg/scratch --offset 1GiB --volume array-c")]
 pub(crate) struct Init {
     #[command(flatten)]
-    place: Place,
-    /// As many as there can ever be hosts: 1 to 1024, each of 4 KiB
+    place: ExchangeArg,
+    /// Number of slots, one for each host that may ever join: 1 to 1024, each of 4 KiB
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=i64::from(SlotCount::MAX)))]
     slots: u32,
-    /// The volume that it is for, by its name in parda.toml; without it, for any
+    /// Name of the volume in parda.toml that the exchange is for; any volume if not given
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
 }
 
-/// Where an exchange is.
+/// Place of an exchange on the command line.
 #[derive(Args)]
-struct Place {
+struct ExchangeArg {
     /// A file, a block device or an NBD URI
     #[arg(value_name = "PLACE")]
     place: String,
-    /// Where it begins in something larger, a multiple of 4KiB
+    /// Offset of the exchange in a larger device, export or file, a multiple of 4KiB
     #[arg(long, value_name = "SIZE")]
     offset: Option<ByteSize>,
 }
 
-impl Place {
+impl ExchangeArg {
     fn site(&self) -> Result<Site, Failure> {
         let wrong = |e: String| Failure::usage(format!("{}: {e}", self.place));
         if self.place.is_empty() {
@@ -95,20 +95,20 @@ Examples:
   parda exchange show 'nbd://array.example/exchange' --json -")]
 pub(crate) struct Show {
     #[command(flatten)]
-    place: Place,
+    place: ExchangeArg,
     /// Write the answer as JSON to a file, - for standard output
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
 }
 
-/// An exchange, as it is shown.
+/// An exchange as JSON.
 #[derive(Serialize)]
 struct Shown {
     header: Head,
     slots: Vec<Row>,
 }
 
-/// A header, as it is shown.
+/// The header of an exchange as JSON.
 #[derive(Serialize)]
 struct Head {
     place: String,
@@ -117,7 +117,7 @@ struct Head {
     volume: Option<String>,
 }
 
-/// One slot, as it is shown.
+/// One slot as JSON, and a row of the table.
 #[derive(Serialize)]
 struct Row {
     slot: u32,

@@ -19,8 +19,8 @@ use crate::{Failure, output};
 #[derive(Args)]
 #[command(after_help = "\
 A scenario names an array, hosts with their VMs, what happens to them, what is measured and what is
-expected: see docs/scenarios.md. It is run with real processes: an emulated array, one agent per
-host, one fio per VM. They are all gone when it ends, also on Ctrl-C.
+expected: see docs/scenarios.md. The scenario is run with real processes: an emulated array, one agent
+per host, one fio per VM. All of them end with the run, also on Ctrl-C.
 
 Exit status: 1 if an expectation was not met.
 
@@ -34,7 +34,7 @@ pub(crate) struct Lab {
     /// Write the answer as JSON to a file as well; - for standard output, in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
-    /// Keep the configurations and logs of all processes, and say where they are
+    /// Keep the configurations and logs of all processes, and print their directory
     #[arg(long)]
     keep_logs: bool,
     /// Run only this variant of the scenario; may be given more than once

@@ -42,7 +42,7 @@ struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   parda lab scenarios/demo.toml         see it work, on an emulated array
-  parda sim scenarios/demo.toml         the same in virtual time, in no time
+  parda sim scenarios/demo.toml         the same in virtual time, within a second
   parda probe /dev/mapper/san           latency against load, and the threshold to set
   parda bench nbd nbd://array/lun0      IOPS and latency of any NBD server
   parda reproduce                       the source papers' figures, beside ours
@@ -50,14 +50,14 @@ Examples:
   parda check /etc/parda.toml           check a configuration without starting
   parda serve -c /etc/parda.toml        serve this host's disks, steer its devices
   parda steer watch /dev/mapper/san     see what a device does, each second
-  parda status -c /etc/parda.toml       ask a running agent how it is
+  parda status -c /etc/parda.toml       ask a running agent for its state
 
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
 
 const STEER_EXAMPLES: &str = "\
 Examples:
   parda steer watch /dev/mapper/san     latencies, sizes and IOs outstanding, each second
-  parda steer show /dev/vg/data         what of it could be steered, from what to what
+  parda steer show /dev/vg/data         queue depths that can be set, and their bounds
   parda steer restore                   put back all that a crash left set
 
 The agent steers by itself, as a volume with [volume.steer] says: parda serve -c /etc/parda.toml";
@@ -82,7 +82,7 @@ enum Command {
     #[command(after_help = STEER_EXAMPLES)]
     #[command(subcommand)]
     Steer(steer::Steer),
-    /// Make the exchange where the hosts of a volume meet, or look into one
+    /// Make the exchange where the hosts of a volume meet, or show one
     #[command(subcommand)]
     Exchange(exchange::Exchange),
     /// Serve an emulated disk array over NBD: real data, the timing of modelled drives
@@ -96,11 +96,11 @@ enum Command {
     /// Load a server and measure it: IOPS, latencies, CPU time
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Workloads to and from fio's words, and what a trace is made of
+    /// Convert workloads to and from fio jobs, and describe traces
     #[command(subcommand)]
     #[command(after_help = WORKLOAD_EXAMPLES)]
     Workload(workload::Workload),
-    /// Run every figure and table of the source papers, and hold our numbers against theirs
+    /// Run every figure and table of the source papers, and compare our numbers with theirs
     Reproduce(reproduce::Reproduce),
 }
 

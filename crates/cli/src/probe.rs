@@ -29,19 +29,19 @@ const AFTER_HELP: &str = "\
 TARGET is a file or a block device, past the page cache; an NBD URI, nbd://HOST/EXPORT or
 nbd+unix:///EXPORT?socket=PATH; or the array model, model:NAME, of its first LUN, or model:NAME/lun2. NAME is
 one of {presets}.
-fio drives all but the model. docs/probe.md is the manual. What was stored with --json is compared by
-`parda probe compare`, and drawn by `parda probe page`.
+fio drives all but the model. docs/probe.md is the manual. `parda probe compare` compares two documents that
+--json wrote, and `parda probe page` draws one.
 
 It only reads, unless --allow-writes is given together with a target that nobody uses and that begins and ends
-with a MiB of zeroes, or that --create made; all else is refused, with the reason. It is load: others on the
-same array wait for it.
+with a MiB of zeroes, or that --create made; any other target is refused, with the reason. A probe is load:
+other users of the same array wait for it.
 
-Each load is a closed loop. Its warm-up is dropped; it ends when its throughput and mean latency are
-known well enough. What never settles is kept and marked.
+Each load is a closed loop. Its warm-up is dropped; the load ends when its throughput and mean latency are
+known well enough. A load that never settles is kept and marked.
 
-Ctrl-C ends with what was measured so far, another one at once.
+Ctrl-C ends the probe with what was measured so far; a second Ctrl-C ends it at once.
 
-Exit status: 1 if the target failed, 130 if it was stopped; either way with what was measured until then.
+Exit status: 1 if the target failed, 130 if the probe was stopped; both print what was measured until then.
 
 Examples:
   parda probe /dev/mapper/san --page san.html --json san.json
@@ -70,27 +70,27 @@ pub(crate) struct Probe {
     /// What to measure: a file, a device, an NBD URI, or model:NAME
     #[arg(value_name = "TARGET", required = true)]
     target: Option<String>,
-    /// How long it may take in all; 3 minutes if not given, 1 with --quick, 15 with --full. Of a model in its own
-    /// time, and not bounded if not given
+    /// Time limit of the whole probe; 3 minutes if not given, 1 with --quick, 15 with --full. For a model this is
+    /// virtual time, unlimited by default
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
-    /// Only what is needed to find the knee, roughly
+    /// Measure only what is needed to find the knee, roughly
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// And all mixes: read % against random % against size
+    /// Measure all mixes as well: read % against random % against size
     #[arg(long)]
     full: bool,
     /// The size of an IO in the sweep over outstanding
     #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = size)]
     size: u64,
-    /// How many of them are reads, in percent
+    /// IOs of that sweep that are reads, in percent
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = percent)]
     read: u32,
-    /// How many go anywhere, in percent; the rest follow the one before
+    /// IOs of that sweep at random offsets, in percent; each other IO follows the one before
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = percent)]
     random: u32,
-    /// A mix to sweep in place of these: size, read % and random %; may be given more than once. Advice is drawn from
-    /// the first
+    /// A mix to sweep in place of --size, --read and --random: size, read % and random %; may be given more than
+    /// once. Advice is drawn from the first
     #[arg(
         long,
         value_name = "SIZE,READ,RANDOM",
@@ -98,23 +98,25 @@ pub(crate) struct Probe {
         conflicts_with_all = ["size", "read", "random"]
     )]
     mix: Vec<Mix>,
-    /// From how many outstanding to how many
+    /// Numbers of outstanding IOs to sweep, such as 1-64
     #[arg(long, value_name = "FROM-TO", default_value = "1-256", value_parser = depths)]
     depths: (u32, u32),
-    /// Go to the most outstanding, even if throughput has long stopped to grow
+    /// Go to the end of --depths, even if throughput stopped growing long before
     #[arg(long)]
     all: bool,
     /// Only some of the questions: depth, size, mix, repeat
     #[arg(long, value_name = "QUESTION", value_delimiter = ',', value_parser = purpose)]
     only: Vec<Purpose>,
-    /// A published experiment in place of all that: elling, 4 KiB anywhere, 1 to 10 at a time (docs/elling.md)
+    /// A published experiment in place of the sweeps: elling, 4 KiB at random offsets, 1 to 10 outstanding
+    /// (docs/elling.md)
     #[arg(
         long,
         value_name = "NAME",
         conflicts_with_all = ["quick", "full", "size", "read", "random", "mix", "depths", "all", "only"]
     )]
     experiment: Option<Experiment>,
-    /// Write to it, too, if it is plainly there to be overwritten; of an NBD export with its name once more
+    /// Write to the target as well, if nobody uses it and it begins and ends with zeroes; an NBD export must be named
+    /// again here
     #[arg(long, value_name = "TARGET", num_args = 0..=1, require_equals = true)]
     allow_writes: Option<Option<String>>,
     /// Make TARGET first, a new file of this size that may be overwritten
@@ -140,7 +142,7 @@ pub(crate) struct Probe {
 /// Subcommands for stored probes. A target of such a name is `./compare`.
 #[derive(Subcommand)]
 enum Stored {
-    /// Put two probes side by side: what differs by more than they are uncertain
+    /// Compare two probes: differences beyond their uncertainty
     Compare(compare::Compare),
     /// Make the page of a probe that was stored as JSON
     Page(page::Page),

@@ -16,8 +16,8 @@ use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-Every figure and table of the source papers is a scenario: what was run, when it was measured and
-why then, what the paper has, and where it contradicts itself. docs/reproduction.md has a run.
+Each figure and table of the source papers is a scenario that says what was run, when it was measured and
+why then, the paper's values, and where the paper contradicts itself. docs/reproduction.md has a run.
 
 Exit status: 1 if a value is out of its tolerance.
 
@@ -40,7 +40,7 @@ pub(crate) struct Reproduce {
     /// The scenarios of this folder, in place of those that are built in
     #[arg(long, value_name = "DIR")]
     scenarios: Option<PathBuf>,
-    /// How many runs go on at a time; as many as there are cores if not given
+    /// Number of runs at a time; the number of cores if not given
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }

@@ -15,7 +15,7 @@ Signals:
                     new are opened, those that are gone are closed; a disk with other data is
                     opened anew, which closes its own connections. host and limits need a restart.
                     The log names each change. A file with an error changes nothing
-  SIGTERM, SIGINT   stop accepting, answer what is in flight, say goodbye to the other hosts
+  SIGTERM, SIGINT   stop accepting, answer all requests in flight, say goodbye to the other hosts
 
 Example:
   parda serve -c /etc/parda.toml")]
@@ -51,7 +51,7 @@ impl Check {
         for volume in &config.volumes {
             let exchange = match &volume.exchange {
                 Some(exchange) => format!("exchange {}", exchange.place),
-                None => "no exchange: it shares with no other host".to_owned(),
+                None => "no exchange: this volume is shared with no other host".to_owned(),
             };
             text += &match &volume.work {
                 Work::Serve(disks) => served(&volume.name, disks, &exchange),

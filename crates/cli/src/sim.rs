@@ -20,7 +20,7 @@ use crate::{Failure, output};
 #[derive(Args)]
 #[command(after_help = "\
 A scenario names an array, hosts with their VMs, what happens to them, what is measured and what is
-expected: see docs/scenarios.md. It is run in virtual time, with the control code of parda serve
+expected: see docs/scenarios.md. The scenario is run in virtual time, with the control code of parda serve
 and the array of parda array: see docs/simulator.md. The same scenario with the same seed gives
 the same answer. Variants of a scenario run side by side.
 
@@ -40,13 +40,13 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
     /// Write windows, β, latencies and throughput of each host, second by second, as JSON to a
-    /// file; of variants, by their names
+    /// file; with variants, an object with an entry for each
     #[arg(long, value_name = "OUT")]
     series: Option<PathBuf>,
     /// The seed that all randomness follows from, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// A value in place of the scenario's, by its keys and its place in lists, counted from 0; * is every place
+    /// A value in place of the scenario's, named by its keys and its index in lists, counted from 0; * is every index
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Several values in place of the scenario's, each in a run of its own; more than once: all combinations. A value

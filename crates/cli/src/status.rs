@@ -188,8 +188,8 @@ fn agreed(volume: &VolumeStatus) -> String {
     }
     if let Some(SlowestStatus { of, vm }) = &volume.slowest {
         text += &format!(
-            "slowest VM: {of}: its IOs take {:.1} ms at the array; the law goes by {:.2} times the mean over \
-             all IOs for it\n",
+            "slowest VM: {of}: its IOs take {:.1} ms at the array; because of this VM the law uses {:.2} \
+             times the mean latency\n",
             vm.latency_ms, vm.excess
         );
     }
@@ -199,8 +199,8 @@ fn agreed(volume: &VolumeStatus) -> String {
     }
     for disk in volume.disks.iter().filter(|disk| disk.overdue > 0) {
         text += &format!(
-            "  disk {}: {} IOs went out of turn, as it had been held for hold_max: few shares beside \
-             the others'\n",
+            "  disk {}: {} IOs went out of turn, as the disk had been held for hold_max: it has few \
+             shares beside the other disks\n",
             disk.name, disk.overdue
         );
     }
@@ -258,7 +258,8 @@ fn threshold(found: &ThresholdStatus) -> String {
     }
     if let Some(drift) = found.drift {
         let (by, times) = (100.0 * drift, found.drifts);
-        text += &format!("; throughput drifted by {by:+.0} % by itself ({times} times in all)");
+        text +=
+            &format!("; throughput at one threshold drifted by {by:+.0} % ({times} times in all)");
     }
     if let Some(last) = &found.last_move {
         text += &format!(
@@ -283,11 +284,11 @@ fn steered(steer: &SteerStatus) -> String {
         }
     };
     if steer.cannot_go_lower {
-        text += "; CANNOT GO LOWER, and the window is smaller";
+        text += "; CANNOT GO LOWER, though the window is smaller";
     }
     if steer.drops + steer.requeues > 0 {
         text += &format!(
-            "; the kernel lowered it {} times, the array gave back {} IOs undone",
+            "; the kernel lowered the depth {} times, the array returned {} IOs undone",
             steer.drops, steer.requeues
         );
     }
@@ -346,7 +347,7 @@ fn steered(steer: &SteerStatus) -> String {
     text
 }
 
-/// Lines on faults: since when, and why.
+/// Lines on faults, each with its age and reason.
 fn faults(volume: &VolumeStatus) -> String {
     let mut text = String::new();
     if let Some(fault) = &volume.fault {
@@ -359,7 +360,8 @@ fn faults(volume: &VolumeStatus) -> String {
     for disk in &volume.disks {
         if disk.state == DiskState::Serving {
             if let Some(fault) = &disk.fault {
-                text += &format!("  disk {}: its server was lost: {fault}\n", disk.name);
+                text +=
+                    &format!("  disk {}: the NBD server behind it was lost: {fault}\n", disk.name);
             }
             continue;
         }
@@ -378,7 +380,7 @@ fn faults(volume: &VolumeStatus) -> String {
     text
 }
 
-/// Says which disks the law cannot see the array behind.
+/// Lines on disks whose latency is that of the page cache.
 fn cached(volume: &VolumeStatus) -> String {
     let cached = volume.disks.iter().filter(|disk| disk.page_cache);
     cached

@@ -24,7 +24,7 @@ pub(crate) enum Workload {
     Export(Export),
     /// Print the jobs of a job file of fio as workloads of a scenario
     Import(Import),
-    /// Say what a trace is made of: a log of fio's, or the text of blkparse
+    /// Describe a trace: a log of fio's, or the text of blkparse
     Describe(Describe),
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Export {
     /// Only this VM; may be given more than once
     #[arg(long, value_name = "NAME")]
     vm: Vec<String>,
-    /// Of this variant of the scenario
+    /// Take this variant of the scenario
     #[arg(long, value_name = "NAME")]
     variant: Option<String>,
     /// Where the disk of each VM is: a file, a block device or an NBD URI; {vm} stands for its name
@@ -65,8 +65,8 @@ pub(crate) struct Export {
 
 #[derive(Args)]
 #[command(after_help = "\
-What says nothing of the load (filename, direct, runtime, reporting) is passed over; what does and
-has no counterpart in a workload is refused, with its line. docs/workloads.md has the list. A
+Options that do not describe the load (filename, direct, runtime, reporting) are ignored; options that
+do, and have no counterpart in a workload, are refused, with their line. docs/workloads.md has the list. A
 scenario can also name the job itself: workload = { fio = \"db.fio\", job = \"oltp\" }
 
 Examples:
@@ -83,9 +83,9 @@ pub(crate) struct Import {
 
 #[derive(Args)]
 #[command(after_help = "\
-A trace is fio's log of what it did (fio --write_iolog=FILE), or what blkparse makes of what the
-kernel's block layer did (blktrace -d /dev/sda -w 60 -o - | blkparse -i - > FILE). Which it is, is
-seen from its beginning. A scenario replays it: workload = { trace = \"FILE\" }, docs/workloads.md.
+A trace is an IO log of fio (fio --write_iolog=FILE), or the text of blkparse from a trace of the kernel's
+block layer (blktrace -d /dev/sda -w 60 -o - | blkparse -i - > FILE). The format is recognised from the
+beginning of the file. A scenario replays a trace: workload = { trace = \"FILE\" }, docs/workloads.md.
 
 Examples:
   parda workload describe db.trace
@@ -94,7 +94,7 @@ pub(crate) struct Describe {
     /// The trace file to read
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Write it as JSON to a file, - for standard output in place of the table
+    /// Write the description as JSON to a file, - for standard output in place of the table
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
 }

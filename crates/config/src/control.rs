@@ -411,7 +411,7 @@ pub const TUNABLES: &[Tunable] = &[
         unit: "\"slowest\", \"all\", \"reads\" or \"writes\"",
         default: "\"slowest\"",
         why: "Which IOs drive the window. Slowest (mode parda; elsewhere as all): all by their mean, \
-              and no VM above 1.25 times the threshold, whatever cheap IOs do to the mean. All: the \
+              and the slowest VM held at 1.2 times the threshold, with the exceptions of docs/control.md. All: the \
               mean alone, as in the papers. Reads or writes: theirs alone, where there are any.",
         source: "docs/control.md; SPEED '08 §3.1",
     },
@@ -434,7 +434,8 @@ pub const TUNABLES: &[Tunable] = &[
         key: "fairness",
         unit: "\"iops\" or \"bytes\"",
         default: "\"iops\"",
-        why: "What shares are shares of: IO/s, or bytes/s.",
+        why: "What an IO counts as. Iops: each IO is one, and shares divide outstanding IOs. Bytes: by slots of \
+              slot_size, and shares divide bytes/s.",
         source: "SPEED '08 §2",
     },
     Tunable {

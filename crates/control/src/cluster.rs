@@ -118,10 +118,11 @@ pub enum Source {
     /// The mean over all hosts that are heard now.
     #[default]
     Cluster,
-    /// One's own, by what it was to the cluster's mean when the others were last heard. λ stays what
-    /// it was then, unless the latency is far from the threshold.
+    /// This host's latency, divided by its usual ratio to the cluster's mean. λ is the anchor, which moves only
+    /// where the latency is far from the threshold.
     LastGood,
-    /// One's own only: chosen so, or the others have been silent for so long that λ moves without them.
+    /// This host's latency alone, as configured; or the same as [`LastGood`](Source::LastGood) for longer than
+    /// `hold_periods`, so that the anchor moves with the latency.
     Local,
 }
 
@@ -348,13 +349,18 @@ impl Load {
         Occupancy { outstanding: self.outstanding, rate }
     }
 
-    /// λ, the window per share at which the cluster would meet its threshold: what is outstanding
-    /// now, times how much larger the latency may be, over the shares that use it. Where VMs
-    /// use less than λ · shares, their active shares say so, and λ is the level of
-    /// water-filling: Σ min(demand, λ · shares) = outstanding · headroom.
+    /// λ, the window per share at which the cluster would meet its threshold: outstanding IOs, times
+    /// `headroom`, over active shares. Where VMs use less than λ · shares, their active shares say so, and λ
+    /// solves Σ min(demand, λ · shares) = outstanding · headroom, as in water-filling.
     #[must_use]
-    pub fn level(&self, headroom: f64) -> Option<f64> {
-        let level = headroom * self.outstanding / self.active;
-        (self.active > 1e-6 && level.is_finite() && level > 0.0).then_some(level)
+    pub fn lambda(&self, headroom: f64) -> Option<f64> {
+        let lambda = headroom * self.outstanding / self.active;
+        (self.active > 1e-6 && lambda.is_finite() && lambda > 0.0).then_some(lambda)
+    }
+
+    /// Mean window per share of these hosts: λ without headroom.
+    #[must_use]
+    pub fn window_per_share(&self) -> Option<f64> {
+        self.lambda(1.0)
     }
 }

@@ -15,8 +15,8 @@ pub struct Config {
     pub size_model: SizeModel,
     /// That size: 4 KB in SPEED'08, 8 KB in FAST '09.
     pub reference_size: Bytes,
-    /// The IO size that one slot of the window stands for (SPEED'08 §2): shares are then of
-    /// bytes/s. `None`: one slot for each IO, shares are of IOPS.
+    /// The IO size that one slot of the window stands for (SPEED'08 §2): shares then divide bytes/s.
+    /// `None`: one slot for each IO, shares divide outstanding IOs.
     pub slot_size: Option<Bytes>,
     /// What shares divide.
     pub proportional: Proportional,

@@ -113,7 +113,7 @@ pub struct Governor {
     shares: Shares,
     /// Shares that the window rests on.
     window_shares: f64,
-    /// What VMs' slices of it are measured by, as of the last period.
+    /// The window per share that VMs' slices are measured by, as of the last period.
     window_per_share: f64,
     /// How much more than its shares the host weighs, where shares are of bytes.
     weight: Weight,
@@ -297,7 +297,8 @@ impl Governor {
         self.law.lower_to(window);
     }
 
-    /// CAL(t), the latency that the window rests on, in seconds.
+    /// L, the latency that the window rests on, in seconds: CAL(t), raised by the slowest VM with
+    /// [`Signal::Slowest`].
     #[must_use]
     pub fn latency(&self) -> Option<f64> {
         self.average.secs().map(|mean| mean * self.beyond)
@@ -324,8 +325,8 @@ impl Governor {
         Scale { threshold: self.threshold(), mean: self.average.secs(), vms: self.vms }
     }
 
-    /// What VMs' slices of the window are measured by, in slots per share, as of the last period.
-    /// Infinite before the first.
+    /// The window per share that VMs' slices are measured by, in slots, as of the last period. Infinite before
+    /// the first.
     #[must_use]
     pub fn window_per_share(&self) -> f64 {
         self.window_per_share
@@ -342,8 +343,8 @@ impl Governor {
     pub fn terms(&self, shares: f64) -> Terms {
         let bind = matches!(self.config.law.mode, Mode::Normalised { .. });
         let weight = self.weight.factor();
-        let per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
-        Terms { per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
+        let window_per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
+        Terms { window_per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
     }
 
     /// The VMs are not those of the last period any more: what was said of each counts no more.
@@ -402,7 +403,7 @@ impl Governor {
         let side = match view {
             View::Peers(mut side) if self.quorum.apart() > 0 => {
                 side.add(&own);
-                side.governed.level(1.0)
+                side.governed.window_per_share()
             }
             _ => None,
         };
@@ -432,8 +433,8 @@ impl Governor {
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load, all));
         // Who observes only its own part of the cluster takes it for the whole: there is no other λ.
-        let level = latency.filter(|_| all || observes).and_then(|_| load.level(headroom));
-        if let (true, true, Some(_)) = (all, load.limited, level) {
+        let lambda = latency.filter(|_| all || observes).and_then(|_| load.lambda(headroom));
+        if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;
             self.fair = Some(self.fair.map_or(now, |fair| 0.5 * (fair + now)));
         }
@@ -442,7 +443,7 @@ impl Governor {
         let ios = ours.ios * elapsed.secs();
         let strange = self.quorum.is_strange();
         let (shares, all) = (wanted, weighed);
-        let input = Input { latency, headroom, level, ios, apart, strange, side, shares, all };
+        let input = Input { latency, headroom, lambda, ios, apart, strange, side, shares, all };
         let window = self.law.step(self.window_shares, input);
         own.window = if window.0.is_finite() { window } else { Window(0.0) };
         own.beta = self.law.beta();
@@ -612,24 +613,24 @@ impl Governor {
     fn active_shares(&self, vms: &[VmDemand]) -> (f64, f64) {
         let weight = self.weight.factor();
         let all = weight * all_shares(vms);
-        let level = self.law.window_per_share(all);
-        let (mut active, mut wanted, mut saturated) = (0.0, 0.0, false);
+        let window_per_share = self.law.window_per_share(all);
+        let (mut active, mut wanted, mut at_slice) = (0.0, 0.0, false);
         for vm in vms {
             let shares = weight * f64::from(vm.shares.0);
-            active += (vm.used / level).min(shares);
+            active += (vm.used / window_per_share).min(shares);
             // A client that comes and goes needs, when it is there, the window for what it brings.
-            let pending = vm.pending / level;
+            let pending = vm.pending / window_per_share;
             wanted += pending.min(shares);
-            saturated |= pending >= shares;
+            at_slice |= pending >= shares;
         }
         if let Mode::Normalised { .. } = self.config.law.mode {
             // What a host cannot have outstanding is the others'.
-            active = active.min(self.law.bounds().1 / level);
+            active = active.min(self.law.bounds().1 / window_per_share);
         }
         // While every VM has what it wants, the window only waits for one to want more: it may
         // then have its whole share at once. As soon as one VM could use more than its share, what
         // its neighbours leave of theirs is not its to take (PARDA §3).
-        (active, if saturated { wanted } else { all.max(1.0) })
+        (active, if at_slice { wanted } else { all.max(1.0) })
     }
 
     /// What the VMs do that could use more than their slices, and would have more if these were larger;

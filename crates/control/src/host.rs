@@ -143,7 +143,7 @@ enum Rule {
 const HUNG: u64 = 3;
 
 /// The terms of a VM before any are found.
-const NOTHING: Terms = Terms { per_share: 0.0, fair: 0.0, bind: true };
+const NOTHING: Terms = Terms { window_per_share: 0.0, fair: 0.0, bind: true };
 
 /// A host at one volume. See the module's documentation.
 #[derive(Debug)]
@@ -302,7 +302,7 @@ impl Host {
         let full = match self.rule {
             Rule::Free => f64::INFINITY,
             Rule::Window(window) => window,
-            Rule::Slices { least, most } => (terms.per_share * shares).clamp(least, most),
+            Rule::Slices { least, most } => (terms.window_per_share * shares).clamp(least, most),
         };
         let hold_max = self.config().law.hold_max;
         self.gate.set_full(now, full, hold_max);
@@ -574,7 +574,8 @@ impl Host {
         self.governor.threshold()
     }
 
-    /// CAL(t), the latency that the window rests on, in seconds.
+    /// L, the latency that the window rests on, in seconds: CAL(t), raised by the slowest VM with
+    /// [`Signal::Slowest`](crate::latency::Signal::Slowest).
     #[must_use]
     pub fn latency(&self) -> Option<f64> {
         self.governor.latency()

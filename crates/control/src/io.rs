@@ -11,8 +11,8 @@ pub enum IoKind {
     Read,
     /// Writes data.
     Write,
-    /// Trims a range or writes zeroes to it: work for the array by its length, and no data. It costs
-    /// [`discard_slots`] slots, and is heard as one write that took as much less.
+    /// Trims a range or writes zeroes to it: work for the array by the length of the range, and no data. A
+    /// discard of k slots ([`discard_slots`]) enters the latency mean as one write of 1/k of its device time.
     Discard,
     /// Anything else (flush, prefetch): takes a slot and its place in the queue, but its latency says
     /// nothing about the load.
@@ -43,9 +43,9 @@ pub struct Io {
 /// What an IO says of the array's latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
-    /// Data of its own length that took its own time.
+    /// Data: the IO counts with its own length and device time.
     Data(Direction),
-    /// A write of this length that took this long, whatever the size model says of lengths.
+    /// A write of this length and latency, which the size model does not scale.
     Discard(Bytes, Span),
 }
 
@@ -74,8 +74,8 @@ impl Io {
         }
     }
 
-    /// What it says if the array had it for `device`. A discard is as long as the slots that it costs, so
-    /// that bytes and slots agree; where slots are IOs it is of the `usual` size.
+    /// What the IO says of the array's latency, `device` being its device time. A discard counts with the bytes
+    /// of the slots that it costs, so that bytes and slots agree; where slots are IOs, with the `usual` size.
     pub(crate) fn heard(self, device: Span, slot: Option<Bytes>, usual: Bytes) -> Option<Heard> {
         if self.kind == IoKind::Discard {
             let slots = discard_slots(self.bytes);

@@ -16,14 +16,16 @@
 //! whose fixed point is latency = L_threshold and w = λ · shares for any number of hosts. ε sets
 //! how fast the ratios between hosts settle: with τ = T / (γ · ε), whatever the load.
 //!
-//! The normalised law keeps the window *per share* as its state, which nothing bounds from above: a
-//! host that cannot use it is bounded by itself, and it grows only while somebody could use more.
+//! The state of the normalised law is p, the host's own window *per share* ([`Law::window_per_share()`]). Nothing
+//! bounds p from above: a host that cannot use its window is bounded by its demand, and p grows only
+//! while a VM could use more.
 //! What each VM may have outstanding follows from it ([`crate::slices`]).
 //!
-//! A host that is apart from the cluster ([`crate::quorum`]) hears no λ. The last one is its anchor: it
-//! draws the window per share as any other λ does, so that hosts apart keep their ratios though each
-//! follows its own latency. It moves slowly towards what the latency says, at once where the latency
-//! is far from the threshold: then the array is another one than it was.
+//! A host that is apart from the cluster ([`crate::quorum`]) hears no λ. Its window per share of the first
+//! periods apart takes the place of λ, as its *anchor*: the anchor draws the window per share as any other
+//! λ does, so that hosts apart keep their ratios though each follows its own latency. The anchor moves
+//! slowly towards what the latency says, and at once where the latency is far from the threshold: then the
+//! array's throughput has changed.
 
 use core::mem::discriminant;
 
@@ -94,7 +96,8 @@ pub struct LawConfig {
     pub hold_max: Span,
     /// Fewer IOs than this in an interval do not move the latency estimate.
     pub min_ios: u32,
-    /// For how many periods the peers' last reports are used when the exchange falls silent.
+    /// How long the source is [`Source::LastGood`](crate::cluster::Source::LastGood) once the exchange falls
+    /// silent, in periods.
     pub hold_periods: u32,
 }
 
@@ -132,33 +135,33 @@ const MOST_OFF: f64 = 1.5;
 /// does not hear sees a low latency, so that more is needed for a rise.
 const FAR_OFF: (f64, f64) = (1.5, 1.25);
 
-/// How much the anchor moves otherwise: by each period's part of the latency's distance to the
-/// threshold, of which the first is an eighth, and all of some hundred together about two.
+/// How much the anchor moves otherwise: in period n by 1 / (n + 3) of this times the latency's distance to
+/// the threshold, the distance limited to [`NEAR`].
 const SLOWLY: f64 = 0.5;
 
-/// What part of that where one's own latency was not compared with the cluster's for long enough.
+/// Part of [`SLOWLY`] in force where the host's own latency was compared with the cluster's for too short.
 const STRANGE: f64 = 0.25;
 
-/// The distance that counts for that, at most.
+/// Largest factor between latency and threshold that [`SLOWLY`] is applied to.
 const NEAR: f64 = 1.2;
 
-/// For so many periods of silence nothing moves, unless the latency is that far off: a visit to the
-/// exchange that failed says nothing.
+/// Periods of silence in which nothing moves, unless the latency is [`FAR_OFF`]: one failed read of the
+/// exchange says nothing about the peers.
 const WAITS: u32 = 2;
 
-/// For so many periods the window per share moves as freely as ever while the host is apart: if the
-/// others are dead, it finds what they leave.
+/// Periods apart in which the window per share moves as freely as ever: if the other hosts are dead, this
+/// host takes up the throughput that they leave.
 const SETTLES: u32 = 10;
 
-/// After that it is drawn to where it then was by this in place of ε.
+/// ε after these [`SETTLES`] periods: it draws the window per share to the anchor.
 const FIRM: f64 = 0.9;
 
-/// From then on the second of [`FAR_OFF`]: a host that has less than its part among others whose data
-/// lie elsewhere sees a high latency, and is not to leave them even that.
+/// The second factor of [`FAR_OFF`] after [`SETTLES`] periods: a host that has less than its share beside
+/// hosts whose data lie elsewhere on the array sees a high latency, and must not shrink further for it.
 const FAR_OFF_LATER: f64 = 1.45;
 
-/// How many standard errors of its mean a latency must be further off than that: the fewer IOs a host
-/// has, the more its latency varies by chance, and each chance would take from it for good.
+/// Standard errors of the mean latency that are added to [`FAR_OFF_LATER`]: the fewer IOs a host has, the
+/// more its latency varies by chance, and each chance would lower its window for good.
 const CHANCE: f64 = 2.0;
 
 /// The windows per share that the exchange and a sum over hosts can carry.
@@ -167,17 +170,19 @@ const PER_SHARE: (f64, f64) = (1e-12, 1e5);
 /// What one step of the law takes into account.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
-    /// CAL(t) in seconds; `None` while nothing is heard of the array.
+    /// L in seconds: CAL(t), raised by the slowest VM with [`Signal::Slowest`]. `None` while nothing is
+    /// heard of the array.
     pub latency: Option<f64>,
     /// How much larger the windows could be: [`Law::headroom`]. 1 while nothing is heard.
     pub headroom: f64,
     /// λ: the window per share at which the cluster would meet its threshold, if known.
-    pub level: Option<f64>,
+    pub lambda: Option<f64>,
     /// IOs that the latency of the interval is the mean of.
     pub ios: f64,
-    /// For how many periods λ has stood still, as the host is apart from the cluster; 0 if it is not.
+    /// Periods that the host has been apart from the cluster; 0 if it is not.
     pub apart: u32,
-    /// Nothing is known of what one's own latency is to the cluster's: it is no reason to leave the anchor.
+    /// The host's usual ratio of its own latency to the cluster's is not known yet, so that its own latency is
+    /// no reason to leave the anchor.
     pub strange: bool,
     /// The mean window per share of the hosts that are heard nevertheless, this one among them.
     pub side: Option<f64>,
@@ -203,11 +208,11 @@ pub struct Law {
     /// The same, of all hosts.
     cluster_unit: f64,
     window: f64,
-    /// The window per share. `None` before the first step.
-    per_share: Option<f64>,
+    /// p, the host's own window per share: the state of the law. `None` before the first step.
+    window_per_share: Option<f64>,
     beta: f64,
-    /// λ as last known, and whether it ever was. The anchor, while the host is apart.
-    level: Option<f64>,
+    /// λ as last known, if it ever was. While the host is apart: its anchor.
+    lambda: Option<f64>,
 }
 
 impl Law {
@@ -220,9 +225,9 @@ impl Law {
             unit: 1.0,
             cluster_unit: 1.0,
             window,
-            per_share: None,
+            window_per_share: None,
             beta: 0.0,
-            level: None,
+            lambda: None,
         }
     }
 
@@ -246,8 +251,8 @@ impl Law {
         }
         // An observer that begins to act joins the others: what it has outstanding until then is no
         // measure of what it is to have.
-        self.level = self.level.filter(|_| acts_as_before);
-        self.per_share = self.per_share.filter(|_| same_mode);
+        self.lambda = self.lambda.filter(|_| acts_as_before);
+        self.window_per_share = self.window_per_share.filter(|_| same_mode);
     }
 
     /// Changes the threshold alone.
@@ -286,26 +291,23 @@ impl Law {
         self.beta
     }
 
-    /// The window per share, by which a VM's demand is judged. `all` is the sum of the host's shares.
+    /// The window per share by which slices are measured: p, or λ with [`Mode::Observe`]. Where there is
+    /// neither, the window over `all`, the sum of the host's shares.
     #[must_use]
     pub fn window_per_share(&self, all: f64) -> f64 {
-        match (self.config.mode, self.level, self.per_share) {
-            (Mode::Observe, Some(level), _) | (Mode::Normalised { .. }, _, Some(level)) => level,
+        match (self.config.mode, self.lambda, self.window_per_share) {
+            (Mode::Observe, Some(lambda), _) => lambda,
+            (Mode::Normalised { .. }, _, Some(per_share)) => per_share,
             _ => self.window / all,
         }
-    }
-
-    /// The window per share that is the state of the law, once there is one.
-    #[must_use]
-    pub fn per_share(&self) -> Option<f64> {
-        self.per_share
     }
 
     /// Lowers the window, if it is larger: the array itself said that it is full.
     pub fn lower_to(&mut self, window: Window) {
         if !matches!(self.config.mode, Mode::Off | Mode::Static) {
             let lower = self.window.min(window.0).max(self.bounds().0);
-            self.per_share = self.per_share.map(|per_share| per_share * lower / self.window);
+            self.window_per_share =
+                self.window_per_share.map(|per_share| per_share * lower / self.window);
             self.window = lower;
         }
     }
@@ -342,12 +344,12 @@ impl Law {
             Mode::Normalised { epsilon } => {
                 let joins = self.learn(&input);
                 let mut per_share = self.window_per_share(input.all.max(1.0));
-                if let (true, Some(level)) = (joins, self.level) {
+                if let (true, Some(lambda)) = (joins, self.lambda) {
                     // A host that joins starts at the window that its peers have per share.
-                    per_share = level;
+                    per_share = lambda;
                 } else if input.latency.is_some() && !Law::waits(&input) {
-                    if let Some(level) = input.level {
-                        let mean = level / input.headroom;
+                    if let Some(lambda) = input.lambda {
+                        let mean = lambda / input.headroom;
                         per_share = per_share.clamp(mean / MOST_OFF, mean * MOST_OFF);
                     }
                     if let Some(mean) = input.side {
@@ -355,29 +357,29 @@ impl Law {
                         per_share += epsilon * (mean - per_share);
                     }
                     self.anchor(per_share, &input);
-                    let firm = input.stays() && self.level.is_some();
+                    let firm = input.stays() && self.lambda.is_some();
                     let epsilon = if firm { epsilon.max(FIRM) } else { epsilon };
-                    let level = self.level.unwrap_or(per_share);
+                    let lambda = self.lambda.unwrap_or(per_share);
                     let grown = (1.0 - epsilon) * input.headroom * per_share;
-                    per_share = (1.0 - gamma) * per_share + gamma * (grown + epsilon * level);
+                    per_share = (1.0 - gamma) * per_share + gamma * (grown + epsilon * lambda);
                 }
-                // What cannot be told from nothing takes long to come back.
+                // A floor: from near zero, p would need many periods to grow again.
                 let lowest = (least / input.all.max(1.0)).max(PER_SHARE.0);
                 let per_share = per_share.max(lowest).min(PER_SHARE.1);
-                self.per_share = Some(per_share);
-                self.beta = epsilon * self.level.unwrap_or(per_share) * input.shares;
+                self.window_per_share = Some(per_share);
+                self.beta = epsilon * self.lambda.unwrap_or(per_share) * input.shares;
                 self.window = per_share * input.shares;
             }
             Mode::Observe => {
                 let joins = self.learn(&input);
                 let before = self.window / if before > 0.0 { before } else { input.shares };
-                let per_share = match input.level.and(self.level) {
-                    Some(level) if joins => level,
-                    Some(level) => (1.0 - gamma) * before + gamma * level,
+                let per_share = match input.lambda.and(self.lambda) {
+                    Some(lambda) if joins => lambda,
+                    Some(lambda) => (1.0 - gamma) * before + gamma * lambda,
                     None => before,
                 };
                 self.beta = 0.0;
-                self.per_share = Some(per_share);
+                self.window_per_share = Some(per_share);
                 self.window = per_share * input.shares;
             }
         }
@@ -393,19 +395,19 @@ impl Law {
 
     /// Takes in λ, if it is known. True if it was not before.
     fn learn(&mut self, input: &Input) -> bool {
-        let joins = self.level.is_none() && input.level.is_some();
-        self.level = input.level.or(self.level);
+        let joins = self.lambda.is_none() && input.lambda.is_some();
+        self.lambda = input.lambda.or(self.lambda);
         joins
     }
 
     /// Moves λ while nothing is heard of it.
     fn anchor(&mut self, per_share: f64, input: &Input) {
-        let Some(level) = &mut self.level else { return };
+        let Some(lambda) = &mut self.lambda else { return };
         if input.apart == 0 {
             return;
         }
         if input.apart <= WAITS + 1 || (input.apart == SETTLES + 1 && !input.strange) {
-            *level = per_share;
+            *lambda = per_share;
         }
         let beyond = if input.headroom > FAR_OFF.0 {
             input.headroom / FAR_OFF.0
@@ -428,7 +430,7 @@ impl Law {
             }
             _ => 0.0,
         };
-        *level *= (1.0 + self.config.gamma * (beyond - 1.0)) * (1.0 + slowly);
+        *lambda *= (1.0 + self.config.gamma * (beyond - 1.0)) * (1.0 + slowly);
     }
 }
 
@@ -460,11 +462,11 @@ mod tests {
         LawConfig { mode, window_max: Window(1e4), ..LawConfig::default() }
     }
 
-    fn input(latency: Option<f64>, headroom: f64, level: Option<f64>, shares: f64) -> Input {
+    fn input(latency: Option<f64>, headroom: f64, lambda: Option<f64>, shares: f64) -> Input {
         Input {
             latency,
             headroom,
-            level,
+            lambda,
             ios: 100.0,
             apart: 0,
             strange: false,
@@ -483,9 +485,9 @@ mod tests {
             latency = (total / rate).max(0.005);
             let cluster = Load { outstanding: total, limited: true, ..Load::default() };
             let headroom = laws[0].headroom(latency, &cluster, true);
-            let level = headroom * total / shares.iter().sum::<f64>();
+            let lambda = headroom * total / shares.iter().sum::<f64>();
             for (law, &s) in laws.iter_mut().zip(shares) {
-                law.step(s, input(Some(latency), headroom, Some(level), s));
+                law.step(s, input(Some(latency), headroom, Some(lambda), s));
             }
         }
         (laws.iter().map(|l| l.window().0).collect(), latency)

@@ -10,9 +10,10 @@
 //! | module | subject | source |
 //! | --- | --- | --- |
 //! | [`latency`] | what the device's latency is | eq. 1; SPEED'08 §3 |
-//! | [`slowest`] | what cheap IOs cannot hide | |
+//! | [`io`] | cost of an IO in slots, a trim's among them, and its part in the latency mean | |
+//! | [`slowest`] | latency of the slowest VM, which a mean over many cheap IOs hides | |
 //! | [`size`] | latency of an IO against its size | SPEED'08 §3.1 |
-//! | [`law`] | the window that follows from it | eq. 2 |
+//! | [`law`] | the window that follows from latency | eq. 2 |
 //! | [`backlog`] | how well the hosts that want more are served | |
 //! | [`cluster`] | what hosts tell each other, and what follows from it | PARDA §3, §4 |
 //! | [`governor`] | one period: from what was measured and heard to the window and the report | |
@@ -29,6 +30,7 @@
 //! | [`threshold`] | finding the threshold while working | |
 //! | [`names`] | modes, states and settings as configuration and status spell them | |
 //! | [`integral`] | what means over a period are made of | |
+//! | [`units`] | types for time, bytes, windows and shares | |
 //! | [`host`] | the state machine that ties these together | |
 //!
 //! [`host::Host`] is where to start reading. A volume whose queue and gate are the kernel's has its own

@@ -5,21 +5,21 @@
 //! array among themselves, in the first case they do right. In the second each side holds the latency
 //! of its own IOs at the threshold, and by the least difference between these latencies one side pushes
 //! the other out. So it goes by shares, as a vote does: those that have more than half of all shares
-//! are the cluster, and go on without the others. The others, of whom there are at most half, keep the
-//! λ that was last common to all as their anchor ([`crate::law`]), and go by their own latency. That
-//! is compared with what it was to the cluster's mean while all were heard, as hosts whose data lie
-//! elsewhere on the array see other latencies at the same load.
+//! are the cluster, and go on without the others. The others, of whom there are at most half, keep their
+//! window per share of the first periods apart as their anchor ([`crate::law`]), and use their own latency,
+//! divided by its usual ratio to the cluster's mean: hosts whose data lie elsewhere on the array see other
+//! latencies at the same load.
 
 use crate::cluster::View;
 use crate::latency::Flow;
 
-/// So many periods at most are remembered of what one's own latency is to the cluster's mean.
+/// Periods that the mean ratio of the host's own latency to the cluster's is over, at most.
 const REMEMBERED: f64 = 20.0;
 
-/// For so many periods it is not sure that what was heard was new.
+/// Latest periods that are left out of that ratio: a report heard in them may have been an old one.
 const DOUBTED: usize = 4;
 
-/// After so many periods those that have never come back are no part of the cluster any more.
+/// Periods after which silent hosts are no part of the cluster any more.
 const FORGOTTEN: u32 = 3600;
 
 /// See the module's documentation.

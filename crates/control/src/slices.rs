@@ -1,8 +1,9 @@
 //! What the VMs of a host may have outstanding, each by itself and all together, at any instant.
 //!
-//! A VM's slice is λ · shares. It is granted what it has pending, at most its slice; the host is
-//! granted the sum. So what a VM leaves of its slice is never its neighbour's on the same host: it
-//! goes to all hosts by way of λ, which rests on what was granted ([`crate::cluster`]).
+//! A VM's slice is p · shares, p being the host's window per share, and less for a VM that has just woken up
+//! (below). The VM is granted what it has pending, at most its slice; the host is granted the sum. So what a
+//! VM leaves of its slice is never its neighbour's on the same host: it goes to all hosts by way of λ,
+//! which rests on what was granted ([`crate::cluster`]).
 //!
 //! Where a slice is less than one IO, a VM that comes now and then must not be held for what it does
 //! not take: it saves up, while it has nothing pending, what its slice would have given it, and is
@@ -20,18 +21,18 @@ use crate::units::{Instant, Shares};
 /// comes in small groups.
 const SAVED: f64 = 4.0;
 
-/// By what part the most that a VM was granted in earlier periods counts in the next one.
+/// Factor per period by which the largest grant of earlier periods fades.
 const REMEMBERED: f64 = 0.8;
 
 /// A VM that was seen to use its slice may use this many times as much in the next period.
 const GROWTH: f64 = 2.0;
 
-/// What slices follow from, in slots.
+/// Bounds of slices, in slots per share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// λ, the window per share.
-    pub per_share: f64,
-    /// What the whole cluster may have outstanding, over all shares, of those that sleep, too.
+    /// p, the host's window per share.
+    pub window_per_share: f64,
+    /// Outstanding IOs of the whole cluster over all shares, those of idle VMs included.
     pub fair: f64,
     /// Whether slices bound what VMs may have outstanding. If they do not, they only measure it.
     pub bind: bool,
@@ -43,7 +44,7 @@ pub struct Slice {
     shares: f64,
     /// Slots beyond its slice that it may have saved up and use at once.
     burst: f64,
-    /// What λ alone would give.
+    /// p · shares: the slice of a VM that has not just woken up.
     full: f64,
     /// What it may have outstanding.
     slice: f64,
@@ -166,7 +167,7 @@ impl Slice {
         };
         let pending = mean(&mut self.pending_sum);
         let granted = mean(&mut self.grant_sum);
-        // Of a VM that the law has not seen yet: what it would use of what λ gives it.
+        // A VM that has just woken up counts with what it would use of p · shares.
         let unseen = 0.0 < self.slice && self.slice < self.full;
         let used = if unseen { pending.min(granted * self.full / self.slice) } else { granted };
         self.seen = self.most.max(REMEMBERED * self.seen);
@@ -182,7 +183,7 @@ impl Slice {
     /// The slice that follows from these terms.
     pub fn set(&mut self, now: Instant, terms: Terms) {
         self.account(now);
-        self.full = self.shares * terms.per_share;
+        self.full = self.shares * terms.window_per_share;
         let seen = (GROWTH * self.seen).max(self.shares * terms.fair);
         self.slice = if terms.bind { self.full.min(seen) } else { self.full };
         if !terms.bind {
@@ -203,12 +204,12 @@ mod tests {
     /// How long an IO is at the array, in nanoseconds.
     const SERVICE: f64 = 30e6;
 
-    fn terms(per_share: f64) -> Terms {
-        Terms { per_share, fair: f64::INFINITY, bind: true }
+    fn terms(window_per_share: f64) -> Terms {
+        Terms { window_per_share, fair: f64::INFINITY, bind: true }
     }
 
-    fn slice(per_share: f64) -> Slice {
-        Slice::new(Instant(0), Shares(1000), 0.0, terms(per_share))
+    fn slice(window_per_share: f64) -> Slice {
+        Slice::new(Instant(0), Shares(1000), 0.0, terms(window_per_share))
     }
 
     #[test]
@@ -248,8 +249,8 @@ mod tests {
 
     #[test]
     fn who_slept_has_its_part_with_all_shares_until_it_was_seen() {
-        // The others sleep, so that λ gives it 40; with all of them awake it would be 2.
-        let asleep = Terms { per_share: 0.04, fair: 0.002, bind: true };
+        // The others sleep, so that p · shares is 40; with all of them awake it would be 2.
+        let asleep = Terms { window_per_share: 0.04, fair: 0.002, bind: true };
         let mut vm = Slice::new(Instant(0), Shares(1000), 0.0, asleep);
         (0..64).for_each(|_| _ = vm.add(Instant(0), 1.0, SERVICE));
         let mut slices = Vec::new();
@@ -257,7 +258,7 @@ mod tests {
             slices.push(vm.slice());
             let now = Instant(period * 1000 * MS);
             let wanted = vm.roll(now, 1e9);
-            assert_eq!(wanted.used, 40.0, "it wants all that λ gives, and says so");
+            assert_eq!(wanted.used, 40.0, "it wants all of p · shares, and says so");
             vm.set(now, asleep);
         }
         assert_eq!(slices, [2.0, 4.0, 8.0, 16.0, 32.0, 40.0]);

@@ -1,4 +1,5 @@
-//! The trait every transport implements, what is heard over it and what is noticed on the way.
+//! The trait of an exchange, what is heard over it and what is noticed on the way. A transport with slots
+//! implements [`Region`](crate::region::Region), and [`SlotExchange`](crate::SlotExchange) does the rest.
 
 use std::fmt;
 use std::sync::Arc;

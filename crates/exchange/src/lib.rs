@@ -9,18 +9,18 @@
 //! | file | subject |
 //! | --- | --- |
 //! | [`identity`] | who speaks: host names, incarnations, sequence numbers, volumes |
-//! | [`exchange`](mod@exchange) | the trait every transport implements, what is heard and what is noticed |
+//! | [`exchange`](mod@exchange) | the trait of an exchange, what is heard and what is noticed |
 //! | [`freshness`] | judging age without synchronised clocks |
 //! | [`peers`] | the other hosts, and which of them are alive |
 //! | [`header`] | what makes bytes an exchange, byte by byte |
 //! | [`slot`] | one slot of it, byte by byte |
-//! | [`region`] | where they live: a file, a block device, an NBD export, memory |
-//! | [`location`] | the same, as people say it |
+//! | [`region`] | where slots live, the trait that a transport with slots implements: a file, a block device, an NBD export, memory |
+//! | [`location`] | where slots live, as configuration and command line spell it |
 //! | [`init`](mod@init) | making a place, and looking at one |
 //! | `found` | what bytes that are no exchange may be |
 //! | `table` | all slots as they were last read |
 //! | [`claim`] | which slot is ours, and who else thinks so |
-//! | [`slots`] | the transport over slots: PARDA's shared file |
+//! | [`slots`] | the exchange over a region of slots: PARDA's shared file |
 //! | [`disturb`] | loss, delay and partition around any transport, for tests and simulation |
 //!
 //! `docs/exchange-format.md` has the format, the protocol, and what happens on each fault.

@@ -13,7 +13,7 @@ use parda_nbd::uri::{Address, Uri};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
-use crate::cluster::Place;
+use crate::cluster::RunDir;
 use crate::{guest_host, limits};
 
 /// Name of the volume that all hosts of a scenario share.
@@ -27,14 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// An array does not answer, or its exchange is not empty.
-pub fn make_exchange(scenario: &Scenario, place: &Place) -> Result<(), InitError> {
+pub fn make_exchange(scenario: &Scenario, run_dir: &RunDir) -> Result<(), InitError> {
     let wrong = |why: String| InitError::Unknown { place: EXCHANGE.to_owned(), why };
     let slots = SlotCount::new(scenario.exchange_slots);
     let slots = slots.ok_or_else(|| wrong(format!("{} slots", scenario.exchange_slots)))?;
     let volume = VolumeName::new(VOLUME).map_err(|e| wrong(e.to_string()))?;
     let header = Header::new(slots, Some(volume));
-    let sides = (0..limits::sides(scenario).len()).map(|side| place.side(side));
-    [place.array()].into_iter().chain(sides).try_for_each(|socket| {
+    let sides = (0..limits::sides(scenario).len()).map(|side| run_dir.side(side));
+    [run_dir.array()].into_iter().chain(sides).try_for_each(|socket| {
         let export = ExportName::new(EXCHANGE).map_err(|e| wrong(e.to_string()))?;
         let uri = Uri { address: Address::Unix(socket), export, tls: None };
         let site = Site::new(Location::Nbd(uri), None).map_err(|e| wrong(e.to_string()))?;
@@ -44,18 +44,18 @@ pub fn make_exchange(scenario: &Scenario, place: &Place) -> Result<(), InitError
 
 /// The configuration of a host in its current state.
 #[must_use]
-pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: &Place) -> File {
+pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir: &RunDir) -> File {
     let host = scenario.host(id);
     if host.kind.guest().is_some() {
         return guests(scenario, id, state);
     }
     let on_array =
-        |export: &str| format!("nbd+unix:///{export}?socket={}", place.array().display());
+        |export: &str| format!("nbd+unix:///{export}?socket={}", run_dir.array().display());
     let disks = host.vms.iter().zip(&state.vms).map(|(vm, state)| Disk {
         name: vm.name.clone(),
         // The array names an export after the first VM that has the disk.
         path: on_array(scenario.disk_owner(vm.lun).map_or(&vm.name, |owner| &owner.name)),
-        listen: format!("unix:{}", place.disks(id).display()),
+        listen: format!("unix:{}", run_dir.disks(id).display()),
         shares: state.shares.0,
         burst: vm.burst,
         latency_target: vm.latency_target,
@@ -69,7 +69,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
         nbd: None,
     });
     let exchange = if limits::has_own_relay(scenario, id) {
-        format!("nbd+unix:///{EXCHANGE}?socket={}", place.exchange(id).display())
+        format!("nbd+unix:///{EXCHANGE}?socket={}", run_dir.exchange(id).display())
     } else {
         on_array(EXCHANGE)
     };
@@ -89,7 +89,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, place: 
     File {
         limits: AgentLimits::default(),
         host: host.name.clone(),
-        status: Some(format!("unix:{}", place.status(id).display())),
+        status: Some(format!("unix:{}", run_dir.status(id).display())),
         listener: Vec::new(),
         volume: vec![volume],
     }
@@ -177,7 +177,7 @@ mod tests {
 
     fn file(scenario: &Scenario) -> File {
         let (id, state) = (HostId(0), State::new(&scenario.hosts));
-        configuration(scenario, id, state.host(id), &Place::new("/run/lab"))
+        configuration(scenario, id, state.host(id), &RunDir::new("/run/lab"))
     }
 
     #[test]

@@ -51,13 +51,13 @@ const CLIENT_SLACK: Duration = Duration::from_secs(60);
 
 /// Directory of a run, with its sockets and logs.
 #[derive(Clone, Debug)]
-pub struct Place(PathBuf);
+pub struct RunDir(PathBuf);
 
-impl Place {
+impl RunDir {
     /// A run in this directory.
     #[must_use]
-    pub fn new(dir: impl Into<PathBuf>) -> Place {
-        Place(dir.into())
+    pub fn new(dir: impl Into<PathBuf>) -> RunDir {
+        RunDir(dir.into())
     }
 
     /// Socket of the array's NBD server.
@@ -123,7 +123,7 @@ pub struct Cluster<'a> {
     array: Process,
     /// Sides of a partition, each with an array that has its copy of the exchange.
     sides: Vec<(String, Process)>,
-    place: Place,
+    run_dir: RunDir,
     dir: Option<TempDir>,
     lateness: Lateness,
 }
@@ -139,9 +139,9 @@ impl<'a> Cluster<'a> {
         let root = std::env::temp_dir();
         let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
         let dir = dir.map_err(|source| LabError::Write { path: root, source })?;
-        let place = Place::new(dir.path());
-        let array = start_array(scenario, options, &place)?;
-        let sides = start_sides(scenario, options, &place)?;
+        let run_dir = RunDir::new(dir.path());
+        let array = start_array(scenario, options, &run_dir)?;
+        let sides = start_sides(scenario, options, &run_dir)?;
         let mut cluster = Cluster {
             state: State::new(&scenario.hosts),
             scenario,
@@ -153,7 +153,7 @@ impl<'a> Cluster<'a> {
             relays: BTreeMap::new(),
             array,
             sides,
-            place,
+            run_dir,
             dir: Some(dir),
             lateness: Lateness::default(),
         };
@@ -163,19 +163,20 @@ impl<'a> Cluster<'a> {
     }
 
     fn started(&mut self) -> Result<(), LabError> {
-        let (socket, control) = (self.place.array(), self.place.array_control());
+        let (socket, control) = (self.run_dir.array(), self.run_dir.array_control());
         self.wait(Who::Array, "accept connections", |_| {
             // The control socket is the last that the array opens.
             UnixStream::connect(&socket).is_ok()
                 && array_control::ask(&control, Request::Status).is_ok()
         })?;
-        let sides: Vec<PathBuf> = (0..self.sides.len()).map(|side| self.place.side(side)).collect();
+        let sides: Vec<PathBuf> =
+            (0..self.sides.len()).map(|side| self.run_dir.side(side)).collect();
         self.wait(Who::Array, "accept connections to the sides of the exchange", |_| {
             sides.iter().all(|socket| UnixStream::connect(socket).is_ok())
         })?;
-        agent::make_exchange(self.scenario, &self.place)?;
+        agent::make_exchange(self.scenario, &self.run_dir)?;
         let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
-        self.guests = GuestHost::boot(self.scenario, &all, &self.options.program, &self.place)?;
+        self.guests = GuestHost::boot(self.scenario, &all, &self.options.program, &self.run_dir)?;
         let outside = |id: &HostId| self.scenario.host(*id).outside;
         let hosts: Vec<HostId> = all.into_iter().filter(|id| !outside(id)).collect();
         hosts.iter().try_for_each(|&id| self.set_relay(id))?;
@@ -250,7 +251,7 @@ impl<'a> Cluster<'a> {
         // A stopped agent applies its settings when it goes on.
         changed.retain(|&id| !self.state.host(id).hangs);
         changed.into_iter().try_for_each(|id| {
-            let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
+            let file = agent::configuration(self.scenario, id, self.state.host(id), &self.run_dir);
             let follows = |c: &mut Self| c.ask(id).is_some_and(|s| agent::follows(&s, &file));
             self.wait(Who::Agent(id), "take up its new configuration", follows)
         })
@@ -296,7 +297,7 @@ impl<'a> Cluster<'a> {
     fn ask(&self, id: HostId) -> Option<Status> {
         match self.guests.get(&id) {
             Some(guest) => guest.status(),
-            None => ask(&self.place.status(id)).ok(),
+            None => ask(&self.run_dir.status(id)).ok(),
         }
     }
 
@@ -382,7 +383,7 @@ impl<'a> Cluster<'a> {
                     who: process.who().to_owned(),
                     status,
                     last: process.last_words(),
-                    logs: self.place.0.clone(),
+                    logs: self.run_dir.0.clone(),
                 });
             }
         }
@@ -422,13 +423,13 @@ impl<'a> Cluster<'a> {
             what,
             waited: READY_WITHIN,
             last: process.map_or_else(String::new, Process::last_words),
-            logs: self.place.0.clone(),
+            logs: self.run_dir.0.clone(),
         }
     }
 
     fn configure(&self, id: HostId) -> Result<(), LabError> {
-        let file = agent::configuration(self.scenario, id, self.state.host(id), &self.place);
-        let path = self.place.configuration(id);
+        let file = agent::configuration(self.scenario, id, self.state.host(id), &self.run_dir);
+        let path = self.run_dir.configuration(id);
         let text = toml::to_string(&file).map_err(std::io::Error::other);
         let written = text.and_then(|text| fs::write(&path, &text).map(|()| text));
         let text = written.map_err(|source| LabError::Write { path, source })?;
@@ -443,8 +444,8 @@ impl<'a> Cluster<'a> {
         }
         let name = &self.scenario.host(id).name;
         let mut command = Command::new(&self.options.program);
-        command.arg("serve").arg("-c").arg(self.place.configuration(id));
-        let log = self.place.log(&format!("agent-{name}"));
+        command.arg("serve").arg("-c").arg(self.run_dir.configuration(id));
+        let log = self.run_dir.log(&format!("agent-{name}"));
         self.agents.insert(id, start(format!("the agent of {name}"), log, command)?);
         Ok(())
     }
@@ -466,7 +467,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn ask_array(&mut self, request: Request) -> Result<ArrayStatus, LabError> {
-        array_control::ask(&self.place.array_control(), request)
+        array_control::ask(&self.run_dir.array_control(), request)
             .map_err(|_| self.late(Who::Array, "say how it stands"))
     }
 
@@ -485,14 +486,14 @@ impl<'a> Cluster<'a> {
     fn set_relay(&mut self, id: HostId) -> Result<(), LabError> {
         let hearing = &self.state.host(id).hearing;
         let side = self.sides.iter().position(|(side, _)| *side == hearing.side);
-        let to = side.map_or_else(|| self.place.array(), |side| self.place.side(side));
+        let to = side.map_or_else(|| self.run_dir.array(), |side| self.run_dir.side(side));
         let led = self.relays.get(&id).is_some_and(|relay| relay.leads_to(&to));
         if !hearing.reachable || !led {
             self.relays.remove(&id);
         }
         if hearing.reachable && !led && limits::has_own_relay(self.scenario, id) {
             let host = self.scenario.host(id).name.clone();
-            let relay = Relay::start(&self.place.exchange(id), &to)
+            let relay = Relay::start(&self.run_dir.exchange(id), &to)
                 .map_err(|source| LabError::Relay { host, source })?;
             self.relays.insert(id, relay);
         }
@@ -517,11 +518,11 @@ impl<'a> Cluster<'a> {
             return Ok(guest.start_client(vm, id, &told(Target::Path(guest_host::DISK))?)?);
         }
         let outside = self.scenario.host(id.host).outside;
-        let socket = if outside { self.place.array() } else { self.place.disks(id.host) };
+        let socket = if outside { self.run_dir.array() } else { self.run_dir.disks(id.host) };
         let uri = format!("nbd+unix:///{}?socket={}", vm.name, socket.display());
         let mut command = Command::new("fio");
         command.args(told(Target::Nbd(&uri))?);
-        let log = self.place.log(&format!("fio-{}", vm.name));
+        let log = self.run_dir.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())
     }
@@ -587,29 +588,29 @@ enum Who {
 fn start_array(
     scenario: &Scenario,
     options: &LabOptions,
-    place: &Place,
+    run_dir: &RunDir,
 ) -> Result<Process, LabError> {
-    let mut command = array(options, &place.array());
+    let mut command = array(options, &run_dir.array());
     // A guest with an NBD client of its own connects over its network.
     let nbd = |host: &Host| host.kind.guest().is_some_and(|guest| guest.disk == GuestDisk::Nbd);
     if scenario.present().any(|(_, host)| nbd(host)) {
         command.args(["--listen", "tcp:127.0.0.1:0"]);
     }
-    command.arg("--control").arg(place.array_control());
-    start("the array".to_owned(), place.log("array"), command)
+    command.arg("--control").arg(run_dir.array_control());
+    start("the array".to_owned(), run_dir.log("array"), command)
 }
 
 /// Starts an array for each side of a partition. Only its exchange is used.
 fn start_sides(
     scenario: &Scenario,
     options: &LabOptions,
-    place: &Place,
+    run_dir: &RunDir,
 ) -> Result<Vec<(String, Process)>, LabError> {
     let sides = limits::sides(scenario).into_iter().enumerate();
     let started = sides.map(|(n, side)| {
         let who = format!("the exchange of side {side:?}");
-        let log = place.log(&format!("side{n}"));
-        Ok((side, start(who, log, array(options, &place.side(n)))?))
+        let log = run_dir.log(&format!("side{n}"));
+        Ok((side, start(who, log, array(options, &run_dir.side(n)))?))
     });
     started.collect()
 }

@@ -14,7 +14,7 @@ use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, Vm, VmId};
 use rustix::process::Signal;
 
 use crate::array_control::{self, Request};
-use crate::cluster::Place;
+use crate::cluster::RunDir;
 use crate::guest::{
     Bus, ExportFile, Guest, GuestConfig, GuestError, IscsiTarget, Job, Server, Source,
 };
@@ -67,7 +67,7 @@ impl GuestHost {
         scenario: &Scenario,
         ids: &[HostId],
         program: &Path,
-        place: &Place,
+        run_dir: &RunDir,
     ) -> Result<BTreeMap<HostId, GuestHost>, GuestError> {
         let guests = ids.iter().filter_map(|&id| Some((id, *scenario.host(id).kind.guest()?)));
         let guests: Vec<(HostId, GuestSettings)> = guests.collect();
@@ -75,12 +75,12 @@ impl GuestHost {
             return Ok(BTreeMap::new());
         }
         let lun_path = |&(id, ref settings): &(HostId, GuestSettings)| {
-            LunPath::open(settings.disk, lun(scenario, id), place)
+            LunPath::open(settings.disk, lun(scenario, id), run_dir)
         };
         let lun_paths: Vec<LunPath> = guests.iter().map(lun_path).collect::<Result<_, _>>()?;
         let machines = guests.iter().zip(&lun_paths);
-        let machines =
-            machines.map(|((id, s), lun_path)| machine(scenario, *id, s, program, place, lun_path));
+        let machines = machines
+            .map(|((id, s), lun_path)| machine(scenario, *id, s, program, run_dir, lun_path));
         let booted = Guest::boot_each(machines)?;
         let hosts = guests.into_iter().zip(booted).zip(lun_paths).map(
             |(((id, settings), guest), _lun_path)| {
@@ -286,8 +286,8 @@ enum LunPath {
 }
 
 impl LunPath {
-    fn open(disk: GuestDisk, lun: &str, place: &Place) -> Result<LunPath, GuestError> {
-        let file = || ExportFile::mount(&place.array(), lun);
+    fn open(disk: GuestDisk, lun: &str, run_dir: &RunDir) -> Result<LunPath, GuestError> {
+        let file = || ExportFile::mount(&run_dir.array(), lun);
         match disk {
             GuestDisk::Scsi => file().map(LunPath::File),
             GuestDisk::Iscsi => {
@@ -295,7 +295,7 @@ impl LunPath {
                 Ok(LunPath::Iscsi(IscsiTarget::serve(&file.path(), LUN)?, file))
             }
             GuestDisk::Nbd => {
-                let port = array_port(place)?;
+                let port = array_port(run_dir)?;
                 Ok(LunPath::Nbd(Server::Nbd { port, export: lun.to_owned() }))
             }
         }
@@ -312,8 +312,8 @@ impl LunPath {
 }
 
 /// Port of the array on the loopback interface.
-fn array_port(place: &Place) -> Result<u16, GuestError> {
-    let status = array_control::ask(&place.array_control(), Request::Status);
+fn array_port(run_dir: &RunDir) -> Result<u16, GuestError> {
+    let status = array_control::ask(&run_dir.array_control(), Request::Status);
     let addresses = status.map_err(|e| GuestError::NoPort(e.to_string()))?.addresses;
     let port = |address: &String| match address.parse() {
         Ok(Address::Tcp { port, .. }) => Some(port),
@@ -335,7 +335,7 @@ fn machine(
     id: HostId,
     settings: &GuestSettings,
     program: &Path,
-    place: &Place,
+    run_dir: &RunDir,
     lun_path: &LunPath,
 ) -> GuestConfig {
     let host = scenario.host(id);
@@ -345,7 +345,7 @@ fn machine(
     if host.outside {
         return config;
     }
-    let (socket, export) = (place.array(), EXCHANGE.to_owned());
+    let (socket, export) = (run_dir.array(), EXCHANGE.to_owned());
     let exchange = Source::Nbd { socket, export, reconnect: 0 };
     config.program(program).disk("exchange", Bus::Virtio, exchange)
 }

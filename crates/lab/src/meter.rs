@@ -16,7 +16,7 @@ use parda_scenario::{Distribution, Host, HostAnswer, HostId, Phase, Scenario};
 pub struct HostReading {
     /// Window in force, in slots. `None` without control.
     pub window: Option<f64>,
-    /// β: the sum of active shares, in slots.
+    /// β of eq. 2, in slots.
     pub beta: f64,
     /// Counters of the host's disks; may have those of others.
     pub disks: Vec<DiskStatus>,

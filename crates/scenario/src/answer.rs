@@ -114,7 +114,8 @@ pub struct VmAnswer {
     pub iops: f64,
     /// Throughput in MiB per second.
     pub mib_per_s: f64,
-    /// Latency that the VM sees: held time plus device latency. `None` without IO.
+    /// Held time plus device latency. The time in sockets, in the wait for memory and in the agent's own turn is not
+    /// measured. `None` without IO.
     pub latency_ms: Option<Distribution>,
     /// Held time: time in the host's fair queue. `None` without IO.
     pub held_ms: Option<Distribution>,

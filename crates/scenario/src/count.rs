@@ -29,7 +29,8 @@ pub struct VmCount {
     pub ios: u64,
     /// Bytes that the completed IOs moved.
     pub bytes: u64,
-    /// Latency that the VM sees: held time plus device latency. `None` without IO.
+    /// Held time plus device latency. The time in sockets, in the wait for memory and in the agent's own turn is not
+    /// measured. `None` without IO.
     pub latency_ms: Option<Distribution>,
     /// Held time: time in the host's fair queue. `None` without IO.
     pub held_ms: Option<Distribution>,

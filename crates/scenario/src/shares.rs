@@ -30,8 +30,7 @@ pub fn saturated(
     ran_throughout && (window.is_none() || held_enough())
 }
 
-/// Jain's index (Σx)²
-/// (n · Σx²): 1 if all are equal, 1/n if one has everything. `None` if `x` is empty or all zero.
+/// Jain's index (Σx)² / (n · Σx²): 1 if all are equal, 1/n if one has everything. `None` if `x` is empty or all zero.
 #[must_use]
 pub fn jain(x: &[f64]) -> Option<f64> {
     let (sum, squares) = x.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));

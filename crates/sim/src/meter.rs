@@ -95,7 +95,8 @@ impl Meters {
     /// An IO is done.
     pub(crate) fn record(&mut self, host: HostId, done: &Completed) {
         self.ios += 1;
-        // A trim takes as long as its range is, and no data: agents in the laboratory leave it out as well.
+        // The device time of a trim depends on the length of its range: device latencies of hosts leave trims
+        // out. IOPS and latencies of VMs count them.
         let data = done.io.kind != IoKind::Discard;
         if data {
             self.tallies[host.0].add(done.device);

@@ -28,7 +28,7 @@ pub(super) struct Geometry {
 
 /// Where an address range lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct TrackSpan {
     /// The angle of the first byte, in nanoseconds of rotation after the index.
     pub(super) angle: f64,
     /// How long it takes to pass under the head, in nanoseconds.
@@ -51,10 +51,10 @@ impl Geometry {
         }
     }
 
-    pub(super) fn place(&self, offset: Bytes, len: Bytes) -> Place {
+    pub(super) fn place(&self, offset: Bytes, len: Bytes) -> TrackSpan {
         let (start, end) = (self.turns_before(offset), self.turns_before(Bytes(offset.0 + len.0)));
         let angle = start + self.spindle;
-        Place {
+        TrackSpan {
             angle: (angle - f64::from(angle as u32)) * self.turn,
             transfer: (end - start) * self.turn,
             first_cylinder: (start * self.per_cylinder) as u32,

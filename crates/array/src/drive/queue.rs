@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::geometry::Place;
+use super::geometry::TrackSpan;
 use super::head::{Departure, Head};
 use super::{Request, Scheduling};
 
@@ -10,7 +10,7 @@ use super::{Request, Scheduling};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     pub(super) request: Request,
-    pub(super) place: Place,
+    pub(super) place: TrackSpan,
 }
 
 /// Requests in order of arrival, at most as many as the drive has command slots.

@@ -29,7 +29,7 @@ use self::turns::Turns;
 
 /// Where a disk's data lies, for a thread that looks at it beside the ring.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct DiskFile {
     fd: Arc<OwnedFd>,
     /// The name by which it was opened.
     path: Option<Arc<Path>>,
@@ -37,7 +37,7 @@ pub(crate) struct Place {
     align: u32,
 }
 
-impl Place {
+impl DiskFile {
     /// The disk that begins at `base`, with the minimum block size `align`.
     pub(crate) fn new(fd: impl AsFd, base: u64, align: u32) -> io::Result<Self> {
         Ok(Self { fd: Arc::new(fd.as_fd().try_clone_to_owned()?), path: None, base, align })
@@ -73,7 +73,7 @@ pub(crate) struct Look {
 /// A request for block status.
 struct Question {
     key: usize,
-    place: Place,
+    place: DiskFile,
     extent: Extent,
     one: bool,
 }
@@ -83,7 +83,7 @@ enum Job {
     /// The answer to a request.
     Status(Question),
     /// State of the files behind these disks.
-    Look(Vec<(DiskId, Place)>),
+    Look(Vec<(DiskId, DiskFile)>),
 }
 
 /// Asks file systems what may take time. Its thread starts with the first question. Each disk has one of
@@ -108,7 +108,7 @@ impl Mapper {
         &mut self,
         peer: Peer,
         key: usize,
-        place: &Place,
+        place: &DiskFile,
         extent: Extent,
         one: bool,
     ) -> Result<(), Failure> {
@@ -138,7 +138,7 @@ impl Mapper {
     }
 
     /// Looks at files; [`Command::Looked`] brings the answer.
-    pub(crate) fn look(&mut self, files: Vec<(DiskId, Place)>) -> Result<(), Failure> {
+    pub(crate) fn look(&mut self, files: Vec<(DiskId, DiskFile)>) -> Result<(), Failure> {
         self.submit(Job::Look(files))
     }
 
@@ -188,7 +188,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The status of a range, as far as there was time to find it.
 fn status(
-    place: &Place,
+    place: &DiskFile,
     extent: Extent,
     one: bool,
     mut go_on: impl FnMut() -> bool,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn ask(file: &std::fs::File, base: u64, extent: Extent, one: bool) -> Vec<(u64, bool)> {
-        let place = Place::new(file, base, 512).unwrap();
+        let place = DiskFile::new(file, base, 512).unwrap();
         let found = status(&place, extent, one, || true).unwrap();
         let hole = |d: &Descriptor| match d.status {
             Status::HOLE_ZERO => true,
@@ -284,7 +284,7 @@ mod tests {
         let (mailer, mailbox) = mailbox().unwrap();
         let mut mapper = Mapper::new(mailer);
         let file = file(64, (0..64).step_by(2));
-        let place = Place::new(&file, 0, 512).unwrap();
+        let place = DiskFile::new(&file, 0, 512).unwrap();
         let whole = Extent { offset: 0, len: 64 * BLOCK };
         let [busy, other] = [1, 2].map(|last| Peer::Host([127, 0, 0, last].into()));
         for key in 0..100 {
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn a_search_without_time_still_says_something_true() {
         let file = file(64, (0..64).step_by(2));
-        let place = Place::new(&file, 0, 512).unwrap();
+        let place = DiskFile::new(&file, 0, 512).unwrap();
         let extent = Extent { offset: 0, len: 64 * BLOCK };
         let found = status(&place, extent, false, || false).unwrap();
         assert_eq!(found, [Descriptor { len: BLOCK, status: Status::DATA }]);

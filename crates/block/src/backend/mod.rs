@@ -310,8 +310,8 @@ pub(crate) struct Request {
     pub(crate) part: Extent,
     /// The payload of a write while the blocks at its edges are read and written.
     pub(crate) aside: Option<Buffer>,
-    /// Its place among the changes of its file.
-    pub(crate) slot: Option<file::unaligned::Slot>,
+    /// The request as a change of its file, while other changes of the same blocks have to wait for it.
+    pub(crate) change: Option<file::unaligned::ChangeId>,
     /// An error that came before the last piece of its reply.
     pub(crate) error: Option<Failure>,
     /// Set when the backend is done with it.
@@ -320,7 +320,7 @@ pub(crate) struct Request {
     pub(crate) modelled: bool,
     /// Set when it was dispatched, if it makes data durable.
     pub(crate) sync: Option<SyncId>,
-    /// Its latency is not the array's: it waited for a lost server.
+    /// Its latency is not the array's: it waited for a lost server or for an overlapping change.
     pub(crate) delayed: bool,
     /// How long a file has taken for its steps.
     pub(crate) took: Span,
@@ -348,7 +348,7 @@ impl Request {
             step: file::Step::Transfer(0),
             part: op.extent(),
             aside: None,
-            slot: None,
+            change: None,
             error: None,
             outcome: None,
             modelled: false,

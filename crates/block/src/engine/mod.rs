@@ -1,8 +1,9 @@
 //! The volume's thread: one loop over one ring.
 //!
 //! Each turn takes all that the ring has done, lets every connection parse all that it received,
-//! dispatches what the window admits, and then starts all sends and receives at once: one system
-//! call per turn, however many IOs it moved.
+//! dispatches what the window admits, and then sends the replies of each connection with one `sendmsg` and
+//! submits all other operations together, up to 32 for each call of `io_uring_enter`. So the number of
+//! system calls depends on the connections of a turn, and hardly on its IOs.
 
 mod ending;
 pub(crate) mod losses;
@@ -29,7 +30,7 @@ use slab::Slab;
 
 use self::resize::Sizing;
 use crate::backend::claims::Claim;
-use crate::backend::map::{Mapper, Place};
+use crate::backend::map::{DiskFile, Mapper};
 use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
@@ -96,7 +97,7 @@ struct Disk {
     vm_id: VmId,
     backend: Backend,
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
-    place: Option<Place>,
+    place: Option<DiskFile>,
     mapper: Mapper,
     /// It is on the list of disks that have something to do.
     stirred: bool,
@@ -353,9 +354,9 @@ impl Engine {
         let (ring, pool) = (&mut self.ring, &mut self.work.pool);
         if let Some(outcome) = file.advance(ring, pool, request, result, Tag::File(key)) {
             // Those that waited for this one.
-            while let Some((next, slot)) = file.ready() {
+            while let Some((next, change)) = file.ready() {
                 let request = &mut self.work.requests[next];
-                request.slot = Some(slot);
+                request.change = Some(change);
                 if let Some(outcome) = file.start(ring, pool, request, Tag::File(next)) {
                     self.work.finished.push((next, outcome));
                 }

@@ -18,8 +18,8 @@ const FILE_PIECE: u64 = 4 << 30;
 /// The longest piece for memory, in bytes: the volume's thread gives its pages back itself.
 const MEMORY_PIECE: u64 = 256 << 20;
 
-/// The pieces of one request are at most twice as many, as a logarithm: on disks above 64 TiB they
-/// are longer, because such disks are mostly holes, which take no time.
+/// log2 of half the largest number of pieces of one request. On disks above 64 TiB pieces are longer, because
+/// such disks are mostly holes, which take no time.
 const PIECES_LOG: u32 = 14;
 
 /// Rest of a request behind the piece that is under way.

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::backend::Backend;
-use crate::backend::map::{Look, Place};
+use crate::backend::map::{DiskFile, Look};
 use crate::volume::DiskId;
 
 /// How a disk's size follows from that of its backend, in bytes.
@@ -45,7 +45,7 @@ impl Engine {
             Backend::File(_) => Some((disk.id, disk.place.clone()?)),
             Backend::Memory(_) | Backend::Nbd(_) => None,
         });
-        let files: Vec<(DiskId, Place)> = files.collect();
+        let files: Vec<(DiskId, DiskFile)> = files.collect();
         self.looking = !files.is_empty() && self.mapper.look(files).is_ok();
     }
 

@@ -9,8 +9,8 @@ use crate::{Failure, output};
 
 #[derive(Args)]
 #[command(after_help = "\
-A is what is compared with, B what is compared: a ratio of 0.9 means that B has nine tenths of A's throughput.
-A difference counts if it is more than both are uncertain by.
+A is the baseline: a ratio of 0.9 means that B has nine tenths of A's throughput. A difference counts if it
+exceeds the uncertainty of both probes together.
 
 Exit status: 0 whatever differs; 2 if a file is no probe.
 
@@ -20,10 +20,10 @@ Examples:
   parda probe compare before.json after.json
   parda probe compare before.json after.json --page compared.html")]
 pub(crate) struct Compare {
-    /// What is compared with: what `parda probe --json` wrote
+    /// The baseline, a document of `parda probe --json`
     #[arg(value_name = "A.json")]
     a: PathBuf,
-    /// The stored probe to compare with it
+    /// The document to compare with the baseline
     #[arg(value_name = "B.json")]
     b: PathBuf,
     /// Write the comparison as JSON to a file, - for standard output in place of the table

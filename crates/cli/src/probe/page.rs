@@ -9,10 +9,10 @@ use crate::{Failure, output};
 
 #[derive(Args)]
 pub(crate) struct Page {
-    /// What `parda probe --json` wrote
+    /// A document of `parda probe --json`
     #[arg(value_name = "A.json")]
     probe: PathBuf,
-    /// Where the page goes; - for standard output
+    /// File to write the page to; - for standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     out: PathBuf,
 }

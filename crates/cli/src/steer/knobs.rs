@@ -29,8 +29,8 @@ pub(crate) struct Show {
 
 #[derive(Args)]
 #[command(after_help = "\
-What an agent that runs has set it puts back by itself when it ends; this is for one that was
-killed, and for `parda steer set`. A device that an agent holds is left alone, and told.")]
+A running agent puts back its own settings when it ends; this command is for an agent that was killed,
+and for `parda steer set`. A device that an agent holds is left alone, with a message.")]
 pub(crate) struct Restore {
     /// One device only: its path, or its name in the kernel if it is gone
     #[arg(value_name = "DEVICE")]
@@ -39,20 +39,20 @@ pub(crate) struct Restore {
     state: StateArg,
 }
 
-/// A device, as it is shown.
+/// A device as JSON.
 #[derive(Serialize)]
 struct Answer {
     device: String,
     through: Vec<String>,
     multipath: Option<String>,
     queues: Vec<Row>,
-    /// Process that steers it now.
+    /// Process that steers the device now.
     steered_by: Option<String>,
     /// Original values that will be put back.
     originals: Vec<Original>,
 }
 
-/// One of its queues.
+/// One queue of a device.
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -154,7 +154,7 @@ impl Restore {
         for result in results {
             match result {
                 Ok(restored) => output::print(&told(&restored))?,
-                // It is not this one's to put back; asked for by name it is an error all the same.
+                // A device that an agent holds is an error only where it was named.
                 Err(error @ JournalError::Held { .. }) if self.device.is_none() => {
                     eprintln!("parda: {error}");
                 }
@@ -178,7 +178,7 @@ fn of_device(
     Ok(its.filter_map(|name| journal.restore(&name).transpose()).collect())
 }
 
-/// The name under which a device is in the journal. One that is gone is called by it.
+/// Name of a device in the journal; for a device that is gone, the argument itself.
 fn name(path: &std::path::Path) -> String {
     Device::resolve("/".as_ref(), path)
         .map(|device| device.name)

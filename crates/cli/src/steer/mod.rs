@@ -14,16 +14,16 @@ use parda_steer::{Device, Journal};
 
 use crate::Failure;
 
-/// What can be seen of the kernel's own queues, and done to them by hand.
+/// Subcommands on the kernel's own queues: what they do, and their depth set by hand.
 #[derive(Subcommand)]
 pub(crate) enum Steer {
     /// Show what a device does, each second: latencies, sizes, IOs outstanding and pending
     Watch(watch::Watch),
-    /// Show what a device's queue depth is, and how it could be set
+    /// Show a device's queue depth, and how it can be set
     Show(knobs::Show),
-    /// Set a device's queue depth by hand, and no more than that
+    /// Set a device's queue depth by hand, without the control law
     Set(set::Set),
-    /// Put back what was there before, for one device or for all
+    /// Put back the earlier settings of one device, or of all
     Restore(knobs::Restore),
 }
 
@@ -53,10 +53,10 @@ impl DeviceArg {
     }
 }
 
-/// Where it is kept what was there before.
+/// Directory of the journal of earlier settings.
 #[derive(Args)]
 pub(crate) struct StateArg {
-    /// Where it is kept what was there before
+    /// Directory of the journal of earlier settings
     #[arg(long, value_name = "DIR", default_value = Journal::PLACE)]
     state: PathBuf,
 }
@@ -70,7 +70,7 @@ impl StateArg {
 /// Options that say how a queue is steered.
 #[derive(Args)]
 pub(crate) struct MethodArg {
-    /// What is set: auto, queue_depth (SCSI), nr_requests
+    /// The kernel's setting that bounds the queue: auto, queue_depth (SCSI), nr_requests
     #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = method)]
     method: Choice,
 }
@@ -88,7 +88,7 @@ fn method(name: &str) -> Result<Choice, NoMethod> {
     if name == "auto" { Ok(Choice(None)) } else { name.parse().map(|m| Choice(Some(m))) }
 }
 
-/// A device that is of no kind to be steered is a wrong argument; the rest has gone wrong.
+/// A device of a kind that cannot be steered is a usage error; every other error is a failure.
 fn steer_failed(error: SteerError) -> Failure {
     match error {
         SteerError::Refused(_) => Failure::usage(error.to_string()),

@@ -23,10 +23,10 @@ Examples:
 pub(crate) struct Set {
     #[command(flatten)]
     device: DeviceArg,
-    /// How many IOs it may have in flight, over all its paths
+    /// Largest number of IOs in flight at the device, over all its paths
     #[arg(value_name = "DEPTH")]
     depth: u32,
-    /// Keep it so: look each second, say what happens to it, put back at the end what was there
+    /// Hold the depth until Ctrl-C: check it each second, report changes, put the earlier depth back at the end
     #[arg(long)]
     hold: bool,
     #[command(flatten)]
@@ -57,7 +57,7 @@ impl Set {
             Some(signals) => hold(steering, signals),
             None => {
                 steering.leave();
-                output::print("`parda steer restore` puts back what was there before")
+                output::print("`parda steer restore` puts the earlier depth back")
             }
         }
     }

@@ -19,7 +19,7 @@ const AFRESH: &str = "\x1b[H\x1b[J";
 
 #[derive(Args)]
 #[command(after_help = "\
-Latency is the device's own, from the issue of an IO to its completion; what waits for a place in a
+Latency is the device's own, from the issue of an IO to its completion; an IO that waits for room in a
 queue is pending, and not yet outstanding.
 
 Examples:
@@ -45,7 +45,7 @@ enum Method {
     Auto,
     /// Each IO, at the kernel's tracepoints
     Ebpf,
-    /// Little's law, from counts that the kernel keeps: no sizes, no spread, an error
+    /// Little's law, from the kernel's counters: no sizes, no percentiles, and a known error
     Little,
 }
 

@@ -10,7 +10,7 @@
 //! rule that needs no election, and the others take what it publishes ([`crate::cluster::Thresholds`]).
 
 mod block;
-mod levels;
+mod history;
 mod outsider;
 mod search;
 

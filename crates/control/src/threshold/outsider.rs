@@ -5,7 +5,7 @@
 //! T IO/s in all, at a latency L, it has Q / L. So throughput at any threshold above follows from what it was before the
 //! fall and after it, and drives that have become slower are well below that a few steps higher.
 
-use super::levels::Class;
+use super::history::Class;
 
 /// Throughput at one threshold, before it fell by itself and after.
 #[derive(Clone, Copy, Debug, PartialEq)]

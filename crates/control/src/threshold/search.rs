@@ -2,7 +2,7 @@
 //! if that is worth it.
 
 use super::block::{Block, FEW, FEW_IOS, Slope};
-use super::levels::{Class, Levels, Pair};
+use super::history::{Class, History, Pair};
 use super::outsider::Fall;
 use super::{Auto, Move, Observation, Why};
 
@@ -104,7 +104,7 @@ enum Phase {
 pub(super) struct Search {
     phase: Phase,
     /// What is seen at thresholds.
-    levels: Levels,
+    history: History,
     /// Periods to skip until a move is through.
     settle: u32,
     up_next: bool,
@@ -147,7 +147,7 @@ impl Search {
     pub(super) fn new(known: bool) -> Search {
         Search {
             phase: Phase::Stays { rest: if known { REST } else { 0 } },
-            levels: Levels::default(),
+            history: History::default(),
             settle: SETTLE,
             up_next: true,
             no_up: false,
@@ -174,7 +174,7 @@ impl Search {
 
     /// Takes in a period at the threshold `now`. Answers with a move, if one is to be made.
     pub(super) fn period(&mut self, auto: &Auto, now: f64, seen: &Observation) -> Option<Move> {
-        self.levels.tick();
+        self.history.tick();
         if let Phase::Tries { all, .. } = &mut self.phase {
             *all += 1;
         }
@@ -244,10 +244,10 @@ impl Search {
     /// A lower threshold that the array cannot do takes most of the throughput with it at once.
     fn collapses(&self, seen: &Observation, kind: Kind) -> bool {
         let Phase::Tries { from, up: false, .. } = self.phase else { return false };
-        let Some(base) = self.levels.at(from, Class::of(seen)) else { return false };
+        let Some(base) = self.history.at(from, Class::of(seen)) else { return false };
         kind != Kind::Light
             && self.running.1 >= 2
-            && self.levels.rate(seen) < (1.0 - COLLAPSE) * base.rate().0
+            && self.history.rate(seen) < (1.0 - COLLAPSE) * base.rate().0
             && self.settle + 2 < SETTLE
     }
 
@@ -255,9 +255,9 @@ impl Search {
         if self.drifts_away(now, seen) {
             return None;
         }
-        let block = self.levels.add(now, seen);
+        let block = self.history.add(now, seen);
         if block.mixed() {
-            let off = self.levels.rate(seen) / block.rate().0 - 1.0;
+            let off = self.history.rate(seen) / block.rate().0 - 1.0;
             // Where it tried something, what was seen there says nothing of being there.
             let back = self.back(auto, now, Why::Mix);
             self.drifted(off, None);
@@ -270,7 +270,7 @@ impl Search {
             }
             Phase::Stays { rest: 0 } => {
                 self.why = Why::Gathers;
-                if self.levels.enough(now) { self.try_next(auto, now) } else { None }
+                if self.history.enough(now) { self.try_next(auto, now) } else { None }
             }
             Phase::Stays { rest } => {
                 self.phase = Phase::Stays { rest: rest - 1 };
@@ -279,7 +279,7 @@ impl Search {
             }
             Phase::Returns { .. } => None,
             Phase::Tries { from, up, periods, all, further } => {
-                let pairs = self.levels.pairs(from, auto.next(from, !up), now);
+                let pairs = self.history.pairs(from, auto.next(from, !up), now);
                 let next = periods + u32::from(!pairs.is_empty());
                 self.phase = Phase::Tries { from, up, periods: next, all, further };
                 let sum = |of: fn(&Block) -> f64| pairs.iter().map(|p| of(&p.block)).sum::<f64>();
@@ -301,9 +301,9 @@ impl Search {
     /// Whether the throughput is no longer what it was at this threshold.
     fn drifts_away(&mut self, now: f64, seen: &Observation) -> bool {
         let class = Class::of(seen);
-        let Some(block) = self.levels.at(now, class).filter(Block::enough) else { return false };
+        let Some(block) = self.history.at(now, class).filter(Block::enough) else { return false };
         let (mean, deviation) = block.rate();
-        let off = self.levels.rate(seen) / mean - 1.0;
+        let off = self.history.rate(seen) / mean - 1.0;
         if off.abs() < DRIFT.max(DRIFT_DEVIATIONS * deviation) {
             (self.strikes, self.struck) = (0, 0.0);
             return false;
@@ -336,7 +336,7 @@ impl Search {
     /// What was learned is no longer so.
     fn forget(&mut self) {
         self.phase = Phase::Stays { rest: 0 };
-        self.levels.clear();
+        self.history.clear();
         (self.no_up, self.no_down, self.strikes, self.likely) = (false, false, 0, None);
         (self.fall, self.outsider) = (None, false);
         self.next_rest = REST;
@@ -383,7 +383,7 @@ impl Search {
         let Phase::Tries { from, up, all, further, .. } = self.phase else { return None };
         let late = periods >= ENOUGH || all >= LONGEST_TRY;
         if pairs.iter().any(|pair| !pair.block.same_mix(&pair.from)) {
-            self.levels.clear();
+            self.history.clear();
             return self.abandon(auto, now, Why::Mix);
         }
         let weights = pairs.iter().map(|pair| pair.block.periods);
@@ -391,7 +391,7 @@ impl Search {
         let bound = pairs.iter().all(|pair| !pair.content);
         if bound && apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
             // The windows have not followed yet: windows that bounded nobody have a long way to go.
-            self.levels.drop(now);
+            self.history.drop(now);
             let to = auto.next(now, true);
             let more = further < FURTHER && periods >= UNLIKELY && self.beyond > BEYOND;
             if up && more && to != now {
@@ -414,11 +414,11 @@ impl Search {
         let sure = (slope.value - bar).abs() > much * slope.error;
         // Nor must all steps together cost much: neither what those who want more have for their
         // shares, nor what all have.
-        let of_all = self.levels.loss(now, Block::total);
+        let of_all = self.history.loss(now, Block::total);
         let dear = if up {
             of_all > LOSS_BY_RISING
         } else {
-            of_all.max(self.levels.loss(now, |block| block.rate().0)) > LOSS
+            of_all.max(self.history.loss(now, |block| block.rate().0)) > LOSS
         };
         let promising = (slope.value > bar) == up && !dear;
         let looked = periods >= UNLIKELY;

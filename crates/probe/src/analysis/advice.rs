@@ -1,7 +1,7 @@
 //! What to set, and why.
 
 use crate::analysis::WORTH;
-use crate::analysis::curve::Place;
+use crate::analysis::curve::CurvePoint;
 use crate::analysis::knee::Swept;
 use crate::findings::{Advice, Knee};
 use crate::reasons::Why;
@@ -44,7 +44,7 @@ struct Threshold {
     /// Window of a host that is alone.
     window: f64,
     /// Throughput and outstanding IOs there.
-    place: Place,
+    place: CurvePoint,
 }
 
 fn why(knee: &Knee, swept: &[Swept], threshold: &Threshold) -> Vec<Why> {

@@ -40,12 +40,12 @@ pub(super) struct Fit {
 
 /// A place on the fitted curve, between depths.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct CurvePoint {
     pub(super) outstanding: f64,
     pub(super) iops: f64,
 }
 
-impl Place {
+impl CurvePoint {
     /// The mean latency there: Little's law.
     pub(super) fn latency_ms(self) -> f64 {
         self.outstanding / self.iops * 1e3
@@ -92,13 +92,13 @@ impl Fit {
     }
 
     /// Where throughput reaches `iops`.
-    pub(super) fn place(&self, iops: f64) -> Place {
+    pub(super) fn place(&self, iops: f64) -> CurvePoint {
         let (before, after, way) = self.reaches(iops);
         self.between(before, after, way)
     }
 
     /// Where latency reaches `ms`; the deepest if it does not.
-    pub(super) fn at_latency(&self, ms: f64) -> Place {
+    pub(super) fn at_latency(&self, ms: f64) -> CurvePoint {
         let mut last = 0;
         for next in 1..self.depths.len() {
             let (from, to) = (self.between(last, last, 0.0), self.between(next, next, 0.0));
@@ -113,11 +113,11 @@ impl Fit {
         self.between(last, last, 0.0)
     }
 
-    fn between(&self, before: usize, after: usize, way: f64) -> Place {
+    fn between(&self, before: usize, after: usize, way: f64) -> CurvePoint {
         let mid = |a: f64, b: f64| a + (b - a) * way;
         let fitted = |at: usize| (self.depths[at].outstanding, self.iops[at]);
         let ((n, x), (m, y)) = (fitted(before), fitted(after));
-        Place { outstanding: mid(n, m), iops: mid(x, y) }
+        CurvePoint { outstanding: mid(n, m), iops: mid(x, y) }
     }
 }
 

@@ -18,7 +18,7 @@ use parda_nbd::{BlockSizes, Errno, Extent, Op};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
 
 use claim::LOCK_WAIT;
-use unaligned::{Cut, Exclusion, Side, Slot, patch, shift, whole_blocks};
+use unaligned::{ChangeId, Cut, Exclusion, Side, patch, shift, whole_blocks};
 
 use super::claims::Claim;
 use super::{Direct, Failure, Geometry, Lock, OpenError, Region, Request};
@@ -221,9 +221,9 @@ pub(crate) struct File {
     align: u32,
     /// And what is allocated and freed.
     allocates: u32,
-    /// The blocks that the gate guards; 1 if it guards nothing.
+    /// Alignment of the blocks that `exclusion` guards, in bytes; 1 if it guards nothing.
     guarded: u32,
-    gate: Exclusion,
+    exclusion: Exclusion,
     /// How much is transferred at once, in bytes.
     at_once: usize,
     can_punch: bool,
@@ -247,7 +247,7 @@ impl File {
             align: geometry.align,
             allocates,
             guarded,
-            gate: Exclusion::default(),
+            exclusion: Exclusion::default(),
             at_once: if cached { COPIED_AT_ONCE } else { DIRECT_AT_ONCE },
             can_punch: true,
             can_zero: true,
@@ -390,8 +390,8 @@ impl File {
             } else {
                 request.part
             };
-            request.slot = self.gate.enter(key, range, alone);
-            if request.slot.is_none() {
+            request.change = self.exclusion.enter(key, range, alone);
+            if request.change.is_none() {
                 // How long it waits says nothing of the array.
                 request.delayed = true;
                 return None;
@@ -434,8 +434,8 @@ impl File {
     }
 
     /// The next request that has waited for others, with its key.
-    pub(crate) fn ready(&mut self) -> Option<(usize, Slot)> {
-        self.gate.ready()
+    pub(crate) fn ready(&mut self) -> Option<(usize, ChangeId)> {
+        self.exclusion.ready()
     }
 
     /// Takes the result of a step; says how the request ended if it did.
@@ -471,8 +471,8 @@ impl File {
             Ok(None) => Ok(()),
             Err(failure) => Err(failure),
         };
-        if let Some(slot) = request.slot.take() {
-            self.gate.leave(slot);
+        if let Some(change) = request.change.take() {
+            self.exclusion.leave(change);
         }
         request.aside.take().into_iter().for_each(|buffer| pool.put(buffer));
         if let (Op::Read(extent), Some(buffer)) = (request.op, &mut request.buffer) {

@@ -98,9 +98,9 @@ pub(super) fn shift(buffer: &mut Buffer, from: usize, len: usize) {
     }
 }
 
-/// A place in the gate.
+/// A place in the exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot(usize);
+pub(crate) struct ChangeId(usize);
 
 #[derive(Clone, Debug)]
 struct Change {
@@ -123,14 +123,14 @@ pub(super) struct Exclusion {
     /// In the order in which they came, each with its key.
     waiting: VecDeque<(usize, Change)>,
     /// Those that may go on now.
-    ready: VecDeque<(usize, Slot)>,
+    ready: VecDeque<(usize, ChangeId)>,
     /// How many of all of these have edges.
     edged: usize,
 }
 
 impl Exclusion {
     /// Lets a change in; `None` if it has to wait, and [`Exclusion::ready`] brings its key then.
-    pub(super) fn enter(&mut self, key: usize, extent: Extent, edged: bool) -> Option<Slot> {
+    pub(super) fn enter(&mut self, key: usize, extent: Extent, edged: bool) -> Option<ChangeId> {
         let range = extent.offset..extent.offset + extent.len;
         let change = Change { range, edged };
         self.edged += usize::from(edged);
@@ -145,12 +145,12 @@ impl Exclusion {
                 return None;
             }
         }
-        Some(Slot(self.under_way.insert(change)))
+        Some(ChangeId(self.under_way.insert(change)))
     }
 
     /// A change is done.
-    pub(super) fn leave(&mut self, slot: Slot) {
-        let done = self.under_way.remove(slot.0);
+    pub(super) fn leave(&mut self, change: ChangeId) {
+        let done = self.under_way.remove(change.0);
         self.edged -= usize::from(done.edged);
         let mut at = 0;
         while let Some((_, change)) = self.waiting.get(at) {
@@ -164,13 +164,13 @@ impl Exclusion {
             if excluded {
                 at += 1;
             } else if let Some((key, change)) = self.waiting.remove(at) {
-                self.ready.push_back((key, Slot(self.under_way.insert(change))));
+                self.ready.push_back((key, ChangeId(self.under_way.insert(change))));
             }
         }
     }
 
     /// The next change that has waited and may go on.
-    pub(super) fn ready(&mut self) -> Option<(usize, Slot)> {
+    pub(super) fn ready(&mut self) -> Option<(usize, ChangeId)> {
         self.ready.pop_front()
     }
 }
@@ -227,20 +227,21 @@ mod tests {
 
     #[test]
     fn changes_with_edges_are_alone_with_their_blocks_and_others_are_not_held() {
-        let mut gate = Exclusion::default();
-        let a = gate.enter(0, at(0, 4096), false).expect("nobody is there");
-        let b = gate.enter(1, at(0, 4096), false).expect("whole blocks do not exclude each other");
-        assert_eq!(gate.enter(2, at(0, 4096), true), None);
-        assert_eq!(gate.enter(3, at(0, 8192), false), None, "behind the one that waits");
-        let c = gate.enter(4, at(8192, 4096), true).expect("elsewhere");
-        gate.leave(a);
-        assert_eq!(gate.ready(), None);
-        gate.leave(b);
-        let (key, slot) = gate.ready().expect("both are gone");
-        assert_eq!((key, gate.ready()), (2, None));
-        gate.leave(slot);
-        assert_eq!(gate.ready().map(|(key, _)| key), Some(3));
-        gate.leave(c);
-        assert_eq!(gate.edged, 0);
+        let mut exclusion = Exclusion::default();
+        let a = exclusion.enter(0, at(0, 4096), false).expect("nobody is there");
+        let b =
+            exclusion.enter(1, at(0, 4096), false).expect("whole blocks do not exclude each other");
+        assert_eq!(exclusion.enter(2, at(0, 4096), true), None);
+        assert_eq!(exclusion.enter(3, at(0, 8192), false), None, "behind the one that waits");
+        let c = exclusion.enter(4, at(8192, 4096), true).expect("elsewhere");
+        exclusion.leave(a);
+        assert_eq!(exclusion.ready(), None);
+        exclusion.leave(b);
+        let (key, change) = exclusion.ready().expect("both are gone");
+        assert_eq!((key, exclusion.ready()), (2, None));
+        exclusion.leave(change);
+        assert_eq!(exclusion.ready().map(|(key, _)| key), Some(3));
+        exclusion.leave(c);
+        assert_eq!(exclusion.edged, 0);
     }
 }

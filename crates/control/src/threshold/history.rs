@@ -34,7 +34,7 @@ impl Class {
 
 /// What was seen, by threshold and class.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Levels {
+pub(super) struct History {
     all: Vec<Level>,
     /// Periods counted.
     clock: u64,
@@ -73,7 +73,7 @@ pub(super) struct Pair {
     pub(super) content: bool,
 }
 
-impl Levels {
+impl History {
     /// Another period.
     pub(super) fn tick(&mut self) {
         self.clock += 1;
