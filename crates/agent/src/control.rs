@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_config::Resolved;
-use parda_control::{Governed, Instant, Report, Span, Totals, Tuning};
+use parda_control::{Governed, Instant, Report, Rhythm, Round, Span, Totals, Tuning};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{
     Counters, Event, Exchange as _, Freshness, Identity, Liveness, Peers, Publication,
@@ -18,6 +18,7 @@ use crate::config::Exchange;
 use crate::enforcer::Enforcer;
 use crate::idle_probe::IdleProber;
 use crate::settings::{self, Difference, Said};
+use crate::slowed;
 use crate::slowest::SlowVmStatus;
 use crate::status::{ExchangeStatus, PeerStatus};
 use crate::threshold;
@@ -84,6 +85,13 @@ struct ExchangeState {
     failures: u64,
     /// Whether this host's publications do not reach the exchange.
     unheard: bool,
+    /// How often hosts meet there.
+    rhythm: Rhythm,
+    /// Of the rhythm, what was said in the log.
+    slowed: slowed::Watch,
+    /// How long reading took in this period, and reading and writing in the last one that worked.
+    reading: Duration,
+    took: Option<Duration>,
 }
 
 impl Control {
@@ -143,7 +151,7 @@ impl Control {
     /// Ticks until it is told to stop.
     pub(crate) fn run(mut self) {
         let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
-        let mut next = Clock::now() + self.law.period.mul_f64(phase);
+        let mut next = Clock::now() + self.period().mul_f64(phase);
         loop {
             let slice = self.enforcer.between_ticks();
             let wake = slice.map_or(next, |slice| next.min(Clock::now() + slice));
@@ -161,15 +169,21 @@ impl Control {
                 Err(RecvTimeoutError::Timeout) if Clock::now() < next => {}
                 Err(RecvTimeoutError::Timeout) => {
                     self.tick();
-                    next += self.law.period;
+                    next += self.period();
                     if next < Clock::now() {
                         // The exchange was slow. Ticks that were missed are not made up for.
-                        next = Clock::now() + self.law.period;
+                        next = Clock::now() + self.period();
                     }
                 }
             }
         }
         self.leave();
+    }
+
+    /// The time between two ticks: as configured, or longer where the exchange would be too much of a load.
+    fn period(&self) -> Duration {
+        let pace = self.link.as_ref().and_then(|link| link.rhythm.period());
+        pace.map_or(self.law.period, |pace| Duration::from_nanos(pace.0))
     }
 
     fn now(&self) -> Instant {
@@ -192,6 +206,7 @@ impl Control {
             active = report.active, source = ?report.source, "tick"
         );
         if let Some(link) = &mut self.link {
+            link.settle(&self.volume, now, self.law.period, heard.as_ref(), &report);
             link.say(&self.volume, self.law.period, report, false);
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
@@ -321,6 +336,10 @@ impl ExchangeState {
             failing: false,
             failures: 0,
             unheard: false,
+            rhythm: Rhythm::default(),
+            slowed: slowed::Watch::default(),
+            reading: Duration::ZERO,
+            took: None,
         })
     }
 
@@ -328,7 +347,10 @@ impl ExchangeState {
     /// fails, or shows hosts of which none has yet been seen to live.
     fn hear(&mut self, volume: &str, now: Instant) -> Option<Totals> {
         self.failing = false;
-        match self.exchange.collect(now) {
+        let begun = Clock::now();
+        let collected = self.exchange.collect(now);
+        self.reading = begun.elapsed();
+        match collected {
             Ok(heard) => {
                 for event in &heard.events {
                     match event {
@@ -349,9 +371,28 @@ impl ExchangeState {
         if self.unheard { None } else { self.peers.totals(now) }
     }
 
+    /// Finds when to meet next.
+    fn settle(
+        &mut self,
+        volume: &str,
+        now: Instant,
+        period: Duration,
+        others: Option<&Totals>,
+        own: &Report,
+    ) {
+        let hosts = self.peers.present(now);
+        let (period, visit) = (Span::from(period), self.took.take().map(Span::from));
+        self.rhythm.next(Round { period, hosts, others, own, visit });
+        self.slowed.look(volume, &self.rhythm, period);
+    }
+
     fn say(&mut self, volume: &str, period: Duration, report: Report, leaving: bool) {
-        let publication = Publication { period: Span::from(period), leaving, report };
-        match self.exchange.publish(&publication) {
+        let period = self.rhythm.period().unwrap_or(Span::from(period));
+        let publication = Publication { period, leaving, report };
+        let begun = Clock::now();
+        let published = self.exchange.publish(&publication);
+        self.took = (published.is_ok() && !self.failing).then(|| self.reading + begun.elapsed());
+        match published {
             Err(error) => {
                 self.unheard = true;
                 self.fail(volume, &error);
@@ -407,6 +448,9 @@ impl ExchangeState {
                 + not_a_record,
             slot_conflicts,
             duplicate_hosts,
+            period_s: self.rhythm.period().map(Span::secs),
+            part: self.rhythm.cost().map(|(_, part)| part),
+            slowed: self.rhythm.slowed().map(|why| slowed::why(why).to_owned()),
             peers: self.peers.all(now).map(|peer| peer_status(&peer)).collect(),
         }
     }

@@ -42,6 +42,7 @@ mod served;
 pub mod server;
 pub mod servers;
 pub mod settings;
+mod slowed;
 pub mod slowest;
 pub mod status;
 mod steered;

@@ -291,6 +291,15 @@ pub struct ExchangeStatus {
     pub slot_conflicts: u64,
     /// Looks at which another live host had our name.
     pub duplicate_hosts: u64,
+    /// Seconds between two rounds of this host. `None` before the first one.
+    #[serde(default)]
+    pub period_s: Option<f64>,
+    /// Fraction of the array's IOs that the rounds of all hosts are, if each has this host's period.
+    #[serde(default)]
+    pub part: Option<f64>,
+    /// Reason for which rounds are further apart than configured. `None` if they are not.
+    #[serde(default)]
+    pub slowed: Option<String>,
     /// All other hosts in the exchange, whatever their liveness.
     pub peers: Vec<PeerStatus>,
 }

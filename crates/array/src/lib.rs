@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | front end | [`controller`] | a fixed time, one IO after another |
 //! | link | [`controller`] | length over the link's rate: writes on their way in, reads out |
-//! | read cache | [`controller`] | nothing, for what was prefetched |
+//! | read cache | [`controller`] | nothing, for what was prefetched, or read or written not long ago |
 //! | write cache | [`controller`] | the mirror's delay; the wait for room when it is full |
 //! | placement | [`layout`] | nothing: where the LUN lies on the RAID group |
 //! | RAID group | [`raid`] | nothing: which drives do what, in which order |
@@ -53,7 +53,7 @@ mod text;
 mod units;
 
 pub use array::{Array, FaultError, SLOWEST};
-pub use controller::{ControllerParams, PrefetchParams, WriteCacheParams};
+pub use controller::{ControllerParams, PrefetchParams, ReadCacheParams, WriteCacheParams};
 pub use drive::{Device, DriveParams, FlashParams, Scheduling, SeekParams};
 pub use io::{ArrayIo, IoKind, SubmitError};
 pub use layout::{LayoutParams, Placement};

@@ -64,7 +64,7 @@ pub(crate) fn check(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::{PrefetchParams, WriteCacheParams};
+    use crate::controller::{PrefetchParams, ReadCacheParams, WriteCacheParams};
     use crate::drive::{DriveParams, FlashParams};
     use crate::layout::Placement;
     use crate::preset::Preset;
@@ -78,6 +78,11 @@ mod tests {
 
     fn cache(params: &mut ArrayParams) -> &mut WriteCacheParams {
         params.controller.write_cache.as_mut().expect("the preset has one")
+    }
+
+    fn read_cache(params: &mut ArrayParams) -> &mut ReadCacheParams {
+        let usual = ReadCacheParams { capacity: Bytes::mib(256), page: Bytes::kib(8) };
+        params.controller.read_cache.get_or_insert(usual)
     }
 
     fn prefetch(params: &mut ArrayParams) -> &mut PrefetchParams {
@@ -162,6 +167,10 @@ mod tests {
             ("controller.write_cache.destage", "0", |p| cache(p).destage = 0.0),
             ("controller.write_cache.mirror", "11s", |p| {
                 cache(p).mirror = Nanos::from_millis(11_000);
+            }),
+            ("controller.read_cache.page", "1KB", |p| read_cache(p).page = Bytes(1_000)),
+            ("controller.read_cache.capacity", "56KiB", |p| {
+                read_cache(p).capacity = Bytes::kib(56);
             }),
             ("controller.prefetch.after", "0", |p| prefetch(p).after = 0),
             ("controller.prefetch.segment", "1KiB", |p| prefetch(p).segment = Bytes::kib(1)),

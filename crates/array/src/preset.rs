@@ -235,6 +235,7 @@ const CONTROLLER: ControllerParams = ControllerParams {
         destage: 0.7,
         mirror: Nanos::from_micros(300),
     }),
+    read_cache: None,
     prefetch: Some(PrefetchParams { after: 9, segment: Bytes::kib(64), depth: Bytes::mib(2) }),
 };
 
@@ -244,6 +245,7 @@ const fn direct(mb_per_s: u64) -> ControllerParams {
         io_cost: Nanos(0),
         link: Rate::mb_per_s(mb_per_s),
         write_cache: None,
+        read_cache: None,
         prefetch: None,
     }
 }

@@ -6,7 +6,7 @@ mod closed_loop;
 use closed_loop::{Access, Client, Seen, Window, run};
 use parda_array::{
     Array, ArrayIo, ArrayParams, Bytes, ControllerParams, IoId, IoKind, LunId, Nanos, Preset,
-    RaidLevel, Rate,
+    RaidLevel, Rate, ReadCacheParams,
 };
 
 fn seconds(warm: u64, measure: u64) -> Window {
@@ -171,4 +171,39 @@ fn garbage_collection_stalls_reads() {
     let alone = one_flash(Preset::FlashNvme, 8, 100, window);
     let mixed = one_flash(Preset::FlashNvme, 8, 70, window);
     assert!(alone.max_ms < 1.0 && mixed.max_ms > 2.5, "{alone:?} {mixed:?}");
+}
+
+/// What many hosts read again and again, and each of them writes a part of, as they do an exchange: once it
+/// was read, no drive moves for it, whether all of it was ever written or not.
+#[test]
+fn what_is_read_again_and_again_costs_the_drives_nothing() {
+    let mut params = Preset::Cx340Raid0.params();
+    let cache = ReadCacheParams { capacity: Bytes::mib(256), page: Bytes::kib(8) };
+    params.controller.read_cache = Some(cache);
+    let mut array = Array::new(params).unwrap();
+    let read =
+        ArrayIo { lun: LunId(0), kind: IoKind::Read, offset: Bytes(0), len: Bytes::kib(168) };
+    let mut now = Nanos::ZERO;
+    let mut took = Vec::new();
+    for round in 0..100_u64 {
+        // One slot was never written.
+        let offset = Bytes::kib(4 * (round % 40));
+        let write = ArrayIo { kind: IoKind::Write, offset, len: Bytes::kib(4), ..read };
+        for io in [write, read] {
+            let begun = now;
+            array.submit(now, IoId(round), io).unwrap();
+            while array.outstanding() > 0 {
+                now = array.next_event().unwrap();
+                array.advance(now);
+            }
+            (now, _) = array.pop_completion().unwrap();
+            took.push((io.kind, now.0 - begun.0));
+            now = Nanos(now.0 + 10_000_000);
+        }
+    }
+    let reads: Vec<u64> =
+        took.iter().filter(|(kind, _)| *kind == IoKind::Read).map(|t| t.1).collect();
+    let (first, later) = (reads[0], reads[1..].iter().max().copied().unwrap());
+    // The front end and the link: 168 KiB at 177 MB/s.
+    assert!(first > 5_000_000 && later < 1_100_000, "{first} ns, then {later} ns");
 }

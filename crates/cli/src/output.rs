@@ -4,6 +4,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
+use parda_scenario::table::missed;
 use parda_scenario::{Answer, table};
 use serde::Serialize;
 
@@ -59,7 +60,11 @@ pub(crate) fn json(to: &Path, answer: &impl Serialize) -> Result<(), Failure> {
 /// Gives the answer of a run, as JSON if that is where it goes, and fails if an expectation did.
 pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> {
     match to {
-        Some(out) => json(out, answer)?,
+        Some(out) => {
+            json(out, answer)?;
+            // Whoever looks at the terminal is told as well.
+            eprint!("{}", missed(answer, false));
+        }
         None => print(&table(answer, colour()))?,
     }
     if answer.ok() { Ok(()) } else { Err(Failure::silent()) }

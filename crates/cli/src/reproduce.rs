@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_reproduce::{
-    ReportError, built_in, in_folder, page, reproduce, table, write_pictures, write_report,
+    ReportError, built_in, in_folder, missed, page, reproduce, table, write_pictures, write_report,
 };
 use parda_scenario::Study;
 
@@ -74,7 +74,10 @@ impl Reproduce {
             std::fs::write(file, new).map_err(wrong)?;
         }
         match &self.json {
-            Some(out) => output::json(out, &reproduction.summary())?,
+            Some(out) => {
+                output::json(out, &reproduction.summary())?;
+                eprint!("{}", missed(&reproduction));
+            }
             None => output::print(&table(&reproduction, output::colour()))?,
         }
         if reproduction.ok() { Ok(()) } else { Err(Failure::silent()) }

@@ -92,6 +92,12 @@ fn table(status: &Answer) -> String {
                     exchange.ignored, exchange.slot_conflicts, exchange.duplicate_hosts
                 );
             }
+            if let (Some(period), Some(part)) = (exchange.period_s, exchange.part) {
+                text += &format!("; every {period:.2} s, {:.2} % of the array's IOs", part * 1e2);
+            }
+            if let Some(why) = &exchange.slowed {
+                text += &format!("\n  less often than configured, as {why}");
+            }
             if let Some(fault) = &exchange.fault {
                 text += &format!("\n  FAULT: {fault}");
             }

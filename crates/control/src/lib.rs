@@ -25,6 +25,7 @@
 //! | [`settings`] | what all hosts must have alike, and what is in force where they differ | |
 //! | [`objective`] | a VM's latency objective, and the threshold that follows | |
 //! | [`rate`] | shares of bytes where IOs differ | Little's law |
+//! | [`rhythm`] | how often hosts meet in the exchange | |
 //! | [`depth`] | a window for a queue that takes whole numbers only | |
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
@@ -55,6 +56,7 @@ pub mod objective;
 pub mod queue;
 pub mod quorum;
 pub mod rate;
+pub mod rhythm;
 pub mod settings;
 pub mod size;
 pub mod slices;
@@ -72,6 +74,7 @@ pub use io::{Io, IoKind};
 pub use names::ModeName;
 pub use objective::{Price, Standing, Wants};
 pub use rate::Throughput;
+pub use rhythm::{Rhythm, Round, Slowed};
 pub use settings::{Ballot, Proportional, Settings};
 pub use threshold::{Auto, Estimate};
 pub use units::{Bytes, Instant, Shares, Span, Window};

@@ -5,6 +5,7 @@ use parda_control::Instant;
 use crate::exchange::{Counters, Event, Rival};
 use crate::freshness::Liveness;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
+use crate::reach::{choice, reach};
 use crate::region::SlotIndex;
 use crate::slot::{Content, Record, SlotFault};
 use crate::slots::SlotSettings;
@@ -15,7 +16,7 @@ use crate::table::Table;
 pub enum SlotChoice {
     /// The operator said so. In a conflict both hosts go on and complain.
     Fixed(SlotIndex),
-    /// The slot that holds our name, else the first free one, counted from the hash of our name.
+    /// The slot that holds our name, else a free one near the front, by the hash of our name.
     /// In a conflict the later start moves on.
     Automatic,
 }
@@ -25,8 +26,8 @@ pub enum SlotChoice {
 pub(crate) struct Claim {
     settings: SlotSettings,
     slot: Option<SlotIndex>,
-    /// We gave up a slot: one that holds our name is not ours, then, but a twin's.
-    driven_out: bool,
+    /// How often we gave up a slot. If ever, one that holds our name is not ours, but a twin's.
+    moves: u32,
     /// Looks in a row at which the same rival was there.
     patience: u32,
     last_conflict: Option<(SlotIndex, Rival)>,
@@ -39,18 +40,19 @@ impl Claim {
             SlotChoice::Fixed(slot) => Some(slot),
             SlotChoice::Automatic => None,
         };
-        Claim {
-            settings,
-            slot,
-            driven_out: false,
-            patience: 0,
-            last_conflict: None,
-            last_twin: None,
-        }
+        Claim { settings, slot, moves: 0, patience: 0, last_conflict: None, last_twin: None }
     }
 
     pub(crate) fn slot(&self) -> Option<SlotIndex> {
         self.slot
+    }
+
+    /// How many slots need to be read the next time, to see those of all hosts and our own.
+    pub(crate) fn reach(&self, now: Instant, table: &Table) -> u32 {
+        let SlotSettings { period, freshness, .. } = self.settings;
+        let (used, last) = table.used(now, period, freshness);
+        let last = last.max(self.slot).map(|slot| slot.0);
+        if self.slot.is_none() { table.len() } else { reach(used, last, table.len()) }
     }
 
     /// Looks at all slots: is ours still ours, and does anybody else have our name?
@@ -83,7 +85,7 @@ impl Claim {
         let moving = self.settings.choice == SlotChoice::Automatic && self.yields_to(&rival);
         if moving {
             self.slot = None;
-            self.driven_out = true;
+            self.moves = self.moves.wrapping_add(1);
             self.patience = 0;
         }
         let conflict = (slot, rival);
@@ -142,13 +144,16 @@ impl Claim {
         };
         let free = || {
             let SlotSettings { me, period, freshness, .. } = &self.settings;
-            let slots = table.len() as u64;
-            let start = me.host.id().0 % slots;
+            // Near the front, so that few slots need to be read. Not one that was not looked at just now.
+            let (used, _) = table.used(now, *period, *freshness);
+            let slots = u64::from(choice(used, table.len()).min(table.shown()));
+            // Hosts that have met in one slot do not meet in the next ones.
+            let start = me.host.id().0.rotate_right(self.moves.wrapping_mul(8)) % slots;
             (0..slots)
                 .map(|i| SlotIndex(((start + i) % slots) as u32))
                 .find(|slot| table.is_free(now, *slot, *period, *freshness))
         };
-        if self.driven_out { free() } else { predecessor().or_else(free) }
+        if self.moves > 0 { free() } else { predecessor().or_else(free) }
     }
 
     fn find_twin(&mut self, now: Instant, table: &Table, counters: &mut Counters) -> Option<Event> {

@@ -19,6 +19,7 @@
 //! | [`init`](mod@init) | making a place, and looking at one |
 //! | `found` | what bytes that are no exchange may be |
 //! | `table` | all slots as they were last read |
+//! | `reach` | how many of them are read in a period |
 //! | [`claim`] | which slot is ours, and who else thinks so |
 //! | [`slots`] | the exchange over a region of slots: PARDA's shared file |
 //! | [`disturb`] | loss, delay and partition around any transport, for tests and simulation |
@@ -35,6 +36,7 @@ pub mod identity;
 pub mod init;
 pub mod location;
 pub mod peers;
+mod reach;
 pub mod region;
 pub mod slot;
 pub mod slots;
@@ -52,6 +54,7 @@ pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
 pub use init::{InitError, Made, init, init_as, look};
 pub use location::{Location, Site};
 pub use peers::{Peer, Peers};
+pub use reach::reach;
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 pub use slot::{Content, SlotFault, SlotState};
 pub use slots::{NoSuchSlot, SlotExchange, SlotSettings};

@@ -127,6 +127,14 @@ impl Peers {
         })
     }
 
+    /// How many hosts meet here, as far as is known: all that are neither gone nor have left, and this
+    /// one.
+    #[must_use]
+    pub fn present(&self, now: Instant) -> usize {
+        let away = |peer: &Peer<'_>| matches!(peer.liveness, Liveness::Gone | Liveness::Left);
+        1 + self.all(now).filter(|peer| !away(peer)).count()
+    }
+
     /// What the hosts that are alive said last, added up: what the law ticks with. `None` while
     /// nothing can be said of the others: hosts are seen, and none of them has yet been seen to
     /// live.

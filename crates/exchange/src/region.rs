@@ -32,9 +32,14 @@ pub trait Region: Send {
     /// How many slots it should have.
     fn slots(&self) -> SlotCount;
 
-    /// Reads the header and as many slots as [`slots`](Self::slots) says, with one IO. What a file
-    /// is too short for reads as zeros.
-    fn read(&mut self) -> Result<Image, RegionError>;
+    /// Reads the header and the first `slots` slots, of as many as [`slots`](Self::slots) says, with one
+    /// IO. What a file is too short for reads as zeros.
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError>;
+
+    /// Reads the header and all slots.
+    fn read(&mut self) -> Result<Image, RegionError> {
+        self.read_front(self.slots())
+    }
 
     /// Writes one slot of what the last call read, so that the other hosts see it. Fails if there was
     /// another write since, or nothing is open.
@@ -107,6 +112,12 @@ impl SlotCount {
     #[must_use]
     pub fn new(count: u32) -> Option<SlotCount> {
         (1..=Self::MAX).contains(&count).then_some(SlotCount(count))
+    }
+
+    /// The first `slots` of them, or all if these are fewer.
+    #[must_use]
+    pub fn front(self, slots: u32) -> SlotCount {
+        SlotCount(slots.clamp(1, self.0))
     }
 
     /// As a number.

@@ -1,5 +1,5 @@
-//! The transport over slots: PARDA's file on the shared volume (§4), one slot per host. Each
-//! period costs one read of the header and all slots, and one write of one's own.
+//! The transport over slots: PARDA's file on the shared volume (§4), one slot per host. Each period
+//! costs one read of the header and the slots that are in use, and one write of one's own.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::exchange::{
 use crate::freshness::Freshness;
 use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
+use crate::reach::ALL_EVERY;
 use crate::region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 use crate::slot::{self, Content, Record, SlotFault};
 use crate::table::Table;
@@ -57,6 +58,10 @@ pub struct SlotExchange {
     looked: bool,
     /// What the last read that worked has shown.
     table: Option<Table>,
+    /// How often was collected.
+    looks: u64,
+    /// How many slots to read the next time. `None`: all.
+    reach: Option<u32>,
     counters: Counters,
 }
 
@@ -82,6 +87,8 @@ impl SlotExchange {
             looked: false,
             claim: Claim::new(settings),
             table: None,
+            looks: 0,
+            reach: None,
             counters: Counters::default(),
         })
     }
@@ -96,16 +103,21 @@ impl SlotExchange {
     /// purpose.
     pub fn accept_place(&mut self) {
         self.known = None;
+        self.reach = None;
     }
 
     fn place(&self) -> String {
         self.region.place().to_owned()
     }
 
-    /// Reads everything. Unless the header is that of this volume's exchange, it cannot be written.
+    /// Reads the header and the slots that are in use. Unless the header is that of this volume's
+    /// exchange, it cannot be written.
     fn look(&mut self) -> Result<Image, CollectError> {
         self.looked = false;
-        let image = match self.region.read() {
+        let all = self.region.slots();
+        // After a failure all slots are read: nobody knows what has happened to them.
+        let slots = self.reach.take().map_or(all, |reach| all.front(reach));
+        let image = match self.region.read_front(slots) {
             Err(RegionError { fault: RegionFault::Missing, .. }) => {
                 return Err(self.unusable(PlaceFault::Missing).into());
             }
@@ -115,6 +127,7 @@ impl SlotExchange {
             Ok(place) => {
                 self.known = Some(place);
                 self.looked = true;
+                self.reach = Some(slots.get());
                 Ok(image)
             }
             Err(fault) => {
@@ -228,6 +241,10 @@ impl Exchange for SlotExchange {
     }
 
     fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+        self.looks += 1;
+        if self.looks.wrapping_add(self.me.host.id().0).is_multiple_of(ALL_EVERY) {
+            self.reach = None;
+        }
         let image = self.look()?;
         let table = match self.table.take() {
             None => Table::new(now, image.slots()),
@@ -237,6 +254,7 @@ impl Exchange for SlotExchange {
             }
         };
         let events = self.claim.observe(now, &table, &mut self.counters);
+        self.reach = Some(self.claim.reach(now, &table));
         let messages = self.messages(&table);
         self.table = Some(table);
         Ok(Heard { messages, events })

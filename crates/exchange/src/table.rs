@@ -10,6 +10,8 @@ use crate::slot::{self, Content, RECORD_BYTES, SlotFault};
 #[derive(Debug)]
 pub(crate) struct Table {
     slots: Vec<Slot>,
+    /// How many at the front the last look showed. The others are as an earlier one did.
+    shown: u32,
 }
 
 #[derive(Debug)]
@@ -22,18 +24,20 @@ struct Slot {
 }
 
 impl Table {
-    /// The first look.
+    /// The first look, at all slots.
     pub(crate) fn new(now: Instant, blocks: &[Block]) -> Table {
         let slots = blocks.iter().zip(indices()).map(|(block, slot)| Slot {
             content: slot::decode(block, slot),
             changed: false,
             watch: Watch::new(now, mark(block)),
         });
-        Table { slots: slots.collect() }
+        Table { slots: slots.collect(), shown: blocks.len() as u32 }
     }
 
-    /// Another look, at as many slots.
+    /// Another look, at all slots or at some at the front.
     pub(crate) fn look(&mut self, now: Instant, blocks: &[Block]) {
+        self.shown = blocks.len() as u32;
+        self.slots.iter_mut().skip(blocks.len()).for_each(|seen| seen.changed = false);
         for ((seen, block), slot) in self.slots.iter_mut().zip(blocks).zip(indices()) {
             seen.changed = seen.watch.look(now, mark(block));
             seen.content = slot::decode(block, slot);
@@ -86,8 +90,25 @@ impl Table {
         self.slots[slot.0 as usize].watch.liveness(now, period, freshness)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+    pub(crate) fn len(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// How many slots at the front the last look showed.
+    pub(crate) fn shown(&self) -> u32 {
+        self.shown
+    }
+
+    /// How many slots are not [free](Table::is_free), and the last of these.
+    pub(crate) fn used(
+        &self,
+        now: Instant,
+        period: Span,
+        freshness: Freshness,
+    ) -> (u32, Option<SlotIndex>) {
+        let slots = indices().take(self.slots.len());
+        let used = slots.filter(|slot| !self.is_free(now, *slot, period, freshness));
+        used.fold((0, None), |(count, _), slot| (count + 1, Some(slot)))
     }
 }
 

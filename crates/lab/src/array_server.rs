@@ -79,10 +79,7 @@ impl ArrayOptions {
     ) -> Result<ArrayOptions, ArrayFault> {
         let disks = (0..scenario.exchange_lun()).filter_map(|lun| scenario.disk_owner(lun));
         let exports = disks.map(|vm| vm.name.clone()).chain([EXCHANGE.to_owned()]).collect();
-        let mut params = scenario.array_params()?;
-        if let Some(exchange) = params.layout.luns.last_mut() {
-            exchange.0 += EXCHANGE_HEADER.0;
-        }
+        let params = scenario.array_params()?;
         Ok(ArrayOptions { params, exports, listen, data, control: None })
     }
 

@@ -26,6 +26,7 @@ use crate::meter::HostReading;
 use crate::process::Process;
 use crate::relay::Relay;
 use crate::run::LabOptions;
+use parda_scenario::scenario::EXCHANGE;
 
 /// Time for a process to become ready. It is ample even in a guest on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -280,6 +281,13 @@ impl<'a> Cluster<'a> {
             (Some(guest), Some(counted)) => guest.standing(self.scenario, id, volume, counted),
             _ => HostReading::from(volume),
         }))
+    }
+
+    /// IOs that the array has completed for the exchange.
+    pub fn exchange_ios(&mut self) -> Result<u64, LabError> {
+        let exports = self.ask_array(Request::Status)?.exports;
+        let exchange = exports.iter().find(|export| export.name == EXCHANGE);
+        Ok(exchange.map_or(0, |export| export.reads.ios + export.writes.ios))
     }
 
     /// Counters of the array for a guest's LUN.

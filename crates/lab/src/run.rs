@@ -92,8 +92,8 @@ struct Run<'a> {
     cluster: Cluster<'a>,
     meters: Vec<Meter>,
     began: Instant,
-    /// Readings of all hosts at the edges of phases.
-    edges: BTreeMap<Duration, Vec<Reading>>,
+    /// Readings of all hosts at the edges of phases, with the exchange's IO count at that time.
+    edges: BTreeMap<Duration, (Vec<Reading>, u64)>,
     /// Readings of all hosts at the last report of progress.
     told: Vec<Reading>,
 }
@@ -113,7 +113,8 @@ impl<'a> Run<'a> {
             match task {
                 Task::Read => {
                     let readings = self.read()?;
-                    self.edges.insert(at, readings);
+                    let exchange = self.cluster.exchange_ios()?;
+                    self.edges.insert(at, (readings, exchange));
                 }
                 Task::Tell => progress(self.tell(at)?),
                 Task::Burst(id, works) => self.cluster.burst(id, works)?,
@@ -168,12 +169,15 @@ impl<'a> Run<'a> {
 
     fn phases(&self) -> Vec<PhaseAnswer> {
         let answer = |phase: &Phase| {
-            let (from, to) = (self.edges.get(&phase.from)?, self.edges.get(&phase.to)?);
+            let (from, before) = self.edges.get(&phase.from)?;
+            let (to, after) = self.edges.get(&phase.to)?;
+            let seconds = phase.to.saturating_sub(phase.from).as_secs_f64();
+            let exchange = after.saturating_sub(*before) as f64 / seconds;
             let hosts = self.scenario.host_ids().zip(&self.meters);
             let hosts = hosts.filter(|((_, host), _)| host.present).map(|((id, _), meter)| {
                 meter.answer(self.scenario, id, phase, (&from[id.0], &to[id.0]))
             });
-            Some(PhaseAnswer::new(phase, hosts.collect()))
+            Some(PhaseAnswer::new(phase, hosts.collect()).with_exchange(exchange))
         };
         self.scenario.phases.iter().filter_map(answer).collect()
     }

@@ -22,5 +22,5 @@ mod value;
 pub use papers::{PapersError, built_in, in_folder};
 pub use report::{ReportError, html, write_pictures, write_report};
 pub use run::{Figure, Progress, Reproduction, reproduce};
-pub use table::table;
+pub use table::{missed, table};
 pub use value::{Agreement, Value};

@@ -39,7 +39,7 @@ pub struct Summary<'a> {
     pub ok: bool,
     /// Number of values within their tolerance.
     pub within: usize,
-    /// Number of values beyond their tolerance that are exempt.
+    /// How many are not judged.
     pub exempt: usize,
     /// Number of values beyond their tolerance that are not exempt.
     pub out: usize,
@@ -106,9 +106,6 @@ impl Reproduction {
     pub fn words(&self) -> String {
         let [ok, exempt, out] =
             [Agreement::Ok, Agreement::Exempt, Agreement::Out].map(|outcome| self.count(outcome));
-        let all = ok + exempt + out;
-        let exempt = if exempt > 0 { format!(", {exempt} exempt") } else { String::new() };
-        let out = if out > 0 { format!(", {out} OUT") } else { String::new() };
-        format!("{ok} of {all} values in tolerance{exempt}{out}")
+        format!("{ok} passed, {out} missed, {exempt} exempt")
     }
 }

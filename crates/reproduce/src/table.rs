@@ -8,6 +8,24 @@ use crate::value::{Agreement, Value};
 /// A text table of all values and their outcomes. With `color`, it has ANSI colours.
 #[must_use]
 pub fn table(reproduction: &Reproduction, color: bool) -> String {
+    let table = values(reproduction.values(), color);
+    format!("{}\n\n{}\n", table.trim_fmt(), reproduction.words())
+}
+
+/// Those that are out of their tolerance, and how many are not: for a terminal, where the values go elsewhere.
+#[must_use]
+pub fn missed(reproduction: &Reproduction) -> String {
+    let missed: Vec<&Value> =
+        reproduction.values().filter(|value| value.outcome == Outcome::Out).collect();
+    let list = if missed.is_empty() {
+        String::new()
+    } else {
+        format!("{}\n\n", values(missed.into_iter(), false).trim_fmt())
+    };
+    format!("{list}{}\n", reproduction.words())
+}
+
+fn values<'a>(values: impl Iterator<Item = &'a Value>, color: bool) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     if color {
@@ -18,10 +36,10 @@ pub fn table(reproduction: &Reproduction, color: bool) -> String {
     }
     let head = ["source", "value", "paper", "ours", "error", "tolerance", ""];
     table.set_header(head.map(|text| Cell::new(text).add_attribute(Attribute::Bold)));
-    for value in reproduction.values() {
+    for value in values {
         table.add_row(row(value));
     }
-    format!("{}\n\n{}\n", table.trim_fmt(), reproduction.words())
+    table
 }
 
 fn row(value: &Value) -> [Cell; 7] {

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Agreement {
     /// The value is within its tolerance.
     Ok,
-    /// The value is beyond its tolerance. The scenario states why that is expected.
+    /// The value is not judged. The scenario states why.
     Exempt,
     /// The value is beyond its tolerance.
     Out,
@@ -43,8 +43,8 @@ impl Value {
     fn new(scenario: &str, verdict: &Verdict) -> Value {
         let Verdict { what, source, expected, measured, tolerance, ok, exempt } = verdict;
         let outcome = match (ok, exempt) {
-            (true, _) => Agreement::Ok,
-            (false, Some(_)) => Agreement::Exempt,
+            (_, Some(_)) => Agreement::Exempt,
+            (true, None) => Agreement::Ok,
             (false, None) => Agreement::Out,
         };
         let is_bound = tolerance.starts_with("at ");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::expectation::Verdict;
 use crate::scenario::{Phase, Scenario};
-use crate::shares::{fairness, largest};
+use crate::shares::{Unit, fairness, largest};
 use crate::study::phase_name;
 
 /// The answer of a run: measured values by phase, and verdicts on what was expected.
@@ -61,13 +61,20 @@ pub struct Total {
     pub mib_per_s: f64,
     /// Mean device latency in ms, weighted by IOs. `None` without IO.
     pub device_latency_ms: Option<f64>,
-    /// Jain's index over IOPS per share of the saturated hosts; 1 is perfect. `None` if no host is
-    /// saturated.
+    /// Jain's index over the throughput per share of the judged hosts, in the unit that shares divide;
+    /// 1 is perfect. `None` if no host is judged. See [`crate::shares`].
     pub fairness: Option<f64>,
+    /// Jain's index over the outstanding IOs per share of the judged hosts, which is what windows divide.
+    #[serde(default)]
+    pub fairness_slots: Option<f64>,
     /// Time until the last host's window had settled, in seconds: see [`HostAnswer::settled_s`]. `None`
     /// if no host has such a time.
     #[serde(default)]
     pub settled_s: Option<f64>,
+    /// IOs per second that the array did for the exchange. They are no part of `iops`. `None` where nobody
+    /// counted them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange_iops: Option<f64>,
 }
 
 /// Measured values of one host in one phase.
@@ -80,6 +87,9 @@ pub struct HostAnswer {
     pub outside: bool,
     /// Sum of the shares of the host's VMs; 0 for a host outside control.
     pub shares: u32,
+    /// Unit that shares divide by the host's configuration: IOs or bytes.
+    #[serde(default, skip_serializing_if = "Unit::is_usual")]
+    pub unit: Unit,
     /// Mean β of equation 2, in slots.
     pub beta: f64,
     /// Mean window, in slots. `None` if there was none, as control was off.
@@ -110,6 +120,10 @@ pub struct VmAnswer {
     pub shares: u32,
     /// Whether the VM was backlogged throughout: see [`crate::shares::saturated`].
     pub saturated: bool,
+    /// Whether the VM has a share to be judged by: it is under control, and its client ran throughout the
+    /// phase.
+    #[serde(default)]
+    pub ran: bool,
     /// Completed IOs per second.
     pub iops: f64,
     /// Throughput in MiB per second.
@@ -162,9 +176,19 @@ impl Total {
             iops,
             mib_per_s: hosts.clone().map(|h| h.mib_per_s).sum(),
             device_latency_ms: (iops > 0.0).then(|| waited / iops),
-            fairness: fairness(hosts.clone()),
+            fairness: fairness(hosts.clone(), None),
+            fairness_slots: fairness(hosts.clone(), Some(Unit::Slots)),
             settled_s: largest(hosts.filter_map(|h| h.settled_s)),
+            exchange_iops: None,
         }
+    }
+
+    /// The part of all IOs of the array that were the exchange's.
+    #[must_use]
+    pub fn exchange_part(&self) -> Option<f64> {
+        let exchange = self.exchange_iops?;
+        let all = exchange + self.iops;
+        (all > 0.0).then(|| exchange / all)
     }
 }
 
@@ -181,6 +205,13 @@ impl PhaseAnswer {
             total: Total::of(hosts.iter()),
             hosts,
         }
+    }
+
+    /// This phase with the IOs per second that the array completed for the exchange.
+    #[must_use]
+    pub fn with_exchange(mut self, iops: f64) -> PhaseAnswer {
+        self.total.exchange_iops = Some(iops);
+        self
     }
 
     /// This phase as one of a variant: its name is prefixed by `variant`.

@@ -1,9 +1,11 @@
 //! Raw counters of a host in one phase, and the answer computed from them: one computation for all
 //! engines.
 
+use parda_config::Fairness;
+
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 use crate::scenario::{HostId, Phase, Scenario, State, VmId};
-use crate::shares::{HELD_PART, saturated};
+use crate::shares::{HELD_PART, Unit, saturated};
 
 /// Raw counters of one host in one phase.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,9 +55,8 @@ impl HostCount {
                 // A host outside control has no shares to be judged by. Without a window no IO is held,
                 // and only a closed loop is known to be backlogged.
                 let endless = vm.load.outstanding().is_some();
-                let ran = !host.outside
-                    && scenario.runs_throughout(vm_id, phase, at_start)
-                    && (endless || self.window.is_some());
+                let judged = !host.outside && scenario.runs_throughout(vm_id, phase, at_start);
+                let ran = judged && (endless || self.window.is_some());
                 let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
                 let saturated = match latency {
                     None if self.window.is_some() => ran && self.holds(scenario, id, at_start),
@@ -65,6 +66,7 @@ impl HostCount {
                     name: vm.name.clone(),
                     shares: at_start.vm(vm_id).shares.0,
                     saturated,
+                    ran: judged,
                     iops: count.ios as f64 / self.seconds,
                     mib_per_s: mib(count.bytes) / self.seconds,
                     latency_ms: count.latency_ms,
@@ -79,6 +81,10 @@ impl HostCount {
             name: host.name.clone(),
             outside: host.outside,
             shares: vms.iter().map(|vm| vm.shares).sum(),
+            unit: match at_start.host(id).control.fairness {
+                Some(Fairness::Bytes) => Unit::Bytes,
+                Some(Fairness::Iops) | None => Unit::Ios,
+            },
             beta: self.beta,
             window: self.window,
             settled_s: settled(&self.windows, self.seconds).filter(|_| works),

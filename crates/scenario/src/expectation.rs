@@ -1,5 +1,7 @@
 //! Expectations of a run, and verdicts on them.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::amount::Amount;
@@ -62,6 +64,43 @@ impl Verdict {
     #[must_use]
     pub fn accepted(&self) -> bool {
         self.ok || self.exempt.is_some()
+    }
+
+    /// Whether it is judged and did not hold.
+    #[must_use]
+    pub fn missed(&self) -> bool {
+        !self.accepted()
+    }
+}
+
+/// How many expectations held, and how many did not. Who is exempt did neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// They are judged, and hold.
+    pub passed: usize,
+    /// They are judged, and do not hold.
+    pub missed: usize,
+    /// They are not judged, whether they hold or not.
+    pub exempt: usize,
+}
+
+impl Tally {
+    /// Counts verdicts.
+    pub fn of<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Tally {
+        verdicts.into_iter().fold(Tally::default(), |mut tally, verdict| {
+            *match (&verdict.exempt, verdict.ok) {
+                (Some(_), _) => &mut tally.exempt,
+                (None, true) => &mut tally.passed,
+                (None, false) => &mut tally.missed,
+            } += 1;
+            tally
+        })
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} missed, {} exempt", self.passed, self.missed, self.exempt)
     }
 }
 

@@ -5,7 +5,7 @@ mod pattern;
 use std::fmt;
 
 use crate::answer::{Distribution, HostAnswer, PhaseAnswer, Total, VmAnswer};
-use crate::shares::{host_errors, largest, vm_errors};
+use crate::shares::{Unit, host_errors, largest, vm_errors};
 use crate::study::{is_swept, phase_name, swept_name};
 
 pub(crate) use pattern::Pattern;
@@ -108,7 +108,10 @@ const TOTAL: Of<Total> = &[
     ("device_latency_ms", |t| t.device_latency_ms),
     ("mb_per_s", |t| Some(t.mib_per_s * 1.048_576)),
     ("fairness", |t| t.fairness),
+    ("fairness_slots", |t| t.fairness_slots),
     ("settled_s", |t| t.settled_s),
+    ("exchange_iops", |t| t.exchange_iops),
+    ("exchange_part", Total::exchange_part),
 ];
 
 /// Quantities of a host, except for its share error and its latency.
@@ -135,6 +138,8 @@ const STATISTIC: Of<Distribution> = &[
 
 const SHARE_ERROR: &str = "share_error";
 const MAX_SHARE_ERROR: &str = "max_share_error";
+const SLOTS_ERROR: &str = "slots_error";
+const MAX_SLOTS_ERROR: &str = "max_slots_error";
 const DEVICE_LATENCY: &str = "device_latency_ms";
 const LATENCY: &str = "latency_ms";
 const HELD: &str = "held_ms";
@@ -150,13 +155,18 @@ pub fn label(quantity: &str) -> (&str, &'static str) {
         "latency_ms" => ("Latency of VMs", "ms"),
         "held_ms" => ("Time held by the host", "ms"),
         "fairness" => ("Fairness", "Jain's index"),
+        "fairness_slots" => ("Fairness of outstanding IOs", "Jain's index"),
         "settled_s" => ("Windows settled after", "s"),
+        "exchange_iops" => ("IOs of the exchange", "IOPS"),
+        "exchange_part" => ("The exchange's IOs", "as a part of all"),
         "beta" => ("β", "slots"),
         "latency_threshold_ms" => ("latency threshold", "ms"),
         "window" => ("Window", "slots"),
         "outstanding" => ("Outstanding at the array", "IOs"),
         "share_error" => ("Off its share", "as a part of it"),
         "max_share_error" => ("Farthest off its share", "as a part of it"),
+        "slots_error" => ("Off its share of outstanding IOs", "as a part of it"),
+        "max_slots_error" => ("Farthest off its share of outstanding IOs", "as a part of it"),
         other => (other, ""),
     }
 }
@@ -210,12 +220,16 @@ impl Subject {
         let own = |name: &str| std::iter::once(name.to_owned());
         match self {
             Subject::Total | Subject::Controlled => names(TOTAL).collect(),
-            Subject::Hosts | Subject::Vms => own(MAX_SHARE_ERROR).collect(),
+            Subject::Hosts | Subject::Vms => {
+                own(MAX_SHARE_ERROR).chain(own(MAX_SLOTS_ERROR)).collect()
+            }
             Subject::Host(_) => {
-                names(HOST).chain(own(SHARE_ERROR)).chain(statistics(DEVICE_LATENCY)).collect()
+                let errors = own(SHARE_ERROR).chain(own(SLOTS_ERROR));
+                names(HOST).chain(errors).chain(statistics(DEVICE_LATENCY)).collect()
             }
             Subject::Vm(_) => names(VM)
                 .chain(own(SHARE_ERROR))
+                .chain(own(SLOTS_ERROR))
                 .chain(statistics(LATENCY))
                 .chain(statistics(HELD))
                 .collect(),
@@ -338,16 +352,18 @@ impl Metric {
 
     fn value_in(&self, phase: &PhaseAnswer) -> Option<f64> {
         let quantity = self.quantity.as_str();
+        let unit = [SLOTS_ERROR, MAX_SLOTS_ERROR].contains(&quantity).then_some(Unit::Slots);
+        let is_error = [SHARE_ERROR, SLOTS_ERROR].contains(&quantity);
         match &self.subject {
             Subject::Total => get(TOTAL, quantity, &phase.total),
             Subject::Controlled => get(TOTAL, quantity, &phase.controlled()),
-            Subject::Hosts => largest(host_errors(&phase.hosts).into_values()),
-            Subject::Vms => largest(vm_errors(&phase.hosts).into_values()),
-            Subject::Host(name) if quantity == SHARE_ERROR => {
-                host_errors(&phase.hosts).get(name.as_str()).copied()
+            Subject::Hosts => largest(host_errors(&phase.hosts, unit).into_values()),
+            Subject::Vms => largest(vm_errors(&phase.hosts, unit).into_values()),
+            Subject::Host(name) if is_error => {
+                host_errors(&phase.hosts, unit).get(name.as_str()).copied()
             }
-            Subject::Vm(name) if quantity == SHARE_ERROR => {
-                vm_errors(&phase.hosts).get(name.as_str()).copied()
+            Subject::Vm(name) if is_error => {
+                vm_errors(&phase.hosts, unit).get(name.as_str()).copied()
             }
             Subject::Host(name) => {
                 let host = phase.hosts.iter().find(|h| h.name == *name)?;

@@ -172,14 +172,14 @@ pub const SLOT: Bytes = Bytes::kib(4);
 /// Size of all slots of an exchange with the default number of slots.
 pub const EXCHANGE_SIZE: Bytes = Bytes(SLOT.0 * USUAL_SLOTS as u64);
 
-/// Size of the header before the slots of a real exchange. A simulated one has no header.
+/// Size of the header before the slots of an exchange.
 pub const EXCHANGE_HEADER: Bytes = SLOT;
 
 /// Sizes of the array's LUNs: each disk once, then the exchange.
 pub(crate) fn array_luns(hosts: &[Host], exchange_slots: u32) -> Vec<parda_array::Bytes> {
     let disks: BTreeMap<u32, Bytes> =
         hosts.iter().flat_map(|host| &host.vms).map(|vm| (vm.lun, vm.disk)).collect();
-    let exchange = Bytes(SLOT.0 * u64::from(exchange_slots));
+    let exchange = Bytes(EXCHANGE_HEADER.0 + SLOT.0 * u64::from(exchange_slots));
     disks.into_values().chain([exchange]).map(|size| parda_array::Bytes(size.0)).collect()
 }
 

@@ -1,9 +1,12 @@
 //! Fairness of a phase: which VMs are judged, Jain's index, and share errors.
 //!
-//! Only *saturated* VMs are judged. A VM that wants less than its share gets what it wants, which
-//! says nothing about fairness. A host is judged by the sum over its saturated VMs.
+//! Judged are *saturated* VMs, which want more than they get, and VMs that have more per share than the
+//! saturated ones. A VM that wants less than its share gets what it wants, which says nothing about
+//! fairness. A host is judged by the sum over its judged VMs.
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 
@@ -37,78 +40,154 @@ pub fn jain(x: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (x.len() as f64 * squares))
 }
 
-/// Throughput of a host or VM, and the shares that it has for it.
+/// Unit that shares divide: what is counted of each judged VM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// IOs per second.
+    #[default]
+    Ios,
+    /// Bytes per second.
+    Bytes,
+    /// Outstanding IOs at the array.
+    Slots,
+}
+
+impl Unit {
+    /// Whether this is the default, which an answer leaves out.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Unit::default()
+    }
+
+    fn of(self, vm: &VmAnswer) -> f64 {
+        match self {
+            Unit::Ios => vm.iops,
+            Unit::Bytes => vm.mib_per_s,
+            Unit::Slots => {
+                let mean = |times: &Option<Distribution>| times.map_or(0.0, |d| d.mean);
+                // Little's law.
+                vm.iops * (mean(&vm.latency_ms) - mean(&vm.held_ms)).max(0.0) / 1e3
+            }
+        }
+    }
+}
+
+/// Unit that shares divide among these hosts: that of the hosts with most of the shares, as in the law;
+/// IOPS if both have as many.
+fn unit<'a>(hosts: impl IntoIterator<Item = &'a HostAnswer>) -> Unit {
+    let (mut ios, mut bytes) = (0.0, 0.0);
+    for host in hosts.into_iter().filter(|host| !host.outside) {
+        *(if host.unit == Unit::Bytes { &mut bytes } else { &mut ios }) += f64::from(host.shares);
+    }
+    if bytes > ios { Unit::Bytes } else { Unit::Ios }
+}
+
+/// Throughput of a host or VM in the unit that is divided, and the shares that it has for it.
 struct Claim<'a> {
     name: &'a str,
-    iops: f64,
+    got: f64,
     shares: f64,
 }
 
-fn saturated_vms(host: &HostAnswer) -> impl Iterator<Item = &VmAnswer> {
-    host.vms.iter().filter(|vm| vm.saturated)
-}
-
-fn vm_claims(hosts: &[HostAnswer]) -> Vec<Claim<'_>> {
-    fn claim(vm: &VmAnswer) -> Claim<'_> {
-        Claim { name: &vm.name, iops: vm.iops, shares: f64::from(vm.shares) }
-    }
-    hosts.iter().flat_map(saturated_vms).map(claim).collect()
-}
-
-fn host_claims<'a>(hosts: impl IntoIterator<Item = &'a HostAnswer>) -> Vec<Claim<'a>> {
-    fn claim(host: &HostAnswer) -> Claim<'_> {
+impl<'a> Claim<'a> {
+    fn of(name: &'a str, vms: impl Iterator<Item = &'a VmAnswer> + Clone, unit: Unit) -> Claim<'a> {
         Claim {
-            name: &host.name,
-            iops: saturated_vms(host).map(|vm| vm.iops).sum(),
-            shares: saturated_vms(host).map(|vm| f64::from(vm.shares)).sum(),
+            name,
+            got: vms.clone().map(|vm| unit.of(vm)).sum(),
+            shares: vms.map(|vm| f64::from(vm.shares)).sum(),
         }
     }
-    hosts.into_iter().map(claim).filter(|claim| claim.shares > 0.0).collect()
 }
 
-/// Jain's index over IOPS per share of the hosts' saturated VMs.
+/// Who is judged: VMs that want more, and those that have more per share than these, whether they want
+/// more or not. It is not theirs to keep.
+struct Judged {
+    unit: Unit,
+    /// What those got per share that want more. `None` where nobody wants more: nobody lacks anything.
+    level: Option<f64>,
+}
+
+impl Judged {
+    fn among<'a>(
+        hosts: impl IntoIterator<Item = &'a HostAnswer> + Clone,
+        in_unit: Option<Unit>,
+    ) -> Judged {
+        let unit = in_unit.unwrap_or_else(|| unit(hosts.clone()));
+        let vms = hosts.into_iter().flat_map(|host| &host.vms).filter(|vm| vm.saturated);
+        let vms: Vec<&VmAnswer> = vms.collect();
+        let Claim { got, shares, .. } = Claim::of("", vms.iter().copied(), unit);
+        Judged { unit, level: (shares > 0.0).then(|| got / shares) }
+    }
+
+    fn is(&self, vm: &VmAnswer) -> bool {
+        let more = |level: f64| self.unit.of(vm) > level * f64::from(vm.shares);
+        vm.saturated || (vm.ran && self.level.is_some_and(more))
+    }
+
+    fn vms<'a>(&self, host: &'a HostAnswer) -> impl Iterator<Item = &'a VmAnswer> + Clone {
+        host.vms.iter().filter(|vm| self.is(vm)).collect::<Vec<_>>().into_iter()
+    }
+
+    fn host<'a>(&self, host: &'a HostAnswer) -> Option<Claim<'a>> {
+        let claim = Claim::of(&host.name, self.vms(host), self.unit);
+        Some(claim).filter(|claim| claim.shares > 0.0)
+    }
+
+    fn vm<'a>(&self, host: &'a HostAnswer) -> impl Iterator<Item = Claim<'a>> {
+        self.vms(host).map(|vm| Claim::of(&vm.name, std::iter::once(vm), self.unit))
+    }
+}
+
+/// Jain's index over what the hosts' judged VMs got per share, in the unit that shares divide, or in this
+/// one.
 #[must_use]
-pub fn fairness<'a>(hosts: impl IntoIterator<Item = &'a HostAnswer>) -> Option<f64> {
-    let per_share: Vec<f64> = host_claims(hosts).iter().map(|c| c.iops / c.shares).collect();
-    jain(&per_share)
+pub fn fairness<'a>(
+    hosts: impl IntoIterator<Item = &'a HostAnswer> + Clone,
+    unit: Option<Unit>,
+) -> Option<f64> {
+    let judged = Judged::among(hosts.clone(), unit);
+    let claims = hosts.into_iter().filter_map(|host| judged.host(host));
+    jain(&claims.map(|claim| claim.got / claim.shares).collect::<Vec<_>>())
 }
 
 /// Throughput of each claim over its fair part, where the fair part divides the throughput of all
 /// claims by shares. 1 is exact.
 fn parts(claims: Vec<Claim<'_>>) -> BTreeMap<&str, f64> {
-    let iops: f64 = claims.iter().map(|c| c.iops).sum();
+    let got: f64 = claims.iter().map(|c| c.got).sum();
     let shares: f64 = claims.iter().map(|c| c.shares).sum();
-    let part = |c: Claim<'_>| (c.iops / iops) / (c.shares / shares);
-    if iops > 0.0 {
+    let part = |c: Claim<'_>| (c.got / got) / (c.shares / shares);
+    if got > 0.0 {
         claims.into_iter().map(|c| (c.name, part(c))).collect()
     } else {
         BTreeMap::new()
     }
 }
 
-/// Throughput of each saturated host over its fair part.
+/// Throughput of each judged host over its fair part, in the unit that shares divide or in `unit`.
 #[must_use]
-pub fn host_parts(hosts: &[HostAnswer]) -> BTreeMap<&str, f64> {
-    parts(host_claims(hosts))
+pub fn host_parts(hosts: &[HostAnswer], unit: Option<Unit>) -> BTreeMap<&str, f64> {
+    let judged = Judged::among(hosts, unit);
+    parts(hosts.iter().filter_map(|host| judged.host(host)).collect())
 }
 
-/// Throughput of each saturated VM over its fair part.
+/// Throughput of each judged VM over its fair part, in the unit that shares divide or in `unit`.
 #[must_use]
-pub fn vm_parts(hosts: &[HostAnswer]) -> BTreeMap<&str, f64> {
-    parts(vm_claims(hosts))
+pub fn vm_parts(hosts: &[HostAnswer], unit: Option<Unit>) -> BTreeMap<&str, f64> {
+    let judged = Judged::among(hosts, unit);
+    parts(hosts.iter().flat_map(|host| judged.vm(host)).collect())
 }
 
-/// Share error of each saturated host: its deviation from its fair part as a fraction, 0.07 for 7
-/// %.
+/// Share error of each judged host: its deviation from its fair part as a fraction, 0.07 for 7 %.
 #[must_use]
-pub fn host_errors(hosts: &[HostAnswer]) -> BTreeMap<&str, f64> {
-    host_parts(hosts).into_iter().map(|(name, part)| (name, (part - 1.0).abs())).collect()
+pub fn host_errors(hosts: &[HostAnswer], unit: Option<Unit>) -> BTreeMap<&str, f64> {
+    host_parts(hosts, unit).into_iter().map(|(name, part)| (name, (part - 1.0).abs())).collect()
 }
 
-/// Share error of each saturated VM, as a fraction of its fair part.
+/// Share error of each judged VM, as a fraction of its fair part.
 #[must_use]
-pub fn vm_errors(hosts: &[HostAnswer]) -> BTreeMap<&str, f64> {
-    vm_parts(hosts).into_iter().map(|(name, part)| (name, (part - 1.0).abs())).collect()
+pub fn vm_errors(hosts: &[HostAnswer], unit: Option<Unit>) -> BTreeMap<&str, f64> {
+    vm_parts(hosts, unit).into_iter().map(|(name, part)| (name, (part - 1.0).abs())).collect()
 }
 
 pub(crate) fn largest(errors: impl Iterator<Item = f64>) -> Option<f64> {

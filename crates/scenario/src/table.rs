@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets};
 
 use crate::answer::{Answer, Distribution, HostAnswer, PhaseAnswer, VmAnswer};
-use crate::expectation::Verdict;
+use crate::expectation::{Tally, Verdict};
 use crate::shares::{host_parts, vm_parts};
 use crate::words::words;
 
@@ -22,7 +22,8 @@ pub fn table(answer: &Answer, color: bool) -> String {
         text += &format!("{}\n", crate::variants::table(answer, plain(color)).trim_fmt());
     } else {
         text += &format!("{}\n", measured(answer, color).trim_fmt());
-        text += "\nof share: IOPS over what the shares entitle to, among those that were saturated.\n\
+        text += "\nof share: IOPS (or bytes, if these are shared) over what the shares entitle to, among those\n\
+                 that want more or have more than their share.\n\
                  latency: mean / 99th percentile; of hosts the device's, of VMs with the time held.\n";
         text += &format!("\n{}", words(answer));
     }
@@ -31,23 +32,11 @@ pub fn table(answer: &Answer, color: bool) -> String {
         // listed.
         let brief = variants && answer.expectations.len() > MANY;
         let shown: Vec<&Verdict> =
-            answer.expectations.iter().filter(|verdict| !(brief && verdict.ok)).collect();
+            answer.expectations.iter().filter(|verdict| !brief || verdict.missed()).collect();
         if !shown.is_empty() {
             text += &format!("\n{}\n", verdicts(&shown, color).trim_fmt());
         }
-        let count =
-            |which: fn(&Verdict) -> bool| answer.expectations.iter().filter(|v| which(v)).count();
-        let failed = count(|v| !v.accepted());
-        let exempt = count(|v| !v.ok && v.exempt.is_some());
-        let judged = answer.expectations.len() - exempt;
-        text += &match failed {
-            0 => format!("\nall {judged} expectations hold"),
-            _ => format!("\n{failed} of {judged} expectations FAIL"),
-        };
-        text += &match exempt {
-            0 => "\n".to_owned(),
-            _ => format!("; {exempt} more do not and are exempt\n"),
-        };
+        text += &format!("\n{}\n", Tally::of(&answer.expectations));
     }
     text
 }
@@ -78,8 +67,11 @@ fn measured(answer: &Answer, color: bool) -> Table {
     }
     table.set_header(header);
     let Some(first) = answer.phases.first() else { return table };
-    let parts: Vec<_> =
-        answer.phases.iter().map(|p| (host_parts(&p.hosts), vm_parts(&p.hosts))).collect();
+    let parts: Vec<_> = answer
+        .phases
+        .iter()
+        .map(|p| (host_parts(&p.hosts, None), vm_parts(&p.hosts, None)))
+        .collect();
     for line in lines(&first.hosts) {
         let (name, shares) = label(&line, &first.hosts);
         let mut row = vec![Cell::new(name), right(shares)];
@@ -158,10 +150,10 @@ fn cells(
 fn verdicts(expectations: &[&Verdict], color: bool) -> Table {
     let mut table = plain(color);
     for Verdict { what, source, expected, measured, tolerance, ok, exempt } in expectations {
-        let verdict = if *ok {
-            Cell::new("ok").fg(Color::Green)
-        } else if exempt.is_some() {
+        let verdict = if exempt.is_some() {
             Cell::new("exempt").fg(Color::Yellow)
+        } else if *ok {
+            Cell::new("ok").fg(Color::Green)
         } else {
             Cell::new("FAIL").fg(Color::Red).add_attribute(Attribute::Bold)
         };
@@ -177,8 +169,8 @@ fn verdicts(expectations: &[&Verdict], color: bool) -> Table {
             right(measured),
             Cell::new(wanted),
             Cell::new(match exempt {
-                Some(why) if !ok => format!("{source}; {why}"),
-                _ => source.clone(),
+                Some(why) => format!("{source}; {why}"),
+                None => source.clone(),
             }),
         ]);
     }
@@ -208,4 +200,16 @@ fn plain(color: bool) -> Table {
         table.force_no_tty();
     }
     table
+}
+
+/// What failed, one a line, and how many passed: for a terminal, where the answer itself goes elsewhere.
+#[must_use]
+pub fn missed(answer: &Answer, color: bool) -> String {
+    let missed: Vec<&Verdict> = answer.expectations.iter().filter(|v| v.missed()).collect();
+    let list = if missed.is_empty() {
+        String::new()
+    } else {
+        format!("{}\n\n", verdicts(&missed, color).trim_fmt())
+    };
+    format!("{list}{}: {}\n", answer.scenario, Tally::of(&answer.expectations))
 }

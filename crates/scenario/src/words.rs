@@ -29,7 +29,7 @@ pub fn words(answer: &Answer) -> String {
 }
 
 fn shares(phase: &PhaseAnswer) -> String {
-    let parts = vm_parts(&phase.hosts);
+    let parts = vm_parts(&phase.hosts, None);
     let by_part = |a: &(&&str, &f64), b: &(&&str, &f64)| a.1.total_cmp(b.1);
     let (least, most) = (parts.iter().min_by(by_part), parts.iter().max_by(by_part));
     let (Some((poor, least)), Some((rich, most))) = (least, most) else {

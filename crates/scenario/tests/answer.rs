@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use parda_config::Document;
 use parda_scenario::count::settled;
-use parda_scenario::shares::{host_errors, jain, saturated, vm_errors};
+use parda_scenario::shares::{Unit, fairness, host_errors, host_parts, jain, saturated, vm_errors};
+use parda_scenario::table::missed;
 use parda_scenario::{
-    Answer, Distribution, Engine, HostAnswer, Phase, PhaseAnswer, Scenario, VmAnswer, table,
+    Answer, Distribution, Engine, HostAnswer, Phase, PhaseAnswer, Scenario, Verdict, VmAnswer,
+    table,
 };
 
 fn times(mean: f64) -> Distribution {
@@ -18,6 +20,7 @@ fn vm(name: &str, shares: u32, iops: f64) -> VmAnswer {
         name: name.to_owned(),
         shares,
         saturated: true,
+        ran: true,
         iops,
         mib_per_s: iops / 64.0,
         latency_ms: Some(times(40.0)),
@@ -31,6 +34,7 @@ fn host(name: &str, device_ms: f64, vms: Vec<VmAnswer>) -> HostAnswer {
         name: name.to_owned(),
         outside: false,
         shares: vms.iter().map(|v| v.shares).sum(),
+        unit: Unit::Ios,
         beta: 1.5,
         settled_s: Some(device_ms / 10.0),
         window: Some(12.0),
@@ -88,21 +92,21 @@ fn totals_follow_from_hosts() {
 #[test]
 fn share_errors_are_relative_to_the_share() {
     let [before, after] = phases().try_into().unwrap();
-    assert!(host_errors(&after.hosts).values().all(|e| e.abs() < 1e-12));
+    assert!(host_errors(&after.hosts, None).values().all(|e| e.abs() < 1e-12));
     // 400 of 1000 IOPS for 3 of 4 shares; 600 for 1 of 4.
-    let errors = host_errors(&before.hosts);
+    let errors = host_errors(&before.hosts, None);
     assert!((errors["a"] - 7.0 / 15.0).abs() < 1e-12 && (errors["b"] - 1.4).abs() < 1e-12);
-    let errors = vm_errors(&before.hosts);
+    let errors = vm_errors(&before.hosts, None);
     assert!((errors["db"] - 0.6).abs() < 1e-12 && (errors["web"] - 0.2).abs() < 1e-12);
 }
 
 #[test]
-fn only_saturated_vms_are_judged() {
+fn who_wants_less_than_its_share_is_not_judged() {
     let mut hosts = phases().remove(1).hosts;
     hosts[0].vms[1].saturated = false;
     hosts[0].vms[1].iops = 1.0;
     assert_eq!(phase("p", hosts.clone()).total.fairness, Some(1.0));
-    assert!(!vm_errors(&hosts).contains_key("web"));
+    assert!(!vm_errors(&hosts, None).contains_key("web"));
     hosts.iter_mut().flat_map(|h| &mut h.vms).for_each(|vm| vm.saturated = false);
     assert_eq!(phase("p", hosts).total.fairness, None);
 }
@@ -218,7 +222,7 @@ fn the_json_has_the_documented_shape() {
     let times = |mean: f64| serde_json::to_value(times(mean)).unwrap();
     let vm = |name: &str, shares: u32, iops: f64| {
         serde_json::json!({
-            "name": name, "shares": shares, "saturated": true, "iops": iops,
+            "name": name, "shares": shares, "saturated": true, "ran": true, "iops": iops,
             "mib_per_s": iops / 64.0, "latency_ms": times(40.0), "held_ms": times(10.0),
         })
     };
@@ -228,7 +232,7 @@ fn the_json_has_the_documented_shape() {
             "name": "after", "from": 1.0, "to": 2.5,
             "total": {
                 "iops": 960.0, "mib_per_s": 15.0, "device_latency_ms": 30.25, "fairness": 1.0,
-                "settled_s": 3.1
+                "fairness_slots": answer.phases[0].total.fairness_slots, "settled_s": 3.1
             },
             "hosts": [
                 {
@@ -282,11 +286,71 @@ fn the_table_shows_phases_side_by_side_and_a_verdict_for_each_expectation() {
     assert_eq!(row("all")[..2], ["all", "1000"]);
     assert_eq!(row("ok")[..4], ["ok", "after/total/fairness", "1.000", "at"]);
     assert_eq!(row("FAIL")[..5], ["FAIL", "after/total/device_latency_ms", "30.2", "40", "±10%"]);
-    assert!(text.trim_end().ends_with("1 of 2 expectations FAIL"));
+    assert!(text.trim_end().ends_with("1 passed, 1 missed, 0 exempt"));
     let said = |words: &str| assert!(text.contains(words), "{words} in {text}");
     said(
         "before: shares are not kept, batch gets 240 % of its share and db 40 %. An IO takes 62 ms",
     );
     said("after: shares are kept, every VM within 0 %. An IO takes 30 ms");
     said("Throughput: 96 % of before.");
+}
+
+#[test]
+fn who_has_more_than_its_share_is_judged_whether_it_wants_more_or_not() {
+    let mut hosts = phases().remove(1).hosts;
+    // It has all that it wants, ten times what it may have, and nothing of it is held.
+    hosts[1].vms[0].saturated = false;
+    hosts[1].vms[0].iops = 2400.0;
+    assert!(phase("p", hosts.clone()).total.fairness.unwrap() < 0.7);
+    let parts = host_parts(&hosts, None);
+    assert!(parts["b"] > 3.0 && parts["a"] < 0.5, "{parts:?}");
+    // A client that did not work all the time, or is outside control, has no share to be judged by.
+    hosts[1].vms[0].ran = false;
+    assert_eq!(phase("p", hosts).total.fairness, Some(1.0));
+}
+
+#[test]
+fn shares_are_judged_in_the_unit_that_they_divide() {
+    let mut hosts = phases().remove(1).hosts;
+    // As many IOs as its shares say, each of them four times as large.
+    hosts[1].vms[0].mib_per_s *= 4.0;
+    assert_eq!(fairness(&hosts, None), Some(1.0));
+    hosts.iter_mut().for_each(|host| host.unit = Unit::Bytes);
+    assert!(fairness(&hosts, None).unwrap() < 0.8);
+    assert!(host_errors(&hosts, None)["b"] > 1.0);
+    // What one host with few shares was told makes no difference.
+    hosts[0].unit = Unit::Ios;
+    assert_eq!(fairness(&hosts, None), Some(1.0));
+    // Slots: of IOs that stay at the array twice as long.
+    hosts[1].vms[0].latency_ms = Some(times(70.0));
+    assert!(fairness(&hosts, Some(Unit::Slots)).unwrap() < 0.95);
+    assert_eq!(phase("p", hosts).total.fairness, Some(1.0));
+}
+
+#[test]
+fn what_is_exempt_has_neither_passed_nor_failed() {
+    let verdict = |ok, exempt: bool| Verdict {
+        what: format!("p/total/{ok}{exempt}"),
+        source: "a paper".to_owned(),
+        expected: 1.0,
+        measured: Some(2.0),
+        tolerance: "10%".to_owned(),
+        ok,
+        exempt: exempt.then(|| "it contradicts itself".to_owned()),
+    };
+    let all = [(true, false), (true, true), (false, true), (false, false)];
+    let answer = Answer {
+        scenario: "s".to_owned(),
+        engine: Engine::Sim,
+        seed: 1,
+        phases: phases(),
+        expectations: all.map(|(ok, exempt)| verdict(ok, exempt)).into(),
+    };
+    assert!(!answer.ok());
+    let text = table(&answer, false);
+    assert!(text.contains("1 passed, 1 missed, 2 exempt"), "{text}");
+    assert!(!text.contains("ok      p/total/truetrue"), "{text}");
+    let brief = missed(&answer, false);
+    assert!(brief.contains("p/total/falsefalse") && !brief.contains("truefalse"), "{brief}");
+    assert!(brief.ends_with("s: 1 passed, 1 missed, 2 exempt\n"), "{brief}");
 }

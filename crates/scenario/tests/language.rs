@@ -83,7 +83,7 @@ fn the_array_has_a_lun_for_each_vm_and_one_for_the_exchange() {
     let preset = parda_array::Preset::Cx340Raid0.params();
     assert_eq!((array.raid.drives, array.raid.element), (6, preset.raid.element));
     let luns: Vec<u64> = array.layout.luns.iter().map(|size| size.0).collect();
-    assert_eq!(luns, [20 << 30, 20 << 30, 20 << 30, 256 << 10]);
+    assert_eq!(luns, [20 << 30, 20 << 30, 20 << 30, 260 << 10]);
     assert!(matches!(array.layout.placement, Placement::Interleaved { .. }));
 }
 

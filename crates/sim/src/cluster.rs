@@ -112,6 +112,7 @@ impl<'a> Cluster<'a> {
             match self.flights.try_remove(key as usize).ok_or_else(lost)? {
                 Flight::Vm { host, life, io } => self.comes(host, life, Comes::Done(io))?,
                 Flight::Exchange { host, life, visit } => {
+                    self.meters.visited();
                     // What is written can be read, whether or not its writer looks.
                     let agent = self.living(host, life);
                     if let Some(message) = agent.and_then(|agent| agent.link.writes(visit)) {
@@ -389,7 +390,7 @@ impl<'a> Cluster<'a> {
     /// A visit to the exchange has ended, or was given up.
     fn visited(&mut self, id: HostId, visit: Visit, worked: bool) -> Result<(), Violation> {
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
-        match agent.link.end(visit) {
+        match agent.link.end(self.now, visit) {
             Ended::Already => {}
             Ended::Read(since) => self.tick(id, worked.then_some(since))?,
             Ended::Written => self.rest(id),
@@ -408,6 +409,7 @@ impl<'a> Cluster<'a> {
             .filter(|_| hearing.reachable)
             .and_then(|since| agent.link.hear(since, self.slots.shown(then, on_side)));
         let report = agent.tick(self.now, heard);
+        agent.link.settle(self.now, heard.as_ref(), &report);
         if self.visit_fails(id) {
             self.rest(id);
         } else if let Some(agent) = &mut self.nodes[id.0].agent {

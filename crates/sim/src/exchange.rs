@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
-use parda_control::{Instant, Report, Span, Totals};
+use parda_control::{Instant, Report, Rhythm, Round, Span, Totals};
 use parda_exchange::{
-    Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence,
+    Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, reach,
 };
-use parda_scenario::scenario::SLOT;
+use parda_scenario::scenario::{EXCHANGE_HEADER, SLOT};
 use parda_scenario::{HostId, Scenario};
 
 use crate::events::{Life, Visit};
@@ -24,7 +24,9 @@ pub(crate) const DEADLINE: Span = Span::from_millis(5_000);
 #[derive(Debug)]
 pub(crate) struct Slots {
     lun: LunId,
-    size: Bytes,
+    count: u32,
+    /// How many were ever written, and the last of these.
+    used: (u32, Option<u32>),
     /// Each host's.
     held: Vec<Slot<Arc<Message>>>,
     /// For how long what was written over may still be read.
@@ -58,25 +60,33 @@ impl<T> Slot<T> {
 
 impl Slots {
     pub(crate) fn new(lun: LunId, scenario: &Scenario) -> Slots {
-        let size = Bytes(SLOT.0 * u64::from(scenario.exchange_slots));
         let held = scenario.hosts.iter().map(|_| Slot::default()).collect();
-        Slots { lun, size, held, keep: scenario.longest_delay().into() }
+        let keep = scenario.longest_delay().into();
+        Slots { lun, count: scenario.exchange_slots, used: (0, None), held, keep }
     }
 
-    /// One large read of all slots.
+    /// One large read of the header and the slots that are in use.
     pub(crate) fn read(&self) -> ArrayIo {
-        ArrayIo { lun: self.lun, kind: IoKind::Read, offset: Bytes(0), len: self.size }
+        let (used, last) = self.used;
+        let slots = u64::from(reach(used, last, self.count));
+        let len = Bytes(EXCHANGE_HEADER.0 + SLOT.0 * slots);
+        ArrayIo { lun: self.lun, kind: IoKind::Read, offset: Bytes(0), len }
     }
 
     /// One write of a host's own.
     pub(crate) fn write(&self, host: HostId) -> ArrayIo {
-        let offset = Bytes(SLOT.0 * host.0 as u64);
+        let offset = Bytes(EXCHANGE_HEADER.0 + SLOT.0 * host.0 as u64);
         ArrayIo { lun: self.lun, kind: IoKind::Write, offset, len: Bytes(SLOT.0) }
     }
 
     /// What a write brought.
     pub(crate) fn put(&mut self, now: Instant, host: HostId, message: Arc<Message>) {
-        self.held[host.0].put(now, message, self.keep);
+        let slot = &mut self.held[host.0];
+        if slot.0.is_empty() {
+            let (used, last) = self.used;
+            self.used = (used + 1, last.max(Some(host.0 as u32)));
+        }
+        slot.put(now, message, self.keep);
     }
 
     /// What the slots of some hosts held then: nothing, if that is before there was anything.
@@ -107,7 +117,12 @@ pub(crate) struct Link {
     me: Identity,
     peers: Peers,
     sequence: Sequence,
+    /// As the configuration says.
     period: Span,
+    rhythm: Rhythm,
+    /// When this round's first visit began, and how long those of the last round took.
+    began: Instant,
+    took: Option<Span>,
     /// When it ticks next.
     next: Instant,
     step: Step,
@@ -125,6 +140,9 @@ impl Link {
             me,
             sequence: Sequence::default(),
             period,
+            rhythm: Rhythm::default(),
+            began: now,
+            took: None,
             next: now + Span::from_secs(period.secs() * phase),
             step: Step::Waits,
             visit: Visit(0),
@@ -154,13 +172,25 @@ impl Link {
     /// Begins to read the slots.
     pub(crate) fn read(&mut self, now: Instant) -> Visit {
         self.step = Step::Reads(now);
+        self.began = now;
         self.begin()
+    }
+
+    /// What came of a round, so that the time of the next one follows from it.
+    pub(crate) fn settle(&mut self, now: Instant, others: Option<&Totals>, own: &Report) {
+        let (hosts, visit) = (self.peers.present(now), self.took.take());
+        self.rhythm.next(Round { period: self.period, hosts, others, own, visit });
+    }
+
+    /// The time between two rounds.
+    fn pace(&self) -> Span {
+        self.rhythm.period().unwrap_or(self.period)
     }
 
     /// Begins to write what came of it.
     pub(crate) fn write(&mut self, report: Report) -> Visit {
         self.sequence = self.sequence.next();
-        let body = Publication { period: self.period, leaving: false, report };
+        let body = Publication { period: self.pace(), leaving: false, report };
         let message = Message { from: self.me.clone(), sequence: self.sequence, body };
         self.step = Step::Writes(Arc::new(message));
         self.begin()
@@ -180,14 +210,17 @@ impl Link {
     }
 
     /// Ends a visit; what is to be done then. Nothing if it ended already.
-    pub(crate) fn end(&mut self, visit: Visit) -> Ended {
+    pub(crate) fn end(&mut self, now: Instant, visit: Visit) -> Ended {
         if visit != self.visit {
             return Ended::Already;
         }
         match std::mem::replace(&mut self.step, Step::Waits) {
             Step::Waits => Ended::Already,
             Step::Reads(since) => Ended::Read(since),
-            Step::Writes(_) => Ended::Written,
+            Step::Writes(_) => {
+                self.took = Some(now.since(self.began));
+                Ended::Written
+            }
         }
     }
 
@@ -204,9 +237,9 @@ impl Link {
 
     /// The period is over with all that was to be done. Ticks that were missed are not made up for.
     pub(crate) fn rest(&mut self, now: Instant) -> Instant {
-        self.next = self.next + self.period;
+        self.next = self.next + self.pace();
         if self.next < now {
-            self.next = now + self.period;
+            self.next = now + self.pace();
         }
         self.next
     }

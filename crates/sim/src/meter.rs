@@ -33,6 +33,8 @@ pub(crate) struct Meters {
 struct PhaseMeter {
     phase: Phase,
     hosts: Vec<HostMeter>,
+    /// IOs of the exchange.
+    exchange: u64,
 }
 
 #[derive(Debug)]
@@ -114,6 +116,11 @@ impl Meters {
         }
     }
 
+    /// The array has done an IO of the exchange.
+    pub(crate) fn visited(&mut self) {
+        self.open.iter_mut().for_each(|phase| phase.exchange += 1);
+    }
+
     /// How the hosts' windows stand.
     pub(crate) fn sample<'a>(
         &mut self,
@@ -154,7 +161,7 @@ impl Meters {
             }
         };
         let hosts = scenario.hosts.iter().zip(agents).map(host).collect();
-        self.open.push(PhaseMeter { phase: phase.clone(), hosts });
+        self.open.push(PhaseMeter { phase: phase.clone(), hosts, exchange: 0 });
     }
 
     /// A phase ends: what it answers, after a look at the books of every client, and at every
@@ -169,7 +176,7 @@ impl Meters {
         let Some(index) = self.open.iter().position(|open| open.phase == *phase) else {
             return Ok(None);
         };
-        let PhaseMeter { hosts, .. } = self.open.remove(index);
+        let PhaseMeter { hosts, exchange, .. } = self.open.remove(index);
         let span = Span::from(phase.to.saturating_sub(phase.from));
         let at_start = scenario.state_at(phase.from);
         let mut answers = Vec::with_capacity(hosts.len());
@@ -187,7 +194,8 @@ impl Meters {
                 meter.count(instant(phase.from), span).answer(scenario, id, phase, &at_start),
             );
         }
-        Ok(Some(PhaseAnswer::new(phase, answers)))
+        let exchange = exchange as f64 / span.secs();
+        Ok(Some(PhaseAnswer::new(phase, answers).with_exchange(exchange)))
     }
 
     /// What each host did since this was last asked.

@@ -18,7 +18,7 @@ fn by_stripe(layout: &Layout, stripe: Bytes, io: ArrayIo) -> impl Iterator<Item 
 
 impl Array {
     pub(super) fn read(&mut self, at: Nanos, key: usize, io: ArrayIo) {
-        let Some(prefetch) = &mut self.prefetch else { return self.begin_step(at, key) };
+        let Some(prefetch) = &mut self.prefetch else { return self.read_kept(at, key, io) };
         let fetched = prefetch.read(io.lun, io.offset, io.len, key);
         let size = self.layout.size(io.lun);
         while let Some(fetch) = self.prefetch.as_mut().and_then(|p| p.next_fetch(io.lun, size)) {
@@ -26,9 +26,18 @@ impl Array {
             self.start(at, Task::Fetch { id: fetch.id, io }, Step::Read);
         }
         match fetched {
-            None => self.begin_step(at, key),
+            None => self.read_kept(at, key, io),
             Some(0) => self.transfer(at, key, io),
             Some(missing) => self.jobs[key].parts_left = missing,
+        }
+    }
+
+    /// Reads what is not prefetched: from the read cache if that holds all of it.
+    fn read_kept(&mut self, at: Nanos, key: usize, io: ArrayIo) {
+        if self.read_cache.as_mut().is_some_and(|cache| cache.holds(&io)) {
+            self.transfer(at, key, io);
+        } else {
+            self.begin_step(at, key);
         }
     }
 
@@ -37,6 +46,9 @@ impl Array {
         let Task::Io { io, .. } = self.jobs[key].task else { return };
         if let Some(prefetch) = &mut self.prefetch {
             prefetch.reset(io.lun);
+        }
+        if let Some(cache) = &mut self.read_cache {
+            cache.put(&io);
         }
         // Who comes while others wait for room waits behind them.
         if !self.no_room.is_empty() || !self.try_cache(at, key) {
@@ -179,7 +191,12 @@ impl Array {
     fn step_done(&mut self, at: Nanos, key: usize) {
         let job = &mut self.jobs[key];
         match (job.step, job.task) {
-            (Step::Read, Task::Io { io, .. }) => self.transfer(at, key, io),
+            (Step::Read, Task::Io { io, .. }) => {
+                if let Some(cache) = &mut self.read_cache {
+                    cache.put(&io);
+                }
+                self.transfer(at, key, io);
+            }
             (Step::Read, Task::Fetch { id, .. }) => {
                 self.jobs.remove(key);
                 let mut readers = mem::take(&mut self.scratch.readers);

@@ -13,7 +13,7 @@ use core::cmp::Reverse;
 
 use slab::Slab;
 
-use crate::controller::{Prefetch, Server, WriteCache};
+use crate::controller::{Prefetch, ReadCache, Server, WriteCache};
 use crate::drive::Drive;
 use crate::io::{ArrayIo, IoKind, SubmitError};
 use crate::layout::{Layout, Range};
@@ -50,6 +50,7 @@ pub struct Array {
     write_cache: Option<WriteCache>,
     /// Writes that wait for room in the cache, first come, first served.
     no_room: VecDeque<usize>,
+    read_cache: Option<ReadCache>,
     prefetch: Option<Prefetch>,
     rebuild: Option<Rebuild>,
     jobs: Slab<Job>,
@@ -105,6 +106,7 @@ impl Array {
             mirror: Server::new(),
             write_cache: write_cache.map(|cache| WriteCache::new(&cache, raid.stripe(), drives)),
             no_room: VecDeque::new(),
+            read_cache: params.controller.read_cache.as_ref().map(ReadCache::new),
             prefetch: prefetch.map(|prefetch| Prefetch::new(&prefetch, params.layout.luns.len())),
             rebuild: None,
             jobs: Slab::new(),

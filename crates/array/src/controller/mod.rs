@@ -2,6 +2,7 @@
 //! the caches.
 
 mod prefetch;
+mod read_cache;
 mod sweep;
 mod write_cache;
 
@@ -12,6 +13,8 @@ use crate::units::{Bytes, Nanos, Rate};
 
 pub use prefetch::PrefetchParams;
 pub(crate) use prefetch::{FetchId, Prefetch};
+pub(crate) use read_cache::ReadCache;
+pub use read_cache::ReadCacheParams;
 pub use write_cache::WriteCacheParams;
 pub(crate) use write_cache::{LineId, WriteCache};
 
@@ -27,7 +30,10 @@ pub struct ControllerParams {
     /// The write-back cache, if there is one. Without it a write is done when the drives are.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub write_cache: Option<WriteCacheParams>,
-    /// Sequential prefetch into the read cache, if there is any.
+    /// What keeps what was read and written not long ago, if anything.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub read_cache: Option<ReadCacheParams>,
+    /// Sequential prefetch, if there is any.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub prefetch: Option<PrefetchParams>,
 }
@@ -38,6 +44,7 @@ impl ControllerParams {
         check(possible, "controller.io_cost", self.io_cost, "be at most 10s")?;
         check(self.link > Rate(0), "controller.link", self.link, "be above 0B/s")?;
         self.write_cache.map_or(Ok(()), |cache| cache.validate(element))?;
+        self.read_cache.map_or(Ok(()), |cache| cache.validate())?;
         self.prefetch.map_or(Ok(()), |prefetch| prefetch.validate())
     }
 }

@@ -1,4 +1,4 @@
-//! The read cache: one stream is followed on each LUN, and what it will ask for next is read before
+//! Reading ahead: one stream is followed on each LUN, and what it will ask for next is read before
 //! it does.
 
 use alloc::collections::VecDeque;

@@ -75,7 +75,7 @@ fn a_trace_answers_what_the_array_would_do_with_twelve_hosts() {
     assert_eq!((&summary["ios"], &summary["disk"]), (&2223.into(), &134_235_136.into()));
     let twelve = scenario("traces/twelve-hosts.toml");
     let answer = stage.ok(&[PARDA, "sim", &twelve]);
-    assert!(answer.contains("all 6 expectations hold"), "{answer}");
+    assert!(answer.contains("6 passed, 0 missed, 0 exempt"), "{answer}");
     let done = stage.parda(&["lab", "--check", &twelve]);
     assert!(done.err.contains("`trace`, of db-001, is beyond the laboratory"), "{}", done.err);
     // Each VM gets a log of its own, for fio to replay.

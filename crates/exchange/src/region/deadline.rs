@@ -25,7 +25,7 @@ pub struct Deadline {
 
 #[derive(Debug)]
 enum Job {
-    Read,
+    Read(SlotCount),
     Write(SlotIndex, Box<Block>),
     /// Has no answer.
     Close,
@@ -74,7 +74,7 @@ impl Deadline {
 fn work(mut region: impl Region, jobs: &Receiver<Job>, answers: &Sender<Answer>) {
     for job in jobs {
         let answer = match job {
-            Job::Read => region.read().map(Some),
+            Job::Read(slots) => region.read_front(slots).map(Some),
             Job::Write(slot, block) => region.write(slot, &block).map(|()| None),
             Job::Close => {
                 region.close();
@@ -96,9 +96,9 @@ impl Region for Deadline {
         self.slots
     }
 
-    fn read(&mut self) -> Result<Image, RegionError> {
-        let image = self.call(Job::Read)?;
-        Ok(image.unwrap_or_else(|| Image::blank(self.slots)))
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
+        let image = self.call(Job::Read(slots))?;
+        Ok(image.unwrap_or_else(|| Image::blank(slots)))
     }
 
     fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
@@ -126,9 +126,9 @@ mod tests {
         fn slots(&self) -> SlotCount {
             self.0.slots()
         }
-        fn read(&mut self) -> Result<Image, RegionError> {
+        fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
             self.1.recv().expect("the test holds the other end");
-            self.0.read()
+            self.0.read_front(slots)
         }
         fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {
             self.0.write(slot, block)

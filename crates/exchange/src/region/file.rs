@@ -52,7 +52,7 @@ impl FileRegion {
         opened.kind() == Kind::File && self.offset.is_none()
     }
 
-    fn try_read(&mut self) -> Result<Image, RegionFault> {
+    fn try_read(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
         self.opened = None;
         let mut opened = Opened::open(&self.path, Access::Write)?;
         let (start, needed) = (self.start(), self.slots.place_bytes());
@@ -60,7 +60,7 @@ impl FileRegion {
         if found < needed && !self.grows(&opened) {
             return Err(RegionFault::TooSmall { needed: Bytes(needed), found: Bytes(found) });
         }
-        let mut image = Image::blank(self.slots);
+        let mut image = Image::blank(slots);
         opened.read(start, &mut image.0)?;
         self.opened = Some(opened);
         Ok(image)
@@ -84,8 +84,8 @@ impl Region for FileRegion {
         self.slots
     }
 
-    fn read(&mut self) -> Result<Image, RegionError> {
-        self.try_read().map_err(|fault| fault.at(&self.place))
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
+        self.try_read(slots).map_err(|fault| fault.at(&self.place))
     }
 
     fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError> {

@@ -72,12 +72,12 @@ impl Region for MemoryRegion {
         self.slots
     }
 
-    fn read(&mut self) -> Result<Image, RegionError> {
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
         let read = {
             let shared = self.lock();
             match shared.reads_fail {
                 Some(fault) => Err(fault().at("memory")),
-                None => Ok(shared.image.clone()),
+                None => Ok(Image(shared.image.0[..=slots.get() as usize].to_vec())),
             }
         };
         self.open = read.is_ok();

@@ -161,8 +161,8 @@ impl Region for NbdRegion {
         self.slots
     }
 
-    fn read(&mut self) -> Result<Image, RegionError> {
-        let mut image = Image::blank(self.slots);
+    fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError> {
+        let mut image = Image::blank(slots);
         let start = self.offset.0;
         let read = self.connected(|export| export.read(start, &mut image.0));
         self.open = read.is_ok();

@@ -218,7 +218,7 @@ fn automatic_hosts_all_find_a_slot_of_their_own_even_in_a_full_file() {
     for host in &mut hosts {
         host.collect(at(0)).unwrap();
     }
-    for now in 1..20 {
+    for now in 1..40 {
         for host in &mut hosts {
             // While two fight for the last slots, one may find none free for a period.
             let _ = host.publish(&publication(1.0));
@@ -480,5 +480,52 @@ proptest! {
             }
         }
         prop_assert_eq!(heard.len(), hosts.len());
+    }
+}
+
+/// How many slots a host's next look shows.
+fn shown(host: &SlotExchange) -> u32 {
+    host.reach.unwrap_or(64)
+}
+
+#[test]
+fn only_slots_in_use_are_read_and_a_host_beyond_them_is_found_all_the_same() {
+    let medium = medium(64);
+    let mut a = exchange(&medium, identity("a", 1), AUTOMATIC);
+    let mut b = exchange(&medium, identity("b", 1), AUTOMATIC);
+    periods(&mut [&mut a, &mut b], 0..10);
+    assert_eq!((shown(&a), shown(&b)), (8, 8));
+    assert!(a.slot().unwrap().0 < 8 && b.slot().unwrap().0 < 8);
+    // As hosts of earlier versions do, it takes any slot.
+    let mut old = exchange(&medium, identity("old", 1), fixed(63));
+    periods(&mut [&mut a, &mut b, &mut old], 10..10 + ALL_EVERY + 1);
+    assert_eq!((shown(&a), shown(&b)), (64, 64));
+    let heard = a.collect(at(30)).unwrap().messages;
+    assert!(heard.iter().any(|message| message.from.host.as_str() == "old"));
+    // When it is gone, its slot is read no more.
+    periods(&mut [&mut a, &mut b], 30..30 + 80);
+    assert_eq!((shown(&a), shown(&b)), (8, 8));
+}
+
+#[test]
+fn many_hosts_that_start_at_once_each_find_a_slot_that_all_read() {
+    let medium = medium(64);
+    let names: Vec<String> = (0..40).map(|i| format!("kvm-{i:02}")).collect();
+    let identities = names.iter().zip(1..).map(|(name, run)| identity(name, run));
+    let mut hosts: Vec<_> = identities.map(|me| exchange(&medium, me, AUTOMATIC)).collect();
+    // All read before any writes.
+    for now in 0..60 {
+        hosts.iter_mut().for_each(|host| drop(host.collect(at(now)).unwrap()));
+        for host in &mut hosts {
+            // A host that was driven out may find no slot in this period.
+            let _ = host.publish(&publication(16.0));
+        }
+    }
+    let taken: std::collections::BTreeSet<_> = hosts.iter().filter_map(|h| h.slot()).collect();
+    assert_eq!(taken.len(), 40);
+    for host in &mut hosts {
+        let heard = host.collect(at(61)).unwrap().messages;
+        assert_eq!(heard.len(), 40);
+        assert!(shown(host) <= 56, "{}", shown(host));
     }
 }

@@ -238,8 +238,10 @@ struct Measured {
 
 impl Measured {
     fn of(phase: &PhaseAnswer) -> Measured {
-        let largest = |hosts: &[HostAnswer]| host_errors(hosts).into_values().fold(0.0, f64::max);
-        let largest_vm = |hosts: &[HostAnswer]| vm_errors(hosts).into_values().fold(0.0, f64::max);
+        let largest =
+            |hosts: &[HostAnswer]| host_errors(hosts, None).into_values().fold(0.0, f64::max);
+        let largest_vm =
+            |hosts: &[HostAnswer]| vm_errors(hosts, None).into_values().fold(0.0, f64::max);
         let mut slots = phase.hosts.clone();
         for host in &mut slots {
             // Little's law.

@@ -1,0 +1,81 @@
+//! What is said where the exchange would be too much of a load, so that hosts meet less often than the
+//! configuration says.
+
+use parda_control::{Rhythm, Slowed, Span};
+
+/// After so many rounds in a row at the configured period it is news again that there are fewer.
+const OVER: u32 = 60;
+
+/// Remembers what was said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watch {
+    said: bool,
+    usual: u32,
+}
+
+impl Watch {
+    /// Says once that hosts meet less often.
+    pub(crate) fn look(&mut self, volume: &str, rhythm: &Rhythm, configured: Span) {
+        if let Some(message) = self.news(rhythm, configured) {
+            tracing::warn!(volume, "{message}");
+        }
+    }
+
+    fn news(&mut self, rhythm: &Rhythm, configured: Span) -> Option<String> {
+        let (Some(cause), Some((ios, _))) = (rhythm.slowed(), rhythm.cost()) else {
+            self.usual = self.usual.saturating_add(1);
+            self.said &= self.usual < OVER;
+            return None;
+        };
+        self.usual = 0;
+        if std::mem::replace(&mut self.said, true) {
+            return None;
+        }
+        Some(format!(
+            "the exchange is read and written less often than every {} s: {} ({} hosts, {ios:.0} IO/s of all \
+             of them). parda status says how often",
+            configured.secs(),
+            why(cause),
+            rhythm.hosts(),
+        ))
+    }
+}
+
+/// Why rounds are further apart than configured.
+pub(crate) fn why(cause: Slowed) -> &'static str {
+    match cause {
+        Slowed::Part => "it would be more than 1 % of the array's IOs",
+        Slowed::Latency => "reading and writing it takes more than half of that time",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parda_control::{Config, Host, Instant, Round, Totals, View};
+
+    const SECOND: Span = Span::from_millis(1000);
+
+    #[test]
+    fn it_is_said_once_and_again_when_it_was_over_for_long() {
+        let own = Host::new(Instant(0), Config::default()).unwrap().tick(Instant(1), View::Silent);
+        let totals = Totals::default();
+        let mut rhythm = Rhythm::default();
+        let mut watch = Watch::default();
+        let mut rounds = |hosts, count| {
+            let said = (0..count).filter_map(|_| {
+                let others = Some(&totals);
+                rhythm.next(Round { period: SECOND, hosts, others, own: &own, visit: None });
+                watch.news(&rhythm, SECOND)
+            });
+            said.collect::<Vec<_>>()
+        };
+        assert!(rounds(4, 9).is_empty());
+        let said = rounds(100, 9);
+        assert_eq!(said.len(), 1);
+        assert!(said[0].contains("every 1 s") && said[0].contains("100 hosts"), "{}", said[0]);
+        assert!(rounds(4, 20).is_empty() && rounds(100, 9).is_empty(), "it comes and goes");
+        assert!(rounds(4, 80).is_empty());
+        assert_eq!(rounds(100, 9).len(), 1);
+    }
+}
