@@ -267,3 +267,6 @@ impl Exchange for SlotExchange {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod versions;

@@ -16,7 +16,7 @@ fn fixed(slot: u32) -> SlotChoice {
     SlotChoice::Fixed(SlotIndex(slot))
 }
 
-fn medium(slots: u32) -> MemoryRegion {
+pub(super) fn medium(slots: u32) -> MemoryRegion {
     MemoryRegion::new(SlotCount::new(slots).unwrap())
 }
 
