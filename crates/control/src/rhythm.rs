@@ -138,7 +138,8 @@ impl Rhythm {
         let busy = bounded || others.is_some_and(|o| o.governed.wants || o.observing.wants);
         if let Some(others) = others {
             let ios = others.flows.all().ios + own.interval.per_second(own.elapsed).all().ios;
-            self.see(ios, busy);
+            // Hosts that are not heard now do IOs as well.
+            self.see(ios, busy && others.missing <= 0.0);
         }
         if let Some(visit) = visit.map(Span::secs) {
             self.visit = Some(self.visit.map_or(visit, |mean| mean + VISIT * (visit - mean)));

@@ -16,7 +16,7 @@ pub fn table(reproduction: &Reproduction, color: bool) -> String {
 #[must_use]
 pub fn missed(reproduction: &Reproduction) -> String {
     let missed: Vec<&Value> =
-        reproduction.values().filter(|value| value.outcome == Outcome::Out).collect();
+        reproduction.values().filter(|value| value.outcome == Agreement::Out).collect();
     let list = if missed.is_empty() {
         String::new()
     } else {

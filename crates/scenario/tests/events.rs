@@ -166,8 +166,8 @@ fn an_exchange_has_a_slot_for_each_host_and_some_to_spare_unless_the_file_says_h
         let lun = scenario.array_params().unwrap().layout.luns.pop().unwrap();
         (scenario.exchange_slots, lun.0)
     };
-    assert_eq!(slots(CLUSTER), (64, 64 * 4096));
-    assert_eq!(slots(&CLUSTER.replace("delay = \"2s\"", "slots = 3")), (3, 3 * 4096));
+    assert_eq!(slots(CLUSTER), (64, 65 * 4096));
+    assert_eq!(slots(&CLUSTER.replace("delay = \"2s\"", "slots = 3")), (3, 4 * 4096));
 }
 
 #[test]

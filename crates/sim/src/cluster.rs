@@ -408,6 +408,9 @@ impl<'a> Cluster<'a> {
         let heard = read
             .filter(|_| hearing.reachable)
             .and_then(|since| agent.link.hear(since, self.slots.shown(then, on_side)));
+        if read.is_none() {
+            agent.link.read_failed();
+        }
         let report = agent.tick(self.now, heard);
         agent.link.settle(self.now, heard.as_ref(), &report);
         if self.visit_fails(id) {

@@ -120,8 +120,8 @@ pub(crate) struct Link {
     /// As the configuration says.
     period: Span,
     rhythm: Rhythm,
-    /// When this round's first visit began, and how long those of the last round took.
-    began: Instant,
+    /// Start of this round's read, unless the read failed. Time that the visits of the last round took.
+    began: Option<Instant>,
     took: Option<Span>,
     /// When it ticks next.
     next: Instant,
@@ -141,7 +141,7 @@ impl Link {
             sequence: Sequence::default(),
             period,
             rhythm: Rhythm::default(),
-            began: now,
+            began: None,
             took: None,
             next: now + Span::from_secs(period.secs() * phase),
             step: Step::Waits,
@@ -172,8 +172,13 @@ impl Link {
     /// Begins to read the slots.
     pub(crate) fn read(&mut self, now: Instant) -> Visit {
         self.step = Step::Reads(now);
-        self.began = now;
+        self.began = Some(now);
         self.begin()
+    }
+
+    /// The read of this round failed. How long it took says nothing.
+    pub(crate) fn read_failed(&mut self) {
+        self.began = None;
     }
 
     /// What came of a round, so that the time of the next one follows from it.
@@ -218,7 +223,7 @@ impl Link {
             Step::Waits => Ended::Already,
             Step::Reads(since) => Ended::Read(since),
             Step::Writes(_) => {
-                self.took = Some(now.since(self.began));
+                self.took = self.began.take().map(|began| now.since(began));
                 Ended::Written
             }
         }

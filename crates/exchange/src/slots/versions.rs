@@ -103,8 +103,8 @@ impl OldHost {
         let place = from.starts_with(b"PARDASLT") && u32_at(8) == 2 && u32_at(12) == slot;
         let padded = from[512..].iter().all(|byte| *byte == 0);
         let counts = (48..128).step_by(8).all(|at| u64_at(at) <= 1 << 52);
-        let floats = (128..160).step_by(8).map(|at| f64::from_bits(u64_at(at)));
-        let floats = floats.fold(true, |all, x| all && (0.0..=2_f64.powi(52)).contains(&x));
+        let mut floats = (128..160).step_by(8).map(|at| f64::from_bits(u64_at(at)));
+        let floats = floats.all(|x| (0.0..=2_f64.powi(52)).contains(&x));
         let flags = from[164] <= 2 && from[165] <= 2 && from[166] <= 1 && from[240] <= 3;
         let named = str::from_utf8(&from[168..168 + usize::from(from[167])]).is_ok();
         let good = sealed && place && padded && counts && floats && flags && named;
