@@ -85,8 +85,9 @@ pub struct Rhythm {
     /// IO/s of the array.
     ios: Option<f64>,
     hosts: usize,
-    /// Mean time of a round's read and write, in seconds.
+    /// Mean time of a round's read and write, in seconds, and the time of the last one.
     visit: Option<f64>,
+    last_visit: f64,
     period: Option<Span>,
     slowed: Option<Slowed>,
     /// State of the law at the last round.
@@ -101,6 +102,7 @@ impl Default for Rhythm {
             ios: None,
             hosts: 0,
             visit: None,
+            last_visit: f64::INFINITY,
             period: None,
             slowed: None,
             state: None,
@@ -141,7 +143,10 @@ impl Rhythm {
             // Hosts that are not heard now do IOs as well.
             self.see(ios, busy && others.missing <= 0.0);
         }
-        if let Some(visit) = visit.map(Span::secs) {
+        if let Some(now) = visit.map(Span::secs) {
+            // One long visit, as of a host that was stopped for a while, says nothing of the next ones.
+            let visit = now.min(self.last_visit);
+            self.last_visit = now;
             self.visit = Some(self.visit.map_or(visit, |mean| mean + VISIT * (visit - mean)));
         }
         let state = LawState::of(own);
