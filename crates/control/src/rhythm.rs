@@ -2,7 +2,7 @@
 //!
 //! A round of a host takes one read and one write at the array. With n hosts and a period T that is
 //! 2 · n / T IOs per second, whatever the size of each. So the period follows the number of hosts and the
-//! throughput of the array: the configured period applies while all rounds together are at most [`PART`] of
+//! throughput of the array: the configured period applies while all rounds together are at most `PART` of
 //! all IOs; else rounds are further apart.
 //!
 //! A law with rounds far apart settles slowly. So a host does rounds more often while its law moves, from a
