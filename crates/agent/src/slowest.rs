@@ -29,7 +29,7 @@ impl SlowVmStatus {
     }
 }
 
-/// The VM that the law goes by in place of the mean over all IOs.
+/// The slowest VM, because of which the law uses more than the mean over all IOs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SlowestStatus {
     /// Owner of the VM: a disk of this host, or another host.

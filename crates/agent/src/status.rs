@@ -52,7 +52,7 @@ pub struct VolumeStatus {
     /// The objective of a disk that is in force in place of the volume's own threshold, if one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<ObjectiveStatus>,
-    /// The slowest VM of all hosts, if the law goes by it in place of the mean over all IOs.
+    /// The slowest VM of all hosts, if the law uses more than the mean over all IOs because of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<SlowestStatus>,
     /// Values in force of the settings that all hosts must have alike.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Status of an automatic threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThresholdStatus {
-    /// Whether this host is the one that looks for it. All others take its threshold.
+    /// Whether this host is the one that searches the threshold. All others take its threshold.
     pub leads: bool,
     /// Current step of the search, or the reason why the threshold does not move, in words.
     pub doing: String,
@@ -25,13 +25,13 @@ pub struct ThresholdStatus {
     pub slope: Option<f64>,
     /// Standard error of `slope`.
     pub slope_error: Option<f64>,
-    /// By what part throughput at one threshold changed by itself when it last did.
+    /// Relative change of throughput at one threshold in the latest drift.
     pub drift: Option<f64>,
-    /// How often it did, since the start.
+    /// Number of drifts since the start.
     pub drifts: u32,
-    /// How often the threshold has moved, since the start.
+    /// Number of moves of the threshold since the start.
     pub moves: u64,
-    /// The last of these.
+    /// The latest move.
     pub last_move: Option<MoveStatus>,
     /// Threshold that the stored probe recommends, in milliseconds, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct ThresholdStatus {
 /// A move of the threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MoveStatus {
-    /// From here, in milliseconds.
+    /// Threshold before the move, in milliseconds.
     pub from_ms: f64,
     /// Threshold after the move, in milliseconds.
     pub to_ms: f64,

@@ -62,7 +62,7 @@ impl From<io::Error> for ClientError {
 
 /// State of the request with one cookie.
 #[derive(Clone, Copy)]
-struct Slot {
+struct RequestSlot {
     extent: Extent,
     write: bool,
     /// Bytes of a read that were received.
@@ -85,7 +85,7 @@ pub(crate) struct Client {
     framing: Framing,
     pattern: Pattern,
     pub(crate) outbox: Outbox,
-    slots: Vec<Slot>,
+    slots: Vec<RequestSlot>,
     free: Vec<usize>,
     coming: Option<Coming>,
     /// Offset in [`Data`] at which the data of the next write begins.
@@ -119,7 +119,7 @@ impl Client {
             framing,
             pattern,
             outbox: Outbox::default(),
-            slots: vec![Slot { extent, write: false, got: 0, began: None }; depth],
+            slots: vec![RequestSlot { extent, write: false, got: 0, began: None }; depth],
             free: (0..depth).rev().collect(),
             coming: None,
             data_at: 0,
@@ -144,7 +144,7 @@ impl Client {
                 Op::Read(extent) => (extent, false),
                 _ => continue,
             };
-            self.slots[index] = Slot { extent, write, got: 0, began };
+            self.slots[index] = RequestSlot { extent, write, got: 0, began };
             self.outbox.head(|out| put_request(out, Cookie(index as u64), op));
             if write {
                 let start = self.data_at * DATA_STEP;

@@ -57,7 +57,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// No more requests; what is in flight is answered.
+    /// No more requests are taken; unanswered requests are answered.
     Closing,
     /// Nothing can be received or sent any more.
     Dead,
@@ -68,7 +68,7 @@ enum State {
 enum Want {
     /// More requests are to be received.
     Requests,
-    /// Its own replies to be taken: it has as much in flight as it may.
+    /// The client to take replies: its unanswered requests, their memory or its replies are at a limit.
     Room,
     /// Memory that it has asked for.
     Memory,
@@ -96,7 +96,7 @@ pub(crate) struct Conn {
     /// Bytes that were asked for and not granted yet.
     asked: usize,
     /// Bytes of a refused write's payload still to be thrown away.
-    discard: usize,
+    skip: usize,
     requests: usize,
     /// Those of them that ask for block status.
     status_requests: usize,
@@ -143,7 +143,7 @@ impl Conn {
             payload: None,
             pending: None,
             asked: 0,
-            discard: 0,
+            skip: 0,
             requests: 0,
             status_requests: 0,
             progress: Progress::default(),
@@ -195,7 +195,7 @@ impl Conn {
         self.state == State::Dead
     }
 
-    /// Takes no more requests; what is in flight is answered.
+    /// Takes no more requests; unanswered requests are answered.
     pub(crate) fn finish(&mut self) {
         if self.state == State::Open {
             self.state = State::Closing;

@@ -23,7 +23,7 @@ pub struct Report {
     /// The window from now on; 0 if there is none, as no host with a window has one of 0. Of a host
     /// that observes: what it would be.
     pub window: Window,
-    /// β as used for it, in slots.
+    /// β of the step that computed the window, in slots.
     pub beta: f64,
     /// Sum of the shares of the host's VMs.
     pub shares: Shares,

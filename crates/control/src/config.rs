@@ -1,4 +1,4 @@
-//! What a host is told about one volume, and what of it cannot work.
+//! Configuration of a host at one volume, and the checks of its values.
 
 use crate::law::{LawConfig, Mode};
 use crate::settings::{Proportional, Settings};

@@ -16,24 +16,24 @@ use crate::quorum::Quorum;
 use crate::rate::{Throughput, Weight};
 use crate::settings::{Ballot, Proportional, Settings};
 use crate::size::{Fit, Line, SizeModel};
-use crate::slices::Terms;
+use crate::slices::SliceBounds;
 use crate::slowest::{Scale, Slowest, with_mean};
 use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
 use crate::units::{Bytes, Shares, Span, Window};
 
-/// A VM that has so much more pending than its slice, in parts of that, could use more.
+/// A VM that has this part of its slice more pending than its slice could use more.
 const LIMITED: f64 = 0.05;
 
-/// A host that uses so much of its largest window has no use for a larger λ.
+/// A host that uses this part of its largest window has no use for a larger λ.
 const FULL: f64 = 0.98;
 
 /// A host that has this part of its largest window outstanding asks for much.
 const LARGE: f64 = 0.25;
 
-/// What the last period counts for of how the slowest is to the mean while the cluster is not heard.
+/// Weight of the latest period in the mean of L / CAL, which is used while the cluster is not heard.
 const USUALLY: f64 = 0.1;
 
-/// And from where on that counts at all: less comes and goes with chance, another one at each host.
+/// Mean of L / CAL from which on it is used at all: a smaller one is chance, and differs between hosts.
 const MUCH: f64 = 1.1;
 
 /// What a VM wanted in a period.
@@ -104,8 +104,8 @@ pub struct Governor {
     sizes: [Fit; 2],
     /// VMs of the whole cluster that had IOs in the last period.
     vms: u32,
-    /// The latency that the law goes by over the mean over all IOs; while the cluster is not heard,
-    /// what that was over the last periods in which it was.
+    /// L / CAL: the latency that the law uses over the mean over all IOs; while the cluster is not heard, the mean of
+    /// this ratio over the last periods in which it was.
     beyond: f64,
     usually_beyond: f64,
     law: Law,
@@ -338,13 +338,13 @@ impl Governor {
         self.law.bounds()
     }
 
-    /// What slices of VMs follow from until the next tick. `shares`: of all VMs of the host.
+    /// Bounds of VMs' slices until the next tick. `shares`: the sum over the host's VMs.
     #[must_use]
-    pub fn terms(&self, shares: f64) -> Terms {
+    pub fn slice_bounds(&self, shares: f64) -> SliceBounds {
         let bind = matches!(self.config.law.mode, Mode::Normalised { .. });
         let weight = self.weight.factor();
         let window_per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
-        Terms { window_per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
+        SliceBounds { window_per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
     }
 
     /// The VMs are not those of the last period any more: what was said of each counts no more.
@@ -432,7 +432,7 @@ impl Governor {
             self.effect.period((load.rate - load.asked.rate).max(0.0), load.wants);
         }
         let headroom = latency.map_or(1.0, |latency| self.law.headroom(latency, &load, all));
-        // Who observes only its own part of the cluster takes it for the whole: there is no other λ.
+        // An observer that hears nobody computes λ from its own part of the cluster: there is no other λ.
         let lambda = latency.filter(|_| all || observes).and_then(|_| load.lambda(headroom));
         if let (true, true, Some(_)) = (all, load.limited, lambda) {
             let now = headroom * load.outstanding / load.shares;
@@ -481,9 +481,9 @@ impl Governor {
         vms.iter().try_fold(Slowest::default(), |slowest, vm| Some(slowest.or(vm.slowest?)))
     }
 
-    /// Takes in what the slowest VM of the cluster says. Where one host does not say, all go by
-    /// the mean: with two signals shares would mean nothing. Who does not
-    /// hear the others goes on with what it knows of how the slowest is to the mean.
+    /// Takes in the excess of the cluster's slowest VM. Where one host publishes none, all hosts use the mean: with
+    /// two signals shares would mean nothing. A host that does not hear the others uses the mean ratio of earlier
+    /// periods.
     fn hear(&mut self, load: &Load, all: bool) {
         let Some(mean) = self.average.secs().filter(|_| all) else {
             if !all {

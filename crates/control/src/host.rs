@@ -21,7 +21,7 @@ use crate::latency::{Direction, Meter};
 use crate::objective::{Objective, Price, Standing, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::settings::Settings;
-use crate::slices::{Slice, Terms};
+use crate::slices::{Slice, SliceBounds};
 use crate::slowest::{Slowest, Slowness};
 use crate::threshold::Estimate;
 use crate::units::{Instant, Shares, Span, Window};
@@ -138,12 +138,12 @@ enum Rule {
     Slices { least: f64, most: f64 },
 }
 
-/// A host is taken to have hung if it was not called for this many of its periods: what completed
-/// meanwhile says when it was looked at, not how long it took.
+/// Periods without a call after which a host is taken to have hung: the latency of an IO that completed meanwhile
+/// would end when the host looked, not when the array was done.
 const HUNG: u64 = 3;
 
-/// The terms of a VM before any are found.
-const NOTHING: Terms = Terms { window_per_share: 0.0, fair: 0.0, bind: true };
+/// Bounds of a VM's slice before the first are computed.
+const NOTHING: SliceBounds = SliceBounds { window_per_share: 0.0, fair: 0.0, bind: true };
 
 /// A host at one volume. See the module's documentation.
 #[derive(Debug)]
@@ -280,29 +280,29 @@ impl Host {
         Ok(())
     }
 
-    /// Finds what every VM may have outstanding, and the host.
+    /// Computes how many slots each VM, and the host, may have outstanding.
     fn share_out(&mut self, now: Instant) {
         self.changed = false;
         let present = self.vms.iter().filter(|(_, vm)| !vm.removed);
         let shares = present.fold(0.0, |sum, (_, vm)| sum + f64::from(vm.shares.0));
-        let terms = self.governor.terms(shares);
+        let bounds = self.governor.slice_bounds(shares);
         let window = self.governor.window().0;
         let (least, most) = self.governor.bounds();
-        self.rule = match (window.is_infinite(), terms.bind) {
+        self.rule = match (window.is_infinite(), bounds.bind) {
             (true, _) => Rule::Free,
             (false, true) => Rule::Slices { least, most },
             (false, false) => Rule::Window(window),
         };
         (self.pending, self.granted) = (0.0, 0.0);
         for (_, vm) in &mut self.vms {
-            vm.slice.set(now, terms);
+            vm.slice.set(now, bounds);
             self.pending += vm.slice.pending();
             self.granted += vm.slice.grant();
         }
         let full = match self.rule {
             Rule::Free => f64::INFINITY,
             Rule::Window(window) => window,
-            Rule::Slices { least, most } => (terms.window_per_share * shares).clamp(least, most),
+            Rule::Slices { least, most } => (bounds.window_per_share * shares).clamp(least, most),
         };
         let hold_max = self.config().law.hold_max;
         self.gate.set_full(now, full, hold_max);

@@ -157,7 +157,7 @@ const SETTLES: u32 = 10;
 const FIRM: f64 = 0.9;
 
 /// The second factor of [`FAR_OFF`] after [`SETTLES`] periods: a host that has less than its share beside
-/// hosts whose data lie elsewhere on the array sees a high latency, and must not shrink further for it.
+/// hosts whose data lie elsewhere on the array sees a high latency, and must not shrink further because of it.
 const FAR_OFF_LATER: f64 = 1.45;
 
 /// Standard errors of the mean latency that are added to [`FAR_OFF_LATER`]: the fewer IOs a host has, the

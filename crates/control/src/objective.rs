@@ -95,7 +95,7 @@ impl Objective {
             ratio: None,
             lift: 1.0,
             active: false,
-            // It was never there, so that nobody waits for it twice as long.
+            // The objective was never in force, so that its first return does not count as one.
             idle: u32::MAX,
             stays: STAYS,
             ios: 0,

@@ -1,10 +1,10 @@
-//! Shares of bytes: what makes windows that are alike into throughput that is.
+//! Shares of bytes and of throughput: the factor on a host's shares that makes throughput proportional to shares.
 //!
 //! By Little's law a host with w slots outstanding gets w / L slots per second, where L is how long
 //! *its own* slots stay at the array. Where all IOs are much alike, so are all hosts' L, and equal
 //! windows are equal throughput. A slot is a fixed number of bytes with `fairness = "bytes"`, and an
 //! IO of 1 MiB holds its 128 slots until its last byte is there: its slots stay far longer than those
-//! of small IOs. So there a host's shares weigh as much more as its slots stay longer than the mean of
+//! of small IOs. So there a host's shares are multiplied by L_own / L, the time that its slots stay over the mean of
 //! all hosts: λ · shares · L_own / L slots are λ · shares / L slots per second, for everybody alike.
 
 /// Past periods count for this much, and the last one for the rest: a single period may have few IOs.
@@ -29,7 +29,7 @@ impl Occupancy {
     }
 }
 
-/// What VMs do that could use more than their slices.
+/// Throughput and shares of VMs that could use more than their slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throughput {
     /// Slots per second.
@@ -51,16 +51,16 @@ impl Throughput {
     }
 }
 
-/// By what part of what its throughput is off a host's weight changes in a period.
+/// Change of a host's weight in a period, as a part of its throughput's deviation.
 const GAIN: f64 = 0.25;
-/// No more than this of it counts, either way.
+/// Largest deviation that counts, either way.
 const OFF: f64 = 0.5;
-/// How strongly a weight returns to one: that all hosts' weights together do not drift.
+/// How strongly a weight returns to one, so that all hosts' weights together do not drift.
 const LEAK: f64 = 0.002;
-/// The largest weight, and one part in so many the smallest, where throughput is balanced.
+/// The largest weight where throughput is balanced; its reciprocal is the smallest.
 const BALANCED: f64 = 16.0;
 
-/// How much more than its shares a host weighs, from period to period.
+/// Factor on a host's shares, from period to period.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight {
     factor: f64,

@@ -29,7 +29,7 @@ const GROWTH: f64 = 2.0;
 
 /// Bounds of slices, in slots per share.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct SliceBounds {
     /// p, the host's window per share.
     pub window_per_share: f64,
     /// Outstanding IOs of the whole cluster over all shares, those of idle VMs included.
@@ -77,7 +77,7 @@ pub struct Wanted {
 impl Slice {
     /// Of a VM that has nothing pending.
     #[must_use]
-    pub fn new(now: Instant, shares: Shares, burst: f64, terms: Terms) -> Slice {
+    pub fn new(now: Instant, shares: Shares, burst: f64, bounds: SliceBounds) -> Slice {
         let mut slice = Slice {
             shares: f64::from(shares.0),
             burst,
@@ -93,7 +93,7 @@ impl Slice {
             seen: 0.0,
             since: now,
         };
-        slice.set(now, terms);
+        slice.set(now, bounds);
         slice
     }
 
@@ -180,13 +180,13 @@ impl Slice {
         (self.shares, self.burst) = (f64::from(shares.0), burst);
     }
 
-    /// The slice that follows from these terms.
-    pub fn set(&mut self, now: Instant, terms: Terms) {
+    /// The slice that follows from these bounds.
+    pub fn set(&mut self, now: Instant, bounds: SliceBounds) {
         self.account(now);
-        self.full = self.shares * terms.window_per_share;
-        let seen = (GROWTH * self.seen).max(self.shares * terms.fair);
-        self.slice = if terms.bind { self.full.min(seen) } else { self.full };
-        if !terms.bind {
+        self.full = self.shares * bounds.window_per_share;
+        let seen = (GROWTH * self.seen).max(self.shares * bounds.fair);
+        self.slice = if bounds.bind { self.full.min(seen) } else { self.full };
+        if !bounds.bind {
             self.saved = f64::NEG_INFINITY;
         } else if !self.saved.is_finite() {
             self.saved = 0.0;
@@ -204,12 +204,12 @@ mod tests {
     /// How long an IO is at the array, in nanoseconds.
     const SERVICE: f64 = 30e6;
 
-    fn terms(window_per_share: f64) -> Terms {
-        Terms { window_per_share, fair: f64::INFINITY, bind: true }
+    fn bounds(window_per_share: f64) -> SliceBounds {
+        SliceBounds { window_per_share, fair: f64::INFINITY, bind: true }
     }
 
     fn slice(window_per_share: f64) -> Slice {
-        Slice::new(Instant(0), Shares(1000), 0.0, terms(window_per_share))
+        Slice::new(Instant(0), Shares(1000), 0.0, bounds(window_per_share))
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn who_slept_has_its_part_with_all_shares_until_it_was_seen() {
         // The others sleep, so that p · shares is 40; with all of them awake it would be 2.
-        let asleep = Terms { window_per_share: 0.04, fair: 0.002, bind: true };
+        let asleep = SliceBounds { window_per_share: 0.04, fair: 0.002, bind: true };
         let mut vm = Slice::new(Instant(0), Shares(1000), 0.0, asleep);
         (0..64).for_each(|_| _ = vm.add(Instant(0), 1.0, SERVICE));
         let mut slices = Vec::new();
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_burst_that_was_saved_up_is_granted_at_once_and_once() {
-        let mut vm = Slice::new(Instant(0), Shares(1000), 16.0, terms(0.005));
+        let mut vm = Slice::new(Instant(0), Shares(1000), 16.0, bounds(0.005));
         // A second of nothing saves 5 · 1 s, of which 16 IOs' 30 ms are kept.
         (0..40).for_each(|_| _ = vm.add(Instant(1000 * MS), 1.0, SERVICE));
         assert!((vm.grant() - 21.0).abs() < 1e-9, "{}", vm.grant());
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn slices_that_do_not_bind_measure() {
-        let measured = Terms { bind: false, ..terms(0.0002) };
+        let measured = SliceBounds { bind: false, ..bounds(0.0002) };
         let mut vm = Slice::new(Instant(0), Shares(1000), 0.0, measured);
         vm.add(Instant(0), 1.0, SERVICE);
         assert_eq!(vm.roll(Instant(1000 * MS), 1e9).used, 0.2);

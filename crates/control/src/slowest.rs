@@ -1,15 +1,15 @@
-//! How long the IOs of the slowest VM take: what cheap IOs cannot hide.
+//! Latency of the slowest VM, which the mean over many cheap IOs hides.
 //!
-//! The mean over all IOs is the mean of those who do many, and those are the cheap ones: streams that
-//! are prefetched, writes into a cache, hits. With enough of them the mean stays at the threshold while
-//! everybody who waits for drives waits for several times that. So all IOs of each VM are looked at by
-//! themselves, and its reads once more, which its writes into a cache would hide. Each of these is a
+//! The mean over all IOs is dominated by VMs that complete many, and those IOs are the cheap ones: streams
+//! that are prefetched, writes into a cache, cache hits. With enough cheap IOs the mean stays at the threshold
+//! while a VM that waits for drives waits for several thresholds. So the latency of each VM's IOs is compared
+//! by itself, and that of its reads once more, which its writes into a cache would hide. Each of these is a
 //! *class*, and the slowest class may take [`ALLOWED`] times the threshold. Where all wait alike, no
 //! class is slower than the mean by so much.
 //!
-//! What counts of a class is how many times the mean over all IOs its own take, of the same periods. The
-//! law goes by the mean times that. The ratio says nothing of how busy the array is, so it may be
-//! the mean of several periods without delaying the law; and all hosts have the same one, whoever
+//! A class counts with the ratio of its latency to the mean over all IOs of the same periods, and the law uses
+//! the mean times the largest ratio. The ratio does not depend on how busy the array is, so it may be
+//! the mean of several periods without delaying the law; and all hosts have the same ratio, whichever of them
 //! hears first how busy the array is. (A latency of the slowest class beside the mean would be taken for the larger of
 //! two that go up and down at different times, by each host in its own way.)
 //!
@@ -28,26 +28,26 @@
 
 use crate::units::{Bytes, Span};
 
-/// How many times the threshold the slowest class's mean latency may be. Less than the 1.25 that is promised.
+/// Factor over the threshold that the slowest class's mean latency may reach. The studies expect 1.25 at most.
 pub const ALLOWED: f64 = 1.2;
 
 /// A class whose fastest IO takes this part of the threshold takes much of its time by itself.
 const HEAVY: f64 = 0.25;
 
-/// Such a class counts in full if the mean over all IOs would have to be this part of the threshold or
-/// more for it to be as fast as it should, and not at all if it would have to be less than `VAIN` of it.
+/// A class above [`HEAVY`] counts in full if a mean over all IOs of this part of the threshold or more would bring
+/// the class to [`ALLOWED`], and not at all if that took a mean below `VAIN` of the threshold.
 const WORTH: f64 = 0.5;
 const VAIN: f64 = 0.3;
 
-/// What the slowest class says is at most so many times the threshold.
+/// Largest latency that the law uses because of the slowest class, in thresholds.
 const AT_ONCE: f64 = 2.0;
 
-/// So many IOs are taken to deviate by the mean, besides those that were seen.
+/// IOs that are assumed to deviate by the mean, added to those that were seen.
 const ALIKE: f64 = 32.0;
 /// IOs of earlier periods count as long as there are fewer than this.
 const ENOUGH: f64 = 100.0;
-/// And by so much, from period to period: the least, where there are enough, and the most. The ratio changes with
-/// the windows where cheap IOs get faster and slow ones do not: what is too old says too little.
+/// Factor per period on IOs of earlier periods: the least, where there are enough, and the most. The ratio changes
+/// with the windows where cheap IOs get faster and slow ones do not, so that old periods must fade.
 const PAST: (f64, f64) = (0.3, 0.85);
 /// The fastest IO is forgotten by this much in a period.
 const FORGETS: f64 = 1.002;
@@ -57,7 +57,7 @@ const FORGETS: f64 = 1.002;
 pub struct Slowest {
     /// Mean latency of its IOs.
     pub latency: Span,
-    /// How many times the mean over all IOs the law has to go by for it. Zero: none counts.
+    /// Factor on the mean over all IOs that the law uses because of this class. Zero: no class counts.
     pub excess: f64,
     /// How many VMs had IOs in the interval.
     pub vms: u32,
@@ -200,7 +200,7 @@ impl Slowness {
         past.mean = keep * past.mean + last.ios * mean;
     }
 
-    /// How many times the mean over all IOs the law has to go by.
+    /// Factor on the mean over all IOs that the law uses because of this class.
     fn excess(&self, scale: &Scale) -> f64 {
         let Sums { ios, latency, squares, mean: all } = self.past;
         if ios <= 0.0 || all <= 0.0 {

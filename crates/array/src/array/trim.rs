@@ -7,7 +7,7 @@
 use crate::io::{ArrayIo, IoKind};
 use crate::units::Bytes;
 
-/// What one entry of the map is about.
+/// Bytes that one entry of the map stands for. The law has its own constants (`crates/control`, `io.rs`).
 const EXTENT: u64 = 1 << 20;
 /// The most entries that one trim changes.
 const MOST: u64 = 32;

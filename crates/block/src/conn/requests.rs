@@ -32,11 +32,11 @@ impl Conn {
         let (mut requests, mut bytes) = (0, 0);
         while self.state == State::Open && !self.receiving && self.want != Want::Memory {
             self.want = Want::Requests;
-            if self.discard > 0 {
-                let n = self.discard.min(self.inbox.bytes().len());
+            if self.skip > 0 {
+                let n = self.skip.min(self.inbox.bytes().len());
                 self.inbox.take(n);
-                self.discard -= n;
-                if self.discard > 0 {
+                self.skip -= n;
+                if self.skip > 0 {
                     break;
                 }
             }
@@ -89,7 +89,7 @@ impl Conn {
         match event {
             Incoming::Disconnect => self.state = State::Closing,
             Incoming::Refused { to, refusal, discard } => {
-                self.discard = discard as usize;
+                self.skip = discard as usize;
                 let (errno, reason) = (refusal.errno, refusal.reason);
                 self.outbox.head(|out| session.put_error(out, to, errno, reason));
             }

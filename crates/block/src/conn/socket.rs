@@ -36,7 +36,7 @@ impl Conn {
         if !self.receiving && self.state == State::Open && self.want == Want::Requests {
             self.receive(ring, work, tag);
         }
-        let unfinished = self.payload.is_some() || self.discard > 0 || self.inbox.is_begun();
+        let unfinished = self.payload.is_some() || self.skip > 0 || self.inbox.is_begun();
         self.progress.owes(now, self.sending || (self.receiving && unfinished));
         Ok(sent && self.want == Want::Room)
     }

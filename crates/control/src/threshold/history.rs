@@ -66,7 +66,7 @@ pub(super) struct Pair {
     pub(super) base: Block,
     /// Only where it began.
     pub(super) from: Block,
-    /// The periods at the level that is tried.
+    /// Number of periods at the threshold that is tried.
     pub(super) block: Block,
     /// At one of the two all have what they want, so that what is outstanding may move by less than the
     /// threshold.

@@ -151,7 +151,7 @@ pub enum Why {
 impl core::fmt::Display for Why {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Why::Gathers => "gathers what to compare the next step with",
+            Why::Gathers => "measures throughput here, to compare the next step with",
             Why::Tries { up: true } => "tries one step up",
             Why::Tries { up: false } => "tries one step down",
             Why::Rests { periods } => {
@@ -164,25 +164,25 @@ impl core::fmt::Display for Why {
             Why::NotWorth => "went back: the last step was not worth it",
             Why::Light => "stays: the hosts ask for too little to see the knee",
             Why::Elsewhere => "stays: the latency is not at the threshold",
-            Why::Unbound => "goes down: the windows are at their most and the latency is below it",
-            Why::Squeezed => "goes up: the windows are at their least and the latency is above it",
-            Why::Mix => "went back: what is asked of the array changed during the try",
-            Why::Restless => "stays: other hosts want more in each period, so that none compare",
+            Why::Unbound => "goes down: the windows are at their most and the latency is below the threshold",
+            Why::Squeezed => "goes up: the windows are at their least and the latency is above the threshold",
+            Why::Mix => "went back: the hosts' load changed during the try",
+            Why::Restless => "stays: in each period other hosts want more, so that no two periods compare",
             Why::Outsider => {
-                "stays: throughput fell by itself, and a higher threshold took it back from \
-                 somebody: a host outside control?"
+                "stays: throughput had fallen without a step, and a higher threshold seemed to take \
+                 it back from another load: a host outside control?"
             }
             Why::AtMost => {
-                "stays at the most it may have, though more outstanding bring more: the knee is \
-                 beyond it, or a host outside control is what yields"
+                "stays at at_most, though more outstanding IOs bring more throughput: the knee is \
+                 higher, or the gain is the loss of a host outside control"
             }
-            Why::Joins => "joins: hears first what the other hosts have",
+            Why::Joins => "joins: listens to the other hosts' thresholds first",
             Why::Follows => "follows the host that leads",
-            Why::Pinned => "goes where another host has a number",
+            Why::Pinned => "goes to the number that another host has configured",
             Why::Unsaid => "stays: a live host does not say its threshold (an older version?)",
             Why::Silent => "stays: the exchange is silent",
-            Why::Objective => "stays: the latency objective of a VM is in force in its place",
-            Why::Idle => "stays: no window follows from it in this mode",
+            Why::Objective => "stays: the latency objective of a VM is in force in place of this threshold",
+            Why::Idle => "stays: in this mode no window follows from the threshold",
         })
     }
 }
@@ -190,11 +190,11 @@ impl core::fmt::Display for Why {
 /// A move of the threshold, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
-    /// From here.
+    /// Threshold before the move.
     pub from: f64,
-    /// To here.
+    /// Threshold after the move.
     pub to: f64,
-    /// Why.
+    /// Reason of the move.
     pub why: Why,
 }
 
@@ -203,9 +203,9 @@ pub struct Move {
 pub struct Estimate {
     /// The threshold in force.
     pub threshold: Span,
-    /// Whether this host is the one that looks for it.
+    /// Whether this host is the one that searches the threshold.
     pub leads: bool,
-    /// What it is doing.
+    /// Current step of the search, or the reason why the threshold does not move.
     pub why: Why,
     /// Between which thresholds the knee is, in seconds, as far as it has been tried since the last
     /// drift.

@@ -16,9 +16,9 @@ pub(super) struct Fall {
     after: f64,
 }
 
-/// So much higher than where throughput fell the threshold must be for the two to be told apart.
+/// Factor over the threshold at which throughput fell, from which on an outsider is told from slower drives.
 const HIGHER: f64 = 1.4;
-/// What part of the throughput that is foretold of an outsider is taken for it.
+/// Part of the throughput predicted for an outsider, from which on the fall is taken for an outsider's.
 const FORETOLD: f64 = 0.95;
 
 impl Fall {
