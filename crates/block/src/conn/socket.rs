@@ -134,6 +134,11 @@ impl Conn {
         }
         self.progress.moved(n);
         match result {
+            // In the middle of a write no client ends on purpose. A receive that waits for all of the data
+            // returns what came before an error of the socket, and the next one returns 0.
+            Ok(0) if self.state == State::Open && self.payload.is_some() => {
+                Err(ConnError::Io(std::io::ErrorKind::UnexpectedEof.into()))
+            }
             // The client is gone, or at least will not ask for more.
             Ok(0) if self.state == State::Open => {
                 self.state = State::Closing;
