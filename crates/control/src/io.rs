@@ -9,7 +9,7 @@ use crate::units::{Bytes, Span};
 pub enum IoKind {
     /// Reads data.
     Read,
-    /// Writes data.
+    /// Writes the data of a request; a write of zeroes without data is a `Discard`.
     Write,
     /// Trims a range or writes zeroes to it: work for the array by the length of the range, and no data. A
     /// discard of k slots ([`discard_slots`]) enters the latency mean as one write of 1/k of its device time.

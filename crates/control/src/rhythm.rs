@@ -174,11 +174,11 @@ impl Rhythm {
         let before = self.taken_for();
         // An interval without IOs would make the period infinite.
         let ios = ios.max(1.0);
-        self.ios = match (busy, ios >= before) {
-            (_, true) if ios > JUMP * before => Some(ios),
-            (true, _) | (false, true) => Some(before + FOLLOWS * (ios - before)),
-            (false, false) => self.ios,
-        };
+        if ios > JUMP * before {
+            self.ios = Some(ios);
+        } else if busy || ios >= before {
+            self.ios = Some(before + FOLLOWS * (ios - before));
+        }
     }
 
     fn taken_for(&self) -> f64 {
