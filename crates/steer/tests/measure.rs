@@ -52,6 +52,12 @@ fn told(fio: Child, direction: &str) -> (u64, u64, [f64; 2]) {
     )
 }
 
+/// The kernel runs a program at nearly every event, not at each: at times a completion that
+/// interrupts something else is not seen (the trace has it, the program did not run).
+fn assert_counted(seen: u64, ios: u64) {
+    assert!((ios - ios / 50..=ios).contains(&seen), "{seen} of {ios} IOs were counted");
+}
+
 #[test]
 fn a_known_delay_is_measured_by_direction_and_size_with_ebpf_and_by_littles_law() {
     let _alone = stage::alone();
@@ -70,7 +76,8 @@ fn a_known_delay_is_measured_by_direction_and_size_with_ebpf_and_by_littles_law(
         for ((direction, delay), (ios, bytes, [clat, _])) in ways {
             let (seen, size, latency) = of(reading, direction);
             println!("{:?} {direction:?} {latency} ms, fio {clat} ms", reading.method);
-            assert_eq!((seen, size), (ios, bytes / ios), "{direction:?}");
+            assert_eq!(size, bytes / ios, "{direction:?}");
+            assert_counted(seen, ios);
             // Nothing waits before the device, so fio sees the same latency, and the time that it
             // takes to wake up. On a busy machine the delay itself takes longer, for both.
             near("latency", latency, clat, 0.05 + error);
@@ -81,7 +88,7 @@ fn a_known_delay_is_measured_by_direction_and_size_with_ebpf_and_by_littles_law(
     assert_eq!(ebpf.method, Method::Ebpf);
     assert_eq!(ebpf.classes.iter().map(|c| c.bytes_log2).collect::<Vec<_>>(), [12, 16]);
     for (spread, (ios, _, [_, median])) in [&ebpf.reads, &ebpf.writes].into_iter().zip(told) {
-        assert_eq!(spread.ios(), ios);
+        assert_counted(spread.ios(), ios);
         near("median", spread.quantile(0.5).unwrap().secs() * 1e3, median, 0.13);
     }
 }
