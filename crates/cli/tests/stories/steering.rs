@@ -5,6 +5,7 @@ use std::process::Child;
 use std::thread::sleep;
 use std::time::Duration;
 
+use parda_agent::latency::Latency;
 use parda_agent::status::SteerStatus;
 use rustix::process::Signal;
 
@@ -19,6 +20,11 @@ fn steered(host: &str, control: &str, disk: &Disk, more: &str) -> String {
          [volume.steer]\ndevice = \"{}\"\n{more}\n",
         disk.device.display()
     )
+}
+
+/// Sum of all latencies, in seconds.
+fn seconds(latency: &Latency) -> f64 {
+    latency.buckets.iter().map(|(ns, ios)| 1e-9 * *ns as f64 * *ios as f64).sum()
 }
 
 /// What bounds a device now.
@@ -216,22 +222,36 @@ fn a_host_that_steers_and_hosts_that_serve_share_an_array_by_their_shares() {
     let mut fio = load(&disk, &["--iodepth=16"]);
     let options = ["--rw=randread", "--bs=4k", "--size=1g", "--iodepth=16"];
     let loads = ["one", "two"].map(|host| stage.load(host, &uri(host, "vm"), &options));
+    // Shares divide what is outstanding. (IOPS follow where every host has the same latency, which a
+    // steered loop device has not: each of its IOs goes through two more processes.)
     let done = || {
         let [first, one, two] = &hosts;
-        let served = |agent: &Agent| agent.volume().disks[0].reads.ios as f64;
-        [steer(first).reads.ios as f64, served(one), served(two)]
+        let served = |agent: &Agent| {
+            let disk = agent.volume().disks.remove(0);
+            (disk.reads.ios, seconds(&disk.device))
+        };
+        let steers = steer(first);
+        [(steers.reads.ios, seconds(&steers.read_latency)), served(one), served(two)]
     };
     // Twenty periods to settle; then, counted over as many, the shares hold.
     sleep(Duration::from_secs(10));
     let before = done();
     sleep(Duration::from_secs(10));
     let after = done();
-    let [first, one, two] = [0, 1, 2].map(|i| after[i] - before[i]);
-    let fair = (first + one + two) / 4.0;
-    for (did, shares) in [(first, 2.0), (one, 1.0), (two, 1.0)] {
-        let part = did / (shares * fair);
-        assert!((0.75..1.33).contains(&part), "{first} : {one} : {two}");
+    let outstanding = [0, 1, 2].map(|i| (after[i].1 - before[i].1) / 10.0);
+    let ios = [0, 1, 2].map(|i| after[i].0 - before[i].0);
+    let state = || {
+        let volumes = hosts.each_ref().map(Agent::volume);
+        let windows = volumes.each_ref().map(|v| (v.window, v.cluster_latency_ms, v.active_shares));
+        let depth = volumes[0].steer.as_ref().map(|s| (s.depth, s.pending));
+        format!("{outstanding:?} outstanding, {ios:?} IOs; {windows:?}, {depth:?}")
+    };
+    let fair = outstanding.iter().sum::<f64>() / 4.0;
+    for (has, shares) in outstanding.into_iter().zip([2.0, 1.0, 1.0]) {
+        let part = has / (shares * fair);
+        assert!((0.75..1.33).contains(&part), "{}", state());
     }
+    println!("{}", state());
     let latency = hosts[0].volume().cluster_latency_ms.unwrap();
     assert!((28.0..56.0).contains(&latency), "{latency} ms for a threshold of 40");
     for load in loads {
