@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_config::Resolved;
-use parda_control::{Governed, Instant, Report, Rhythm, Round, Span, Totals, Tuning};
+use parda_control::{Governed, Instant, PeriodClock, Report, Rhythm, Span, Totals, Tuning};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{
     Counters, Event, Exchange as _, Freshness, Identity, Liveness, Peers, Publication,
@@ -69,6 +69,7 @@ pub(crate) struct Control {
     squeezed: u32,
     orders: Receiver<Order>,
     shown: Arc<Mutex<Shown>>,
+    clock: PeriodClock,
     epoch: Clock,
 }
 
@@ -77,21 +78,14 @@ struct ExchangeState {
     exchange: SlotExchange,
     place: String,
     peers: Peers,
-    /// Where in the period this host ticks, from 0 to 1.
-    phase: f64,
     fault: Option<String>,
     /// It failed in this period: hearing, saying, or both.
     failing: bool,
     failures: u64,
     /// Whether this host's publications do not reach the exchange.
     unheard: bool,
-    /// How often hosts meet there.
-    rhythm: Rhythm,
-    /// Of the rhythm, what was said in the log.
+    /// Messages about the rhythm of the rounds, so that each is logged once.
     slowed: slowed::Watch,
-    /// How long reading took in this period, and reading and writing in the last one that worked.
-    reading: Duration,
-    took: Option<Duration>,
 }
 
 impl Control {
@@ -119,9 +113,12 @@ impl Control {
             settings: settings::Watch::default(),
             orders,
             shown,
+            clock: PeriodClock::new(Instant(0), Span::ZERO, 0.0),
             epoch: Clock::now(),
         };
         control.connect();
+        let phase = control.link.as_ref().map_or(0.0, |_| me.host.id().phase());
+        control.clock = PeriodClock::new(control.now(), control.law.period.into(), phase);
         control
     }
 
@@ -150,14 +147,13 @@ impl Control {
 
     /// Ticks until it is told to stop.
     pub(crate) fn run(mut self) {
-        let phase = self.link.as_ref().map_or(0.0, |link| link.phase);
-        let mut next = Clock::now() + self.period().mul_f64(phase);
         loop {
-            let slice = self.enforcer.between_ticks();
-            let wake = slice.map_or(next, |slice| next.min(Clock::now() + slice));
-            match self.orders.recv_timeout(wake.saturating_duration_since(Clock::now())) {
+            let next = self.clock.next();
+            let change = self.enforcer.between_ticks(self.now());
+            let wake = change.map_or(next, |change| change.min(next));
+            match self.orders.recv_timeout(wake.since(self.now()).into()) {
                 Ok(Order::Law(law)) => {
-                    next = next.min(Clock::now() + law.period);
+                    self.clock.set_period(self.now(), law.period.into());
                     self.law = *law;
                 }
                 Ok(Order::Reloaded) => {
@@ -166,24 +162,15 @@ impl Control {
                     }
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) if Clock::now() < next => {}
-                Err(RecvTimeoutError::Timeout) => {
+                Err(RecvTimeoutError::Timeout) if self.clock.is_due(self.now()) => {
+                    self.clock.begin();
                     self.tick();
-                    next += self.period();
-                    if next < Clock::now() {
-                        // The exchange was slow. Ticks that were missed are not made up for.
-                        next = Clock::now() + self.period();
-                    }
+                    self.clock.end(self.now());
                 }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
         self.leave();
-    }
-
-    /// The time between two ticks: as configured, or longer where the exchange would be too much of a load.
-    fn period(&self) -> Duration {
-        let pace = self.link.as_ref().and_then(|link| link.rhythm.period());
-        pace.map_or(self.law.period, |pace| Duration::from_nanos(pace.0))
     }
 
     fn now(&self) -> Instant {
@@ -195,19 +182,20 @@ impl Control {
         self.connect();
         let now = self.now();
         let heard = match (&mut self.link, &self.exchange) {
-            (Some(link), _) => link.hear(&self.volume, now),
+            (Some(link), _) => link.hear(&self.volume, now, &mut self.clock),
             (None, Some(_)) => None,
             (None, None) => Some(Totals::default()),
         };
         // Without a ring there is nothing to govern, and nothing to say.
-        let Some(report) = self.enforcer.tick(heard) else { return };
+        let Some(report) = self.enforcer.tick(now, heard) else { return };
         tracing::debug!(
             volume = self.volume, window = report.window.0, outstanding = report.outstanding,
             active = report.active, source = ?report.source, "tick"
         );
         if let Some(link) = &mut self.link {
-            link.settle(&self.volume, now, self.law.period, heard.as_ref(), &report);
-            link.say(&self.volume, self.law.period, report, false);
+            self.clock.settle(link.peers.present(now), heard.as_ref(), &report);
+            link.slowed.look(&self.volume, self.clock.rhythm(), self.clock.configured());
+            link.say(&self.volume, &mut self.clock, report, false);
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
@@ -285,7 +273,7 @@ impl Control {
         }
         let last = self.shown.lock().unwrap_or_else(PoisonError::into_inner).report;
         if let (Some(link), Some(report)) = (&mut self.link, last) {
-            link.say(&self.volume, self.law.period, report, true);
+            link.say(&self.volume, &mut self.clock, report, true);
         }
     }
 
@@ -296,7 +284,7 @@ impl Control {
         shown.report = Some(report);
         shown.differ = self.settings.differ().to_vec();
         shown.exchange = match (&self.link, &self.exchange) {
-            (Some(link), _) => Some(link.status(now)),
+            (Some(link), _) => Some(link.status(now, self.clock.rhythm())),
             (None, Some(exchange)) => Some(ExchangeStatus {
                 place: exchange.place.to_string(),
                 fault: self.fault.clone(),
@@ -326,30 +314,25 @@ impl ExchangeState {
         let place = exchange.place.to_string();
         let exchange = crate::exchange::open(exchange, settings)?;
         let peers = Peers::new(me.host.id(), freshness);
-        let phase = me.host.id().phase();
         Ok(ExchangeState {
             exchange,
             place,
             peers,
-            phase,
             fault: None,
             failing: false,
             failures: 0,
             unheard: false,
-            rhythm: Rhythm::default(),
             slowed: slowed::Watch::default(),
-            reading: Duration::ZERO,
-            took: None,
         })
     }
 
     /// What the other hosts said last, added up. `None` while nothing can be said of them: the exchange
     /// fails, or shows hosts of which none has yet been seen to live.
-    fn hear(&mut self, volume: &str, now: Instant) -> Option<Totals> {
+    fn hear(&mut self, volume: &str, now: Instant, clock: &mut PeriodClock) -> Option<Totals> {
         self.failing = false;
         let begun = Clock::now();
         let collected = self.exchange.collect(now);
-        self.reading = begun.elapsed();
+        clock.read(collected.is_ok().then(|| begun.elapsed().into()));
         match collected {
             Ok(heard) => {
                 for event in &heard.events {
@@ -371,27 +354,11 @@ impl ExchangeState {
         if self.unheard { None } else { self.peers.totals(now) }
     }
 
-    /// Finds when to meet next.
-    fn settle(
-        &mut self,
-        volume: &str,
-        now: Instant,
-        period: Duration,
-        others: Option<&Totals>,
-        own: &Report,
-    ) {
-        let hosts = self.peers.present(now);
-        let (period, visit) = (Span::from(period), self.took.take().map(Span::from));
-        self.rhythm.next(Round { period, hosts, others, own, visit });
-        self.slowed.look(volume, &self.rhythm, period);
-    }
-
-    fn say(&mut self, volume: &str, period: Duration, report: Report, leaving: bool) {
-        let period = self.rhythm.period().unwrap_or(Span::from(period));
-        let publication = Publication { period, leaving, report };
+    fn say(&mut self, volume: &str, clock: &mut PeriodClock, report: Report, leaving: bool) {
+        let publication = Publication { period: clock.period(), leaving, report };
         let begun = Clock::now();
         let published = self.exchange.publish(&publication);
-        self.took = (published.is_ok() && !self.failing).then(|| self.reading + begun.elapsed());
+        clock.written(published.is_ok().then(|| begun.elapsed().into()));
         match published {
             Err(error) => {
                 self.unheard = true;
@@ -423,7 +390,7 @@ impl ExchangeState {
         }
     }
 
-    fn status(&self, now: Instant) -> ExchangeStatus {
+    fn status(&self, now: Instant, rhythm: &Rhythm) -> ExchangeStatus {
         let Counters {
             other_volume,
             other_version,
@@ -448,9 +415,9 @@ impl ExchangeState {
                 + not_a_record,
             slot_conflicts,
             duplicate_hosts,
-            period_s: self.rhythm.period().map(Span::secs),
-            part: self.rhythm.cost().map(|(_, part)| part),
-            slowed: self.rhythm.slowed().map(|why| slowed::why(why).to_owned()),
+            period_s: rhythm.period().map(Span::secs),
+            part: rhythm.cost().map(|(_, part)| part),
+            slowed: rhythm.slowed().map(|why| slowed::why(why).to_owned()),
             peers: self.peers.all(now).map(|peer| peer_status(&peer)).collect(),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parda_block::Drained;
-use parda_control::{Report, Totals};
+use parda_control::{Instant, Report, Totals};
 
 use crate::config::{self, Work};
 use crate::control::Shown;
@@ -39,20 +39,20 @@ impl Enforcer {
         })
     }
 
-    /// Ends a period. `heard`: what the other hosts said; `None` if the exchange is silent. `None`
+    /// Ends a period, at `now`. `heard`: what the other hosts said; `None` if the exchange is silent. `None`
     /// while there is no ring.
-    pub(crate) fn tick(&self, heard: Option<Totals>) -> Option<Report> {
+    pub(crate) fn tick(&self, now: Instant, heard: Option<Totals>) -> Option<Report> {
         match self {
             Enforcer::Ring(served) => served.ring()?.tick(heard).ok(),
-            Enforcer::Kernel(steered) => Some(steered.tick(heard)),
+            Enforcer::Kernel(steered) => Some(steered.tick(now, heard)),
         }
     }
 
-    /// Does what is due between two ticks, and says after what time to ask again, if at all.
-    pub(crate) fn between_ticks(&self) -> Option<Duration> {
+    /// Does what is due between two ticks. Returns when something is due again before the next tick, if anything is.
+    pub(crate) fn between_ticks(&self, now: Instant) -> Option<Instant> {
         match self {
             Enforcer::Ring(_) => None,
-            Enforcer::Kernel(steered) => steered.slice(),
+            Enforcer::Kernel(steered) => steered.between_ticks(now),
         }
     }
 

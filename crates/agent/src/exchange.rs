@@ -4,15 +4,15 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use parda_control::Bytes;
+use parda_control::period::VISIT_LIMIT;
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{Location, PlaceFault, Site, SlotExchange, VolumeId, look};
 
 use crate::config::{Exchange, Place, Volume};
 
-/// How long one exchange IO may take. Far above any latency at which the exchange is still of use,
-/// as an array that is not yet under control may be slow; but bounded, because the law ticks on.
-const LIMIT: Duration = Duration::from_secs(5);
+/// Time limit of one IO of the exchange.
+const LIMIT: Duration = Duration::from_nanos(VISIT_LIMIT.0);
 
 /// The exchange that a configuration names. Nothing is opened yet: a volume that comes up later
 /// than its agent is no reason not to start.

@@ -1,6 +1,6 @@
 //! A volume whose device is steered: VMs open it directly, and the law's window becomes the depth of
-//! the kernel's queue. The law is the same as the ring's; what it is told is measured here, and what
-//! it says is set here.
+//! the kernel's queue. The law is the same as the ring's ([`KernelHost`]); what it is told is measured here, and
+//! what it says is set here.
 
 mod describe;
 mod done;
@@ -8,12 +8,12 @@ mod live;
 mod vms;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant as Clock;
 
 use parda_block::Drained;
-use parda_control::governor::{Governor, Measured};
-use parda_control::latency::Meter;
-use parda_control::{Bytes, ConfigError, Report, Span, Totals, View, Window};
+use parda_control::{
+    Bytes, ConfigError, Instant, KernelHost, QueueMeans, Report, Span, Totals, View,
+};
 use parda_steer::cgroup::Allowance;
 use parda_steer::measure::Reading;
 
@@ -31,42 +31,31 @@ pub(crate) struct Steered(Mutex<State>);
 struct State {
     volume: String,
     steer: Steer,
-    governor: Governor,
-    sizes: Meter,
+    host: KernelHost,
     /// The device; none while it is gone.
     device: Option<Live>,
     vms: HostVms,
     done: Done,
     /// Fault of the device or its meter, if there is one now.
     fault: Option<String>,
-    ticked: Instant,
-    period: Duration,
-    /// Whether anybody did IO in the last period: else its depth is no matter.
-    busy: bool,
-    /// Whether the depth that is in force is the one that the last tick set.
-    just_set: bool,
+    ticked: Clock,
 }
 
 impl Steered {
     /// Takes hold of the device and begins to measure it.
     pub(crate) fn start(config: &config::Volume, steer: &Steer) -> Result<Steered, SteerError> {
         let control = &config.law.control;
-        let mut governor = Governor::new(control.clone())?;
-        governor.count_ios();
-        let device = Live::start(&config.name, steer, control.law.mode)?;
+        let host = KernelHost::new(control.clone(), config.law.period.into())?;
+        let device = Live::start(&config.name, steer, host.sets_depths())?;
         Ok(Steered(Mutex::new(State {
             volume: config.name.clone(),
             steer: steer.clone(),
-            sizes: Meter::new(control.size_model, control.reference_size),
-            governor,
+            host,
             device: Some(device),
             vms: HostVms::start(&config.name, &steer.vms),
             done: Done::default(),
             fault: None,
-            ticked: Instant::now(),
-            period: config.law.period,
-            busy: false,
-            just_set: false,
+            ticked: Clock::now(),
         })))
     }
 
@@ -75,13 +64,13 @@ impl Steered {
     }
 
     /// Ends a period: measures the device, ticks the law, sets the depth.
-    pub(crate) fn tick(&self, heard: Option<Totals>) -> Report {
-        self.state().tick(heard.map_or(View::Silent, View::Peers))
+    pub(crate) fn tick(&self, now: Instant, heard: Option<Totals>) -> Report {
+        self.state().tick(now, heard.map_or(View::Silent, View::Peers))
     }
 
-    /// Sets the depth for the next slice of the period, where depths may be changed that often.
-    pub(crate) fn slice(&self) -> Option<Duration> {
-        self.state().slice()
+    /// Sets another depth if one is due. Returns when the next one is due before the next tick, if one is.
+    pub(crate) fn between_ticks(&self, now: Instant) -> Option<Instant> {
+        self.state().between_ticks(now)
     }
 
     /// The law and the shares may change while it runs.
@@ -92,7 +81,7 @@ impl Steered {
         if new.law != in_force.law {
             match state.set_control(new) {
                 Ok(()) => {
-                    let control = state.governor.config();
+                    let control = state.host.governor().config();
                     tracing::info!(
                         volume = in_force.name, ?control, period = ?new.law.period, "control changed"
                     );
@@ -129,15 +118,11 @@ impl Steered {
 
 impl State {
     fn set_control(&mut self, new: &config::Volume) -> Result<(), ConfigError> {
-        let control = &new.law.control;
-        self.governor.set_config(control.clone())?;
-        self.sizes.scale(control.size_model, control.reference_size);
-        self.period = new.law.period;
-        Ok(())
+        self.host.set_config(new.law.control.clone(), new.law.period.into())
     }
 
-    fn tick(&mut self, view: View) -> Report {
-        let before = std::mem::replace(&mut self.ticked, Instant::now());
+    fn tick(&mut self, now: Instant, view: View) -> Report {
+        let before = std::mem::replace(&mut self.ticked, Clock::now());
         if self.device.is_none() {
             self.take_again();
         }
@@ -150,23 +135,18 @@ impl State {
             }
             None => (elapsed, 0.0),
         };
-        self.busy = outstanding > 0.0;
         let reading = look.as_ref().map(|look| &look.reading);
-        let per_share = self.governor.window_per_share();
+        let per_share = self.host.governor().window_per_share();
         let vms = self.vms.demand(&self.volume, look.as_ref(), per_share);
-        let interval = self.sizes.roll();
-        let report =
-            self.governor.tick(Measured { elapsed, interval, outstanding, vms: &vms }, view);
-        self.sizes.learn(self.governor.lines());
-        self.set();
-        self.just_set = true;
+        let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
+        self.set(now);
         self.share(reading.map_or(Span::ZERO, vms::latency));
         report
     }
 
     /// Splits the window over the VMs. `latency`: of the device, in the period that ended.
     fn share(&mut self, latency: Span) {
-        let window = self.governor.window();
+        let window = self.host.governor().window();
         let allowed = self.device.as_ref().and_then(|device| {
             let least = device.bounds()?.least;
             Some((device.device(), Allowance { window, latency, least }))
@@ -187,37 +167,37 @@ impl State {
         match look(device, &self.volume) {
             Ok(None) => {}
             // The array said that it is full.
-            Ok(Some(depth)) => self.governor.lower_to(Window(f64::from(depth))),
+            Ok(Some(depth)) => self.host.lowered(depth),
             Err(error) => self.lose(&error),
         }
     }
 
     fn count(&mut self, reading: &Reading) {
         for class in &reading.classes {
-            self.sizes.add_many(class.direction, class.ios, Bytes(class.bytes), class.latency);
+            self.host.record(class.direction, class.ios, Bytes(class.bytes), class.latency);
         }
         self.done.add(reading);
     }
 
     /// Sets the next depth that the window asks for.
-    fn set(&mut self) {
-        let mode = self.governor.config().law.mode;
-        let Some(device) = &mut self.device else { return };
-        match device.set(mode, self.governor.window()) {
+    fn set(&mut self, now: Instant) {
+        let Some(device) = &mut self.device else { return self.host.pause(now) };
+        match device.set(now, &mut self.host) {
             Ok(()) => self.fault = None,
-            Err(error) => self.lose(&error),
+            Err(error) => {
+                self.lose(&error);
+                self.host.pause(now);
+            }
         }
     }
 
-    fn slice(&mut self) -> Option<Duration> {
-        let slice = self.device.as_ref()?.slice(self.period)?;
-        // What nobody uses may be what it is, and what the tick has just set stands for a slice.
-        if !std::mem::take(&mut self.just_set) && self.busy {
+    fn between_ticks(&mut self, now: Instant) -> Option<Instant> {
+        if self.host.change_is_due(now) {
             // First, as what the kernel lowered by itself would not be seen any more.
             self.check(Live::check_knobs);
-            self.set();
+            self.set(now);
         }
-        Some(slice)
+        self.host.next_change()
     }
 
     /// The device is gone, or does not let us. It is looked for again at each tick.
@@ -240,8 +220,7 @@ impl State {
     }
 
     fn take_again(&mut self) {
-        let mode = self.governor.config().law.mode;
-        match Live::start(&self.volume, &self.steer, mode) {
+        match Live::start(&self.volume, &self.steer, self.host.sets_depths()) {
             Ok(device) => {
                 self.device = Some(device);
                 tracing::info!(volume = self.volume, "the device is there again");

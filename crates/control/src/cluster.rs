@@ -8,8 +8,8 @@ use crate::settings::{Ballot, Settings};
 use crate::slowest::Slowest;
 use crate::units::{Bytes, Shares, Span, Window};
 
-/// What a host says of itself once per period.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What a host says of itself once per period. The default is a host without IOs, shares and control.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// How long the interval was that this speaks of.
     pub elapsed: Span,

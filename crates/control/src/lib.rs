@@ -26,7 +26,9 @@
 //! | [`objective`] | a VM's latency objective, and the threshold that follows | |
 //! | [`rate`] | shares of bytes where IOs differ | Little's law |
 //! | [`rhythm`] | how often hosts meet in the exchange | |
-//! | [`depth`] | a window for a queue that takes whole numbers only | |
+//! | [`period`] | the times at which a host reads the exchange, ticks and publishes | |
+//! | [`depth`] | a window for a queue that takes whole numbers only, and the times of its changes | |
+//! | [`kernel`] | the state machine of a host whose queue is the kernel's | |
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
 //! | [`names`] | modes, states and settings as configuration and status spell them | |
@@ -34,8 +36,8 @@
 //! | [`units`] | types for time, bytes, windows and shares | |
 //! | [`host`] | the state machine that ties these together | |
 //!
-//! [`host::Host`] is where to start reading. A volume whose queue and gate are the kernel's has its own
-//! [`governor::Governor`] and [`depth::Depth`].
+//! [`host::Host`] is where to start reading. A volume whose queue and gate are the kernel's has a
+//! [`kernel::KernelHost`] in its place.
 
 extern crate alloc;
 
@@ -49,10 +51,12 @@ pub mod governor;
 pub mod host;
 pub mod integral;
 pub mod io;
+pub mod kernel;
 pub mod latency;
 pub mod law;
 pub mod names;
 pub mod objective;
+pub mod period;
 pub mod queue;
 pub mod quorum;
 pub mod rate;
@@ -64,15 +68,20 @@ pub mod slowest;
 pub mod threshold;
 pub mod units;
 
+#[cfg(test)]
+mod testing;
+
 pub use cluster::{Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View};
 pub use config::{Config, ConfigError};
-pub use depth::Depth;
+pub use depth::{Depth, DepthBounds};
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
 pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId};
 pub use io::{Io, IoKind};
+pub use kernel::{KernelHost, QueueMeans};
 pub use names::ModeName;
 pub use objective::{Price, Standing, Wants};
+pub use period::PeriodClock;
 pub use rate::Throughput;
 pub use rhythm::{Rhythm, Round, Slowed};
 pub use settings::{Ballot, Proportional, Settings};

@@ -216,30 +216,9 @@ impl Rhythm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::{Interval, Sample};
-    use crate::units::{Bytes, Shares, Window};
-    use crate::{Governed, Source, Tuning};
 
     fn report(ios: u64, bounded: Bounded) -> Report {
-        let reads = Sample { ios, bytes: Bytes(4096 * ios), ..Sample::default() };
-        Report {
-            elapsed: SECOND,
-            interval: Interval { reads, ..Interval::default() },
-            outstanding: 10.0,
-            window: Window(10.0),
-            beta: 0.0,
-            shares: Shares(1000),
-            active: 1000.0,
-            bounded,
-            governed: Governed::Yes,
-            source: Source::Cluster,
-            threshold: Span::from_millis(30),
-            tuning: Tuning::Pinned,
-            settings: None,
-            wants: Default::default(),
-            saturated: Default::default(),
-            slowest: Default::default(),
-        }
+        Report { bounded, ..crate::testing::report(ios) }
     }
 
     const SECOND: Span = Span::from_millis(1000);

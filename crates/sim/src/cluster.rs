@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use parda_array::{Array, ArrayIo, LunId, Nanos};
+use parda_control::period::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::exchange::Hearing;
@@ -14,7 +15,7 @@ use crate::check::{self, Violation};
 use crate::client::Client;
 use crate::demand::ClientRun;
 use crate::events::{Event, Events, Life, Visit};
-use crate::exchange::{DEADLINE, Ended, Slots};
+use crate::exchange::{Ended, Slots};
 use crate::meter::Meters;
 use crate::run::{Queue, SimError};
 
@@ -355,8 +356,8 @@ impl<'a> Cluster<'a> {
     }
 
     fn tick_due(&mut self, id: HostId) -> Result<(), Violation> {
-        let due = |agent: &Agent| agent.link.is_due(self.now);
-        if !self.nodes[id.0].agent.as_ref().is_some_and(due) {
+        let begins = |agent: &mut Agent| agent.link.begin_round(self.now);
+        if !self.nodes[id.0].agent.as_mut().is_some_and(begins) {
             return Ok(());
         }
         if self.visit_fails(id) {
@@ -382,7 +383,7 @@ impl<'a> Cluster<'a> {
         visit: Visit,
         io: ArrayIo,
     ) -> Result<(), Violation> {
-        self.events.plan(self.now + DEADLINE, Event::Deadline(host, life, visit));
+        self.events.plan(self.now + VISIT_LIMIT, Event::Deadline(host, life, visit));
         let flight = Flight::Exchange { host, life, visit };
         submit(&mut self.array, &mut self.flights, self.now, flight, io)
     }
@@ -390,7 +391,7 @@ impl<'a> Cluster<'a> {
     /// A visit to the exchange has ended, or was given up.
     fn visited(&mut self, id: HostId, visit: Visit, worked: bool) -> Result<(), Violation> {
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
-        match agent.link.end(self.now, visit) {
+        match agent.link.end(self.now, visit, worked) {
             Ended::Already => {}
             Ended::Read(since) => self.tick(id, worked.then_some(since))?,
             Ended::Written => self.rest(id),
@@ -408,15 +409,13 @@ impl<'a> Cluster<'a> {
         let heard = read
             .filter(|_| hearing.reachable)
             .and_then(|since| agent.link.hear(since, self.slots.shown(then, on_side)));
-        if read.is_none() {
-            agent.link.read_failed();
-        }
+        agent.link.has_read(self.now, read);
         let report = agent.tick(self.now, heard);
         agent.link.settle(self.now, heard.as_ref(), &report);
         if self.visit_fails(id) {
             self.rest(id);
         } else if let Some(agent) = &mut self.nodes[id.0].agent {
-            let (life, visit) = (agent.life, agent.link.write(report));
+            let (life, visit) = (agent.life, agent.link.write(self.now, report));
             self.visit(id, life, visit, self.slots.write(id))?;
         }
         self.dispatch(id)

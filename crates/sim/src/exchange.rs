@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
-use parda_control::{Instant, Report, Rhythm, Round, Span, Totals};
+use parda_control::{Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::{
     Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, reach,
 };
@@ -16,9 +16,6 @@ use parda_scenario::scenario::{EXCHANGE_HEADER, SLOT};
 use parda_scenario::{HostId, Scenario};
 
 use crate::events::{Life, Visit};
-
-/// How long a host waits for one visit, as the agent does.
-pub(crate) const DEADLINE: Span = Span::from_millis(5_000);
 
 /// All slots.
 #[derive(Debug)]
@@ -107,8 +104,8 @@ enum Step {
     Waits,
     /// It reads the slots, since then.
     Reads(Instant),
-    /// It writes its own.
-    Writes(Arc<Message>),
+    /// It writes its own, since then.
+    Writes(Instant, Arc<Message>),
 }
 
 /// A host's control thread, as far as it looks at the others.
@@ -117,14 +114,7 @@ pub(crate) struct Link {
     me: Identity,
     peers: Peers,
     sequence: Sequence,
-    /// As the configuration says.
-    period: Span,
-    rhythm: Rhythm,
-    /// Start of this round's read, unless the read failed. Time that the visits of the last round took.
-    began: Option<Instant>,
-    took: Option<Span>,
-    /// When it ticks next.
-    next: Instant,
+    clock: PeriodClock,
     step: Step,
     visit: Visit,
 }
@@ -139,11 +129,7 @@ impl Link {
             peers: Peers::new(me.host.id(), Freshness::default()),
             me,
             sequence: Sequence::default(),
-            period,
-            rhythm: Rhythm::default(),
-            began: None,
-            took: None,
-            next: now + Span::from_secs(period.secs() * phase),
+            clock: PeriodClock::new(now, period, phase),
             step: Step::Waits,
             visit: Visit(0),
         }
@@ -151,53 +137,45 @@ impl Link {
 
     /// When it ticks next.
     pub(crate) fn next(&self) -> Instant {
-        self.next
+        self.clock.next()
     }
 
-    /// Whether a tick is due, or was while its host hung.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        matches!(self.step, Step::Waits) && self.next <= now
+    /// Begins a round, if one is due, or was while its host hung.
+    pub(crate) fn begin_round(&mut self, now: Instant) -> bool {
+        let due = self.clock.is_due(now);
+        if due {
+            self.clock.begin();
+        }
+        due
     }
 
     /// Changes the period. True if it so ticks sooner than it would have.
     pub(crate) fn set_period(&mut self, now: Instant, period: Span) -> bool {
-        self.period = period;
-        let sooner = now + period < self.next && matches!(self.step, Step::Waits);
-        if sooner {
-            self.next = now + period;
-        }
-        sooner
+        self.clock.set_period(now, period)
     }
 
     /// Begins to read the slots.
     pub(crate) fn read(&mut self, now: Instant) -> Visit {
         self.step = Step::Reads(now);
-        self.began = Some(now);
         self.begin()
     }
 
-    /// The read of this round failed. How long it took says nothing.
-    pub(crate) fn read_failed(&mut self) {
-        self.began = None;
+    /// The read of this round, which began at `since`, has ended, or there was none (`None`).
+    pub(crate) fn has_read(&mut self, now: Instant, since: Option<Instant>) {
+        self.clock.read(since.map(|since| now.since(since)));
     }
 
     /// What came of a round, so that the time of the next one follows from it.
     pub(crate) fn settle(&mut self, now: Instant, others: Option<&Totals>, own: &Report) {
-        let (hosts, visit) = (self.peers.present(now), self.took.take());
-        self.rhythm.next(Round { period: self.period, hosts, others, own, visit });
-    }
-
-    /// The time between two rounds.
-    fn pace(&self) -> Span {
-        self.rhythm.period().unwrap_or(self.period)
+        self.clock.settle(self.peers.present(now), others, own);
     }
 
     /// Begins to write what came of it.
-    pub(crate) fn write(&mut self, report: Report) -> Visit {
+    pub(crate) fn write(&mut self, now: Instant, report: Report) -> Visit {
         self.sequence = self.sequence.next();
-        let body = Publication { period: self.pace(), leaving: false, report };
+        let body = Publication { period: self.clock.period(), leaving: false, report };
         let message = Message { from: self.me.clone(), sequence: self.sequence, body };
-        self.step = Step::Writes(Arc::new(message));
+        self.step = Step::Writes(now, Arc::new(message));
         self.begin()
     }
 
@@ -209,21 +187,21 @@ impl Link {
     /// What this visit writes, if it is a write that has not ended.
     pub(crate) fn writes(&self, visit: Visit) -> Option<Arc<Message>> {
         match &self.step {
-            Step::Writes(message) if visit == self.visit => Some(Arc::clone(message)),
+            Step::Writes(_, message) if visit == self.visit => Some(Arc::clone(message)),
             _ => None,
         }
     }
 
-    /// Ends a visit; what is to be done then. Nothing if it ended already.
-    pub(crate) fn end(&mut self, now: Instant, visit: Visit) -> Ended {
+    /// Ends a visit that `worked` or was given up; what is to be done then. Nothing if it ended already.
+    pub(crate) fn end(&mut self, now: Instant, visit: Visit, worked: bool) -> Ended {
         if visit != self.visit {
             return Ended::Already;
         }
         match std::mem::replace(&mut self.step, Step::Waits) {
             Step::Waits => Ended::Already,
             Step::Reads(since) => Ended::Read(since),
-            Step::Writes(_) => {
-                self.took = self.began.take().map(|began| now.since(began));
+            Step::Writes(since, _) => {
+                self.clock.written(worked.then(|| now.since(since)));
                 Ended::Written
             }
         }
@@ -240,13 +218,9 @@ impl Link {
         self.peers.totals(since)
     }
 
-    /// The period is over with all that was to be done. Ticks that were missed are not made up for.
+    /// The round is over with all that was to be done.
     pub(crate) fn rest(&mut self, now: Instant) -> Instant {
-        self.next = self.next + self.pace();
-        if self.next < now {
-            self.next = now + self.pace();
-        }
-        self.next
+        self.clock.end(now)
     }
 }
 

@@ -1,52 +1,43 @@
 //! A kernel's queue of one device, and the agent that steers it: first come, first served, and a
 //! depth in whole IOs that changes at ticks, or at slices of a period where that is cheap.
 //!
-//! What the law is told and how its window becomes a depth is what `parda serve` does to a steered
-//! volume. How VMs of one host share its queue is not modelled: they come as they come.
+//! What the law is told and how its window becomes a depth is [`KernelHost`]'s, as in the agent. How VMs of one host share its queue is not modelled: they come as they come.
 
 use std::collections::VecDeque;
 
 use parda_control::integral::Integral;
-use parda_control::latency::Meter;
 use parda_control::{
-    Completed, Config, ConfigError, Depth, Dispatch, Governor, Instant, Io, IoId, Measured, Report,
-    Shares, Span, View, VmConfig, VmDemand, VmId, Window,
+    Completed, Config, ConfigError, DepthBounds, Dispatch, Instant, Io, IoId, KernelHost,
+    QueueMeans, Report, Shares, Span, View, VmConfig, VmDemand, VmId, Window,
 };
 use parda_scenario::{GuestDisk, GuestSettings};
 use slab::Slab;
 
-/// How often in a period a depth changes that may change that often, as the agent does it.
-const SLICES: u64 = 20;
-
-/// Not oftener than this.
-const SHORTEST_SLICE: Span = Span::from_millis(20);
-
-/// What a disk's queue can be set to.
+/// Depths of a disk's queue.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
-    least: u32,
-    most: u32,
-    /// Whether it may change several times in a period.
-    cheap: bool,
-    /// What it is when nobody sets it.
+struct Queue {
+    /// Depths that can be set.
+    bounds: DepthBounds,
+    /// Depth while nobody sets it.
     untouched: u32,
-    /// How many IOs the other side has under way at the array; the others wait there.
+    /// Number of IOs that the other side has under way at the array. The others wait there.
     beyond: usize,
 }
 
 /// What the laboratory has under way of an export that is a file there.
 const OF_A_FILE: usize = 10;
 
-fn bounds(disk: GuestDisk) -> Bounds {
+fn queue(disk: GuestDisk) -> Queue {
+    let bounds = |least, most, cheap| DepthBounds { least, most, cheap };
     match disk {
         GuestDisk::Scsi => {
-            Bounds { least: 1, most: 128, cheap: true, untouched: 128, beyond: OF_A_FILE }
+            Queue { bounds: bounds(1, 128, true), untouched: 128, beyond: OF_A_FILE }
         }
         GuestDisk::Iscsi => {
-            Bounds { least: 1, most: 113, cheap: true, untouched: 32, beyond: OF_A_FILE }
+            Queue { bounds: bounds(1, 113, true), untouched: 32, beyond: OF_A_FILE }
         }
         GuestDisk::Nbd => {
-            Bounds { least: 4, most: 128, cheap: false, untouched: 128, beyond: usize::MAX }
+            Queue { bounds: bounds(4, 128, false), untouched: 128, beyond: usize::MAX }
         }
     }
 }
@@ -72,17 +63,12 @@ struct Vm {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    governor: Governor,
-    meter: Meter,
-    bounds: Bounds,
+    host: KernelHost,
+    disk: Queue,
     /// What its depth is where the law sets none.
     by_hand: u32,
-    turns: Depth,
     depth: u32,
-    period: Span,
     ticked: Instant,
-    /// When the depth turns next between two ticks.
-    turn: Option<Instant>,
     vms: Vec<Vm>,
     queue: VecDeque<Pending>,
     /// Issued, and waiting on the other side.
@@ -99,30 +85,22 @@ impl Kernel {
         guest: &GuestSettings,
         vms: &[VmConfig],
     ) -> Result<Kernel, ConfigError> {
-        let bounds = bounds(guest.disk);
+        let disk = queue(guest.disk);
         let vm = |vm: &VmConfig| Vm { shares: vm.shares, pending: Integral::new(now) };
-        let by_hand = guest.queue_depth.unwrap_or(bounds.untouched);
+        let by_hand = guest.queue_depth.unwrap_or(disk.untouched);
         let mut kernel = Kernel {
-            meter: Meter::new(config.size_model, config.reference_size),
-            governor: {
-                let mut governor = Governor::new(config)?;
-                governor.count_ios();
-                governor
-            },
-            bounds,
+            host: KernelHost::new(config, period)?,
+            disk,
             by_hand,
-            turns: Depth::default(),
             depth: by_hand,
-            period,
             ticked: now,
-            turn: None,
             vms: vms.iter().map(vm).collect(),
             queue: VecDeque::new(),
             beyond: VecDeque::new(),
             at_array: Slab::new(),
             outstanding: Integral::new(now),
         };
-        kernel.set();
+        kernel.set(now);
         Ok(kernel)
     }
 
@@ -132,15 +110,7 @@ impl Kernel {
 
     /// The depth follows with the next tick.
     pub(crate) fn set_config(&mut self, config: Config, period: Span) -> Result<(), ConfigError> {
-        let sizes = |config: &Config| (config.size_model, config.reference_size);
-        let before = sizes(self.governor.config());
-        self.governor.set_config(config)?;
-        let (model, reference) = sizes(self.governor.config());
-        if (model, reference) != before {
-            self.meter = Meter::new(model, reference);
-        }
-        self.period = period;
-        Ok(())
+        self.host.set_config(config, period)
     }
 
     pub(crate) fn submit(&mut self, now: Instant, vm: VmId, io: Io, token: u64) {
@@ -150,16 +120,15 @@ impl Kernel {
     }
 
     pub(crate) fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
-        if self.turn.is_some_and(|turn| turn <= now) {
-            self.set();
-            self.turn = Some(now + self.slice());
+        if self.host.change_is_due(now) {
+            self.set(now);
         }
         while self.issued() < self.depth as usize {
             let Some(pending) = self.queue.pop_front() else { break };
             self.outstanding.add(now, 1.0);
             self.beyond.push_back(Pending { issued: now, ..pending });
         }
-        if self.at_array.len() >= self.bounds.beyond {
+        if self.at_array.len() >= self.disk.beyond {
             return None;
         }
         let pending = Pending { sent: now, ..self.beyond.pop_front()? };
@@ -173,57 +142,47 @@ impl Kernel {
         self.outstanding.add(now, -1.0);
         self.vms[vm.0].pending.add(now, -1.0);
         if let Some(direction) = io.kind.direction() {
-            self.meter.add(direction, io.bytes, now.since(issued));
+            self.host.record(direction, 1, io.bytes, now.since(issued));
         }
         let (held, device) = (sent.since(submitted), now.since(sent));
         Some(Completed { vm, token, io, held, device })
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.turn
+        self.host.next_change()
     }
 
     pub(crate) fn tick(&mut self, now: Instant, view: View) -> Report {
         let elapsed = now.since(self.ticked);
         self.ticked = now;
-        let per_share = self.governor.window_per_share();
+        let per_share = self.host.governor().window_per_share();
         let demand =
             |vm: &mut Vm| VmDemand::of_mean(vm.shares, vm.pending.mean(now, elapsed), per_share);
         let vms: Vec<VmDemand> = self.vms.iter_mut().map(demand).collect();
         let outstanding = self.outstanding.mean(now, elapsed);
-        let measured = Measured { elapsed, interval: self.meter.roll(), outstanding, vms: &vms };
-        let report = self.governor.tick(measured, view);
-        self.meter.learn(self.governor.lines());
-        self.set();
-        // What nobody uses may be what it is.
-        let turns = self.bounds.cheap && outstanding > 0.0 && self.window().0.is_finite();
-        self.turn = turns.then(|| now + self.slice());
+        let report = self.host.tick(QueueMeans { elapsed, outstanding, vms: &vms }, view);
+        self.set(now);
         report
     }
 
-    fn set(&mut self) {
-        let Bounds { least, most, .. } = self.bounds;
-        let window = self.window();
-        self.depth =
-            if window.0.is_finite() { self.turns.next(window, least, most) } else { self.by_hand };
-    }
-
-    fn slice(&self) -> Span {
-        Span(self.period.0 / SLICES).max(SHORTEST_SLICE)
+    fn set(&mut self, now: Instant) {
+        let set = self.host.depth(now, self.disk.bounds);
+        self.depth = set.unwrap_or(self.by_hand);
     }
 
     pub(crate) fn threshold(&self) -> Span {
-        self.governor.threshold()
+        self.host.governor().threshold()
     }
 
     pub(crate) fn window(&self) -> Window {
-        self.governor.window()
+        self.host.governor().window()
     }
 
     /// What bounds an IO that goes to the array now. What it let go under a larger depth may still
     /// wait on the other side.
     pub(crate) fn bound(&self) -> Window {
-        Window(self.bounds.beyond.min(self.bounds.most.max(self.by_hand) as usize) as f64)
+        let Queue { bounds, beyond, .. } = self.disk;
+        Window(beyond.min(bounds.most.max(self.by_hand) as usize) as f64)
     }
 
     pub(crate) fn held(&self) -> usize {

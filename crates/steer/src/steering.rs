@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use parda_control::DepthBounds;
+
 use crate::device::{Device, Queue, paths};
 use crate::journal::{Held, Journal, JournalError, Restored};
 use crate::knob::{Found, Knob, Method};
@@ -25,18 +27,6 @@ pub struct Steering {
 struct Path {
     knob: Knob,
     state: PathState,
-}
-
-/// Range of depths that a device can be held to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Least depth, in outstanding IOs.
-    pub least: u32,
-    /// Largest depth, in outstanding IOs.
-    pub most: u32,
-    /// Whether the depth may change several times a second, as a change does not wait for the queue to
-    /// drain.
-    pub cheap: bool,
 }
 
 /// Bounds in force at a device, as read back.
@@ -214,9 +204,9 @@ impl Steering {
 
     /// Range of depths, with the paths that carry IOs now.
     #[must_use]
-    pub fn bounds(&self) -> Bounds {
+    pub fn bounds(&self) -> DepthBounds {
         let each = || self.carrying().map(|path| path.knob.bounds());
-        Bounds {
+        DepthBounds {
             least: each().map(|(least, _)| least).fold(0, u32::saturating_add),
             most: each().map(|(_, most)| most).fold(0, u32::saturating_add),
             cheap: self.paths.iter().all(|path| path.knob.method == Method::QueueDepth),

@@ -5,10 +5,11 @@
 mod common;
 
 use common::Tree;
+use parda_control::DepthBounds;
 use parda_steer::journal::JournalError;
 use parda_steer::knob::Method;
 use parda_steer::multipath::PathState;
-use parda_steer::steering::{Bounds, SteerError, Steering, SteeringEvent};
+use parda_steer::steering::{SteerError, Steering, SteeringEvent};
 
 const DEPTH: &str = "sys/devices/host0/0:0:0:1/queue_depth";
 const OTHER: &str = "sys/devices/host0/0:0:1:1/queue_depth";
@@ -22,7 +23,7 @@ fn a_lun_is_held_by_its_own_depth_from_one_to_what_its_adapter_takes() {
     let tree = Tree::new();
     let disk = tree.scsi("sda", "0:0:0:1", "8:0");
     let mut lun = take(&tree, &disk);
-    assert_eq!(lun.bounds(), Bounds { least: 1, most: 100, cheap: true });
+    assert_eq!(lun.bounds(), DepthBounds { least: 1, most: 100, cheap: true });
     assert_eq!(lun.set(7).unwrap().depth, 7);
     assert_eq!(tree.read(DEPTH), "7");
     assert_eq!(lun.set(0).unwrap().depth, 1);
@@ -37,7 +38,7 @@ fn a_disk_with_four_hardware_queues_counts_each_and_rounds_down() {
     let tree = Tree::new();
     tree.disk("sys/devices/virtio/vdb", "252:16", 4);
     let mut disk = take(&tree, "sys/devices/virtio/vdb");
-    assert_eq!(disk.bounds(), Bounds { least: 16, most: 1024, cheap: false });
+    assert_eq!(disk.bounds(), DepthBounds { least: 16, most: 1024, cheap: false });
     assert_eq!(disk.set(31).unwrap().depth, 28);
     assert_eq!(tree.read("sys/devices/virtio/vdb/queue/nr_requests"), "7");
     assert_eq!(disk.set(3).unwrap().depth, 16, "it cannot go lower");

@@ -12,23 +12,22 @@ use crate::threshold::ThresholdStatus;
 
 impl State {
     pub(super) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
-        let law = self.governor.config().law.mode;
+        let governor = self.host.governor();
         let device = self.device.as_ref();
         let bounds = device.and_then(|d| d.bounds());
         let in_force = device.and_then(|d| d.in_force());
-        let window = self.governor.window();
-        status.cluster_latency_ms = self.governor.latency().map(|l| l * 1e3);
+        let window = governor.window();
+        status.cluster_latency_ms = governor.latency().map(|l| l * 1e3);
         status.window = Some(window.0).filter(|w| w.is_finite());
-        status.outlook =
-            self.governor.outlook().and_then(|o| OutlookStatus::new(o, &self.vms.names()));
+        status.outlook = governor.outlook().and_then(|o| OutlookStatus::new(o, &self.vms.names()));
         status.threshold =
-            self.governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
+            governor.estimate().map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
         status.shares = self.vms.shares().0;
-        status.latency_threshold_ms = self.governor.threshold().secs() * 1e3;
+        status.latency_threshold_ms = governor.threshold().secs() * 1e3;
         let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
-        let cost = self.governor.objective_price();
+        let cost = governor.objective_price();
         status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &[], peers));
-        let settings = self.governor.settings();
+        let settings = governor.settings();
         status.settings =
             status.settings.take().map(|shown| SettingsStatus::new(settings, shown.differ));
         status.held = (self.done.pending - status.outstanding).max(0.0) as u64;
@@ -49,7 +48,7 @@ impl State {
             depth: in_force.as_ref().map(|f| f.depth),
             least: bounds.map(|b| b.least),
             most: bounds.map(|b| b.most),
-            cannot_go_lower: device.is_some_and(|d| d.cannot_hold(law, window))
+            cannot_go_lower: device.is_some_and(|d| d.cannot_hold(window))
                 && !self.vms.hold_below_least(),
             drops: device.map_or(0, |d| d.drops()),
             requeues: self.done.requeues,

@@ -1,24 +1,16 @@
 //! The device of a steered volume, as long as it is there: its meter, and its queue's depth.
 
 use std::path::Path;
-use std::time::Duration;
 
-use parda_control::depth::Depth;
-use parda_control::law::Mode;
-use parda_control::{ConfigError, Window};
+use parda_control::{ConfigError, DepthBounds, Instant, KernelHost, Window};
 use parda_steer::cgroup::ShareError;
 use parda_steer::device::Device;
 use parda_steer::journal::Journal;
 use parda_steer::measure::{self, Measure, MeasureError, Reading};
 use parda_steer::refusal::Refusal;
-use parda_steer::steering::{self, Bounds, Checked, InForce, Steering, SteeringEvent};
+use parda_steer::steering::{self, Checked, InForce, Steering, SteeringEvent};
 
 use crate::config::Steer;
-
-/// How often in a period a depth changes that may change that often.
-const SLICES: u32 = 20;
-/// Not oftener than this: the kernel's own queues take a few IOs to follow.
-const SHORTEST_SLICE: Duration = Duration::from_millis(20);
 
 /// A queue that on average holds this part of what it can is full.
 const FULL: f64 = 0.9;
@@ -50,7 +42,6 @@ pub(super) struct Live {
     asked: Steer,
     /// None while nothing is to be set.
     steering: Option<Steering>,
-    depth: Depth,
     /// How often the kernel lowered the depth by itself.
     drops: u64,
 }
@@ -63,21 +54,16 @@ pub(super) struct Look {
     pub(super) full: bool,
 }
 
-/// Whether a law sets anything.
-fn sets(mode: Mode) -> bool {
-    !matches!(mode, Mode::Off | Mode::Observe)
-}
-
 impl Live {
-    pub(super) fn start(volume: &str, asked: &Steer, mode: Mode) -> Result<Live, SteerError> {
+    /// Begins to measure the device. Takes hold of its queue if depths are to be set.
+    pub(super) fn start(volume: &str, asked: &Steer, sets: bool) -> Result<Live, SteerError> {
         let device = Device::resolve(Path::new("/"), &asked.device)?;
         let meter = measure::open(&device.watched(), asked.measure)?;
         if let Some(why) = meter.because() {
             tracing::warn!(volume, "measured by Little's law: {why}");
         }
-        let (depth, steering) = (Depth::default(), None);
-        let mut live = Live { device, meter, asked: asked.clone(), steering, depth, drops: 0 };
-        if sets(mode) {
+        let mut live = Live { device, meter, asked: asked.clone(), steering: None, drops: 0 };
+        if sets {
             live.take()?;
         }
         tracing::info!(
@@ -99,7 +85,7 @@ impl Live {
         &self.device
     }
 
-    pub(super) fn bounds(&self) -> Option<Bounds> {
+    pub(super) fn bounds(&self) -> Option<DepthBounds> {
         self.steering.as_ref().map(Steering::bounds)
     }
 
@@ -156,34 +142,26 @@ impl Live {
         Ok(Look { reading, full })
     }
 
-    /// Sets the next depth that a window asks for.
-    pub(super) fn set(&mut self, mode: Mode, window: Window) -> Result<(), SteerError> {
-        if !sets(mode) {
+    /// Sets the next depth that the law asks for, or what was there before if it asks for none.
+    pub(super) fn set(&mut self, now: Instant, host: &mut KernelHost) -> Result<(), SteerError> {
+        if !host.sets_depths() {
+            host.pause(now);
             if let Some(steering) = self.steering.take() {
                 steering.release()?;
             }
             return Ok(());
         }
         let steering = self.take()?;
-        let Bounds { least, most, .. } = steering.bounds();
         let in_force = steering.in_force().depth;
-        let next = self.depth.next(window, least, most);
-        if next != in_force
-            && let Some(steering) = &mut self.steering
-        {
-            steering.set(next)?;
+        match host.depth(now, steering.bounds()) {
+            Some(next) if next != in_force => Ok(steering.set(next).map(|_| ())?),
+            _ => Ok(()),
         }
-        Ok(())
-    }
-
-    /// How long a depth stands, where it may change several times in a period.
-    pub(super) fn slice(&self, period: Duration) -> Option<Duration> {
-        self.bounds().filter(|b| b.cheap).map(|_| (period / SLICES).max(SHORTEST_SLICE))
     }
 
     /// Whether a window is smaller than what the queue can be held to.
-    pub(super) fn cannot_hold(&self, mode: Mode, window: Window) -> bool {
-        self.bounds().is_some_and(|b| sets(mode) && window.0 < f64::from(b.least))
+    pub(super) fn cannot_hold(&self, window: Window) -> bool {
+        self.bounds().is_some_and(|bounds| window.0 < f64::from(bounds.least))
     }
 
     pub(super) fn stop(self, volume: &str) {

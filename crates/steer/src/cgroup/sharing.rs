@@ -86,7 +86,7 @@ pub struct Allowance {
     pub window: Window,
     /// Mean device latency in the last period. Zero if no IO completed, so that it is unknown.
     pub latency: Span,
-    /// Least value of the knob, in IOs ([`crate::steering::Bounds::least`]).
+    /// Least value of the knob, in IOs ([`parda_control::DepthBounds::least`]).
     pub least: u32,
 }
 

@@ -1,0 +1,24 @@
+//! What unit tests of several modules need.
+
+use crate::cluster::{Bounded, Governed, Report, Source, Tuning};
+use crate::latency::{Interval, Sample};
+use crate::units::{Bytes, Shares, Span, Window};
+
+/// Report of a governed host that wants more than it has and completed `ios` reads of 4 KiB in a second.
+pub(crate) fn report(ios: u64) -> Report {
+    let reads = Sample { ios, bytes: Bytes(4096 * ios), ..Sample::default() };
+    Report {
+        elapsed: Span::from_millis(1000),
+        interval: Interval { reads, ..Interval::default() },
+        outstanding: 10.0,
+        window: Window(10.0),
+        shares: Shares(1000),
+        active: 1000.0,
+        bounded: Bounded::Slices,
+        governed: Governed::Yes,
+        source: Source::Cluster,
+        threshold: Span::from_millis(30),
+        tuning: Tuning::Pinned,
+        ..Report::default()
+    }
+}
