@@ -44,13 +44,14 @@ demo: ## Shows it: no control, then control, side by side
 
 test: lint unit real ## Everything that proves it; what CI runs
 
-lint: ## Format, clippy, documentation, licences, and that the core is free of the standard library
+lint: ## Format, clippy, documentation, licences, circles of files, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --quiet --workspace $(REAL) $(SIMULATED) --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
 	tools/deny.sh
+	tools/circles.py
 
 unit: ## Unit, property, cluster and conformance tests, documentation tests
 	@tools/deps.sh $(TEST_DEPS)

@@ -2,33 +2,37 @@
 //! a device is found here, and pointed at by file, line and value.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use parda_block::{AgentMemory, Limits, NbdOptions};
-use parda_config::{Document, Error, Resolved};
+use parda_block::AgentMemory;
+use parda_config::{Document, Error};
 use parda_control::law::Mode;
 use parda_control::{Shares, Span, VmConfig};
 use parda_exchange::region::{SlotCount, SlotIndex};
 use parda_exchange::{HostName, SlotChoice};
 use parda_nbd::export::ExportName;
-use parda_nbd::uri::{Address, AddressError, Uri, UriError};
+use parda_nbd::uri::{Address, AddressError, UriError};
 use parda_nbd::wire::MAX_STRING;
 
 use crate::file;
-use crate::idle_probe::{IdleProbe, Target};
 use crate::threshold::Probed;
 use listener::Listeners;
+use volume::REGION_ALIGNMENT;
 
 mod apart;
+mod idle_probe;
 pub(crate) mod limits;
 mod listener;
 mod nbd;
 mod server_tls;
 mod steer;
+mod volume;
 
+pub use idle_probe::IdleProbe;
+pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
 pub use steer::{Steer, Vms};
+pub use volume::{Disk, Exchange, Place, Volume, Work};
 
 /// Configuration of a host, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,113 +46,6 @@ pub struct Config {
     /// Its volumes, at least one.
     pub volumes: Vec<Volume>,
 }
-
-/// A volume shared with other hosts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Volume {
-    /// Name of the volume, the same on all its hosts.
-    pub name: String,
-    /// The law's parameters and its period.
-    pub law: Resolved,
-    /// Stored probe from which its threshold begins, if the configuration names one.
-    pub probed: Option<Probed>,
-    /// Whether that probe is made anew while the volume is idle.
-    pub idle_probe: Option<IdleProbe>,
-    /// Where the hosts meet. Without one, this host is alone.
-    pub exchange: Option<Exchange>,
-    /// Where clients of its disks connect.
-    pub listeners: Vec<Listener>,
-    /// Limits for the clients of the volume.
-    pub limits: Limits,
-    /// Mode of this host: to serve disks, or to steer a device.
-    pub work: Work,
-}
-
-/// Mode in which a host uses a volume.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Work {
-    /// It serves these disks, at least one.
-    Serve(Vec<Disk>),
-    /// It steers the device that its VMs open.
-    Steer(Steer),
-}
-
-impl Volume {
-    /// The disks that are served: none of a steered volume.
-    #[must_use]
-    pub fn disks(&self) -> &[Disk] {
-        match &self.work {
-            Work::Serve(disks) => disks,
-            Work::Steer(_) => &[],
-        }
-    }
-}
-
-/// Where the hosts of a volume meet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exchange {
-    /// Where the slots are.
-    pub place: Place,
-    /// Where they begin there, if it is a region of a larger device.
-    pub offset: Option<u64>,
-    /// How many there are.
-    pub slots: SlotCount,
-    /// Slot of this host: a given one, or any that is free.
-    pub choice: SlotChoice,
-    /// The command that makes it, for messages.
-    pub make: String,
-}
-
-/// A place where data is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A file or a block device.
-    Path(PathBuf),
-    /// An export of an NBD server.
-    Nbd(Uri),
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Path(path) => path.display().fmt(f),
-            Place::Nbd(uri) => {
-                let tls = if uri.tls.is_some() { " with TLS" } else { "" };
-                write!(f, "NBD export {:?} of {}{tls}", uri.export.as_str(), uri.address)
-            }
-        }
-    }
-}
-
-/// A virtual disk: an NBD export with shares.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Disk {
-    /// Name of the export, unique within its listener.
-    pub name: ExportName,
-    /// Description for people who list the exports; may be empty.
-    pub description: String,
-    /// Place of the disk's data.
-    pub place: Place,
-    /// Part of the place that is the disk, in bytes from and up to; `None` for all of it.
-    pub region: Option<std::ops::Range<u64>>,
-    /// Where clients find it.
-    pub listen: Address,
-    /// Its shares and bursts.
-    pub vm: VmConfig,
-    /// Whether the export refuses writes.
-    pub read_only: bool,
-    /// Whether to bypass the page cache.
-    pub direct: file::Direct,
-    /// How the NBD server behind it is used, if it is one.
-    pub nbd: NbdOptions,
-    /// How other programs are kept from its data.
-    pub lock: file::Lock,
-    /// All of it is data, also what looks like the header of another format.
-    pub raw: bool,
-}
-
-/// The granularity of regions: what O_DIRECT needs on every device.
-const REGION_ALIGNMENT: u64 = 4096;
 
 impl Config {
     /// Reads and checks a configuration file.

@@ -17,10 +17,10 @@ use parda_exchange::{
 use crate::config::Exchange;
 use crate::enforcer::Enforcer;
 use crate::idle_probe::IdleProber;
-use crate::settings::{self, Difference, Said};
+use crate::settings::{self, Said};
+use crate::shown::Shown;
 use crate::slowed;
-use crate::slowest::SlowVmStatus;
-use crate::status::{ExchangeStatus, PeerStatus};
+use crate::status::{ExchangeStatus, PeerStatus, SlowVmStatus};
 use crate::threshold;
 
 /// Periods after which a window at its least is worth a word. Long enough for any other load on the
@@ -36,16 +36,6 @@ pub(crate) enum Order {
     Reloaded,
     /// Say goodbye and end.
     Stop,
-}
-
-/// Result of the last tick, for the status.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Shown {
-    pub(crate) ticks: u64,
-    pub(crate) report: Option<Report>,
-    pub(crate) exchange: Option<ExchangeStatus>,
-    /// Settings in which live hosts differ.
-    pub(crate) differ: Vec<Difference>,
 }
 
 /// The control thread's state.

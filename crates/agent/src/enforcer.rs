@@ -6,12 +6,12 @@ use parda_block::Drained;
 use parda_control::{Instant, Report, Totals};
 
 use crate::config::{self, Work};
-use crate::control::Shown;
 use crate::served::{Served, Shared};
 use crate::settings::SettingsStatus;
+use crate::shown::Shown;
+use crate::start_error::StartError;
 use crate::status::{DroppedStatus, VolumeStatus};
 use crate::steered::Steered;
-use crate::volume::StartError;
 
 /// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
 /// asks it.

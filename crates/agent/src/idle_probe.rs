@@ -5,9 +5,7 @@
 
 mod reads;
 
-use std::fmt;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -18,6 +16,7 @@ use parda_probe::{
     Document, Effort, End, Mix, Plan, Point, Probe, Progress, Purpose, Unknown, Watcher, Wishes,
 };
 
+use crate::config::{IdleProbe, Target};
 use crate::enforcer::Enforcer;
 use crate::threshold::Probed;
 
@@ -33,30 +32,6 @@ const AGAIN: Duration = Duration::from_secs(3600);
 const TIME_S: f64 = 35.0;
 /// Largest number of outstanding reads of an idle probe.
 const MOST_OUTSTANDING: u32 = 64;
-
-/// A file or block device, or a part of one.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Target {
-    /// The file or the block device.
-    pub(crate) path: PathBuf,
-    /// The part that is read, in bytes. `None`: all of it.
-    pub(crate) region: Option<Range<u64>>,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.display().fmt(f)
-    }
-}
-
-/// The setting `idle_probe = "daily"` of a volume.
-#[derive(Clone, Debug, PartialEq)]
-pub struct IdleProbe {
-    /// Disk or device from which the probe reads.
-    pub(crate) target: Target,
-    /// The file of the stored probe, which is replaced.
-    pub(crate) probe: PathBuf,
-}
 
 /// Begins and stops the idle probes of a volume.
 pub(crate) struct IdleProber {

@@ -13,6 +13,8 @@
 //! | `running` | the running agent: signals, its volumes as they come and go |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
+//! | `shown` | result of its last tick |
+//! | `start_error` | why a volume does not start |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
 //! | `enforcer` | what holds a volume's IOs to its window |
 //! | `served` | a volume whose disks are served: its ring |
@@ -35,15 +37,17 @@ pub mod exchange;
 pub mod file;
 mod idle_probe;
 pub mod latency;
-pub mod objective;
+mod objective;
 pub mod outlook;
 mod running;
 mod served;
 pub mod server;
 pub mod servers;
 pub mod settings;
+mod shown;
 mod slowed;
-pub mod slowest;
+mod slowest;
+mod start_error;
 pub mod status;
 mod steered;
 pub mod threshold;
@@ -51,8 +55,8 @@ mod volume;
 
 use std::path::{Path, PathBuf};
 
+pub use start_error::StartError;
 pub use steered::SteerError;
-pub use volume::StartError;
 
 use crate::activation::{ActivationError, Passed};
 use crate::config::Config;

@@ -13,12 +13,13 @@ use signal_hook::iterator::Signals;
 
 use crate::activation::Passed;
 use crate::config::{self, Config};
-use crate::control::Shown;
 use crate::enforcer;
 use crate::served::{Addresses, Shared};
 use crate::server::Server;
+use crate::shown::Shown;
+use crate::start_error::StartError;
 use crate::status::{self, Status, VolumeStatus};
-use crate::volume::{StartError, Volume, VolumeView};
+use crate::volume::{Volume, VolumeView};
 use crate::{ServeError, config::Volume as VolumeConfig};
 
 /// How long a stopping agent answers what is in flight. Longer than any IO of a sane array, and

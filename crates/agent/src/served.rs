@@ -3,6 +3,7 @@
 mod addresses;
 mod board;
 mod keeper;
+mod shared;
 
 use std::io;
 use std::sync::Arc;
@@ -11,20 +12,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parda_block::{
-    AgentMemory, BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls,
-    Lock, Region,
+    BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
 };
 use parda_control::Bytes;
 
 use crate::activation::Passed;
 use crate::config::{self, Disk, Listener, Place};
 use crate::file;
+use crate::start_error::StartError;
 use crate::status::VolumeStatus;
-use crate::volume::StartError;
 
 pub(crate) use addresses::Addresses;
 use board::Board;
 use keeper::{Keeper, Order};
+pub(crate) use shared::Shared;
 
 /// A volume that is served. Its keeper, a thread, opens and closes what the configuration names.
 pub(crate) struct Served {
@@ -88,14 +89,6 @@ impl Served {
         let drained = is_done.recv().ok().flatten();
         self.keeper.join().ok().and(drained)
     }
-}
-
-/// Resources that the volumes of an agent share.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) memory: AgentMemory,
-    pub(crate) passed: Arc<Passed>,
-    pub(crate) addresses: Addresses,
 }
 
 fn listener(listener: &Listener, passed: &Passed) -> io::Result<ListenerConfig> {

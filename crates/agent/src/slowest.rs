@@ -3,19 +3,8 @@
 use parda_control::latency::Signal;
 use parda_control::slowest::Slowest;
 use parda_exchange::Liveness;
-use serde::{Deserialize, Serialize};
 
-use crate::status::{DiskStatus, PeerStatus};
-
-/// How slow a VM's IOs were in its last period with IOs: of its reads or of all, whichever counts for more.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SlowVmStatus {
-    /// Mean time of its IOs at the array, in milliseconds.
-    pub latency_ms: f64,
-    /// How many times the mean over all IOs of all hosts the law has to go by for it. Above 1, this VM is
-    /// what the windows of all hosts are smaller for.
-    pub excess: f64,
-}
+use crate::status::{DiskStatus, PeerStatus, SlowVmStatus, SlowestStatus};
 
 impl SlowVmStatus {
     /// Of a VM, if it had IOs.
@@ -27,16 +16,6 @@ impl SlowVmStatus {
     pub(crate) fn of_host(slowest: &Slowest) -> SlowVmStatus {
         SlowVmStatus { latency_ms: slowest.latency.secs() * 1e3, excess: slowest.excess }
     }
-}
-
-/// The slowest VM, because of which the law uses more than the mean over all IOs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SlowestStatus {
-    /// Owner of the VM: a disk of this host, or another host.
-    pub of: String,
-    /// How slow it is.
-    #[serde(flatten)]
-    pub vm: SlowVmStatus,
 }
 
 impl SlowestStatus {

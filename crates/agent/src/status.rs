@@ -2,6 +2,8 @@
 //! connection closes. Counters and histograms only ever grow, so two snapshots subtract to what
 //! happened between them.
 
+mod limits;
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -14,12 +16,12 @@ use parda_steer::knob;
 use parda_steer::multipath::PathState;
 use serde::{Deserialize, Serialize};
 
+pub use limits::{ObjectiveStatus, SlowVmStatus, SlowestStatus, TargetStatus};
+
 use crate::latency::Latency;
-use crate::objective::{ObjectiveStatus, TargetStatus};
 use crate::outlook::OutlookStatus;
 use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
-use crate::slowest::{SlowVmStatus, SlowestStatus};
 use crate::threshold::ThresholdStatus;
 
 /// Answer of an agent to who connects to its status socket.

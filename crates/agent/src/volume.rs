@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_block::{Drained, SpawnError};
+use parda_block::Drained;
 use parda_exchange::Identity;
 
 use crate::config::{self, Work};
-use crate::control::{Control, Order, Shown};
+use crate::control::{Control, Order};
 use crate::enforcer::Enforcer;
 use crate::served::Shared;
+use crate::shown::Shown;
+use crate::start_error::StartError;
 use crate::status::VolumeStatus;
-use crate::steered::SteerError;
 
 /// A volume that runs.
 pub(crate) struct Volume {
@@ -24,21 +25,6 @@ pub(crate) struct Volume {
     orders: Sender<Order>,
     control: JoinHandle<()>,
     shown: Arc<Mutex<Shown>>,
-}
-
-/// Reason why a volume does not start. Faults of its disks, listeners or exchange are none: those
-/// are tried again.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The volume's ring does not start.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    /// Its device, or the way to steer it.
-    #[error(transparent)]
-    Steer(#[from] SteerError),
-    /// A thread of the volume does not start.
-    #[error("cannot start a thread: {0}")]
-    Thread(std::io::Error),
 }
 
 /// How long it is waited for those who are just looking at a volume that stops.

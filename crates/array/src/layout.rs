@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::error::{ParamError, check};
 use crate::io::{ArrayIo, SubmitError};
-use crate::params::{ParamError, check};
 use crate::units::{Bytes, LunId};
 
 /// The LUNs and their places.

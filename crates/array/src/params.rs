@@ -1,10 +1,8 @@
-//! The array's parameters as a whole, and how impossible ones are refused.
-
-use alloc::string::{String, ToString};
-use core::fmt;
+//! The array's parameters as a whole.
 
 use crate::controller::ControllerParams;
 use crate::drive::Device;
+use crate::error::ParamError;
 use crate::layout::LayoutParams;
 use crate::raid::RaidParams;
 
@@ -39,28 +37,6 @@ impl ArrayParams {
     }
 }
 
-/// A parameter that describes no possible array.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("array parameter {name} = {value}: it must {must}")]
-pub struct ParamError {
-    /// The parameter's path, as in `drive.seek.base`.
-    pub name: &'static str,
-    /// Its value.
-    pub value: String,
-    /// What would be possible.
-    pub must: &'static str,
-}
-
-/// Refuses a parameter unless it is possible.
-pub(crate) fn check(
-    possible: bool,
-    name: &'static str,
-    value: impl fmt::Display,
-    must: &'static str,
-) -> Result<(), ParamError> {
-    if possible { Ok(()) } else { Err(ParamError { name, value: value.to_string(), must }) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +46,7 @@ mod tests {
     use crate::preset::Preset;
     use crate::raid::RaidLevel;
     use crate::units::{Bytes, Nanos, Rate};
+    use alloc::string::ToString;
     use alloc::vec;
 
     fn disk(params: &mut ArrayParams) -> &mut DriveParams {

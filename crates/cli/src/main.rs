@@ -5,6 +5,7 @@
 mod array;
 mod bench;
 mod exchange;
+mod failure;
 mod lab;
 mod log;
 mod output;
@@ -20,6 +21,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+
+pub(crate) use failure::Failure;
 
 /// Fair sharing of storage among the hosts that share an array, with no help from the array.
 ///
@@ -102,40 +105,6 @@ enum Command {
     Workload(workload::Workload),
     /// Run every figure and table of the source papers, and compare our numbers with theirs
     Reproduce(reproduce::Reproduce),
-}
-
-/// Failure of a command: message and exit status.
-pub(crate) struct Failure {
-    message: String,
-    code: u8,
-}
-
-impl Failure {
-    /// Something went wrong: exit status 1.
-    pub(crate) fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), code: 1 }
-    }
-
-    /// The request is impossible: exit status 2, as for a wrong option.
-    pub(crate) fn usage(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), code: 2 }
-    }
-
-    /// It was stopped: the exit status of a program that an interrupt ended.
-    pub(crate) fn interrupted() -> Failure {
-        Failure { message: String::new(), code: 130 }
-    }
-
-    /// Everything has been said already: exit status 1.
-    pub(crate) fn silent() -> Failure {
-        Failure { message: String::new(), code: 1 }
-    }
-}
-
-impl From<parda_config::Error> for Failure {
-    fn from(error: parda_config::Error) -> Failure {
-        Failure::usage(error.to_string())
-    }
 }
 
 /// Time that the process waits at its end for peers with TLS to take the bytes that they were sent.

@@ -4,8 +4,9 @@ pub(crate) mod arguments;
 mod bar;
 mod compare;
 mod page;
+mod stored;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -146,11 +147,6 @@ enum Stored {
     Compare(compare::Compare),
     /// Make the page of a probe that was stored as JSON
     Page(page::Page),
-}
-
-/// Reads what `--json` wrote.
-fn stored(file: &Path) -> Result<Document, Failure> {
-    Document::read(file).map_err(|error| Failure::usage(error.to_string()))
 }
 
 impl Probe {

@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use comfy_table::Table;
 use parda_agent::config::Config;
-use parda_agent::objective::ObjectiveStatus;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
-use parda_agent::slowest::SlowestStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, MemoryStatus, Status as Answer, SteerStatus, VolumeStatus,
+    DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus, Status as Answer,
+    SteerStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use parda_control::Instant;
 
-use crate::exchange::{
-    CollectError, Counters, Exchange, Heard, Message, Publication, PublishError,
-};
+use crate::exchange::{CollectError, Counters, Exchange, Heard, PublishError};
 use crate::identity::HostId;
+use crate::message::{Message, Publication};
 
 /// Loses publications and messages at random.
 pub struct Lossy<E> {

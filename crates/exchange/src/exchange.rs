@@ -4,10 +4,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parda_control::{Instant, Report, Span};
+use parda_control::Instant;
 
 use crate::header::PlaceFault;
-use crate::identity::{Identity, Sequence, VolumeId};
+use crate::identity::{Identity, VolumeId};
+use crate::message::{Message, Publication};
 use crate::region::{RegionError, SlotCount, SlotIndex};
 use crate::slot::{InvalidReport, SlotFault};
 
@@ -27,28 +28,6 @@ pub trait Exchange: Send {
 
     /// What was read, ignored and noticed so far.
     fn counters(&self) -> Counters;
-}
-
-/// What a host says once per period.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Publication {
-    /// How soon the next one follows, by the host's own clock: what its silence is measured by.
-    pub period: Span,
-    /// The host stops: the others need not wait until it looks stale.
-    pub leaving: bool,
-    /// What the law found.
-    pub report: Report,
-}
-
-/// A publication as the others get it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Message {
-    /// Who says it.
-    pub from: Identity,
-    /// Which of its publications this is.
-    pub sequence: Sequence,
-    /// What it says.
-    pub body: Publication,
 }
 
 /// What one look at the exchange brought.

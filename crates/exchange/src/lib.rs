@@ -35,6 +35,7 @@ pub mod header;
 pub mod identity;
 pub mod init;
 pub mod location;
+mod message;
 pub mod peers;
 mod reach;
 pub mod region;
@@ -45,14 +46,13 @@ mod table;
 mod testing;
 
 pub use claim::SlotChoice;
-pub use exchange::{
-    CollectError, Counters, Event, Exchange, Heard, Message, Publication, PublishError, Unusable,
-};
+pub use exchange::{CollectError, Counters, Event, Exchange, Heard, PublishError, Unusable};
 pub use freshness::{Freshness, Liveness};
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
 pub use init::{InitError, Made, init, init_as, look};
 pub use location::{Location, Site};
+pub use message::{Message, Publication};
 pub use peers::{Peer, Peers};
 pub use reach::reach;
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use parda_control::{Governed, Instant, Span, Totals, Tuning};
 
-use crate::exchange::Message;
 use crate::freshness::{Freshness, Liveness, Watch};
 use crate::identity::{HostId, Incarnation, Sequence};
+use crate::message::Message;
 
 /// What is known of the other hosts, over any transport. It keeps no clock: every call says when.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use parda_control::{
     Tuning, Wants, Window,
 };
 
-use crate::exchange::{Message, Publication};
 use crate::identity::{HostName, HostNameError, Identity, Incarnation, Sequence, VolumeId};
+use crate::message::{Message, Publication};
 use crate::region::{Block, SlotIndex};
 
 /// Bytes of a slot: a sector of a 4Kn drive, so that writing one slot never reads and rewrites

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::claim::{Claim, SlotChoice};
-use crate::exchange::{
-    CollectError, Counters, Exchange, Heard, Message, Publication, PublishError, Unusable,
-};
+use crate::exchange::{CollectError, Counters, Exchange, Heard, PublishError, Unusable};
 use crate::freshness::Freshness;
 use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
+use crate::message::{Message, Publication};
 use crate::reach::ALL_EVERY;
 use crate::region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 use crate::slot::{self, Content, Record, SlotFault};

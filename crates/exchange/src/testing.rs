@@ -8,9 +8,9 @@ use parda_control::{
 };
 
 use crate::claim::SlotChoice;
-use crate::exchange::{Message, Publication};
 use crate::freshness::{Freshness, Liveness};
 use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
+use crate::message::{Message, Publication};
 use crate::peers::Peers;
 use crate::region::{Region, SlotIndex};
 use crate::slot::Record;

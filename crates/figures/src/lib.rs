@@ -23,9 +23,6 @@ pub use write::{WriteError, folder, write};
 
 use crate::expected::Expected;
 
-/// Largest number of lines in a chart. More lines become a band.
-const MOST_LINES: usize = 12;
-
 /// A chart and the name of its files.
 #[derive(Clone, Debug)]
 pub struct Picture {

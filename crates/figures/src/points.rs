@@ -5,8 +5,10 @@ use parda_scenario::metric::Metric;
 use parda_scenario::plot::{Draw, Panel, Plot};
 use parda_sim::StudyOutcome;
 
-use crate::MOST_LINES;
 use crate::expected::Expected;
+
+/// Largest number of lines in a chart. More lines become a band.
+pub(crate) const MOST_LINES: usize = 12;
 
 /// Chart of numbers of the answer.
 pub(crate) fn figure(

@@ -7,8 +7,8 @@ use parda_scenario::plot::Plot;
 use parda_scenario::{Action, HostId, Phase, Run, Scenario, State};
 use parda_sim::Series;
 
-use crate::MOST_LINES;
 use crate::expected::Expected;
+use crate::points::MOST_LINES;
 
 /// Largest number of points of a line. Longer series are drawn as means.
 const MOST_POINTS: usize = 240;

@@ -13,7 +13,7 @@ use parda_nbd::uri::{Address, Uri};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
-use crate::cluster::RunDir;
+use crate::run_dir::RunDir;
 use crate::{guest_host, limits};
 
 /// Name of the volume that all hosts of a scenario share.

@@ -23,9 +23,10 @@ use crate::fio;
 use crate::guest_host::{self, GuestHost};
 use crate::limits;
 use crate::meter::HostReading;
+use crate::options::LabOptions;
 use crate::process::Process;
 use crate::relay::Relay;
-use crate::run::LabOptions;
+use crate::run_dir::RunDir;
 use parda_scenario::scenario::EXCHANGE;
 
 /// Time for a process to become ready. It is ample even in a guest on a busy machine.
@@ -49,63 +50,6 @@ const STALL: Duration = Duration::from_millis(100);
 /// Extra run time of clients. They are ended with the run; this bounds them if the laboratory could
 /// not.
 const CLIENT_SLACK: Duration = Duration::from_secs(60);
-
-/// Directory of a run, with its sockets and logs.
-#[derive(Clone, Debug)]
-pub struct RunDir(PathBuf);
-
-impl RunDir {
-    /// A run in this directory.
-    #[must_use]
-    pub fn new(dir: impl Into<PathBuf>) -> RunDir {
-        RunDir(dir.into())
-    }
-
-    /// Socket of the array's NBD server.
-    #[must_use]
-    pub fn array(&self) -> PathBuf {
-        self.0.join("array.sock")
-    }
-
-    /// Socket at which a host serves the disks of its VMs. Its name has the host's number, as a
-    /// socket's path must be short.
-    #[must_use]
-    pub fn disks(&self, host: HostId) -> PathBuf {
-        self.0.join(format!("h{}.sock", host.0))
-    }
-
-    /// Socket at which a host's agent reports its status.
-    #[must_use]
-    pub fn status(&self, host: HostId) -> PathBuf {
-        self.0.join(format!("h{}.status", host.0))
-    }
-
-    /// Control socket of the array.
-    #[must_use]
-    pub fn array_control(&self) -> PathBuf {
-        self.0.join("array.control")
-    }
-
-    /// Socket of the array with a side's copy of the exchange.
-    #[must_use]
-    pub fn side(&self, side: usize) -> PathBuf {
-        self.0.join(format!("side{side}.sock"))
-    }
-
-    /// Socket of a host's relay to the exchange, which can be cut.
-    #[must_use]
-    pub fn exchange(&self, host: HostId) -> PathBuf {
-        self.0.join(format!("h{}.exchange", host.0))
-    }
-
-    fn configuration(&self, host: HostId) -> PathBuf {
-        self.0.join(format!("h{}.toml", host.0))
-    }
-
-    fn log(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.log"))
-    }
-}
 
 /// Processes of a scenario. They are killed when this is dropped: clients, agents, array.
 #[derive(Debug)]
@@ -391,7 +335,7 @@ impl<'a> Cluster<'a> {
                     who: process.who().to_owned(),
                     status,
                     last: process.last_words(),
-                    logs: self.run_dir.0.clone(),
+                    logs: self.run_dir.path().to_owned(),
                 });
             }
         }
@@ -431,7 +375,7 @@ impl<'a> Cluster<'a> {
             what,
             waited: READY_WITHIN,
             last: process.map_or_else(String::new, Process::last_words),
-            logs: self.run_dir.0.clone(),
+            logs: self.run_dir.path().to_owned(),
         }
     }
 

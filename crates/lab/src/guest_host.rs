@@ -14,11 +14,11 @@ use parda_scenario::{GuestDisk, GuestSettings, HostId, Scenario, Vm, VmId};
 use rustix::process::Signal;
 
 use crate::array_control::{self, Request};
-use crate::cluster::RunDir;
 use crate::guest::{
     Bus, ExportFile, Guest, GuestConfig, GuestError, IscsiTarget, Job, Server, Source,
 };
 use crate::meter::HostReading;
+use crate::run_dir::RunDir;
 
 /// Name of the LUN that the host's VMs open.
 const LUN: &str = "lun";

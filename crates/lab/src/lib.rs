@@ -26,10 +26,14 @@ pub mod guest;
 pub mod guest_host;
 pub mod limits;
 pub mod meter;
+mod options;
 pub mod process;
 pub mod relay;
 pub mod run;
+mod run_dir;
 
 pub use array_server::{ArrayOptions, Data, run_array};
 pub use error::LabError;
-pub use run::{LabOptions, Progress, run};
+pub use options::LabOptions;
+pub use run::{Progress, run};
+pub use run_dir::RunDir;

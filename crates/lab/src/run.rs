@@ -1,9 +1,6 @@
 //! Run of a scenario, from its first process to its answer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use parda_agent::latency::Latency;
@@ -14,6 +11,7 @@ use parda_scenario::{
 use crate::cluster::Cluster;
 use crate::error::LabError;
 use crate::meter::{Meter, Reading};
+use crate::options::LabOptions;
 
 /// Interval between reports of progress.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -21,21 +19,6 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// Interval between reports with guests: asking a guest's agent takes a tenth of a second of a
 /// processor.
 const TELL_OF_GUESTS_EVERY: Duration = Duration::from_millis(2500);
-
-/// Options of a run.
-#[derive(Clone, Debug)]
-pub struct LabOptions {
-    /// The `parda` program, started as `parda array` and `parda serve`.
-    pub program: PathBuf,
-    /// The scenario file, for `parda array`.
-    pub scenario: PathBuf,
-    /// The variant to run, for `parda array`.
-    pub variant: Option<String>,
-    /// Whether to keep the directory with configurations and logs even if every expectation holds.
-    pub keep_logs: bool,
-    /// Flag that stops the run, set on Ctrl-C.
-    pub interrupt: Arc<AtomicBool>,
-}
 
 /// Progress of a run: once per second, and less often with guests.
 #[derive(Clone, Debug, PartialEq)]

@@ -17,13 +17,12 @@ mod size;
 mod suspicion;
 mod unknown;
 
+pub use knee::WORTH;
+
 use crate::document::TargetInfo;
 use crate::findings::Findings;
 use crate::load::{Mix, Purpose};
 use crate::point::Point;
-
-/// The part of the peak's throughput that makes a knee.
-pub const WORTH: f64 = 0.95;
 
 /// What the points say together.
 #[must_use]

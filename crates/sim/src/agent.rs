@@ -13,11 +13,12 @@ use slab::Slab;
 use crate::check::{self, Violation};
 use crate::client::Client;
 use crate::demand::{ClientRun, Run};
+use crate::error::SimError;
 use crate::events::Life;
 use crate::exchange::Link;
 use crate::gate::Gate;
 use crate::kernel::Kernel;
-use crate::run::{Queue, SimError};
+use crate::queue::Queue;
 
 /// An IO of a VM that is not done.
 #[derive(Debug)]

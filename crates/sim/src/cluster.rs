@@ -14,10 +14,11 @@ use crate::agent::Agent;
 use crate::check::{self, Violation};
 use crate::client::Client;
 use crate::demand::ClientRun;
+use crate::error::SimError;
 use crate::events::{Event, Events, Life, Visit};
 use crate::exchange::{Ended, Slots};
 use crate::meter::Meters;
-use crate::run::{Queue, SimError};
+use crate::queue::Queue;
 
 /// A host, with an agent while it lives.
 #[derive(Debug)]

@@ -3,6 +3,8 @@
 //! The laboratory reads its agents' counters at both ends of a phase. Here each phase has its own,
 //! made when it begins: what happens between is the same.
 
+use std::time::Duration;
+
 use parda_control::{Completed, Instant, IoKind, Span};
 use parda_scenario::count::{HostCount, VmCount};
 use parda_scenario::{HostId, Phase, PhaseAnswer, Scenario, VmId};
@@ -11,7 +13,11 @@ use crate::agent::Agent;
 use crate::check::Violation;
 use crate::demand::ClientRun;
 use crate::latencies::Latencies;
-use crate::run::instant;
+
+/// The instant of a scenario's time.
+pub(crate) fn instant(at: Duration) -> Instant {
+    Instant(0) + Span::from(at)
+}
 
 /// IOs and their time at the array.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,17 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use parda_array::{FaultError, ParamError};
-use parda_control::{ConfigError, Instant, Span};
-use parda_exchange::identity::HostNameError;
-use parda_scenario::array::ArrayFault;
+use parda_control::{Instant, Span};
 use parda_scenario::{Answer, Engine, Phase, PhaseAnswer, Scenario};
 
 use crate::agent::Agent;
 use crate::check::Violation;
 use crate::cluster::{Cluster, Node};
+use crate::error::SimError;
 use crate::events::Event;
-use crate::meter::Tally;
+use crate::meter::{Tally, instant};
+use crate::queue::Queue;
 use crate::series::Series;
 
 /// How a run is made.
@@ -23,16 +22,6 @@ pub struct SimOptions {
     pub series: Keep,
     /// How hosts queue the IOs of their VMs.
     pub queue: Queue,
-}
-
-/// How hosts queue the IOs of their VMs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Queue {
-    /// Fairly, as the agent does.
-    #[default]
-    Fair,
-    /// First come, first served, whosever they are: something to measure the fair queue by.
-    Fifo,
 }
 
 /// Of which runs of a study something is kept.
@@ -67,54 +56,6 @@ pub struct Outcome {
     pub series: Option<Series>,
     /// How many IOs of VMs were done.
     pub ios: u64,
-}
-
-/// Why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum SimError {
-    /// The scenario's array is not possible. Never for a scenario that was parsed.
-    #[error(transparent)]
-    Array(#[from] ArrayFault),
-    /// The same, found by the array itself.
-    #[error(transparent)]
-    Param(#[from] ParamError),
-    /// A host's settings cannot work. Never for a scenario that was parsed.
-    #[error("host {host}: {error}")]
-    Control {
-        /// The host.
-        host: String,
-        /// What is wrong.
-        error: ConfigError,
-    },
-    /// A host cannot have this name. Never for a scenario that was parsed.
-    #[error(transparent)]
-    Name(#[from] HostNameError),
-    /// Something cannot happen to the array when it should.
-    #[error("at {at:?}: {error}")]
-    ArrayEvent {
-        /// When.
-        at: Duration,
-        /// Why not.
-        error: FaultError,
-    },
-    /// Something happened that must never happen: a fault of this program.
-    #[error(transparent)]
-    Violation(#[from] Violation),
-    /// The same, with what it takes to see it again.
-    #[error(
-        "scenario {scenario}, seed {seed}, at {at:?}: {violation}. This is a fault of this \
-         program: please report it with the scenario"
-    )]
-    Violated {
-        /// The scenario's name.
-        scenario: String,
-        /// The seed.
-        seed: u64,
-        /// When it happened.
-        at: Duration,
-        /// What.
-        violation: Box<Violation>,
-    },
 }
 
 /// Runs a scenario and answers. The same scenario with the same seed gives the same answer.
@@ -161,10 +102,6 @@ struct Run<'a> {
 
 fn agents(nodes: &[Node]) -> impl Iterator<Item = Option<&Agent>> + Clone {
     nodes.iter().map(|node| node.agent.as_ref())
-}
-
-pub(crate) fn instant(at: Duration) -> Instant {
-    Instant(0) + Span::from(at)
 }
 
 impl<'a> Run<'a> {

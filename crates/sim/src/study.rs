@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parda_scenario::{Answer, Engine, Study};
 
-use crate::run::{Keep, Outcome, Progress, SimError, SimOptions, run};
+use crate::error::SimError;
+use crate::run::{Keep, Outcome, Progress, SimOptions, run};
 
 /// What came of a study.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::ops::Range;
 use parda_block::{Image, Stretch};
 use parda_config::{Document, Error};
 
-use super::{Disk, Exchange, Place, Volume};
+use super::volume::{Disk, Exchange, Place, REGION_ALIGNMENT, Volume};
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
 pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
@@ -85,7 +85,7 @@ fn written(exchange: &Exchange) -> Stretch {
     let file = matches!(&exchange.place, Place::Path(path) if path.is_file());
     let range = (!file || exchange.offset.is_some()).then(|| {
         let start = exchange.offset.unwrap_or(0);
-        start..start.saturating_add(u64::from(exchange.slots.get() + 1) * super::REGION_ALIGNMENT)
+        start..start.saturating_add(u64::from(exchange.slots.get() + 1) * REGION_ALIGNMENT)
     });
     stretch(&exchange.place, range)
 }

@@ -10,7 +10,7 @@ use parda_nbd::uri::{Address, AddressError};
 use parda_tls::{Acceptor, FileRole, ServerFiles};
 use uzers::{get_group_by_name, get_user_by_name};
 
-use super::Volume;
+use super::volume::Volume;
 use crate::file;
 
 /// A place where clients connect.

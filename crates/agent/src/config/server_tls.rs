@@ -4,7 +4,7 @@ use parda_config::{Document, Error};
 use parda_nbd::uri::{Certificates, Uri, UriTls};
 use parda_tls::{ClientError, FileError, FileRole};
 
-use super::{Place, Volume};
+use super::volume::{Place, Volume};
 use crate::file::{self, ServerTls};
 
 /// The key of a disk that says more than its URI does.

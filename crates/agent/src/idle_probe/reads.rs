@@ -13,7 +13,7 @@ use parda_probe::{
 };
 use rustix::fs::OFlags;
 
-use super::Target;
+use crate::config::Target;
 
 /// Size of a read, in bytes.
 pub(super) const SIZE: u64 = 16 << 10;

@@ -7,12 +7,11 @@ use parda_block::{DiskId, Handle, Stats, VmStats};
 use parda_control::{ModeName, VmConfig};
 
 use crate::config;
-use crate::objective::ObjectiveStatus;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
-use crate::slowest::SlowestStatus;
 use crate::status::{
-    DiskState, DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, PastFailure, VolumeStatus,
+    DiskState, DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, ObjectiveStatus,
+    PastFailure, SlowestStatus, VolumeStatus,
 };
 use crate::threshold::ThresholdStatus;
 

@@ -4,10 +4,9 @@ use parda_steer::measure::Method;
 
 use super::State;
 use crate::config;
-use crate::objective::ObjectiveStatus;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
-use crate::status::{MeasuredBy, PathStatus, SteerStatus, VolumeStatus};
+use crate::status::{MeasuredBy, ObjectiveStatus, PathStatus, SteerStatus, VolumeStatus};
 use crate::threshold::ThresholdStatus;
 
 impl State {

@@ -15,9 +15,10 @@ use slab::Slab;
 
 use crate::controller::{Prefetch, ReadCache, Server, WriteCache};
 use crate::drive::Drive;
+use crate::error::ParamError;
 use crate::io::{ArrayIo, IoKind, SubmitError};
 use crate::layout::{Layout, Range};
-use crate::params::{ArrayParams, ParamError};
+use crate::params::ArrayParams;
 use crate::raid::{Part, Raid};
 use crate::units::{Bytes, IoId, Nanos};
 

@@ -8,7 +8,7 @@ mod write_cache;
 
 use alloc::collections::VecDeque;
 
-use crate::params::{ParamError, check};
+use crate::error::{ParamError, check};
 use crate::units::{Bytes, Nanos, Rate};
 
 pub use prefetch::PrefetchParams;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use slab::Slab;
 
-use crate::params::{ParamError, check};
+use crate::error::{ParamError, check};
 use crate::units::{Bytes, LunId};
 
 /// Sequential prefetch. Data is dropped once the stream has passed it.

@@ -6,8 +6,8 @@
 
 use alloc::vec::Vec;
 
+use crate::error::{ParamError, check};
 use crate::io::ArrayIo;
-use crate::params::{ParamError, check};
 use crate::units::Bytes;
 
 /// A read cache. It takes in what is read from the drives and what hosts write, and drops what was not

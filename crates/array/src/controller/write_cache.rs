@@ -12,8 +12,8 @@ use hashbrown::HashTable;
 use slab::Slab;
 
 use super::sweep::Sweep;
+use crate::error::{ParamError, check};
 use crate::layout::{Piece, Range};
-use crate::params::{ParamError, check};
 use crate::units::{Bytes, Nanos};
 
 /// A write-back cache. It is mirrored and survives a power cut: what it holds counts as written.

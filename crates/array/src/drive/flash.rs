@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Request, Served, Wakes};
+use crate::error::{ParamError, check};
 use crate::io::IoKind;
-use crate::params::{ParamError, check};
 use crate::units::{Bytes, Nanos};
 
 /// A flash drive as it is after it has been written all over with random writes.

@@ -7,12 +7,12 @@ mod geometry;
 mod head;
 mod params;
 mod queue;
+mod request;
 mod seek;
 
 use alloc::vec::Vec;
 
-use crate::io::IoKind;
-use crate::params::ParamError;
+use crate::error::ParamError;
 use crate::units::{Bytes, Nanos};
 
 use disk::Disk;
@@ -20,6 +20,7 @@ use flash::Flash;
 
 pub use flash::FlashParams;
 pub use params::{DriveParams, Scheduling};
+pub(crate) use request::{Request, Served, Wakes};
 pub use seek::SeekParams;
 
 /// The kind of a drive, and its parameters.
@@ -65,26 +66,6 @@ impl Device {
             Device::Flash(_) => None,
         }
     }
-}
-
-/// What the controller asks of a drive.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    /// Whose request it is: handed back when it is done.
-    pub(crate) owner: usize,
-    pub(crate) kind: IoKind,
-    /// Where on the drive, and how much.
-    pub(crate) offset: Bytes,
-    pub(crate) len: Bytes,
-}
-
-/// When a drive must be asked again, for what it has just begun.
-pub(crate) type Wakes = [Option<Nanos>; 2];
-
-/// Whose request is done, if one is, and when to ask again for what began after it.
-pub(crate) struct Served {
-    pub(crate) owner: Option<usize>,
-    pub(crate) next: Wakes,
 }
 
 /// A drive. Whoever holds it remembers when to ask it again.

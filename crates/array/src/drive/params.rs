@@ -1,7 +1,7 @@
 //! What a drive is.
 
 use super::SeekParams;
-use crate::params::{ParamError, check};
+use crate::error::{ParamError, check};
 use crate::units::{Bytes, Nanos, Rate};
 
 /// A disk drive.

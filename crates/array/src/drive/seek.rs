@@ -1,6 +1,6 @@
 //! How long the arm takes from one cylinder to another.
 
-use crate::params::{ParamError, check};
+use crate::error::{ParamError, check};
 use crate::units::Nanos;
 
 /// Seek time against distance: base + root · √d + linear · d, with d the fraction of all cylinders

@@ -4,17 +4,19 @@
 //! requests to drives in at most two steps: what must be read before a write can be made, and the
 //! write itself.
 
+mod part;
 mod raid0;
 mod raid10;
 mod raid5;
 
 use alloc::vec::Vec;
 
+use crate::error::{ParamError, check};
 use crate::io::IoKind;
 use crate::layout::Range;
-use crate::params::{ParamError, check};
 use crate::units::Bytes;
 
+pub(crate) use part::{Missing, Part};
 use raid0::Raid0;
 use raid5::Raid5;
 use raid10::Raid10;
@@ -79,30 +81,6 @@ impl RaidParams {
             RaidLevel::Raid10 => self.drives / 2,
         };
         Bytes(drive.0 / self.element.0 * self.element.0 * u64::from(data))
-    }
-}
-
-/// A request to one drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    /// Which drive of the group.
-    pub(crate) drive: u32,
-    pub(crate) kind: IoKind,
-    pub(crate) offset: Bytes,
-    pub(crate) len: Bytes,
-}
-
-/// A drive whose data is gone, from a stripe on: those before have been rebuilt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
-    pub(crate) drive: u32,
-    pub(crate) from: u64,
-}
-
-impl Missing {
-    /// Whether this is the drive, and the stripe not yet rebuilt.
-    fn covers(self, drive: u32, stripe: u64) -> bool {
-        self.drive == drive && stripe >= self.from
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let page = report::page(&super::stored(&self.probe)?);
+        let page = report::page(&super::stored::stored(&self.probe)?);
         output::write(&self.out, &page).map(|_| ())
     }
 }

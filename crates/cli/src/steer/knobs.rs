@@ -7,7 +7,7 @@ use parda_steer::journal::{JournalError, Original, Restored};
 use parda_steer::{Device, Journal};
 use serde::Serialize;
 
-use super::{DeviceArg, MethodArg, StateArg, steer_failed};
+use super::arguments::{DeviceArg, MethodArg, StateArg, steer_failed};
 use crate::{Failure, output};
 
 #[derive(Args)]

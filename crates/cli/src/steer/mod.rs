@@ -1,16 +1,12 @@
 //! `parda steer`: the kernel's own queues, looked at and set by hand.
 
+mod arguments;
 mod knobs;
 mod reading;
 mod set;
 mod watch;
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
-use parda_steer::knob::{Method, NoMethod};
-use parda_steer::steering::SteerError;
-use parda_steer::{Device, Journal};
+use clap::Subcommand;
 
 use crate::Failure;
 
@@ -35,63 +31,5 @@ impl Steer {
             Steer::Set(set) => set.run(),
             Steer::Restore(restore) => restore.run(),
         }
-    }
-}
-
-/// A block device, as it is named on the command line.
-#[derive(Args)]
-pub(crate) struct DeviceArg {
-    /// A block device: a disk, a partition, a logical volume, a multipath device
-    #[arg(value_name = "DEVICE")]
-    device: PathBuf,
-}
-
-impl DeviceArg {
-    /// Device that the path leads to.
-    pub(crate) fn resolve(&self) -> Result<Device, Failure> {
-        Device::resolve("/".as_ref(), &self.device).map_err(|e| Failure::usage(e.to_string()))
-    }
-}
-
-/// Directory of the journal of earlier settings.
-#[derive(Args)]
-pub(crate) struct StateArg {
-    /// Directory of the journal of earlier settings
-    #[arg(long, value_name = "DIR", default_value = Journal::PLACE)]
-    state: PathBuf,
-}
-
-impl StateArg {
-    fn journal(&self) -> Journal {
-        Journal::at(&self.state)
-    }
-}
-
-/// Options that say how a queue is steered.
-#[derive(Args)]
-pub(crate) struct MethodArg {
-    /// The kernel's setting that bounds the queue: auto, queue_depth (SCSI), nr_requests
-    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = method)]
-    method: Choice,
-}
-
-impl MethodArg {
-    fn get(&self) -> Option<Method> {
-        self.method.0
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Choice(Option<Method>);
-
-fn method(name: &str) -> Result<Choice, NoMethod> {
-    if name == "auto" { Ok(Choice(None)) } else { name.parse().map(|m| Choice(Some(m))) }
-}
-
-/// A device of a kind that cannot be steered is a usage error; every other error is a failure.
-fn steer_failed(error: SteerError) -> Failure {
-    match error {
-        SteerError::Refused(_) => Failure::usage(error.to_string()),
-        error => Failure::new(error.to_string()),
     }
 }

@@ -8,7 +8,7 @@ use parda_steer::steering::{InForce, PathInForce, Steering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{DeviceArg, MethodArg, StateArg, steer_failed};
+use super::arguments::{DeviceArg, MethodArg, StateArg, steer_failed};
 use crate::{Failure, output};
 
 /// Time between two looks at a depth that is held.

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use parda_steer::DevNum;
 use parda_steer::measure::{self, Choice, Watched};
 
-use super::DeviceArg;
+use super::arguments::DeviceArg;
 use super::reading::Shown;
 use crate::{Failure, output};
 

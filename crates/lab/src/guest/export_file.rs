@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
 
-use super::{GuestError, look_until};
+use super::error::GuestError;
+use super::wait::look_until;
 use crate::process::Process;
 
 /// Program that mounts the file.

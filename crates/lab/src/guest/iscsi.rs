@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::{GuestError, look_until};
+use super::error::GuestError;
+use super::wait::look_until;
 use crate::process::Process;
 
 /// The server, and the program that configures it.

@@ -11,11 +11,10 @@ use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::GuestError;
-use super::machine::{Base, QEMU};
-
-/// Environment variable with the directory of the kit.
-pub const VARIABLE: &str = "PARDA_GUEST";
+use super::error::GuestError;
+use super::machine::Base;
+use super::names::QEMU;
+pub use super::names::VARIABLE;
 
 /// Name of the file that `tools/guest.sh` writes last.
 const STAMP: &str = "stamp";

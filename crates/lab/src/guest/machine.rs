@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 
 use super::iscsi::TARGET;
 use super::kit::Kit;
-
-/// Program that emulates the machines.
-pub(super) const QEMU: &str = "qemu-system-x86_64";
+use super::names::QEMU;
 
 /// Address at which a guest with a network reaches the loopback interface of this machine.
 pub const HOST: &str = "10.0.2.2";

@@ -19,12 +19,15 @@
 //! | [`port`] | how it is told what to do |
 //! | `monitor` | how its emulator is |
 
+mod error;
 pub mod export_file;
 pub mod iscsi;
 pub mod kit;
 pub mod machine;
 mod monitor;
+mod names;
 pub mod port;
+mod wait;
 
 use std::fmt::Display;
 use std::io;
@@ -37,6 +40,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::Process;
+pub use error::GuestError;
 pub use export_file::ExportFile;
 pub use iscsi::IscsiTarget;
 use kit::Kit;
@@ -44,6 +48,7 @@ pub use machine::{Bus, Disk, GuestConfig, HOST, Remote, Server, Source};
 use monitor::Monitor;
 pub use port::Output;
 use port::{Id, Port, READY, Waited};
+use wait::look_until;
 
 /// Time for a guest to boot. It takes about 3 s, or 1 s from a saved state, and longer on a busy
 /// machine.
@@ -51,90 +56,6 @@ const BOOT_WITHIN: Duration = Duration::from_secs(90);
 
 /// Time for what a guest does at once, on a busy machine.
 const BRIEF: Duration = Duration::from_secs(20);
-
-/// Reason why a guest does not start, or failed.
-#[derive(Debug, thiserror::Error)]
-pub enum GuestError {
-    /// The kit that guests boot from is missing.
-    #[error(
-        "there is nothing to make guests of{}: `make guest` makes it, and {} says where it is",
-        .at.as_ref().map_or(String::new(), |at| format!(" in {}", at.display())), kit::VARIABLE
-    )]
-    NoKit {
-        /// Directory in which the kit was expected.
-        at: Option<PathBuf>,
-    },
-    /// The emulator is missing.
-    #[error("guests need {qemu} (Debian, Ubuntu: apt install qemu-system-x86): {0}", qemu = machine::QEMU)]
-    NoQemu(io::Error),
-    /// The program under test cannot be put on a disk for guests.
-    #[error("cannot put {program} on a disk for guests: {source}", program = program.display())]
-    Disk {
-        /// Path of the program.
-        program: PathBuf,
-        /// The failure to write the disk.
-        source: io::Error,
-    },
-    /// The array does not report the port at which guests reach it.
-    #[error("the array's port for guests is not known: {0}")]
-    NoPort(String),
-    /// A program between a guest and the array is missing or failed.
-    #[error("{program} (Debian, Ubuntu: apt install {package}): {what}")]
-    Helper {
-        /// Name of the program.
-        program: &'static str,
-        /// Debian package of the program.
-        package: &'static str,
-        /// The fault, as a sentence.
-        what: String,
-    },
-    /// The state of a booted machine cannot be saved.
-    #[error("cannot keep guests' states in {dir}: {source}", dir = dir.display())]
-    State {
-        /// Directory of saved states.
-        dir: PathBuf,
-        /// The failure to save the state.
-        source: io::Error,
-    },
-    /// The guest's files or port cannot be created or used.
-    #[error("guest {name}: {source}")]
-    Io {
-        /// Name of the guest.
-        name: String,
-        /// The failure of the file or port.
-        source: io::Error,
-    },
-    /// The guest was not ready in time, or it ended.
-    #[error("guest {name} {what}. Its console last said:\n{last}")]
-    Gone {
-        /// Name of the guest.
-        name: String,
-        /// What happened, as the end of a sentence.
-        what: String,
-        /// Last lines of the console.
-        last: String,
-    },
-    /// A command took too long and was killed.
-    #[error("guest {name} was not done within {waited:?} with: {command}")]
-    Late {
-        /// Name of the guest.
-        name: String,
-        /// The command, a shell script.
-        command: String,
-        /// Time that the command was given.
-        waited: Duration,
-    },
-    /// A command ended with an error.
-    #[error("guest {name}: {command}: {output:?}")]
-    Failed {
-        /// Name of the guest.
-        name: String,
-        /// The command, a shell script.
-        command: String,
-        /// Status and output of the command.
-        output: Output,
-    },
-}
 
 /// A running guest. It is killed when this is dropped, or when the thread ends that booted it.
 #[derive(Debug)]
@@ -173,7 +94,7 @@ pub fn unavailable() -> Option<String> {
 }
 
 fn qemu_is_there() -> Result<(), GuestError> {
-    Command::new(machine::QEMU).arg("-version").output().map(drop).map_err(GuestError::NoQemu)
+    Command::new(names::QEMU).arg("-version").output().map(drop).map_err(GuestError::NoQemu)
 }
 
 impl Guest {
@@ -486,26 +407,6 @@ impl Guest {
 
     fn gone(&self, process: &Process, what: String) -> GuestError {
         GuestError::Gone { name: self.name().to_owned(), what, last: process.last_words() }
-    }
-}
-
-/// Waits for something that a process creates. Gives an error if the process does not.
-fn look_until<T>(
-    deadline: Instant,
-    process: &mut Process,
-    mut there: impl FnMut() -> Option<T>,
-) -> Result<T, String> {
-    loop {
-        if let Some(it) = there() {
-            return Ok(it);
-        }
-        if let Some(status) = process.ended() {
-            return Err(format!("did not start, {status}"));
-        }
-        if Instant::now() > deadline {
-            return Err("did not start".to_owned());
-        }
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,8 +1,8 @@
 //! What to set, and why.
 
-use crate::analysis::WORTH;
 use crate::analysis::curve::CurvePoint;
 use crate::analysis::knee::Swept;
+use crate::analysis::knee::WORTH;
 use crate::findings::{Advice, Knee};
 use crate::reasons::Why;
 

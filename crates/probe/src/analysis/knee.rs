@@ -1,11 +1,13 @@
 //! One mix against outstanding: service time, peak and knee.
 
-use crate::analysis::WORTH;
 use crate::analysis::curve::{Depth, Fit};
 use crate::analysis::resample::{self, Rate, TIMES};
 use crate::findings::{Curve, Estimate, Knee};
 use crate::load::Mix;
 use crate::point::Point;
+
+/// The part of the peak's throughput that makes a knee.
+pub const WORTH: f64 = 0.95;
 
 /// What is nearer to the peak than this is the peak.
 const PEAK: f64 = 0.01;

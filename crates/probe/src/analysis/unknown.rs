@@ -1,7 +1,7 @@
 //! Questions that the points of a probe cannot answer.
 
-use crate::analysis::WORTH;
 use crate::analysis::knee::Swept;
+use crate::analysis::knee::WORTH;
 use crate::document::{Kind, TargetInfo};
 use crate::findings::SizeLine;
 use crate::load::Purpose;

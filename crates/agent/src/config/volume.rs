@@ -1,0 +1,125 @@
+//! A checked volume: its disks, its place of meeting, its work.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use parda_block::{Limits, NbdOptions};
+use parda_config::Resolved;
+use parda_control::VmConfig;
+use parda_exchange::SlotChoice;
+use parda_exchange::region::SlotCount;
+use parda_nbd::export::ExportName;
+use parda_nbd::uri::{Address, Uri};
+
+use super::idle_probe::IdleProbe;
+use super::listener::Listener;
+use super::steer::Steer;
+use crate::file;
+use crate::threshold::Probed;
+
+/// A volume shared with other hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Volume {
+    /// Name of the volume, the same on all its hosts.
+    pub name: String,
+    /// The law's parameters and its period.
+    pub law: Resolved,
+    /// Stored probe from which its threshold begins, if the configuration names one.
+    pub probed: Option<Probed>,
+    /// Whether that probe is made anew while the volume is idle.
+    pub idle_probe: Option<IdleProbe>,
+    /// Where the hosts meet. Without one, this host is alone.
+    pub exchange: Option<Exchange>,
+    /// Where clients of its disks connect.
+    pub listeners: Vec<Listener>,
+    /// Limits for the clients of the volume.
+    pub limits: Limits,
+    /// Mode of this host: to serve disks, or to steer a device.
+    pub work: Work,
+}
+
+/// Mode in which a host uses a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// It serves these disks, at least one.
+    Serve(Vec<Disk>),
+    /// It steers the device that its VMs open.
+    Steer(Steer),
+}
+
+impl Volume {
+    /// The disks that are served: none of a steered volume.
+    #[must_use]
+    pub fn disks(&self) -> &[Disk] {
+        match &self.work {
+            Work::Serve(disks) => disks,
+            Work::Steer(_) => &[],
+        }
+    }
+}
+
+/// Where the hosts of a volume meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// Where the slots are.
+    pub place: Place,
+    /// Where they begin there, if it is a region of a larger device.
+    pub offset: Option<u64>,
+    /// How many there are.
+    pub slots: SlotCount,
+    /// Slot of this host: a given one, or any that is free.
+    pub choice: SlotChoice,
+    /// The command that makes it, for messages.
+    pub make: String,
+}
+
+/// A place where data is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file or a block device.
+    Path(PathBuf),
+    /// An export of an NBD server.
+    Nbd(Uri),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Path(path) => path.display().fmt(f),
+            Place::Nbd(uri) => {
+                let tls = if uri.tls.is_some() { " with TLS" } else { "" };
+                write!(f, "NBD export {:?} of {}{tls}", uri.export.as_str(), uri.address)
+            }
+        }
+    }
+}
+
+/// A virtual disk: an NBD export with shares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Disk {
+    /// Name of the export, unique within its listener.
+    pub name: ExportName,
+    /// Description for people who list the exports; may be empty.
+    pub description: String,
+    /// Place of the disk's data.
+    pub place: Place,
+    /// Part of the place that is the disk, in bytes from and up to; `None` for all of it.
+    pub region: Option<std::ops::Range<u64>>,
+    /// Where clients find it.
+    pub listen: Address,
+    /// Its shares and bursts.
+    pub vm: VmConfig,
+    /// Whether the export refuses writes.
+    pub read_only: bool,
+    /// Whether to bypass the page cache.
+    pub direct: file::Direct,
+    /// How the NBD server behind it is used, if it is one.
+    pub nbd: NbdOptions,
+    /// How other programs are kept from its data.
+    pub lock: file::Lock,
+    /// All of it is data, also what looks like the header of another format.
+    pub raw: bool,
+}
+
+/// Granularity of regions, in bytes: what O_DIRECT needs on every device.
+pub(super) const REGION_ALIGNMENT: u64 = 4096;

@@ -1,0 +1,16 @@
+//! What a control thread shows of its last tick.
+
+use parda_control::Report;
+
+use crate::settings::Difference;
+use crate::status::ExchangeStatus;
+
+/// Result of the last tick, for the status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) ticks: u64,
+    pub(crate) report: Option<Report>,
+    pub(crate) exchange: Option<ExchangeStatus>,
+    /// Settings in which live hosts differ.
+    pub(crate) differ: Vec<Difference>,
+}

@@ -1,0 +1,52 @@
+//! Status of what lowers the threshold: latency objectives, and the slowest VM.
+
+use serde::{Deserialize, Serialize};
+
+/// A disk's latency objective, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetStatus {
+    /// Largest mean time that its IOs may take, held and at the array, in milliseconds.
+    pub target_ms: f64,
+    /// The threshold that it asks for, in milliseconds. None while it does little or nothing.
+    pub asks_ms: Option<f64>,
+    /// Mean time of its IOs at the array in its last period with IO, in milliseconds.
+    pub device_ms: Option<f64>,
+    /// And what they were held.
+    pub held_ms: Option<f64>,
+    /// It is held for so long that its shares are the limit: no threshold can help it.
+    pub short_of_shares: bool,
+}
+
+/// An objective that is in force in place of the volume's own threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ObjectiveStatus {
+    /// Owner of the objective: a disk of this host, or another host.
+    pub of: String,
+    /// The volume's own threshold, in milliseconds.
+    pub own_ms: f64,
+    /// IO/s of all that ask for nothing, on all hosts, while the volume's own was in force: the mean of the
+    /// last twenty periods in which somebody could have used more.
+    pub others_iops_before: Option<f64>,
+    /// IO/s of all that ask for nothing, with the objective in force.
+    pub others_iops_now: Option<f64>,
+}
+
+/// How slow a VM's IOs were in its last period with IOs: of its reads or of all, whichever counts for more.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SlowVmStatus {
+    /// Mean time of its IOs at the array, in milliseconds.
+    pub latency_ms: f64,
+    /// How many times the mean over all IOs of all hosts the law has to go by for it. Above 1, this VM is
+    /// what the windows of all hosts are smaller for.
+    pub excess: f64,
+}
+
+/// The slowest VM, because of which the law uses more than the mean over all IOs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SlowestStatus {
+    /// Owner of the VM: a disk of this host, or another host.
+    pub of: String,
+    /// How slow it is.
+    #[serde(flatten)]
+    pub vm: SlowVmStatus,
+}

@@ -1,0 +1,28 @@
+//! Requests to the drives of a group.
+
+use crate::io::IoKind;
+use crate::units::Bytes;
+
+/// A request to one drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Which drive of the group.
+    pub(crate) drive: u32,
+    pub(crate) kind: IoKind,
+    pub(crate) offset: Bytes,
+    pub(crate) len: Bytes,
+}
+
+/// A drive whose data is gone, from a stripe on: those before have been rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) drive: u32,
+    pub(crate) from: u64,
+}
+
+impl Missing {
+    /// Whether this is the drive, and the stripe not yet rebuilt.
+    pub(super) fn covers(self, drive: u32, stripe: u64) -> bool {
+        self.drive == drive && stripe >= self.from
+    }
+}

@@ -1,0 +1,20 @@
+//! Options of a run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Options of a run.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// The `parda` program, started as `parda array` and `parda serve`.
+    pub program: PathBuf,
+    /// The scenario file, for `parda array`.
+    pub scenario: PathBuf,
+    /// The variant to run, for `parda array`.
+    pub variant: Option<String>,
+    /// Whether to keep the directory with configurations and logs even if every expectation holds.
+    pub keep_logs: bool,
+    /// Flag that stops the run, set on Ctrl-C.
+    pub interrupt: Arc<AtomicBool>,
+}
