@@ -167,6 +167,7 @@ const DRIVE: DriveParams = DriveParams {
     write_cache: Bytes(0),
     queue_depth: 10,
     scheduling: Scheduling::Sptf,
+    ageing: 0.0,
 };
 
 /// Hitachi Ultrastar 15K450, 450 GB: 3.3 ms mean seek and 0.5 ms more before a write (OEM
@@ -189,6 +190,7 @@ const DRIVE_15K: DriveParams = DriveParams {
     write_cache: Bytes(0),
     queue_depth: 16,
     scheduling: Scheduling::Sptf,
+    ageing: 0.0,
 };
 
 /// Intel SSD DC S3500, M.2 (product specification): 4 KB random reads 67,000 IOPS, writes 14,500;

@@ -38,7 +38,7 @@ impl Disk {
     pub(super) fn new(params: &DriveParams, spindle: f64) -> Disk {
         Disk {
             waiting: VecDeque::new(),
-            queue: Queue::new(params.queue_depth, params.scheduling),
+            queue: Queue::new(params),
             head: Head::new(params, spindle),
             busy_with: None,
             buffer: Buffer::new(params.write_cache),
@@ -57,7 +57,7 @@ impl Disk {
         } else if self.queue.is_full() {
             self.waiting.push_back(request);
         } else {
-            self.queue.push(self.head.locate(request));
+            self.queue.push(now, self.head.locate(request));
         }
         let begun = if self.busy_with.is_some() { None } else { self.begin(now) };
         [acknowledged, begun]
@@ -129,7 +129,7 @@ impl Disk {
         self.busy_with = Some(Work::Command(next.request));
         let done = self.head.serve(&from, &next);
         if let Some(request) = self.waiting.pop_front() {
-            self.queue.push(self.head.locate(request));
+            self.queue.push(now, self.head.locate(request));
         }
         Some(done)
     }

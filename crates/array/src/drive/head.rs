@@ -38,6 +38,13 @@ pub(super) struct Departure {
     angle: f64,
 }
 
+impl Departure {
+    /// Time since `since`, in nanoseconds.
+    pub(super) fn waited(&self, since: Nanos) -> f64 {
+        (self.now - since).0 as f64
+    }
+}
+
 impl Head {
     pub(super) fn new(params: &DriveParams, spindle: f64) -> Head {
         Head {

@@ -34,6 +34,9 @@ pub struct DriveParams {
     pub queue_depth: u32,
     /// How it chooses.
     pub scheduling: Scheduling,
+    /// Ageing of [`Scheduling::Sptf`]: how much positioning time each unit of time in the drive's queue
+    /// makes up for. Zero: no ageing.
+    pub ageing: f64,
 }
 
 /// Which request in a drive's queue goes next.
@@ -41,7 +44,7 @@ pub struct DriveParams {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Scheduling {
-    /// Shortest positioning time first: least seek plus rotational wait, without ageing.
+    /// Shortest positioning time first: least seek plus rotational wait, less [`DriveParams::ageing`].
     Sptf,
     /// First come, first served.
     Fcfs,
@@ -77,6 +80,8 @@ impl DriveParams {
         let must = "be at most 1GB";
         check(self.read_ahead <= Bytes::gb(1), "drive.read_ahead", self.read_ahead, must)?;
         check(self.write_cache <= Bytes::gb(1), "drive.write_cache", self.write_cache, must)?;
+        let possible = (0.0..=1000.0).contains(&self.ageing);
+        check(possible, "drive.ageing", self.ageing, "be from 0 to 1000")?;
         let possible = (1..=MOST_COMMANDS).contains(&self.queue_depth);
         check(possible, "drive.queue_depth", self.queue_depth, "be from 1 to 256")
     }

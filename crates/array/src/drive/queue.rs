@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use super::geometry::TrackSpan;
 use super::head::{Departure, Head};
-use super::{Request, Scheduling};
+use super::{DriveParams, Request, Scheduling};
+use crate::units::Nanos;
 
 /// A request in the drive's queue, with where it lies.
 #[derive(Clone, Copy, Debug)]
@@ -17,17 +18,21 @@ pub(super) struct Queued {
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     entries: Vec<Queued>,
+    /// When each of them came.
+    since: Vec<Nanos>,
     /// What each would cost; kept only for its room.
     costs: Vec<f64>,
     depth: usize,
     scheduling: Scheduling,
+    ageing: f64,
 }
 
 impl Queue {
-    pub(super) fn new(depth: u32, scheduling: Scheduling) -> Queue {
-        let depth = depth as usize;
-        let (entries, costs) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
-        Queue { entries, costs, depth, scheduling }
+    pub(super) fn new(params: &DriveParams) -> Queue {
+        let DriveParams { scheduling, ageing, queue_depth, .. } = *params;
+        let depth = queue_depth as usize;
+        let (entries, since) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
+        Queue { entries, since, costs: Vec::with_capacity(depth), depth, scheduling, ageing }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -38,8 +43,9 @@ impl Queue {
         self.entries.is_empty()
     }
 
-    pub(super) fn push(&mut self, queued: Queued) {
+    pub(super) fn push(&mut self, now: Nanos, queued: Queued) {
         debug_assert!(!self.is_full());
+        self.since.push(now);
         self.entries.push(queued);
     }
 
@@ -54,15 +60,24 @@ impl Queue {
             Scheduling::Sptf => self.soonest(head, from),
             Scheduling::Elevator => self.onward(head.cylinder()),
         };
-        (next < self.entries.len()).then(|| self.entries.remove(next))
+        (next < self.entries.len()).then(|| {
+            self.since.remove(next);
+            self.entries.remove(next)
+        })
     }
 
-    /// The request whose first byte the head can reach soonest; the oldest of equals.
+    /// The request whose first byte the head can reach soonest, what it has waited taken into account; the oldest
+    /// of equals.
     fn soonest(&mut self, head: &Head, from: &Departure) -> usize {
         // All costs first and then the least of them: to compare each with the best so far would
         // make the processor guess, and wait for the cost whenever it guesses wrong.
         self.costs.clear();
         self.costs.extend(self.entries.iter().map(|queued| head.positioning(from, queued)));
+        if self.ageing > 0.0 {
+            for (cost, since) in self.costs.iter_mut().zip(&self.since) {
+                *cost -= self.ageing * from.waited(*since);
+            }
+        }
         let least = |best: f64, cost: &f64| if *cost < best { *cost } else { best };
         let least = self.costs.iter().fold(f64::INFINITY, least);
         self.costs.iter().position(|cost| *cost == least).unwrap_or(0)
@@ -79,10 +94,9 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::DriveParams;
     use crate::io::IoKind;
     use crate::preset::Preset;
-    use crate::units::{Bytes, Nanos};
+    use crate::units::Bytes;
     use proptest::prelude::*;
 
     fn drive() -> DriveParams {
@@ -96,9 +110,9 @@ mod tests {
     /// The order in which requests at these gigabytes are taken, the head moving with them.
     fn order(scheduling: Scheduling, gigabytes: &[u64]) -> Vec<u64> {
         let mut head = Head::new(&drive(), 0.0);
-        let mut queue = Queue::new(16, scheduling);
+        let mut queue = Queue::new(&DriveParams { scheduling, queue_depth: 16, ..drive() });
         for (owner, gb) in gigabytes.iter().enumerate() {
-            queue.push(read(&head, owner, Bytes::gb(*gb)));
+            queue.push(Nanos::ZERO, read(&head, owner, Bytes::gb(*gb)));
         }
         let mut now = Nanos::ZERO;
         let mut taken = Vec::new();
@@ -121,13 +135,48 @@ mod tests {
         let mut head = Head::new(&drive(), 0.0);
         let inward = read(&head, 0, Bytes::gb(200));
         head.serve(&head.departure(Nanos::ZERO), &inward);
-        let mut queue = Queue::new(16, Scheduling::Elevator);
+        let mut queue = Queue::new(&DriveParams {
+            scheduling: Scheduling::Elevator,
+            queue_depth: 16,
+            ..drive()
+        });
         for (owner, gb) in [100, 50, 300].into_iter().enumerate() {
-            queue.push(read(&head, owner, Bytes::gb(gb)));
+            queue.push(Nanos::ZERO, read(&head, owner, Bytes::gb(gb)));
         }
         let now = Nanos::from_millis(50);
         let mut take = || queue.take(&head, &head.departure(now)).map(|next| next.request.owner);
         assert_eq!([take(), take(), take(), take()], [Some(2), Some(1), Some(0), None]);
+    }
+
+    /// Requests near the outer edge, a new one whenever one has gone, beside one at 400 GB that came first: how many
+    /// go before it, of at most a thousand.
+    fn passed_by(ageing: f64) -> usize {
+        let mut head = Head::new(&drive(), 0.0);
+        let mut queue = Queue::new(&DriveParams { ageing, ..drive() });
+        queue.push(Nanos::ZERO, read(&head, 0, Bytes::gb(400)));
+        let mut now = Nanos::ZERO;
+        for owner in 1..1000 {
+            while !queue.is_full() {
+                let place = Bytes(owner as u64 * 7_654_321 % 1_000_000_000);
+                queue.push(now, read(&head, owner, place));
+            }
+            let next = queue.take(&head, &head.departure(now)).unwrap();
+            now = head.serve(&head.departure(now), &next);
+            if next.request.owner == 0 {
+                return owner - 1;
+            }
+        }
+        1000
+    }
+
+    #[test]
+    fn who_ages_is_not_passed_by_for_ever() {
+        assert_eq!(passed_by(0.0), 1000);
+        // A seek of some 16 ms more is made up for by 160 ms of waiting, in which the others do 20 to 40.
+        let passed = passed_by(0.1);
+        assert!((10..60).contains(&passed), "{passed}");
+        // Only those that came with it.
+        assert!(passed_by(1000.0) < 10);
     }
 
     proptest! {
@@ -138,14 +187,14 @@ mod tests {
             at in 0..10_000_000_000_u64,
         ) {
             let head = Head::new(&drive(), 0.3);
-            let mut queue = Queue::new(16, Scheduling::Sptf);
+            let mut queue = Queue::new(&DriveParams { queue_depth: 16, ..drive() });
             let now = Nanos(at);
             let begins = |queued: &Queued| {
                 (head.clone().serve(&head.departure(now), queued) - Nanos::round(queued.place.transfer)).0
             };
             let all = offsets.iter().enumerate();
             let all: Vec<_> = all.map(|(i, o)| read(&head, i, Bytes(*o))).collect();
-            all.iter().for_each(|queued| queue.push(*queued));
+            all.iter().for_each(|queued| queue.push(Nanos::ZERO, *queued));
             let taken = queue.take(&head, &head.departure(now)).unwrap();
             prop_assert_eq!(Some(begins(&taken)), all.iter().map(begins).min());
         }
