@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::cell::Cell;
-use crate::sample::Sample;
+use crate::sample::{CellKey, Sample};
 use crate::server::Kind;
 
 /// Median, least and most.
@@ -78,7 +78,8 @@ fn best_peer(entries: &[Entry]) -> Option<&Entry> {
 /// A cell in one line, while it is measured.
 pub(crate) fn line(cell: &Cell, samples: &[Sample]) -> String {
     let (place, load) = (cell.place().to_owned(), cell.load());
-    let key = (place.as_str(), load.as_str(), cell.depth, cell.connections);
+    let (place, load) = (place.as_str(), load.as_str());
+    let key = CellKey { place, load, depth: cell.depth, connections: cell.connections };
     let own: Vec<&Sample> = samples.iter().filter(|s| s.cell() == key).collect();
     let mut text = format!("{cell}:");
     for e in entries(&own) {

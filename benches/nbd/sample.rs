@@ -48,9 +48,19 @@ impl Sample {
     }
 
     /// What samples of one cell have in common.
-    pub(crate) fn cell(&self) -> (&str, &str, u32, u32) {
-        (&self.place, &self.load, self.depth, self.connections)
+    pub(crate) fn cell(&self) -> CellKey<'_> {
+        let Sample { place, load, depth, connections, .. } = self;
+        CellKey { place, load, depth: *depth, connections: *connections }
     }
+}
+
+/// What is measured: a load at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CellKey<'a> {
+    pub(crate) place: &'a str,
+    pub(crate) load: &'a str,
+    pub(crate) depth: u32,
+    pub(crate) connections: u32,
 }
 
 /// Reads what runs have appended.

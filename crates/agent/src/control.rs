@@ -10,7 +10,7 @@ use parda_config::Resolved;
 use parda_control::{Governed, Instant, PeriodClock, Report, Rhythm, Span, Totals, Tuning};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::{
-    Counters, Event, Exchange as _, Freshness, Identity, Liveness, Peers, Publication,
+    Counters, Exchange as _, ExchangeEvent, Freshness, Identity, Liveness, Peers, Publication,
     SlotExchange, VolumeId,
 };
 
@@ -327,8 +327,9 @@ impl ExchangeState {
             Ok(heard) => {
                 for event in &heard.events {
                     match event {
-                        Event::SlotChosen(_) => tracing::info!(volume, "{event}"),
-                        Event::SlotConflict { .. } | Event::DuplicateHost { .. } => {
+                        ExchangeEvent::SlotChosen(_) => tracing::info!(volume, "{event}"),
+                        ExchangeEvent::SlotConflict { .. }
+                        | ExchangeEvent::DuplicateHost { .. } => {
                             tracing::warn!(volume, "{event}");
                         }
                     }

@@ -24,7 +24,7 @@
 //! | [`status`] | what an agent says of itself |
 //! | `idle_probe` | the daily probe of a volume that is idle |
 //! | [`threshold`] | what it says of a threshold that it finds, and what a stored probe says |
-//! | [`outlook`] | what of it says what would be done |
+//! | [`outlook`] | the forecast of observe mode, in it |
 //! | [`latency`] | distributions that travel in it |
 
 #![forbid(unsafe_code)]

@@ -1,12 +1,12 @@
 //! Status of disks with a latency objective.
 
-use parda_control::{Price, Standing};
+use parda_control::{ObjectiveState, Price};
 use parda_exchange::Liveness;
 
 use crate::status::{DiskStatus, ObjectiveStatus, PeerStatus, TargetStatus};
 
 impl TargetStatus {
-    pub(crate) fn new(standing: &Standing) -> TargetStatus {
+    pub(crate) fn new(standing: &ObjectiveState) -> TargetStatus {
         let ms = |secs: f64| secs * 1e3;
         TargetStatus {
             target_ms: ms(standing.target.secs()),

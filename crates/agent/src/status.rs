@@ -42,7 +42,7 @@ pub struct Status {
 /// The state of one volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VolumeStatus {
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
     /// How the window is found.
     pub mode: ModeName,
@@ -262,11 +262,11 @@ pub struct PathStatus {
 /// The state of one VM of a steered volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SteeredVmStatus {
-    /// Its name.
+    /// Name of the VM in the configuration.
     pub name: String,
     /// Path of the VM's cgroup below the root of the hierarchy.
     pub cgroup: String,
-    /// Its shares.
+    /// Shares of the VM.
     pub shares: u32,
     /// IOs completed since it was first seen.
     pub ios: u64,
@@ -332,7 +332,7 @@ pub struct PeerStatus {
     /// Its slowest VM, if it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<SlowVmStatus>,
-    /// Its shares.
+    /// Sum of the shares of the host's VMs.
     pub shares: u32,
     /// Its mean device latency in its last interval, in milliseconds.
     pub latency_ms: Option<f64>,
@@ -381,7 +381,7 @@ impl std::fmt::Display for DiskState {
 pub struct DiskStatus {
     /// The export's name.
     pub name: String,
-    /// Its shares.
+    /// Shares of the disk.
     pub shares: u32,
     /// Whether clients find it.
     #[serde(default)]

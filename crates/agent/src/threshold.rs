@@ -55,16 +55,16 @@ impl ThresholdStatus {
     pub(crate) fn new(estimate: &Estimate, probed: Option<&Probed>) -> ThresholdStatus {
         let ms = |secs: f64| secs * 1e3;
         let moved = |(Move { from, to, why }, periods_ago): (Move, u64)| MoveStatus {
-            from_ms: ms(from),
-            to_ms: ms(to),
+            from_ms: ms(from.secs()),
+            to_ms: ms(to.secs()),
             why: why.to_string(),
             periods_ago,
         };
         ThresholdStatus {
             leads: estimate.leads,
             doing: estimate.why.to_string(),
-            knee_above_ms: estimate.knee.0.map(ms),
-            knee_below_ms: estimate.knee.1.map(ms),
+            knee_above_ms: estimate.knee.low.map(|low| ms(low.secs())),
+            knee_below_ms: estimate.knee.high.map(|high| ms(high.secs())),
             slope: estimate.slope.map(|s| s.value),
             slope_error: estimate.slope.map(|s| s.error),
             drift: estimate.drift,

@@ -3,7 +3,8 @@
 use hdrhistogram::Histogram;
 use parda_control::slowest::Slowest;
 use parda_control::{
-    Completed, Estimate, Instant, IoKind, Outcome, Outlook, Price, Settings, Span, Standing, Window,
+    Completed, Estimate, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price, Settings, Span,
+    Window,
 };
 
 use crate::volume::DiskId;
@@ -26,9 +27,9 @@ pub struct Count {
 /// Counters and histograms of one VM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VmStats {
-    /// Reads that completed.
+    /// Reads that completed without an error.
     pub reads: Count,
-    /// Writes that completed.
+    /// Writes that completed without an error; a flush is none.
     pub writes: Count,
     /// Flushes, trims and zeroes; their bytes are those they were about.
     pub others: Count,
@@ -37,7 +38,7 @@ pub struct VmStats {
     /// IOs that went out of turn, as the VM had been held for `hold_max`.
     pub overdue: u64,
     /// How its latency objective stands, if it has one.
-    pub standing: Option<Standing>,
+    pub standing: Option<ObjectiveState>,
     /// How slow its IOs were in the last period, beside those of all hosts.
     pub slowest: Slowest,
     /// They go through the page cache, whose latencies are not those of the array.

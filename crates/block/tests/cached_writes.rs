@@ -20,7 +20,7 @@ fn serve(path: &Path, socket: &Path) -> Handle {
 }
 
 /// Sends requests together and returns how they ended, in the order in which they were sent.
-fn together(client: &mut Client, requests: &[(Op, Vec<u8>)]) -> Vec<common::Outcome> {
+fn together(client: &mut Client, requests: &[(Op, Vec<u8>)]) -> Vec<common::Answer> {
     let sent: Vec<_> = requests.iter().map(|(op, data)| client.send(*op, data)).collect();
     let mut ended: Vec<_> = sent.iter().map(|_| client.receive().unwrap()).collect();
     ended.sort_by_key(|(cookie, _)| sent.iter().position(|s| *s == Some(*cookie)));

@@ -13,7 +13,7 @@ use parda_figures::{WriteError, folder, pictures, write};
 use parda_scenario::Study;
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::study::Sweep;
-use parda_sim::{Keep, Outcome, Progress, SimOptions, StudyOutcome};
+use parda_sim::{Keep, Progress, RunOutcome, SimOptions, StudyOutcome};
 
 use crate::{Failure, output};
 
@@ -137,7 +137,7 @@ pub(crate) fn cores() -> usize {
 
 /// The series of the one run, or those of all variants by their names.
 fn series(study: &Study, outcome: &StudyOutcome) -> serde_json::Value {
-    let of = |outcome: &Outcome| serde_json::to_value(&outcome.series).unwrap_or_default();
+    let of = |outcome: &RunOutcome| serde_json::to_value(&outcome.series).unwrap_or_default();
     let named = study.runs.iter().zip(&outcome.runs);
     let by_name: serde_json::Map<String, serde_json::Value> =
         named.filter_map(|(run, outcome)| Some((run.variant.clone()?, of(outcome)))).collect();

@@ -234,9 +234,7 @@ impl ControlSettings {
             ModeName::Published => Mode::Published {
                 beta_per_share: self.beta_per_share.unwrap_or(DEFAULT_BETA_PER_SHARE),
             },
-            ModeName::Parda => {
-                Mode::Normalised { epsilon: self.epsilon.unwrap_or(DEFAULT_EPSILON) }
-            }
+            ModeName::Parda => Mode::Parda { epsilon: self.epsilon.unwrap_or(DEFAULT_EPSILON) },
         }
     }
 

@@ -94,31 +94,14 @@ impl Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Tuning;
     use crate::cluster::Bounded;
-    use crate::latency::{Interval, Sample};
-    use crate::units::{Bytes, Shares, Span, Window};
-    use crate::{Source, Tuning};
+    use crate::units::Shares;
 
     fn report(shares: u32, ios: u64, bounded: Bounded) -> Report {
-        let reads = Sample { ios, bytes: Bytes(4096 * ios), ..Sample::default() };
-        Report {
-            elapsed: Span::from_millis(1000),
-            interval: Interval { reads, ..Interval::default() },
-            outstanding: 10.0,
-            window: Window(10.0),
-            beta: 0.0,
-            shares: Shares(shares),
-            active: f64::from(shares),
-            bounded,
-            governed: Governed::Yes,
-            source: Source::Cluster,
-            threshold: Span::from_millis(30),
-            tuning: Tuning::Auto,
-            settings: None,
-            wants: Default::default(),
-            saturated: Default::default(),
-            slowest: Default::default(),
-        }
+        let tuning = Tuning::Auto;
+        let (shares, active) = (Shares(shares), f64::from(shares));
+        Report { bounded, shares, active, tuning, ..crate::testing::report(ios) }
     }
 
     fn of(reports: &[Report]) -> Backlog {

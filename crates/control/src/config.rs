@@ -43,11 +43,11 @@ impl Default for Config {
 /// A parameter that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ConfigError {
-    /// Its name.
+    /// Name of the parameter.
     pub parameter: &'static str,
     /// What it must be.
     pub must_be: &'static str,
-    /// What it is.
+    /// Value of the parameter.
     pub value: f64,
 }
 
@@ -60,7 +60,7 @@ impl core::fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 impl Config {
-    /// What of it all hosts must have alike, beside the threshold.
+    /// Settings that all hosts must have alike, beside the threshold.
     #[must_use]
     pub fn settings(&self) -> Settings {
         Settings {
@@ -95,7 +95,7 @@ impl Config {
             Mode::Published { beta_per_share: k } => {
                 check(k > 0.0 && k.is_finite(), "beta_per_share", "above zero", k)?;
             }
-            Mode::Normalised { epsilon: e } => {
+            Mode::Parda { epsilon: e } => {
                 check(e > 0.0 && e <= 1.0, "epsilon", "above 0, at most 1", e)?;
             }
             Mode::Off | Mode::Static | Mode::Observe => {}

@@ -219,7 +219,7 @@ impl Governor {
         let number = self.learner.is_none().then_some(self.config.law.threshold);
         let mut ballot = self.others;
         let law = &self.config.law;
-        let follows = matches!(law.mode, Mode::Normalised { .. } | Mode::Observe)
+        let follows = matches!(law.mode, Mode::Parda { .. } | Mode::Observe)
             && law.estimation == Estimation::Global;
         if !follows {
             ballot = Ballot::default();
@@ -341,7 +341,7 @@ impl Governor {
     /// Bounds of VMs' slices until the next tick. `shares`: the sum over the host's VMs.
     #[must_use]
     pub fn slice_bounds(&self, shares: f64) -> SliceBounds {
-        let bind = matches!(self.config.law.mode, Mode::Normalised { .. });
+        let bind = matches!(self.config.law.mode, Mode::Parda { .. });
         let weight = self.weight.factor();
         let window_per_share = weight * self.law.window_per_share((weight * shares).max(1.0));
         SliceBounds { window_per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
@@ -386,7 +386,7 @@ impl Governor {
             active,
             bounded: self.bounded(vms),
             governed: match self.config.law.mode {
-                Mode::Published { .. } | Mode::Normalised { .. } => Governed::Yes,
+                Mode::Published { .. } | Mode::Parda { .. } => Governed::Yes,
                 Mode::Observe => Governed::Observes,
                 Mode::Off | Mode::Static => Governed::No,
             },
@@ -475,7 +475,7 @@ impl Governor {
     /// its IOs only sums are known, and how much they deviate is not.
     fn slowest_of(&self, vms: &[VmDemand]) -> Option<Slowest> {
         let law = &self.config.law;
-        if !matches!(law.mode, Mode::Normalised { .. } | Mode::Observe) {
+        if !matches!(law.mode, Mode::Parda { .. } | Mode::Observe) {
             return None;
         }
         vms.iter().try_fold(Slowest::default(), |slowest, vm| Some(slowest.or(vm.slowest?)))
@@ -508,7 +508,7 @@ impl Governor {
         let beyond = self.beyond;
         let Some(learner) = &mut self.learner else { return };
         let law = self.law.config();
-        let governs = matches!(law.mode, Mode::Normalised { .. });
+        let governs = matches!(law.mode, Mode::Parda { .. });
         if !governs || law.estimation == Estimation::Local {
             learner.stay(Why::Idle);
         } else if self.own != law.threshold {
@@ -623,7 +623,7 @@ impl Governor {
             wanted += pending.min(shares);
             at_slice |= pending >= shares;
         }
-        if let Mode::Normalised { .. } = self.config.law.mode {
+        if let Mode::Parda { .. } = self.config.law.mode {
             // What a host cannot have outstanding is the others'.
             active = active.min(self.law.bounds().1 / window_per_share);
         }

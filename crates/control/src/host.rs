@@ -18,7 +18,7 @@ use crate::governor::{Governor, Measured, VmDemand};
 use crate::integral::Integral;
 use crate::io::{Heard, Io};
 use crate::latency::{Direction, Meter};
-use crate::objective::{Objective, Price, Standing, Wants, strictest};
+use crate::objective::{Objective, ObjectiveState, Price, Wants, strictest};
 use crate::queue::{Cost, FairQueue, FlowId};
 use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
@@ -539,7 +539,7 @@ impl Host {
 
     /// How a VM's latency objective stands, if it has one.
     #[must_use]
-    pub fn standing(&self, vm: VmId) -> Option<Standing> {
+    pub fn standing(&self, vm: VmId) -> Option<ObjectiveState> {
         let objective = self.vms.get(vm.0)?.objective.as_ref()?;
         Some(objective.standing(self.governor.own_threshold()))
     }

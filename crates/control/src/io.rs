@@ -34,9 +34,9 @@ impl IoKind {
 /// An IO as the law sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// What it does.
+    /// Read, write, discard, or another operation.
     pub kind: IoKind,
-    /// How long it is.
+    /// Length of the data.
     pub bytes: Bytes,
 }
 

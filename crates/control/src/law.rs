@@ -46,7 +46,7 @@ pub enum Mode {
         beta_per_share: f64,
     },
     /// Eq. 2 normalised by what the exchange knows.
-    Normalised {
+    Parda {
         /// ε in (0, 1].
         epsilon: f64,
     },
@@ -104,7 +104,7 @@ pub struct LawConfig {
 impl Default for LawConfig {
     fn default() -> LawConfig {
         LawConfig {
-            mode: Mode::Normalised { epsilon: 0.4 },
+            mode: Mode::Parda { epsilon: 0.4 },
             estimation: Estimation::Global,
             signal: Signal::Slowest,
             threshold: Span::from_millis(30),
@@ -297,7 +297,7 @@ impl Law {
     pub fn window_per_share(&self, all: f64) -> f64 {
         match (self.config.mode, self.lambda, self.window_per_share) {
             (Mode::Observe, Some(lambda), _) => lambda,
-            (Mode::Normalised { .. }, _, Some(per_share)) => per_share,
+            (Mode::Parda { .. }, _, Some(per_share)) => per_share,
             _ => self.window / all,
         }
     }
@@ -321,7 +321,7 @@ impl Law {
         let least = self.config.cluster_min * self.cluster_unit / cluster.outstanding;
         let least = if all { least } else { 0.0 };
         let grows = match self.config.mode {
-            Mode::Normalised { .. } => cluster.limited,
+            Mode::Parda { .. } => cluster.limited,
             _ => cluster.in_use,
         };
         let most = if grows { MAX_RISE } else { 1.0 };
@@ -341,7 +341,7 @@ impl Law {
                     self.window = (1.0 - gamma) * self.window + gamma * (grown + self.beta);
                 }
             }
-            Mode::Normalised { epsilon } => {
+            Mode::Parda { epsilon } => {
                 let joins = self.learn(&input);
                 let mut per_share = self.window_per_share(input.all.max(1.0));
                 if let (true, Some(lambda)) = (joins, self.lambda) {
@@ -441,7 +441,7 @@ fn kin(mode: Mode) -> u8 {
         Mode::Off => 0,
         Mode::Static => 1,
         Mode::Published { .. } => 2,
-        Mode::Normalised { .. } | Mode::Observe => 3,
+        Mode::Parda { .. } | Mode::Observe => 3,
     }
 }
 
@@ -508,7 +508,7 @@ mod tests {
     fn the_normalised_law_lands_on_the_threshold_for_any_number_of_hosts() {
         for n in [1, 2, 4, 16, 64, 256] {
             let shares: Vec<f64> = (0..n).map(|i| 500.0 * (1 + i % 3) as f64).collect();
-            let (windows, latency) = settle(Mode::Normalised { epsilon: 0.4 }, &shares, 1500.0, 60);
+            let (windows, latency) = settle(Mode::Parda { epsilon: 0.4 }, &shares, 1500.0, 60);
             assert!((latency - 0.030).abs() < 1e-5, "{n} hosts: {latency}");
             for (w, s) in windows.iter().zip(&shares) {
                 let want = 45.0 * s / shares.iter().sum::<f64>();
@@ -519,14 +519,14 @@ mod tests {
 
     #[test]
     fn without_a_latency_the_window_stays() {
-        let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
+        let mut law = Law::new(config(Mode::Parda { epsilon: 0.4 }));
         let w = law.window();
         assert_eq!(law.step(1.0, input(None, 1.0, None, 1.0)), w);
     }
 
     #[test]
     fn a_host_that_joins_takes_its_peers_window_per_share() {
-        let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
+        let mut law = Law::new(config(Mode::Parda { epsilon: 0.4 }));
         let input = input(Some(0.03), 1.0, Some(0.02), 1000.0);
         assert_eq!(law.step(1000.0, input), Window(20.0));
     }
@@ -541,13 +541,13 @@ mod tests {
         }
         let foretold = law.window().0;
         assert!((foretold - 1.0).abs() < 1e-3, "{foretold}");
-        law.set_config(config(Mode::Normalised { epsilon: 0.4 }));
+        law.set_config(config(Mode::Parda { epsilon: 0.4 }));
         assert!((law.step(1000.0, input).0 - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn shares_that_change_move_the_window_at_once() {
-        let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
+        let mut law = Law::new(config(Mode::Parda { epsilon: 0.4 }));
         let mut input = input(Some(0.03), 1.0, Some(0.02), 1000.0);
         law.step(1000.0, input);
         input.shares = 500.0;
@@ -570,7 +570,7 @@ mod tests {
 
     #[test]
     fn an_array_that_says_it_is_full_lowers_the_window_and_nothing_else() {
-        let mut law = Law::new(config(Mode::Normalised { epsilon: 0.4 }));
+        let mut law = Law::new(config(Mode::Parda { epsilon: 0.4 }));
         law.lower_to(Window(9.0));
         assert_eq!(law.window(), Window(4.0));
         law.lower_to(Window(3.0));

@@ -80,7 +80,7 @@ pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId};
 pub use io::{Io, IoKind};
 pub use kernel::{KernelHost, QueueMeans};
 pub use names::ModeName;
-pub use objective::{Price, Standing, Wants};
+pub use objective::{ObjectiveState, Price, Wants};
 pub use period::PeriodClock;
 pub use rate::Throughput;
 pub use rhythm::{Rhythm, Round, Slowed};

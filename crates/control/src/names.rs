@@ -36,7 +36,7 @@ impl Mode {
             Mode::Off => ModeName::Off,
             Mode::Static => ModeName::Static,
             Mode::Published { .. } => ModeName::Published,
-            Mode::Normalised { .. } => ModeName::Parda,
+            Mode::Parda { .. } => ModeName::Parda,
             Mode::Observe => ModeName::Observe,
         }
     }

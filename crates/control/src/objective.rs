@@ -77,7 +77,7 @@ pub struct Seen {
 
 /// An objective for people to see.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
+pub struct ObjectiveState {
     /// What the VM is to see: held and at the array.
     pub target: Span,
     /// The threshold that it asks for now; `None` while it does little or nothing.
@@ -159,8 +159,8 @@ impl Objective {
 
     /// How it stands.
     #[must_use]
-    pub fn standing(&self, own: Span) -> Standing {
-        Standing { target: self.target(), asks: self.clone().asks(own), seen: self.last }
+    pub fn standing(&self, own: Span) -> ObjectiveState {
+        ObjectiveState { target: self.target(), asks: self.clone().asks(own), seen: self.last }
     }
 }
 

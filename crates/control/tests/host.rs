@@ -53,7 +53,7 @@ fn mode() -> impl Strategy<Value = Mode> {
         Just(Mode::Static),
         Just(Mode::Observe),
         (0.0001..0.1f64).prop_map(|beta_per_share| Mode::Published { beta_per_share }),
-        (0.05..1.0f64).prop_map(|epsilon| Mode::Normalised { epsilon }),
+        (0.05..1.0f64).prop_map(|epsilon| Mode::Parda { epsilon }),
     ]
 }
 
@@ -126,21 +126,15 @@ proptest! {
                 Step::Tick { silent, peers } => {
                     let peer = Report {
                         elapsed: Span::from_millis(1000),
-                        interval: Default::default(),
-                        slowest: None,
                         outstanding: 3.0,
                         window: Window(3.0),
                         beta: 1.0,
                         shares: Shares(500),
                         active: 500.0,
-                        bounded: Default::default(),
                         governed: Governed::Yes,
-                        source: Default::default(),
                         threshold: Span::from_millis(30),
                         tuning: Tuning::Auto,
-                        settings: None,
-                        wants: Default::default(),
-                        saturated: Default::default(),
+                        ..Report::default()
                     };
                     let peers = vec![peer; peers];
                     let view = if silent { View::Silent } else { View::Peers(Totals::of(&peers)) };

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Cluster, VmSpec};
 use parda_control::law::LawConfig;
-use parda_control::threshold::{Learner, Observation, Why};
+use parda_control::threshold::{Learner, Observation, Step, Why};
 use parda_control::{Auto, Config, Span, Thresholds, Tuning, Window};
 use proptest::prelude::*;
 
@@ -246,7 +246,7 @@ fn a_threshold_that_just_bounds_nobody_is_compared_with_one_that_does() {
     for _ in 0..400 {
         let now = learner.threshold().secs();
         let mut seen = curve.held(now.min(0.00256));
-        // Who has all that he wants wants no more.
+        // A host that has all it wants does not want more.
         (seen.who, seen.used) = if now < 0.00256 { (1, 8) } else { (0, 0) };
         seen.windows = curve.outstanding(now);
         learner.period(&alone(), Some(&seen));
@@ -290,7 +290,7 @@ fn an_outsider_that_comes_does_not_take_it_up() {
         }
     }
     assert!(highest < 1.3 * found, "{found} to {highest}: {:?}", learner.estimate());
-    assert!(matches!(learner.estimate().why, Why::Outsider | Why::Tries { up: false }));
+    assert!(matches!(learner.estimate().why, Why::Outsider | Why::Tries(Step::Down)));
     // It goes: all is as before.
     run(&mut learner, &mut curve, 300);
     let ratio = learner.threshold().secs() / found;

@@ -2,7 +2,7 @@
 
 use parda_control::Instant;
 
-use crate::exchange::{Counters, Event, Rival};
+use crate::exchange::{Counters, ExchangeEvent, Rival};
 use crate::freshness::Liveness;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
 use crate::reach::{choice, reach};
@@ -61,20 +61,25 @@ impl Claim {
         now: Instant,
         table: &Table,
         counters: &mut Counters,
-    ) -> Vec<Event> {
+    ) -> Vec<ExchangeEvent> {
         let mut events = Vec::new();
         if let Some(slot) = self.slot {
             events.extend(self.defend(slot, table, counters));
         }
         if self.slot.is_none() {
             self.slot = self.choose(now, table);
-            events.extend(self.slot.map(Event::SlotChosen));
+            events.extend(self.slot.map(ExchangeEvent::SlotChosen));
         }
         events.extend(self.find_twin(now, table, counters));
         events
     }
 
-    fn defend(&mut self, slot: SlotIndex, table: &Table, counters: &mut Counters) -> Option<Event> {
+    fn defend(
+        &mut self,
+        slot: SlotIndex,
+        table: &Table,
+        counters: &mut Counters,
+    ) -> Option<ExchangeEvent> {
         // What does not change may be older than our claim: a dead host's, or a late read's.
         let Some(rival) = self.rival(table.content(slot)).filter(|_| table.changed(slot)) else {
             self.patience = 0;
@@ -94,7 +99,7 @@ impl Claim {
         }
         let rival = conflict.1.clone();
         self.last_conflict = Some(conflict);
-        Some(Event::SlotConflict { slot, rival, moving })
+        Some(ExchangeEvent::SlotConflict { slot, rival, moving })
     }
 
     /// Who else wrote this, if he means to stay.
@@ -156,7 +161,12 @@ impl Claim {
         if self.moves > 0 { free() } else { predecessor().or_else(free) }
     }
 
-    fn find_twin(&mut self, now: Instant, table: &Table, counters: &mut Counters) -> Option<Event> {
+    fn find_twin(
+        &mut self,
+        now: Instant,
+        table: &Table,
+        counters: &mut Counters,
+    ) -> Option<ExchangeEvent> {
         let SlotSettings { me, freshness, .. } = &self.settings;
         let (slot, record) = self.records(table).find(|(slot, record)| {
             let from = &record.message.from;
@@ -173,7 +183,7 @@ impl Claim {
             return None;
         }
         self.last_twin = Some(twin.clone());
-        Some(Event::DuplicateHost { slot, twin: twin.1 })
+        Some(ExchangeEvent::DuplicateHost { slot, twin: twin.1 })
     }
 
     fn records<'a>(

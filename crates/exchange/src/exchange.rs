@@ -36,12 +36,12 @@ pub struct Heard {
     /// The last message of everyone who ever spoke and was not written over, oneself included.
     pub messages: Vec<Arc<Message>>,
     /// What an operator should know, each said once.
-    pub events: Vec<Event>,
+    pub events: Vec<ExchangeEvent>,
 }
 
 /// Something an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ExchangeEvent {
     /// Automatic choice has taken a slot.
     SlotChosen(SlotIndex),
     /// Somebody else writes to our slot.
@@ -70,7 +70,7 @@ pub enum Rival {
     Host(Identity),
     /// A host that uses the same place for another volume.
     OtherVolume {
-        /// The host.
+        /// Host that writes there.
         host: Identity,
         /// Its volume.
         volume: VolumeId,
@@ -91,19 +91,19 @@ impl fmt::Display for Rival {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for ExchangeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::SlotChosen(slot) => write!(f, "using exchange slot {slot}"),
-            Event::SlotConflict { slot, rival, moving: true } => {
+            ExchangeEvent::SlotChosen(slot) => write!(f, "using exchange slot {slot}"),
+            ExchangeEvent::SlotConflict { slot, rival, moving: true } => {
                 write!(f, "exchange slot {slot} is also written by {rival}: taking another slot")
             }
-            Event::SlotConflict { slot, rival, moving: false } => write!(
+            ExchangeEvent::SlotConflict { slot, rival, moving: false } => write!(
                 f,
                 "exchange slot {slot} is also written by {rival}: \
                  give every host a slot and a name of its own, and every volume a file of its own"
             ),
-            Event::DuplicateHost { slot, twin } => write!(
+            ExchangeEvent::DuplicateHost { slot, twin } => write!(
                 f,
                 "exchange slot {slot} is written by another {twin}: \
                  give every host a name of its own"
@@ -127,9 +127,9 @@ pub enum CollectError {
 #[derive(Debug, thiserror::Error)]
 #[error("exchange {place}: {fault}. Nothing was written{advice}")]
 pub struct Unusable {
-    /// Where.
+    /// The place, as it is configured.
     pub place: String,
-    /// What is there.
+    /// Reason why the place is not this volume's exchange.
     pub fault: PlaceFault,
     /// What to do, after a colon or a full stop.
     pub advice: String,
@@ -150,7 +150,7 @@ pub enum PublishError {
     /// Nothing could be read yet, so it is not known what a write would destroy.
     #[error("exchange {place}: not written before it could be read once")]
     NotRead {
-        /// Where.
+        /// The place, as it is configured.
         place: String,
     },
     /// No slot is free for automatic choice.
@@ -159,7 +159,7 @@ pub enum PublishError {
          or wait until those of dead hosts expire", slots.get()
     )]
     NoFreeSlot {
-        /// Where.
+        /// The place, as it is configured.
         place: String,
         /// How many there are.
         slots: SlotCount,
@@ -170,9 +170,9 @@ pub enum PublishError {
         SlotFault::NotARecord
     )]
     NotARecord {
-        /// Where.
+        /// The place, as it is configured.
         place: String,
-        /// Which slot.
+        /// Index of the slot.
         slot: SlotIndex,
     },
 }

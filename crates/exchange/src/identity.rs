@@ -154,7 +154,7 @@ impl Sequence {
 /// A host and the run of it that speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The host.
+    /// Name of the host.
     pub host: HostName,
     /// Which run of its agent.
     pub incarnation: Incarnation,

@@ -53,17 +53,17 @@ pub enum InitError {
          one elsewhere"
     )]
     Other {
-        /// Where.
+        /// The place, as it is configured.
         place: String,
-        /// What it is.
+        /// Kind of the place, in words.
         is: String,
     },
     /// It holds something.
     #[error("{place} is not empty: it holds {what}. Nothing was changed. {advice}")]
     NotEmpty {
-        /// Where.
+        /// The place, as it is configured.
         place: String,
-        /// What is there.
+        /// Data that was found, in words.
         what: String,
         /// What to do.
         advice: &'static str,
@@ -75,7 +75,7 @@ pub enum InitError {
         slots.get(), slots.place_bytes()
     )]
     Size {
-        /// Where.
+        /// The place, as it is configured.
         place: String,
         /// How long the file is.
         size: u64,
@@ -85,7 +85,7 @@ pub enum InitError {
     /// Another program has it.
     #[error("{place} is in use: {by}. Nothing was changed")]
     InUse {
-        /// Where.
+        /// The place, as it is configured.
         place: String,
         /// By whom.
         by: &'static str,
@@ -93,9 +93,9 @@ pub enum InitError {
     /// It cannot be found out what it holds.
     #[error("{place}: cannot find out whether it holds anything: {why}. Nothing was changed")]
     Unknown {
-        /// Where.
+        /// The place, as it is configured.
         place: String,
-        /// Why not.
+        /// Reason, in words.
         why: String,
     },
 }

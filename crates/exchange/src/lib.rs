@@ -22,12 +22,10 @@
 //! | `reach` | how many of them are read in a period |
 //! | [`claim`] | which slot is ours, and who else thinks so |
 //! | [`slots`] | the exchange over a region of slots: PARDA's shared file |
-//! | [`disturb`] | loss, delay and partition around any transport, for tests and simulation |
 //!
 //! `docs/exchange-format.md` has the format, the protocol, and what happens on each fault.
 
 pub mod claim;
-pub mod disturb;
 pub mod exchange;
 mod found;
 pub mod freshness;
@@ -46,7 +44,9 @@ mod table;
 mod testing;
 
 pub use claim::SlotChoice;
-pub use exchange::{CollectError, Counters, Event, Exchange, Heard, PublishError, Unusable};
+pub use exchange::{
+    CollectError, Counters, Exchange, ExchangeEvent, Heard, PublishError, Unusable,
+};
 pub use freshness::{Freshness, Liveness};
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};

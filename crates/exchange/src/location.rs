@@ -41,7 +41,7 @@ impl fmt::Display for Location {
 /// A location, and where in it the exchange begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Where.
+    /// Location of the region.
     pub location: Location,
     offset: Option<Bytes>,
 }

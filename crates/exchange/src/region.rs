@@ -188,7 +188,7 @@ pub enum RegionFault {
     TooSmall {
         /// What the place needs.
         needed: Bytes,
-        /// What is there.
+        /// Bytes that the place has.
         found: Bytes,
     },
     /// A directory, FIFO or the like.

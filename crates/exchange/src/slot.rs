@@ -146,7 +146,7 @@ pub enum Content {
 /// A slot and what is in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SlotState {
-    /// Which slot.
+    /// Index of the slot.
     pub slot: SlotIndex,
     /// What is in it.
     pub content: Content,

@@ -23,7 +23,7 @@ pub struct SlotSettings {
     pub me: Identity,
     /// The volume that is spoken of.
     pub volume: VolumeId,
-    /// Which slot.
+    /// Slot of this host: a given one, or any that is free.
     pub choice: SlotChoice,
     /// Our own period: the least that a host of unknown period is given before it is gone.
     pub period: Span,

@@ -56,14 +56,12 @@ pub(crate) fn publication(window: f64) -> Publication {
             beta: 4.25,
             shares: Shares(3_000),
             active: 2_750.5,
-            bounded: Default::default(),
             governed: Governed::Yes,
             source: Source::LastGood,
             threshold: Span::from_millis(30),
             tuning: Tuning::Auto,
             settings: Some(Settings { slot_size: Some(Bytes::kib(8)), ..Settings::default() }),
-            wants: Default::default(),
-            saturated: Default::default(),
+            ..Report::default()
         },
     }
 }

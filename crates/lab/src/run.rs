@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parda_agent::latency::Latency;
 use parda_scenario::{
-    Action, Answer, Engine, Event, HostId, Phase, PhaseAnswer, Scenario, State, VmId,
+    Action, Answer, Engine, HostId, Phase, PhaseAnswer, Scenario, State, TimelineEvent, VmId,
 };
 
 use crate::cluster::Cluster;
@@ -43,7 +43,7 @@ enum Task<'a> {
     /// Begins (`true`) or ends a client's burst.
     Burst(VmId, bool),
     /// Applies events to the cluster.
-    Events(&'a [Event]),
+    Events(&'a [TimelineEvent]),
 }
 
 /// Runs a scenario with real processes and returns its answer. All processes have ended when it
@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn happen(&mut self, events: &[Event]) -> Result<(), LabError> {
+    fn happen(&mut self, events: &[TimelineEvent]) -> Result<(), LabError> {
         for event in events {
             match event.action {
                 // The agent's counters are lost when it is killed.

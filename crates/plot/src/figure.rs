@@ -16,7 +16,7 @@ pub struct Figure {
     pub panels: Vec<Panel>,
     /// Named stretches of the common axis, such as phases, shown above the panels.
     pub spans: Vec<Span>,
-    /// Whose values the hollow marks are, for the legend: a paper's if nothing else is said.
+    /// Whose values the hollow marks are, for the legend: a paper's by default.
     pub reference: String,
     /// Dashed lines from top to bottom through all panels, at places of the axis that matter.
     pub uprights: Vec<Upright>,

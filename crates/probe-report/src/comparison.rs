@@ -50,7 +50,7 @@ pub struct Side {
 /// One load, run by both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
-    /// The load.
+    /// Load that both measured.
     #[serde(flatten)]
     pub load: Load,
     /// Which question A asked by it.

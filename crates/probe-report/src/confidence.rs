@@ -4,21 +4,13 @@ use parda_probe::Estimate;
 use parda_probe::Point;
 use parda_probe::sample;
 
-/// Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom.
-const T_95: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
-
 /// Half the width of the 95 % interval of the mean of values that do not depend on one another; `None` of fewer
 /// than three.
 pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;
     }
-    let t = T_95.get(values.len() - 2).copied().unwrap_or(1.96);
-    Some(t * sample::mean(values).1)
+    Some(sample::student(values.len() - 1) * sample::mean(values).1)
 }
 
 /// A point's throughput, in IOPS, and where it lies by what its slices had.

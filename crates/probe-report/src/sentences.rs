@@ -242,7 +242,7 @@ fn time(ms: f64) -> String {
     }
 }
 
-/// Three digits.
+/// A number with three digits, as far as two decimals show them.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),

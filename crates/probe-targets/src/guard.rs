@@ -26,7 +26,7 @@ use parda_probe::Kind;
 pub struct Refusal {
     /// As it was named.
     pub target: String,
-    /// Why.
+    /// Reason of the refusal.
     #[source]
     pub why: Why,
 }

@@ -75,7 +75,7 @@ impl FromStr for Model {
 }
 
 impl Model {
-    /// What it is.
+    /// Name, kind and size of the target.
     #[must_use]
     pub fn info(&self) -> TargetInfo {
         let ArrayParams { raid, controller, .. } = &self.params;

@@ -177,7 +177,7 @@ impl Target {
         Ok(Target { info, drive: Drive::Fio(fio), _claimed: claimed })
     }
 
-    /// What it is.
+    /// Name, kind and size of the target.
     #[must_use]
     pub fn info(&self) -> &TargetInfo {
         &self.info

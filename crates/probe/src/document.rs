@@ -20,7 +20,7 @@ pub struct Document {
     pub begun: String,
     /// How long it took, in seconds; of a model, in its own time.
     pub took_s: f64,
-    /// What was probed.
+    /// Target that was probed.
     pub target: TargetInfo,
     /// The seed that offsets and mixes follow from.
     pub seed: u64,
@@ -46,12 +46,12 @@ pub enum End {
     Failed,
 }
 
-/// What was probed.
+/// Name, kind and size of a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetInfo {
     /// As it was named: a path, a URI, `model:drive-7200`.
     pub name: String,
-    /// What it is.
+    /// Kind of the target.
     pub kind: Kind,
     /// Its size, in bytes.
     pub bytes: u64,
@@ -81,15 +81,15 @@ pub enum DocumentError {
     /// There is no such file, or it cannot be read.
     #[error("{path}: {error}")]
     Read {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the system.
         error: std::io::Error,
     },
     /// It is not what `parda probe --json` writes.
     #[error("{path}:{}:{}: not a probe: {}", .error.line(), .error.column(), reason(.error))]
     Parse {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// Where and why.
         error: serde_json::Error,
@@ -97,7 +97,7 @@ pub enum DocumentError {
     /// Another version of parda wrote it.
     #[error("{path}: a probe of format {found}; this parda reads formats up to {FORMAT}")]
     Format {
-        /// Which.
+        /// Path of the file.
         path: String,
         /// Its format.
         found: u32,

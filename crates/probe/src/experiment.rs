@@ -19,7 +19,7 @@ pub enum Experiment {
 pub struct UnknownExperiment(String);
 
 impl Experiment {
-    /// Its name.
+    /// Name of the experiment on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

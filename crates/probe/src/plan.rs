@@ -12,7 +12,7 @@ use crate::load::{Load, Mix, Purpose};
 use crate::point::Point;
 use crate::reasons::LeftOut;
 
-/// How thorough.
+/// Thoroughness of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// The knee, roughly.
@@ -34,7 +34,7 @@ pub struct Wishes {
     pub all: bool,
     /// Which questions are asked; no repeats without what is repeated.
     pub purposes: Vec<Purpose>,
-    /// How thorough.
+    /// Thoroughness of the probe.
     pub effort: Effort,
     /// A published experiment in place of all these questions.
     pub experiment: Option<Experiment>,

@@ -7,7 +7,7 @@ use crate::load::{Load, Purpose};
 /// What was measured at one load, after warm-up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The load.
+    /// Load of the point.
     #[serde(flatten)]
     pub load: Load,
     /// Which question it answers.
@@ -66,7 +66,7 @@ pub struct Measured {
 pub struct Bucket {
     /// Up to this.
     pub up_to_ms: f64,
-    /// So many.
+    /// Number of IOs.
     pub ios: u64,
 }
 

@@ -10,7 +10,7 @@ use crate::load::{Load, Mix};
 /// Something that may be between the probe and the medium, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Suspicion {
-    /// The suspect.
+    /// Component or effect that the evidence speaks for.
     pub what: Suspect,
     /// Observations that speak for it, at least one.
     #[serde(deserialize_with = "evidence")]

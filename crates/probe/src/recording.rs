@@ -20,7 +20,7 @@ pub struct Bin {
     pub middle: u64,
     /// No one is larger.
     pub up_to: u64,
-    /// So many.
+    /// Number of IOs.
     pub ios: u64,
 }
 

@@ -32,7 +32,7 @@ const ROOM: f64 = 1.1;
 pub struct Progress<'a> {
     /// What is being run.
     pub load: &'a Load,
-    /// Why.
+    /// Purpose of the load.
     pub purpose: Purpose,
     /// How many loads have been run.
     pub done: usize,

@@ -20,8 +20,8 @@ use crate::load::Load;
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
-    Action, EXCHANGE, Event, Host, HostId, MAX_HOSTS, Phase, Scenario, State, USUAL_SLOTS, Vm,
-    VmId, array_luns,
+    Action, EXCHANGE, Host, HostId, MAX_HOSTS, Phase, Scenario, State, TimelineEvent, USUAL_SLOTS,
+    Vm, VmId, array_luns,
 };
 use crate::sources::Sources;
 use crate::study::{Run, Study};
@@ -91,7 +91,7 @@ pub(crate) struct Checker<'a> {
 }
 
 /// An event, and the path of the entry that describes it.
-type Placed = (Event, String);
+type Placed = (TimelineEvent, String);
 
 impl Checker<'_> {
     fn scenario(mut self, file: &File) -> Result<Scenario, Error> {
@@ -279,10 +279,10 @@ impl Checker<'_> {
         }
 
         let start = vm.start.unwrap_or(Duration::ZERO);
-        starts.push((Event { at: start, action: Action::StartVm(id) }, at("start")));
+        starts.push((TimelineEvent { at: start, action: Action::StartVm(id) }, at("start")));
         if let Some(stop) = vm.stop {
             self.ensure(stop > start, &at("stop"), "must be after start")?;
-            starts.push((Event { at: stop, action: Action::StopVm(id) }, at("stop")));
+            starts.push((TimelineEvent { at: stop, action: Action::StopVm(id) }, at("stop")));
         }
         let target = vm.latency_target;
         self.ensure(target != Some(Duration::ZERO), &at("latency_target"), "must be above zero")?;
@@ -328,7 +328,7 @@ impl Checker<'_> {
         array: ArrayParams,
         mut placed: Vec<Placed>,
         events: &[file::Event],
-    ) -> Result<Vec<Event>, Error> {
+    ) -> Result<Vec<TimelineEvent>, Error> {
         for (i, event) in events.iter().enumerate() {
             let path = format!("event.{i}");
             let actions = self.actions_of(&path, event, hosts)?;

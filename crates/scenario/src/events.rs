@@ -8,7 +8,7 @@ use crate::array::{ArrayEvent, Thousandths};
 use crate::check::Checker;
 use crate::exchange::ExchangeSettings;
 use crate::file::{self, ArrayChange, Verb};
-use crate::scenario::{Action, Event, Host, HostId};
+use crate::scenario::{Action, Host, HostId, TimelineEvent};
 
 /// Kind of an event: what the entry does to the VM, host or array that it names.
 enum EventKind<'a> {
@@ -56,7 +56,7 @@ impl Checker<'_> {
         path: &str,
         event: &file::Event,
         hosts: &[Host],
-    ) -> Result<Vec<Event>, Error> {
+    ) -> Result<Vec<TimelineEvent>, Error> {
         let at = |key: &str| format!("{path}.{key}");
         let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
         let host = self.known(&at("host"), "host", event.host.as_ref(), &self.hosts)?;
@@ -105,7 +105,7 @@ impl Checker<'_> {
             }
             _ => return Err(not_one()),
         };
-        Ok(actions.into_iter().map(|action| Event { at: event.at, action }).collect())
+        Ok(actions.into_iter().map(|action| TimelineEvent { at: event.at, action }).collect())
     }
 
     fn known<T: Copy>(

@@ -58,7 +58,7 @@ pub use answer::{Answer, Distribution, Engine, HostAnswer, PhaseAnswer, Total, V
 pub use expectation::Verdict;
 pub use guest::{GuestDisk, GuestSettings, HostKind};
 pub use load::Load;
-pub use scenario::{Action, Event, Host, HostId, Phase, Scenario, State, Vm, VmId};
+pub use scenario::{Action, Host, HostId, Phase, Scenario, State, TimelineEvent, Vm, VmId};
 pub use study::{Run, Study};
 pub use table::table;
 pub use words::words;

@@ -34,7 +34,7 @@ pub struct Scenario {
     pub hosts: Vec<Host>,
     /// Events in time order. Events of one time keep the order of the file, after the `start` and
     /// `stop` of VMs. VMs that run from the beginning have a start event at zero.
-    pub timeline: Vec<Event>,
+    pub timeline: Vec<TimelineEvent>,
     /// Phases, in which values are measured.
     pub phases: Vec<Phase>,
     /// Expectations of the measured values.
@@ -97,7 +97,7 @@ pub struct VmId {
 
 /// An action at a moment of the run.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct TimelineEvent {
     /// Time from the beginning of the run.
     pub at: Duration,
     /// The action to apply.

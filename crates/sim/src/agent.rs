@@ -13,10 +13,10 @@ use slab::Slab;
 use crate::check::{self, Violation};
 use crate::client::Client;
 use crate::demand::{ClientRun, Run};
+use crate::enforcer::Enforcer;
 use crate::error::SimError;
 use crate::events::Life;
-use crate::exchange::Link;
-use crate::gate::Gate;
+use crate::exchange::Rounds;
 use crate::kernel::Kernel;
 use crate::queue::Queue;
 
@@ -47,8 +47,8 @@ pub(crate) fn part(vm: &parda_scenario::Vm, shares: Shares) -> VmConfig {
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) life: Life,
-    pub(crate) link: Link,
-    gate: Gate,
+    pub(crate) rounds: Rounds,
+    enforcer: Enforcer,
     queue: Queue,
     /// Of each VM, by which it queues.
     shares: Vec<VmConfig>,
@@ -80,7 +80,7 @@ impl Agent {
         let shares: Vec<VmConfig> = shares.collect();
         let name = HostName::new(&host.name)?;
         let period = Span::from(resolved.period);
-        let gate = match &host.kind {
+        let enforcer = match &host.kind {
             HostKind::Process => {
                 let mut control = Host::new(now, resolved.control).map_err(settings)?;
                 match queue {
@@ -93,11 +93,11 @@ impl Agent {
                         control.add_vm(now, together(&shares));
                     }
                 }
-                Gate::Agent(Box::new(control))
+                Enforcer::Host(Box::new(control))
             }
             HostKind::Guest(guest) => {
                 let kernel = Kernel::new(now, resolved.control, period, guest, &shares);
-                Gate::Kernel(Box::new(kernel.map_err(settings)?))
+                Enforcer::Kernel(Box::new(kernel.map_err(settings)?))
             }
         };
         // A kernel's queue knows whose an IO is: it counts what each VM wants, and serves them in
@@ -105,8 +105,8 @@ impl Agent {
         let queue = if host.kind == HostKind::Process { queue } else { Queue::Fair };
         Ok(Agent {
             life,
-            link: Link::new(now, name, life, period),
-            gate,
+            rounds: Rounds::new(now, name, life, period),
+            enforcer,
             queue,
             shares,
             runs: host.vms.iter().map(|_| Run::default()).collect(),
@@ -137,8 +137,8 @@ impl Agent {
     pub(crate) fn set_shares(&mut self, vm: VmId, part: VmConfig) {
         self.shares[vm.0] = part;
         match self.queue {
-            Queue::Fair => self.gate.set_vm(vm, self.shares[vm.0]),
-            Queue::Fifo => self.gate.set_vm(VmId(0), together(&self.shares)),
+            Queue::Fair => self.enforcer.set_vm(vm, self.shares[vm.0]),
+            Queue::Fifo => self.enforcer.set_vm(VmId(0), together(&self.shares)),
         }
     }
 
@@ -148,7 +148,7 @@ impl Agent {
         config: Config,
         period: Span,
     ) -> Result<(), parda_control::ConfigError> {
-        self.gate.set_config(now, config, period)
+        self.enforcer.set_config(now, config, period)
     }
 
     /// The IOs that a client wants to do now.
@@ -166,14 +166,14 @@ impl Agent {
             parda_array::IoKind::Trim => IoKind::Discard,
         };
         let io = Io { kind, bytes: Bytes(drawn.len.0) };
-        let cost = self.gate.cost(io);
+        let cost = self.enforcer.cost(io);
         let run = &mut self.runs[vm.0];
         run.begin(now);
         let run = run.id;
         let pending = Pending { vm, run, io: drawn, cost: cost.as_slots(), submitted: now };
         let token = self.ios.insert(pending);
         let flow = if self.queue == Queue::Fifo { VmId(0) } else { vm };
-        self.gate.submit(now, flow, io, token as u64);
+        self.enforcer.submit(now, flow, io, token as u64);
     }
 
     /// An IO that goes to the array now, if one may.
@@ -182,10 +182,10 @@ impl Agent {
         now: Instant,
         name: &str,
     ) -> Result<Option<(IoId, ArrayIo)>, Violation> {
-        let Some(dispatch) = self.gate.next_dispatch(now) else { return Ok(None) };
+        let Some(dispatch) = self.enforcer.next_dispatch(now) else { return Ok(None) };
         let pending = &self.ios[dispatch.token as usize];
         if !dispatch.overdue {
-            check::window(name, self.at_array, pending.cost, self.gate.bound())?;
+            check::window(name, self.at_array, pending.cost, self.enforcer.bound())?;
         }
         self.at_array += pending.cost;
         Ok(Some((dispatch.id, pending.io)))
@@ -194,7 +194,7 @@ impl Agent {
     /// Takes back an IO from the array.
     pub(crate) fn complete(&mut self, now: Instant, id: IoId) -> Result<Completed, Violation> {
         let unknown = || Violation::Array(format!("completed IO {} of no VM", id.0));
-        let completed = self.gate.complete(now, id).ok_or_else(unknown)?;
+        let completed = self.enforcer.complete(now, id).ok_or_else(unknown)?;
         let pending = self.ios.try_remove(completed.token as usize).ok_or_else(unknown)?;
         self.at_array -= pending.cost;
         let run = &mut self.runs[pending.vm.0];
@@ -206,7 +206,7 @@ impl Agent {
 
     /// When to be woken up, if that is not known already.
     pub(crate) fn wake(&mut self) -> Option<Instant> {
-        let at = self.gate.next_wakeup()?;
+        let at = self.enforcer.next_wakeup()?;
         let before = self.wakes.replace(at);
         (before != Some(at)).then_some(at)
     }
@@ -217,19 +217,19 @@ impl Agent {
 
     /// Lets the law tick with what the exchange shows.
     pub(crate) fn tick(&mut self, now: Instant, heard: Option<Totals>) -> Report {
-        let report = self.gate.tick(now, heard.map_or(View::Silent, View::Peers));
+        let report = self.enforcer.tick(now, heard.map_or(View::Silent, View::Peers));
         self.beta = report.beta;
         report
     }
 
     /// The window in force; `None` without control.
     pub(crate) fn window(&self) -> Option<f64> {
-        Some(self.gate.window().0).filter(|w| w.is_finite())
+        Some(self.enforcer.window().0).filter(|w| w.is_finite())
     }
 
     /// The threshold in force.
     pub(crate) fn threshold(&self) -> Span {
-        self.gate.threshold()
+        self.enforcer.threshold()
     }
 
     /// β as last used.
@@ -266,7 +266,7 @@ impl Agent {
 
     /// Whether no IO was lost between us, the host and the array.
     pub(crate) fn check(&self, name: &str) -> Result<(), Violation> {
-        let (held, outstanding) = (self.gate.held(), self.gate.outstanding());
+        let (held, outstanding) = (self.enforcer.held(), self.enforcer.outstanding());
         check::books(name, self.ios.len(), "the law", held + outstanding)
     }
 }

@@ -11,7 +11,7 @@ pub enum Violation {
          array"
     )]
     Window {
-        /// Its name.
+        /// Name of the host.
         host: String,
         /// Slots that it had at the array before.
         outstanding: f64,
@@ -41,7 +41,7 @@ pub enum Violation {
          {span} ns make {}", u128::from(*.outstanding) * u128::from(*.span)
     )]
     Little {
-        /// Its name.
+        /// Name of the VM.
         vm: String,
         /// The phase.
         phase: String,
@@ -58,7 +58,7 @@ pub enum Violation {
          {waiting} wait"
     )]
     Arrivals {
-        /// Its name.
+        /// Name of the VM.
         vm: String,
         /// IOs that it wanted to do.
         arrived: u64,
@@ -72,7 +72,7 @@ pub enum Violation {
     /// The lives of IOs are not what was outstanding over time.
     #[error("VM {vm}: its IOs have lived {lived} IO·ns, and {outstanding} IO·ns were outstanding")]
     Lives {
-        /// Its name.
+        /// Name of the VM.
         vm: String,
         /// How long its IOs were in the system, together.
         lived: u128,

@@ -27,12 +27,12 @@ pub(crate) struct Node {
     clients: Vec<Client>,
     pub(crate) agent: Option<Agent>,
     /// What has come for its agent while that hangs, in its order.
-    missed: Vec<Comes>,
+    missed: Vec<Delivery>,
 }
 
-/// What comes for an agent by itself.
+/// Event that is delivered to an agent: now, or once it no longer hangs.
 #[derive(Clone, Copy, Debug)]
-enum Comes {
+enum Delivery {
     /// The array has done an IO.
     Done(IoId),
     /// A visit to the exchange has worked, or its time is over.
@@ -65,8 +65,8 @@ pub(crate) struct Cluster<'a> {
     array: Array,
     flights: Slab<Flight>,
     slots: Slots,
-    /// By which visits to the exchange fail.
-    luck: fastrand::Rng,
+    /// Random numbers that decide which visits to the exchange fail.
+    loss_rng: fastrand::Rng,
     lives: u64,
     runs: u64,
 }
@@ -91,7 +91,7 @@ impl<'a> Cluster<'a> {
             array: Array::new(scenario.array_params()?)?,
             flights: Slab::new(),
             slots: Slots::new(LunId(scenario.exchange_lun()), scenario),
-            luck: random.fork(),
+            loss_rng: random.fork(),
             lives: 0,
             runs: 0,
             scenario,
@@ -112,15 +112,15 @@ impl<'a> Cluster<'a> {
         while let Some((_, parda_array::IoId(key))) = self.array.pop_completion() {
             let lost = || Violation::Array(format!("completed IO {key}, which is not under way"));
             match self.flights.try_remove(key as usize).ok_or_else(lost)? {
-                Flight::Vm { host, life, io } => self.comes(host, life, Comes::Done(io))?,
+                Flight::Vm { host, life, io } => self.deliver(host, life, Delivery::Done(io))?,
                 Flight::Exchange { host, life, visit } => {
                     self.meters.visited();
                     // What is written can be read, whether or not its writer looks.
                     let agent = self.living(host, life);
-                    if let Some(message) = agent.and_then(|agent| agent.link.writes(visit)) {
+                    if let Some(message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
                         self.slots.put(self.now, host, message);
                     }
-                    self.comes(host, life, Comes::Visited(visit, true))?;
+                    self.deliver(host, life, Delivery::Visited(visit, true))?;
                 }
             }
         }
@@ -130,12 +130,12 @@ impl<'a> Cluster<'a> {
     /// Lets a host do what is due.
     pub(crate) fn host_event(&mut self, event: Event) -> Result<(), Violation> {
         match event {
-            Event::Tick(host, life) => self.comes(host, life, Comes::Tick),
-            Event::Wake(host, life) => self.comes(host, life, Comes::Wake(self.now)),
+            Event::Tick(host, life) => self.deliver(host, life, Delivery::Tick),
+            Event::Wake(host, life) => self.deliver(host, life, Delivery::Wake(self.now)),
             Event::Arrival(host, vm, run) => self.arrival(host, vm, run),
             Event::Burst(host, vm, run) => self.burst(host, vm, run),
             Event::Deadline(host, life, visit) => {
-                self.comes(host, life, Comes::Visited(visit, false))
+                self.deliver(host, life, Delivery::Visited(visit, false))
             }
             Event::Edge | Event::Second | Event::Timeline(_) => Ok(()),
         }
@@ -191,7 +191,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Something comes for a host's agent, if that still lives: now, or when it no longer hangs.
-    fn comes(&mut self, id: HostId, life: Life, what: Comes) -> Result<(), Violation> {
+    fn deliver(&mut self, id: HostId, life: Life, what: Delivery) -> Result<(), Violation> {
         if self.living(id, life).is_none() {
             return Ok(());
         }
@@ -200,10 +200,10 @@ impl<'a> Cluster<'a> {
             return Ok(());
         }
         match what {
-            Comes::Done(io) => self.io_done(id, io),
-            Comes::Visited(visit, worked) => self.visited(id, visit, worked),
-            Comes::Tick => self.tick_due(id),
-            Comes::Wake(at) => {
+            Delivery::Done(io) => self.io_done(id, io),
+            Delivery::Visited(visit, worked) => self.visited(id, visit, worked),
+            Delivery::Tick => self.tick_due(id),
+            Delivery::Wake(at) => {
                 if let Some(agent) = &mut self.nodes[id.0].agent {
                     agent.woken(at);
                 }
@@ -219,7 +219,7 @@ impl<'a> Cluster<'a> {
             return Ok(());
         };
         for what in std::mem::take(&mut self.nodes[id.0].missed) {
-            self.comes(id, life, what)?;
+            self.deliver(id, life, what)?;
         }
         for index in 0..self.scenario.host(id).vms.len() {
             self.set_shares(parda_scenario::VmId { host: id, index });
@@ -256,7 +256,7 @@ impl<'a> Cluster<'a> {
         let host = self.scenario.host(id);
         let agent = Agent::new(self.now, life, host, self.state.host(id), self.queue)?;
         if !host.outside {
-            self.events.plan(agent.link.next(), Event::Tick(id, life));
+            self.events.plan(agent.rounds.next(), Event::Tick(id, life));
         }
         self.nodes[id.0].agent = Some(agent);
         Ok(())
@@ -326,8 +326,8 @@ impl<'a> Cluster<'a> {
         if let Some(agent) = &mut self.nodes[id.0].agent {
             let period = resolved.period.into();
             agent.set_config(self.now, resolved.control, period).map_err(settings)?;
-            if agent.link.set_period(self.now, period) {
-                self.events.plan(agent.link.next(), Event::Tick(id, agent.life));
+            if agent.rounds.set_period(self.now, period) {
+                self.events.plan(agent.rounds.next(), Event::Tick(id, agent.life));
             }
         }
         Ok(self.dispatch(id)?)
@@ -357,7 +357,7 @@ impl<'a> Cluster<'a> {
     }
 
     fn tick_due(&mut self, id: HostId) -> Result<(), Violation> {
-        let begins = |agent: &mut Agent| agent.link.begin_round(self.now);
+        let begins = |agent: &mut Agent| agent.rounds.begin_round(self.now);
         if !self.nodes[id.0].agent.as_mut().is_some_and(begins) {
             return Ok(());
         }
@@ -365,7 +365,7 @@ impl<'a> Cluster<'a> {
             return self.tick(id, None);
         }
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
-        let (life, visit) = (agent.life, agent.link.read(self.now));
+        let (life, visit) = (agent.life, agent.rounds.read(self.now));
         self.visit(id, life, visit, self.slots.read())
     }
 
@@ -374,7 +374,7 @@ impl<'a> Cluster<'a> {
     fn visit_fails(&mut self, id: HostId) -> bool {
         let Hearing { reachable, loss, .. } = self.state.host(id).hearing;
         // Nothing is drawn where nothing is left to chance: no run depends on what it does not say.
-        !reachable || (loss > 0.0 && self.luck.f64() < loss)
+        !reachable || (loss > 0.0 && self.loss_rng.f64() < loss)
     }
 
     fn visit(
@@ -392,7 +392,7 @@ impl<'a> Cluster<'a> {
     /// A visit to the exchange has ended, or was given up.
     fn visited(&mut self, id: HostId, visit: Visit, worked: bool) -> Result<(), Violation> {
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
-        match agent.link.end(self.now, visit, worked) {
+        match agent.rounds.end(self.now, visit, worked) {
             Ended::Already => {}
             Ended::Read(since) => self.tick(id, worked.then_some(since))?,
             Ended::Written => self.rest(id),
@@ -409,14 +409,14 @@ impl<'a> Cluster<'a> {
             |other: HostId| !self.parted || self.state.host(other).hearing.side == hearing.side;
         let heard = read
             .filter(|_| hearing.reachable)
-            .and_then(|since| agent.link.hear(since, self.slots.shown(then, on_side)));
-        agent.link.has_read(self.now, read);
+            .and_then(|since| agent.rounds.hear(since, self.slots.shown(then, on_side)));
+        agent.rounds.has_read(self.now, read);
         let report = agent.tick(self.now, heard);
-        agent.link.settle(self.now, heard.as_ref(), &report);
+        agent.rounds.settle(self.now, heard.as_ref(), &report);
         if self.visit_fails(id) {
             self.rest(id);
         } else if let Some(agent) = &mut self.nodes[id.0].agent {
-            let (life, visit) = (agent.life, agent.link.write(self.now, report));
+            let (life, visit) = (agent.life, agent.rounds.write(self.now, report));
             self.visit(id, life, visit, self.slots.write(id))?;
         }
         self.dispatch(id)
@@ -424,7 +424,7 @@ impl<'a> Cluster<'a> {
 
     fn rest(&mut self, id: HostId) {
         if let Some(agent) = &mut self.nodes[id.0].agent {
-            let next = agent.link.rest(self.now);
+            let next = agent.rounds.rest(self.now);
             self.events.plan(next, Event::Tick(id, agent.life));
         }
     }

@@ -21,7 +21,7 @@ pub enum SimError {
     /// A host's settings cannot work. Never for a scenario that was parsed.
     #[error("host {host}: {error}")]
     Control {
-        /// The host.
+        /// Name of the host.
         host: String,
         /// What is wrong.
         error: ConfigError,
@@ -34,7 +34,7 @@ pub enum SimError {
     ArrayEvent {
         /// When.
         at: Duration,
-        /// Why not.
+        /// Reason why it cannot happen.
         error: FaultError,
     },
     /// Something happened that must never happen: a fault of this program.

@@ -110,7 +110,7 @@ enum Step {
 
 /// A host's control thread, as far as it looks at the others.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Rounds {
     me: Identity,
     peers: Peers,
     sequence: Sequence,
@@ -119,13 +119,13 @@ pub(crate) struct Link {
     visit: Visit,
 }
 
-impl Link {
+impl Rounds {
     /// It begins where in its period the host's name says, as the agent does: hosts that were
     /// started together do not all visit the exchange at once.
-    pub(crate) fn new(now: Instant, host: HostName, life: Life, period: Span) -> Link {
+    pub(crate) fn new(now: Instant, host: HostName, life: Life, period: Span) -> Rounds {
         let phase = host.id().phase();
         let me = Identity { host, incarnation: Incarnation(life.0) };
-        Link {
+        Rounds {
             peers: Peers::new(me.host.id(), Freshness::default()),
             me,
             sequence: Sequence::default(),

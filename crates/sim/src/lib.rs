@@ -12,7 +12,7 @@
 //! | `run` | a scenario from its first event to its answer |
 //! | `cluster` | the array, the hosts, and what happens between them |
 //! | `agent` | one host's agent: its law, its VMs' IOs, its part in the exchange |
-//! | `gate` | what holds its IOs back: an agent's, or a kernel's |
+//! | `enforcer` | what holds its IOs back: an agent's, or a kernel's |
 //! | `kernel` | a kernel's queue, and the agent that steers it |
 //! | `client` | what a VM does to its disk |
 //! | `demand` | and when: its loop, its bursts, its books |
@@ -21,6 +21,8 @@
 //! | `check` | what must hold after every event |
 //! | `meter` | what is counted in a phase |
 //! | `latencies` | latencies, counted by size |
+//! | `queue` | order in which a host's IOs go |
+//! | `error` | why a run has no answer |
 //! | `study` | several runs, and the one answer of all of them |
 //! | `series` | windows, latencies and throughput over time |
 
@@ -30,10 +32,10 @@ mod client;
 mod cluster;
 mod demand;
 mod drawn;
+mod enforcer;
 mod error;
 mod events;
 mod exchange;
-mod gate;
 mod kernel;
 mod latencies;
 mod meter;
@@ -46,6 +48,6 @@ pub use check::Violation;
 pub use client::Client;
 pub use error::SimError;
 pub use queue::Queue;
-pub use run::{Keep, Outcome, Progress, SimOptions, run};
+pub use run::{Keep, Progress, RunOutcome, SimOptions, run};
 pub use series::{HostSeries, Series};
 pub use study::{StudyOutcome, run_all};

@@ -49,7 +49,7 @@ pub struct Progress {
 
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The answer.
     pub answer: Answer,
     /// How it went, if that was to be kept.
@@ -70,7 +70,7 @@ pub fn run(
     scenario: &Scenario,
     options: &SimOptions,
     progress: impl FnMut(Progress),
-) -> Result<Outcome, SimError> {
+) -> Result<RunOutcome, SimError> {
     let mut run = Run::new(scenario, options)?;
     run.play(progress).map_err(|error| match error {
         SimError::Violation(violation) => {
@@ -85,7 +85,7 @@ pub fn run(
     // In the order of the scenario, whichever ended first.
     run.phases.sort_by_key(|(index, _)| *index);
     let phases = run.phases.into_iter().map(|(_, phase)| phase).collect();
-    Ok(Outcome {
+    Ok(RunOutcome {
         answer: Answer::new(scenario, Engine::Sim, phases),
         series: run.series,
         ios: run.cluster.meters.ios(),

@@ -18,7 +18,7 @@ pub struct Series {
 /// How it went for one host: one number for each of [`Series::at`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostSeries {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
     /// Window at the end of the interval, in slots. `None` without control, and while it is dead.
     pub window: Vec<Option<f64>>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parda_scenario::{Answer, Engine, Study};
 
 use crate::error::SimError;
-use crate::run::{Keep, Outcome, Progress, SimOptions, run};
+use crate::run::{Keep, Progress, RunOutcome, SimOptions, run};
 
 /// What came of a study.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub struct StudyOutcome {
     pub answer: Answer,
     /// Each run, in the order of [`Study::runs`]. Their own answers know nothing of variants and
     /// judge nothing.
-    pub runs: Vec<Outcome>,
+    pub runs: Vec<RunOutcome>,
 }
 
 /// Runs all of a study, `jobs` at a time, and answers. The answer does not depend on `jobs`.
@@ -32,7 +32,7 @@ pub fn run_all(
     jobs: usize,
     progress: impl Fn(usize, Progress) + Sync,
 ) -> Result<StudyOutcome, SimError> {
-    let outcomes: Vec<Mutex<Option<Result<Outcome, SimError>>>> =
+    let outcomes: Vec<Mutex<Option<Result<RunOutcome, SimError>>>> =
         study.runs.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
     let work = || {

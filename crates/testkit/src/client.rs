@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a request ended: the data of a read, extents as on the wire of a block status, nothing of all else; or the
 /// server's error.
-pub type Outcome = Result<Vec<u8>, Errno>;
+pub type Answer = Result<Vec<u8>, Errno>;
 
 /// Why there is no connection.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// The next reply, in the server's order. `None` if the connection is gone.
-    pub fn receive(&mut self) -> Option<(Cookie, Outcome)> {
+    pub fn receive(&mut self) -> Option<(Cookie, Answer)> {
         loop {
             if let Some(answered) = self.take_reply() {
                 return Some(answered);
@@ -140,7 +140,7 @@ impl Client {
         }
     }
 
-    fn take_reply(&mut self) -> Option<(Cookie, Outcome)> {
+    fn take_reply(&mut self) -> Option<(Cookie, Answer)> {
         let expected = |cookie: Cookie| {
             Some(match *self.pending.get(&cookie)? {
                 Op::Read(extent) => Expected::Data(extent),
@@ -180,7 +180,7 @@ impl Client {
     }
 
     /// Sends a request and waits for its reply.
-    pub fn call(&mut self, op: Op, payload: &[u8]) -> Outcome {
+    pub fn call(&mut self, op: Op, payload: &[u8]) -> Answer {
         let cookie = self.send(op, payload).expect("the connection is gone");
         let (answered, outcome) = self.receive().expect("the connection is gone");
         assert_eq!(answered, cookie);

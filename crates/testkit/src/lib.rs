@@ -10,5 +10,5 @@
 mod client;
 mod loop_device;
 
-pub use client::{Client, ConnectError, Outcome, at, read, write};
+pub use client::{Answer, Client, ConnectError, at, read, write};
 pub use loop_device::LoopDevice;

@@ -44,7 +44,7 @@ pub enum FaultError {
     /// A rebuild is under way.
     #[error("drive {drive} is being rebuilt already")]
     AlreadyRebuilding {
-        /// Which.
+        /// Number of the drive.
         drive: u32,
     },
     /// The array was made without a write cache.

@@ -16,7 +16,7 @@ use parda_control::{Shares, VmConfig, Window};
 use parda_nbd::ExportName;
 use parda_nbd::uri::Address;
 #[allow(unused_imports, reason = "no test file uses all of it")]
-pub(crate) use parda_testkit::{Client, Outcome, at, read, write};
+pub(crate) use parda_testkit::{Answer, Client, at, read, write};
 
 pub(crate) fn name(name: &str) -> ExportName {
     ExportName::new(name).unwrap()

@@ -189,9 +189,8 @@ fn two_vms_of_a_lun_get_what_their_shares_say() {
 }
 
 /// What is still to be reached: caps alone follow the array by one period, and let all through meanwhile.
-/// `cargo test --workspace --test guests two_vms_of_a_virtio -- --ignored`
 #[test]
-#[ignore = "caps alone do not hold shares where the array is not steady: docs/steering.md"]
+#[ignore = "caps alone do not hold shares where the array is not steady: docs/steering.md. To try it: cargo test --workspace --test guests two_vms_of_a_virtio -- --ignored"]
 fn two_vms_of_a_virtio_disk_get_what_their_shares_say() {
     if let Some(_turn) = turn() {
         two_to_one(Bus::Virtio, "[mq-deadline]", 0.30);

@@ -1,7 +1,7 @@
 //! What was seen at one threshold, and what two of them together say of the curve.
 
-use super::Observation;
 use super::history::Pair;
+use super::observation::Observation;
 
 /// Periods at one threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -4,8 +4,9 @@ use alloc::vec::Vec;
 
 use libm::{exp, log};
 
-use super::Observation;
 use super::block::{Block, FEW, FEW_IOS};
+use super::observation::Observation;
+use super::step::Threshold;
 
 /// For how many periods what was seen at a threshold is kept.
 const KEPT: u64 = 1200;
@@ -42,7 +43,7 @@ pub(super) struct History {
 
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    threshold: f64,
+    threshold: Threshold,
     class: Class,
     /// What part of the outstanding IOs is of hosts that want no more: the same for all thresholds of
     /// a class, so that what is compared is weighed alike.
@@ -53,8 +54,8 @@ struct Level {
 }
 
 impl Level {
-    fn is(&self, threshold: f64) -> bool {
-        (self.threshold / threshold - 1.0).abs() < 1e-3
+    fn is(&self, threshold: Threshold) -> bool {
+        (self.threshold.over(threshold) - 1.0).abs() < 1e-3
     }
 }
 
@@ -80,7 +81,7 @@ impl History {
     }
 
     /// What is known of a threshold in a class.
-    pub(super) fn at(&self, threshold: f64, class: Class) -> Option<Block> {
+    pub(super) fn at(&self, threshold: Threshold, class: Class) -> Option<Block> {
         let mut of = self.all.iter().filter(|level| level.class == class);
         of.find(|level| level.is(threshold)).map(|level| level.block)
     }
@@ -93,7 +94,7 @@ impl History {
     }
 
     /// Takes in what was seen at a threshold, and forgets what was seen long ago elsewhere.
-    pub(super) fn add(&mut self, threshold: f64, seen: &Observation) -> Block {
+    pub(super) fn add(&mut self, threshold: Threshold, seen: &Observation) -> Block {
         let (clock, class) = (self.clock, Class::of(seen));
         self.all.retain(|level| clock - level.last <= KEPT);
         let known = self.all.iter().find(|level| level.class == class).map(|level| level.light);
@@ -116,7 +117,7 @@ impl History {
     }
 
     /// Whether so much is known of a threshold that a try can be compared with it.
-    pub(super) fn enough(&self, threshold: f64) -> bool {
+    pub(super) fn enough(&self, threshold: Threshold) -> bool {
         let of = self.all.iter().filter(|level| level.is(threshold) && level.block.periods >= 2.0);
         let (periods, ios) = of.fold((0.0, 0.0), |(periods, ios), level| {
             (periods + level.block.periods, ios + level.block.ios)
@@ -124,10 +125,16 @@ impl History {
         periods >= FEW && ios >= FEW_IOS
     }
 
-    /// What is to be compared of two thresholds, and of the one beyond the first: all classes that
-    /// were seen at both.
-    pub(super) fn pairs(&self, from: f64, beyond: f64, now: f64) -> Vec<Pair> {
-        let here = self.all.iter().filter(|level| level.is(now) && level.block.periods >= 2.0);
+    /// What is to be compared of `threshold` and `from`, and of `beyond`, on the other side of `from`: all
+    /// classes that were seen at both.
+    pub(super) fn pairs(
+        &self,
+        from: Threshold,
+        beyond: Threshold,
+        threshold: Threshold,
+    ) -> Vec<Pair> {
+        let here =
+            self.all.iter().filter(|level| level.is(threshold) && level.block.periods >= 2.0);
         let pair = |level: &Level| {
             let class = level.class;
             let from = self.at(from, class).filter(|block| block.periods >= 2.0)?;
@@ -140,17 +147,17 @@ impl History {
         if pairs.iter().map(|pair| pair.block.periods).sum::<f64>() >= FEW {
             return pairs;
         }
-        self.beyond_all_wishes(from, now).map_or(pairs, |pair| alloc::vec![pair])
+        self.beyond_all_wishes(from, threshold).map_or(pairs, |pair| alloc::vec![pair])
     }
 
     /// What is to be compared if at one of two thresholds all have what they want: what all have
     /// together.
-    fn beyond_all_wishes(&self, from: f64, now: f64) -> Option<Pair> {
-        let longest = |threshold: f64| {
+    fn beyond_all_wishes(&self, from: Threshold, threshold: Threshold) -> Option<Pair> {
+        let longest = |threshold: Threshold| {
             let of = self.all.iter().filter(|level| level.is(threshold));
             of.max_by(|one, other| one.block.periods.total_cmp(&other.block.periods))
         };
-        let (base, here) = (longest(from)?, longest(now)?);
+        let (base, here) = (longest(from)?, longest(threshold)?);
         let all_content = (base.class == Class::CONTENT) != (here.class == Class::CONTENT);
         let both = base.block.periods >= 2.0 && here.block.periods >= 2.0;
         let from = base.block.in_total();
@@ -160,7 +167,7 @@ impl History {
     }
 
     /// By what part `rate` at a threshold is below the best that was seen of the same classes at any.
-    pub(super) fn loss(&self, threshold: f64, rate: fn(&Block) -> f64) -> f64 {
+    pub(super) fn loss(&self, threshold: Threshold, rate: fn(&Block) -> f64) -> f64 {
         let (mut lost, mut periods) = (0.0, 0.0);
         for here in self.all.iter().filter(|level| level.is(threshold)) {
             let alike = self.all.iter().filter(|level| level.class == here.class);
@@ -177,7 +184,7 @@ impl History {
     }
 
     /// Forgets what was seen at a threshold.
-    pub(super) fn drop(&mut self, threshold: f64) {
+    pub(super) fn drop(&mut self, threshold: Threshold) {
         self.all.retain(|level| !level.is(threshold));
     }
 

@@ -11,192 +11,21 @@
 
 mod block;
 mod history;
+mod observation;
 mod outsider;
 mod search;
+mod step;
+mod why;
 
 pub use block::Slope;
+pub use observation::Observation;
+pub use step::{Auto, Knee, Step, Threshold};
+pub use why::{Move, Why};
 
 use crate::cluster::{Thresholds, Tuning};
 use crate::units::Span;
 
 use search::Search;
-
-/// What a host is told about finding the threshold by itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Auto {
-    /// The threshold to begin at, where somebody knows one: an operator, or a probe.
-    pub start: Option<Span>,
-    /// It never goes below this.
-    pub at_least: Span,
-    /// Nor above this.
-    pub at_most: Span,
-    /// By what part it moves at most in one period, such as 0.2.
-    pub step: f64,
-}
-
-impl Default for Auto {
-    fn default() -> Auto {
-        Auto {
-            start: None,
-            at_least: Span::from_micros(100),
-            at_most: Span::from_millis(100),
-            step: 0.2,
-        }
-    }
-}
-
-impl Auto {
-    fn clamp(&self, secs: f64) -> f64 {
-        secs.clamp(self.at_least.secs(), self.at_most.secs())
-    }
-
-    /// One step from here, within bounds.
-    fn next(&self, secs: f64, up: bool) -> f64 {
-        self.clamp(if up { secs * (1.0 + self.step) } else { secs / (1.0 + self.step) })
-    }
-
-    /// As far towards `goal` as one step goes.
-    fn towards(&self, secs: f64, goal: f64) -> f64 {
-        let goal = self.clamp(goal);
-        goal.clamp(secs / (1.0 + self.step), secs * (1.0 + self.step))
-    }
-}
-
-/// What all hosts together did in a period, by what they publish.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Observation {
-    /// IO/s of the hosts that want more than they have, as a mean that nobody's gain makes up for
-    /// another's loss in ([`crate::backlog::Backlog::rate`]).
-    pub rate: f64,
-    /// IO/s of all hosts whose windows a law governs, just added up.
-    pub total: f64,
-    /// IO/s of all others that are heard.
-    pub light_rate: f64,
-    /// What part of all that is outstanding is theirs.
-    pub light: f64,
-    /// Which hosts want more: only periods with the same ones are compared.
-    pub who: u64,
-    /// What part of their shares they used, in eighths: all, if they wanted more all the time.
-    pub used: u8,
-    /// IOs that the latency is a mean of.
-    pub ios: f64,
-    /// Mean device latency, in seconds.
-    pub latency: f64,
-    /// How many times the mean over all IOs that is, as the slowest VM counts ([`crate::slowest`]).
-    pub beyond: f64,
-    /// Σ outstanding of the governed hosts, in slots.
-    pub outstanding: f64,
-    /// Σ of their windows.
-    pub windows: f64,
-    /// Whether any of them came near to using its own.
-    pub in_use: bool,
-    /// What they may have outstanding however high the latency.
-    pub least: f64,
-    /// Mean size of an IO, in bytes.
-    pub size: f64,
-    /// What part of the IOs reads, from 0 to 1.
-    pub reads: f64,
-}
-
-/// What the threshold is doing, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Too little is known yet to try something.
-    Gathers,
-    /// It tries the next step up or down.
-    Tries {
-        /// Up.
-        up: bool,
-    },
-    /// Neither up nor down was worth it: it looks again after so many periods with load.
-    Rests {
-        /// How many.
-        periods: u32,
-    },
-    /// What was tried was not worth it.
-    NotWorth,
-    /// The hosts ask for too little: the latency then says nothing of the knee.
-    Light,
-    /// The latency is not at the threshold.
-    Elsewhere,
-    /// The windows are at their most and the latency stays below: the threshold bounds nobody.
-    Unbound,
-    /// The windows are at their least and the latency stays above: no window can meet it.
-    Squeezed,
-    /// What is asked of the array changed while it tried.
-    Mix,
-    /// Other hosts want more in each period: there is nothing to compare.
-    Restless,
-    /// Throughput fell by itself, and a higher threshold brings back as much of it as it would from
-    /// a host outside control.
-    Outsider,
-    /// Throughput is worth more, but the threshold is at its most.
-    AtMost,
-    /// It has just started, and first hears what the others have.
-    Joins,
-    /// It takes the threshold of the host that leads.
-    Follows,
-    /// Another host has a number: this one goes there.
-    Pinned,
-    /// A live host does not say what its threshold is: its version is older.
-    Unsaid,
-    /// The exchange is silent.
-    Silent,
-    /// The objective of a VM is in force in its place.
-    Objective,
-    /// No window follows from it: the mode is not `parda`, or the latency is one's own only.
-    Idle,
-}
-
-impl core::fmt::Display for Why {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Why::Gathers => "measures throughput here, to compare the next step with",
-            Why::Tries { up: true } => "tries one step up",
-            Why::Tries { up: false } => "tries one step down",
-            Why::Rests { periods } => {
-                return write!(
-                    f,
-                    "rests: neither up nor down was worth it; looks again after {periods} periods \
-                     with load"
-                );
-            }
-            Why::NotWorth => "went back: the last step was not worth it",
-            Why::Light => "stays: the hosts ask for too little to see the knee",
-            Why::Elsewhere => "stays: the latency is not at the threshold",
-            Why::Unbound => "goes down: the windows are at their most and the latency is below the threshold",
-            Why::Squeezed => "goes up: the windows are at their least and the latency is above the threshold",
-            Why::Mix => "went back: the hosts' load changed during the try",
-            Why::Restless => "stays: in each period other hosts want more, so that no two periods compare",
-            Why::Outsider => {
-                "stays: throughput had fallen without a step, and a higher threshold seemed to take \
-                 it back from another load: a host outside control?"
-            }
-            Why::AtMost => {
-                "stays at at_most, though more outstanding IOs bring more throughput: the knee is \
-                 higher, or the gain is the loss of a host outside control"
-            }
-            Why::Joins => "joins: listens to the other hosts' thresholds first",
-            Why::Follows => "follows the host that leads",
-            Why::Pinned => "goes to the number that another host has configured",
-            Why::Unsaid => "stays: a live host does not say its threshold (an older version?)",
-            Why::Silent => "stays: the exchange is silent",
-            Why::Objective => "stays: the latency objective of a VM is in force in place of this threshold",
-            Why::Idle => "stays: in this mode no window follows from the threshold",
-        })
-    }
-}
-
-/// A move of the threshold, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Move {
-    /// Threshold before the move.
-    pub from: f64,
-    /// Threshold after the move.
-    pub to: f64,
-    /// Reason of the move.
-    pub why: Why,
-}
 
 /// What is known of the threshold, for people to see.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -207,9 +36,8 @@ pub struct Estimate {
     pub leads: bool,
     /// Current step of the search, or the reason why the threshold does not move.
     pub why: Why,
-    /// Between which thresholds the knee is, in seconds, as far as it has been tried since the last
-    /// drift.
-    pub knee: (Option<f64>, Option<f64>),
+    /// Between which thresholds the knee is, as far as it has been tried since the last drift.
+    pub knee: Knee,
     /// By what part throughput changes with latency, as last measured.
     pub slope: Option<Slope>,
     /// By what part the throughput at the threshold changed when it last did so by itself.
@@ -230,7 +58,7 @@ const JOINED: u32 = 3;
 #[derive(Clone, Debug)]
 pub struct Learner {
     auto: Auto,
-    threshold: f64,
+    threshold: Threshold,
     search: Search,
     heard: u32,
     leads: bool,
@@ -245,7 +73,7 @@ impl Learner {
     pub fn new(auto: Auto, threshold: Span, known: bool) -> Learner {
         Learner {
             auto,
-            threshold: auto.clamp(threshold.secs()),
+            threshold: auto.clamp(Threshold::from_secs(threshold.secs())),
             search: Search::new(known),
             heard: 0,
             leads: false,
@@ -264,7 +92,7 @@ impl Learner {
     /// The threshold in force.
     #[must_use]
     pub fn threshold(&self) -> Span {
-        Span::from_secs(self.threshold)
+        self.threshold.span()
     }
 
     /// What to publish of it.
@@ -305,11 +133,11 @@ impl Learner {
             return;
         }
         if let Some(pinned) = others.pinned {
-            self.go(self.auto.towards(self.threshold, pinned.secs()), Why::Pinned);
+            self.go_towards(pinned, Why::Pinned);
         } else if others.unsaid {
             self.why = Why::Unsaid;
         } else if let Some(leader) = others.leader {
-            self.go(self.auto.towards(self.threshold, leader.secs()), Why::Follows);
+            self.go_towards(leader, Why::Follows);
         } else {
             self.leads = true;
             let found = seen.and_then(|s| self.search.period(&self.auto, self.threshold, s));
@@ -328,12 +156,17 @@ impl Learner {
     fn join(&mut self, others: &Thresholds) {
         let known = others.pinned.or(others.anyone).or(others.before.filter(|_| self.heard == 0));
         if let Some(known) = known {
-            self.threshold = self.auto.clamp(known.secs());
+            self.threshold = self.auto.clamp(Threshold::from_secs(known.secs()));
             self.search = Search::new(true);
         }
     }
 
-    fn go(&mut self, to: f64, why: Why) {
+    fn go_towards(&mut self, goal: Span, why: Why) {
+        let goal = Threshold::from_secs(goal.secs());
+        self.go(self.auto.towards(self.threshold, goal), why);
+    }
+
+    fn go(&mut self, to: Threshold, why: Why) {
         self.why = why;
         if to == self.threshold {
             return;

@@ -3,8 +3,10 @@
 
 use super::block::{Block, FEW, FEW_IOS, Slope};
 use super::history::{Class, History, Pair};
+use super::observation::Observation;
 use super::outsider::Fall;
-use super::{Auto, Move, Observation, Why};
+use super::step::{Auto, Knee, Step, Threshold};
+use super::why::{Move, Why};
 
 /// A higher threshold is worth it if 10 % more outstanding IOs bring at least 1.3 % more throughput.
 const WORTH: f64 = 0.13;
@@ -94,9 +96,9 @@ enum Phase {
     Stays { rest: u32 },
     /// It tries the threshold one step from `from`, for so many periods that compare by now, of so
     /// many in all.
-    Tries { from: f64, up: bool, periods: u32, all: u32, further: u32 },
+    Tries { from: Threshold, step: Step, periods: u32, all: u32, further: u32 },
     /// On its way back to where a try of several steps began.
-    Returns { to: f64 },
+    Returns { to: Threshold },
 }
 
 /// The search.
@@ -107,7 +109,8 @@ pub(super) struct Search {
     history: History,
     /// Periods to skip until a move is through.
     settle: u32,
-    up_next: bool,
+    /// The way of the next try.
+    next_step: Step,
     /// What is known not to be worth it from here.
     no_up: bool,
     no_down: bool,
@@ -132,10 +135,10 @@ pub(super) struct Search {
     /// Sum of how far it was off in these.
     struck: f64,
     /// The way that the last drift points, until something is found not to be worth it.
-    likely: Option<bool>,
+    likely: Option<Step>,
     pub(super) slope: Option<Slope>,
     /// Between which thresholds the knee is, as far as tried.
-    pub(super) knee: (Option<f64>, Option<f64>),
+    pub(super) knee: Knee,
     /// How much the throughput differed when it last drifted, relative, and how often it did.
     pub(super) drift: Option<f64>,
     pub(super) drifts: u32,
@@ -149,7 +152,7 @@ impl Search {
             phase: Phase::Stays { rest: if known { REST } else { 0 } },
             history: History::default(),
             settle: SETTLE,
-            up_next: true,
+            next_step: Step::Up,
             no_up: false,
             no_down: false,
             next_rest: REST,
@@ -165,21 +168,26 @@ impl Search {
             struck: 0.0,
             likely: None,
             slope: None,
-            knee: (None, None),
+            knee: Knee::default(),
             drift: None,
             drifts: 0,
             why: Why::Gathers,
         }
     }
 
-    /// Takes in a period at the threshold `now`. Answers with a move, if one is to be made.
-    pub(super) fn period(&mut self, auto: &Auto, now: f64, seen: &Observation) -> Option<Move> {
+    /// Takes in a period at `threshold`. Answers with a move, if one is to be made.
+    pub(super) fn period(
+        &mut self,
+        auto: &Auto,
+        threshold: Threshold,
+        seen: &Observation,
+    ) -> Option<Move> {
         self.history.tick();
         if let Phase::Tries { all, .. } = &mut self.phase {
             *all += 1;
         }
         if let Phase::Returns { to } = self.phase {
-            return self.go_back(auto, now, to, self.why);
+            return self.go_back(auto, threshold, to, self.why);
         }
         let settled = self.settle == 0;
         self.settle = self.settle.saturating_sub(1);
@@ -190,12 +198,12 @@ impl Search {
             self.running = (Kind::Light, 0);
             self.restless += 1;
             if self.restless >= RESTLESS {
-                return self.abandon(auto, now, Why::Restless);
+                return self.abandon(auto, threshold, Why::Restless);
             }
-            return self.out_of_time(auto, now);
+            return self.out_of_time(auto, threshold);
         }
         self.restless = 0;
-        let kind = self.kind(auto, now, seen);
+        let kind = self.kind(auto, threshold, seen);
         if self.running.0 != kind {
             (self.running, self.running_ios) = ((kind, 0), 0.0);
         }
@@ -204,46 +212,47 @@ impl Search {
         self.windows = seen.windows;
         self.beyond = seen.beyond;
         if self.collapses(seen, kind) {
-            return self.give_up(auto, now);
+            return self.give_up(auto, threshold);
         }
         if !settled {
             return None;
         }
         match kind {
-            Kind::Held => self.held(auto, now, seen),
+            Kind::Held => self.held(auto, threshold, seen),
             _ if self.running.1 < PATIENCE => None,
             Kind::Unbound | Kind::Squeezed if self.running_ios < FEW_IOS => None,
-            Kind::Unbound => self.step(auto, now, false, Why::Unbound),
-            Kind::Squeezed => self.step(auto, now, true, Why::Squeezed),
+            Kind::Unbound => self.step(auto, threshold, Step::Down, Why::Unbound),
+            Kind::Squeezed => self.step(auto, threshold, Step::Up, Why::Squeezed),
             Kind::Light | Kind::Elsewhere => {
                 let why = if kind == Kind::Light { Why::Light } else { Why::Elsewhere };
-                self.abandon(auto, now, why)
+                self.abandon(auto, threshold, why)
             }
         }
     }
 
-    fn kind(&self, auto: &Auto, now: f64, seen: &Observation) -> Kind {
+    fn kind(&self, auto: &Auto, threshold: Threshold, seen: &Observation) -> Kind {
         if seen.ios <= 0.0 || !seen.in_use {
             return Kind::Light;
         }
+        let threshold = threshold.secs();
         let stand = seen.windows <= STANDS * self.windows;
         let used = seen.outstanding >= USED * seen.windows;
-        if seen.latency * (1.0 + auto.step) < now && used && stand {
+        if seen.latency * (1.0 + auto.step) < threshold && used && stand {
             return Kind::Unbound;
         }
-        if seen.latency > now && seen.outstanding <= 1.5 * seen.least {
+        if seen.latency > threshold && seen.outstanding <= 1.5 * seen.least {
             return Kind::Squeezed;
         }
-        if (now / AT..now * AT).contains(&seen.latency) {
+        if (threshold / AT..threshold * AT).contains(&seen.latency) {
             return Kind::Held;
         }
         // With light load the latency says nothing about the threshold.
-        if NEAR * seen.latency < now { Kind::Light } else { Kind::Elsewhere }
+        if NEAR * seen.latency < threshold { Kind::Light } else { Kind::Elsewhere }
     }
 
     /// A lower threshold that the array cannot do takes most of the throughput with it at once.
     fn collapses(&self, seen: &Observation, kind: Kind) -> bool {
-        let Phase::Tries { from, up: false, .. } = self.phase else { return false };
+        let Phase::Tries { from, step: Step::Down, .. } = self.phase else { return false };
         let Some(base) = self.history.at(from, Class::of(seen)) else { return false };
         kind != Kind::Light
             && self.running.1 >= 2
@@ -251,57 +260,59 @@ impl Search {
             && self.settle + 2 < SETTLE
     }
 
-    fn held(&mut self, auto: &Auto, now: f64, seen: &Observation) -> Option<Move> {
-        if self.drifts_away(now, seen) {
+    fn held(&mut self, auto: &Auto, threshold: Threshold, seen: &Observation) -> Option<Move> {
+        if self.drifts_away(threshold, seen) {
             return None;
         }
-        let block = self.history.add(now, seen);
+        let block = self.history.add(threshold, seen);
         if block.mixed() {
             let off = self.history.rate(seen) / block.rate().0 - 1.0;
             // Where it tried something, what was seen there says nothing of being there.
-            let back = self.back(auto, now, Why::Mix);
+            let back = self.back(auto, threshold, Why::Mix);
             self.drifted(off, None);
             self.why = if back.is_some() { Why::Mix } else { self.why };
             return back;
         }
         match self.phase {
-            Phase::Stays { .. } if self.is_above_an_outsider(now) => {
-                self.leave_to_the_outsider(auto, now)
+            Phase::Stays { .. } if self.is_above_an_outsider(threshold) => {
+                self.leave_to_the_outsider(auto, threshold)
             }
             Phase::Stays { rest: 0 } => {
                 self.why = Why::Gathers;
-                if self.history.enough(now) { self.try_next(auto, now) } else { None }
+                if self.history.enough(threshold) { self.try_next(auto, threshold) } else { None }
             }
             Phase::Stays { rest } => {
                 self.phase = Phase::Stays { rest: rest - 1 };
-                self.why = self.resting(auto, now, rest);
+                self.why = self.resting(auto, threshold, rest);
                 None
             }
             Phase::Returns { .. } => None,
-            Phase::Tries { from, up, periods, all, further } => {
-                let pairs = self.history.pairs(from, auto.next(from, !up), now);
+            Phase::Tries { from, step, periods, all, further } => {
+                let pairs = self.history.pairs(from, auto.next(from, step.back()), threshold);
                 let next = periods + u32::from(!pairs.is_empty());
-                self.phase = Phase::Tries { from, up, periods: next, all, further };
+                self.phase = Phase::Tries { from, step, periods: next, all, further };
                 let sum = |of: fn(&Block) -> f64| pairs.iter().map(|p| of(&p.block)).sum::<f64>();
                 if sum(|block| block.periods) >= FEW && sum(|block| block.ios) >= FEW_IOS {
-                    self.judge(auto, now, &pairs, periods)
+                    self.judge(auto, threshold, &pairs, periods)
                 } else {
-                    self.out_of_time(auto, now)
+                    self.out_of_time(auto, threshold)
                 }
             }
         }
     }
 
     /// Gives up a try that takes too long.
-    fn out_of_time(&mut self, auto: &Auto, now: f64) -> Option<Move> {
+    fn out_of_time(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
         let Phase::Tries { all: LONGEST_TRY.., .. } = self.phase else { return None };
-        self.give_up(auto, now)
+        self.give_up(auto, threshold)
     }
 
     /// Whether the throughput is no longer what it was at this threshold.
-    fn drifts_away(&mut self, now: f64, seen: &Observation) -> bool {
+    fn drifts_away(&mut self, threshold: Threshold, seen: &Observation) -> bool {
         let class = Class::of(seen);
-        let Some(block) = self.history.at(now, class).filter(Block::enough) else { return false };
+        let Some(block) = self.history.at(threshold, class).filter(Block::enough) else {
+            return false;
+        };
         let (mean, deviation) = block.rate();
         let off = self.history.rate(seen) / mean - 1.0;
         if off.abs() < DRIFT.max(DRIFT_DEVIATIONS * deviation) {
@@ -316,7 +327,7 @@ impl Search {
         self.struck += off;
         if self.strikes.unsigned_abs() >= DRIFT_PERIODS {
             let off = self.struck / f64::from(self.strikes.unsigned_abs());
-            self.drifted(off, Fall::new(class, now, mean, mean * (1.0 + off)));
+            self.drifted(off, Fall::new(class, threshold, mean, mean * (1.0 + off)));
         }
         true
     }
@@ -329,8 +340,8 @@ impl Search {
         self.fall = fall;
         self.settle = SETTLE;
         // An array that does less takes longer for each IO.
-        self.up_next = off < 0.0;
-        self.likely = Some(self.up_next);
+        self.next_step = if off < 0.0 { Step::Up } else { Step::Down };
+        self.likely = Some(self.next_step);
     }
 
     /// What was learned is no longer so.
@@ -340,34 +351,37 @@ impl Search {
         (self.no_up, self.no_down, self.strikes, self.likely) = (false, false, 0, None);
         (self.fall, self.outsider) = (None, false);
         self.next_rest = REST;
-        self.knee = (None, None);
+        self.knee = Knee::default();
         self.slope = None;
         self.why = Why::Gathers;
     }
 
     /// Tries a step from here, if there is one to try.
-    fn try_next(&mut self, auto: &Auto, now: f64) -> Option<Move> {
-        for up in [self.up_next, !self.up_next] {
-            let known = if up { self.no_up || self.outsider } else { self.no_down };
-            let to = auto.next(now, up);
-            if known || to == now {
+    fn try_next(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
+        for step in [self.next_step, self.next_step.back()] {
+            let known = match step {
+                Step::Up => self.no_up || self.outsider,
+                Step::Down => self.no_down,
+            };
+            let to = auto.next(threshold, step);
+            if known || to == threshold {
                 continue;
             }
-            self.phase = Phase::Tries { from: now, up, periods: 0, all: 0, further: 0 };
+            self.phase = Phase::Tries { from: threshold, step, periods: 0, all: 0, further: 0 };
             self.settle = SETTLE;
-            self.why = Why::Tries { up };
-            return Some(Move { from: now, to, why: self.why });
+            self.why = Why::Tries(step);
+            return Some(Move { from: threshold, to, why: self.why });
         }
         // Neither is worth it, or is within bounds.
         self.phase = Phase::Stays { rest: self.next_rest };
         self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
         (self.no_up, self.no_down) = (false, false);
-        self.why = self.resting(auto, now, self.next_rest);
+        self.why = self.resting(auto, threshold, self.next_rest);
         None
     }
 
-    fn resting(&self, auto: &Auto, now: f64, periods: u32) -> Why {
-        let at_most = auto.next(now, true) == now;
+    fn resting(&self, auto: &Auto, threshold: Threshold, periods: u32) -> Why {
+        let at_most = auto.next(threshold, Step::Up) == threshold;
         let more = self.slope.is_some_and(|slope| slope.value > WORTH);
         if self.outsider {
             Why::Outsider
@@ -379,134 +393,147 @@ impl Search {
     }
 
     /// Whether what was tried is worth it.
-    fn judge(&mut self, auto: &Auto, now: f64, pairs: &[Pair], periods: u32) -> Option<Move> {
-        let Phase::Tries { from, up, all, further, .. } = self.phase else { return None };
+    fn judge(
+        &mut self,
+        auto: &Auto,
+        threshold: Threshold,
+        pairs: &[Pair],
+        periods: u32,
+    ) -> Option<Move> {
+        let Phase::Tries { from, step, all, further, .. } = self.phase else { return None };
+        let up = step.is_up();
         let late = periods >= ENOUGH || all >= LONGEST_TRY;
         if pairs.iter().any(|pair| !pair.block.same_mix(&pair.from)) {
             self.history.clear();
-            return self.abandon(auto, now, Why::Mix);
+            return self.abandon(auto, threshold, Why::Mix);
         }
         let weights = pairs.iter().map(|pair| pair.block.periods);
         let apart = pairs.iter().map(|pair| pair.block.periods * pair.block.apart(&pair.from));
         let bound = pairs.iter().all(|pair| !pair.content);
         if bound && apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
             // The windows have not followed yet: windows that bounded nobody have a long way to go.
-            self.history.drop(now);
-            let to = auto.next(now, true);
+            self.history.drop(threshold);
+            let to = auto.next(threshold, Step::Up);
             let more = further < FURTHER && periods >= UNLIKELY && self.beyond > BEYOND;
-            if up && more && to != now {
-                self.phase = Phase::Tries { from, up, periods: 0, all: 0, further: further + 1 };
+            if up && more && to != threshold {
+                self.phase = Phase::Tries { from, step, periods: 0, all: 0, further: further + 1 };
                 self.settle = SETTLE;
-                return Some(Move { from: now, to, why: self.why });
+                return Some(Move { from: threshold, to, why: self.why });
             }
-            return if late { self.give_up(auto, now) } else { None };
+            return if late { self.give_up(auto, threshold) } else { None };
         }
         // What is known of the other side makes the slope surer, and one of the threshold in question.
         let slope = Slope::over(pairs);
         self.slope = Some(slope);
-        let likely = self.likely == Some(up);
-        let (bar, much) = match (likely, up) {
-            (true, true) => (LIKELY_UP, SURE_AFTER_DRIFT),
-            (true, false) => (LIKELY_DOWN, SURE_AFTER_DRIFT),
-            (false, true) => (WORTH, SURE),
-            (false, false) => (WORTHLESS, SURE),
+        let likely = self.likely == Some(step);
+        let (bar, much) = match (likely, step) {
+            (true, Step::Up) => (LIKELY_UP, SURE_AFTER_DRIFT),
+            (true, Step::Down) => (LIKELY_DOWN, SURE_AFTER_DRIFT),
+            (false, Step::Up) => (WORTH, SURE),
+            (false, Step::Down) => (WORTHLESS, SURE),
         };
         let sure = (slope.value - bar).abs() > much * slope.error;
         // Nor must all steps together cost much: neither what those who want more have for their
         // shares, nor what all have.
-        let of_all = self.history.loss(now, Block::total);
+        let of_all = self.history.loss(threshold, Block::total);
         let dear = if up {
             of_all > LOSS_BY_RISING
         } else {
-            of_all.max(self.history.loss(now, |block| block.rate().0)) > LOSS
+            of_all.max(self.history.loss(threshold, |block| block.rate().0)) > LOSS
         };
         let promising = (slope.value > bar) == up && !dear;
         let looked = periods >= UNLIKELY;
         let clear = sure || (likely && looked) || (late && slope.error <= CLEAR);
         if !clear || !promising {
             let hopeless = sure || late || (!promising && !likely && looked);
-            return if hopeless { self.give_up(auto, now) } else { None };
+            return if hopeless { self.give_up(auto, threshold) } else { None };
         }
-        if up && self.is_an_outsiders(now, pairs) {
+        if up && self.is_an_outsiders(threshold, pairs) {
             self.outsider = true;
-            return self.leave_to_the_outsider(auto, now);
+            return self.leave_to_the_outsider(auto, threshold);
         }
         // What is known of the way back: it was not worth being there.
         (self.no_up, self.no_down) = (!up, up && slope.value < STEEP);
-        (self.up_next, self.next_rest) = (up, REST);
-        if up {
-            self.knee.0 = Some(from)
-        } else {
-            self.knee.1 = Some(from)
+        (self.next_step, self.next_rest) = (step, REST);
+        match step {
+            Step::Up => self.knee.low = Some(from),
+            Step::Down => self.knee.high = Some(from),
         }
-        self.try_next(auto, now)
+        self.try_next(auto, threshold)
     }
 
     /// Whether throughput that fell by itself comes back as it would from a host outside control.
-    fn is_an_outsiders(&self, now: f64, pairs: &[Pair]) -> bool {
+    fn is_an_outsiders(&self, threshold: Threshold, pairs: &[Pair]) -> bool {
         let Some(fall) = self.fall else { return false };
         let pair = pairs.iter().find(|pair| fall.is_of(pair.class));
-        pair.and_then(|pair| fall.is_outsiders(now, pair.block.rate().0)) == Some(true)
+        pair.and_then(|pair| fall.is_outsiders(threshold, pair.block.rate().0)) == Some(true)
     }
 
-    fn is_above_an_outsider(&self, now: f64) -> bool {
-        self.outsider && self.fall.is_some_and(|fall| now > 1.001 * fall.threshold())
+    fn is_above_an_outsider(&self, threshold: Threshold) -> bool {
+        self.outsider
+            && self.fall.is_some_and(|fall| threshold.secs() > 1.001 * fall.threshold().secs())
     }
 
     /// Back to where throughput fell, step by step, and to stay there until it changes again.
-    fn leave_to_the_outsider(&mut self, auto: &Auto, now: f64) -> Option<Move> {
-        let to = auto.towards(now, self.fall?.threshold().min(now));
+    fn leave_to_the_outsider(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
+        let to = auto.towards(threshold, self.fall?.threshold().min(threshold));
         self.phase = Phase::Stays { rest: 0 };
-        self.knee.1 = self.fall.map(|fall| fall.threshold());
+        self.knee.high = self.fall.map(|fall| fall.threshold());
         (self.settle, self.strikes, self.likely) = (SETTLE, 0, None);
         self.why = Why::Outsider;
-        (to != now).then_some(Move { from: now, to, why: Why::Outsider })
+        (to != threshold).then_some(Move { from: threshold, to, why: Why::Outsider })
     }
 
     /// What was tried is not worth it: back, and the other way next.
-    fn give_up(&mut self, auto: &Auto, now: f64) -> Option<Move> {
-        let Phase::Tries { from, up, .. } = self.phase else { return None };
-        if up {
-            (self.no_up, self.knee.1) = (true, Some(auto.next(from, true)));
-        } else {
-            (self.no_down, self.knee.0) = (true, Some(auto.next(from, false)));
+    fn give_up(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
+        let Phase::Tries { from, step, .. } = self.phase else { return None };
+        let tried = Some(auto.next(from, step));
+        match step {
+            Step::Up => (self.no_up, self.knee.high) = (true, tried),
+            Step::Down => (self.no_down, self.knee.low) = (true, tried),
         }
-        (self.up_next, self.likely) = (!up, None);
-        self.back(auto, now, Why::NotWorth)
+        (self.next_step, self.likely) = (step.back(), None);
+        self.back(auto, threshold, Why::NotWorth)
     }
 
     /// Nothing can be learned now: back to where it was, if it tried something.
-    fn abandon(&mut self, auto: &Auto, now: f64, why: Why) -> Option<Move> {
+    fn abandon(&mut self, auto: &Auto, threshold: Threshold, why: Why) -> Option<Move> {
         self.why = why;
-        self.back(auto, now, why)
+        self.back(auto, threshold, why)
     }
 
     /// Where it was before a try, and with what was seen there.
-    fn back(&mut self, auto: &Auto, now: f64, why: Why) -> Option<Move> {
+    fn back(&mut self, auto: &Auto, threshold: Threshold, why: Why) -> Option<Move> {
         let Phase::Tries { from, .. } = self.phase else { return None };
         self.strikes = 0;
         self.why = why;
-        self.go_back(auto, now, from, why)
+        self.go_back(auto, threshold, from, why)
     }
 
     /// To where a try began, by one step in a period.
-    fn go_back(&mut self, auto: &Auto, now: f64, from: f64, why: Why) -> Option<Move> {
-        let to = auto.towards(now, from);
-        let there = (to / from - 1.0).abs() < 1e-9;
+    fn go_back(
+        &mut self,
+        auto: &Auto,
+        threshold: Threshold,
+        from: Threshold,
+        why: Why,
+    ) -> Option<Move> {
+        let to = auto.towards(threshold, from);
+        let there = (to.over(from) - 1.0).abs() < 1e-9;
         self.phase = if there { Phase::Stays { rest: 0 } } else { Phase::Returns { to: from } };
         self.settle = SETTLE;
         let to = if there { from } else { to };
-        (to != now).then_some(Move { from: now, to, why })
+        (to != threshold).then_some(Move { from: threshold, to, why })
     }
 
     /// A step that needs no comparison.
-    fn step(&mut self, auto: &Auto, now: f64, up: bool, why: Why) -> Option<Move> {
+    fn step(&mut self, auto: &Auto, threshold: Threshold, step: Step, why: Why) -> Option<Move> {
         self.forget();
         self.why = why;
-        self.up_next = up;
+        self.next_step = step;
         self.settle = SETTLE;
         (self.running.1, self.running_ios) = (0, 0.0);
-        let to = auto.next(now, up);
-        (to != now).then_some(Move { from: now, to, why })
+        let to = auto.next(threshold, step);
+        (to != threshold).then_some(Move { from: threshold, to, why })
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::exchange::{Event, Rival};
+use crate::exchange::{ExchangeEvent, Rival};
 use crate::freshness::Liveness;
 use crate::header::VolumeName;
 use crate::peers::Peers;
@@ -21,13 +21,16 @@ pub(super) fn medium(slots: u32) -> MemoryRegion {
 }
 
 /// One period of a host: what it noticed, and whether it could speak.
-fn period(host: &mut SlotExchange, now: Instant) -> (Vec<Event>, Result<(), PublishError>) {
+fn period(host: &mut SlotExchange, now: Instant) -> (Vec<ExchangeEvent>, Result<(), PublishError>) {
     let events = host.collect(now).unwrap().events;
     (events, host.publish(&publication(16.0)))
 }
 
 /// Periods of hosts one after the other, all of which must work. What each noticed.
-fn periods(hosts: &mut [&mut SlotExchange], range: std::ops::Range<u64>) -> Vec<Vec<Event>> {
+fn periods(
+    hosts: &mut [&mut SlotExchange],
+    range: std::ops::Range<u64>,
+) -> Vec<Vec<ExchangeEvent>> {
     let mut noticed = vec![Vec::new(); hosts.len()];
     for now in range {
         for (host, noticed) in hosts.iter_mut().zip(&mut noticed) {
@@ -39,8 +42,8 @@ fn periods(hosts: &mut [&mut SlotExchange], range: std::ops::Range<u64>) -> Vec<
     noticed
 }
 
-fn conflict(slot: u32, rival: Rival, moving: bool) -> Event {
-    Event::SlotConflict { slot: SlotIndex(slot), rival, moving }
+fn conflict(slot: u32, rival: Rival, moving: bool) -> ExchangeEvent {
+    ExchangeEvent::SlotConflict { slot: SlotIndex(slot), rival, moving }
 }
 
 #[test]
@@ -170,7 +173,7 @@ fn a_restarted_host_takes_over_from_its_predecessor_without_a_word() {
         let mut after = exchange(&medium, identity("a", 2), choice);
         let noticed = periods(&mut [&mut after], 3..9);
         assert_eq!(after.slot(), before.slot());
-        let chosen = Event::SlotChosen(after.slot().unwrap());
+        let chosen = ExchangeEvent::SlotChosen(after.slot().unwrap());
         assert_eq!(noticed, [if choice == AUTOMATIC { vec![chosen] } else { vec![] }]);
         assert_eq!(after.counters().duplicate_hosts, 0);
     }
@@ -191,8 +194,10 @@ fn two_hosts_of_one_name_notice_each_other() {
     let mut a = exchange(&medium, identity("a", 1), fixed(0));
     let mut twin = exchange(&medium, identity("a", 2), fixed(3));
     let noticed = periods(&mut [&mut a, &mut twin], 0..5);
-    let duplicate =
-        |slot, run| Event::DuplicateHost { slot: SlotIndex(slot), twin: identity("a", run) };
+    let duplicate = |slot, run| ExchangeEvent::DuplicateHost {
+        slot: SlotIndex(slot),
+        twin: identity("a", run),
+    };
     assert_eq!(noticed, [[duplicate(3, 2)], [duplicate(0, 1)]]);
     assert_eq!(a.counters().duplicate_hosts, 4);
 }
@@ -204,7 +209,7 @@ fn automatic_hosts_of_one_name_part() {
     let mut twin = exchange(&medium, identity("a", 2), AUTOMATIC);
     let noticed = periods(&mut [&mut a, &mut twin], 0..9);
     assert_ne!(a.slot(), twin.slot());
-    assert!(noticed.iter().all(|n| matches!(n.last(), Some(Event::DuplicateHost { .. }))));
+    assert!(noticed.iter().all(|n| matches!(n.last(), Some(ExchangeEvent::DuplicateHost { .. }))));
 }
 
 #[test]
@@ -260,7 +265,7 @@ fn of_two_automatic_hosts_the_later_one_moves() {
     assert_eq!(late.slot(), Some(next));
     assert_eq!(noticed[0], [conflict(slot.0, Rival::Host(late.me.clone()), false)]);
     let rival = Rival::Host(early.me.clone());
-    assert_eq!(noticed[1], [conflict(slot.0, rival, true), Event::SlotChosen(next)]);
+    assert_eq!(noticed[1], [conflict(slot.0, rival, true), ExchangeEvent::SlotChosen(next)]);
 }
 
 #[test]

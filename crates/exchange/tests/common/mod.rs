@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use parda_control::latency::Interval;
 use parda_control::{Bytes, Governed, Report, Shares, Source, Span, Tuning, Window};
 use parda_exchange::region::FileRegion;
 use parda_exchange::{
@@ -37,21 +36,16 @@ pub(crate) fn make(path: &Path, offset: Option<Bytes>, slots: u32) -> FileRegion
 pub(crate) fn publication(window: f64) -> Publication {
     let report = Report {
         elapsed: Span::from_millis(1_000),
-        interval: Interval::default(),
-        slowest: None,
         outstanding: 1.0,
         window: Window(window),
         beta: 1.0,
         shares: Shares(1_000),
         active: 1_000.0,
-        bounded: Default::default(),
         governed: Governed::Yes,
         source: Source::Cluster,
         threshold: Span::from_millis(30),
         tuning: Tuning::Pinned,
-        settings: None,
-        wants: Default::default(),
-        saturated: Default::default(),
+        ..Report::default()
     };
     Publication { period: Span::from_millis(1_000), leaving: false, report }
 }

@@ -180,7 +180,8 @@ impl Vms {
             let mut ids = Vec::new();
             below(dir, &mut ids)?;
             if let Some((own, nested)) = ids.split_first() {
-                found.vms.push((path.clone(), index, *own, nested.to_vec()));
+                let (path, nested) = (path.clone(), nested.to_vec());
+                found.vms.push(FoundVm { path, index, id: *own, nested });
             }
             return Ok(());
         }
@@ -198,10 +199,10 @@ impl Vms {
 
     fn named(&self, found: Found) -> BTreeMap<VmKey, Vm> {
         let mut matched = vec![0; self.patterns.len()];
-        for (_, index, ..) in &found.vms {
-            matched[*index] += 1;
+        for vm in &found.vms {
+            matched[vm.index] += 1;
         }
-        let vm = |(path, index, id, nested): (Vec<String>, usize, u64, Vec<u64>)| {
+        let vm = |FoundVm { path, index, id, nested }| {
             let VmPattern { name, pattern, shares } = &self.patterns[index];
             let own = path.last().map_or_else(String::new, |dir| pattern.name_of(dir));
             let name = if matched[index] == 1 { name.clone() } else { format!("{name}/{own}") };
@@ -211,10 +212,21 @@ impl Vms {
     }
 }
 
-/// Path, index of the pattern, the cgroup's id and the ids below it.
+/// A cgroup that a pattern matches.
+struct FoundVm {
+    /// Names of the directories from the root of cgroups.
+    path: Vec<String>,
+    /// Index of the pattern.
+    index: usize,
+    /// Id of the cgroup.
+    id: u64,
+    /// Ids of the cgroups below it.
+    nested: Vec<u64>,
+}
+
 #[derive(Default)]
 struct Found {
-    vms: Vec<(Vec<String>, usize, u64, Vec<u64>)>,
+    vms: Vec<FoundVm>,
 }
 
 /// Collects the id of a cgroup and those of all cgroups below it. Empty if the cgroup went away.

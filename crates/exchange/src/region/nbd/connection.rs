@@ -17,7 +17,7 @@ use crate::region::{Block, RegionFault};
 /// A connection to an export, with a clock for the call under way.
 #[derive(Debug)]
 pub struct Connection {
-    link: Link,
+    stream: Stream,
     agreed: Agreed,
     next_cookie: u64,
 }
@@ -52,8 +52,8 @@ impl Connection {
             DialError::Handshake(error) => RegionFault::Handshake(error),
         })?;
         let Connected { socket, agreed, tls_end } = connected;
-        let link = Link { socket, received: Vec::new(), limit, deadline, tls_end };
-        Ok(Connection { link, agreed, next_cookie: 0 })
+        let stream = Stream { socket, received: Vec::new(), limit, deadline, tls_end };
+        Ok(Connection { stream, agreed, next_cookie: 0 })
     }
 
     /// What the export is.
@@ -64,8 +64,8 @@ impl Connection {
 
     /// A new call begins, which may take `limit`.
     pub fn restart_clock(&mut self, limit: Duration) {
-        self.link.limit = limit;
-        self.link.deadline = Instant::now() + limit;
+        self.stream.limit = limit;
+        self.stream.deadline = Instant::now() + limit;
     }
 
     /// Reads `len` bytes from `start` on, with one request unless the server takes only smaller ones.
@@ -116,7 +116,7 @@ impl Connection {
         let mut request = Vec::new();
         put_request(&mut request, cookie, op);
         request.extend_from_slice(payload);
-        self.link.send(&request)?;
+        self.stream.send(&request)?;
         Ok(cookie)
     }
 
@@ -135,16 +135,16 @@ impl Connection {
         let (mut covered, mut refused) = (0, None);
         loop {
             let waiting = |cookie| (cookie == asked).then_some(expected);
-            let Some(head) = reply(&self.link.received, self.agreed.framing, waiting)? else {
-                self.link.receive()?;
+            let Some(head) = reply(&self.stream.received, self.agreed.framing, waiting)? else {
+                self.stream.receive()?;
                 continue;
             };
-            self.link.drop_front(head.taken);
+            self.stream.drop_front(head.taken);
             let last = match head.reply {
                 Reply::Done => true,
                 Reply::Data { extent, last } => {
                     let at = (extent.offset - start) as usize;
-                    self.link.take(&mut data[at..at + extent.len as usize])?;
+                    self.stream.take(&mut data[at..at + extent.len as usize])?;
                     covered += extent.len;
                     last
                 }
@@ -182,7 +182,7 @@ impl Connection {
 
 /// A socket, what came over it and is not used yet, and until when the call may last.
 #[derive(Debug)]
-struct Link {
+struct Stream {
     socket: OwnedFd,
     received: Vec<u8>,
     limit: Duration,
@@ -190,7 +190,7 @@ struct Link {
     tls_end: End,
 }
 
-impl Link {
+impl Stream {
     fn send(&mut self, mut bytes: &[u8]) -> Result<(), RegionFault> {
         while !bytes.is_empty() {
             self.arm()?;
