@@ -25,7 +25,7 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build bpf guest demo test lint unit real simulated fuzz nightly reproduce docs bench install uninstall clean
+.PHONY: help build bpf guest demo test check lint unit real simulated fuzz nightly reproduce docs bench install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -44,7 +44,10 @@ demo: ## Shows it: no control, then control, side by side
 
 test: lint unit real ## Everything that proves it; what CI runs
 
-lint: ## Format, clippy, documentation, licences, circles of files, and that the core is free of the standard library
+check: ## Seconds: format, circles, prose; clippy, and unit tests of the crates that changed since origin/main
+	@tools/check.sh
+
+lint: ## Format, clippy, documentation, licences, circles of files, prose, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --quiet --workspace $(REAL) $(SIMULATED) --locked -- -D warnings
@@ -52,6 +55,7 @@ lint: ## Format, clippy, documentation, licences, circles of files, and that the
 	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
 	tools/deny.sh
 	tools/circles.py
+	tools/prose.py
 
 unit: ## Unit, property, cluster and conformance tests, documentation tests
 	@tools/deps.sh $(TEST_DEPS)
