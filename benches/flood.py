@@ -6,7 +6,12 @@ client that is connected loads a disk; and every 50 ms another one connects, who
 taken. Three rounds in turn: quiet, while another agent is flooded, and while this one is. The attackers and the agent that they
 flood need processors too, which on a small machine are the client's: the second round has that, and nothing else, in common with the third.
 
-  benches/flood.py target/release/parda [--rounds 5] [--cell randread/4k/16/1/on]
+What the agent itself spends on the flood is its CPU time while nobody else asks it for anything: the least noisy of these numbers.
+
+With --pin, the client and its agent have the first processor and the attackers, the newcomers and the other agent have the second: what the
+client then loses, flooded over quiet, is what the flood takes from it through its agent, and nothing else.
+
+  benches/flood.py target/release/parda [--rounds 5] [--cell randread/4k/16/1/on] [--pin]
 """
 import argparse
 import multiprocessing
@@ -31,6 +36,7 @@ def main():
     options.add_argument("--dir", default="/var/tmp")
     options.add_argument("--cell", default="randread/4k/16/1/on")
     options.add_argument("--limits", nargs="+", default=["250", "65536"], help="of handshakes per second")
+    options.add_argument("--pin", action="store_true", help="the client and its agent on processor 0, all others on 1")
     options = options.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as dir:
         data = os.path.join(dir, "data")
@@ -38,9 +44,10 @@ def main():
             file.write(os.urandom(SIZE))
             file.flush()
             os.fsync(file.fileno())
-        print("| handshakes_per_second | handshakes/s | IOPS, quiet | another is flooded / quiet | flooded / another is | "
-              "the agent's cores, quiet | flooded | a new client waits, ms: p50 | most |")
-        print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+        print("| handshakes_per_second | handshakes/s | IOPS, quiet | another is flooded / quiet | flooded / another is | flooded / quiet | "
+              "the agent's CPU for each IO, flooded / quiet | "
+              "the agent's cores, quiet | flooded | flooded without a client | a new client waits, ms: p50 | most |")
+        print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
         for limit in options.limits:
             measure(dir, data, limit, options)
 
@@ -48,10 +55,13 @@ def main():
 def measure(dir, data, limit, options):
     operation, block, depth, connections, direct = options.cell.split("/")
     more = "" if limit == "none" else f"[volume.limits]\nhandshakes_per_second = {limit}"
-    agent = Agent(options.parda, dir, "agent", data, direct, more=more)
+    if options.pin:
+        # Inherited by all that this process starts.
+        os.sched_setaffinity(0, {1})
+    agent = Agent(options.parda, dir, "agent", data, direct, more=more, pin=0 if options.pin else None)
     load = ["--op", operation, "--bs", block, "--depth", depth, "--connections", connections, "--warmup", "0s"]
     another = Agent(options.parda, dir, "another", data, direct, more=more)
-    ratios, quiet, cores, waits, served = ([], []), [], ([], []), [], []
+    ratios, quiet, cores, waits, served = ([], [], [], []), [], ([], []), [], []
 
     def round():
         before, began = agent.cpu(), time.monotonic()
@@ -81,13 +91,21 @@ def measure(dir, data, limit, options):
             flood.end()
             ratios[0].append(beside[0] / alone[0])
             ratios[1].append(flooded[0] / beside[0])
+            ratios[2].append(flooded[0] / alone[0])
+            ratios[3].append(flooded[1] / flooded[0] / (alone[1] / alone[0]))
             quiet.append(alone[0])
             cores[0].append(alone[1])
             cores[1].append(flooded[1])
             time.sleep(0.5)
+        flood = Flood(agent.socket)
+        time.sleep(1)
+        before, began = agent.cpu(), time.monotonic()
+        time.sleep(3)
+        idle = (agent.cpu() - before) / (time.monotonic() - began) / 1e9
+        flood.end()
         median = statistics.median
-        print(f"| {limit} | {median(served):.0f} | {median(quiet):.0f} | {interval(ratios[0])} | {interval(ratios[1])} | {median(cores[0]):.2f} | "
-              f"{median(cores[1]):.2f} | {1000 * median(waits):.1f} | {1000 * max(waits):.0f} |", flush=True)
+        print(f"| {limit} | {median(served):.0f} | {median(quiet):.0f} | {interval(ratios[0])} | {interval(ratios[1])} | {interval(ratios[2])} | {interval(ratios[3])} | {median(cores[0]):.2f} | "
+              f"{median(cores[1]):.2f} | {idle:.4f} | {1000 * median(waits):.1f} | {1000 * max(waits):.0f} |", flush=True)
     finally:
         agent.end()
         another.end()

@@ -9,6 +9,10 @@ all threads of the agent, by their schedstat.
   benches/pairs.py target/release/parda control             control on, over off: one agent that reloads
   benches/pairs.py target/release/parda idle-disks          1,000 idle disks beside the busy one, over none
   benches/pairs.py target/release/parda build OTHER         this build, over the other one
+  benches/pairs.py target/release/parda lever NAME          the bare ring with a lever (benches/bare), over without
+
+With --pin, server and client share one processor: neither is placed or woken otherwise from round to round, which is most of what two
+rounds differ by. IOPS are then one over the CPU time of both.
 
 A cell is OPERATION/BLOCK/DEPTH/CONNECTIONS/DIRECT. The machine should do nothing else.
 """
@@ -17,6 +21,7 @@ import json
 import math
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -28,15 +33,18 @@ SIZE, IDLE_DISKS = 256 << 20, 1000
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("parda", help="the program")
-    options.add_argument("what", choices=["control", "idle-disks", "build"])
-    options.add_argument("other", nargs="?", help="the program to compare with")
+    options.add_argument("what", choices=["control", "idle-disks", "build", "lever"])
+    options.add_argument("other", nargs="?", help="the program to compare with, or the lever, such as fixed-files")
     options.add_argument("--pairs", type=int, default=60)
     options.add_argument("--seconds", type=float, default=0.15, help="length of a round")
     options.add_argument("--dir", default="/var/tmp", help="where the file is: a real disk")
     options.add_argument("--cells", nargs="+", default=["randread/4k/16/1/off", "randread/4k/64/1/off"])
+    options.add_argument("--pin", type=int, metavar="CPU", help="the processor for server and client")
+    options.add_argument("--bare", default="target/release/examples/bare", help="the bare ring")
+    options.add_argument("--tcp", action="store_true", help="lever: over TCP on loopback")
     options = options.parse_args()
-    if (options.what == "build") != (options.other is not None):
-        raise SystemExit("build needs another program, and nothing else does")
+    if (options.what in ("build", "lever")) != (options.other is not None):
+        raise SystemExit("build needs another program and lever its name, and nothing else does")
     with tempfile.TemporaryDirectory(dir=options.dir) as dir:
         data = os.path.join(dir, "data")
         with open(data, "wb") as file:
@@ -52,7 +60,7 @@ def main():
 
 def measure(dir, data, cell, options):
     operation, block, depth, connections, direct = cell.split("/")
-    agents = start(dir, data, direct, options)
+    agents = start(dir, data, cell, options)
     load = ["--op", operation, "--bs", block, "--depth", depth, "--connections", connections]
     first = lambda: agents[0].load(load, options.seconds, "parda")
     second = lambda: agents[-1].load(load, options.seconds, "off" if options.what == "control" else "parda")
@@ -73,12 +81,18 @@ def measure(dir, data, cell, options):
             agent.end()
 
 
-def start(dir, data, direct, options):
+def start(dir, data, cell, options):
+    direct = cell.split("/")[4]
+    if options.what == "lever":
+        return [Bare(options, dir, name, data, cell, more) for name, more in (("with", [f"--{options.other}"]), ("without", []))]
     if options.what == "control":
-        return [Agent(options.parda, dir, "both", data, direct)]
+        return [Agent(options.parda, dir, "both", data, direct, pin=options.pin)]
     idle = IDLE_DISKS if options.what == "idle-disks" else 0
     other = options.other or options.parda
-    return [Agent(options.parda, dir, "first", data, direct, idle), Agent(other, dir, "second", data, direct)]
+    return [
+        Agent(options.parda, dir, "first", data, direct, idle, pin=options.pin),
+        Agent(other, dir, "second", data, direct, pin=options.pin),
+    ]
 
 
 def interval(ratios):
@@ -89,16 +103,16 @@ def interval(ratios):
 
 
 class Agent:
-    def __init__(self, parda, dir, name, data, direct, idle=0, more=""):
+    def __init__(self, parda, dir, name, data, direct, idle=0, more="", pin=None):
         self.parda, self.data, self.direct, self.idle, self.dir = os.path.abspath(parda), data, direct, idle, dir
         self.config, self.socket, self.log = (os.path.join(dir, f"{name}.{kind}") for kind in ("toml", "sock", "log"))
         for disk in range(idle):
             with open(os.path.join(dir, f"idle{disk}"), "wb") as file:
                 file.truncate(1 << 20)
-        self.mode, self.more = "parda", more
+        self.mode, self.more, self.pin = "parda", more, pinned(pin)
         self.write()
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([self.parda, "serve", "-c", self.config], stderr=log, stdout=subprocess.DEVNULL)
+            self.process = subprocess.Popen([self.parda, "serve", "-c", self.config], stderr=log, stdout=subprocess.DEVNULL, preexec_fn=self.pin)
         until(lambda: self.said("started host") > 0)
 
     def write(self):
@@ -146,7 +160,7 @@ lock = "off"
         if "write" in load[1]:
             line.append(f"--allow-writes={uri}")
         before = self.cpu()
-        answer = json.loads(subprocess.run(line, check=True, capture_output=True).stdout)
+        answer = json.loads(subprocess.run(line, check=True, capture_output=True, preexec_fn=self.pin).stdout)
         return answer["iops"], (self.cpu() - before) / answer["iops"]
 
     def cpu(self):
@@ -158,6 +172,48 @@ lock = "off"
         self.process.wait()
         if os.path.exists(self.socket):
             os.remove(self.socket)
+
+
+class Bare:
+    """The bare ring, which takes as many connections as it was told and none to see whether it is there."""
+
+    def __init__(self, options, dir, name, data, cell, more):
+        operation, block, depth, connections, direct = cell.split("/")
+        self.parda, self.socket = options.parda, os.path.join(dir, f"{name}.sock")
+        listen, self.uri = f"unix:{self.socket}", f"nbd+unix:///disk?socket={self.socket}"
+        if options.tcp:
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            listen, self.uri = f"tcp:127.0.0.1:{port}", f"nbd://127.0.0.1:{port}/disk"
+        size = {"k": 1 << 10, "m": 1 << 20}[block[-1]] * int(block[:-1])
+        line = [options.bare, listen, data, "--connections", connections, "--depth", depth, "--block", str(size), *more]
+        line += ["--direct"] if direct == "on" else []
+        self.pin = pinned(options.pin)
+        self.process = subprocess.Popen(line, stderr=subprocess.PIPE, preexec_fn=self.pin)
+        if options.tcp:
+            self.process.stderr.readline()
+        else:
+            until(lambda: os.path.exists(self.socket))
+
+    def load(self, load, seconds, mode):
+        line = [self.parda, "bench", "nbd", self.uri, *load, "--time", f"{seconds * 1000:.0f}ms", "--warmup", "20ms", "--json", "-"]
+        if "write" in load[1]:
+            line.append(f"--allow-writes={self.uri}")
+        before = Agent.cpu(self)
+        answer = json.loads(subprocess.run(line, check=True, capture_output=True, preexec_fn=self.pin).stdout)
+        return answer["iops"], (Agent.cpu(self) - before) / answer["iops"]
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        if os.path.exists(self.socket):
+            os.remove(self.socket)
+
+
+def pinned(cpu):
+    """What a child does first, to run on that processor alone."""
+    return None if cpu is None else lambda: os.sched_setaffinity(0, {cpu})
 
 
 def until(true_now):

@@ -3,6 +3,7 @@
 //! It is the upper limit of what one thread of `parda serve` can reach, and nothing to be used: it
 //! believes every length and every offset that a client sends.
 
+mod levers;
 mod ring;
 
 use std::fs::OpenOptions;
@@ -15,11 +16,12 @@ use std::os::unix::net::UnixListener;
 use parda_nbd::wire::{self, OptionReply, info, option, reply};
 
 const USAGE: &str = "\
-usage: bare unix:PATH|tcp:HOST:PORT FILE [--direct] [--connections N] [--block BYTES] [--depth N]
+usage: bare unix:PATH|tcp:HOST:PORT FILE [--direct] [--connections N] [--block BYTES] [--depth N] [LEVER]…
 
 Serves FILE over NBD with a bare io_uring. Waits for N connections (default 1), serves them until all
 are closed, and waits for the next N. BYTES (default 1 MiB) and N (default 64) are the largest request
-and the deepest queue of a connection that it has memory for.";
+and the deepest queue of a connection that it has memory for. Levers, all off by default, are
+--fixed-files, --fixed-buffers, --multishot, --send-zc (TCP) and --splice (page cache, one connection).";
 
 struct Arguments {
     listen: String,
@@ -28,24 +30,26 @@ struct Arguments {
     connections: usize,
     block: usize,
     depth: usize,
+    levers: levers::Levers,
 }
 
 fn arguments() -> Option<Arguments> {
     let mut given = std::env::args().skip(1);
     let (mut direct, mut connections, mut block, mut depth) = (false, 1, 1 << 20, 64);
-    let mut names = Vec::new();
+    let (mut names, mut levers) = (Vec::new(), levers::Levers::default());
     while let Some(argument) = given.next() {
         match argument.as_str() {
             "--direct" => direct = true,
             "--connections" => connections = given.next()?.parse().ok()?,
             "--block" => block = given.next()?.parse().ok()?,
             "--depth" => depth = given.next()?.parse().ok()?,
+            lever if levers.take(lever) => {}
             name if name.starts_with('-') => return None,
             _ => names.push(argument),
         }
     }
     let [listen, file] = <[String; 2]>::try_from(names).ok()?;
-    Some(Arguments { listen, file, direct, connections, block, depth })
+    Some(Arguments { listen, file, direct, connections, block, depth, levers })
 }
 
 /// A socket that is accepted, of either kind.
@@ -65,7 +69,8 @@ fn main() -> io::Result<()> {
         .open(&arguments.file)
         .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", arguments.file)))?;
     let size = io::Seek::seek(&mut &file, io::SeekFrom::End(0))?;
-    let mut ring = ring::Ring::new(file, arguments.connections, arguments.depth, arguments.block)?;
+    let Arguments { connections, depth, block, levers, .. } = arguments;
+    let mut ring = ring::Ring::new(file, connections, depth, block, levers)?;
     let mut serve = |accept: &mut dyn FnMut() -> io::Result<OwnedFd>| -> io::Result<()> {
         loop {
             let sockets: io::Result<Vec<OwnedFd>> =

@@ -1,10 +1,13 @@
 //! The ring: requests in, reads and writes of the file, replies out.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+
+use crate::levers::{Levers, Provided, Spliced};
 
 const INBOX: usize = 256 << 10;
 const REQUEST: usize = 28;
@@ -68,17 +71,31 @@ pub(crate) struct Ring {
     slots: Vec<Slot>,
     free: Vec<usize>,
     conns: Vec<Conn>,
+    levers: Levers,
+    provided: Option<Provided>,
+    spliced: Option<Spliced>,
+    /// Slots of zero-copy sends that the kernel still has, by the send's user data.
+    unnotified: HashMap<u64, Vec<usize>>,
+    sends: u64,
 }
 
 impl Ring {
-    pub(crate) fn new(file: File, conns: usize, depth: usize, block: usize) -> io::Result<Self> {
+    pub(crate) fn new(
+        file: File,
+        conns: usize,
+        depth: usize,
+        block: usize,
+        levers: Levers,
+    ) -> io::Result<Self> {
         let uring = IoUring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()
             .setup_defer_taskrun()
             .build(4096)?;
         // A client may ask again before we hear that its reply was sent.
-        let (count, block) = (2 * conns * depth, block.next_multiple_of(ALIGN));
+        // With zero-copy sends the kernel keeps the memory for much longer, even of clients that are gone.
+        let times = if levers.send_zc { 32 } else { 2 };
+        let (count, block) = (times * conns * depth, block.next_multiple_of(ALIGN));
         let len = count * block;
         let (prot, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -87,7 +104,25 @@ impl Ring {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        if levers.fixed_files {
+            uring.submitter().register_files_sparse(1 + conns as u32)?;
+            uring.submitter().register_files_update(0, &[file.as_raw_fd()])?;
+        }
+        if levers.fixed_buffers {
+            // SAFETY: the mapping is never unmapped.
+            unsafe {
+                let all = libc::iovec { iov_base: start, iov_len: len };
+                uring.submitter().register_buffers(&[all])?;
+            }
+        }
+        let provided = levers.multishot.then(|| Provided::new(&uring)).transpose()?;
+        let spliced = levers.splice.then(Spliced::new).transpose()?;
         Ok(Self {
+            levers,
+            provided,
+            spliced,
+            unnotified: HashMap::new(),
+            sends: 0,
             uring,
             file,
             memory: Memory { start: start.cast(), block },
@@ -97,7 +132,11 @@ impl Ring {
         })
     }
 
-    fn push(&mut self, entry: squeue::Entry, user_data: u64) -> io::Result<()> {
+    fn push(&mut self, mut entry: squeue::Entry, user_data: u64) -> io::Result<()> {
+        if self.levers.fixed_files {
+            // Descriptors are places in the table then.
+            entry = entry.flags(squeue::Flags::FIXED_FILE);
+        }
         // SAFETY: what entries point to is owned by `self.memory`, or by a `Conn` that is dropped
         // only when nothing of it is under way.
         while unsafe { self.uring.submission().push(&entry.clone().user_data(user_data)) }.is_err()
@@ -110,18 +149,32 @@ impl Ring {
     /// Serves these connections until all of them are closed.
     pub(crate) fn run(&mut self, sockets: Vec<OwnedFd>) -> io::Result<()> {
         self.conns = sockets.into_iter().map(Conn::new).collect();
+        if self.levers.fixed_files {
+            let fds: Vec<RawFd> = self.conns.iter().map(|c| c.socket.as_raw_fd()).collect();
+            self.uring.submitter().register_files_update(1, &fds)?;
+        }
         for index in 0..self.conns.len() {
             self.receive(index)?;
         }
         let mut done = Vec::new();
         while self.conns.iter().any(|c| c.open || c.receiving || c.busy > 0) {
             self.uring.submit_and_wait(1)?;
-            done.extend(self.uring.completion().map(|e| (e.user_data(), e.result())));
-            for (user_data, result) in done.drain(..) {
+            done.extend(self.uring.completion().map(|e| (e.user_data(), e.result(), e.flags())));
+            for (user_data, result, flags) in done.drain(..) {
                 let index = (user_data & !(3 << 62)) as usize;
                 match user_data & (3 << 62) {
-                    RECEIVED => self.conns[index].received(result),
-                    SENT => self.sent(index, result)?,
+                    RECEIVED => match &mut self.provided {
+                        Some(provided) => self.conns[index].provided(provided, result, flags),
+                        None => self.conns[index].received(result),
+                    },
+                    SENT if cqueue::notif(flags) => {
+                        let freed = self.unnotified.remove(&user_data);
+                        self.free.extend(freed.unwrap_or_default());
+                    }
+                    SENT => {
+                        let later = cqueue::more(flags).then_some(user_data);
+                        self.sent(index & 0xffff, result, later)?;
+                    }
                     _ => {
                         let slot = &self.slots[index];
                         assert_eq!(result, slot.len as i32, "the file fails");
@@ -141,7 +194,7 @@ impl Ring {
     fn parse(&mut self, index: usize) -> io::Result<()> {
         loop {
             let conn = &mut self.conns[index];
-            if conn.receiving {
+            if conn.receiving && !self.levers.multishot {
                 return Ok(());
             }
             if let Some(coming) = &mut conn.coming {
@@ -160,7 +213,12 @@ impl Ring {
                 let (slot, offset) = (coming.slot, coming.offset);
                 conn.coming = None;
                 let data = self.memory.slot(slot);
-                let entry = opcode::Write::new(self.fd(), data, len as u32).offset(offset).build();
+                let (fd, len) = (self.fd(), len as u32);
+                let entry = if self.levers.fixed_buffers {
+                    opcode::WriteFixed::new(fd, data, len, 0).offset(offset).build()
+                } else {
+                    opcode::Write::new(fd, data, len).offset(offset).build()
+                };
                 self.push(entry, MOVED | slot as u64)?;
                 continue;
             }
@@ -175,35 +233,51 @@ impl Ring {
                 return Ok(());
             }
             conn.start += REQUEST;
-            conn.busy += 1;
-            let slot = self.free.pop().expect("the client keeps to the depth that was given");
-            let write = command == 1;
             let mut head = [0; 16];
             head[..4].copy_from_slice(&0x6744_6698_u32.to_be_bytes());
             head[8..].copy_from_slice(&cookie.to_be_bytes());
+            if let (Some(spliced), 0) = (&self.spliced, command) {
+                spliced.reply(&self.file, offset, len as usize, &conn.socket, &head)?;
+                continue;
+            }
+            conn.busy += 1;
+            let slot = self.free.pop().expect("the client keeps to the depth that was given");
+            let write = command == 1;
             self.slots[slot] = Slot { conn: index, len, write, head };
             if write {
                 conn.coming = Some(Coming { slot, offset, filled: 0 });
             } else {
                 let data = self.memory.slot(slot);
-                let entry = opcode::Read::new(self.fd(), data, len).offset(offset).build();
+                let fd = self.fd();
+                let entry = if self.levers.fixed_buffers {
+                    opcode::ReadFixed::new(fd, data, len, 0).offset(offset).build()
+                } else {
+                    opcode::Read::new(fd, data, len).offset(offset).build()
+                };
                 self.push(entry, MOVED | slot as u64)?;
             }
         }
     }
 
     fn fd(&self) -> types::Fd {
-        types::Fd(self.file.as_raw_fd())
+        types::Fd(if self.levers.fixed_files { 0 } else { self.file.as_raw_fd() })
+    }
+
+    fn socket(&self, index: usize) -> types::Fd {
+        let raw = self.conns[index].socket.as_raw_fd();
+        types::Fd(if self.levers.fixed_files { 1 + index as RawFd } else { raw })
     }
 
     fn receive(&mut self, index: usize) -> io::Result<()> {
+        let fd = self.socket(index);
         let conn = &mut self.conns[index];
         if conn.receiving || !conn.open {
             return Ok(());
         }
         conn.receiving = true;
-        let fd = types::Fd(conn.fd());
-        let entry = if let Some(Coming { slot, filled, .. }) = conn.coming {
+        let entry = if self.levers.multishot {
+            opcode::RecvMulti::new(fd, Provided::GROUP).build()
+        } else if let Some(Coming { slot, filled, .. }) = conn.coming {
             // SAFETY: within the slot.
             let to = unsafe { self.memory.slot(slot).add(filled) };
             let rest = self.slots[slot].len - filled as u32;
@@ -239,15 +313,23 @@ impl Ring {
     }
 
     fn send_vectors(&mut self, index: usize) -> io::Result<()> {
+        let fd = self.socket(index);
         let conn = &mut self.conns[index];
         conn.message.msg_iov = conn.vectors.as_mut_ptr();
         conn.message.msg_iovlen = conn.vectors.len().min(1024);
         let flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
-        let entry = opcode::SendMsg::new(types::Fd(conn.fd()), &*conn.message).flags(flags).build();
-        self.push(entry, SENT | index as u64)
+        self.sends += 1;
+        let user_data = SENT | (self.sends & 0xffff_ffff) << 16 | index as u64;
+        let entry = if self.levers.send_zc {
+            opcode::SendMsgZc::new(fd, &*conn.message).flags(flags).build()
+        } else {
+            opcode::SendMsg::new(fd, &*conn.message).flags(flags).build()
+        };
+        self.push(entry, user_data)
     }
 
-    fn sent(&mut self, index: usize, result: i32) -> io::Result<()> {
+    /// `later`: under what user data the kernel says that it is done with the slots, if it has them still.
+    fn sent(&mut self, index: usize, result: i32, later: Option<u64>) -> io::Result<()> {
         let conn = &mut self.conns[index];
         let mut n = usize::try_from(result).unwrap_or(0);
         conn.open &= n > 0;
@@ -271,7 +353,13 @@ impl Ring {
             }
         }
         conn.busy -= conn.sending.len();
-        self.free.append(&mut conn.sending);
+        match later {
+            // TCP lets go of bytes in their order, so that the last part of a send speaks for all.
+            Some(user_data) => {
+                self.unnotified.insert(user_data, std::mem::take(&mut conn.sending));
+            }
+            None => self.free.append(&mut conn.sending),
+        }
         Ok(())
     }
 }
@@ -296,8 +384,22 @@ impl Conn {
         }
     }
 
-    fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    /// Takes what a receive with provided buffers brought.
+    fn provided(&mut self, provided: &mut Provided, result: i32, flags: u32) {
+        self.receiving = cqueue::more(flags);
+        let Some(buffer) = cqueue::buffer_select(flags) else {
+            self.open &= result == -libc::ENOBUFS;
+            return;
+        };
+        self.inbox.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        let bytes = provided.bytes(buffer, result as usize);
+        if self.inbox.len() < self.end + bytes.len() {
+            self.inbox.resize(2 * (self.end + bytes.len()), 0);
+        }
+        self.inbox[self.end..][..bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+        provided.give_back(buffer);
     }
 
     fn received(&mut self, result: i32) {
