@@ -19,7 +19,7 @@ TWICE = {"that", "had", "is", "nbd"}
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COMMENT = re.compile(r"^\s*(//[/!]?) ?(.*)")
-WORDS = re.compile(r"\b([A-Za-zλβ]+)\s+(?=\1\b)")
+WORDS = re.compile(r"\b([A-Za-zλβ]+)\s+(?=\1\b)", re.I)
 
 
 def refused():
