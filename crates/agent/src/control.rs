@@ -177,7 +177,8 @@ impl Control {
             (None, None) => Some(Totals::default()),
         };
         // Without a ring there is nothing to govern, and nothing to say.
-        let Some(report) = self.enforcer.tick(now, heard) else { return };
+        // The read of the exchange may have taken seconds.
+        let Some(report) = self.enforcer.tick(self.now(), heard) else { return };
         tracing::debug!(
             volume = self.volume, window = report.window.0, outstanding = report.outstanding,
             active = report.active, source = ?report.source, "tick"
