@@ -14,7 +14,7 @@ use parda_agent::status::{Status, VolumeStatus};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 /// How long anything may take. Far more than it does, as a machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until there is an answer.
 pub(crate) fn wait_for<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
