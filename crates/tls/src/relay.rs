@@ -131,7 +131,7 @@ impl Relay {
         let until = Instant::now() + limit;
         while !self.channel.is_established() {
             let taken = self.take_records();
-            self.to_outside.flush(&self.outside).map_err(io::Error::from)?;
+            self.send_outside()?;
             taken?;
             if self.peer_done {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -166,7 +166,7 @@ impl Relay {
                 self.to_inside = Outgoing::default();
                 self.peer_done = true;
             }
-            self.to_outside.flush(&self.outside).map_err(io::Error::from)?;
+            self.send_outside()?;
             if self.peer_done && self.records.is_empty() && self.to_inside.is_empty() {
                 // The socket may be closed already.
                 let _ = shutdown(&self.inside, Shutdown::Write);
@@ -208,7 +208,7 @@ impl Relay {
         }
         let until = *self.until.get_or_insert_with(|| Instant::now() + LAST_WAIT);
         loop {
-            self.to_outside.flush(&self.outside).map_err(io::Error::from)?;
+            self.send_outside()?;
             if self.to_outside.is_empty() {
                 return Ok(());
             }
@@ -301,6 +301,23 @@ impl Relay {
             Err(error) => return Err(io::Error::from(error).into()),
         }
         Ok(())
+    }
+
+    /// Sends to the peer as many bytes as it takes.
+    ///
+    /// A peer that refuses us closes the connection behind its alert. Its alert is the error then, rather than
+    /// the broken pipe.
+    fn send_outside(&mut self) -> Result<(), RelayError> {
+        let Err(error) = self.to_outside.flush(&self.outside) else { return Ok(()) };
+        loop {
+            let had = self.records.len();
+            let received = self.receive();
+            if received.is_err() || self.records.len() == had {
+                break;
+            }
+            self.take_records()?;
+        }
+        Err(io::Error::from(error).into())
     }
 
     /// Receives from the plaintext side and encrypts.

@@ -2,9 +2,13 @@
 //! truncated, altered and dribbled bytes are handled.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use parda_tls::{Acceptor, Channel, ClientFiles, Connector, FileRole, ServerFiles, TlsError};
+use parda_tls::{
+    Acceptor, Channel, ClientFiles, Connector, FileRole, Relay, ServerFiles, TlsError,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
@@ -238,4 +242,19 @@ fn certificates_change_while_they_are_in_use() {
     std::fs::copy(&key, &acceptor.files().key).unwrap();
     acceptor.renew(&again().unwrap());
     assert!(works(&next) && !works(&ca));
+}
+
+#[test]
+fn the_alert_of_a_peer_that_has_closed_is_the_error_and_not_the_broken_pipe() {
+    let authority = Authority::new();
+    // A server whose refusal is there before we have sent anything, as after a long pause of ours.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let certificate_required = [0x15, 3, 3, 0, 2, 2, 116];
+    (&theirs).write_all(&certificate_required).unwrap();
+    drop(theirs);
+    let (_plain, inside) = UnixStream::pair().unwrap();
+    let channel = authority.connector(None, "array.example").connect().unwrap();
+    let mut relay = Relay::new(channel, ours.into(), inside.into(), Vec::new());
+    let error = relay.handshake(std::time::Duration::from_secs(5)).unwrap_err();
+    assert!(error.to_string().contains("CertificateRequired"), "{error}");
 }
