@@ -1,13 +1,14 @@
 //! The answer of a run: one shape for the laboratory and the simulator.
 
-use std::time::Duration;
+mod host;
+mod phase;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::host::{Distribution, HostAnswer, Unit, VmAnswer};
+pub use self::phase::{PhaseAnswer, Total};
 use crate::expectation::Verdict;
-use crate::scenario::{Phase, Scenario};
-use crate::shares::{Unit, fairness, largest};
-use crate::study::phase_name;
+use crate::scenario::Scenario;
 
 /// The answer of a run: measured values by phase, and verdicts on what was expected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,118 +35,6 @@ pub enum Engine {
     Sim,
 }
 
-/// Measured values of one phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PhaseAnswer {
-    /// Name of the phase; `VARIANT.PHASE` if there are variants.
-    pub name: String,
-    /// The variant that was run, if there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub variant: Option<String>,
-    /// Beginning, in seconds from the beginning of the run.
-    pub from: f64,
-    /// End, in seconds from the beginning of the run.
-    pub to: f64,
-    /// Totals over all hosts.
-    pub total: Total,
-    /// Measured values of each host, in the order of the scenario.
-    pub hosts: Vec<HostAnswer>,
-}
-
-/// Totals over some or all hosts of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Total {
-    /// Completed IOs per second.
-    pub iops: f64,
-    /// Throughput in MiB per second.
-    pub mib_per_s: f64,
-    /// Mean device latency in ms, weighted by IOs. `None` without IO.
-    pub device_latency_ms: Option<f64>,
-    /// Jain's index over the throughput per share of the judged hosts, in the unit that shares divide;
-    /// 1 is perfect. `None` if no host is judged. See [`crate::shares`].
-    pub fairness: Option<f64>,
-    /// Jain's index over the outstanding IOs per share of the judged hosts, which is what windows divide.
-    #[serde(default)]
-    pub fairness_slots: Option<f64>,
-    /// Time until the last host's window had settled, in seconds: see [`HostAnswer::settled_s`]. `None`
-    /// if no host has such a time.
-    #[serde(default)]
-    pub settled_s: Option<f64>,
-    /// IOs per second that the array did for the exchange. They are no part of `iops`. `None` where nobody
-    /// counted them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exchange_iops: Option<f64>,
-}
-
-/// Measured values of one host in one phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HostAnswer {
-    /// Name of the host.
-    pub name: String,
-    /// Whether the host is outside control.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub outside: bool,
-    /// Sum of the shares of the host's VMs; 0 for a host outside control.
-    pub shares: u32,
-    /// Unit that shares divide by the host's configuration: IOs or bytes.
-    #[serde(default, skip_serializing_if = "Unit::is_usual")]
-    pub unit: Unit,
-    /// Mean β of equation 2, in slots.
-    pub beta: f64,
-    /// Mean window, in slots. `None` if there was none, as control was off.
-    pub window: Option<f64>,
-    /// Time into the phase until the window had settled, in seconds: see
-    /// [`settled`](crate::count::settled). `None` if there was no window, or no VM whose client ran
-    /// throughout the phase.
-    #[serde(default)]
-    pub settled_s: Option<f64>,
-    /// Mean number of outstanding IOs.
-    pub outstanding: f64,
-    /// Completed IOs per second.
-    pub iops: f64,
-    /// Throughput in MiB per second.
-    pub mib_per_s: f64,
-    /// Device latency: from dispatch to completion. `None` without IO.
-    pub device_latency_ms: Option<Distribution>,
-    /// Measured values of each VM, in the order of the scenario.
-    pub vms: Vec<VmAnswer>,
-}
-
-/// Measured values of one VM in one phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct VmAnswer {
-    /// Name of the VM.
-    pub name: String,
-    /// Shares of the VM.
-    pub shares: u32,
-    /// Whether the VM was backlogged throughout: see [`crate::shares::saturated`].
-    pub saturated: bool,
-    /// Whether the VM has a share to be judged by: it is under control, and its client ran throughout the
-    /// phase.
-    #[serde(default)]
-    pub ran: bool,
-    /// Completed IOs per second.
-    pub iops: f64,
-    /// Throughput in MiB per second.
-    pub mib_per_s: f64,
-    /// Held time plus device latency. The time in sockets, in the wait for memory and in the agent's own turn is not
-    /// measured. `None` without IO.
-    pub latency_ms: Option<Distribution>,
-    /// Held time: time in the host's fair queue. `None` without IO.
-    pub held_ms: Option<Distribution>,
-}
-
-/// A distribution of times, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // The names are the field's.
-pub struct Distribution {
-    pub mean: f64,
-    pub stddev: f64,
-    pub p50: f64,
-    pub p99: f64,
-    pub max: f64,
-}
-
 impl Answer {
     /// An answer, with the scenario's expectations judged by the measured values.
     #[must_use]
@@ -164,73 +53,5 @@ impl Answer {
     #[must_use]
     pub fn ok(&self) -> bool {
         self.expectations.iter().all(Verdict::accepted)
-    }
-}
-
-impl Total {
-    fn of<'a>(hosts: impl Iterator<Item = &'a HostAnswer> + Clone) -> Total {
-        let iops: f64 = hosts.clone().map(|h| h.iops).sum();
-        let waited = |h: &HostAnswer| h.device_latency_ms.map_or(0.0, |d| d.mean * h.iops);
-        let waited: f64 = hosts.clone().map(waited).sum();
-        Total {
-            iops,
-            mib_per_s: hosts.clone().map(|h| h.mib_per_s).sum(),
-            device_latency_ms: (iops > 0.0).then(|| waited / iops),
-            fairness: fairness(hosts.clone(), None),
-            fairness_slots: fairness(hosts.clone(), Some(Unit::Slots)),
-            settled_s: largest(hosts.filter_map(|h| h.settled_s)),
-            exchange_iops: None,
-        }
-    }
-
-    /// The part of all IOs of the array that were the exchange's.
-    #[must_use]
-    pub fn exchange_part(&self) -> Option<f64> {
-        let exchange = self.exchange_iops?;
-        let all = exchange + self.iops;
-        (all > 0.0).then(|| exchange / all)
-    }
-}
-
-impl PhaseAnswer {
-    /// A phase, with totals computed from its hosts.
-    #[must_use]
-    pub fn new(phase: &Phase, hosts: Vec<HostAnswer>) -> PhaseAnswer {
-        let secs = Duration::as_secs_f64;
-        PhaseAnswer {
-            name: phase.name.clone(),
-            variant: None,
-            from: secs(&phase.from),
-            to: secs(&phase.to),
-            total: Total::of(hosts.iter()),
-            hosts,
-        }
-    }
-
-    /// This phase with the IOs per second that the array completed for the exchange.
-    #[must_use]
-    pub fn with_exchange(mut self, iops: f64) -> PhaseAnswer {
-        self.total.exchange_iops = Some(iops);
-        self
-    }
-
-    /// This phase as one of a variant: its name is prefixed by `variant`.
-    #[must_use]
-    pub fn of_variant(self, variant: &str) -> PhaseAnswer {
-        let name = phase_name(Some(variant), &self.name);
-        PhaseAnswer { name, variant: Some(variant.to_owned()), ..self }
-    }
-
-    /// Name of the phase without that of the variant.
-    #[must_use]
-    pub fn own_name(&self) -> &str {
-        let variant = self.variant.as_deref().and_then(|variant| self.name.strip_prefix(variant));
-        variant.and_then(|rest| rest.strip_prefix('.')).unwrap_or(&self.name)
-    }
-
-    /// Totals over the hosts under control.
-    #[must_use]
-    pub fn controlled(&self) -> Total {
-        Total::of(self.hosts.iter().filter(|host| !host.outside))
     }
 }

@@ -1,5 +1,8 @@
 //! Checks a parsed file: gives a [`Scenario`], or an error with file, line and value.
 
+mod guest;
+mod load;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +18,7 @@ use crate::array::Group;
 use crate::exchange::ExchangeSettings;
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
-use crate::guest::{self, HostKind};
+use crate::guest::HostKind;
 use crate::load::Load;
 use crate::many;
 use crate::metric::{Metric, Names};
@@ -24,25 +27,9 @@ use crate::scenario::{
     Vm, VmId, array_luns,
 };
 use crate::sources::Sources;
-use crate::study::{Run, Study};
 
 /// Longest name of a host, in bytes: the room for it in a slot of the exchange.
 const MAX_NAME: usize = 63;
-
-impl Scenario {
-    /// The scenario that a document describes.
-    ///
-    /// # Errors
-    /// The document is not TOML, or has an unknown key or an invalid value; the error points at it. A
-    /// document with variants is refused as well, since it describes several scenarios: see [`Study`].
-    pub fn parse(document: &Document) -> Result<Scenario, Error> {
-        let Study { mut runs, expectations, .. } = Study::parse(document)?;
-        match runs.pop() {
-            Some(Run { variant: None, scenario, .. }) => Ok(Scenario { expectations, ..scenario }),
-            _ => Err(document.error("name", "has variants: name one of them")),
-        }
-    }
-}
 
 /// The hosts of a file that are present.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use crate::amount::Amount;
 use crate::array::ArraySettings;
 use crate::exchange::ExchangeSettings;
 use crate::guest::GuestDisk;
-use crate::study::Sweep;
+use crate::sweep::Sweep;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,10 +1,7 @@
 //! Guests: hosts with a kernel of their own, whose VMs open a block device directly.
 
-use bytesize::ByteSize;
 use parda_control::Bytes;
 use serde::Deserialize;
-
-use crate::file;
 
 /// Kind of a host: the key `kind`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,65 +49,4 @@ pub enum GuestDisk {
     Iscsi,
     /// The guest's own NBD client, over the guest's network.
     Nbd,
-}
-
-/// Default memory of a guest.
-const MEMORY: ByteSize = ByteSize::mib(256);
-
-/// Least memory of a guest: a kernel and an agent fit.
-const LEAST_MEMORY: ByteSize = ByteSize::mib(128);
-
-/// An invalid key below `host`, and what is wrong with it.
-pub(crate) type Fault = (&'static str, &'static str);
-
-/// The kind of a host, checked.
-pub(crate) fn kind(host: &file::Host) -> Result<HostKind, Fault> {
-    let written = match (host.kind, &host.guest) {
-        (file::Kind::Process, None) => return Ok(HostKind::Process),
-        (file::Kind::Process, Some(_)) => {
-            return Err(("guest", "means nothing for a host that is not of kind = \"guest\""));
-        }
-        (file::Kind::Guest, written) => written.clone().unwrap_or_default(),
-    };
-    let memory = written.memory.unwrap_or(MEMORY);
-    if memory < LEAST_MEMORY {
-        return Err(("guest.memory", "must be at least 128 MiB"));
-    }
-    match written.queue_depth {
-        Some(0) => return Err(("guest.queue_depth", "must be at least 1")),
-        Some(_) if !host.outside => {
-            return Err((
-                "guest.queue_depth",
-                "is its agent's affair, unless it is outside control",
-            ));
-        }
-        _ => {}
-    }
-    let own_disks = host.vm.iter().skip(1).find(|vm| {
-        vm.same_disk_as.is_none() || vm.same_disk_as != Some(disk_of_first(host).to_owned())
-    });
-    if own_disks.is_some() {
-        let says = "a guest has one disk: all its VMs but the first must have same_disk_as that";
-        return Err(("vm", says));
-    }
-    if host.vm.iter().any(|vm| vm.burst != 0.0) {
-        return Err(("vm", "a guest's VMs cannot have `burst`: its queue is its kernel's"));
-    }
-    if host.vm.iter().any(|vm| vm.latency_target.is_some()) {
-        return Err((
-            "vm",
-            "a guest's VMs cannot have `latency_target`: how long each waits in its kernel is not known",
-        ));
-    }
-    let queue_depth = written.queue_depth;
-    Ok(HostKind::Guest(GuestSettings {
-        disk: written.disk,
-        memory: Bytes(memory.as_u64()),
-        queue_depth,
-    }))
-}
-
-/// Name of the VM whose disk the guest's first VM uses.
-fn disk_of_first(host: &file::Host) -> &str {
-    host.vm.first().map_or("", |vm| vm.same_disk_as.as_deref().unwrap_or(&vm.name))
 }

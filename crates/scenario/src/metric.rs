@@ -6,7 +6,7 @@ use std::fmt;
 
 use crate::answer::{Distribution, HostAnswer, PhaseAnswer, Total, VmAnswer};
 use crate::shares::{Unit, host_errors, largest, vm_errors};
-use crate::study::{is_swept, phase_name, swept_name};
+use crate::variant_name::{is_swept, phase_name, swept_name};
 
 pub(crate) use pattern::Pattern;
 

@@ -1,15 +1,16 @@
 //! Charts of a study: the `[[plot]]` tables, and the charts without any.
 
-use parda_config::{Document, Error};
-use serde::Deserialize;
+mod written;
 
+use parda_config::{Document, Error};
+
+use self::written::Over;
+pub(crate) use self::written::Written;
+pub use self::written::{Draw, OVER_TIME};
 use crate::check::name_is_plain;
 use crate::metric::{Metric, MetricError, Names, Pattern, list};
-use crate::study::{Run, names, phase_name};
-
-/// Quantities of hosts that are recorded second by second.
-pub const OVER_TIME: [&str; 5] =
-    ["window", "device_latency_ms", "iops", "beta", "latency_threshold_ms"];
+use crate::run::{Run, names};
+use crate::variant_name::phase_name;
 
 /// One chart of a study.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,18 +44,6 @@ pub enum View {
         /// Panels from top to bottom.
         panels: Vec<Panel>,
     },
-}
-
-/// Kind of marks for numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Draw {
-    /// Lines with a mark at each point.
-    Lines,
-    /// Marks without lines between them.
-    Marks,
-    /// Bars side by side.
-    Bars,
 }
 
 /// A panel: numbers of one quantity.
@@ -94,57 +83,6 @@ impl Plot {
                 panels.iter().any(|panel| !panel.lines.is_empty())
             }
         }
-    }
-}
-
-/// A `[[plot]]` table, as written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Written {
-    name: Option<String>,
-    title: Option<String>,
-    over: Over,
-    panels: Option<Vec<String>>,
-    variant: Option<String>,
-    phase: Option<String>,
-    x: Option<String>,
-    x_label: Option<String>,
-    draw: Option<Draw>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Over {
-    Time,
-    Variants,
-    Hosts,
-    Vms,
-}
-
-impl Written {
-    /// The plot of a study that has no `[[plot]]`.
-    fn default_of(variants: bool) -> Written {
-        Written {
-            name: None,
-            title: None,
-            over: if variants { Over::Variants } else { Over::Time },
-            panels: None,
-            variant: None,
-            phase: None,
-            x: None,
-            x_label: None,
-            draw: None,
-        }
-    }
-
-    fn panels(&self) -> Vec<String> {
-        let panels: &[&str] = match self.over {
-            Over::Time => &OVER_TIME[..3],
-            Over::Variants => &["total/iops", "total/device_latency_ms"],
-            Over::Hosts => &["iops", "device_latency_ms"],
-            Over::Vms => &["iops", "latency_ms"],
-        };
-        self.panels.clone().unwrap_or_else(|| panels.iter().map(|p| (*p).to_owned()).collect())
     }
 }
 

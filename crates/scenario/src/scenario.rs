@@ -1,5 +1,7 @@
 //! A checked scenario, and the state of its cluster over time.
 
+mod phase;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use parda_array::ArrayParams;
 use parda_config::ControlSettings;
 use parda_control::{Bytes, Shares};
 
+pub use self::phase::Phase;
 use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
 use crate::exchange::{ExchangeSettings, Hearing};
 use crate::expectation::Expectation;
@@ -144,17 +147,6 @@ impl Action {
             Action::Array(_) => None,
         }
     }
-}
-
-/// A stretch of the run over which values are measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Phase {
-    /// Name, unique among phases.
-    pub name: String,
-    /// Beginning, from the beginning of the run.
-    pub from: Duration,
-    /// End, from the beginning of the run.
-    pub to: Duration,
 }
 
 /// Name of the exchange's LUN, which no VM may have.

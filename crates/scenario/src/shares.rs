@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
+pub use crate::answer::Unit;
 use crate::answer::{Distribution, HostAnswer, VmAnswer};
 
 /// Least fraction of a saturated VM's latency that is held time.
@@ -40,26 +39,7 @@ pub fn jain(x: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (x.len() as f64 * squares))
 }
 
-/// Unit that shares divide: what is counted of each judged VM.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unit {
-    /// IOs per second.
-    #[default]
-    Ios,
-    /// Bytes per second.
-    Bytes,
-    /// Outstanding IOs at the array.
-    Slots,
-}
-
 impl Unit {
-    /// Whether this is the default, which an answer leaves out.
-    #[must_use]
-    pub fn is_usual(&self) -> bool {
-        *self == Unit::default()
-    }
-
     fn of(self, vm: &VmAnswer) -> f64 {
         match self {
             Unit::Ios => vm.iops,

@@ -1,16 +1,17 @@
 //! A study: one scenario, or several variants of it with a common answer.
 
 use parda_config::{Document, Error};
-use serde::Deserialize;
 
 use crate::answer::{Answer, Engine, PhaseAnswer};
 use crate::check::{Present, check, expectations};
 use crate::expectation::Expectation;
 use crate::file::File;
-use crate::metric::{Names, PhaseNames};
 use crate::plot::{Plot, View, plots};
+pub use crate::run::Run;
+use crate::run::names;
 use crate::scenario::Scenario;
 use crate::sources::Sources;
+pub use crate::sweep::Sweep;
 use crate::vary::{Variation, variations};
 
 /// A study: one scenario to run, or several variants of it.
@@ -30,27 +31,6 @@ pub struct Study {
     pub plots: Vec<Plot>,
 }
 
-/// One run of a study.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// Name of the variant. `None` if the file has no variants.
-    pub variant: Option<String>,
-    /// Differences from the file: keys and values as text, in the order in which they are set.
-    pub settings: Vec<(String, String)>,
-    /// The scenario with the variant's settings.
-    pub scenario: Scenario,
-}
-
-/// A sweep: a key, and the values that it takes in turn, each in a variant of its own.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sweep {
-    /// Path of the key, as in [`crate::set`].
-    pub key: String,
-    /// Values of the key, in order.
-    pub values: Vec<toml::Value>,
-}
-
 /// No variant has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no variant `{name}`; there is {known}")]
@@ -59,6 +39,21 @@ pub struct UnknownVariant {
     pub name: String,
     /// The names of the variants, for the message.
     pub known: String,
+}
+
+impl Scenario {
+    /// The scenario that a document describes.
+    ///
+    /// # Errors
+    /// The document is not TOML, or has an unknown key or an invalid value; the error points at it. A
+    /// document with variants is refused as well, since it describes several scenarios: see [`Study`].
+    pub fn parse(document: &Document) -> Result<Scenario, Error> {
+        let Study { mut runs, expectations, .. } = Study::parse(document)?;
+        match runs.pop() {
+            Some(Run { variant: None, scenario, .. }) => Ok(Scenario { expectations, ..scenario }),
+            _ => Err(document.error("name", "has variants: name one of them")),
+        }
+    }
 }
 
 impl Study {
@@ -189,66 +184,4 @@ impl Study {
             phases,
         }
     }
-}
-
-impl Run {
-    /// Whether the run belongs to the variant of this name, swept or not.
-    pub(crate) fn is(&self, variant: &str) -> bool {
-        self.variant.as_deref().is_some_and(|own| {
-            own.strip_prefix(variant).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
-        })
-    }
-
-    /// Names of the hosts that are present.
-    pub(crate) fn host_names(&self) -> Vec<&str> {
-        self.scenario.hosts.iter().filter(|h| h.present).map(|h| h.name.as_str()).collect()
-    }
-
-    /// Names of the VMs of all present hosts.
-    pub(crate) fn vm_names(&self) -> Vec<&str> {
-        let hosts = self.scenario.hosts.iter().filter(|h| h.present);
-        hosts.flat_map(|h| &h.vms).map(|vm| vm.name.as_str()).collect()
-    }
-
-    /// Name of the run among several: the variant's, or else the scenario's.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.variant.as_deref().unwrap_or(&self.scenario.name)
-    }
-}
-
-/// Name of a phase in the answer of a study.
-pub(crate) fn phase_name(variant: Option<&str>, phase: &str) -> String {
-    match variant {
-        Some(variant) => format!("{variant}.{phase}"),
-        None => phase.to_owned(),
-    }
-}
-
-/// Name of a variant together with a combination of swept values.
-pub(crate) fn swept_name(variant: Option<&str>, combination: &str) -> String {
-    variant.map_or(combination.to_owned(), |variant| format!("{variant},{combination}"))
-}
-
-/// Whether a variant belongs to this combination of swept values.
-pub(crate) fn is_swept(variant: &str, combination: &str) -> bool {
-    let rest = variant.strip_suffix(combination);
-    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(','))
-}
-
-/// Names that paths of metrics may use.
-pub(crate) fn names(runs: &[Run]) -> Names {
-    let of_run = |run: &Run| {
-        let Run { variant, scenario, .. } = run;
-        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
-        let (hosts, vms) = (owned(run.host_names()), owned(run.vm_names()));
-        let phase = |phase: &crate::scenario::Phase| PhaseNames {
-            name: phase_name(variant.as_deref(), &phase.name),
-            own: phase.name.clone(),
-            hosts: hosts.clone(),
-            vms: vms.clone(),
-        };
-        scenario.phases.iter().map(phase).collect::<Vec<_>>()
-    };
-    Names(runs.iter().flat_map(of_run).collect())
 }

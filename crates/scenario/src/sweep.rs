@@ -1,11 +1,21 @@
-//! Sweeps in one line: `control.latency_threshold=20ms,30ms,50ms`.
+//! Sweeps: as tables of a scenario, and in one line: `control.latency_threshold=20ms,30ms,50ms`.
 
 use std::str::FromStr;
 
+use serde::Deserialize;
 use toml::Value;
 
 use crate::set::SetError;
-use crate::study::Sweep;
+
+/// A sweep: a key, and the values that it takes in turn, each in a variant of its own.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// Path of the key, as in [`crate::set`].
+    pub key: String,
+    /// Values of the key, in order.
+    pub values: Vec<Value>,
+}
 
 impl FromStr for Sweep {
     type Err = SetError;

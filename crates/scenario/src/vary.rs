@@ -11,7 +11,7 @@ use crate::many;
 use crate::scenario::Scenario;
 use crate::set::{Setting, with_settings};
 use crate::sources::Sources;
-use crate::study::Sweep;
+use crate::sweep::Sweep;
 
 /// Largest number of runs of a study.
 const MAX_RUNS: usize = 10_000;

@@ -1,7 +1,7 @@
 //! Metrics of a chart's panel: a quantity of one subject, or of each host or VM, in any phase.
 
 use super::{Metric, MetricError, Names, Subject, Which};
-use crate::study::Run;
+use crate::run::Run;
 
 /// A metric without its phase, of one subject or of each host or VM: what a panel of a chart shows.
 #[derive(Clone, Debug, PartialEq, Eq)]

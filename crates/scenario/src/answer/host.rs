@@ -1,0 +1,93 @@
+//! Measured values of a host and of its VMs.
+
+use serde::{Deserialize, Serialize};
+
+/// Measured values of one host in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostAnswer {
+    /// Name of the host.
+    pub name: String,
+    /// Whether the host is outside control.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside: bool,
+    /// Sum of the shares of the host's VMs; 0 for a host outside control.
+    pub shares: u32,
+    /// Unit that shares divide by the host's configuration: IOs or bytes.
+    #[serde(default, skip_serializing_if = "Unit::is_usual")]
+    pub unit: Unit,
+    /// Mean β of equation 2, in slots.
+    pub beta: f64,
+    /// Mean window, in slots. `None` if there was none, as control was off.
+    pub window: Option<f64>,
+    /// Time into the phase until the window had settled, in seconds: see
+    /// [`settled`](crate::count::settled). `None` if there was no window, or no VM whose client ran
+    /// throughout the phase.
+    #[serde(default)]
+    pub settled_s: Option<f64>,
+    /// Mean number of outstanding IOs.
+    pub outstanding: f64,
+    /// Completed IOs per second.
+    pub iops: f64,
+    /// Throughput in MiB per second.
+    pub mib_per_s: f64,
+    /// Device latency: from dispatch to completion. `None` without IO.
+    pub device_latency_ms: Option<Distribution>,
+    /// Measured values of each VM, in the order of the scenario.
+    pub vms: Vec<VmAnswer>,
+}
+
+/// Measured values of one VM in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VmAnswer {
+    /// Name of the VM.
+    pub name: String,
+    /// Shares of the VM.
+    pub shares: u32,
+    /// Whether the VM was backlogged throughout: see [`crate::shares::saturated`].
+    pub saturated: bool,
+    /// Whether the VM has a share to be judged by: it is under control, and its client ran throughout the
+    /// phase.
+    #[serde(default)]
+    pub ran: bool,
+    /// Completed IOs per second.
+    pub iops: f64,
+    /// Throughput in MiB per second.
+    pub mib_per_s: f64,
+    /// Held time plus device latency. The time in sockets, in the wait for memory and in the agent's own turn is not
+    /// measured. `None` without IO.
+    pub latency_ms: Option<Distribution>,
+    /// Held time: time in the host's fair queue. `None` without IO.
+    pub held_ms: Option<Distribution>,
+}
+
+/// A distribution of times, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // The names are the field's.
+pub struct Distribution {
+    pub mean: f64,
+    pub stddev: f64,
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// Unit that shares divide: what is counted of each judged VM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// IOs per second.
+    #[default]
+    Ios,
+    /// Bytes per second.
+    Bytes,
+    /// Outstanding IOs at the array.
+    Slots,
+}
+
+impl Unit {
+    /// Whether this is the default, which an answer leaves out.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Unit::default()
+    }
+}

@@ -1,0 +1,59 @@
+//! A run of a study, and the names that it has for paths of metrics.
+
+use crate::metric::{Names, PhaseNames};
+use crate::scenario::{Phase, Scenario};
+use crate::variant_name::phase_name;
+
+/// One run of a study.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Name of the variant. `None` if the file has no variants.
+    pub variant: Option<String>,
+    /// Differences from the file: keys and values as text, in the order in which they are set.
+    pub settings: Vec<(String, String)>,
+    /// The scenario with the variant's settings.
+    pub scenario: Scenario,
+}
+
+impl Run {
+    /// Whether the run belongs to the variant of this name, swept or not.
+    pub(crate) fn is(&self, variant: &str) -> bool {
+        self.variant.as_deref().is_some_and(|own| {
+            own.strip_prefix(variant).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
+        })
+    }
+
+    /// Names of the hosts that are present.
+    pub(crate) fn host_names(&self) -> Vec<&str> {
+        self.scenario.hosts.iter().filter(|h| h.present).map(|h| h.name.as_str()).collect()
+    }
+
+    /// Names of the VMs of all present hosts.
+    pub(crate) fn vm_names(&self) -> Vec<&str> {
+        let hosts = self.scenario.hosts.iter().filter(|h| h.present);
+        hosts.flat_map(|h| &h.vms).map(|vm| vm.name.as_str()).collect()
+    }
+
+    /// Name of the run among several: the variant's, or else the scenario's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.variant.as_deref().unwrap_or(&self.scenario.name)
+    }
+}
+
+/// Names that paths of metrics may use.
+pub(crate) fn names(runs: &[Run]) -> Names {
+    let of_run = |run: &Run| {
+        let Run { variant, scenario, .. } = run;
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let (hosts, vms) = (owned(run.host_names()), owned(run.vm_names()));
+        let phase = |phase: &Phase| PhaseNames {
+            name: phase_name(variant.as_deref(), &phase.name),
+            own: phase.name.clone(),
+            hosts: hosts.clone(),
+            vms: vms.clone(),
+        };
+        scenario.phases.iter().map(phase).collect::<Vec<_>>()
+    };
+    Names(runs.iter().flat_map(of_run).collect())
+}
