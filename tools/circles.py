@@ -8,9 +8,8 @@ A file imports another if it names an item of that file's module by a path: `cra
 module that defines it. Files that import one another, directly or through others, are a circle. A module that declares another
 one (`mod b;`) and does not name its items imports nothing.
 
-Fails if a circle has more files than `MOST`, or if the largest of a crate in `KNOWN` has not as many as it says there: a
-number in `KNOWN` only ever falls. `--list` prints
-all circles, with the imports that tie them. Tests (`#[cfg(test)] mod`, `tests.rs`, `testing.rs`) are not looked at.
+Fails if a circle has more files than `MOST`. `--list` prints all circles, with the imports that tie them. Tests
+(`#[cfg(test)] mod`, `tests.rs`, `testing.rs`) are not looked at.
 """
 
 import os
@@ -18,7 +17,6 @@ import re
 import sys
 
 MOST = 2
-KNOWN = {"block": 31}
 
 WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -211,17 +209,14 @@ def main(arguments):
     verbose = "--list" in arguments
     wanted = [a for a in arguments if not a.startswith("--")]
     crates = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "crates")
-    failed, stale = False, []
+    failed = False
     for name in sorted(wanted or os.listdir(crates)):
         crate = Crate(os.path.join(crates, name, "src"))
         arrows = crate.imports()
         found = circles(arrows, crate.modules)
-        largest = max(map(len, found), default=0)
-        if name in KNOWN and largest < KNOWN[name]:
-            stale.append(f"circles: the largest of {name} has {largest} files now: say so in KNOWN of tools/circles.py")
         for circle in found:
             files = [os.path.relpath(crate.modules[m]["path"], crates) for m in circle]
-            bad = len(files) > max(MOST, KNOWN.get(name, 0))
+            bad = len(files) > MOST
             failed |= bad
             if bad or verbose:
                 print(f"{name}: {len(files)} files: {' '.join(files)}")
@@ -229,10 +224,9 @@ def main(arguments):
                     for to in sorted(set(arrows.get(module, ())) & set(circle)):
                         names = ", ".join(sorted(arrows[module][to]))
                         print(f"    {'::'.join(module) or name} -> {'::'.join(to) or name}: {names}")
-    print("\n".join(stale), end="\n" if stale else "")
     if failed:
         print(f"circles: no circle may have more than {MOST} files: move what they share into a file of its own")
-    return 1 if failed or stale else 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parda_nbd::wire::DEFAULT_MAX_PAYLOAD;
 use slab::Slab;
 
-use crate::door::Peer;
+use crate::peer::Peer;
 
 /// What a request in flight takes beside its data, in bytes: our records of it.
 pub(crate) const REQUEST: usize = 512;

@@ -16,12 +16,10 @@ use parda_nbd::server::{Handshake, Security, Session};
 use parda_nbd::{Cookie, Export, Op};
 
 pub(crate) use self::error::ConnError;
-use self::payload::Payload;
-use self::socket::InboxUse;
 use crate::backend::Work;
 use crate::batch::{self, Batch, Inbox};
 use crate::buffer::Buffer;
-use crate::engine::losses::Witness;
+use crate::losses::Witness;
 use crate::progress::{ClientState, Progress};
 use crate::tls::ListenerTls;
 
@@ -74,6 +72,27 @@ enum Want {
     Memory,
     /// Its next turn: it has had its part of this one.
     Turn,
+}
+
+/// The payload of a write on its way in.
+struct Payload {
+    cookie: Cookie,
+    op: Op,
+    /// Buffer of the payload. Absent while the kernel has it.
+    buffer: Option<Buffer>,
+    /// Memory that was granted and is not in the buffer yet.
+    granted: usize,
+    filled: usize,
+    len: usize,
+}
+
+/// How the inbox was used since it was last looked at.
+#[derive(Clone, Copy, Debug, Default)]
+struct InboxUse {
+    /// The most that one receive brought.
+    most: usize,
+    /// It is to be replaced by a small one.
+    shrink: bool,
 }
 
 pub(crate) struct Conn {

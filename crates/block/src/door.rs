@@ -6,20 +6,9 @@
 //! room. A connection counts against its volume, its export and its peer.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 
 use crate::config::Limits;
-
-/// Peer of a connection, as far as the socket tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Peer {
-    /// A process on this host, by a unix socket.
-    Process { uid: u32, pid: i32 },
-    /// A host, by TCP.
-    Host(IpAddr),
-    /// The socket does not tell.
-    Unknown,
-}
+use crate::peer::Peer;
 
 /// Reason why a client is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,10 +14,11 @@ use parda_nbd::uri::Address;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Failure;
-use crate::backend::map::Look;
+use crate::backend::disk_file::Look;
+use crate::disk_id::DiskId;
 use crate::listen::Bound;
+use crate::open_disk::OpenDisk;
 use crate::stats::Stats;
-use crate::volume::{DiskId, OpenDisk};
 
 /// Command to a volume's thread.
 pub(crate) enum Command {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use parda_control::Instant;
 
 use crate::config::Limits;
-use crate::door::Peer;
+use crate::peer::Peer;
 
 /// Sockets that are accepted for each handshake that may begin. More tell clients apart from a flood
 /// sooner, and cost more.

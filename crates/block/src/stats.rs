@@ -7,7 +7,7 @@ use parda_control::{
     Window,
 };
 
-use crate::volume::DiskId;
+use crate::disk_id::DiskId;
 
 /// Latencies in nanoseconds. Two significant digits: off by at most 1 %, and 22 KiB each.
 pub type Latencies = Histogram<u64>;

@@ -2,55 +2,22 @@
 
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parda_control::{Bytes, Config, ConfigError, Host, Instant, Report, Totals, VmConfig};
-use parda_nbd::Export;
+use parda_control::{Config, ConfigError, Host, Instant, Report, Totals, VmConfig};
 use parda_nbd::uri::Address;
 
-use crate::backend::claims::{Claim, Claims};
-use crate::backend::map::DiskFile;
-use crate::backend::{BackendConfig, Geometry, OpenError, Region, Stretch, connect, file, memory};
 use crate::budget::Budget;
-use crate::config::{DiskConfig, SpawnError, VolumeConfig};
-use crate::engine::resize::Sizing;
+use crate::config::{SpawnError, VolumeConfig};
+use crate::disk_id::DiskId;
+use crate::ended::{Drained, Ended};
 use crate::engine::{Engine, Parts};
 use crate::listen::{self, Bound, ListenError, ListenerConfig};
 use crate::mailbox::{Command, Mailer, mailbox};
+use crate::open_disk::OpenDisk;
 use crate::stats::Stats;
-
-/// A backend that is open, on its way to the volume's thread.
-pub(crate) enum Opened {
-    File(file::Opened),
-    Memory(memory::Memory),
-    Nbd(Box<connect::Opened>),
-}
-
-/// A disk of a running volume. Never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DiskId(pub(crate) u64);
-
-/// A disk whose backend is open, to be given to a volume.
-pub struct OpenDisk {
-    pub(crate) config: DiskConfig,
-    pub(crate) opened: Opened,
-    pub(crate) base: Bytes,
-    pub(crate) export: Export,
-    /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
-    pub(crate) place: Option<DiskFile>,
-    pub(crate) sizing: Sizing,
-    /// Of what others could open as well.
-    pub(crate) claim: Option<Arc<Claim>>,
-}
-
-impl Opened {
-    /// Whether its IOs go through the page cache.
-    pub(crate) fn is_cached(&self) -> bool {
-        matches!(self, Self::File(file) if file.is_cached())
-    }
-}
 
 /// Spawner of volumes: the loop itself is `engine::Engine`.
 #[derive(Debug)]
@@ -129,85 +96,6 @@ impl Volume {
     }
 }
 
-impl OpenDisk {
-    /// Opens a disk's backend. May block for as long as that does.
-    ///
-    /// # Errors
-    /// It cannot be opened, or the region is not within it.
-    pub fn open(config: DiskConfig) -> Result<OpenDisk, SpawnError> {
-        let fail =
-            |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
-        let (opened, whole, claim) = match &config.backend {
-            BackendConfig::File { path, direct, lock, raw } => {
-                let options = file::Options {
-                    disk: config.export.as_str(),
-                    path,
-                    direct: *direct,
-                    lock: *lock,
-                    raw: *raw,
-                    read_only: config.read_only,
-                    region: config.region,
-                };
-                let opened = file::open(&options).map_err(fail)?;
-                let (geometry, claim) = (opened.geometry, Arc::clone(&opened.claim));
-                (Opened::File(opened), geometry, Some(claim))
-            }
-            BackendConfig::Memory { size } => {
-                let memory = memory::open(*size).map_err(fail)?;
-                let geometry = memory.geometry();
-                (Opened::Memory(memory), geometry, None)
-            }
-            BackendConfig::Nbd { uri, options } => {
-                let stretch = Stretch::of_export(uri, config.region.map(Region::bytes));
-                let mut claims = Claims::lock();
-                let place = format!("{} at {}", uri.export, uri.address);
-                claims.check(&stretch, config.read_only, place).map_err(fail)?;
-                let disk = config.export.as_str();
-                let claim = claims.add(disk, stretch, config.read_only, None);
-                drop(claims);
-                let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
-                let geometry = opened.geometry;
-                (Opened::Nbd(Box::new(opened)), geometry, Some(claim))
-            }
-        };
-        let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });
-        whole.check(region).map_err(fail)?;
-        let export = export(&config, Geometry { size: region.len.0, ..whole });
-        let (base, min) = (region.offset.0, whole.blocks.min());
-        let place = match &opened {
-            Opened::File(opened) => Some(DiskFile::new(&opened.fd, base, min)),
-            Opened::Memory(memory) => Some(DiskFile::new(memory.fd(), base, min)),
-            Opened::Nbd(..) => None,
-        };
-        let place = match &config.backend {
-            BackendConfig::File { path, .. } => place.map(|p| p.map(|p| p.named(path))),
-            _ => place,
-        };
-        let place = place.transpose().map_err(|source| {
-            fail(OpenError::Open { path: config.export.to_string().into(), source })
-        })?;
-        let len = config.region.map(|region| region.len.0);
-        let sizing = Sizing::new(base, len, min, whole.size);
-        Ok(OpenDisk { base: region.offset, config, opened, export, place, sizing, claim })
-    }
-}
-
-fn export(config: &DiskConfig, geometry: Geometry) -> Export {
-    Export {
-        name: config.export.clone(),
-        description: config.description.clone(),
-        size: geometry.size,
-        blocks: geometry.blocks,
-        read_only: config.read_only,
-        trim: geometry.trim,
-        write_zeroes: geometry.write_zeroes,
-        fast_zero: geometry.fast_zero,
-        cache: geometry.cache,
-        // All connections go through the one backend of the disk, and none has a cache.
-        multi_conn: true,
-    }
-}
-
 /// Binds the addresses of the disks, each once.
 fn bind_all(
     disks: &[OpenDisk],
@@ -249,26 +137,6 @@ pub enum AddListenerError {
     /// There is no volume any more.
     #[error(transparent)]
     Stopped(#[from] Stopped),
-}
-
-/// How a volume ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
-    /// Requests that could not be answered in time.
-    pub unanswered: usize,
-}
-
-/// Reason why a volume's thread ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It was told to.
-    Drained(Drained),
-    /// A panic, with this message. All that was in flight has come back from the kernel, and all
-    /// files and sockets are closed: the volume can be started again.
-    Crashed(String),
-    /// Its ring failed, for this reason. What was in flight may still change the disks, so that
-    /// they must not be served before this process has ended.
-    Broken(String),
 }
 
 /// A running volume. All calls may come from any thread, and none of them delays an IO: the

@@ -18,7 +18,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::ReadWriteFlags;
 
 use crate::buffer::{Buffer, Lent};
-use crate::spin::Credit;
+use crate::credit::{Credit, FOR_WRITERS};
 
 /// Threads of a volume at most. Files beyond that number are left to io_uring.
 const MOST_WRITERS: usize = 16;
@@ -29,7 +29,7 @@ const TOLD_AT_ONCE: usize = 4;
 
 /// How long a writer that has nothing to do looks for more before it sleeps. To wake it costs the
 /// volume's thread as much as a write does, and more in a virtual machine.
-const LONGEST_LOOK: Duration = crate::spin::FOR_WRITERS;
+const LONGEST_LOOK: Duration = FOR_WRITERS;
 
 /// A writer needs next to no stack.
 const STACK: usize = 128 << 10;

@@ -8,9 +8,6 @@
 mod turns;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -20,55 +17,12 @@ use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
 
 use super::Failure;
-use super::medium::Medium;
-use crate::door::Peer;
+use super::disk_file::DiskFile;
+use crate::disk_id::DiskId;
 use crate::mailbox::{Command, Mailer};
-use crate::volume::DiskId;
+use crate::peer::Peer;
 
 use self::turns::Turns;
-
-/// Where a disk's data lies, for a thread that looks at it beside the ring.
-#[derive(Clone)]
-pub(crate) struct DiskFile {
-    fd: Arc<OwnedFd>,
-    /// The name by which it was opened.
-    path: Option<Arc<Path>>,
-    base: u64,
-    align: u32,
-}
-
-impl DiskFile {
-    /// The disk that begins at `base`, with the minimum block size `align`.
-    pub(crate) fn new(fd: impl AsFd, base: u64, align: u32) -> io::Result<Self> {
-        Ok(Self { fd: Arc::new(fd.as_fd().try_clone_to_owned()?), path: None, base, align })
-    }
-
-    /// The same, of a file that was opened by that name.
-    pub(crate) fn named(self, path: &Path) -> Self {
-        Self { path: Some(path.into()), ..self }
-    }
-
-    /// What has become of the file; `None` if that is not to be had, and nothing is known to have
-    /// changed.
-    fn look(&self) -> Option<Look> {
-        let size = fs::seek(&self.fd, SeekFrom::End(0)).ok()?;
-        let opened = Medium::of(&fs::fstat(&self.fd).ok()?);
-        let is_another = |path: &Arc<Path>| match fs::stat(&**path) {
-            Ok(stat) => Medium::of(&stat) != opened,
-            Err(error) => error == Errno::NOENT,
-        };
-        Some(Look { size, replaced: self.path.as_ref().is_some_and(is_another) })
-    }
-}
-
-/// State of a served file's path: the same file, another one, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
-    /// Its size in bytes.
-    pub(crate) size: u64,
-    /// Its name leads to another file, or to none.
-    pub(crate) replaced: bool,
-}
 
 /// A request for block status.
 struct Question {

@@ -1,22 +1,8 @@
 //! The payload of a write, and the memory that it is given as it arrives.
 
-use parda_nbd::{Cookie, Op};
-
-use super::{Arrival, Conn, Phase, Want};
+use super::{Arrival, Conn, Payload, Phase, Want};
 use crate::backend::Work;
-use crate::buffer::{Buffer, PIECE, allocated};
-
-/// The payload of a write on its way in.
-pub(super) struct Payload {
-    pub(super) cookie: Cookie,
-    pub(super) op: Op,
-    /// Buffer of the payload. Absent while the kernel has it.
-    pub(super) buffer: Option<Buffer>,
-    /// Memory that was granted and is not in the buffer yet.
-    pub(super) granted: usize,
-    pub(super) filled: usize,
-    pub(super) len: usize,
-}
+use crate::buffer::{PIECE, allocated};
 
 impl Conn {
     /// The memory that it waited for is there.

@@ -4,8 +4,7 @@ use parda_nbd::server::{Incoming, Session};
 use parda_nbd::{Cookie, Op};
 
 use super::charge::{STATUS_REPLY, cost, is_late, room};
-use super::payload::Payload;
-use super::{Arrival, Conn, ConnError, Offer, Phase, State, Want};
+use super::{Arrival, Conn, ConnError, Offer, Payload, Phase, State, Want};
 use crate::backend::Work;
 use crate::budget;
 use crate::buffer::{Buffer, allocated};

@@ -2,21 +2,12 @@
 
 use parda_control::Instant;
 
-use super::{Conn, ConnError, State, Want};
+use super::{Conn, ConnError, InboxUse, State, Want};
 use crate::backend::Work;
 use crate::batch::{self, Batch};
 use crate::buffer::Buffer;
 use crate::now;
 use crate::ring::{Recv, Ring, Sending, Wire};
-
-/// How the inbox was used since it was last looked at.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct InboxUse {
-    /// The most that one receive brought.
-    most: usize,
-    /// It is to be replaced by a small one.
-    shrink: bool,
-}
 
 impl Conn {
     /// Starts what the socket has to do: sending what waits, receiving if there is room. Returns

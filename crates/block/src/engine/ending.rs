@@ -8,7 +8,7 @@ use parda_control::{Instant, Span};
 
 use super::Engine;
 use crate::backend::Backend;
-use crate::volume::{Drained, Ended};
+use crate::ended::{Drained, Ended};
 
 /// How long the kernel gets to return what it has of killed connections, at an orderly end.
 const LAST_WAIT: Span = Span::from_millis(1_000);

@@ -9,16 +9,17 @@ use std::time::Duration;
 use parda_control::{Instant, Span, VmConfig};
 use parda_nbd::uri::Address;
 
-use super::losses::Losses;
 use super::{Disk, Engine, Leaving, Listener};
 use crate::backend::Backend;
 use crate::backend::file::File;
 use crate::backend::map::Mapper;
 use crate::backend::upstream::Upstream;
 use crate::conn::Offer;
+use crate::disk_id::DiskId;
 use crate::listen::Bound;
+use crate::losses::Losses;
+use crate::open_disk::{OpenDisk, Opened};
 use crate::stats::VmStats;
-use crate::volume::{DiskId, OpenDisk, Opened};
 
 impl Disk {
     /// When the connections of a disk that is being removed are closed.

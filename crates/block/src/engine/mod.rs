@@ -5,14 +5,15 @@
 //! submits all other operations together, up to 32 for each call of `io_uring_enter`. So the number of
 //! system calls depends on the connections of a turn, and hardly on its IOs.
 
+mod copied;
 mod ending;
-pub(crate) mod losses;
 mod mail;
 mod members;
-pub(crate) mod pieces;
+mod newcomer;
+mod pieces;
 mod pressure;
 mod redial;
-pub(crate) mod resize;
+mod resize;
 mod turn;
 mod watch;
 
@@ -28,15 +29,20 @@ use parda_nbd::uri::Address;
 use parda_nbd::{Cookie, Errno, Export, Extent, Op};
 use slab::Slab;
 
-use self::resize::Sizing;
+use self::copied::Copied;
+use self::newcomer::{Newcomer, Watch};
 use crate::backend::claims::Claim;
-use crate::backend::map::{DiskFile, Mapper};
+use crate::backend::disk_file::DiskFile;
+use crate::backend::map::Mapper;
+use crate::backend::sizing::Sizing;
 use crate::backend::{Backend, Body, Failure, Request, Work, io_of};
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::config::Limits;
 use crate::conn::{Arrival, Conn, ConnError, Offer};
+use crate::disk_id::DiskId;
 use crate::door::Door;
+use crate::losses::{self, Losses};
 use crate::mailbox::{Mailbox, Mailer};
 use crate::pace::Pace;
 use crate::ring::{Done, Kept, OpKey, Ring, Wire};
@@ -46,9 +52,6 @@ use crate::stats::{Dropped, VmStats};
 use crate::timed::{Timed, TimedId};
 use crate::timers::Timers;
 use crate::tls::ListenerTls;
-use crate::volume::DiskId;
-
-use losses::Losses;
 
 /// Parts with which a volume's thread is started.
 pub(crate) struct Parts {
@@ -192,9 +195,9 @@ pub(crate) struct Engine {
     next_serial: u64,
     limits: Limits,
     door: Door,
-    pace: Pace<watch::Newcomer>,
+    pace: Pace<Newcomer>,
     timers: Timers<Timer>,
-    watch: watch::Watch,
+    watch: Watch,
     dropped: Dropped,
     mailbox: Mailbox,
     mailer: Mailer,
@@ -206,7 +209,7 @@ pub(crate) struct Engine {
     listed: Vec<usize>,
     arrivals: Vec<Arrival>,
     spin: Spin,
-    copied: turn::Copied,
+    copied: Copied,
     /// Connections that have more to do than one turn gives them.
     unfinished: Vec<usize>,
     /// Requests of which a piece is done and another follows.
@@ -243,7 +246,7 @@ impl Engine {
             door: Door::new(&parts.limits),
             pace: Pace::new(&parts.limits),
             timers: Timers::new(),
-            watch: watch::Watch::default(),
+            watch: Watch::default(),
             dropped: Dropped::default(),
             limits: parts.limits,
             bell: parts.mailbox.bell()?,
@@ -256,7 +259,7 @@ impl Engine {
             unfinished: Vec::new(),
             pieces: Vec::new(),
             spin: Spin::new(),
-            copied: turn::Copied::default(),
+            copied: Copied::default(),
             stirred: Vec::new(),
             leaving: Vec::new(),
             stop_by: None,

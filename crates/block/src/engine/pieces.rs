@@ -10,7 +10,7 @@ use parda_nbd::{Extent, Op};
 
 use super::{Disk, Engine};
 use crate::backend::file::Step;
-use crate::backend::{Backend, Request, io_of};
+use crate::backend::{Backend, Request, Rest, io_of};
 
 /// The longest piece for a file or device, in bytes: what 32 bits can ask for, about.
 const FILE_PIECE: u64 = 4 << 30;
@@ -21,18 +21,6 @@ const MEMORY_PIECE: u64 = 256 << 20;
 /// log2 of half the largest number of pieces of one request. On disks above 64 TiB pieces are longer, because
 /// such disks are mostly holes, which take no time.
 const PIECES_LOG: u32 = 14;
-
-/// Rest of a request behind the piece that is under way.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rest {
-    /// Its length in bytes.
-    len: u64,
-    /// Pieces end at multiples of this.
-    unit: u64,
-    /// The number of failed syncs of the disk when the first piece came, if the sync behind the
-    /// last is to make all of them durable.
-    failures: Option<u64>,
-}
 
 /// How much of a request a backend does at once, in bytes.
 fn unit(backend: &Backend, op: Op) -> u64 {

@@ -12,9 +12,9 @@ use super::{Disk, Engine};
 use crate::backend::connect::{compatible, connect};
 use crate::backend::upstream::Lost;
 use crate::backend::{Backend, NbdOptions};
+use crate::disk_id::DiskId;
 use crate::mailbox::{Command, Mailer};
 use crate::stats::VmStats;
-use crate::volume::DiskId;
 
 /// How long the first attempt to connect again is put off. Each that follows waits twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

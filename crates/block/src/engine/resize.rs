@@ -5,34 +5,8 @@
 
 use super::Engine;
 use crate::backend::Backend;
-use crate::backend::map::{DiskFile, Look};
-use crate::volume::DiskId;
-
-/// How a disk's size follows from that of its backend, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizing {
-    /// Where the disk begins.
-    base: u64,
-    /// How long the disk is at most, if it is a region.
-    len: Option<u64>,
-    /// Alignment of its size, in bytes.
-    min: u64,
-    /// The backend's size when it was last looked at.
-    backend: u64,
-}
-
-impl Sizing {
-    /// For a backend of `backend` bytes with the minimum block size `min`.
-    pub(crate) fn new(base: u64, len: Option<u64>, min: u32, backend: u64) -> Self {
-        Self { base, len, min: u64::from(min.max(1)), backend }
-    }
-
-    fn size(&self, backend: u64) -> u64 {
-        let there = backend.saturating_sub(self.base);
-        let whole = there - there % self.min;
-        self.len.map_or(whole, |len| len.min(whole))
-    }
-}
+use crate::backend::disk_file::{DiskFile, Look};
+use crate::disk_id::DiskId;
 
 impl Engine {
     /// Has files and devices looked at, beside the ring. Once at a time: a file system that does not
@@ -103,23 +77,5 @@ impl Engine {
                 "the disk has shrunk: what was behind its end is lost, and IOs there fail"
             );
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disk_is_what_of_its_backend_belongs_to_it_in_whole_blocks() {
-        let whole = Sizing::new(0, None, 512, 0);
-        assert_eq!([0, 511, 512, 1025].map(|bytes| whole.size(bytes)), [0, 0, 512, 1024]);
-        let region = Sizing::new(4096, Some(8192), 1, 0);
-        assert_eq!(
-            [0, 4096, 5000, 12288, 99999].map(|bytes| region.size(bytes)),
-            [0, 0, 904, 8192, 8192]
-        );
-        let rest = Sizing::new(4096, None, 4096, 0);
-        assert_eq!(rest.size(3 * 4096 + 1), 2 * 4096);
     }
 }

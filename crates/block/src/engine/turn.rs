@@ -4,10 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use parda_control::{Dispatch, Instant, Span};
-use parda_nbd::Op;
 
+use super::copied::Copied;
 use super::{Engine, Tag};
-use crate::backend::file::File;
 use crate::backend::{Backend, Request};
 use crate::spin::Awaited;
 
@@ -15,29 +14,6 @@ use crate::spin::Awaited;
 /// kernel copies it while the clients wait: the replies leave before more is read, so that clients
 /// take these while the volume's thread goes on.
 const COPIED_PER_TURN: u64 = 128 << 10;
-
-/// Bytes that this turn reads from the page cache.
-#[derive(Debug, Default)]
-pub(super) struct Copied {
-    bytes: u64,
-    /// Requests may be left for the next turn.
-    held_up: bool,
-}
-
-impl Copied {
-    /// A request is begun.
-    pub(super) fn add(&mut self, file: &File, op: Op) {
-        if let Op::Read(extent) = op
-            && file.is_cached()
-        {
-            self.bytes += extent.len;
-        }
-    }
-
-    fn is_held_up(&self) -> bool {
-        self.held_up
-    }
-}
 
 impl Engine {
     /// One turn after the other, until the volume is told to end. `Err`: the ring failed.

@@ -6,33 +6,19 @@ use std::os::fd::OwnedFd;
 use parda_control::{Instant, Span};
 use rustix::net::{self, sockopt};
 
-use super::pressure::{self, Pressure};
+use super::newcomer::Newcomer;
+use super::pressure;
 use super::{Engine, Timer};
 use crate::batch;
 use crate::conn::{Conn, ConnError};
 use crate::descriptors;
-use crate::door::{Peer, TurnedAway};
+use crate::door::TurnedAway;
+use crate::peer::Peer;
 use crate::progress::ClientState;
 use crate::stats::MemoryStats;
 
 /// How often memory that is not needed is looked for.
 const TIDY: Span = Span::from_millis(2_000);
-
-/// A socket whose handshake has not begun.
-#[derive(Debug)]
-pub(super) struct Newcomer {
-    pub(super) listener: usize,
-    fd: OwnedFd,
-}
-
-/// Periodic looks, and the time of each.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
-    pub(super) newcomers: bool,
-    waiting: bool,
-    tidy: bool,
-    pressure: Pressure,
-}
 
 impl Engine {
     /// Takes a new connection, or closes it. Its handshake begins when the pace allows it.

@@ -3,6 +3,7 @@
 pub(crate) mod claim;
 pub(crate) mod format;
 mod locks;
+mod step;
 pub(crate) mod unaligned;
 
 use std::cell::OnceCell;
@@ -18,7 +19,8 @@ use parda_nbd::{BlockSizes, Errno, Extent, Op};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, StatxFlags};
 
 use claim::LOCK_WAIT;
-use unaligned::{ChangeId, Cut, Exclusion, Side, patch, shift, whole_blocks};
+pub(crate) use step::Step;
+use unaligned::{ChangeId, Cut, Exclusion, patch, shift, whole_blocks};
 
 use super::claims::Claim;
 use super::{Direct, Failure, Geometry, Lock, OpenError, Region, Request};
@@ -166,25 +168,6 @@ const HONOUR_DSYNC: [fs::FsWord; 4] = [BTRFS, EXT4, TMPFS, XFS];
 /// File systems that can write to the page cache without waiting, so that io_uring writes at once
 /// in the call that submits.
 const WRITE_AT_ONCE: [fs::FsWord; 2] = [BTRFS, XFS];
-
-/// Where a request is on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// So many bytes were read or written.
-    Transfer(u64),
-    /// fallocate with this mode.
-    Allocate(i32),
-    /// So many zeroes were written, as the file system knows no better way.
-    Zeroes(u64),
-    /// A block of which the request has a part is read.
-    ReadEdge(Side),
-    /// The block at an edge of an unaligned write is written.
-    WriteEdge(Side),
-    /// Data that were written are made durable.
-    Sync,
-    /// Fetching it into the page cache.
-    Fetch,
-}
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;

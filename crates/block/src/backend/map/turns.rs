@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::door::Peer;
+use crate::peer::Peer;
 
 /// What waits: for each peer in the order in which it came, and one of each peer in each round. So
 /// a peer with many connections delays another's request by one of its own, not by all of them.

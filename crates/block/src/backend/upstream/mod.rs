@@ -25,7 +25,7 @@ use super::connect::Opened;
 use super::file::Step;
 use super::{Failure, NbdOptions, Work};
 use crate::buffer::{Buffer, Pool};
-use crate::engine::losses::{loses, syncs};
+use crate::losses::{loses, syncs};
 use crate::ring::{Ring, Sending, Wire};
 
 /// How much goes to the server at once of what is longer than 32 bits can say, in bytes.

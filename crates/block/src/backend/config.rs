@@ -1,0 +1,96 @@
+//! Configuration of a disk's backend.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parda_control::Bytes;
+use parda_nbd::uri::Uri;
+
+/// Kind of a disk's backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendConfig {
+    /// A regular file or a block device that exists.
+    File {
+        /// The file or device, as it is configured.
+        path: PathBuf,
+        /// Whether to go around the page cache.
+        direct: Direct,
+        /// How other programs are kept from it.
+        lock: Lock,
+        /// All of it is data, even if it begins as the image of another format does.
+        raw: bool,
+    },
+    /// Memory, all zeroes at first and gone with the volume.
+    Memory {
+        /// Bytes of the disk.
+        size: Bytes,
+    },
+    /// An export of another NBD server.
+    Nbd {
+        /// The server's address and the export's name.
+        uri: Uri,
+        /// How its connections are used.
+        options: NbdOptions,
+    },
+}
+
+/// How the connections to an NBD server are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NbdOptions {
+    /// How many, if the server shares what it was told among them (`CAN_MULTI_CONN`).
+    pub connections: usize,
+    /// How long IOs wait for a lost server before they fail.
+    pub hold: Duration,
+    /// How long a request may take before its connection is given up.
+    pub timeout: Duration,
+}
+
+impl Default for NbdOptions {
+    /// A restart takes a few seconds, and clients such as the Linux kernel give up after 30.
+    fn default() -> Self {
+        let (hold, timeout) = (Duration::from_secs(10), Duration::from_secs(30));
+        Self { connections: 1, hold, timeout }
+    }
+}
+
+/// Whether a file is read and written around the page cache (O_DIRECT).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// If the file system can and the size is a multiple of its logical block.
+    #[default]
+    Auto,
+    /// Yes, or refuse to start.
+    On,
+    /// No: reads may be answered from memory, where the law sees no array.
+    Off,
+}
+
+/// How other programs are kept from a file or device that is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lock {
+    /// Nobody else writes to it, or to what is served read-only. QEMU, its tools and other agents
+    /// heed that; a block device that is written is also claimed, as a mount does.
+    #[default]
+    On,
+    /// Others that say so too may write: guests with a cluster file system.
+    Shared,
+    /// No locks, for file systems that have none. Somebody else sees to it.
+    Off,
+}
+
+/// A part of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Bytes of the backend before it.
+    pub offset: Bytes,
+    /// Its length in bytes.
+    pub len: Bytes,
+}
+
+impl Region {
+    /// From where to where it is.
+    pub(crate) fn bytes(self) -> Range<u64> {
+        self.offset.0..self.offset.0.saturating_add(self.len.0)
+    }
+}

@@ -1,0 +1,130 @@
+//! Requests of clients, as backends have them.
+
+use parda_control::{Bytes, Io, IoId, IoKind, Span};
+use parda_nbd::extents::Descriptor;
+use parda_nbd::{Cookie, Extent, Op};
+use slab::Slab;
+
+use super::failure::Failure;
+use super::file;
+use crate::budget::Budget;
+use crate::buffer::{Buffer, Pool};
+use crate::losses::SyncId;
+
+/// Rest of a request behind the piece that is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rest {
+    /// Its length in bytes.
+    pub(crate) len: u64,
+    /// Pieces end at multiples of this.
+    pub(crate) unit: u64,
+    /// The number of failed syncs of the disk when the first piece came, if the sync behind the
+    /// last is to make all of them durable.
+    pub(crate) failures: Option<u64>,
+}
+
+/// A client's request, from its arrival to its reply.
+pub(crate) struct Request {
+    pub(crate) conn: usize,
+    pub(crate) disk: usize,
+    pub(crate) cookie: Cookie,
+    /// Operation that the client asked for.
+    pub(crate) asked: Op,
+    /// The piece of it that is done now; as a rule all of it.
+    pub(crate) op: Op,
+    pub(crate) rest: Rest,
+    /// The payload of a write; the data of a read. Absent while the kernel has it.
+    pub(crate) buffer: Option<Buffer>,
+    /// The answer to BLOCK_STATUS.
+    pub(crate) status: Vec<Descriptor>,
+    /// Set when it was dispatched.
+    pub(crate) id: Option<IoId>,
+    /// Where the backend is with it.
+    pub(crate) step: file::Step,
+    /// Range of the step, where that is not the request's.
+    pub(crate) part: Extent,
+    /// The payload of a write while the blocks at its edges are read and written.
+    pub(crate) aside: Option<Buffer>,
+    /// The request as a change of its file, while other changes of the same blocks have to wait for it.
+    pub(crate) change: Option<file::unaligned::ChangeId>,
+    /// An error that came before the last piece of its reply.
+    pub(crate) error: Option<Failure>,
+    /// Set when the backend is done with it.
+    pub(crate) outcome: Option<Result<(), Failure>>,
+    /// The model of the array is not done with it.
+    pub(crate) modelled: bool,
+    /// Set when it was dispatched, if it makes data durable.
+    pub(crate) sync: Option<SyncId>,
+    /// Its latency is not the array's: it waited for a lost server or for an overlapping change.
+    pub(crate) delayed: bool,
+    /// How long a file has taken for its steps.
+    pub(crate) took: Span,
+}
+
+impl Request {
+    /// A request that has just arrived on connection `conn` for `disk`; `payload` is that of a write.
+    pub(crate) fn new(
+        conn: usize,
+        disk: usize,
+        cookie: Cookie,
+        op: Op,
+        payload: Option<Buffer>,
+    ) -> Self {
+        Self {
+            conn,
+            disk,
+            cookie,
+            asked: op,
+            op,
+            rest: Rest::default(),
+            buffer: payload,
+            status: Vec::new(),
+            id: None,
+            step: file::Step::Transfer(0),
+            part: op.extent(),
+            aside: None,
+            change: None,
+            error: None,
+            outcome: None,
+            modelled: false,
+            sync: None,
+            delayed: false,
+            took: Span::ZERO,
+        }
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        self.op.extent()
+    }
+}
+
+/// Result of a request that succeeded.
+pub(crate) enum Body {
+    /// The operation succeeded, and returned no data.
+    Done,
+    /// The data of a read.
+    Data(Buffer),
+    /// The answer to BLOCK_STATUS.
+    Status(Vec<Descriptor>),
+}
+
+/// Requests and buffers that a volume shares with its backends.
+pub(crate) struct Work {
+    pub(crate) pool: Pool,
+    pub(crate) budget: Budget,
+    pub(crate) requests: Slab<Request>,
+    /// Requests that a backend is done with, and how they ended.
+    pub(crate) finished: Vec<(usize, Result<(), Failure>)>,
+}
+
+/// IO of a request, as the law sees it.
+pub(crate) fn io_of(op: Op) -> Io {
+    let bytes = Bytes(op.extent().len);
+    let kind = match op {
+        Op::Read(_) => IoKind::Read,
+        Op::Write { .. } => IoKind::Write,
+        Op::Trim { .. } | Op::WriteZeroes { .. } => IoKind::Discard,
+        Op::Flush | Op::BlockStatus { .. } | Op::Cache(_) => IoKind::Other,
+    };
+    Io { kind, bytes }
+}

@@ -1,0 +1,28 @@
+//! Bytes that one turn copies from the page cache.
+
+use parda_nbd::Op;
+
+use crate::backend::file::File;
+
+/// Bytes that this turn reads from the page cache.
+#[derive(Debug, Default)]
+pub(super) struct Copied {
+    pub(super) bytes: u64,
+    /// Requests may be left for the next turn.
+    pub(super) held_up: bool,
+}
+
+impl Copied {
+    /// A request is begun.
+    pub(super) fn add(&mut self, file: &File, op: Op) {
+        if let Op::Read(extent) = op
+            && file.is_cached()
+        {
+            self.bytes += extent.len;
+        }
+    }
+
+    pub(super) fn is_held_up(&self) -> bool {
+        self.held_up
+    }
+}

@@ -1,0 +1,21 @@
+//! Newcomers, and the periodic looks of a volume.
+
+use std::os::fd::OwnedFd;
+
+use super::pressure::Pressure;
+
+/// A socket whose handshake has not begun.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) listener: usize,
+    pub(super) fd: OwnedFd,
+}
+
+/// Periodic looks, and the time of each.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    pub(super) newcomers: bool,
+    pub(super) waiting: bool,
+    pub(super) tidy: bool,
+    pub(super) pressure: Pressure,
+}

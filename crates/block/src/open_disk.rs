@@ -1,0 +1,118 @@
+//! A disk whose backend is open, on its way to the thread of its volume.
+
+use std::sync::Arc;
+
+use parda_control::Bytes;
+use parda_nbd::Export;
+
+use crate::backend::claims::{Claim, Claims};
+use crate::backend::disk_file::DiskFile;
+use crate::backend::sizing::Sizing;
+use crate::backend::{BackendConfig, Geometry, OpenError, Region, Stretch, connect, file, memory};
+use crate::config::{DiskConfig, SpawnError};
+
+/// A backend that is open, on its way to the volume's thread.
+pub(crate) enum Opened {
+    File(file::Opened),
+    Memory(memory::Memory),
+    Nbd(Box<connect::Opened>),
+}
+
+/// A disk whose backend is open, to be given to a volume.
+pub struct OpenDisk {
+    pub(crate) config: DiskConfig,
+    pub(crate) opened: Opened,
+    pub(crate) base: Bytes,
+    pub(crate) export: Export,
+    /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
+    pub(crate) place: Option<DiskFile>,
+    pub(crate) sizing: Sizing,
+    /// Of what others could open as well.
+    pub(crate) claim: Option<Arc<Claim>>,
+}
+
+impl Opened {
+    /// Whether its IOs go through the page cache.
+    pub(crate) fn is_cached(&self) -> bool {
+        matches!(self, Self::File(file) if file.is_cached())
+    }
+}
+
+impl OpenDisk {
+    /// Opens a disk's backend. May block for as long as that does.
+    ///
+    /// # Errors
+    /// It cannot be opened, or the region is not within it.
+    pub fn open(config: DiskConfig) -> Result<OpenDisk, SpawnError> {
+        let fail =
+            |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
+        let (opened, whole, claim) = match &config.backend {
+            BackendConfig::File { path, direct, lock, raw } => {
+                let options = file::Options {
+                    disk: config.export.as_str(),
+                    path,
+                    direct: *direct,
+                    lock: *lock,
+                    raw: *raw,
+                    read_only: config.read_only,
+                    region: config.region,
+                };
+                let opened = file::open(&options).map_err(fail)?;
+                let (geometry, claim) = (opened.geometry, Arc::clone(&opened.claim));
+                (Opened::File(opened), geometry, Some(claim))
+            }
+            BackendConfig::Memory { size } => {
+                let memory = memory::open(*size).map_err(fail)?;
+                let geometry = memory.geometry();
+                (Opened::Memory(memory), geometry, None)
+            }
+            BackendConfig::Nbd { uri, options } => {
+                let stretch = Stretch::of_export(uri, config.region.map(Region::bytes));
+                let mut claims = Claims::lock();
+                let place = format!("{} at {}", uri.export, uri.address);
+                claims.check(&stretch, config.read_only, place).map_err(fail)?;
+                let disk = config.export.as_str();
+                let claim = claims.add(disk, stretch, config.read_only, None);
+                drop(claims);
+                let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
+                let geometry = opened.geometry;
+                (Opened::Nbd(Box::new(opened)), geometry, Some(claim))
+            }
+        };
+        let region = config.region.unwrap_or(Region { offset: Bytes(0), len: Bytes(whole.size) });
+        whole.check(region).map_err(fail)?;
+        let export = export(&config, Geometry { size: region.len.0, ..whole });
+        let (base, min) = (region.offset.0, whole.blocks.min());
+        let place = match &opened {
+            Opened::File(opened) => Some(DiskFile::new(&opened.fd, base, min)),
+            Opened::Memory(memory) => Some(DiskFile::new(memory.fd(), base, min)),
+            Opened::Nbd(..) => None,
+        };
+        let place = match &config.backend {
+            BackendConfig::File { path, .. } => place.map(|p| p.map(|p| p.named(path))),
+            _ => place,
+        };
+        let place = place.transpose().map_err(|source| {
+            fail(OpenError::Open { path: config.export.to_string().into(), source })
+        })?;
+        let len = config.region.map(|region| region.len.0);
+        let sizing = Sizing::new(base, len, min, whole.size);
+        Ok(OpenDisk { base: region.offset, config, opened, export, place, sizing, claim })
+    }
+}
+
+fn export(config: &DiskConfig, geometry: Geometry) -> Export {
+    Export {
+        name: config.export.clone(),
+        description: config.description.clone(),
+        size: geometry.size,
+        blocks: geometry.blocks,
+        read_only: config.read_only,
+        trim: geometry.trim,
+        write_zeroes: geometry.write_zeroes,
+        fast_zero: geometry.fast_zero,
+        cache: geometry.cache,
+        // All connections go through the one backend of the disk, and none has a cache.
+        multi_conn: true,
+    }
+}
