@@ -6,7 +6,7 @@ use std::time::Instant;
 use parda_nbd::client::{self, Expected, Reply, ReplyError, put_request};
 use parda_nbd::{Cookie, Errno, Extent, Framing, Op};
 
-use crate::link::Link;
+use crate::buffered_socket::BufferedSocket;
 use crate::measured::Measured;
 use crate::outbox::Outbox;
 use crate::pattern::Pattern;
@@ -81,7 +81,7 @@ struct Coming {
 
 /// A connection under load.
 pub(crate) struct Client {
-    pub(crate) link: Link,
+    pub(crate) socket: BufferedSocket,
     framing: Framing,
     pattern: Pattern,
     pub(crate) outbox: Outbox,
@@ -111,11 +111,16 @@ impl Data {
 }
 
 impl Client {
-    pub(crate) fn new(link: Link, framing: Framing, pattern: Pattern, depth: u32) -> Self {
+    pub(crate) fn new(
+        socket: BufferedSocket,
+        framing: Framing,
+        pattern: Pattern,
+        depth: u32,
+    ) -> Self {
         let depth = depth as usize;
         let extent = Extent { offset: 0, len: 0 };
         Self {
-            link,
+            socket,
             framing,
             pattern,
             outbox: Outbox::default(),
@@ -163,8 +168,8 @@ impl Client {
     ) -> Result<(), ClientError> {
         loop {
             if let Some(coming) = &mut self.coming {
-                let n = coming.left.min(self.link.bytes().len());
-                self.link.take(n);
+                let n = coming.left.min(self.socket.bytes().len());
+                self.socket.take(n);
                 coming.left -= n;
                 if coming.left > 0 {
                     return Ok(());
@@ -181,10 +186,10 @@ impl Client {
                 slot.began?;
                 Some(if slot.write { Expected::Outcome } else { Expected::Data(slot.extent) })
             };
-            let Some(head) = client::reply(self.link.bytes(), self.framing, expected)? else {
+            let Some(head) = client::reply(self.socket.bytes(), self.framing, expected)? else {
                 return Ok(());
             };
-            self.link.take(head.taken);
+            self.socket.take(head.taken);
             let index = head.cookie.0 as usize;
             let slot = &mut self.slots[index];
             let last = match head.reply {

@@ -18,9 +18,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod buffered_socket;
 mod client;
 mod cpu;
-mod link;
 mod measured;
 mod outbox;
 mod pattern;

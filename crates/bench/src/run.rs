@@ -10,9 +10,9 @@ use parda_nbd::uri::Uri;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
+use crate::buffered_socket::{BufferedSocket, Received};
 use crate::client::{Client, ClientError, Data};
 use crate::cpu::{self, ServerCpu};
-use crate::link::{Link, Received};
 use crate::measured::Measured;
 use crate::pattern::Pattern;
 use crate::plan::{Plan, PlanError};
@@ -76,11 +76,11 @@ pub fn run(plan: &Plan) -> Result<Measured, BenchError> {
         let uri = &plan.uris[(index / plan.connections) as usize];
         let connect_error =
             |source| BenchError::Connect { address: uri.address.to_string(), source };
-        let (link, agreed) = Link::open(uri, plan.patience).map_err(connect_error)?;
+        let (socket, agreed) = BufferedSocket::open(uri, plan.patience).map_err(connect_error)?;
         let range = plan.range_of(uri, &agreed)?;
         let at = (index, count);
         let pattern = Pattern::new(plan.operation, &range, plan.block, at, plan.seed);
-        let client = Client::new(link, agreed.framing, pattern, plan.depth);
+        let client = Client::new(socket, agreed.framing, pattern, plan.depth);
         let threads = groups.len();
         groups[index as usize % threads].push((uri, client));
     }
@@ -170,7 +170,7 @@ impl<'a> Driver<'a> {
             self.run_all()?
         }
         for (_, client) in &mut self.clients {
-            client.link.disconnect();
+            client.socket.disconnect();
         }
         Ok(self.measured)
     }
@@ -182,7 +182,7 @@ impl<'a> Driver<'a> {
                 // The server does not read until its replies are taken.
                 use rustix::event::{PollFd, PollFlags, poll};
                 let flags = PollFlags::IN | PollFlags::OUT;
-                let mut fds = [PollFd::new(client.link.socket(), flags)];
+                let mut fds = [PollFd::new(client.socket.fd(), flags)];
                 let limit = Timespec::try_from(self.plan.patience).ok();
                 if poll(&mut fds, limit.as_ref()).map_err(std::io::Error::from)? == 0 {
                     return Err(failure(uri, ClientError::Silent(self.plan.patience)));
@@ -190,7 +190,7 @@ impl<'a> Driver<'a> {
                 let ready = fds[0].revents();
                 self.ready(0, ready.intersects(!PollFlags::OUT))?;
             } else {
-                match client.link.receive(true).map_err(|e| failure(uri, e.into()))? {
+                match client.socket.receive(true).map_err(|e| failure(uri, e.into()))? {
                     Received::Some => self.received(0)?,
                     Received::Nothing => {
                         return Err(failure(uri, ClientError::Silent(self.plan.patience)));
@@ -208,7 +208,7 @@ impl<'a> Driver<'a> {
         let mut waits_to_send = vec![false; self.clients.len()];
         for (index, (_, client)) in self.clients.iter().enumerate() {
             let data = EventData::new_u64(index as u64);
-            epoll::add(&set, client.link.socket(), data, EventFlags::IN).map_err(system)?;
+            epoll::add(&set, client.socket.fd(), data, EventFlags::IN).map_err(system)?;
         }
         let mut events: Vec<Event> = Vec::with_capacity(self.clients.len());
         let limit = Timespec::try_from(self.plan.patience).ok();
@@ -219,7 +219,7 @@ impl<'a> Driver<'a> {
                     let flags =
                         if waits { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
                     let data = EventData::new_u64(index as u64);
-                    epoll::modify(&set, client.link.socket(), data, flags).map_err(system)?;
+                    epoll::modify(&set, client.socket.fd(), data, flags).map_err(system)?;
                     waits_to_send[index] = waits;
                 }
             }
@@ -244,7 +244,7 @@ impl<'a> Driver<'a> {
     fn ready(&mut self, index: usize, receive: bool) -> Result<(), BenchError> {
         let (uri, client) = &mut self.clients[index];
         if receive {
-            match client.link.receive(false).map_err(|e| failure(uri, e.into()))? {
+            match client.socket.receive(false).map_err(|e| failure(uri, e.into()))? {
                 Received::Some => return self.received(index),
                 Received::Nothing => {}
                 Received::Closed => return Err(failure(uri, ClientError::Closed)),
@@ -268,8 +268,8 @@ impl<'a> Driver<'a> {
         if !self.ended && !self.failed.load(Ordering::Relaxed) {
             client.fill(self.data);
         }
-        let Client { link, outbox, .. } = client;
-        link.send(outbox, &self.data.bytes).map_err(|e| failure(uri, e.into()))
+        let Client { socket, outbox, .. } = client;
+        socket.send(outbox, &self.data.bytes).map_err(|e| failure(uri, e.into()))
     }
 
     fn tell_time(&mut self, now: Instant) {

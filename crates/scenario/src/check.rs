@@ -314,7 +314,7 @@ impl Checker<'_> {
         hosts: &[Host],
         array: ArrayParams,
         mut placed: Vec<Placed>,
-        events: &[file::Event],
+        events: &[file::EventEntry],
     ) -> Result<Vec<TimelineEvent>, Error> {
         for (i, event) in events.iter().enumerate() {
             let path = format!("event.{i}");

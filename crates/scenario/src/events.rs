@@ -25,7 +25,7 @@ const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \
                          `array`";
 
 /// The kind of an event. `None` if the entry has no kind, or more than one.
-fn kind_of(event: &file::Event) -> Option<EventKind<'_>> {
+fn kind_of(event: &file::EventEntry) -> Option<EventKind<'_>> {
     let all = [
         event.verb.map(EventKind::Do),
         event.shares.map(EventKind::Shares),
@@ -54,7 +54,7 @@ impl Checker<'_> {
     pub(crate) fn actions_of(
         &self,
         path: &str,
-        event: &file::Event,
+        event: &file::EventEntry,
         hosts: &[Host],
     ) -> Result<Vec<TimelineEvent>, Error> {
         let at = |key: &str| format!("{path}.{key}");

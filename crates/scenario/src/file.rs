@@ -33,7 +33,7 @@ pub(crate) struct File {
     #[serde(default)]
     pub host: Vec<Host>,
     #[serde(default)]
-    pub event: Vec<Event>,
+    pub event: Vec<EventEntry>,
     #[serde(default)]
     pub phase: Vec<Phase>,
     #[serde(default)]
@@ -138,7 +138,7 @@ pub(crate) struct Hot {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Event {
+pub(crate) struct EventEntry {
     #[serde(with = "humantime_serde")]
     pub at: Duration,
     pub vm: Option<String>,

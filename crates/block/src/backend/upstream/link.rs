@@ -41,7 +41,7 @@ enum Part {
 }
 
 /// Connection to an NBD server, after its handshake.
-pub(super) struct Link {
+pub(super) struct UpstreamLink {
     fd: Rc<OwnedFd>,
     tls_end: End,
     framing: Framing,
@@ -84,7 +84,7 @@ pub(super) struct Answered {
 /// The place of one connection, which is open, given up or looked for.
 #[derive(Default)]
 pub(super) struct Lane {
-    pub(super) link: Option<Link>,
+    pub(super) link: Option<UpstreamLink>,
     /// A new connection that waits until the kernel has returned what it had of the old one,
     /// because that still has buffers of requests.
     pub(super) next: Option<Connected>,
@@ -126,7 +126,7 @@ impl Lane {
     ) {
         let Connected { socket: fd, agreed, tls_end } = connected;
         self.ledger = Ledger::default();
-        self.link = Some(Link {
+        self.link = Some(UpstreamLink {
             fd: Rc::new(fd),
             tls_end,
             framing: agreed.framing,
@@ -436,7 +436,7 @@ impl Lane {
     }
 }
 
-fn link_answered(link: &mut Option<Link>) {
+fn link_answered(link: &mut Option<UpstreamLink>) {
     if let Some(link) = link {
         link.answered = true;
     }

@@ -1,4 +1,4 @@
-//! A connection: its socket, and the received bytes that wait to be parsed.
+//! The socket of a connection under load.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -20,7 +20,8 @@ const INBOX_LEN: usize = 256 << 10;
 /// requests fits. The system's limit (net.core.wmem_max) may be lower.
 const SOCKET_BUFFER: usize = 1 << 20;
 
-pub(crate) struct Link {
+/// Socket of a connection, with the received bytes that wait to be parsed.
+pub(crate) struct BufferedSocket {
     socket: OwnedFd,
     inbox: Vec<u8>,
     start: usize,
@@ -36,7 +37,7 @@ pub(crate) enum Received {
     Closed,
 }
 
-impl Link {
+impl BufferedSocket {
     /// Connects and negotiates the export. `patience` bounds that, and later the wait for each reply.
     pub(crate) fn open(uri: &Uri, patience: Duration) -> Result<(Self, Agreed), DialError> {
         let Connected { socket, agreed, tls_end: _ } = Dialler::within(patience).dial(uri)?;
@@ -45,7 +46,7 @@ impl Link {
         Ok((Self { socket, inbox: vec![0; INBOX_LEN], start: 0, end: 0 }, agreed))
     }
 
-    pub(crate) fn socket(&self) -> &OwnedFd {
+    pub(crate) fn fd(&self) -> &OwnedFd {
         &self.socket
     }
 
