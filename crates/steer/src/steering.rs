@@ -9,6 +9,7 @@ use crate::journal::{Held, Journal, JournalError, Restored};
 use crate::knob::{Found, Knob, Method};
 use crate::multipath::{PathState, states};
 use crate::refusal::Why;
+use crate::show::{Shown, show};
 use crate::sysfs::SysError;
 
 /// A device whose queue depth is held. Dropping this restores the original settings.
@@ -151,6 +152,18 @@ pub enum SteerError {
     /// The device is of a kind that cannot be steered.
     #[error("{0}")]
     Refused(#[from] Why),
+    /// The depth is beyond what the device can be set to.
+    #[error("{name}: a depth of {depth} cannot be set: {least} to {most} can")]
+    Depth {
+        /// Name of the device.
+        name: String,
+        /// Depth that was asked for.
+        depth: u32,
+        /// Least depth that can be set.
+        least: u32,
+        /// Largest depth that can be set.
+        most: u32,
+    },
     /// The device is gone. Holds its name.
     #[error("{0} is gone")]
     Gone(String),
@@ -185,6 +198,24 @@ impl Steering {
         }
         steering.look_at_states();
         Ok(steering)
+    }
+
+    /// Holds a device that is to be set to this depth. A depth or a method that is impossible is an error
+    /// before anything changes: what an earlier process has set stays in force.
+    pub fn take_for(
+        depth: u32,
+        device: &Device,
+        method: Option<Method>,
+        journal: &Journal,
+    ) -> Result<Steering, SteerError> {
+        let queues = show(device, method, &journal.read(&device.name)?)?;
+        let carrying = || queues.iter().filter(|queue| queue.state == PathState::Active);
+        let sum = |of: fn(&Shown) -> u32| carrying().map(of).fold(0, u32::saturating_add);
+        let (least, most) = (sum(|queue| queue.least), sum(|queue| queue.most));
+        if !(least..=most).contains(&depth) {
+            return Err(SteerError::Depth { name: device.name.clone(), depth, least, most });
+        }
+        Steering::take(device, method, journal)
     }
 
     /// Holds one queue of the device.

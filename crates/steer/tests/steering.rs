@@ -34,6 +34,30 @@ fn a_lun_is_held_by_its_own_depth_from_one_to_what_its_adapter_takes() {
 }
 
 #[test]
+fn a_depth_that_is_refused_leaves_what_was_set_before() {
+    let tree = Tree::new();
+    let disk = tree.scsi("sda", "0:0:0:1", "8:0");
+    let (device, journal) = (tree.resolve(&disk).unwrap(), tree.journal());
+    let take_for = |depth, method| Steering::take_for(depth, &device, method, &journal);
+    let mut first = take_for(8, None).unwrap();
+    first.set(8).unwrap();
+    first.leave();
+    for depth in [0, 101] {
+        let refused = take_for(depth, None).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!("sda: a depth of {depth} cannot be set: 1 to 100 can")
+        );
+    }
+    // Without an elevator this would be the whole adapter's.
+    let refused = take_for(16, Some(Method::NrRequests)).unwrap_err();
+    assert!(matches!(refused, SteerError::Refused(_)), "{refused}");
+    assert_eq!(tree.read(DEPTH), "8", "what was set before is still set");
+    take_for(9, None).unwrap().release().unwrap();
+    assert_eq!(tree.read(DEPTH), "32", "and what was there before that is still known");
+}
+
+#[test]
 fn a_disk_with_four_hardware_queues_counts_each_and_rounds_down() {
     let tree = Tree::new();
     tree.disk("sys/devices/virtio/vdb", "252:16", 4);

@@ -59,10 +59,11 @@ fn method(name: &str) -> Result<Choice, NoMethod> {
     if name == "auto" { Ok(Choice(None)) } else { name.parse().map(|m| Choice(Some(m))) }
 }
 
-/// A device of a kind that cannot be steered is a usage error; every other error is a failure.
+/// A device of a kind that cannot be steered and a depth that cannot be set are usage errors; every other
+/// error is a failure.
 pub(super) fn steer_failed(error: SteerError) -> Failure {
     match error {
-        SteerError::Refused(_) => Failure::usage(error.to_string()),
+        SteerError::Refused(_) | SteerError::Depth { .. } => Failure::usage(error.to_string()),
         error => Failure::new(error.to_string()),
     }
 }

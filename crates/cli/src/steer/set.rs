@@ -42,15 +42,8 @@ impl Set {
         let signals = signals.map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
         let device = self.device.resolve()?;
         let journal = self.state.journal();
-        let mut steering =
-            Steering::take(&device, self.method.get(), &journal).map_err(steer_failed)?;
-        let bounds = steering.bounds();
-        if self.depth < bounds.least || self.depth > bounds.most {
-            return Err(Failure::usage(format!(
-                "{}: a depth of {} cannot be set: {} to {} can",
-                device.name, self.depth, bounds.least, bounds.most
-            )));
-        }
+        let mut steering = Steering::take_for(self.depth, &device, self.method.get(), &journal)
+            .map_err(steer_failed)?;
         let set = steering.set(self.depth).map_err(steer_failed)?;
         output::print(&text(&device.name, &set, device.multipath.is_some()))?;
         match signals {
