@@ -154,15 +154,14 @@ pub enum PublishError {
         place: String,
     },
     /// No slot is free for automatic choice.
-    #[error(
-        "exchange {place}: none of its {} slots is free: raise `slots` on all hosts, \
-         or wait until those of dead hosts expire", slots.get()
-    )]
+    #[error("exchange {place}: none of its {} slots is free: {}", slots.get(), remedy(*noise))]
     NoFreeSlot {
         /// The place, as it is configured.
         place: String,
         /// How many there are.
         slots: SlotCount,
+        /// How many of them hold neither zeros nor a record.
+        noise: usize,
     },
     /// Our slot holds data that is not ours to destroy.
     #[error(
@@ -175,6 +174,19 @@ pub enum PublishError {
         /// Index of the slot.
         slot: SlotIndex,
     },
+}
+
+/// What to do where no slot is free and so many hold what no host has written.
+fn remedy(noise: usize) -> String {
+    match noise {
+        0 => "make a larger exchange and raise `slots` on all hosts, or wait until those of dead hosts expire"
+            .to_owned(),
+        _ => format!(
+            "{noise} of them {}, so that no host takes them; `parda exchange show` lists them. If that data \
+             may be erased, fill these slots with zeros",
+            if noise == 1 { "holds neither zeros nor a record" } else { "hold neither zeros nor a record" }
+        ),
+    }
 }
 
 /// What was read, ignored and noticed since the start. Each counts slots times looks.

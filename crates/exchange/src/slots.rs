@@ -172,9 +172,11 @@ impl SlotExchange {
             return Err(PublishError::NotRead { place: self.place() });
         };
         let Some(slot) = self.claim.slot() else {
+            let is_noise = |content: &Content| *content == Content::Fault(SlotFault::NotARecord);
             return Err(PublishError::NoFreeSlot {
                 place: self.place(),
                 slots: self.region.slots(),
+                noise: table.contents().filter(|(_, content)| is_noise(content)).count(),
             });
         };
         if *table.content(slot) == Content::Fault(SlotFault::NotARecord) {
