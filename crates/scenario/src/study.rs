@@ -33,12 +33,20 @@ pub struct Study {
 
 /// No variant has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no variant `{name}`; there is {known}")]
+#[error("there is no variant `{name}`; {}", there_is(known))]
 pub struct UnknownVariant {
     /// The name that no variant has.
     pub name: String,
-    /// The names of the variants, for the message.
+    /// The names of the variants, for the message. Empty if the scenario has none.
     pub known: String,
+}
+
+fn there_is(known: &str) -> String {
+    if known.is_empty() {
+        "the scenario has no variants".to_owned()
+    } else {
+        format!("there is {known}")
+    }
 }
 
 impl Scenario {

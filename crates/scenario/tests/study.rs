@@ -231,6 +231,8 @@ fn a_variant_alone_is_judged_by_what_is_expected_of_it_alone() {
     assert!(study.answer(Engine::Sim, vec![measured(&study, 0)]).ok());
     let error = parse(&text).unwrap().pick(&["none".to_owned()]).unwrap_err().to_string();
     assert_eq!(error, "there is no variant `none`; there is alone, both");
+    let error = parse(BASE).unwrap().pick(&["none".to_owned()]).unwrap_err().to_string();
+    assert_eq!(error, "there is no variant `none`; the scenario has no variants");
 }
 
 #[test]
