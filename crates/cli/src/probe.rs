@@ -56,6 +56,9 @@ Examples:
   parda probe page before.json --out before.html
   parda probe model:cx3-40-raid0 --json - | jq '.points[] | [.outstanding, .all.iops, .all.mean_ms]'";
 
+/// Time in which at least one load is measured.
+const LEAST_TIME: Duration = Duration::from_secs(3);
+
 /// Names of the model's presets: `a, b and c`.
 fn presets() -> String {
     let names = Preset::ALL.map(Preset::name).join(", ");
@@ -156,6 +159,12 @@ impl Probe {
             Some(Stored::Page(page)) => return page.run(),
             None => {}
         }
+        if let Some(time) = self.time.filter(|time| *time < LEAST_TIME) {
+            let (time, least) =
+                (humantime::format_duration(time), humantime::format_duration(LEAST_TIME));
+            let message = format!("--time {time}: must be at least {least}: one load takes 2 s");
+            return Err(Failure::usage(message));
+        }
         let writes = match &self.allow_writes {
             None => Writes::No,
             Some(None) => Writes::Allowed,
@@ -183,6 +192,9 @@ impl Probe {
         terminal.bar.clear();
         self.answer(&target, &document)?;
         match document.end {
+            End::Complete | End::Time if document.points.is_empty() => {
+                Err(Failure::new("no load was measured within the time: give it more, by --time"))
+            }
             End::Complete | End::Time => Ok(()),
             End::Aborted => Err(Failure::interrupted()),
             End::Failed => Err(Failure::silent()),

@@ -57,6 +57,11 @@ pub enum TargetError {
     Kind(String),
     #[error("{0}: is empty; make a file to probe with --create 1GiB, under a new name")]
     Empty(String),
+    #[error(
+        "{0}: has no data, only holes, and reads of holes never reach a disk; fill it first, or make a file to \
+         probe with --create 1GiB, under a new name"
+    )]
+    Holes(String),
     #[error("{0}: --create makes a file; it has no meaning for a model, a URI or a device")]
     NoFile(String),
     #[error("{0}: --create needs 16 MiB at least, in whole MiB")]
@@ -127,6 +132,10 @@ impl Target {
         let bytes = io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(wrong)?;
         if bytes == 0 {
             return Err(TargetError::Empty(name.to_owned()));
+        }
+        let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0));
+        if kind == Kind::File && data == Err(rustix::io::Errno::NXIO) {
+            return Err(TargetError::Holes(name.to_owned()));
         }
         let about = match kind {
             Kind::File => about::file(path, &found),

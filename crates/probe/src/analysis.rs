@@ -23,6 +23,7 @@ use crate::document::TargetInfo;
 use crate::findings::Findings;
 use crate::load::{Mix, Purpose};
 use crate::point::Point;
+use crate::reasons::Suspect;
 
 /// What the points say together.
 #[must_use]
@@ -34,7 +35,9 @@ pub fn findings(points: &[Point], target: &TargetInfo) -> Findings {
     let size_line = size::size_line(points);
     let asymmetry = asymmetry::asymmetry(points);
     let suspicions = suspicion::suspicions(points, &swept);
-    let advice = advice::advice(&swept);
+    // A threshold of memory or of holes says nothing on the array.
+    let memory = suspicions.iter().any(|suspicion| suspicion.what == Suspect::Memory);
+    let advice = advice::advice(&swept).filter(|_| !memory);
     let unknown = unknown::unknown(points, target, &swept, size_line.as_ref());
     let curves = swept.into_iter().map(|swept| swept.curve).collect();
     Findings { curves, size_line, asymmetry, noise, suspicions, advice, unknown }

@@ -109,6 +109,21 @@ fn a_file_is_measured_and_not_a_byte_of_it_changes() {
 }
 
 #[test]
+fn what_can_measure_nothing_is_refused() {
+    let stage = Stage::new();
+    stage.sparse("holes", 1 << 30);
+    stage.write("file", noise(MIB));
+    for (line, says) in [
+        (&["probe", "holes"][..], "holes: has no data, only holes"),
+        (&["probe", "file", "--time", "1s"], "--time 1s: must be at least 3s"),
+    ] {
+        let Done { status, err, .. } = stage.parda(line);
+        assert_eq!(status.code(), Some(2), "{err}");
+        assert!(err.contains(says), "{err}");
+    }
+}
+
+#[test]
 fn a_file_that_it_made_is_written_to_but_for_its_ends() {
     let stage = Stage::new();
     let create = ["scratch", "--create", "16MiB", "--depths", "1-1", "--only", "depth"];

@@ -119,6 +119,13 @@ fn advice_is_at_the_knee_or_a_little_above() {
 }
 
 #[test]
+fn what_answers_as_memory_does_is_no_advice() {
+    let found = findings(&sweep(0.003, 3, |n| 1_000_000.0 * n / (n + 2.0)), &target());
+    assert!(found.suspicions.iter().any(|s| s.what == Suspect::Memory), "{:?}", found.suspicions);
+    assert!(found.curves[0].knee.is_some() && found.advice.is_none(), "{:?}", found.advice);
+}
+
+#[test]
 fn the_same_points_give_the_same_findings() {
     let points = sweep(0.02, 5, saturating);
     assert_eq!(findings(&points, &target()), findings(&points, &target()));
