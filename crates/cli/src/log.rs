@@ -5,7 +5,9 @@
 //! one source says too often; the counts are logged as soon as they can be.
 
 mod escape;
+mod filter;
 mod limit;
+mod priority;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -17,10 +19,11 @@ use clap::ValueEnum;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 use escape::Escaping;
 use limit::{Limit, Throttle};
+use priority::Prioritised;
 
 /// The form of the log.
 #[derive(Clone, Copy, ValueEnum)]
@@ -49,7 +52,7 @@ pub(crate) struct Log {
 
 /// Starts the log. `filter`: a level, or what `EnvFilter` takes.
 pub(crate) fn start(filter: &str, format: Format) -> Result<Log, String> {
-    let filter = EnvFilter::try_new(filter).map_err(|e| format!("--log {filter:?}: {e}"))?;
+    let filter = filter::parse(filter)?;
     let (queue, writer) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUE)
@@ -60,9 +63,15 @@ pub(crate) fn start(filter: &str, format: Format) -> Result<Log, String> {
     let limit = Arc::new(Limit::default());
     let throttle = Throttle(Arc::clone(&limit));
     let lines = fmt::layer().with_ansi(colours).with_writer(Escaping::new(queue, colours));
-    let lines = match format {
-        Format::Text => lines.with_target(false).with_filter(throttle).boxed(),
-        Format::Json => lines.json().with_filter(throttle).boxed(),
+    let lines = match (format, priority::journal()) {
+        (Format::Text, false) => lines.with_target(false).with_filter(throttle).boxed(),
+        (Format::Text, true) => {
+            lines.with_target(false).map_event_format(Prioritised).with_filter(throttle).boxed()
+        }
+        (Format::Json, false) => lines.json().with_filter(throttle).boxed(),
+        (Format::Json, true) => {
+            lines.json().map_event_format(Prioritised).with_filter(throttle).boxed()
+        }
     };
     tracing_subscriber::registry().with(filter).with(lines).init();
 
@@ -78,6 +87,11 @@ pub(crate) fn start(filter: &str, format: Format) -> Result<Log, String> {
     });
     let reporter = reporter.map_err(|e| format!("cannot start the log's thread: {e}"))?;
     Ok(Log { end: Some(end), reporter: Some(reporter), _writer: writer })
+}
+
+/// Prefix of an error that is written to standard error beside the log.
+pub(crate) fn error_prefix() -> &'static str {
+    if priority::journal() { priority::prefix(tracing::Level::ERROR) } else { "" }
 }
 
 /// From now on a panic of any thread is an entry in the log: written to standard error directly, its

@@ -142,7 +142,7 @@ fn end(done: Result<(), Failure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("parda: {}", failure.message);
+                eprintln!("{}parda: {}", log::error_prefix(), failure.message);
             }
             ExitCode::from(failure.code)
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::process::Signal;
 
-use crate::stage::{Agent, Stage, config, until, uri};
+use crate::stage::{Agent, PARDA, Stage, config, until, uri};
 use parda_testkit::{Client, read};
 
 /// A FIFO that is open for both ways, so that an agent can log to it and nobody has to read.
@@ -91,6 +91,35 @@ fn an_agent_ends_though_nobody_reads_its_log() {
     assert!(agent.process.wait().success());
 }
 
+/// The journal takes the priority of a line from its beginning.
+#[test]
+fn in_the_journal_every_line_has_its_priority() {
+    let stage = Stage::new();
+    stage.sparse("data", 1 << 20);
+    stage.write("host.toml", config("host", "mode = \"off\"", &[("vm1", "data")]));
+    let script = ">log; export JOURNAL_STREAM=$(stat -c %d:%i log); exec \"$@\" 2>log";
+    let journal = ["sh", "-c", script, "sh"];
+    let log = || String::from_utf8(stage.read("log")).unwrap();
+    let agent = stage.restart(&journal, "host");
+    bad_handshake(&stage);
+    until("the bad handshake is in the log", || log().contains("gave up a connection"));
+    agent.stop();
+    let text = log();
+    assert!(text.lines().all(|line| line.starts_with("<6>")), "{text}");
+    let mut check = stage.start("check", &[&journal[..], &[PARDA, "check", "missing"]].concat());
+    assert_eq!(check.wait().code(), Some(2));
+    assert!(log().starts_with("<3>parda: missing: cannot be read"), "{}", log());
+}
+
+#[test]
+fn a_filter_that_would_silence_the_log_is_refused() {
+    let stage = Stage::new();
+    let said = stage.parda(&["--log", "loud", "check", "host.toml"]);
+    assert_eq!(said.status.code(), Some(2));
+    let expected = "parda: --log \"loud\": \"loud\" is neither a level";
+    assert!(said.err.starts_with(expected), "{}", said.err);
+}
+
 #[test]
 fn what_others_say_cannot_forge_a_line() {
     let stage = Stage::new();
@@ -102,7 +131,7 @@ fn what_others_say_cannot_forge_a_line() {
         text = text.replace("\"vm1\"", "\"vm1\\n2026 ERROR all is lost\\u001b[31m\\u009b\"");
         stage.write("host.toml", &text);
         let mut line = wrapper.to_vec();
-        line.extend([crate::stage::PARDA, "--log-format", format, "serve", "-c", "host.toml"]);
+        line.extend([PARDA, "--log-format", format, "serve", "-c", "host.toml"]);
         let who = format!("agent-{format}");
         let mut process = stage.start(&who, &line);
         until("it serves", || process.log().contains("started"));
