@@ -214,7 +214,8 @@ fn check_volume(
         idle_probe.map_err(|e| wrong("control.latency_threshold.idle_probe", e.to_owned()))?;
     let listeners = unique.listeners_of_last();
     let name = volume.name.clone();
-    Ok(Volume { name, law, probed, idle_probe, exchange, listeners, limits, work })
+    let control = volume.control.clone();
+    Ok(Volume { name, control, law, probed, idle_probe, exchange, listeners, limits, work })
 }
 
 /// Target of the idle probe of a volume: its first disk that is a file or a device.

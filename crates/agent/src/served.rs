@@ -64,9 +64,9 @@ impl Served {
         if new.law != in_force.law {
             let set = self.ring().map(|ring| ring.set_control(new.law.control.clone()));
             match set {
-                Some(Ok(Ok(control))) => tracing::info!(
-                    volume = name, ?control, period = ?new.law.period, "control changed"
-                ),
+                Some(Ok(Ok(_))) => {
+                    tracing::info!(volume = name, "control changed: {}", new.law_changes(in_force));
+                }
                 Some(Ok(Err(error))) => {
                     tracing::error!(volume = name, "control not changed: {error}");
                 }

@@ -77,15 +77,12 @@ impl Steered {
     pub(crate) fn reload(&self, in_force: &mut config::Volume, new: &config::Volume) {
         let mut state = self.state();
         let Work::Steer(wanted) = &new.work else { return };
-        let Work::Steer(steer) = &mut in_force.work else { return };
         if new.law != in_force.law {
             match state.set_control(new) {
                 Ok(()) => {
-                    let control = state.host.governor().config();
-                    tracing::info!(
-                        volume = in_force.name, ?control, period = ?new.law.period, "control changed"
-                    );
-                    in_force.law = new.law.clone();
+                    let changes = new.law_changes(in_force);
+                    tracing::info!(volume = in_force.name, "control changed: {changes}");
+                    (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
                     in_force.probed = new.probed.clone();
                 }
                 Err(error) => {
@@ -93,8 +90,9 @@ impl Steered {
                 }
             }
         }
+        let Work::Steer(steer) = &mut in_force.work else { return };
         if wanted.vms != steer.vms {
-            tracing::info!(volume = in_force.name, vms = ?wanted.vms, "shares changed");
+            tracing::info!(volume = in_force.name, vms = %wanted.vms, "shares changed");
             steer.vms = wanted.vms.clone();
             state.steer.vms = wanted.vms.clone();
             state.vms.change(&in_force.name, &wanted.vms);

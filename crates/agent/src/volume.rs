@@ -62,7 +62,7 @@ impl Volume {
         let before = self.config().clone();
         let mut in_force = before.clone();
         self.enforcer.reload(&mut in_force, new);
-        in_force.law = new.law.clone();
+        (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
         (in_force.exchange, in_force.idle_probe) = (new.exchange.clone(), new.idle_probe.clone());
         *self.config() = in_force.clone();
         if before.exchange != in_force.exchange || before.idle_probe != in_force.idle_probe {

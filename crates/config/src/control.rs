@@ -196,6 +196,7 @@ impl ControlSettings {
         let default = Config::default();
         let law = default.law;
         let bytes = |size: ByteSize| Bytes(size.as_u64());
+        self.latency_threshold.as_ref().map_or(Ok(()), ThresholdSetting::check)?;
         let (threshold, auto) = self.law_threshold(law.threshold, probed)?;
         let control = Config {
             law: LawConfig {
@@ -313,7 +314,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "latency_threshold",
-        unit: "duration, \"auto\" or { probe, start, at_least, at_most, step, learn, idle_probe }",
+        unit: "duration up to 10s, \"auto\" or { probe, start, at_least, at_most, step, learn, idle_probe }",
         default: "30ms",
         why: "Device latency to hold the array at. The knee of the array's throughput: higher \
               wastes latency, lower wastes throughput. Automatic: found while working, beginning \

@@ -1,6 +1,7 @@
 //! The text of parda's configuration: TOML documents whose errors point at file, line and value,
 //! and the settings of the control law, which the agent and the scenario language share.
 
+mod changes;
 mod control;
 mod document;
 mod threshold;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parda_control::{Auto, Span};
+use parda_control::{Auto, ConfigError, Span};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -75,6 +75,33 @@ impl AutoSetting {
 }
 
 const AUTO: &str = "auto";
+
+/// Largest threshold. Linux guests give an IO up after 30 s, and arrays answer within a second: what is
+/// larger is another unit than the one that was meant.
+const MOST: Duration = Duration::from_secs(10);
+
+impl ThresholdSetting {
+    /// Refuses durations that no array needs.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let given = match self {
+            ThresholdSetting::Fixed(duration) => vec![("latency_threshold", Some(*duration))],
+            ThresholdSetting::Auto(auto) => vec![
+                ("latency_threshold.start", auto.start),
+                ("latency_threshold.at_least", auto.at_least),
+                ("latency_threshold.at_most", auto.at_most),
+            ],
+        };
+        let large = |(_, value): &(_, Option<Duration>)| value.is_some_and(|value| value > MOST);
+        match given.into_iter().find(large) {
+            Some((parameter, Some(value))) => Err(ConfigError {
+                parameter,
+                must_be: "at most 10s, which is far above what an array needs",
+                value: value.as_secs_f64(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl Serialize for ThresholdSetting {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -177,6 +204,10 @@ mod tests {
             assert!(error.starts_with(wrong), "{error}");
         }
         for (value, name) in [
+            ("\"30min\"", "latency_threshold"),
+            ("\"30s\"", "latency_threshold"),
+            ("{ start = \"20s\" }", "latency_threshold.start"),
+            ("{ at_most = \"1h\" }", "latency_threshold.at_most"),
             ("{ at_least = \"0s\" }", "latency_threshold.at_least"),
             ("{ at_least = \"40ms\" }", "latency_threshold.start"),
             ("{ at_most = \"50us\" }", "latency_threshold.at_most"),

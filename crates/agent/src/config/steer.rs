@@ -1,5 +1,6 @@
 //! A volume whose device is steered, checked.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use parda_config::Error;
@@ -33,6 +34,18 @@ pub enum Vms {
     Host(Shares),
     /// Each is a cgroup.
     Groups(Vec<VmPattern>),
+}
+
+impl fmt::Display for Vms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Vms::Host(shares) => write!(f, "the host: {}", shares.0),
+            Vms::Groups(vms) => {
+                let each = vms.iter().map(|vm| format!("{}: {}", vm.name, vm.shares.0));
+                f.write_str(&each.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
 }
 
 /// The shares of a host that is one VM.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use parda_block::{Limits, NbdOptions};
-use parda_config::Resolved;
+use parda_config::{ControlSettings, Resolved};
 use parda_control::VmConfig;
 use parda_exchange::SlotChoice;
 use parda_exchange::region::SlotCount;
@@ -22,7 +22,9 @@ use crate::threshold::Probed;
 pub struct Volume {
     /// Name of the volume, the same on all its hosts.
     pub name: String,
-    /// The law's parameters and its period.
+    /// The law's settings, as written.
+    pub control: ControlSettings,
+    /// The law's parameters and its period, from these settings and the stored probe.
     pub law: Resolved,
     /// Stored probe from which its threshold begins, if the configuration names one.
     pub probed: Option<Probed>,
@@ -48,6 +50,12 @@ pub enum Work {
 }
 
 impl Volume {
+    /// What is said of the law when it is no longer that of the volume `before`.
+    pub(crate) fn law_changes(&self, before: &Volume) -> String {
+        let changes = self.control.changes(&before.control);
+        if changes.is_empty() { "by the stored probe".to_owned() } else { changes }
+    }
+
     /// The disks that are served: none of a steered volume.
     #[must_use]
     pub fn disks(&self) -> &[Disk] {

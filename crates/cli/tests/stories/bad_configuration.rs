@@ -25,6 +25,7 @@ fn mistakes_are_pointed_at_by_file_line_and_value() {
     for (from, to, says) in [
         ("30ms\"", "30ms\"\nwindow = 3", "host.toml:7:1: window = 3: unknown field"),
         ("30ms\"", "30 parsecs\"", "host.toml:6:21: latency_threshold = \"30 parsecs\""),
+        ("30ms\"", "30min\"", "host.toml:6:21: latency_threshold = \"30min\": must be at most 10s"),
         ("30ms\"", "0s\"", "host.toml:6:21: latency_threshold = \"0s\": must be"),
         ("\"vm2\"", "\"vm1\"", "host.toml:12:8: name = \"vm1\": is served at unix:host already"),
         ("\"vm1\"", "\"vm1\"\nshares = 0", "host.toml:9:10: shares = 0: must be from 1 to"),

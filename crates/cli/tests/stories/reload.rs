@@ -42,6 +42,9 @@ fn shares_and_control_change_under_load_and_nobody_is_dropped() {
     stage.write("host.toml", &changed);
     agent.process.signal(Signal::HUP);
     agent.says("shares changed");
+    agent.says(
+        "control changed: latency_threshold = \"12ms\" (before: 30ms, the default); window_max = 3.0 (before: 2.0)",
+    );
     let volume = agent.volume();
     assert_eq!(volume.disks[0].shares, 3000);
     assert_eq!(volume.disks[1].shares, 1000);
