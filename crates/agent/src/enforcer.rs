@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use parda_block::Drained;
+use parda_control::law::Mode;
 use parda_control::{Instant, Report, Totals};
 
 use crate::config::{self, Work};
@@ -103,6 +104,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     // A number is in force at once, what is found is what the last tick found.
     let found = report.filter(|_| config.law.control.auto.is_some());
     let threshold = found.map_or(law.threshold, |report| report.threshold);
+    let follows = matches!(law.mode, Mode::Parda { .. } | Mode::Published { .. });
     VolumeStatus {
         name: config.name.clone(),
         mode: law.mode.name(),
@@ -115,6 +117,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         cluster_latency_ms: None,
         source: report.map(|r| r.source).unwrap_or_default(),
         window: None,
+        window_max: (follows && config.law.control.slot_size.is_none()).then_some(law.window_max.0),
         outlook: None,
         beta: report.map_or(0.0, |r| r.beta),
         shares: report.map_or(0, |r| r.shares.0),

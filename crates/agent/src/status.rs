@@ -70,6 +70,9 @@ pub struct VolumeStatus {
     pub source: Source,
     /// The window in force, in slots. None without control.
     pub window: Option<f64>,
+    /// Largest window that the law may set. None where the window is not in IOs or does not follow the law.
+    #[serde(default)]
+    pub window_max: Option<f64>,
     /// Forecast of observe mode, once there is something to forecast from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<OutlookStatus>,

@@ -25,6 +25,11 @@ pub(crate) fn tell(text: &str) -> Result<bool, Failure> {
     }
 }
 
+/// A number with the name of what is counted: `1 disk`, `2 disks`.
+pub(crate) fn count(number: u64, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A table without lines.
 pub(crate) fn plain<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
@@ -73,4 +78,14 @@ pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> 
 /// Whether standard output may be coloured: on a terminal, unless NO_COLOR is set.
 pub(crate) fn colour() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "disk")), ["0 disks", "1 disk", "2 disks"]);
+    }
 }

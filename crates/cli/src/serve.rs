@@ -75,8 +75,9 @@ impl Check {
 fn served(volume: &str, disks: &[Disk], exchange: &str) -> String {
     let shares: u64 = disks.iter().map(|d| u64::from(d.vm.shares.0)).sum();
     let mut text = format!(
-        "\n  volume {volume}: {} disks with {shares} shares in all, {exchange}",
-        disks.len()
+        "\n  volume {volume}: {} with {} in all, {exchange}",
+        output::count(disks.len() as u64, "disk"),
+        output::count(shares, "share")
     );
     for disk in disks {
         text += &format!("\n    {} = {} at {}", disk.name, disk.place, disk.listen);
@@ -88,14 +89,15 @@ fn steered(volume: &str, steer: &Steer, exchange: &str) -> String {
     let device = steer.device.display();
     match &steer.vms {
         Vms::Host(shares) => format!(
-            "\n  volume {volume}: steers {device}, the host is one VM with {} shares, {exchange}",
-            shares.0
+            "\n  volume {volume}: steers {device}, the host is one VM with {}, {exchange}",
+            output::count(shares.0.into(), "share")
         ),
         Vms::Groups(vms) => {
             let mut text = format!("\n  volume {volume}: steers {device}, {exchange}");
             for vm in vms {
-                let (pattern, shares) = (vm.pattern.as_str(), vm.shares.0);
-                text += &format!("\n    {} = cgroup {pattern} with {shares} shares", vm.name);
+                let shares = output::count(vm.shares.0.into(), "share");
+                text +=
+                    &format!("\n    {} = cgroup {} with {shares}", vm.name, vm.pattern.as_str());
             }
             text
         }

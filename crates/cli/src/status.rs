@@ -14,7 +14,7 @@ use parda_agent::status::{
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
 
-use crate::output::{align, plain};
+use crate::output::{align, count, plain};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -66,6 +66,7 @@ fn table(status: &Answer) -> String {
         if let Some(found) = &volume.threshold {
             text += &format!("{}\n", threshold(found));
         }
+        text += &at_most(volume.window, volume.window_max);
         text += &agreed(volume);
         text += &faults(volume);
         text += &match &volume.steer {
@@ -87,8 +88,10 @@ fn table(status: &Answer) -> String {
             text += &format!("exchange {}, slot {slot}", exchange.place);
             if exchange.ignored + exchange.slot_conflicts + exchange.duplicate_hosts > 0 {
                 text += &format!(
-                    "; {} slots ignored, {} slot conflicts, {} duplicate hosts seen",
-                    exchange.ignored, exchange.slot_conflicts, exchange.duplicate_hosts
+                    "; {} ignored, {}, {} seen",
+                    count(exchange.ignored, "slot"),
+                    count(exchange.slot_conflicts, "slot conflict"),
+                    count(exchange.duplicate_hosts, "duplicate host")
                 );
             }
             if let (Some(period), Some(part)) = (exchange.period_s, exchange.part) {
@@ -126,6 +129,16 @@ fn headline(volume: &VolumeStatus) -> String {
         volume.source,
         volume.latency_threshold_ms,
     )
+}
+
+/// Line on a window that is as large as `window_max`: more shares do not make it larger.
+fn at_most(window: Option<f64>, most: Option<f64>) -> String {
+    match (window, most) {
+        (Some(window), Some(most)) if window >= most => format!(
+            "  AT window_max: this host has at most {most:.2} IOs outstanding, whatever its shares\n"
+        ),
+        _ => String::new(),
+    }
 }
 
 /// Sentence on what shares divide.
@@ -204,9 +217,10 @@ fn agreed(volume: &VolumeStatus) -> String {
     }
     for disk in volume.disks.iter().filter(|disk| disk.overdue > 0) {
         text += &format!(
-            "  disk {}: {} IOs went out of turn, as the disk had been held for hold_max: it has few \
+            "  disk {}: {} went out of turn, as the disk had been held for hold_max: it has few \
              shares beside the other disks\n",
-            disk.name, disk.overdue
+            disk.name,
+            count(disk.overdue, "IO")
         );
     }
     text
@@ -262,14 +276,16 @@ fn threshold(found: &ThresholdStatus) -> String {
         );
     }
     if let Some(drift) = found.drift {
-        let (by, times) = (100.0 * drift, found.drifts);
-        text +=
-            &format!("; throughput at one threshold drifted by {by:+.0} % ({times} times in all)");
+        let (by, times) = (100.0 * drift, count(found.drifts.into(), "time"));
+        text += &format!("; throughput at one threshold drifted by {by:+.0} % ({times} in all)");
     }
     if let Some(last) = &found.last_move {
         text += &format!(
-            "; last moved {:.2} to {:.2} ms {} periods ago: {}",
-            last.from_ms, last.to_ms, last.periods_ago, last.why
+            "; last moved {:.2} to {:.2} ms {} ago: {}",
+            last.from_ms,
+            last.to_ms,
+            count(last.periods_ago, "period"),
+            last.why
         );
     }
     if let Some(probed) = found.probed_ms {
@@ -293,8 +309,9 @@ fn steered(steer: &SteerStatus) -> String {
     }
     if steer.drops + steer.requeues > 0 {
         text += &format!(
-            "; the kernel lowered the depth {} times, the array returned {} IOs undone",
-            steer.drops, steer.requeues
+            "; the kernel lowered the depth {}, the array returned {} undone",
+            count(steer.drops, "time"),
+            count(steer.requeues, "IO")
         );
     }
     if let Some(by) = &steer.measured_by {
@@ -356,11 +373,11 @@ fn steered(steer: &SteerStatus) -> String {
 fn faults(volume: &VolumeStatus) -> String {
     let mut text = String::new();
     if let Some(fault) = &volume.fault {
-        text += &format!("  FAULT: {fault}; started again {} times\n", volume.restarts);
+        text += &format!("  FAULT: {fault}; started again {}\n", count(volume.restarts, "time"));
     }
     if let Some(last) = &volume.last_failure {
-        let (ago, why, restarts) = (last.ago_s, &last.why, volume.restarts);
-        text += &format!("  last failure {ago:.0} s ago: {why}; started again {restarts} times\n");
+        let (ago, why, restarts) = (last.ago_s, &last.why, count(volume.restarts, "time"));
+        text += &format!("  last failure {ago:.0} s ago: {why}; started again {restarts}\n");
     }
     for disk in &volume.disks {
         if disk.state == DiskState::Serving {
@@ -466,4 +483,18 @@ fn peers(peers: &[parda_agent::status::PeerStatus]) -> Table {
 
 fn slots(window: Option<f64>) -> String {
     window.map_or("none".to_owned(), |w| format!("{w:.2}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_shares_cannot_enlarge_is_said_to_be_at_its_bound() {
+        let said = at_most(Some(64.0), Some(64.0));
+        assert!(said.contains("AT window_max: this host has at most 64.00 IOs"), "{said}");
+        for (window, most) in [(Some(63.9), Some(64.0)), (None, Some(64.0)), (Some(64.0), None)] {
+            assert_eq!(at_most(window, most), "");
+        }
+    }
 }
