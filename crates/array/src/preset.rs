@@ -282,8 +282,9 @@ mod tests {
     fn the_page_of_the_model_has_every_preset() {
         let page = include_str!("../../../docs/array-model.md");
         for preset in Preset::ALL {
-            let name = format!("`{preset}`");
-            assert!(page.contains(&name), "docs/array-model.md: say what {name} is");
+            let luns = preset.params().layout.luns;
+            let row = format!("| `{preset}` | {} of {} GiB |", luns.len(), luns[0].0 >> 30);
+            assert!(page.contains(&row), "docs/array-model.md: {row}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use parda_array::{Preset, RaidLevel};
 use parda_config::Document;
@@ -13,6 +13,7 @@ use parda_scenario::{Scenario, Study};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::output::count;
 use crate::sim::variants;
 use crate::{Failure, output};
 
@@ -77,8 +78,23 @@ enum Raid {
 }
 
 fn preset() -> impl TypedValueParser<Value = Preset> {
-    PossibleValuesParser::new(Preset::ALL.map(|preset| preset.name()))
-        .try_map(|name| name.parse::<Preset>())
+    let value = |preset: Preset| PossibleValue::new(preset.name()).help(parts(preset));
+    PossibleValuesParser::new(Preset::ALL.map(value)).try_map(|name| name.parse::<Preset>())
+}
+
+/// LUNs and drives of a preset.
+fn parts(preset: Preset) -> String {
+    let params = preset.params();
+    let luns = params.layout.luns;
+    let gib = luns.first().map_or(0, |lun| lun.0 >> 30);
+    let raid = format!("{:?}", params.raid.level).replace("Raid", "RAID-");
+    match params.raid.drives {
+        1 => format!("{} of {gib} GiB on one drive", count(luns.len() as u64, "LUN")),
+        drives => format!(
+            "{} of {gib} GiB on a {raid} of {drives} drives",
+            count(luns.len() as u64, "LUN")
+        ),
+    }
 }
 
 fn data(text: &str) -> Result<Data, String> {
@@ -151,5 +167,17 @@ impl Array {
             }
             (None, None) => Err(Failure::usage("name a preset or a scenario")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preset_tells_its_luns() {
+        let told = |name: &str| parts(name.parse().unwrap());
+        assert_eq!(told("drive-7200"), "1 LUN of 478 GiB on one drive");
+        assert_eq!(told("cx3-40-raid5-vms"), "7 LUNs of 8 GiB on a RAID-5 of 5 drives");
     }
 }

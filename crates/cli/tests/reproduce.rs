@@ -37,7 +37,9 @@ fn a_report_has_everything_in_it_and_a_page_is_made_new() {
     let args = ["--report", report.to_str().unwrap(), "--page", page.to_str().unwrap()];
     let output = reproduce(&folder, &args);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("4 passed, 0 missed, 0 exempt"));
+    let table = text(&output.stdout);
+    assert!(table.contains("4 passed, 0 missed, 0 exempt"));
+    assert!(table.lines().all(|line| line.chars().count() <= 132), "{table}");
     let html = std::fs::read_to_string(report.join("index.html")).unwrap();
     // Paths may break where they are long.
     let unbroken = html.replace("<wbr>", "");

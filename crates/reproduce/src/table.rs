@@ -5,6 +5,9 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use crate::run::Reproduction;
 use crate::value::{Agreement, Value};
 
+/// Columns of a table for a pipe or a file, in characters.
+const WIDTH: u16 = 132;
+
 /// A text table of all values and their outcomes. With `color`, it has ANSI colours.
 #[must_use]
 pub fn table(reproduction: &Reproduction, color: bool) -> String {
@@ -32,7 +35,7 @@ fn values<'a>(values: impl Iterator<Item = &'a Value>, color: bool) -> Table {
         // Output with colours goes to a terminal, whose width is known.
         table.enforce_styling().set_content_arrangement(ContentArrangement::Dynamic);
     } else {
-        table.force_no_tty();
+        table.force_no_tty().set_width(WIDTH).set_content_arrangement(ContentArrangement::Dynamic);
     }
     let head = ["source", "value", "paper", "ours", "error", "tolerance", ""];
     table.set_header(head.map(|text| Cell::new(text).add_attribute(Attribute::Bold)));
