@@ -176,8 +176,8 @@ impl Control {
             (None, Some(_)) => None,
             (None, None) => Some(Totals::default()),
         };
-        // Without a ring there is nothing to govern, and nothing to say.
-        // The read of the exchange may have taken seconds.
+        // The read of the exchange may have taken seconds: `now` has passed. Without a ring there is nothing to
+        // govern, and nothing to publish.
         let Some(report) = self.enforcer.tick(self.now(), heard) else { return };
         tracing::debug!(
             volume = self.volume, window = report.window.0, outstanding = report.outstanding,

@@ -1,9 +1,10 @@
 //! A host of parda: its configuration, its volumes, their control ticks, and what it says of
 //! itself.
 //!
-//! Each volume has two threads. The ring thread ([`parda_block`]) carries IO and never waits for
+//! Two threads of a volume matter most. The ring thread ([`parda_block`]) carries IO and never waits for
 //! anything else. The control thread talks to the other hosts, which may block, and hands what it
-//! hears to the ring once per period.
+//! hears to the ring once per period. Beside them are a keeper, which opens disks and applies reloads, and
+//! threads for calls that may hang: block status, writes to the page cache, the exchange, TLS.
 //!
 //! | file | subject |
 //! | --- | --- |
@@ -22,8 +23,12 @@
 //! | [`servers`] | NBD servers with TLS that a configuration names, tried |
 //! | [`server`] | a socket at which something is asked |
 //! | [`status`] | what an agent says of itself |
+//! | `settings` | settings that hosts must have alike, compared |
+//! | `objective` | latency objectives, in the status |
+//! | `slowest` | the slowest VM, in the status |
+//! | `slowed` | log lines of an exchange whose rounds are slower than configured |
 //! | `idle_probe` | the daily probe of a volume that is idle |
-//! | [`threshold`] | what it says of a threshold that it finds, and what a stored probe says |
+//! | [`threshold`] | thresholds that are found or come from a stored probe, in the status |
 //! | [`outlook`] | the forecast of observe mode, in it |
 //! | [`latency`] | distributions that travel in it |
 

@@ -58,7 +58,8 @@ pub struct DiskConfig {
 /// - Replies without data that a connection does not take: 16 KiB, and then those of its requests
 ///   in flight. With `requests_per_connection` of 512 these are up to 64 KiB.
 /// - 128 KiB of each connection to an NBD backend, to receive replies.
-/// - The thread of each connection inside TLS, with its buffers.
+/// - The thread of each connection to an NBD backend with TLS, with its buffers. (That of a client with TLS is
+///   counted as 256 KiB.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of memory in the buffers of the volume.

@@ -115,7 +115,7 @@ pub enum Governed {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Source {
-    /// The mean over all hosts that are heard now.
+    /// All hosts that are heard now: the mean, raised by the slowest VM.
     #[default]
     Cluster,
     /// This host's latency, divided by its usual ratio to the cluster's mean. λ is the anchor, which moves only
@@ -184,7 +184,8 @@ pub enum View {
     /// The exchange works; this is what the other hosts that are alive said last, added up. Nothing
     /// of nobody, and nobody missing, means that this host is alone.
     Peers(Totals),
-    /// The exchange does not work: it cannot be read, or what this host writes does not get there.
+    /// The exchange does not work: it cannot be read, what this host writes does not get there, or hosts are seen
+    /// there of which none is proven to live.
     Silent,
 }
 

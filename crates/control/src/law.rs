@@ -92,7 +92,7 @@ pub struct LawConfig {
     /// What the whole cluster may have outstanding however high the latency, in IOs. Below one IO
     /// nothing of ours waits for anything of ours, and a smaller window only loses throughput.
     pub cluster_min: f64,
-    /// No VM waits longer than this between two of its IOs, whatever its shares.
+    /// Time between two IOs of a backlogged VM after which its next one goes out of turn, whatever its shares.
     pub hold_max: Span,
     /// Fewer IOs than this in an interval do not move the latency estimate.
     pub min_ios: u32,
@@ -121,7 +121,7 @@ impl Default for LawConfig {
     }
 }
 
-/// The window at most doubles its target in one period, as a latency far below the threshold does
+/// The target of a period is at most this many times the window, as a latency far below the threshold does
 /// not say how far the window could rise. Where no window was used, it says nothing at all.
 const MAX_RISE: f64 = 2.0;
 
@@ -186,9 +186,9 @@ pub struct Input {
     pub strange: bool,
     /// The mean window per share of the hosts that are heard nevertheless, this one among them.
     pub side: Option<f64>,
-    /// The host's shares: scaled down for VMs that are idle.
+    /// Sum of the shares of the host's VMs, scaled down for VMs that are idle.
     pub shares: f64,
-    /// The same, of all VMs.
+    /// Sum of the shares of all VMs of the host, idle or not.
     pub all: f64,
 }
 
@@ -205,7 +205,7 @@ pub struct Law {
     config: LawConfig,
     /// Slots that an IO takes, on average: bounds are in IOs.
     unit: f64,
-    /// The same, of all hosts.
+    /// Slots that an IO of any host takes, on average.
     cluster_unit: f64,
     window: f64,
     /// p, the host's own window per share: the state of the law. `None` before the first step.
@@ -328,7 +328,8 @@ impl Law {
         (self.config.threshold.secs() / latency).max(least).min(most)
     }
 
-    /// One period: w(t) becomes w(t + 1). `before` is [`Input::shares`] of the previous period.
+    /// One period: w(t) becomes w(t + 1). `before` is [`Input::shares`] of the previous
+    /// period, for [`Mode::Observe`].
     pub fn step(&mut self, before: f64, input: Input) -> Window {
         let LawConfig { gamma, threshold, .. } = self.config;
         let (least, most) = self.bounds();

@@ -53,20 +53,20 @@ impl HostCount {
             .map(|(index, (vm, count))| {
                 let vm_id = VmId { host: id, index };
                 // A host outside control has no shares to be judged by. Without a window no IO is held,
-                // and only a closed loop is known to be backlogged.
+                // and only a closed loop is known to be saturated.
                 let endless = vm.load.outstanding().is_some();
-                let judged = !host.outside && scenario.runs_throughout(vm_id, phase, at_start);
-                let ran = judged && (endless || self.window.is_some());
+                let ran = !host.outside && scenario.runs_throughout(vm_id, phase, at_start);
+                let judged = ran && (endless || self.window.is_some());
                 let (latency, held) = (count.latency_ms.as_ref(), count.held_ms.as_ref());
                 let saturated = match latency {
-                    None if self.window.is_some() => ran && self.holds(scenario, id, at_start),
-                    _ => saturated(ran, self.window, latency, held),
+                    None if self.window.is_some() => judged && self.holds(scenario, id, at_start),
+                    _ => saturated(judged, self.window, latency, held),
                 };
                 VmAnswer {
                     name: vm.name.clone(),
                     shares: at_start.vm(vm_id).shares.0,
                     saturated,
-                    ran: judged,
+                    ran,
                     iops: count.ios as f64 / self.seconds,
                     mib_per_s: mib(count.bytes) / self.seconds,
                     latency_ms: count.latency_ms,

@@ -12,7 +12,7 @@ use crate::answer::{Distribution, HostAnswer, VmAnswer};
 /// Least fraction of a saturated VM's latency that is held time.
 pub const HELD_PART: f64 = 0.1;
 
-/// Whether a VM was backlogged throughout a phase. Its client must have run through the whole phase
+/// Whether a VM was saturated throughout a phase. Its client must have run through the whole phase
 /// ([`Scenario::runs_throughout`](crate::Scenario::runs_throughout)), and:
 ///
 /// - If the host has a window, at least [`HELD_PART`] of the VM's mean latency must be held time. A

@@ -4,7 +4,7 @@
 //! Everything but the clients is what runs elsewhere, too: hosts are [`parda_control::Host`] (or, for
 //! guests, the same law over a kernel's queue), the array is [`parda_array::Array`] as `parda array` serves it, and who is heard is for
 //! [`parda_exchange::Peers`] to say. The exchange costs what it costs in production: each period
-//! of each host is one read of all slots and one write of its own, as IOs of the array.
+//! of each host is one read of the slots in use and one write of its own, as IOs of the array.
 //! `docs/simulator.md` says what is modelled, and what is not.
 //!
 //! | file | subject |

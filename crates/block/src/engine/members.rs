@@ -88,7 +88,8 @@ impl Engine {
         id
     }
 
-    /// Takes no more requests of a disk; when those in flight are answered, its connections close.
+    /// Takes no more requests of a disk; when those in flight are answered, its connections close. The disk's
+    /// shares count no more from now on. Connections that are still in their handshake will not find the disk.
     pub(super) fn remove_disk(
         &mut self,
         now: Instant,
@@ -108,8 +109,7 @@ impl Engine {
         }
     }
 
-    /// Its shares count no more, but what it has in flight goes on. Connections that are still in
-    /// their handshake are not concerned: they will not find it.
+    /// Keys of the connections whose handshake ended on this disk.
     pub(super) fn clients_of(&self, disk: usize) -> Vec<usize> {
         let clients = self.conns.iter().filter(|(_, conn)| conn.disk() == Some(disk));
         clients.map(|(key, _)| key).collect()
