@@ -133,10 +133,6 @@ impl Target {
         if bytes == 0 {
             return Err(TargetError::Empty(name.to_owned()));
         }
-        let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0));
-        if kind == Kind::File && data == Err(rustix::io::Errno::NXIO) {
-            return Err(TargetError::Holes(name.to_owned()));
-        }
         let about = match kind {
             Kind::File => about::file(path, &found),
             _ => about::device(found.rdev()),
@@ -147,6 +143,10 @@ impl Target {
             Writes::No => None,
             _ => Some(may_overwrite(path, kind, bytes, writes).map_err(refused)?),
         };
+        let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0));
+        if kind == Kind::File && data == Err(rustix::io::Errno::NXIO) {
+            return Err(TargetError::Holes(name.to_owned()));
+        }
         Target::driven_by(fio, kind, about, claimed)
     }
 
