@@ -2,13 +2,19 @@
 //! points into the file.
 //!
 //! `PARDA_CONFIG_RUNS` says how many files are tried, `PARDA_SEED` which.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use parda_agent::config::Config;
 use parda_config::Document;
 
-/// The examples of the manual: they name every key.
+/// The manual, with its examples.
 const MANUAL: &str = include_str!("../../../docs/configuration.md");
+
+/// A file with every key.
+const EVERY_KEY: &str = include_str!("every_key.toml");
 
 /// Values that are likely to be handled wrongly.
 const VALUES: &[&str] = &[
@@ -54,10 +60,34 @@ const VALUES: &[&str] = &[
     "1979-05-27T07:32:00Z",
 ];
 
-/// The manual's examples.
-fn examples() -> Vec<String> {
+/// Certificates for the listeners of the examples: the check reads them.
+struct Certificates(tempfile::TempDir);
+
+impl Certificates {
+    fn new() -> Certificates {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certificate = identity.cert.pem();
+        for (name, text) in [
+            ("server.pem", &certificate),
+            ("server.key", &identity.signing_key.serialize_pem()),
+            ("ca.pem", &certificate),
+        ] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        Certificates(folder)
+    }
+
+    /// An example with the paths of these certificates.
+    fn named_in(&self, example: &str) -> String {
+        example.replace("/etc/parda", self.0.path().to_str().unwrap())
+    }
+}
+
+/// The manual's examples, and the file with every key.
+fn examples(certificates: &Certificates) -> Vec<String> {
     let blocks = MANUAL.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.map(str::to_owned).collect()
+    blocks.chain([EVERY_KEY]).map(|example| certificates.named_in(example)).collect()
 }
 
 fn check(text: &str) -> Result<Config, parda_config::Error> {
@@ -128,6 +158,48 @@ fn mutate(rng: &mut Rng, text: &mut String, others: &[String]) {
     *text = lines.join("\n");
 }
 
+/// The path of the table whose header is this line.
+fn header(line: &str) -> Option<&str> {
+    line.starts_with('[').then(|| line.trim_matches(['[', ']']))
+}
+
+#[test]
+fn the_file_with_every_key_has_every_key() {
+    let certificates = Certificates::new();
+    let text = certificates.named_in(EVERY_KEY);
+    if let Err(error) = check(&text) {
+        panic!("{error}");
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    let mut keys: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut known: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut table = "";
+    for at in 0..=lines.len() {
+        // Before the first line, and after each header: the error for an unknown key lists all known ones.
+        if at == 0 || header(lines[at - 1]).is_some() {
+            table = at.checked_sub(1).and_then(|above| header(lines[above])).unwrap_or("");
+            let mut wrong = lines.clone();
+            wrong.insert(at, "no_such_key = 1");
+            let error = check(&wrong.join("\n")).unwrap_err().message;
+            let (_, list) = error.split_once("expected").expect(&error);
+            let names = list.split('`').skip(1).step_by(2).map(str::to_owned);
+            known.entry(table).or_default().extend(names);
+        }
+        let Some(line) = lines.get(at) else { break };
+        if let Some((key, _)) = line.split_once(" = ") {
+            keys.entry(table).or_default().insert(key);
+        } else if let Some(inner) = header(line) {
+            let (outer, key) = inner.rsplit_once('.').unwrap_or(("", inner));
+            keys.entry(outer).or_default().insert(key);
+        }
+    }
+    for (table, known) in &known {
+        let keys: BTreeSet<String> = keys[table].iter().map(|&key| key.to_owned()).collect();
+        let missing: Vec<_> = known.difference(&keys).collect();
+        assert!(missing.is_empty(), "[{table}] lacks {missing:?}");
+    }
+}
+
 #[test]
 fn a_file_with_faults_is_answered_with_a_place() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -135,7 +207,8 @@ fn a_file_with_faults_is_answered_with_a_place() {
     let seed = number("PARDA_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("PARDA_SEED={seed} PARDA_CONFIG_RUNS={runs}");
     let mut rng = Rng::with_seed(seed);
-    let examples = examples();
+    let certificates = Certificates::new();
+    let examples = examples(&certificates);
     let whole = whole(&examples);
     let (mut good, mut pointed) = (0u64, 0u64);
     for run in 0..runs {
