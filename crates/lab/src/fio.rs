@@ -24,19 +24,36 @@ pub fn check() -> Result<(), LabError> {
 /// The first VM whose workload fio does not support.
 pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
     scenario.vm_ids().try_for_each(|(_, vm)| match &vm.load {
-        Load::Drawn(Workload { demand: Demand::Open { .. }, .. }) => {
-            Err(LabError::OpenLoop { vm: vm.name.clone() })
-        }
-        Load::Drawn(Workload { one_stream: true, .. }) => Err(LabError::OnlySimulated(format!(
-            "`one_stream`, of {}, which fio cannot do,",
-            vm.name
-        ))),
-        Load::Drawn(Workload { trim_percent, .. }) if *trim_percent > 0.0 => {
-            Err(LabError::OnlySimulated(format!("`trim`, of {},", vm.name)))
-        }
-        Load::Drawn(_) => Ok(()),
+        Load::Drawn(workload) => can_draw(workload, &vm.name),
         Load::Replayed(_) => Err(LabError::OnlySimulated(format!("`trace`, of {},", vm.name))),
     })
+}
+
+/// Checks that fio supports the workload of the VM `vm`.
+fn can_draw(workload: &Workload, vm: &str) -> Result<(), LabError> {
+    // All fields are named, so that a new one is looked at here too.
+    let Workload {
+        sizes: _,
+        read_percent: _,
+        random_percent: _,
+        hot: _,
+        demand,
+        one_stream,
+        trim_percent,
+        bursts: _,
+    } = workload;
+    match demand {
+        Demand::Open { .. } => return Err(LabError::OpenLoop { vm: vm.to_owned() }),
+        Demand::Closed { .. } => {}
+    }
+    if *one_stream {
+        let what = format!("`one_stream`, of {vm}, which fio cannot do,");
+        return Err(LabError::OnlySimulated(what));
+    }
+    if *trim_percent > 0.0 {
+        return Err(LabError::OnlySimulated(format!("`trim`, of {vm},")));
+    }
+    Ok(())
 }
 
 /// Arguments of the fio that is a VM's client.

@@ -18,11 +18,9 @@ impl Load {
     /// Outstanding IOs of a closed loop. `None` for an open loop.
     #[must_use]
     pub fn outstanding(&self) -> Option<u32> {
-        match self {
-            Load::Drawn(Workload { demand: Demand::Closed { outstanding }, .. }) => {
-                Some(*outstanding)
-            }
-            _ => None,
+        match self.drawn()?.demand {
+            Demand::Closed { outstanding } => Some(outstanding),
+            Demand::Open { .. } => None,
         }
     }
 

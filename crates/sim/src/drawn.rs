@@ -87,7 +87,10 @@ impl Drawn {
     /// The time until the next IO of an open loop arrives: exponential, so that they make a
     /// Poisson process. A closed loop has none.
     pub(crate) fn gap(&mut self) -> Option<Span> {
-        let Demand::Open { rate } = self.workload.demand else { return None };
+        let rate = match self.workload.demand {
+            Demand::Open { rate } => rate,
+            Demand::Closed { .. } => return None,
+        };
         // From (0, 1], so that there is a logarithm.
         let uniform = 1.0 - self.random.f64();
         Some(Span((-uniform.ln() * 1e9 / rate).round() as u64))

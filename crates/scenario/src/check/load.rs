@@ -58,26 +58,31 @@ impl Checker<'_> {
         needs: &[&str],
         own: &[&str],
     ) -> Result<(), Error> {
-        let w = written;
+        // All fields are named, so that a new key has its place here too.
+        #[rustfmt::skip]
+        let file::Workload {
+            size, sizes, read, random, trim, one_stream, hot, outstanding, rate, on, off,
+            job, speed, repeat, fold, in_step, fio: _, trace: _,
+        } = written;
         let drawn = [
-            ("size", w.size.is_some()),
-            ("sizes", w.sizes.is_some()),
-            ("read", w.read.is_some()),
-            ("random", w.random.is_some()),
-            ("trim", w.trim.is_some()),
-            ("one_stream", w.one_stream.is_some()),
-            ("hot", w.hot.is_some()),
-            ("outstanding", w.outstanding.is_some()),
-            ("rate", w.rate.is_some()),
-            ("on", w.on.is_some()),
-            ("off", w.off.is_some()),
+            ("size", size.is_some()),
+            ("sizes", sizes.is_some()),
+            ("read", read.is_some()),
+            ("random", random.is_some()),
+            ("trim", trim.is_some()),
+            ("one_stream", one_stream.is_some()),
+            ("hot", hot.is_some()),
+            ("outstanding", outstanding.is_some()),
+            ("rate", rate.is_some()),
+            ("on", on.is_some()),
+            ("off", off.is_some()),
         ];
         let taken = [
-            ("job", w.job.is_some()),
-            ("speed", w.speed.is_some()),
-            ("repeat", w.repeat.is_some()),
-            ("fold", w.fold.is_some()),
-            ("in_step", w.in_step.is_some()),
+            ("job", job.is_some()),
+            ("speed", speed.is_some()),
+            ("repeat", repeat.is_some()),
+            ("fold", fold.is_some()),
+            ("in_step", in_step.is_some()),
         ];
         let drawn = drawn.into_iter().filter(|_| !own.is_empty());
         let mut others = drawn.chain(taken).filter(|(key, there)| *there && !own.contains(key));
