@@ -144,9 +144,9 @@ struct Unique {
     memory: AgentMemory,
     volumes: BTreeSet<String>,
     exports: BTreeSet<(String, String)>,
-    /// Those that disks use, and the place of the volume that each belongs to.
+    /// Listeners that disks name, with the number of their volume.
     listeners: Vec<(Listener, usize)>,
-    /// Those that have a table of their own.
+    /// The `[[listener]]` tables.
     described: Listeners,
 }
 
@@ -174,7 +174,7 @@ fn check_volume(
         return Err(wrong("name", "must not be empty".into()));
     }
     if !unique.volumes.insert(volume.name.clone()) {
-        return Err(wrong("name", "is another volume's name already".into()));
+        return Err(wrong("name", "is also the name of another volume: names must differ".into()));
     }
     let probed = volume.control.probe().map(Probed::read).transpose();
     let probed = probed.map_err(|e| wrong("control.latency_threshold.probe", e))?;

@@ -34,9 +34,8 @@ pub(crate) fn open(exchange: &Exchange, settings: SlotSettings) -> Result<SlotEx
     made.map_err(|e| e.to_string())
 }
 
-/// Looks whether the exchange of a volume can be used, and changes nothing. Answers what is in the way,
-/// if anything is: disks are served all the same. No server is asked, unless with TLS, whose certificates
-/// are found out in no other way.
+/// Reason why the exchange of a volume cannot be used; `None` if it can. Changes nothing. An NBD server
+/// is asked only with TLS, to try its certificates.
 #[must_use]
 pub fn examine(volume: &Volume) -> Option<String> {
     let exchange = volume.exchange.as_ref()?;

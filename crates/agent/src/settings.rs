@@ -24,7 +24,7 @@ pub struct SettingsStatus {
     pub proportional: Proportional,
     /// Which IOs' latency drives the window.
     pub signal: Signal,
-    /// Those in which live hosts differ.
+    /// Settings in which live hosts differ.
     #[serde(default)]
     pub differ: Vec<Difference>,
 }

@@ -362,7 +362,7 @@ pub enum DiskState {
     Serving,
     /// It is being opened.
     Opening,
-    /// It could not be opened, and is tried again after a pause.
+    /// The disk could not be opened. The next attempt follows after a pause.
     Waiting,
     /// It is being removed.
     Leaving,

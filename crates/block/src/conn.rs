@@ -117,7 +117,7 @@ pub(crate) struct Conn {
     /// Bytes of a refused write's payload still to be thrown away.
     skip: usize,
     requests: usize,
-    /// Those of them that ask for block status.
+    /// Unanswered requests for block status.
     status_requests: usize,
     progress: Progress,
     /// Told apart from others that had its place.

@@ -143,11 +143,11 @@ pub(crate) enum Wire {
 /// How a receive waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recv {
-    /// For the first bytes, which are most likely there.
+    /// Ends with the first bytes, and tries at once, as they are most likely there.
     Now,
-    /// For the first bytes, which are most likely not there yet.
+    /// Ends with the first bytes, and polls first, as they are most likely not there yet.
     Later,
-    /// Until the range is full.
+    /// Ends when the range is full.
     All,
 }
 

@@ -62,8 +62,9 @@ impl Lab {
                 .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
         }
         let mut options = LabOptions {
-            program: std::env::current_exe()
-                .map_err(|e| Failure::new(format!("cannot find this program's own file: {e}")))?,
+            program: std::env::current_exe().map_err(|e| {
+                Failure::new(format!("cannot find the file of the parda binary: {e}"))
+            })?,
             scenario: self.scenario.clone(),
             variant: None,
             keep_logs: self.keep_logs,

@@ -171,7 +171,7 @@ impl Bar {
         }
     }
 
-    /// Another second of one of the runs is done.
+    /// Counts another simulated second of a run, and draws the bar.
     pub(crate) fn show(&self, progress: &Progress) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         if self.began.elapsed() < PATIENCE {

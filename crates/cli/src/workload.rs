@@ -192,7 +192,9 @@ impl Export {
         let vms: Vec<VmId> = scenario.vm_ids().filter_map(chosen).collect();
         if vms.is_empty() {
             let file = self.scenario.display();
-            return Err(Failure::usage(format!("{file}: no such VM is on such a host")));
+            return Err(Failure::usage(format!(
+                "{file}: no VM matches --host and --vm, on a host that is there from the start"
+            )));
         }
         Ok(vms)
     }

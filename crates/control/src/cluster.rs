@@ -246,7 +246,7 @@ pub struct Load {
 pub struct Asked {
     /// The least threshold that is asked for.
     pub least: Option<Span>,
-    /// The largest of their floors.
+    /// The largest `latency_target_min` of these hosts.
     pub floor: Span,
     /// IO/s of VMs that ask.
     pub rate: f64,

@@ -22,7 +22,7 @@ pub struct Config {
     pub proportional: Proportional,
     /// No VM's latency objective may bring the threshold below this.
     pub objective_floor: Span,
-    /// Whether the threshold is found while working, and how. The law's own is then where it begins.
+    /// Search for the threshold, which begins at `law.threshold`. `None`: the threshold stays there.
     pub auto: Option<Auto>,
 }
 

@@ -9,10 +9,11 @@ use alloc::vec::Vec;
 
 use crate::units::{Span, Window};
 
-/// What would have been done over some time. Only time in which the cluster did IO counts.
+/// Windows and latencies that the law would have had, as means over a time. Only time in which the cluster
+/// did IO counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forecast {
-    /// How long that is.
+    /// Time with IO in the cluster.
     pub over: Span,
     /// Time integrals of all the rest, in seconds.
     latency: [f64; 2],

@@ -522,7 +522,8 @@ impl Host {
         report
     }
 
-    /// What the VMs with an objective ask for, by what they saw in the period that ends.
+    /// Ends the period of each objective. Answers the lowest threshold that is asked for, and the IOs of
+    /// the VMs that have objectives.
     fn wants(&mut self) -> Wants {
         let (latency, least) = (self.governor.latency(), self.config().law.min_ios);
         let own = self.governor.own_threshold();

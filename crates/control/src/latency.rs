@@ -294,8 +294,8 @@ impl Average {
         Average { alpha, ..Average::default() }
     }
 
-    /// Takes in what was heard over so many seconds. Fewer than `min_ios` do not move the average:
-    /// they wait for the next.
+    /// Adds the flow of an interval of `secs` seconds. Fewer IOs than `min_ios` do not move the average:
+    /// their sums are kept for the next interval.
     pub fn add(&mut self, heard: &Flow, secs: f64, min_ios: u32) {
         self.pending.0 += heard.scaled * secs;
         self.pending.1 += heard.ios * secs;

@@ -144,8 +144,8 @@ impl Objective {
         Some(ios)
     }
 
-    /// The threshold that it asks for, if it is active. `own`: the volume's own, beyond which nothing is
-    /// to be had.
+    /// The threshold that the objective asks for, if it is active. `own`: the volume's own threshold, the
+    /// upper bound of the answer.
     pub fn asks(&mut self, own: Span) -> Option<Span> {
         if !self.active {
             return None;
@@ -188,7 +188,7 @@ pub struct Price {
     /// IO/s of all VMs in the cluster that ask for nothing, while the volume's own was in force: the mean of
     /// up to twenty periods in which somebody could have used more. `None` if there was no such period.
     pub before: Option<f64>,
-    /// The same now.
+    /// IO/s of the same VMs while the objective is in force. `None` if there was no period with it.
     pub now: Option<f64>,
 }
 

@@ -34,8 +34,9 @@ pub struct Quorum {
     periods: f64,
     /// There was somebody to compare it with.
     compared: bool,
-    /// The same of the last periods, latest last, if they were heard; they do not count yet. Who falls
-    /// silent is still heard, by its last word, until it is found to be silent.
+    /// One's own latency over the cluster's in each of the last periods, latest last; `None` where nobody
+    /// was heard. They do not count yet: a host that falls silent is still heard, by its last report, until
+    /// it is found to be silent.
     recent: [Option<f64>; DOUBTED],
 }
 

@@ -60,7 +60,7 @@ pub struct Slice {
     grant_sum: f64,
     /// The most that was granted in this period.
     most: f64,
-    /// The same of earlier periods, fading.
+    /// The most that was granted in earlier periods, fading.
     seen: f64,
     since: Instant,
 }
@@ -70,7 +70,7 @@ pub struct Slice {
 pub struct Wanted {
     /// Mean of what was pending.
     pub pending: f64,
-    /// Mean of the same up to its slice.
+    /// Mean of what was pending, up to the VM's slice.
     pub used: f64,
 }
 

@@ -59,7 +59,7 @@ pub struct VolumeName(String);
 
 /// A volume's name that a header cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name of a volume must have 1 to {most} bytes, but this has {0}", most = VolumeName::MAX_BYTES)]
+#[error("the name of the volume has {0} bytes: 1 to {most} fit a header", most = VolumeName::MAX_BYTES)]
 pub struct VolumeNameError(usize);
 
 impl VolumeName {

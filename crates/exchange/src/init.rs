@@ -197,7 +197,7 @@ pub fn look(site: &Site, limit: Duration) -> Result<Result<Found, PlaceFault>, R
     Ok(Ok(Found { header, slots }))
 }
 
-/// What is foreign may have its mark further on.
+/// Names what a place without a header holds: some formats have their mark behind the first block.
 fn named(store: &mut dyn Store, site: &Site, fault: PlaceFault) -> PlaceFault {
     match fault {
         PlaceFault::Foreign(_) | PlaceFault::Blank if site.offset().is_none() => {

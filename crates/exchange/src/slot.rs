@@ -94,9 +94,9 @@ mod at {
 /// A valid record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The volume that it speaks of.
+    /// Volume of the report.
     pub volume: VolumeId,
-    /// Where it belongs.
+    /// Slot that the record was written for.
     pub slot: SlotIndex,
     /// What its host says.
     pub message: Message,

@@ -303,7 +303,7 @@ impl<'a> Cluster<'a> {
     /// Keeps the logs if they may explain an error.
     ///
     /// # Errors
-    /// The error that was passed in.
+    /// That of `result`.
     pub fn keep_logs_of<T>(&mut self, result: Result<T, LabError>) -> Result<T, LabError> {
         if result.as_ref().is_err_and(|error| !matches!(error, LabError::Interrupted)) {
             self.keep_logs();

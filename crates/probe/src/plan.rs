@@ -19,7 +19,7 @@ pub enum Effort {
     Quick,
     /// The knee, sizes, noise.
     Usual,
-    /// And every mix.
+    /// The knee, sizes, noise, and every mix of reads, writes and order.
     Full,
 }
 

@@ -15,7 +15,7 @@ pub fn table(reproduction: &Reproduction, color: bool) -> String {
     format!("{}\n\n{}\n", table.trim_fmt(), reproduction.words())
 }
 
-/// Those that are out of their tolerance, and how many are not: for a terminal, where the values go elsewhere.
+/// The values out of tolerance and the counts, for a terminal when the table goes to a file.
 #[must_use]
 pub fn missed(reproduction: &Reproduction) -> String {
     let missed: Vec<&Value> =

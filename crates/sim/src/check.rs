@@ -37,8 +37,8 @@ pub enum Violation {
     Array(String),
     /// A closed loop that did not keep its number of IOs under way: Little's law.
     #[error(
-        "VM {vm} was in the system for {lived} IO·ns in phase {phase}; {outstanding} IOs for \
-         {span} ns make {}", u128::from(*.outstanding) * u128::from(*.span)
+        "VM {vm}: the times of its IOs in phase {phase} add up to {lived} IO·ns, but {outstanding} \
+         outstanding for {span} ns are {} (Little's law)", u128::from(*.outstanding) * u128::from(*.span)
     )]
     Little {
         /// Name of the VM.

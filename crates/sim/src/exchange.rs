@@ -108,7 +108,7 @@ enum Step {
     Writes(Instant, Arc<Message>),
 }
 
-/// A host's control thread, as far as it looks at the others.
+/// The rounds of a host: clock, peers, and the visit under way.
 #[derive(Debug)]
 pub(crate) struct Rounds {
     me: Identity,
@@ -227,9 +227,9 @@ impl Rounds {
 /// How a visit ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// Before; this is only its echo.
+    /// The visit had ended before.
     Already,
-    /// It was a read, begun then.
+    /// It was a read, which began at this time.
     Read(Instant),
     /// It was a write.
     Written,

@@ -1,5 +1,6 @@
-//! That the places of a configuration are apart: an exchange that is a disk, or a part of one, would
-//! be written into the data of a VM. Places are compared by what they are, not by how they are spelled.
+//! Check that the exchanges and disks of a configuration do not overlap: an exchange that is a disk, or
+//! a part of one, would be written into the data of a VM. Places are compared by what they are, not by
+//! how they are spelled.
 
 use std::ops::Range;
 

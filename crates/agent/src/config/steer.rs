@@ -92,7 +92,7 @@ fn check_vms(
             return Err(wrong("name", "must not be empty".into()));
         }
         if patterns.iter().any(|other| other.name == vm.name) {
-            return Err(wrong("name", "is another VM's name already".into()));
+            return Err(wrong("name", "is also the name of another VM: names must differ".into()));
         }
         patterns.push(VmPattern {
             name: vm.name.clone(),

@@ -11,7 +11,7 @@ pub struct TargetStatus {
     pub asks_ms: Option<f64>,
     /// Mean time of its IOs at the array in its last period with IO, in milliseconds.
     pub device_ms: Option<f64>,
-    /// And what they were held.
+    /// Mean time that these IOs were held, in milliseconds.
     pub held_ms: Option<f64>,
     /// It is held for so long that its shares are the limit: no threshold can help it.
     pub short_of_shares: bool,

@@ -21,9 +21,9 @@ pub struct FlashParams {
     pub units: u32,
     /// What a unit reads or programs at a time.
     pub page: Bytes,
-    /// How long the drive's own controller takes for a command, one after another.
+    /// Time of the drive's controller for a command. Commands wait for one another.
     pub command_time: Nanos,
-    /// What a command takes beside that, without keeping others waiting.
+    /// Time added to each command, in which others go on.
     pub command_overhead: Nanos,
     /// How long a unit takes to read a page.
     pub read: Nanos,

@@ -20,7 +20,7 @@ pub(super) struct Head {
     last: Option<Pass>,
 }
 
-/// What passed under the head last: who follows on from it needs neither seek nor wait.
+/// The last transfer. A request that begins where it ended needs neither seek nor rotation.
 #[derive(Clone, Copy, Debug)]
 struct Pass {
     kind: IoKind,

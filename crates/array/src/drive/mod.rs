@@ -42,7 +42,7 @@ impl Device {
         }
     }
 
-    /// What it holds.
+    /// Capacity of the drive.
     #[must_use]
     pub fn capacity(&self) -> Bytes {
         match self {

@@ -27,7 +27,7 @@ pub struct DriveParams {
     pub write_settle: Nanos,
     /// How much the drive reads on into its buffer after a read. Zero: not at all.
     pub read_ahead: Bytes,
-    /// How much written data the drive keeps for later, calling it done. Zero: none.
+    /// Size of the drive's write cache. Zero: none.
     pub write_cache: Bytes,
     /// How many requests the drive chooses the next one from. What comes beyond waits above the
     /// drive, first come, first served.

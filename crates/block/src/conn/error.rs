@@ -11,19 +11,23 @@ pub(crate) enum ConnError {
     Handshake(#[from] HandshakeError),
     #[error(transparent)]
     Request(#[from] RequestError),
-    #[error("the client sent more after STARTTLS without waiting for its answer, or somebody did")]
+    #[error(
+        "plaintext follows STARTTLS before its answer: the client did not wait, or somebody injected it"
+    )]
     Injected,
     #[error("TLS cannot be begun: {0}")]
     Tls(std::io::Error),
     #[error("there is no memory for another connection with TLS: raise memory in the limits")]
     NoMemory,
-    #[error("the handshake was not done in time")]
+    #[error("the handshake was not done within handshake_timeout")]
     Slow,
-    #[error("it neither took its replies nor finished its request in time")]
+    #[error(
+        "the client moved less than 1 MiB of requests and replies in the time of progress_timeout"
+    )]
     Stalled,
     #[error("{0}")]
     TurnedAway(#[from] TurnedAway),
-    #[error("its handshake made room for another's")]
+    #[error("too many clients are in their handshake: this one was closed for a newer one")]
     MadeRoom,
     #[error("{0}")]
     Io(std::io::Error),

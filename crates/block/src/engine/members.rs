@@ -130,7 +130,11 @@ impl Engine {
                 }
                 if !clients.is_empty() {
                     let (volume, disk) = (&self.name, &disk.name);
-                    tracing::warn!(volume, disk, "removed with requests unanswered: out of time");
+                    tracing::warn!(
+                        volume,
+                        disk,
+                        "removed at its time limit, with requests unanswered"
+                    );
                 }
                 for conn in clients {
                     self.conns[conn].kill(&mut self.work);

@@ -25,7 +25,7 @@ const LEAST_NOISE: f64 = 0.003;
 
 /// The fewest periods that are compared.
 pub(super) const FEW: f64 = 6.0;
-/// And the fewest IOs.
+/// The fewest IOs in a block that is compared.
 pub(super) const FEW_IOS: f64 = 200.0;
 
 /// Throughput at one threshold that has a larger relative deviation is that of two arrays.
@@ -92,7 +92,8 @@ impl Block {
         Block { x: self.x * scale, xx: self.xx * scale * scale, xn: self.xn * scale, ..*self }
     }
 
-    /// Whether its periods differ by more than chance: it spans a change of the array.
+    /// Whether throughput scatters by more than [`MIXED`] and by more than chance, as it does when the
+    /// array changed within the block.
     pub(super) fn mixed(&self) -> bool {
         let chance = 3.0 / libm::sqrt((self.ios / self.periods).max(1.0));
         self.enough() && self.rate().1 > MIXED.max(chance)

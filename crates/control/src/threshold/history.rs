@@ -45,8 +45,8 @@ pub(super) struct History {
 struct Level {
     threshold: Threshold,
     class: Class,
-    /// What part of the outstanding IOs is of hosts that want no more: the same for all thresholds of
-    /// a class, so that what is compared is weighed alike.
+    /// Fraction of the outstanding IOs that belongs to hosts that are not backlogged, as first seen in
+    /// this class. All levels of a class have the same, so that their rates compare.
     light: f64,
     block: Block,
     /// In which period it was seen last.

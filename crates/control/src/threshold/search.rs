@@ -12,10 +12,10 @@ use super::why::{Move, Why};
 const WORTH: f64 = 0.13;
 /// A lower one is if 10 % less outstanding IOs cost at most 0.7 %. Between the two nothing moves.
 const WORTHLESS: f64 = 0.07;
-/// And a lower one if all steps together have cost those who want more, and all hosts together, at most this
-/// part of the best that was seen at any threshold;
+/// Largest loss at which a lower threshold is still taken, as a fraction of the best throughput that was seen at
+/// any threshold: of the hosts that want more, and of all hosts together.
 const LOSS: f64 = 0.05;
-/// a higher one if they have cost all hosts together at most this part.
+/// Largest loss of all hosts together at which a higher threshold is still taken.
 const LOSS_BY_RISING: f64 = 0.03;
 /// After a drift, in the direction that it points in, it is enough to be on the right side of these.
 const LIKELY_UP: f64 = 0.12;
@@ -64,7 +64,7 @@ const PATIENCE: u32 = 5;
 
 /// Latencies further from the threshold than this factor are no latencies at it.
 const AT: f64 = 1.2;
-/// And further below than this one, they are of light load.
+/// Quotient of threshold and latency from which a period counts as light load.
 const NEAR: f64 = 1.5;
 /// Windows that are used to this part bound the hosts.
 const USED: f64 = 0.4;

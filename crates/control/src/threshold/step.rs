@@ -78,9 +78,9 @@ pub struct Knee {
 pub struct Auto {
     /// The threshold to begin at, where somebody knows one: an operator, or a probe.
     pub start: Option<Span>,
-    /// It never goes below this.
+    /// Lower bound of the threshold.
     pub at_least: Span,
-    /// Nor above this.
+    /// Upper bound of the threshold.
     pub at_most: Span,
     /// By what part it moves at most in one period, such as 0.2.
     pub step: f64,

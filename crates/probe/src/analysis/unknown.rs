@@ -11,7 +11,7 @@ use crate::reasons::{Growth, Unknown};
 /// Little's law off by more than this: what was outstanding is not what was asked for.
 const LITTLE: f64 = 0.05;
 
-/// A line that misses a point by more than this is no line.
+/// Largest relative error of a point at which latency over size counts as a line.
 const BENT: f64 = 0.1;
 
 /// A knee whose confidence interval is wider than this, each way, is a guess.

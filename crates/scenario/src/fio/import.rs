@@ -257,7 +257,11 @@ impl<'a> Reader<'a> {
         // Entries without a percentage share the rest.
         let left = 100_u32.saturating_sub(said);
         if silent > 0 && !left.is_multiple_of(silent) {
-            return Err(wrong("must say a whole percentage of each size"));
+            let message = format!(
+                "leaves {left} % to {silent} sizes without a percentage, which is no whole number: \
+                 say one for each size"
+            );
+            return Err(wrong(&message));
         }
         let mut sizes = BTreeMap::new();
         for (size, percent) in parts {

@@ -36,8 +36,8 @@ pub enum UnsupportedByFio {
     #[error("fio has no bursts of a `rate`: after a pause it makes up for what it has missed")]
     BurstsOfRate,
     #[error(
-        "fio counts the IOs a second of a direction in whole numbers, and {rate} at {read} % reads \
-         are none: choose a `rate` of which the reads and the writes are"
+        "fio takes whole IOs a second for each direction, which {rate} at {read} % reads does not \
+         give: choose another `rate`"
     )]
     Rate { rate: f64, read: f64 },
     #[error(

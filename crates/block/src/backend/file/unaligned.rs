@@ -122,7 +122,7 @@ pub(super) struct Exclusion {
     under_way: Slab<Change>,
     /// In the order in which they came, each with its key.
     waiting: VecDeque<(usize, Change)>,
-    /// Those that may go on now.
+    /// Requests that may go on, with their keys.
     ready: VecDeque<(usize, ChangeId)>,
     /// How many of all of these have edges.
     edged: usize,
