@@ -30,7 +30,7 @@ use crate::run_dir::RunDir;
 use parda_scenario::scenario::EXCHANGE;
 
 /// Time for a process to become ready. It is ample even in a guest on a busy machine.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(90);
 
 /// Interval between checks of an awaited condition.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

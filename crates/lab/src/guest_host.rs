@@ -44,7 +44,7 @@ pub fn cgroup(vm: &str) -> String {
 const CONFIGURATION: &str = "/run/parda.toml";
 
 /// Time for what a guest does at once, on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// A host that is a guest.
 #[derive(Debug)]

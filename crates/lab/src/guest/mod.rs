@@ -55,7 +55,7 @@ use wait::look_until;
 const BOOT_WITHIN: Duration = Duration::from_secs(90);
 
 /// Time for what a guest does at once, on a busy machine.
-const BRIEF: Duration = Duration::from_secs(20);
+const BRIEF: Duration = Duration::from_secs(60);
 
 /// A running guest. It is killed when this is dropped, or when the thread ends that booted it.
 #[derive(Debug)]
