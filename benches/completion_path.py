@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import tempfile
 
-from pairs import SIZE, Agent
+from pairs import Agent, data_file
 
 EVENTS = ["io_uring:io_uring_submit_req", "block:block_bio_queue", "block:block_rq_issue", "block:block_rq_complete", "io_uring:io_uring_task_add", "io_uring:io_uring_complete"]
 STEPS = ["entry to driver", "driver and disk", "told to posted", "entry to posted"]
@@ -29,12 +29,7 @@ def main():
     options.add_argument("--dir", default="/var/tmp")
     options = options.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as dir:
-        data = os.path.join(dir, "data")
-        with open(data, "wb") as file:
-            # The client writes only to what begins and ends with an empty MiB.
-            file.write(bytes(1 << 20) + os.urandom(SIZE - (2 << 20)) + bytes(1 << 20))
-            file.flush()
-            os.fsync(file.fileno())
+        data = data_file(dir)
         print("| operation | depth | IOs | " + " | ".join(f"{step}, µs: mean, p50, p99" for step in STEPS) + " |")
         print("| --- | ---: | ---: |" + " ---: |" * len(STEPS), flush=True)
         agent = Agent(options.parda, dir, "agent", data, "on")

@@ -15,18 +15,15 @@ import sys
 import tempfile
 import time
 
-SIZE, SECONDS, ROUNDS = 256 << 20, 1, int(os.environ.get("ROUNDS", 5))
+from pairs import data_file
+
+SECONDS, ROUNDS = 1, int(os.environ.get("ROUNDS", 5))
 
 
 def main():
     parda = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory(dir=sys.argv[2] if len(sys.argv) > 2 else "/var/tmp") as dir:
-        data = os.path.join(dir, "data")
-        with open(data, "wb") as file:
-            # The client writes only to what begins and ends with an empty MiB.
-            file.write(bytes(1 << 20) + os.urandom(SIZE - (2 << 20)) + bytes(1 << 20))
-            file.flush()
-            os.fsync(file.fileno())
+        data = data_file(dir)
         disk = name_of(os.stat(data).st_dev)
         print("| operation | depth | IOPS | law, µs | kernel, µs | law - kernel, µs | of it waiting for a processor, µs |")
         print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")

@@ -46,16 +46,22 @@ def main():
     if (options.what in ("build", "lever")) != (options.other is not None):
         raise SystemExit("build needs another program and lever its name, and nothing else does")
     with tempfile.TemporaryDirectory(dir=options.dir) as dir:
-        data = os.path.join(dir, "data")
-        with open(data, "wb") as file:
-            # The client writes only to what begins and ends with an empty MiB.
-            file.write(bytes(1 << 20) + os.urandom(SIZE - (2 << 20)) + bytes(1 << 20))
-            file.flush()
-            os.fsync(file.fileno())
+        data = data_file(dir)
         print("| cell | pairs | IOPS of the second | IOPS: first / second | CPU per IO: first / second |")
         print("| --- | ---: | ---: | ---: | ---: |", flush=True)
         for cell in options.cells:
             measure(dir, data, cell, options)
+
+
+def data_file(dir):
+    """A disk's data of SIZE bytes, on the medium."""
+    data = os.path.join(dir, "data")
+    with open(data, "wb") as file:
+        # The client writes only to what begins and ends with an empty MiB.
+        file.write(bytes(1 << 20) + os.urandom(SIZE - (2 << 20)) + bytes(1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+    return data
 
 
 def measure(dir, data, cell, options):
