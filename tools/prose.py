@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-SHORT = 270
+SHORT = 255
 # Words that stand twice in a row in grammatical sentences.
 TWICE = {"that", "had", "is", "nbd"}
 

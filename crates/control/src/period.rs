@@ -23,7 +23,7 @@ pub const VISIT_LIMIT: Span = Span::from_millis(5_000);
 /// Clock of one host's rounds at one volume.
 #[derive(Clone, Debug)]
 pub struct PeriodClock {
-    /// The configured period.
+    /// Time between two rounds as configured.
     period: Span,
     rhythm: Rhythm,
     /// Start of the next round, or of the present one.
@@ -68,7 +68,7 @@ impl PeriodClock {
         self.rhythm.period().unwrap_or(self.period)
     }
 
-    /// The configured period.
+    /// Time between two rounds as configured, whatever the exchange costs the array.
     #[must_use]
     pub fn configured(&self) -> Span {
         self.period

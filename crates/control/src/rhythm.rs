@@ -58,7 +58,7 @@ const LONGEST: Span = Span::from_millis(60_000);
 /// State at the end of a round, from which the time of the next one follows.
 #[derive(Clone, Copy, Debug)]
 pub struct Round<'a> {
-    /// The configured period.
+    /// Time between two rounds as configured.
     pub period: Span,
     /// Number of hosts that use the exchange, this one included.
     pub hosts: usize,

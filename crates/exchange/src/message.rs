@@ -18,7 +18,7 @@ pub struct Publication {
 /// A publication as the others get it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Who says it.
+    /// Host and run that publish the message.
     pub from: Identity,
     /// Which of its publications this is.
     pub sequence: Sequence,

@@ -64,9 +64,9 @@ pub struct Measured {
 /// Latencies of about one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Up to this.
+    /// Largest latency of the bucket, in milliseconds.
     pub up_to_ms: f64,
-    /// Number of IOs.
+    /// Number of IOs whose latencies are in the bucket.
     pub ios: u64,
 }
 

@@ -16,11 +16,11 @@ const STEPS_PER_DOUBLING: f64 = 16.0;
 /// Latencies of about one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bin {
-    /// What stands for them, in nanoseconds.
+    /// Latency that stands for all of the bin, in nanoseconds.
     pub middle: u64,
-    /// No one is larger.
+    /// Largest latency of the bin, in nanoseconds.
     pub up_to: u64,
-    /// Number of IOs.
+    /// Number of IOs whose latencies are in the bin.
     pub ios: u64,
 }
 

@@ -32,7 +32,7 @@ pub enum SimError {
     /// Something cannot happen to the array when it should.
     #[error("at {at:?}: {error}")]
     ArrayEvent {
-        /// When.
+        /// Time of the event, from the start of the scenario.
         at: Duration,
         /// Reason why it cannot happen.
         error: FaultError,

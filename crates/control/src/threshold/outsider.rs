@@ -27,7 +27,7 @@ impl Fall {
         (after < before).then_some(Fall { class, threshold, before, after })
     }
 
-    /// Where throughput fell.
+    /// Threshold in force while throughput fell.
     pub(super) fn threshold(&self) -> Threshold {
         self.threshold
     }
