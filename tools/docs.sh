@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the documentation as a site with mdBook, in target/book/html. The order of its pages is that of docs/README.md.
+# Builds the documentation as a site with mdBook, in target/book/html, and checks its links. The order of its pages is that of docs/README.md.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,7 +11,7 @@ fi
 book=${CARGO_TARGET_DIR:-target}/book
 rm -rf "$book"
 mkdir -p "$book/src"
-cp -r README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs scenarios "$book/src"
+cp -r README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md contrib docs scenarios "$book/src"
 
 # Headings are the lines in bold of docs/README.md, pages its links to files of ours.
 awk '
@@ -32,9 +32,11 @@ awk '
     }
   }
 ' docs/README.md > "$book/src/SUMMARY.md"
+printf '\n---\n\n[Contributing](CONTRIBUTING.md)\n[Changelog](CHANGELOG.md)\n' >> "$book/src/SUMMARY.md"
 
 for page in docs/*.md; do
   grep -q "]($page)" "$book/src/SUMMARY.md" || { echo "docs: $page is not in docs/README.md" >&2; exit 1; }
 done
 MDBOOK_BOOK__SRC=$book/src MDBOOK_BUILD__BUILD_DIR=$book/html mdbook build
+tools/site.py "$book/html"
 echo "docs: $book/html/index.html"

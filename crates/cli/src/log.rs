@@ -22,6 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 use escape::Escaping;
+pub(crate) use filter::DEFAULT;
 use limit::{Limit, Throttle};
 use priority::Prioritised;
 

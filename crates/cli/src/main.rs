@@ -35,7 +35,7 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
     /// What to log: a level (error, warn, info, debug) or a filter such as parda_block=debug
-    #[arg(long, global = true, env = "PARDA_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long, global = true, env = "PARDA_LOG", default_value = log::DEFAULT, value_name = "FILTER")]
     log: String,
     /// How to write the log: text or JSON
     #[arg(long, global = true, value_enum, default_value = "text", value_name = "FORMAT")]

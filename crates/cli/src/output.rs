@@ -4,8 +4,9 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
-use parda_scenario::table::missed;
-use parda_scenario::{Answer, table};
+use parda_report::table;
+use parda_report::table::missed;
+use parda_scenario::Answer;
 use serde::Serialize;
 
 use crate::Failure;

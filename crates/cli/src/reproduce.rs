@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use parda_reproduce::{
+use parda_report::reproduce::{
     ReportError, built_in, in_folder, missed, page, reproduce, table, write_pictures, write_report,
 };
 use parda_scenario::Study;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
-use parda_figures::{WriteError, folder, pictures, write};
+use parda_report::pictures::{WriteError, folder, pictures, write};
 use parda_scenario::Study;
 use parda_scenario::set::{Setting, with_settings};
 use parda_scenario::study::Sweep;

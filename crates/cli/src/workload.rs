@@ -9,11 +9,12 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
 use parda_control::Bytes;
-use parda_scenario::fio::{
-    Imported, Job, Target, import, iolog, job_file, job_names, log_name, sections, seed,
+use parda_scenario::{Scenario, Study, Vm, VmId};
+use parda_workload::fio::{
+    ExportedClient, Imported, Job, Target, import, iolog, job_file, job_names, log_name, sections,
 };
-use parda_scenario::trace::{self, Replay, Summary, Trace};
-use parda_scenario::{Load, Scenario, Study, Vm, VmId, spell};
+use parda_workload::trace::{self, Replay, Summary, Trace};
+use parda_workload::{Load, spell};
 
 use crate::sim::variants;
 use crate::{Failure, output};
@@ -125,12 +126,13 @@ impl Export {
             )));
         };
         let scenario = &run.scenario;
-        let vms = self.vms(scenario)?;
-        let target = |vm: &Vm| self.target.replace("{vm}", &vm.name);
-        let text = job_file(scenario, &vms, target)
+        let clients: Vec<ExportedClient<'_>> =
+            self.vms(scenario)?.into_iter().map(|id| scenario.client(id)).collect();
+        let target = |vm: &str| self.target.replace("{vm}", vm);
+        let text = job_file(&clients, target)
             .map_err(|(vm, error)| Failure::usage(format!("{file}: {vm}: {error}")))?;
         self.write(&format!("What the VMs of {} do", scenario.name), &text)?;
-        self.logs(scenario, &vms)
+        self.logs(scenario, &clients)
     }
 
     fn write(&self, what: &str, jobs: &str) -> Result<(), Failure> {
@@ -200,12 +202,12 @@ impl Export {
     }
 
     /// Writes the logs that VMs replay, beside the job file.
-    fn logs(&self, scenario: &Scenario, vms: &[VmId]) -> Result<(), Failure> {
-        let replays = vms.iter().filter_map(|id| match &scenario.vm(*id).load {
-            Load::Replayed(replay) => Some((*id, replay)),
+    fn logs(&self, scenario: &Scenario, clients: &[ExportedClient<'_>]) -> Result<(), Failure> {
+        let replays = clients.iter().filter_map(|client| match client.load {
+            Load::Replayed(replay) => Some((client, replay)),
             Load::Drawn(_) => None,
         });
-        let replays: Vec<(VmId, &Replay)> = replays.collect();
+        let replays: Vec<(&ExportedClient<'_>, &Replay)> = replays.collect();
         if replays.is_empty() {
             return Ok(());
         }
@@ -214,13 +216,12 @@ impl Export {
             return Err(Failure::usage(message));
         };
         let folder = out.parent().unwrap_or(Path::new(""));
-        for (id, replay) in replays {
-            let vm = scenario.vm(id);
-            let path = folder.join(log_name(vm));
+        for (client, replay) in replays {
+            let path = folder.join(log_name(client.name));
             // As each host has a place of its own in the simulator, though not the same.
-            let chance = seed(scenario.seed, id) as f64 / (1_u64 << 32) as f64;
+            let chance = client.seed as f64 / (1_u64 << 32) as f64;
             let written = File::create(&path).and_then(|file| {
-                iolog(replay, vm, scenario.duration, chance, &mut BufWriter::new(file))
+                iolog(replay, client, scenario.duration, chance, &mut BufWriter::new(file))
             });
             written.map_err(|e| cannot_write(&path, &e))?;
             eprintln!("wrote {}", path.display());

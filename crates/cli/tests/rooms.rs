@@ -70,7 +70,17 @@ fn reach(of: &str, imports: &Imports) -> BTreeSet<String> {
 #[test]
 fn the_agent_carries_no_laboratory() {
     let reached = reach("agent", &manifests());
-    for room in ["sim", "scenario", "array", "plot", "lab", "probe-targets", "probe-report"] {
+    for room in [
+        "sim",
+        "scenario",
+        "workload",
+        "array",
+        "plot",
+        "lab",
+        "report",
+        "probe-targets",
+        "probe-report",
+    ] {
         assert!(!reached.contains(room), "agent reaches {room}: {reached:?}");
     }
 }

@@ -1,11 +1,13 @@
 //! The text of parda's configuration: TOML documents whose errors point at file, line and value,
-//! and the settings of the control law, which the agent and the scenario language share.
+//! numbers and percentages, and the settings of the control law, which the agent and the scenario language share.
 
+mod amount;
 mod changes;
 mod control;
 mod document;
 mod threshold;
 
+pub use amount::Amount;
 pub use control::{
     ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, TUNABLES,
     Tunable,

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use parda_agent::status::{DiskStatus, Status, ask};
 use parda_scenario::array::ArrayEvent;
-use parda_scenario::fio::Target;
 use parda_scenario::{Action, GuestDisk, Host, HostId, Scenario, State, VmId};
+use parda_workload::fio::Target;
 use rustix::process::Signal;
 use tempfile::TempDir;
 

@@ -33,7 +33,7 @@ pub enum LabError {
     OnlySimulated(String),
     /// fio does not support a VM's workload. Impossible for a scenario that was checked.
     #[error(transparent)]
-    Workload(#[from] parda_scenario::fio::UnsupportedByFio),
+    Workload(#[from] parda_workload::fio::UnsupportedByFio),
     /// A file of the run cannot be written.
     #[error("cannot write {path}: {source}", path = path.display())]
     Write {

@@ -3,8 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use parda_scenario::fio::{self, Job, Target, UnsupportedByFio};
-use parda_scenario::{Demand, Load, Scenario, Vm, VmId, Workload};
+use parda_scenario::{Scenario, Vm, VmId, client_seed};
+use parda_workload::fio::{Job, Target, UnsupportedByFio};
+use parda_workload::{Demand, Load, Workload};
 
 use crate::error::LabError;
 
@@ -78,7 +79,7 @@ pub fn arguments(
     }
     job.set("time_based", 1);
     job.set("runtime", at_most.as_secs().max(1));
-    job.set("randseed", fio::seed(seed, id));
+    job.set("randseed", client_seed(seed, id));
     // A single process, so that killing it leaves none behind.
     job.set("thread", 1);
     job.set("eta", "never");
@@ -91,7 +92,7 @@ mod tests {
     use parda_config::Document;
     use parda_control::{Bytes, Shares};
     use parda_scenario::HostId;
-    use parda_scenario::workload::{Bursts, SizePart};
+    use parda_workload::{Bursts, SizePart};
 
     fn closed(outstanding: u32) -> Workload {
         Workload {

@@ -4,6 +4,7 @@ mod reply;
 
 use crate::export::{BlockSizeError, BlockSizes, ExportName};
 use crate::meta;
+use crate::names::{OptionName, ReplyName};
 use crate::validate::Op;
 use crate::wire::reply as answer;
 use crate::wire::{
@@ -42,7 +43,7 @@ pub enum HandshakeError {
     #[error("an option reply begins with {0:#018x}, which is no NBD magic")]
     WrongReplyMagic(u64),
     /// A reply to an option that was not asked.
-    #[error("the server answers option {got} when option {asked} was asked")]
+    #[error("the server answers {} where {} was asked", OptionName(*got), OptionName(*asked))]
     WrongOption {
         /// The option that was sent.
         asked: u32,
@@ -54,7 +55,7 @@ pub enum HandshakeError {
             max = wire::MAX_OPTION_REPLY_DATA)]
     ReplyTooLong(u32),
     /// A reply that does not make sense.
-    #[error("the server sent a malformed reply to option {0}")]
+    #[error("the server sent a malformed reply to {}", OptionName(*.0))]
     Malformed(u32),
     /// The server has no such export.
     #[error("the server has no export {name:?}: {message}")]
@@ -71,7 +72,7 @@ pub enum HandshakeError {
     #[error("the server has no TLS, and nothing else is asked of it: {0}")]
     NoTls(String),
     /// The server refused for another reason.
-    #[error("the server refused option {option} with error {code:#x}: {message}")]
+    #[error("the server refused {} with {}: {message}", OptionName(*option), ReplyName(*code))]
     Refused {
         /// Number of the option, one of [`wire::option`].
         option: u32,

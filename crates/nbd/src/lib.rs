@@ -22,6 +22,7 @@ pub mod client;
 pub mod export;
 pub mod extents;
 pub mod meta;
+mod names;
 pub mod server;
 pub mod uri;
 pub mod validate;

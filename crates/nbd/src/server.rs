@@ -5,6 +5,7 @@ mod session;
 
 use crate::export::Export;
 use crate::meta::{self, Queries};
+use crate::names::OptionName;
 use crate::validate::Terms;
 use crate::wire::{self, Framing, OptionReply, Reader, info, option, reply};
 
@@ -20,7 +21,7 @@ pub enum HandshakeError {
     #[error("an option begins with {0:#018x} in place of the magic IHAVEOPT")]
     WrongOptionMagic(u64),
     /// The data of an option is so long that it is not even thrown away.
-    #[error("option {option} announces {len} bytes of data, at most {max} are accepted",
+    #[error("{} announces {len} bytes of data, at most {max} are accepted", OptionName(*option),
             max = wire::MAX_OPTION_DATA)]
     OptionTooLong {
         /// Number of the option, one of [`wire::option`].

@@ -10,7 +10,7 @@ mod report;
 use std::time::{Duration, Instant};
 
 use parda_control::Bytes;
-use parda_scenario::fio::{Job, Target as FioTarget, UnsupportedByFio};
+use parda_workload::fio::{Job, Target as FioTarget, UnsupportedByFio};
 
 use crate::model::workload;
 use child::Child;

@@ -8,9 +8,9 @@ use parda_probe::{
     Allowance, Counter, DriveError, Driven, Driver, Kind, Load, Mix, Recording, Snapshot,
     Steadiness, TargetInfo, Watch,
 };
-use parda_scenario::workload::SizePart;
-use parda_scenario::{Demand, Vm, Workload};
+use parda_scenario::Vm;
 use parda_sim::Client;
+use parda_workload::{Demand, SizePart, Workload};
 
 /// Slices are so long at first, and twice as long whenever there are [`SLICES`] of them: what is a
 /// long time depends on the drive and the load.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parda_exchange::region::{NbdConnection, RegionFault};
 use parda_nbd::TransmissionFlags;
 use parda_nbd::uri::{Uri, UriError};
-use parda_scenario::fio::UnsupportedByFio;
+use parda_workload::fio::UnsupportedByFio;
 
 use crate::about;
 use crate::fio::{Fio, FioError};

@@ -1,10 +1,8 @@
 //! Checks a parsed file: gives a [`Scenario`], or an error with file, line and value.
 
 mod guest;
-mod load;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -13,20 +11,19 @@ use parda_array::ArrayParams;
 use parda_config::{ControlSettings, Document, Error, Fairness};
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares, VmConfig};
+use parda_workload::{Load, LoadReader, Sources};
 
 use crate::array::Group;
 use crate::exchange::ExchangeSettings;
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
 use crate::guest::HostKind;
-use crate::load::Load;
 use crate::many;
 use crate::metric::{Metric, Names};
 use crate::scenario::{
     Action, EXCHANGE, Host, HostId, MAX_HOSTS, Phase, Scenario, State, TimelineEvent, USUAL_SLOTS,
     Vm, VmId, array_luns,
 };
-use crate::sources::Sources;
 
 /// Longest name of a host, in bytes: the room for it in a slot of the exchange.
 const MAX_NAME: usize = 63;
@@ -47,10 +44,9 @@ pub(crate) fn check(
 ) -> Result<Scenario, Error> {
     Checker {
         document,
-        sources,
+        loads: LoadReader::new(document, sources),
         duration: file.duration,
         present,
-        replayed: BTreeSet::new(),
         hosts: BTreeMap::new(),
         vms: BTreeMap::new(),
         disks: BTreeMap::new(),
@@ -66,11 +62,9 @@ pub(crate) fn name_is_plain(name: &str) -> bool {
 
 pub(crate) struct Checker<'a> {
     pub(crate) document: &'a Document,
-    pub(crate) sources: &'a Sources,
+    loads: LoadReader<'a>,
     duration: Duration,
     present: Present<'a>,
-    /// Traces that an earlier VM replays.
-    pub(crate) replayed: BTreeSet<PathBuf>,
     pub(crate) hosts: BTreeMap<String, HostId>,
     pub(crate) vms: BTreeMap<String, VmId>,
     /// LUN and size of the disk of each VM that has one of its own, by the VM's name.
@@ -252,7 +246,7 @@ impl Checker<'_> {
         };
         let burst_ok = vm.burst.is_finite() && vm.burst >= 0.0;
         self.ensure(burst_ok, &at("burst"), "must be a number of IOs, 0 or more")?;
-        let (load, own) = self.load(&at("workload"), &vm.workload)?;
+        let (load, own) = self.loads.load(&at("workload"), &vm.workload)?;
         let (lun, disk) = self.disk(path, vm, own)?;
         let keys = [("disk", vm.disk.is_some()), ("same_disk_as", vm.same_disk_as.is_some())];
         let key = keys.iter().find(|(_, is)| *is).map_or("workload", |(key, _)| key);

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use parda_config::Amount;
 use serde::Deserialize;
-
-use crate::amount::Amount;
 
 /// Settings of the exchange, in `[exchange]` and `exchange = { … }`. An absent key leaves the
 /// setting as it was; the first settings are those of [`Hearing::default`].

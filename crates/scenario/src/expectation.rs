@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use parda_config::Amount;
 use serde::{Deserialize, Serialize};
 
-use crate::amount::Amount;
 use crate::answer::PhaseAnswer;
 use crate::metric::Metric;
 

@@ -1,15 +1,13 @@
 //! The TOML document of a scenario, key by key. [`crate::check`] checks its meaning.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use parda_config::ControlSettings;
+use parda_config::{Amount, ControlSettings};
+use parda_workload::keys::WorkloadKeys;
 use serde::Deserialize;
 use toml::Table;
 
-use crate::amount::Amount;
 use crate::array::ArraySettings;
 use crate::exchange::ExchangeSettings;
 use crate::guest::GuestDisk;
@@ -96,44 +94,11 @@ pub(crate) struct Vm {
     pub disk: Option<ByteSize>,
     /// Name of the VM whose disk this VM shares, in place of `disk`.
     pub same_disk_as: Option<String>,
-    pub workload: Workload,
+    pub workload: WorkloadKeys,
     #[serde(default, with = "humantime_serde")]
     pub start: Option<Duration>,
     #[serde(default, with = "humantime_serde")]
     pub stop: Option<Duration>,
-}
-
-/// A workload that is written out, or one from `fio` or `trace`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Workload {
-    pub size: Option<ByteSize>,
-    pub sizes: Option<BTreeMap<String, Amount>>,
-    pub read: Option<Amount>,
-    pub trim: Option<Amount>,
-    pub random: Option<Amount>,
-    pub one_stream: Option<bool>,
-    pub hot: Option<Hot>,
-    pub outstanding: Option<u32>,
-    pub rate: Option<f64>,
-    #[serde(default, with = "humantime_serde")]
-    pub on: Option<Duration>,
-    #[serde(default, with = "humantime_serde")]
-    pub off: Option<Duration>,
-    pub fio: Option<PathBuf>,
-    pub job: Option<String>,
-    pub trace: Option<PathBuf>,
-    pub speed: Option<f64>,
-    pub repeat: Option<bool>,
-    pub fold: Option<bool>,
-    pub in_step: Option<bool>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Hot {
-    pub part: Amount,
-    pub hits: Amount,
 }
 
 #[derive(Debug, Deserialize)]

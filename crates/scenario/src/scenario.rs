@@ -8,13 +8,13 @@ use std::time::Duration;
 use parda_array::ArrayParams;
 use parda_config::ControlSettings;
 use parda_control::{Bytes, Shares};
+use parda_workload::Load;
 
 pub use self::phase::Phase;
 use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
 use crate::exchange::{ExchangeSettings, Hearing};
 use crate::expectation::Expectation;
 use crate::guest::HostKind;
-use crate::load::Load;
 
 /// A scenario: a cluster, its events, the measured phases and the expectations.
 #[derive(Clone, Debug)]

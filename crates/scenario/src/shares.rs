@@ -170,6 +170,8 @@ pub fn vm_errors(hosts: &[HostAnswer], unit: Option<Unit>) -> BTreeMap<&str, f64
     vm_parts(hosts, unit).into_iter().map(|(name, part)| (name, (part - 1.0).abs())).collect()
 }
 
-pub(crate) fn largest(errors: impl Iterator<Item = f64>) -> Option<f64> {
+/// The largest of these errors. `None` if there are none.
+#[must_use]
+pub fn largest(errors: impl Iterator<Item = f64>) -> Option<f64> {
     errors.reduce(f64::max)
 }

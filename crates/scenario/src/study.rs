@@ -1,6 +1,7 @@
 //! A study: one scenario, or several variants of it with a common answer.
 
 use parda_config::{Document, Error};
+use parda_workload::Sources;
 
 use crate::answer::{Answer, Engine, PhaseAnswer};
 use crate::check::{Present, check, expectations};
@@ -10,7 +11,6 @@ use crate::plot::{Plot, View, plots};
 pub use crate::run::Run;
 use crate::run::names;
 use crate::scenario::Scenario;
-use crate::sources::Sources;
 pub use crate::sweep::Sweep;
 use crate::vary::{Variation, variations};
 

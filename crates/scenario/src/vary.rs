@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use parda_config::{Document, Error};
+use parda_workload::Sources;
 use toml::{Table, Value};
 
 use crate::check::{Present, check, name_is_plain};
@@ -10,7 +11,6 @@ use crate::file::{self, File};
 use crate::many;
 use crate::scenario::Scenario;
 use crate::set::{Setting, with_settings};
-use crate::sources::Sources;
 use crate::sweep::Sweep;
 
 /// Largest number of runs of a study.

@@ -8,10 +8,8 @@ use parda_config::Document;
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares};
 use parda_scenario::expectation::Bound;
-use parda_scenario::workload::{Bursts, Hot, SizePart};
-use parda_scenario::{
-    Action, Demand, GuestDisk, GuestSettings, HostId, HostKind, Scenario, Study, VmId, Workload,
-};
+use parda_scenario::{Action, GuestDisk, GuestSettings, HostId, HostKind, Scenario, Study, VmId};
+use parda_workload::{Bursts, Demand, Hot, SizePart, Workload};
 
 /// The example of the manual.
 fn example() -> String {

@@ -2,9 +2,9 @@
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
-use parda_scenario::trace::{Player, TraceIo};
-use parda_scenario::workload::Bursts;
-use parda_scenario::{Load, Vm};
+use parda_scenario::Vm;
+use parda_workload::trace::{Player, TraceIo};
+use parda_workload::{Bursts, Load};
 
 use crate::drawn::Drawn;
 

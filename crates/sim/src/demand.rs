@@ -2,7 +2,7 @@
 //! that it keeps.
 
 use parda_control::{Instant, Span};
-use parda_scenario::workload::{Bursts, OPEN_LOOP_DEPTH};
+use parda_workload::{Bursts, OPEN_LOOP_DEPTH};
 
 use crate::check::Violation;
 

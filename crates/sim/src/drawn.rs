@@ -2,7 +2,8 @@
 
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
-use parda_scenario::{Demand, Vm, Workload};
+use parda_scenario::Vm;
+use parda_workload::{Demand, Workload};
 
 /// Draws what a workload says.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl Drawn {
         let workload = workload.clone();
         let grain = workload.grain().0;
         let mut up_to = 0;
-        let size = |part: &parda_scenario::workload::SizePart| {
+        let size = |part: &parda_workload::SizePart| {
             up_to += part.percent;
             let places = workload.places(vm.disk, part.size);
             Size { bytes: part.size.0, grains: part.size.0 / grain, places, up_to }
@@ -125,7 +126,7 @@ impl Drawn {
 mod tests {
     use super::*;
     use parda_control::Shares;
-    use parda_scenario::workload::{Hot, SizePart};
+    use parda_workload::{Hot, SizePart};
 
     fn of(workload: Workload, disk: u64) -> Drawn {
         let disk = parda_control::Bytes(disk);

@@ -263,8 +263,8 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use parda_control::{Bytes, Shares};
-    use parda_scenario::workload::SizePart;
-    use parda_scenario::{Demand, Vm, Workload};
+    use parda_scenario::Vm;
+    use parda_workload::{Demand, SizePart, Workload};
     use std::time::Duration;
 
     #[test]

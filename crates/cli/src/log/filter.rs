@@ -3,9 +3,15 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Parses a filter. A name that is neither a level nor a part of parda is an error: it would silence
+/// The filter of a log for which none is given.
+pub(crate) const DEFAULT: &str = "info";
+
+/// Parses a filter. One with nothing in it counts as not given. A name that is neither a level nor a part of parda is an error: it would silence
 /// all that is logged.
 pub(super) fn parse(text: &str) -> Result<EnvFilter, String> {
+    // The variable PARDA_LOG may be set to nothing, which tracing takes for errors alone.
+    let none = text.split(',').all(|directive| directive.trim().is_empty());
+    let text = if none { DEFAULT } else { text };
     let wrong = |why: String| format!("--log {text:?}: {why}");
     // What spans are filtered by may have commas in it.
     let directives = if text.contains('[') { Vec::new() } else { text.split(',').collect() };
@@ -37,8 +43,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_empty_filter_is_none() {
+        for text in ["", " ", ","] {
+            assert_eq!(parse(text).unwrap().to_string(), DEFAULT, "{text:?}");
+        }
+    }
+
+    #[test]
     fn levels_and_parts_of_parda_are_filters() {
-        for text in ["info", "WARN", "off", "parda_block", "warn,parda_block::conn=trace", ""] {
+        for text in ["info", "WARN", "off", "parda_block", "warn,parda_block::conn=trace"] {
             assert!(parse(text).is_ok(), "{text}");
         }
     }

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use parda_config::Document;
-use parda_scenario::{Answer, Scenario, table};
+use parda_report::table;
+use parda_scenario::{Answer, Scenario};
 use parda_sim::{SimOptions, run};
 
 /// A scenario that comes with parda.

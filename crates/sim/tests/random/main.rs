@@ -20,9 +20,11 @@ use common::parse;
 use fastrand::Rng;
 use fleet::Fleet;
 use judge::{Tally, judge};
+use parda_report::table;
 use parda_scenario::shares::{host_errors, vm_errors};
-use parda_scenario::{Answer, Demand, HostAnswer, PhaseAnswer, Scenario, table};
+use parda_scenario::{Answer, HostAnswer, PhaseAnswer, Scenario};
 use parda_sim::{Queue, SimOptions, run};
+use parda_workload::Demand;
 
 /// How many cases are tried, and how many of them with the references.
 const CASES: u64 = 16;

@@ -1,0 +1,28 @@
+#![forbid(unsafe_code)]
+//! The IOs of a client, such as a VM, on its disk: their sizes, offsets and times. The simulator, the laboratory and the
+//! probe draw on the same workloads. `docs/workloads.md` is the manual.
+//!
+//! | module | subject |
+//! | --- | --- |
+//! | [`drawn`] | workloads whose IOs are drawn by chance |
+//! | [`trace`] | recorded IOs, and their replay |
+//! | [`load`] | the load of a client: one of the two |
+//! | [`keys`] | a load as TOML, key by key |
+//! | [`reader`] | from keys to a checked load |
+//! | [`sources`] | the job files and traces that keys name |
+//! | [`spell`] | from a workload to TOML |
+//! | [`fio`] | from a load to a fio job, and back |
+
+pub mod drawn;
+pub mod fio;
+pub mod keys;
+pub mod load;
+pub mod reader;
+pub mod sources;
+pub mod spell;
+pub mod trace;
+
+pub use drawn::{Bursts, Demand, Hot, OPEN_LOOP_DEPTH, SizePart, Workload};
+pub use load::Load;
+pub use reader::LoadReader;
+pub use sources::Sources;

@@ -1,0 +1,58 @@
+//! The load of a client: drawn by chance, or replayed from a trace.
+
+use parda_control::Bytes;
+
+use crate::drawn::{Bursts, Demand, Workload};
+use crate::trace::Replay;
+
+/// The load of a client on its disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// IOs that are drawn by chance.
+    Drawn(Workload),
+    /// IOs of a trace.
+    Replayed(Replay),
+}
+
+impl Load {
+    /// Outstanding IOs of a closed loop. `None` for an open loop.
+    #[must_use]
+    pub fn outstanding(&self) -> Option<u32> {
+        match self.drawn()?.demand {
+            Demand::Closed { outstanding } => Some(outstanding),
+            Demand::Open { .. } => None,
+        }
+    }
+
+    /// Times at which the load runs, if not always.
+    #[must_use]
+    pub fn bursts(&self) -> Option<Bursts> {
+        self.drawn().and_then(|workload| workload.bursts)
+    }
+
+    /// The workload from which IOs are drawn. `None` for a trace.
+    #[must_use]
+    pub fn drawn(&self) -> Option<&Workload> {
+        match self {
+            Load::Drawn(workload) => Some(workload),
+            Load::Replayed(_) => None,
+        }
+    }
+
+    /// Checks that a disk of this size suits the load.
+    ///
+    /// # Errors
+    /// The disk is too small for the load, or no multiple of 512 bytes; the error is a message.
+    pub fn fits(&self, disk: Bytes) -> Result<(), String> {
+        match self {
+            Load::Drawn(workload) => workload.fits(disk).map_err(str::to_owned),
+            Load::Replayed(replay) => replay.fits(disk),
+        }
+    }
+}
+
+impl From<Workload> for Load {
+    fn from(workload: Workload) -> Load {
+        Load::Drawn(workload)
+    }
+}
