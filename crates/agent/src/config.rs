@@ -8,31 +8,35 @@ use parda_block::AgentMemory;
 use parda_config::{Document, Error};
 use parda_control::law::Mode;
 use parda_control::{Shares, Span, VmConfig};
-use parda_exchange::region::{SlotCount, SlotIndex};
-use parda_exchange::{HostName, SlotChoice};
+use parda_exchange::HostName;
 use parda_nbd::export::ExportName;
-use parda_nbd::uri::{Address, AddressError, UriError};
+use parda_nbd::uri::{Address, AddressError};
 use parda_nbd::wire::MAX_STRING;
 
 use crate::file;
 use crate::threshold::Probed;
 use listener::Listeners;
-use volume::REGION_ALIGNMENT;
+use place::{REGION_ALIGNMENT, place};
 
 mod apart;
+mod exchange;
+mod files;
 mod idle_probe;
 pub(crate) mod limits;
 mod listener;
 mod nbd;
+mod place;
 mod server_tls;
 mod steer;
 mod volume;
 
+pub use exchange::{Exchange, Slots};
 pub use idle_probe::IdleProbe;
 pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
+pub use place::Place;
 pub use steer::{Steer, Vms};
-pub use volume::{Disk, Exchange, Place, Volume, Work};
+pub use volume::{Disk, Volume, Work};
 
 /// Configuration of a host, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +78,7 @@ impl Config {
         let doc = Document::read(path)?;
         let config = Config::check(&doc)?;
         apart::images(&doc, &config.volumes)?;
-        server_tls::files(&doc, &config.volumes)?;
+        files::certificates(&doc, &config.volumes)?;
         Ok(config)
     }
 
@@ -182,7 +186,7 @@ fn check_volume(
     let law = volume.control.resolve_probed(recommended).map_err(|e| {
         wrong(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
     })?;
-    let exchange = volume.exchange.as_ref().map(|e| check_exchange(&wrong, &volume.name, e));
+    let exchange = volume.exchange.as_ref().map(|e| exchange::check(&wrong, &volume.name, e));
     let exchange = exchange.transpose()?;
     let work = match &volume.steer {
         Some(_) if !volume.disk.is_empty() => {
@@ -268,48 +272,6 @@ fn check_disks(
     Ok(disks)
 }
 
-fn check_exchange(
-    wrong: &dyn Fn(&str, String) -> Error,
-    volume: &str,
-    exchange: &file::Exchange,
-) -> Result<Exchange, Error> {
-    let mut place = place(&exchange.file).map_err(|e| wrong("exchange.file", e))?;
-    server_tls::check(wrong, &mut place, "exchange.file", None)?;
-    let slots = SlotCount::new(exchange.slots)
-        .ok_or_else(|| wrong("exchange.slots", format!("must be from 1 to {}", SlotCount::MAX)))?;
-    let choice = match exchange.slot {
-        None => SlotChoice::Automatic,
-        Some(slot) if slots.contains(SlotIndex(slot)) => SlotChoice::Fixed(SlotIndex(slot)),
-        Some(_) => {
-            let last = slots.get() - 1;
-            return Err(wrong("exchange.slot", format!("must be from 0 to {last} (see slots)")));
-        }
-    };
-    let offset = exchange.offset.map(|b| b.as_u64());
-    if !offset.unwrap_or(0).is_multiple_of(REGION_ALIGNMENT) {
-        return Err(wrong("exchange.offset", "must be a multiple of 4KiB".into()));
-    }
-    let mut make = format!("parda exchange init {}", quoted(&exchange.file));
-    if slots.get() != file::default_slots() {
-        make += &format!(" --slots {}", slots.get());
-    }
-    if let Some(offset) = offset {
-        make += &format!(" --offset {offset}");
-    }
-    make += &format!(" --volume {}", quoted(volume));
-    Ok(Exchange { place, offset, slots, choice, make })
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._:+-".contains(c);
-    if word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
 fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Result<Disk, Error> {
     let name = ExportName::new(&disk.name).map_err(|e| wrong("name", e.to_string()))?;
     if disk.name.is_empty() {
@@ -367,14 +329,4 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
         lock: disk.lock,
         raw: disk.format == Some(file::Format::Raw),
     })
-}
-
-fn place(text: &str) -> Result<Place, String> {
-    if text.is_empty() {
-        return Err("must not be empty".into());
-    }
-    if text.contains("://") {
-        return text.parse().map(Place::Nbd).map_err(|e: UriError| e.to_string());
-    }
-    Ok(Place::Path(PathBuf::from(text)))
 }

@@ -7,20 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_config::Resolved;
-use parda_control::{Governed, Instant, PeriodClock, Report, Rhythm, Span, Totals, Tuning};
-use parda_exchange::slots::SlotSettings;
-use parda_exchange::{
-    Counters, Exchange as _, ExchangeEvent, Freshness, Identity, Liveness, Peers, Publication,
-    SlotExchange, VolumeId,
-};
+use parda_control::{Governed, Instant, PeriodClock, Report, Rhythm, Span, Totals};
+use parda_exchange::{Exchange, Freshness, Identity, Liveness, Peers, Publication};
 
-use crate::config::Exchange;
+use crate::config;
 use crate::enforcer::Enforcer;
+use crate::exchange::Local;
 use crate::idle_probe::IdleProber;
 use crate::settings::{self, Said};
 use crate::shown::Shown;
 use crate::slowed;
-use crate::status::{ExchangeStatus, PeerStatus, SlowVmStatus};
+use crate::status::{ExchangeStatus, PeerStatus};
 use crate::threshold;
 
 /// Periods after which a window at its least is worth a word. Long enough for any other load on the
@@ -45,7 +42,7 @@ pub(crate) struct Control {
     idle_prober: Option<IdleProber>,
     me: Identity,
     /// Where the others are met, if anywhere.
-    exchange: Option<Exchange>,
+    exchange: Option<config::Exchange>,
     /// None while there is no exchange, or it cannot be set up.
     link: Option<ExchangeState>,
     /// Reason why the exchange cannot be used now.
@@ -65,7 +62,7 @@ pub(crate) struct Control {
 
 /// The other hosts, and the way to them.
 struct ExchangeState {
-    exchange: SlotExchange,
+    exchange: Box<dyn Exchange>,
     place: String,
     peers: Peers,
     fault: Option<String>,
@@ -81,7 +78,7 @@ struct ExchangeState {
 impl Control {
     pub(crate) fn new(
         me: &Identity,
-        volume: &crate::config::Volume,
+        volume: &config::Volume,
         enforcer: Arc<Enforcer>,
         orders: Receiver<Order>,
         shown: Arc<Mutex<Shown>>,
@@ -148,7 +145,7 @@ impl Control {
                 }
                 Ok(Order::Reloaded) => {
                     if let Some(link) = &mut self.link {
-                        link.exchange.accept_place();
+                        link.exchange.reload();
                     }
                 }
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => break,
@@ -184,8 +181,10 @@ impl Control {
             active = report.active, source = ?report.source, "tick"
         );
         if let Some(link) = &mut self.link {
-            self.clock.settle(link.peers.present(now), heard.as_ref(), &report);
-            link.slowed.look(&self.volume, self.clock.rhythm(), self.clock.configured());
+            if link.exchange.loads_array() {
+                self.clock.settle(link.peers.present(now), heard.as_ref(), &report);
+                link.slowed.look(&self.volume, self.clock.rhythm(), self.clock.configured());
+            }
             link.say(&self.volume, &mut self.clock, report, false);
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
@@ -277,7 +276,7 @@ impl Control {
         shown.exchange = match (&self.link, &self.exchange) {
             (Some(link), _) => Some(link.status(now, self.clock.rhythm())),
             (None, Some(exchange)) => Some(ExchangeStatus {
-                place: exchange.place.to_string(),
+                place: exchange.to_string(),
                 fault: self.fault.clone(),
                 ..ExchangeStatus::default()
             }),
@@ -290,20 +289,13 @@ impl ExchangeState {
     fn new(
         me: &Identity,
         volume: &str,
-        exchange: &Exchange,
+        exchange: &config::Exchange,
         period: Duration,
     ) -> Result<ExchangeState, String> {
         let freshness = Freshness::default();
-        let settings = SlotSettings {
-            me: me.clone(),
-            volume: VolumeId::of(volume),
-            choice: exchange.choice,
-            period: Span::from(period),
-            freshness,
-            make: exchange.make.clone(),
-        };
-        let place = exchange.place.to_string();
-        let exchange = crate::exchange::open(exchange, settings)?;
+        let place = exchange.to_string();
+        let host = Local { me, volume, period: Span::from(period), freshness };
+        let exchange = crate::exchange::open(exchange, &host)?;
         let peers = Peers::new(me.host.id(), freshness);
         Ok(ExchangeState {
             exchange,
@@ -327,12 +319,10 @@ impl ExchangeState {
         match collected {
             Ok(heard) => {
                 for event in &heard.events {
-                    match event {
-                        ExchangeEvent::SlotChosen(_) => tracing::info!(volume, "{event}"),
-                        ExchangeEvent::SlotConflict { .. }
-                        | ExchangeEvent::DuplicateHost { .. } => {
-                            tracing::warn!(volume, "{event}");
-                        }
+                    if event.is_warning() {
+                        tracing::warn!(volume, "{event}");
+                    } else {
+                        tracing::info!(volume, "{event}");
                     }
                 }
                 self.peers.observe(now, &heard.messages);
@@ -383,52 +373,17 @@ impl ExchangeState {
     }
 
     fn status(&self, now: Instant, rhythm: &Rhythm) -> ExchangeStatus {
-        let Counters {
-            other_volume,
-            other_version,
-            checksum,
-            wrong_slot,
-            malformed,
-            not_a_record,
-            slot_conflicts,
-            duplicate_hosts,
-            ..
-        } = self.exchange.counters();
-        ExchangeStatus {
+        let mut status = ExchangeStatus {
             place: self.place.clone(),
-            slot: self.exchange.slot().map(|slot| slot.0),
             fault: self.fault.clone(),
             failures: self.failures,
-            ignored: other_volume
-                + other_version
-                + checksum
-                + wrong_slot
-                + malformed
-                + not_a_record,
-            slot_conflicts,
-            duplicate_hosts,
             period_s: rhythm.period().map(Span::secs),
             part: rhythm.cost().map(|(_, part)| part),
             slowed: rhythm.slowed().map(|why| slowed::why(why).to_owned()),
-            peers: self.peers.all(now).map(|peer| peer_status(&peer)).collect(),
-        }
-    }
-}
-
-fn peer_status(peer: &parda_exchange::Peer<'_>) -> PeerStatus {
-    let report = &peer.message.body.report;
-    PeerStatus {
-        host: peer.message.from.host.to_string(),
-        liveness: peer.liveness,
-        age_s: peer.age.secs(),
-        window: report.in_force().map(|w| w.0),
-        would_be: report.would_be().map(|w| w.0),
-        latency_threshold_ms: (report.governed == Governed::Yes && report.tuning != Tuning::Unsaid)
-            .then(|| report.threshold.secs() * 1e3),
-        asks_ms: report.wants.asks.map(|asks| asks.secs() * 1e3),
-        auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
-        slowest: report.slowest.map(|slowest| SlowVmStatus::of_host(&slowest)),
-        shares: report.shares.0,
-        latency_ms: report.interval.reads.plus(report.interval.writes).mean().map(|s| s * 1e3),
+            peers: self.peers.all(now).map(|peer| PeerStatus::new(&peer)).collect(),
+            ..ExchangeStatus::default()
+        };
+        status.count(&self.exchange.standing());
+        status
     }
 }

@@ -3,20 +3,47 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use parda_control::Bytes;
 use parda_control::period::VISIT_LIMIT;
+use parda_control::{Bytes, Span};
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
-use parda_exchange::{Location, PlaceFault, Site, SlotExchange, VolumeId, look};
+use parda_exchange::{
+    Exchange, Freshness, Identity, Location, PlaceFault, Site, SlotExchange, VolumeId, look,
+};
 
-use crate::config::{Exchange, Place, Volume};
+use crate::config::{self, Place, Slots, Volume};
 
 /// Time limit of one IO of the exchange.
 const LIMIT: Duration = Duration::from_nanos(VISIT_LIMIT.0);
 
+/// This host at one volume, as any exchange must know it.
+pub(crate) struct Local<'a> {
+    pub(crate) me: &'a Identity,
+    pub(crate) volume: &'a str,
+    pub(crate) period: Span,
+    pub(crate) freshness: Freshness,
+}
+
 /// The exchange that a configuration names. Nothing is opened yet: a volume that comes up later
 /// than its agent is no reason not to start.
-pub(crate) fn open(exchange: &Exchange, settings: SlotSettings) -> Result<SlotExchange, String> {
+pub(crate) fn open(
+    exchange: &config::Exchange,
+    host: &Local<'_>,
+) -> Result<Box<dyn Exchange>, String> {
+    Ok(match exchange {
+        config::Exchange::Slots(slots) => Box::new(open_slots(slots, host)?),
+    })
+}
+
+fn open_slots(exchange: &Slots, host: &Local<'_>) -> Result<SlotExchange, String> {
+    let settings = SlotSettings {
+        me: host.me.clone(),
+        volume: VolumeId::of(host.volume),
+        choice: exchange.choice,
+        period: host.period,
+        freshness: host.freshness,
+        make: exchange.make.clone(),
+    };
     let offset = exchange.offset.map(Bytes);
     let made = match &exchange.place {
         Place::Nbd(uri) => {
@@ -38,7 +65,12 @@ pub(crate) fn open(exchange: &Exchange, settings: SlotSettings) -> Result<SlotEx
 /// is asked only with TLS, to try its certificates.
 #[must_use]
 pub fn examine(volume: &Volume) -> Option<String> {
-    let exchange = volume.exchange.as_ref()?;
+    match volume.exchange.as_ref()? {
+        config::Exchange::Slots(slots) => examine_slots(volume, slots),
+    }
+}
+
+fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
     let location = match &exchange.place {
         Place::Path(path) => Location::Path(path.clone()),
         Place::Nbd(uri) if uri.tls.is_some() => Location::Nbd(uri.clone()),

@@ -2,6 +2,7 @@
 //! connection closes. Counters and histograms only ever grow, so two snapshots subtract to what
 //! happened between them.
 
+mod exchange;
 mod limits;
 
 use std::io::{Read, Write};
@@ -10,12 +11,12 @@ use std::path::Path;
 
 use parda_block::VmStats;
 use parda_control::{ModeName, Source};
-use parda_exchange::Liveness;
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
 use parda_steer::multipath::PathState;
 use serde::{Deserialize, Serialize};
 
+pub use exchange::{ExchangeStatus, PeerStatus, SlotStatus};
 pub use limits::{ObjectiveStatus, SlowVmStatus, SlowestStatus, TargetStatus};
 
 use crate::latency::Latency;
@@ -277,68 +278,6 @@ pub struct SteeredVmStatus {
     pub bytes: u64,
     /// Mean of what it had submitted and not got back in the last period, in IOs.
     pub pending: f64,
-}
-
-/// The state of a volume's exchange.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ExchangeStatus {
-    /// File, device or NBD URI of the exchange.
-    pub place: String,
-    /// The slot in use, once one is.
-    pub slot: Option<u32>,
-    /// Current fault, if there is one.
-    pub fault: Option<String>,
-    /// Periods in which it failed, since the start.
-    pub failures: u64,
-    /// Slots that were ignored, since the start: damaged, foreign or of another version.
-    pub ignored: u64,
-    /// Looks at which somebody else had written to our slot.
-    pub slot_conflicts: u64,
-    /// Looks at which another live host had our name.
-    pub duplicate_hosts: u64,
-    /// Seconds between two rounds of this host. `None` before the first one.
-    #[serde(default)]
-    pub period_s: Option<f64>,
-    /// Fraction of the array's IOs that the rounds of all hosts are, if each has this host's period.
-    #[serde(default)]
-    pub part: Option<f64>,
-    /// Reason for which rounds are further apart than configured. `None` if they are not.
-    #[serde(default)]
-    pub slowed: Option<String>,
-    /// All other hosts in the exchange, whatever their liveness.
-    pub peers: Vec<PeerStatus>,
-}
-
-/// Another host of a volume.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PeerStatus {
-    /// Name of the other host.
-    pub host: String,
-    /// Whether it is alive, as far as this host can see.
-    pub liveness: Liveness,
-    /// Seconds since it was last seen to change.
-    pub age_s: f64,
-    /// Its window, in slots. None without control.
-    pub window: Option<f64>,
-    /// Window that it would have, in slots, if it observes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub would_be: Option<f64>,
-    /// The latency threshold that it was told or has found, in milliseconds, if it says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_threshold_ms: Option<f64>,
-    /// Whether it finds that while working.
-    #[serde(default)]
-    pub auto: bool,
-    /// The threshold that a disk of it with a latency objective asks for now, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asks_ms: Option<f64>,
-    /// Its slowest VM, if it says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slowest: Option<SlowVmStatus>,
-    /// Sum of the shares of the host's VMs.
-    pub shares: u32,
-    /// Its mean device latency in its last interval, in milliseconds.
-    pub latency_ms: Option<f64>,
 }
 
 /// The state of a place where clients connect.

@@ -71,7 +71,7 @@ impl Volume {
                     // The old one says goodbye where it was, for as long as that takes.
                     let _ = self.orders.send(Order::Stop);
                     (self.orders, self.control) = (orders, control);
-                    let place = in_force.exchange.as_ref().map(|e| e.place.to_string());
+                    let place = in_force.exchange.as_ref().map(|e| e.to_string());
                     tracing::info!(volume = in_force.name, exchange = place, "exchange changed");
                 }
                 Err(error) => {

@@ -50,7 +50,7 @@ impl Check {
         let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
         for volume in &config.volumes {
             let exchange = match &volume.exchange {
-                Some(exchange) => format!("exchange {}", exchange.place),
+                Some(exchange) => format!("exchange {exchange}"),
                 None => "no exchange: this volume is shared with no other host".to_owned(),
             };
             text += &match &volume.work {

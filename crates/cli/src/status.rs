@@ -1,5 +1,7 @@
 //! `parda status`.
 
+mod exchange;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -84,29 +86,7 @@ fn table(status: &Answer) -> String {
             );
         }
         if let Some(exchange) = &volume.exchange {
-            let slot = exchange.slot.map_or("none yet".to_owned(), |slot| slot.to_string());
-            text += &format!("exchange {}, slot {slot}", exchange.place);
-            if exchange.ignored + exchange.slot_conflicts + exchange.duplicate_hosts > 0 {
-                text += &format!(
-                    "; {} ignored, {}, {} seen",
-                    count(exchange.ignored, "slot"),
-                    count(exchange.slot_conflicts, "slot conflict"),
-                    count(exchange.duplicate_hosts, "duplicate host")
-                );
-            }
-            if let (Some(period), Some(part)) = (exchange.period_s, exchange.part) {
-                text += &format!("; every {period:.2} s, {:.2} % of the array's IOs", part * 1e2);
-            }
-            if let Some(why) = &exchange.slowed {
-                text += &format!("\n  less often than configured, as {why}");
-            }
-            if let Some(fault) = &exchange.fault {
-                text += &format!("\n  FAULT: {fault}");
-            }
-            text.push('\n');
-            if !exchange.peers.is_empty() {
-                text += &format!("{}\n", peers(&exchange.peers));
-            }
+            text += &exchange::lines(exchange);
         }
     }
     text
@@ -461,24 +441,6 @@ fn forecast(when: &str, forecast: &ForecastStatus) -> String {
         forecast.window,
         align(table)
     )
-}
-
-fn peers(peers: &[parda_agent::status::PeerStatus]) -> Table {
-    let mut table = plain(["peer", "state", "seen s ago", "shares", "window", "latency ms"]);
-    for peer in peers {
-        table.add_row([
-            peer.host.clone(),
-            peer.liveness.to_string(),
-            format!("{:.1}", peer.age_s),
-            peer.shares.to_string(),
-            match peer.would_be {
-                Some(window) => format!("none (would be {window:.2})"),
-                None => slots(peer.window),
-            },
-            peer.latency_ms.map_or("-".to_owned(), |v| format!("{v:.2}")),
-        ]);
-    }
-    align(table)
 }
 
 fn slots(window: Option<f64>) -> String {

@@ -2,13 +2,13 @@
 
 use parda_control::Instant;
 
-use crate::exchange::{Counters, ExchangeEvent, Rival};
 use crate::freshness::Liveness;
 use crate::identity::{HostId, Identity, Incarnation, VolumeId};
 use crate::reach::{choice, reach};
 use crate::region::SlotIndex;
 use crate::slot::{Content, Record, SlotFault};
 use crate::slots::SlotSettings;
+use crate::slots::notice::{Rival, SlotCounters, SlotEvent};
 use crate::table::Table;
 
 /// How a host comes to its slot.
@@ -60,15 +60,15 @@ impl Claim {
         &mut self,
         now: Instant,
         table: &Table,
-        counters: &mut Counters,
-    ) -> Vec<ExchangeEvent> {
+        counters: &mut SlotCounters,
+    ) -> Vec<SlotEvent> {
         let mut events = Vec::new();
         if let Some(slot) = self.slot {
             events.extend(self.defend(slot, table, counters));
         }
         if self.slot.is_none() {
             self.slot = self.choose(now, table);
-            events.extend(self.slot.map(ExchangeEvent::SlotChosen));
+            events.extend(self.slot.map(SlotEvent::SlotChosen));
         }
         events.extend(self.find_twin(now, table, counters));
         events
@@ -78,8 +78,8 @@ impl Claim {
         &mut self,
         slot: SlotIndex,
         table: &Table,
-        counters: &mut Counters,
-    ) -> Option<ExchangeEvent> {
+        counters: &mut SlotCounters,
+    ) -> Option<SlotEvent> {
         // What does not change may be older than our claim: a dead host's, or a late read's.
         let Some(rival) = self.rival(table.content(slot)).filter(|_| table.changed(slot)) else {
             self.patience = 0;
@@ -99,7 +99,7 @@ impl Claim {
         }
         let rival = conflict.1.clone();
         self.last_conflict = Some(conflict);
-        Some(ExchangeEvent::SlotConflict { slot, rival, moving })
+        Some(SlotEvent::SlotConflict { slot, rival, moving })
     }
 
     /// Who else wrote this, if he means to stay.
@@ -165,8 +165,8 @@ impl Claim {
         &mut self,
         now: Instant,
         table: &Table,
-        counters: &mut Counters,
-    ) -> Option<ExchangeEvent> {
+        counters: &mut SlotCounters,
+    ) -> Option<SlotEvent> {
         let SlotSettings { me, freshness, .. } = &self.settings;
         let (slot, record) = self.records(table).find(|(slot, record)| {
             let from = &record.message.from;
@@ -183,7 +183,7 @@ impl Claim {
             return None;
         }
         self.last_twin = Some(twin.clone());
-        Some(ExchangeEvent::DuplicateHost { slot, twin: twin.1 })
+        Some(SlotEvent::DuplicateHost { slot, twin: twin.1 })
     }
 
     fn records<'a>(

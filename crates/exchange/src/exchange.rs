@@ -6,87 +6,58 @@ use std::sync::Arc;
 
 use parda_control::Instant;
 
-use crate::header::PlaceFault;
-use crate::identity::{Identity, VolumeId};
 use crate::message::{Message, Publication};
-use crate::region::{RegionError, SlotCount, SlotIndex};
-use crate::slot::{InvalidReport, SlotFault};
+use crate::region::SlotIndex;
+use crate::slots::notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError};
 
 /// A way to tell the other hosts of a volume how loaded it looks.
 ///
 /// Once per period, in this order: [`collect`](Self::collect), let the law tick,
-/// [`publish`](Self::publish). Reading comes first because only then does a transport see what
+/// [`publish`](Self::publish). Reading comes first because only then does a transport with slots see what
 /// others wrote over its last publication. A failure of either loses nothing but this period:
 /// say so and go on.
 pub trait Exchange: Send {
-    /// Says what this host found, to all others. Blocks.
+    /// Says what this host found, to all others. Blocks for a bounded time.
     fn publish(&mut self, publication: &Publication) -> Result<(), PublishError>;
 
-    /// Reads what the others said last. Blocks. The same message may come many times;
+    /// Reads what the others said last. Blocks for a bounded time. The same message may come many times;
     /// [`Peers`](crate::Peers) tells who is alive.
     fn collect(&mut self, now: Instant) -> Result<Heard, CollectError>;
 
-    /// What was read, ignored and noticed so far.
-    fn counters(&self) -> Counters;
+    /// Takes note that the operator has had the configuration read again: what was replaced meanwhile was
+    /// replaced on purpose.
+    fn reload(&mut self);
+
+    /// Whether each collection and publication is an IO of the array, so that hosts should meet less often
+    /// where all of them together would be a load.
+    fn loads_array(&self) -> bool;
+
+    /// What was counted so far, for an operator.
+    fn standing(&self) -> Standing;
 }
 
-/// What one look at the exchange brought.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
-    /// The last message of everyone who ever spoke and was not written over, oneself included.
+/// What one look at the exchange brought. `Event` is the transport's own kind of events within a transport.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heard<Event = ExchangeEvent> {
+    /// The last message of everyone who ever spoke and was not written over. May include oneself.
     pub messages: Vec<Arc<Message>>,
     /// What an operator should know, each said once.
-    pub events: Vec<ExchangeEvent>,
+    pub events: Vec<Event>,
 }
 
 /// Something an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExchangeEvent {
-    /// Automatic choice has taken a slot.
-    SlotChosen(SlotIndex),
-    /// Somebody else writes to our slot.
-    SlotConflict {
-        /// The slot.
-        slot: SlotIndex,
-        /// Who it is.
-        rival: Rival,
-        /// We look for another slot; else both go on, and each is heard only until the other
-        /// writes.
-        moving: bool,
-    },
-    /// Another host that is alive has our name.
-    DuplicateHost {
-        /// Its slot.
-        slot: SlotIndex,
-        /// Its name, which is ours, and its run, which is not.
-        twin: Identity,
-    },
+    /// Of a transport with slots.
+    Slot(SlotEvent),
 }
 
-/// Who else writes to a slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rival {
-    /// A host of this volume; one of our own name if two have the same.
-    Host(Identity),
-    /// A host that uses the same place for another volume.
-    OtherVolume {
-        /// Host that writes there.
-        host: Identity,
-        /// Its volume.
-        volume: VolumeId,
-    },
-    /// A program that writes another version of the format.
-    OtherVersion(u32),
-}
-
-impl fmt::Display for Rival {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ExchangeEvent {
+    /// Whether something is wrong. Else it is news.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
         match self {
-            Rival::Host(host) => host.fmt(f),
-            Rival::OtherVolume { host, volume } => write!(f, "{host} for volume {volume}"),
-            Rival::OtherVersion(version) => {
-                write!(f, "a program that writes format version {version}")
-            }
+            ExchangeEvent::Slot(event) => !matches!(event, SlotEvent::SlotChosen(_)),
         }
     }
 }
@@ -94,20 +65,7 @@ impl fmt::Display for Rival {
 impl fmt::Display for ExchangeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ExchangeEvent::SlotChosen(slot) => write!(f, "using exchange slot {slot}"),
-            ExchangeEvent::SlotConflict { slot, rival, moving: true } => {
-                write!(f, "exchange slot {slot} is also written by {rival}: taking another slot")
-            }
-            ExchangeEvent::SlotConflict { slot, rival, moving: false } => write!(
-                f,
-                "exchange slot {slot} is also written by {rival}: \
-                 give every host a slot and a name of its own, and every volume a file of its own"
-            ),
-            ExchangeEvent::DuplicateHost { slot, twin } => write!(
-                f,
-                "exchange slot {slot} is written by another {twin}: \
-                 give every host a name of its own"
-            ),
+            ExchangeEvent::Slot(event) => event.fmt(f),
         }
     }
 }
@@ -115,111 +73,27 @@ impl fmt::Display for ExchangeEvent {
 /// Hearing the others failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
-    /// The slots could not be read.
+    /// At a transport with slots.
     #[error(transparent)]
-    Region(#[from] RegionError),
-    /// What is there is not this volume's exchange.
-    #[error(transparent)]
-    Unusable(#[from] Unusable),
-}
-
-/// A place that is not this volume's exchange, and is therefore not written.
-#[derive(Debug, thiserror::Error)]
-#[error("exchange {place}: {fault}. Nothing was written{advice}")]
-pub struct Unusable {
-    /// The place, as it is configured.
-    pub place: String,
-    /// Reason why the place is not this volume's exchange.
-    pub fault: PlaceFault,
-    /// What to do, after a colon or a full stop.
-    pub advice: String,
+    Slots(#[from] SlotCollectError),
 }
 
 /// Saying something failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The slot could not be written.
+    /// At a transport with slots.
     #[error(transparent)]
-    Region(#[from] RegionError),
-    /// What is there was to be looked at once more, and could not be.
-    #[error(transparent)]
-    Look(#[from] CollectError),
-    /// The report holds what cannot be written down.
-    #[error(transparent)]
-    Report(#[from] InvalidReport),
-    /// Nothing could be read yet, so it is not known what a write would destroy.
-    #[error("exchange {place}: not written before it could be read once")]
-    NotRead {
-        /// The place, as it is configured.
-        place: String,
-    },
-    /// No slot is free for automatic choice.
-    #[error("exchange {place}: none of its {} slots is free: {}", slots.get(), remedy(*noise))]
-    NoFreeSlot {
-        /// The place, as it is configured.
-        place: String,
-        /// How many there are.
-        slots: SlotCount,
-        /// How many of them hold neither zeros nor a record.
-        noise: usize,
-    },
-    /// Our slot holds data that is not ours to destroy.
-    #[error(
-        "exchange {place}: slot {slot} {}; not written. If it may be erased, fill it with zeros",
-        SlotFault::NotARecord
-    )]
-    NotARecord {
-        /// The place, as it is configured.
-        place: String,
-        /// Index of the slot.
-        slot: SlotIndex,
-    },
+    Slots(#[from] SlotPublishError),
 }
 
-/// What to do where no slot is free and so many hold what no host has written.
-fn remedy(noise: usize) -> String {
-    match noise {
-        0 => "make a larger exchange and raise `slots` on all hosts, or wait until those of dead hosts expire"
-            .to_owned(),
-        _ => format!(
-            "{noise} of them {}, so that no host takes them; `parda exchange show` lists them. If that data \
-             may be erased, fill these slots with zeros",
-            if noise == 1 { "holds neither zeros nor a record" } else { "hold neither zeros nor a record" }
-        ),
-    }
-}
-
-/// What was read, ignored and noticed since the start. Each counts slots times looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Valid records of this volume.
-    pub records: u64,
-    /// Intact records of another volume.
-    pub other_volume: u64,
-    /// Records of another format version.
-    pub other_version: u64,
-    /// Torn or damaged records.
-    pub checksum: u64,
-    /// Records that belong to another slot.
-    pub wrong_slot: u64,
-    /// Intact records that say what no host may say.
-    pub malformed: u64,
-    /// Slots that hold neither zeros nor a record.
-    pub not_a_record: u64,
-    /// Looks at which somebody else had written to our slot.
-    pub slot_conflicts: u64,
-    /// Looks at which another live host had our name.
-    pub duplicate_hosts: u64,
-}
-
-impl Counters {
-    pub(crate) fn count_fault(&mut self, fault: &SlotFault) {
-        *match fault {
-            SlotFault::NotARecord => &mut self.not_a_record,
-            SlotFault::Version(_) => &mut self.other_version,
-            SlotFault::Checksum => &mut self.checksum,
-            SlotFault::WrongSlot(_) => &mut self.wrong_slot,
-            SlotFault::Malformed(_) => &mut self.malformed,
-        } += 1;
-    }
+/// The state of a transport, and what it has counted since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// A transport with slots.
+    Slots {
+        /// Our slot, once there is one.
+        slot: Option<SlotIndex>,
+        /// Records read, ignored and noticed.
+        counters: SlotCounters,
+    },
 }

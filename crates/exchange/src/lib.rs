@@ -44,9 +44,7 @@ mod table;
 mod testing;
 
 pub use claim::SlotChoice;
-pub use exchange::{
-    CollectError, Counters, Exchange, ExchangeEvent, Heard, PublishError, Unusable,
-};
+pub use exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
 pub use freshness::{Freshness, Liveness};
 pub use header::{Header, PlaceFault, PlaceId, VolumeName};
 pub use identity::{HostId, HostName, Identity, Incarnation, Sequence, VolumeId};
@@ -57,4 +55,7 @@ pub use peers::{Peer, Peers};
 pub use reach::reach;
 pub use region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 pub use slot::{Content, SlotFault, SlotState};
+pub use slots::notice::{
+    Rival, SlotCollectError, SlotCounters, SlotEvent, SlotPublishError, Unusable,
+};
 pub use slots::{NoSuchSlot, SlotExchange, SlotSettings};

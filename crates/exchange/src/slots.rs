@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::claim::{Claim, SlotChoice};
-use crate::exchange::{CollectError, Counters, Exchange, Heard, PublishError, Unusable};
+use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
 use crate::freshness::Freshness;
 use crate::header::{Header, PlaceFault, PlaceId};
 use crate::identity::{Identity, Sequence, VolumeId};
@@ -15,6 +15,9 @@ use crate::reach::ALL_EVERY;
 use crate::region::{Image, Region, RegionError, RegionFault, SlotCount, SlotIndex};
 use crate::slot::{self, Content, Record, SlotFault};
 use crate::table::Table;
+use notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError, Unusable};
+
+pub mod notice;
 
 /// What a host must say of itself to use slots.
 #[derive(Clone, Debug)]
@@ -61,7 +64,7 @@ pub struct SlotExchange {
     looks: u64,
     /// How many slots to read the next time. `None`: all.
     reach: Option<u32>,
-    counters: Counters,
+    counters: SlotCounters,
 }
 
 impl SlotExchange {
@@ -88,7 +91,7 @@ impl SlotExchange {
             table: None,
             looks: 0,
             reach: None,
-            counters: Counters::default(),
+            counters: SlotCounters::default(),
         })
     }
 
@@ -98,11 +101,41 @@ impl SlotExchange {
         self.claim.slot()
     }
 
-    /// Takes the place that is there now, whichever it is: an operator says that it was replaced on
-    /// purpose.
-    pub fn accept_place(&mut self) {
-        self.known = None;
-        self.reach = None;
+    /// What was read, ignored and noticed so far.
+    #[must_use]
+    pub fn counters(&self) -> SlotCounters {
+        self.counters
+    }
+
+    /// [`Exchange::publish`], with the errors of slots.
+    pub fn publish(&mut self, publication: &Publication) -> Result<(), SlotPublishError> {
+        let published = self.try_publish(publication);
+        self.looked = false;
+        if published.is_err() {
+            self.region.close();
+        }
+        published
+    }
+
+    /// [`Exchange::collect`], with the events and errors of slots.
+    pub fn collect(&mut self, now: Instant) -> Result<Heard<SlotEvent>, SlotCollectError> {
+        self.looks += 1;
+        if self.looks.wrapping_add(self.me.host.id().0).is_multiple_of(ALL_EVERY) {
+            self.reach = None;
+        }
+        let image = self.look()?;
+        let table = match self.table.take() {
+            None => Table::new(now, image.slots()),
+            Some(mut table) => {
+                table.look(now, image.slots());
+                table
+            }
+        };
+        let events = self.claim.observe(now, &table, &mut self.counters);
+        self.reach = Some(self.claim.reach(now, &table));
+        let messages = self.messages(&table);
+        self.table = Some(table);
+        Ok(Heard { messages, events })
     }
 
     fn place(&self) -> String {
@@ -111,7 +144,7 @@ impl SlotExchange {
 
     /// Reads the header and the slots that are in use. Unless the header is that of this volume's
     /// exchange, it cannot be written.
-    fn look(&mut self) -> Result<Image, CollectError> {
+    fn look(&mut self) -> Result<Image, SlotCollectError> {
         self.looked = false;
         let all = self.region.slots();
         // After a failure all slots are read: nobody knows what has happened to them.
@@ -167,26 +200,26 @@ impl SlotExchange {
     }
 
     /// The slot to write to, if it is known and holds nothing that a write would destroy.
-    fn writable_slot(&self) -> Result<SlotIndex, PublishError> {
+    fn writable_slot(&self) -> Result<SlotIndex, SlotPublishError> {
         let Some(table) = &self.table else {
-            return Err(PublishError::NotRead { place: self.place() });
+            return Err(SlotPublishError::NotRead { place: self.place() });
         };
         let Some(slot) = self.claim.slot() else {
             let is_noise = |content: &Content| *content == Content::Fault(SlotFault::NotARecord);
-            return Err(PublishError::NoFreeSlot {
+            return Err(SlotPublishError::NoFreeSlot {
                 place: self.place(),
                 slots: self.region.slots(),
                 noise: table.contents().filter(|(_, content)| is_noise(content)).count(),
             });
         };
         if *table.content(slot) == Content::Fault(SlotFault::NotARecord) {
-            return Err(PublishError::NotARecord { place: self.place(), slot });
+            return Err(SlotPublishError::NotARecord { place: self.place(), slot });
         }
         Ok(slot)
     }
 
     /// Looks once more, if there was a write or a failure since the last look.
-    fn look_again(&mut self, slot: SlotIndex) -> Result<(), PublishError> {
+    fn look_again(&mut self, slot: SlotIndex) -> Result<(), SlotPublishError> {
         if self.looked {
             return Ok(());
         }
@@ -194,13 +227,13 @@ impl SlotExchange {
         let block = image.slots().get(slot.0 as usize);
         match block.map(|block| slot::decode(block, slot)) {
             Some(Content::Fault(SlotFault::NotARecord)) | None => {
-                Err(PublishError::NotARecord { place: self.place(), slot })
+                Err(SlotPublishError::NotARecord { place: self.place(), slot })
             }
             Some(_) => Ok(()),
         }
     }
 
-    fn try_publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+    fn try_publish(&mut self, publication: &Publication) -> Result<(), SlotPublishError> {
         let slot = self.writable_slot()?;
         self.look_again(slot)?;
         self.sequence = self.sequence.next();
@@ -233,36 +266,26 @@ impl SlotExchange {
 
 impl Exchange for SlotExchange {
     fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
-        let published = self.try_publish(publication);
-        self.looked = false;
-        if published.is_err() {
-            self.region.close();
-        }
-        published
+        Ok(SlotExchange::publish(self, publication)?)
     }
 
     fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
-        self.looks += 1;
-        if self.looks.wrapping_add(self.me.host.id().0).is_multiple_of(ALL_EVERY) {
-            self.reach = None;
-        }
-        let image = self.look()?;
-        let table = match self.table.take() {
-            None => Table::new(now, image.slots()),
-            Some(mut table) => {
-                table.look(now, image.slots());
-                table
-            }
-        };
-        let events = self.claim.observe(now, &table, &mut self.counters);
-        self.reach = Some(self.claim.reach(now, &table));
-        let messages = self.messages(&table);
-        self.table = Some(table);
-        Ok(Heard { messages, events })
+        let Heard { messages, events } = SlotExchange::collect(self, now)?;
+        Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Slot).collect() })
     }
 
-    fn counters(&self) -> Counters {
-        self.counters
+    /// Takes the place that is there now, whichever it is.
+    fn reload(&mut self) {
+        self.known = None;
+        self.reach = None;
+    }
+
+    fn loads_array(&self) -> bool {
+        true
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::Slots { slot: self.slot(), counters: self.counters }
     }
 }
 

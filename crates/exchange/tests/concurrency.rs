@@ -9,7 +9,7 @@ use std::thread;
 use common::{exchange, make, publication};
 use parda_control::Instant;
 use parda_exchange::region::FileRegion;
-use parda_exchange::{Counters, Exchange, SlotCount};
+use parda_exchange::{SlotCount, SlotCounters};
 
 const HOSTS: u32 = 8;
 const ROUNDS: u32 = 200;
@@ -29,7 +29,7 @@ fn host(path: &Path, slot: u32) {
         exchange.publish(&publication(round.into())).unwrap();
     }
     let counters = exchange.counters();
-    assert_eq!(counters, Counters { records: counters.records, ..Counters::default() });
+    assert_eq!(counters, SlotCounters { records: counters.records, ..SlotCounters::default() });
 }
 
 #[test]

@@ -13,9 +13,7 @@ use std::time::Duration;
 use common::{exchange, make, publication};
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::FileRegion;
-use parda_exchange::{
-    Exchange, Header, InitError, Location, Made, Site, SlotCount, VolumeName, init,
-};
+use parda_exchange::{Header, InitError, Location, Made, Site, SlotCount, VolumeName, init};
 
 const SLOTS: u32 = 64;
 const SIZE: u64 = 64 << 20;

@@ -13,8 +13,7 @@ use common::{exchange, publication};
 use parda_control::{Bytes, Instant};
 use parda_exchange::region::{Block, NbdRegion};
 use parda_exchange::{
-    Exchange, InitError, Location, Made, Region, RegionError, RegionFault, Site, SlotCount,
-    SlotIndex, init,
+    InitError, Location, Made, Region, RegionError, RegionFault, Site, SlotCount, SlotIndex, init,
 };
 use parda_nbd::uri::Uri;
 

@@ -7,12 +7,16 @@ use std::ops::Range;
 use parda_block::{Image, Stretch};
 use parda_config::{Document, Error};
 
-use super::volume::{Disk, Exchange, Place, REGION_ALIGNMENT, Volume};
+use super::exchange::{Exchange, Slots};
+use super::place::{Place, REGION_ALIGNMENT};
+use super::volume::{Disk, Volume};
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
 pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     let exchanges: Vec<(usize, Stretch)> = (volumes.iter().enumerate())
-        .filter_map(|(i, volume)| Some((i, written(volume.exchange.as_ref()?))))
+        .filter_map(|(i, volume)| match volume.exchange.as_ref()? {
+            Exchange::Slots(slots) => Some((i, written(slots))),
+        })
         .collect();
     for (n, (i, exchange)) in exchanges.iter().enumerate() {
         let wrong = |message: String| doc.error(&format!("volume.{i}.exchange.file"), message);
@@ -82,7 +86,7 @@ pub(super) fn images(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
 
 /// Bytes that an exchange may write to: all of a file that is its own, or as much of a device as it
 /// needs.
-fn written(exchange: &Exchange) -> Stretch {
+fn written(exchange: &Slots) -> Stretch {
     let file = matches!(&exchange.place, Place::Path(path) if path.is_file());
     let range = (!file || exchange.offset.is_some()).then(|| {
         let start = exchange.offset.unwrap_or(0);

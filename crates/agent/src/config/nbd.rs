@@ -5,7 +5,7 @@ use std::time::Duration;
 use parda_block::NbdOptions;
 use parda_config::Error;
 
-use super::volume::Place;
+use super::place::Place;
 use crate::file;
 
 /// More connections than the cores of a large server have nothing to give.

@@ -1,11 +1,11 @@
 //! TLS with an NBD server behind a disk or an exchange: what its URI and `[volume.disk.nbd]` say.
 
-use parda_config::{Document, Error};
+use parda_config::Error;
 use parda_nbd::uri::{Certificates, Uri, UriTls};
 use parda_tls::{ClientError, FileError, FileRole};
 
-use super::volume::{Place, Volume};
-use crate::file::{self, ServerTls};
+use super::place::Place;
+use crate::file::ServerTls;
 
 /// The key of a disk that says more than its URI does.
 const TABLE: &str = "nbd.tls";
@@ -44,25 +44,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Reads the certificates for all servers. Only for who asks: one that has expired must not keep
-/// the other disks of a host from starting.
-pub(super) fn files(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let file: file::File = doc.parse()?;
-    for (i, (volume, written)) in volumes.iter().zip(&file.volume).enumerate() {
-        let wrong = |key: &str, message| doc.error(&format!("volume.{i}.{key}"), message);
-        if let Some(exchange) = &volume.exchange {
-            read(&wrong, &exchange.place, "exchange.file", &ServerTls::default())?;
-        }
-        for (j, (disk, written)) in volume.disks().iter().zip(&written.disk).enumerate() {
-            let wrong = |key: &str, message| wrong(&format!("disk.{j}.{key}"), message);
-            let written = written.nbd.as_ref().and_then(|nbd| nbd.tls.clone());
-            read(&wrong, &disk.place, "path", &written.unwrap_or_default())?;
-        }
-    }
-    Ok(())
-}
-
-fn read(
+/// Reads the certificates for one server, and points at the key that named a file that is wrong.
+pub(super) fn read(
     wrong: &dyn Fn(&str, String) -> Error,
     place: &Place,
     path: &str,

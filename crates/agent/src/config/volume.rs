@@ -1,18 +1,15 @@
 //! A checked volume: its disks, its place of meeting, its work.
 
-use std::fmt;
-use std::path::PathBuf;
-
 use parda_block::{Limits, NbdOptions};
 use parda_config::{ControlSettings, Resolved};
 use parda_control::VmConfig;
-use parda_exchange::SlotChoice;
-use parda_exchange::region::SlotCount;
 use parda_nbd::export::ExportName;
-use parda_nbd::uri::{Address, Uri};
+use parda_nbd::uri::Address;
 
+use super::exchange::Exchange;
 use super::idle_probe::IdleProbe;
 use super::listener::Listener;
+use super::place::Place;
 use super::steer::Steer;
 use crate::file;
 use crate::threshold::Probed;
@@ -66,42 +63,6 @@ impl Volume {
     }
 }
 
-/// Where the hosts of a volume meet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exchange {
-    /// Where the slots are.
-    pub place: Place,
-    /// Where they begin there, if it is a region of a larger device.
-    pub offset: Option<u64>,
-    /// How many there are.
-    pub slots: SlotCount,
-    /// Slot of this host: a given one, or any that is free.
-    pub choice: SlotChoice,
-    /// The command that makes it, for messages.
-    pub make: String,
-}
-
-/// A place where data is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A file or a block device.
-    Path(PathBuf),
-    /// An export of an NBD server.
-    Nbd(Uri),
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Path(path) => path.display().fmt(f),
-            Place::Nbd(uri) => {
-                let tls = if uri.tls.is_some() { " with TLS" } else { "" };
-                write!(f, "NBD export {:?} of {}{tls}", uri.export.as_str(), uri.address)
-            }
-        }
-    }
-}
-
 /// A virtual disk: an NBD export with shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disk {
@@ -128,6 +89,3 @@ pub struct Disk {
     /// All of it is data, also what looks like the header of another format.
     pub raw: bool,
 }
-
-/// Granularity of regions, in bytes: what O_DIRECT needs on every device.
-pub(super) const REGION_ALIGNMENT: u64 = 4096;

@@ -284,7 +284,12 @@ fn a_file_system_that_is_read_only_or_full_is_named() {
 fn two_hosts_in_one_slot_both_complain() {
     let stage = Stage::new();
     let hosts = [("a", host("a", "exchange", 1)), ("b", host("b", "exchange", 1))];
-    contested(&stage, &hosts, |e| e.slot_conflicts, "exchange slot 1 is also written by");
+    contested(
+        &stage,
+        &hosts,
+        |e| e.slots.unwrap().slot_conflicts,
+        "exchange slot 1 is also written by",
+    );
 }
 
 #[test]

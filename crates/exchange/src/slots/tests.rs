@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::exchange::{ExchangeEvent, Rival};
 use crate::freshness::Liveness;
 use crate::header::VolumeName;
 use crate::peers::Peers;
 use crate::region::{Block, MemoryRegion, RegionFault};
+use crate::slots::notice::Rival;
 use crate::testing::{PERIOD, at, exchange, identity, leaving, live, publication};
 
 const AUTOMATIC: SlotChoice = SlotChoice::Automatic;
@@ -21,16 +21,13 @@ pub(super) fn medium(slots: u32) -> MemoryRegion {
 }
 
 /// One period of a host: what it noticed, and whether it could speak.
-fn period(host: &mut SlotExchange, now: Instant) -> (Vec<ExchangeEvent>, Result<(), PublishError>) {
+fn period(host: &mut SlotExchange, now: Instant) -> (Vec<SlotEvent>, Result<(), SlotPublishError>) {
     let events = host.collect(now).unwrap().events;
     (events, host.publish(&publication(16.0)))
 }
 
 /// Periods of hosts one after the other, all of which must work. What each noticed.
-fn periods(
-    hosts: &mut [&mut SlotExchange],
-    range: std::ops::Range<u64>,
-) -> Vec<Vec<ExchangeEvent>> {
+fn periods(hosts: &mut [&mut SlotExchange], range: std::ops::Range<u64>) -> Vec<Vec<SlotEvent>> {
     let mut noticed = vec![Vec::new(); hosts.len()];
     for now in range {
         for (host, noticed) in hosts.iter_mut().zip(&mut noticed) {
@@ -42,8 +39,8 @@ fn periods(
     noticed
 }
 
-fn conflict(slot: u32, rival: Rival, moving: bool) -> ExchangeEvent {
-    ExchangeEvent::SlotConflict { slot: SlotIndex(slot), rival, moving }
+fn conflict(slot: u32, rival: Rival, moving: bool) -> SlotEvent {
+    SlotEvent::SlotConflict { slot: SlotIndex(slot), rival, moving }
 }
 
 #[test]
@@ -65,7 +62,7 @@ fn hosts_hear_each_other() {
     peers.observe(at(3), &a.collect(at(3)).unwrap().messages);
     assert_eq!(peers.all(at(3)).next().unwrap().liveness, Liveness::Left);
     // a: 0 + 2 + 2 + 2 slots with a record.
-    assert_eq!(a.counters(), Counters { records: 6, ..Counters::default() });
+    assert_eq!(a.counters(), SlotCounters { records: 6, ..SlotCounters::default() });
 }
 
 #[test]
@@ -99,13 +96,13 @@ fn what_is_not_of_this_volume_and_intact_is_ignored_and_counted() {
     });
     let heard = a.collect(at(0)).unwrap();
     assert_eq!(heard.messages, []);
-    let expected = Counters {
+    let expected = SlotCounters {
         other_volume: 1,
         wrong_slot: 1,
         checksum: 1,
         other_version: 1,
         not_a_record: 1,
-        ..Counters::default()
+        ..SlotCounters::default()
     };
     assert_eq!(a.counters(), expected);
 }
@@ -173,7 +170,7 @@ fn a_restarted_host_takes_over_from_its_predecessor_without_a_word() {
         let mut after = exchange(&medium, identity("a", 2), choice);
         let noticed = periods(&mut [&mut after], 3..9);
         assert_eq!(after.slot(), before.slot());
-        let chosen = ExchangeEvent::SlotChosen(after.slot().unwrap());
+        let chosen = SlotEvent::SlotChosen(after.slot().unwrap());
         assert_eq!(noticed, [if choice == AUTOMATIC { vec![chosen] } else { vec![] }]);
         assert_eq!(after.counters().duplicate_hosts, 0);
     }
@@ -194,10 +191,8 @@ fn two_hosts_of_one_name_notice_each_other() {
     let mut a = exchange(&medium, identity("a", 1), fixed(0));
     let mut twin = exchange(&medium, identity("a", 2), fixed(3));
     let noticed = periods(&mut [&mut a, &mut twin], 0..5);
-    let duplicate = |slot, run| ExchangeEvent::DuplicateHost {
-        slot: SlotIndex(slot),
-        twin: identity("a", run),
-    };
+    let duplicate =
+        |slot, run| SlotEvent::DuplicateHost { slot: SlotIndex(slot), twin: identity("a", run) };
     assert_eq!(noticed, [[duplicate(3, 2)], [duplicate(0, 1)]]);
     assert_eq!(a.counters().duplicate_hosts, 4);
 }
@@ -209,7 +204,7 @@ fn automatic_hosts_of_one_name_part() {
     let mut twin = exchange(&medium, identity("a", 2), AUTOMATIC);
     let noticed = periods(&mut [&mut a, &mut twin], 0..9);
     assert_ne!(a.slot(), twin.slot());
-    assert!(noticed.iter().all(|n| matches!(n.last(), Some(ExchangeEvent::DuplicateHost { .. }))));
+    assert!(noticed.iter().all(|n| matches!(n.last(), Some(SlotEvent::DuplicateHost { .. }))));
 }
 
 #[test]
@@ -265,7 +260,7 @@ fn of_two_automatic_hosts_the_later_one_moves() {
     assert_eq!(late.slot(), Some(next));
     assert_eq!(noticed[0], [conflict(slot.0, Rival::Host(late.me.clone()), false)]);
     let rival = Rival::Host(early.me.clone());
-    assert_eq!(noticed[1], [conflict(slot.0, rival, true), ExchangeEvent::SlotChosen(next)]);
+    assert_eq!(noticed[1], [conflict(slot.0, rival, true), SlotEvent::SlotChosen(next)]);
 }
 
 #[test]
@@ -305,7 +300,7 @@ fn automatic_choice_takes_what_is_left_or_gone_but_no_living_slot() {
     for now in 3..34 {
         periods(&mut [&mut lives, &mut a], now..now + 1);
         let published = period(&mut b, at(now)).1;
-        assert!(matches!(published, Err(PublishError::NoFreeSlot { .. })), "period {now}");
+        assert!(matches!(published, Err(SlotPublishError::NoFreeSlot { .. })), "period {now}");
     }
     periods(&mut [&mut lives, &mut a, &mut b], 34..35);
     assert_eq!(b.slot(), Some(SlotIndex(1)));
@@ -320,7 +315,7 @@ fn data_that_is_no_record_is_never_written_over() {
     let mut b = exchange(&medium, identity("b", 1), AUTOMATIC);
     for now in 0..100 {
         let refused = period(&mut a, at(now)).1.unwrap_err();
-        assert!(matches!(refused, PublishError::NotARecord { slot: SlotIndex(1), .. }));
+        assert!(matches!(refused, SlotPublishError::NotARecord { slot: SlotIndex(1), .. }));
         let refused = period(&mut b, at(now)).1.unwrap_err();
         let said = refused.to_string();
         let expected = "none of its 4 slots is free: 4 of them hold neither zeros nor a record";
@@ -392,7 +387,7 @@ fn a_place_that_was_replaced_is_not_written_until_an_operator_says_so() {
     let another = Header::new(SlotCount::new(4).unwrap(), None).encode();
     let error = refused(&medium, &mut a, |header| *header = another);
     assert!(error.contains("it was replaced") && error.contains("reload the agent"), "{error}");
-    a.accept_place();
+    a.reload();
     periods(&mut [&mut a], 60..62);
 }
 
@@ -405,7 +400,10 @@ fn a_slot_that_became_foreign_since_the_last_look_is_not_written() {
     let foreign = Block([7; Block::BYTES]);
     medium.edit(|blocks| blocks[1] = foreign.clone());
     let refused = a.publish(&leaving()).unwrap_err();
-    assert!(matches!(refused, PublishError::NotARecord { slot: SlotIndex(1), .. }), "{refused}");
+    assert!(
+        matches!(refused, SlotPublishError::NotARecord { slot: SlotIndex(1), .. }),
+        "{refused}"
+    );
     medium.edit(|blocks| assert_eq!(blocks[1], foreign));
 }
 
@@ -416,7 +414,7 @@ fn nothing_is_written_before_the_first_read_worked() {
     medium.fail_reads(Some(|| RegionFault::ReadOnly));
     assert!(a.collect(at(0)).is_err());
     let refused = a.publish(&publication(1.0)).unwrap_err();
-    assert!(matches!(refused, PublishError::NotRead { .. }));
+    assert!(matches!(refused, SlotPublishError::NotRead { .. }));
     medium.edit(|blocks| assert_eq!(blocks[1], Block::ZERO));
 }
 
@@ -429,13 +427,13 @@ fn every_fault_passes() {
     periods(&mut [&mut a, &mut b], 0..3);
     let limit = || RegionFault::Timeout(std::time::Duration::from_secs(1));
     medium.fail_writes(Some(|| RegionFault::ReadOnly));
-    assert!(matches!(a.publish(&publication(1.0)), Err(PublishError::Region(_))));
+    assert!(matches!(a.publish(&publication(1.0)), Err(SlotPublishError::Region(_))));
     assert!(a.collect(at(3)).is_ok(), "reading goes on where writing fails");
     medium.fail_writes(None);
     medium.fail_reads(Some(limit));
     assert!(a.collect(at(4)).is_err());
     // Nothing is written that was not looked at in the same period.
-    assert!(matches!(a.publish(&publication(1.0)), Err(PublishError::Look(_))));
+    assert!(matches!(a.publish(&publication(1.0)), Err(SlotPublishError::Look(_))));
     medium.fail_reads(None);
     a.publish(&publication(1.0)).unwrap();
     medium.edit(|blocks| blocks.fill(Block::ZERO));
@@ -451,7 +449,7 @@ fn a_report_that_cannot_be_written_is_refused() {
     let mut a = exchange(&medium(4), identity("a", 1), fixed(0));
     a.collect(at(0)).unwrap();
     let error = a.publish(&publication(f64::NAN)).unwrap_err();
-    assert!(matches!(error, PublishError::Report(_)), "{error}");
+    assert!(matches!(error, SlotPublishError::Report(_)), "{error}");
     a.publish(&publication(1.0)).unwrap();
 }
 

@@ -1,0 +1,26 @@
+//! Files that a configuration names and that only `parda check` looks into: certificates for NBD servers.
+
+use parda_config::{Document, Error};
+
+use super::exchange::Exchange;
+use super::server_tls;
+use super::volume::Volume;
+use crate::file::{self, ServerTls};
+
+/// Reads the certificates for all servers. Only for who asks: one that has expired must not keep
+/// the other disks of a host from starting.
+pub(super) fn certificates(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    let file: file::File = doc.parse()?;
+    for (i, (volume, written)) in volumes.iter().zip(&file.volume).enumerate() {
+        let wrong = |key: &str, message| doc.error(&format!("volume.{i}.{key}"), message);
+        if let Some(Exchange::Slots(slots)) = &volume.exchange {
+            server_tls::read(&wrong, &slots.place, "exchange.file", &ServerTls::default())?;
+        }
+        for (j, (disk, written)) in volume.disks().iter().zip(&written.disk).enumerate() {
+            let wrong = |key: &str, message| wrong(&format!("disk.{j}.{key}"), message);
+            let written = written.nbd.as_ref().and_then(|nbd| nbd.tls.clone());
+            server_tls::read(&wrong, &disk.place, "path", &written.unwrap_or_default())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Status of a volume's exchange and of the hosts that are met there.
+
+use parda_control::{Governed, Tuning};
+use parda_exchange::{Liveness, Peer, SlotCounters, Standing};
+use serde::{Deserialize, Serialize};
+
+use super::SlowVmStatus;
+
+/// The state of a volume's exchange.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ExchangeStatus {
+    /// File, device, NBD URI or UDP address of the exchange.
+    pub place: String,
+    /// State of a transport with slots.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotStatus>,
+    /// Current fault, if there is one.
+    pub fault: Option<String>,
+    /// Periods in which it failed, since the start.
+    pub failures: u64,
+    /// Slots or datagrams that were ignored, since the start: damaged, foreign or of another version.
+    pub ignored: u64,
+    /// How often another live host with our name was heard.
+    pub duplicate_hosts: u64,
+    /// Seconds between two rounds of this host. `None` before the first one.
+    #[serde(default)]
+    pub period_s: Option<f64>,
+    /// Fraction of the array's IOs that the rounds of all hosts are, if each has this host's period.
+    #[serde(default)]
+    pub part: Option<f64>,
+    /// Reason for which rounds are further apart than configured. `None` if they are not.
+    #[serde(default)]
+    pub slowed: Option<String>,
+    /// All other hosts in the exchange, whatever their liveness.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// The state of a transport with slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotStatus {
+    /// The slot in use, once one is.
+    pub slot: Option<u32>,
+    /// Looks at which somebody else had written to our slot.
+    pub slot_conflicts: u64,
+}
+
+impl ExchangeStatus {
+    /// Takes over what the transport has counted.
+    pub(crate) fn count(&mut self, standing: &Standing) {
+        match standing {
+            Standing::Slots { slot, counters } => {
+                let SlotCounters {
+                    records: _,
+                    other_volume,
+                    other_version,
+                    checksum,
+                    wrong_slot,
+                    malformed,
+                    not_a_record,
+                    slot_conflicts,
+                    duplicate_hosts,
+                } = *counters;
+                let slot = slot.map(|slot| slot.0);
+                self.slots = Some(SlotStatus { slot, slot_conflicts });
+                self.duplicate_hosts = duplicate_hosts;
+                self.ignored =
+                    other_volume + other_version + checksum + wrong_slot + malformed + not_a_record;
+            }
+        }
+    }
+}
+
+/// Another host of a volume.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Name of the other host.
+    pub host: String,
+    /// Whether it is alive, as far as this host can see.
+    pub liveness: Liveness,
+    /// Seconds since it was last seen to change.
+    pub age_s: f64,
+    /// Its window, in slots. None without control.
+    pub window: Option<f64>,
+    /// Window that it would have, in slots, if it observes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_be: Option<f64>,
+    /// The latency threshold that it was told or has found, in milliseconds, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_threshold_ms: Option<f64>,
+    /// Whether it finds that while working.
+    #[serde(default)]
+    pub auto: bool,
+    /// The threshold that a disk of it with a latency objective asks for now, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks_ms: Option<f64>,
+    /// Its slowest VM, if it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest: Option<SlowVmStatus>,
+    /// Sum of the shares of the host's VMs.
+    pub shares: u32,
+    /// Its mean device latency in its last interval, in milliseconds.
+    pub latency_ms: Option<f64>,
+}
+
+impl PeerStatus {
+    pub(crate) fn new(peer: &Peer<'_>) -> PeerStatus {
+        let report = &peer.message.body.report;
+        let says_threshold = report.governed == Governed::Yes && report.tuning != Tuning::Unsaid;
+        let all = report.interval.reads.plus(report.interval.writes);
+        PeerStatus {
+            host: peer.message.from.host.to_string(),
+            liveness: peer.liveness,
+            age_s: peer.age.secs(),
+            window: report.in_force().map(|w| w.0),
+            would_be: report.would_be().map(|w| w.0),
+            latency_threshold_ms: says_threshold.then(|| report.threshold.secs() * 1e3),
+            asks_ms: report.wants.asks.map(|asks| asks.secs() * 1e3),
+            auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
+            slowest: report.slowest.map(|slowest| SlowVmStatus::of_host(&slowest)),
+            shares: report.shares.0,
+            latency_ms: all.mean().map(|s| s * 1e3),
+        }
+    }
+}

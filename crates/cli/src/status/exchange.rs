@@ -1,0 +1,55 @@
+//! Lines of `parda status` on a volume's exchange.
+
+use comfy_table::Table;
+use parda_agent::status::{ExchangeStatus, PeerStatus};
+
+use super::slots;
+use crate::output::{align, count, plain};
+
+pub(super) fn lines(exchange: &ExchangeStatus) -> String {
+    let mut text = format!("exchange {}", exchange.place);
+    if let Some(own) = &exchange.slots {
+        let slot = own.slot.map_or("none yet".to_owned(), |slot| slot.to_string());
+        text += &format!(", slot {slot}");
+        if exchange.ignored + own.slot_conflicts + exchange.duplicate_hosts > 0 {
+            text += &format!(
+                "; {} ignored, {}, {} seen",
+                count(exchange.ignored, "slot"),
+                count(own.slot_conflicts, "slot conflict"),
+                count(exchange.duplicate_hosts, "duplicate host")
+            );
+        }
+    }
+    if let (Some(period), Some(part)) = (exchange.period_s, exchange.part) {
+        text += &format!("; every {period:.2} s, {:.2} % of the array's IOs", part * 1e2);
+    }
+    if let Some(why) = &exchange.slowed {
+        text += &format!("\n  less often than configured, as {why}");
+    }
+    if let Some(fault) = &exchange.fault {
+        text += &format!("\n  FAULT: {fault}");
+    }
+    text.push('\n');
+    if !exchange.peers.is_empty() {
+        text += &format!("{}\n", peers(&exchange.peers));
+    }
+    text
+}
+
+fn peers(peers: &[PeerStatus]) -> Table {
+    let mut table = plain(["peer", "state", "seen s ago", "shares", "window", "latency ms"]);
+    for peer in peers {
+        table.add_row([
+            peer.host.clone(),
+            peer.liveness.to_string(),
+            format!("{:.1}", peer.age_s),
+            peer.shares.to_string(),
+            match peer.would_be {
+                Some(window) => format!("none (would be {window:.2})"),
+                None => slots(peer.window),
+            },
+            peer.latency_ms.map_or("-".to_owned(), |v| format!("{v:.2}")),
+        ]);
+    }
+    align(table)
+}

@@ -1,0 +1,193 @@
+//! What a host notices of the slots: events, errors and counters of [`SlotExchange`](crate::SlotExchange).
+
+use std::fmt;
+
+use crate::header::PlaceFault;
+use crate::identity::{Identity, VolumeId};
+use crate::region::{RegionError, SlotCount, SlotIndex};
+use crate::slot::{InvalidReport, SlotFault};
+
+/// Something about the slots that an operator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SlotEvent {
+    /// Automatic choice has taken a slot.
+    SlotChosen(SlotIndex),
+    /// Somebody else writes to our slot.
+    SlotConflict {
+        /// The slot.
+        slot: SlotIndex,
+        /// Who it is.
+        rival: Rival,
+        /// We look for another slot; else both go on, and each is heard only until the other
+        /// writes.
+        moving: bool,
+    },
+    /// Another host that is alive has our name.
+    DuplicateHost {
+        /// Its slot.
+        slot: SlotIndex,
+        /// Its name, which is ours, and its run, which is not.
+        twin: Identity,
+    },
+}
+
+/// Who else writes to a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rival {
+    /// A host of this volume; one of our own name if two have the same.
+    Host(Identity),
+    /// A host that uses the same place for another volume.
+    OtherVolume {
+        /// Host that writes there.
+        host: Identity,
+        /// Its volume.
+        volume: VolumeId,
+    },
+    /// A program that writes another version of the format.
+    OtherVersion(u32),
+}
+
+impl fmt::Display for Rival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rival::Host(host) => host.fmt(f),
+            Rival::OtherVolume { host, volume } => write!(f, "{host} for volume {volume}"),
+            Rival::OtherVersion(version) => {
+                write!(f, "a program that writes format version {version}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for SlotEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlotEvent::SlotChosen(slot) => write!(f, "using exchange slot {slot}"),
+            SlotEvent::SlotConflict { slot, rival, moving: true } => {
+                write!(f, "exchange slot {slot} is also written by {rival}: taking another slot")
+            }
+            SlotEvent::SlotConflict { slot, rival, moving: false } => write!(
+                f,
+                "exchange slot {slot} is also written by {rival}: \
+                 give every host a slot and a name of its own, and every volume a file of its own"
+            ),
+            SlotEvent::DuplicateHost { slot, twin } => write!(
+                f,
+                "exchange slot {slot} is written by another {twin}: \
+                 give every host a name of its own"
+            ),
+        }
+    }
+}
+
+/// The slots could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SlotCollectError {
+    /// The medium failed.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// What is there is not this volume's exchange.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+}
+
+/// A place that is not this volume's exchange, and is therefore not written.
+#[derive(Debug, thiserror::Error)]
+#[error("exchange {place}: {fault}. Nothing was written{advice}")]
+pub struct Unusable {
+    /// The place, as it is configured.
+    pub place: String,
+    /// Reason why the place is not this volume's exchange.
+    pub fault: PlaceFault,
+    /// What to do, after a colon or a full stop.
+    pub advice: String,
+}
+
+/// Our slot could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum SlotPublishError {
+    /// The medium failed.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// What is there was to be looked at once more, and could not be.
+    #[error(transparent)]
+    Look(#[from] SlotCollectError),
+    /// The report holds what cannot be written down.
+    #[error(transparent)]
+    Report(#[from] InvalidReport),
+    /// Nothing could be read yet, so it is not known what a write would destroy.
+    #[error("exchange {place}: not written before it could be read once")]
+    NotRead {
+        /// The place, as it is configured.
+        place: String,
+    },
+    /// No slot is free for automatic choice.
+    #[error("exchange {place}: none of its {} slots is free: {}", slots.get(), remedy(*noise))]
+    NoFreeSlot {
+        /// The place, as it is configured.
+        place: String,
+        /// How many there are.
+        slots: SlotCount,
+        /// How many of them hold neither zeros nor a record.
+        noise: usize,
+    },
+    /// Our slot holds data that is not ours to destroy.
+    #[error(
+        "exchange {place}: slot {slot} {}; not written. If it may be erased, fill it with zeros",
+        SlotFault::NotARecord
+    )]
+    NotARecord {
+        /// The place, as it is configured.
+        place: String,
+        /// Index of the slot.
+        slot: SlotIndex,
+    },
+}
+
+/// What to do where no slot is free and so many hold what no host has written.
+fn remedy(noise: usize) -> String {
+    match noise {
+        0 => "make a larger exchange and raise `slots` on all hosts, or wait until those of dead hosts expire"
+            .to_owned(),
+        _ => format!(
+            "{noise} of them {}, so that no host takes them; `parda exchange show` lists them. If that data \
+             may be erased, fill these slots with zeros",
+            if noise == 1 { "holds neither zeros nor a record" } else { "hold neither zeros nor a record" }
+        ),
+    }
+}
+
+/// What was read, ignored and noticed in slots since the start. Each counts slots times looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotCounters {
+    /// Valid records of this volume.
+    pub records: u64,
+    /// Intact records of another volume.
+    pub other_volume: u64,
+    /// Records of another format version.
+    pub other_version: u64,
+    /// Torn or damaged records.
+    pub checksum: u64,
+    /// Records that belong to another slot.
+    pub wrong_slot: u64,
+    /// Intact records that say what no host may say.
+    pub malformed: u64,
+    /// Slots that hold neither zeros nor a record.
+    pub not_a_record: u64,
+    /// Looks at which somebody else had written to our slot.
+    pub slot_conflicts: u64,
+    /// Looks at which another live host had our name.
+    pub duplicate_hosts: u64,
+}
+
+impl SlotCounters {
+    pub(crate) fn count_fault(&mut self, fault: &SlotFault) {
+        *match fault {
+            SlotFault::NotARecord => &mut self.not_a_record,
+            SlotFault::Version(_) => &mut self.other_version,
+            SlotFault::Checksum => &mut self.checksum,
+            SlotFault::WrongSlot(_) => &mut self.wrong_slot,
+            SlotFault::Malformed(_) => &mut self.malformed,
+        } += 1;
+    }
+}
