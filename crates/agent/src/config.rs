@@ -21,6 +21,7 @@ use place::{REGION_ALIGNMENT, place};
 mod apart;
 mod exchange;
 mod files;
+mod http;
 mod idle_probe;
 pub(crate) mod limits;
 mod listener;
@@ -45,6 +46,8 @@ pub struct Config {
     pub host: HostName,
     /// Where `parda status` asks.
     pub status: Option<PathBuf>,
+    /// Where metrics and health are, in HTTP.
+    pub http: Option<Address>,
     /// Memory for the buffers of all volumes, in bytes.
     pub memory: usize,
     /// Its volumes, at least one.
@@ -93,6 +96,7 @@ impl Config {
             Ok(Address::Unix(path)) => Ok(path),
             _ => Err(doc.error("status", "must be unix:PATH")),
         });
+        let http = file.http.as_ref().map(|http| http::check(doc, http)).transpose()?;
         if file.volume.is_empty() {
             return Err(doc.error("volume", "is missing: at least one [[volume]] is needed"));
         }
@@ -109,7 +113,7 @@ impl Config {
         apart::exchanges(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
         apart::disks(doc, &volumes)?;
-        Ok(Config { host, status: status.transpose()?, memory, volumes })
+        Ok(Config { host, status: status.transpose()?, http, memory, volumes })
     }
 
     /// Warnings about settings that are allowed.
@@ -150,7 +154,7 @@ struct Unique {
     exports: BTreeSet<(String, String)>,
     /// Listeners that disks name, with the number of their volume.
     listeners: Vec<(Listener, usize)>,
-    /// The `[[listener]]` tables.
+    /// The `[[listener]]` tables, of which each must be used by a disk.
     described: Listeners,
 }
 

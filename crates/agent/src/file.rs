@@ -19,6 +19,9 @@ pub struct File {
     /// Where `parda status` asks: `unix:PATH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// Where metrics and health are, in HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
     /// How clients connect, where it is not as usual.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listener: Vec<Listener>,
@@ -28,6 +31,17 @@ pub struct File {
     /// The volumes that this host shares with others.
     #[serde(default)]
     pub volume: Vec<Volume>,
+}
+
+/// `[http]`: the HTTP server of the agent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// Address of the server: `tcp:ADDRESS:PORT` or `unix:PATH`.
+    pub address: String,
+    /// Serves an address that other hosts can reach, without TLS.
+    #[serde(default)]
+    pub plain: bool,
 }
 
 /// `[[listener]]`: who may connect at an address that disks listen at.

@@ -22,6 +22,8 @@
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | [`servers`] | NBD servers with TLS that a configuration names, tried |
 //! | [`server`] | a socket at which something is asked |
+//! | `http` | metrics and health in HTTP |
+//! | [`metrics`] | the status as OpenMetrics text |
 //! | [`status`] | what an agent says of itself |
 //! | `settings` | settings that hosts must have alike, compared |
 //! | `objective` | latency objectives, in the status |
@@ -40,8 +42,10 @@ mod control;
 mod enforcer;
 pub mod exchange;
 pub mod file;
+mod http;
 mod idle_probe;
 pub mod latency;
+pub mod metrics;
 mod objective;
 pub mod outlook;
 mod running;
@@ -77,6 +81,14 @@ pub enum ServeError {
     Status {
         /// File that cannot be read or written.
         path: PathBuf,
+        /// Error of the system.
+        error: std::io::Error,
+    },
+    /// The address of the HTTP server cannot be bound.
+    #[error("http address {address}: {error}")]
+    Http {
+        /// Address in the configuration.
+        address: parda_nbd::uri::Address,
         /// Error of the system.
         error: std::io::Error,
     },

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use parda_block::AgentMemory;
 use parda_exchange::{Identity, Incarnation};
+use parda_nbd::uri::Address;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Passed;
 use crate::config::{self, Config};
 use crate::enforcer;
+use crate::http::HttpServer;
 use crate::served::{Addresses, Shared};
 use crate::server::Server;
 use crate::shown::Shown;
@@ -81,6 +83,7 @@ pub(crate) struct Agent {
     leaving: Vec<JoinHandle<()>>,
     views: Views,
     status: Option<Server>,
+    http: Option<HttpServer>,
     /// The configuration is being read, and is to be read again after that.
     reading: Option<bool>,
 }
@@ -113,6 +116,7 @@ impl Agent {
             leaving: Vec::new(),
             views: Views::default(),
             status: None,
+            http: None,
             reading: None,
         })
     }
@@ -125,6 +129,7 @@ impl Agent {
             }
         });
         self.status = None;
+        self.http = None;
         // Also what a failed start has started: no socket is left behind.
         for volume in std::mem::take(&mut self.volumes) {
             self.leave(volume);
@@ -179,6 +184,9 @@ impl Agent {
         self.show();
         if let Some(socket) = &self.config.status {
             self.status = Some(self.serve_status(socket)?);
+        }
+        if let Some(address) = &self.config.http {
+            self.http = Some(self.serve_http(address)?);
         }
         let (volumes, failed) = (self.volumes.len(), self.failed.len());
         tracing::info!(host = %self.me.host, volumes, failed, "started");
@@ -336,10 +344,14 @@ impl Agent {
             }
         }
         let moved = new.status != self.config.status;
+        let http_moved = new.http != self.config.http;
         self.config = new;
         self.show();
         if moved {
             self.move_status();
+        }
+        if http_moved {
+            self.move_http();
         }
         tracing::info!("{path}: in force; disks and listeners that are opened or closed say so");
     }
@@ -356,6 +368,28 @@ impl Agent {
             }
             Err(error) => tracing::error!("status socket not changed: {error}"),
         }
+    }
+
+    fn move_http(&mut self) {
+        let Some(address) = self.config.http.clone() else {
+            self.http = None;
+            return tracing::info!("no HTTP server any more");
+        };
+        match self.serve_http(&address) {
+            Ok(server) => {
+                self.http = Some(server);
+                tracing::info!(%address, "HTTP address changed");
+            }
+            Err(error) => tracing::error!("HTTP address not changed: {error}"),
+        }
+    }
+
+    fn serve_http(&self, address: &Address) -> Result<HttpServer, ServeError> {
+        let (host, started, views) =
+            (self.me.host.to_string(), self.started, Arc::clone(&self.views));
+        let how = move || describe(&host, started, &locked(&views));
+        HttpServer::start(address, how)
+            .map_err(|error| ServeError::Http { address: address.clone(), error })
     }
 
     fn serve_status(&self, socket: &Path) -> Result<Server, ServeError> {

@@ -36,15 +36,7 @@ impl Server {
         socket: &Path,
         answer: impl Fn(UnixStream) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Server> {
-        let access = SocketAccess::default();
-        let (listener, file) = match SocketFile::bind(socket, access) {
-            Err(e) if e.kind() == ErrorKind::AddrInUse && is_abandoned(socket) => {
-                std::fs::remove_file(socket)?;
-                SocketFile::bind(socket, access)?
-            }
-            bound => bound?,
-        };
-        let listener = UnixListener::from(listener);
+        let (listener, file) = bind(socket)?;
         let heard = listener.try_clone()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -66,6 +58,19 @@ impl Server {
         })?;
         Ok(Server { listener, stop, thread: Some(thread), _file: file })
     }
+}
+
+/// Binds a socket for the process's own user. What a killed process left is taken over.
+pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    let access = SocketAccess::default();
+    let (listener, file) = match SocketFile::bind(socket, access) {
+        Err(e) if e.kind() == ErrorKind::AddrInUse && is_abandoned(socket) => {
+            std::fs::remove_file(socket)?;
+            SocketFile::bind(socket, access)?
+        }
+        bound => bound?,
+    };
+    Ok((UnixListener::from(listener), file))
 }
 
 /// Whether this is a socket, and nobody listens to it any more: left over from a process that was

@@ -23,6 +23,7 @@
 //! | `hostile` | hundreds of clients that take all they can, in a bounded memory |
 //! | `restarted_backends` | NBD servers behind disks, restarted, stopped and continued |
 //! | `latency_targets` | disks with a latency objective |
+//! | `metrics` | metrics as Prometheus takes them; health; alerts and the dashboard |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `exchange_init` | making an exchange |
@@ -67,6 +68,7 @@ mod lifecycle;
 mod listeners;
 mod locks;
 mod logging;
+mod metrics;
 mod nbd;
 mod observe;
 mod page_cache;

@@ -171,6 +171,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("systemd-socket-activate", "systemd"),
     ("nbdfuse", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
+    ("prometheus", "prometheus"),
+    ("promtool", "prometheus"),
     ("ip", "iproute2"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
@@ -326,7 +328,7 @@ impl Agent {
     }
 }
 
-/// fio that runs.
+/// A running fio, with its log in the stage.
 pub(crate) struct Load {
     process: Process,
     report: PathBuf,

@@ -1,0 +1,78 @@
+//! The agent's pages in HTTP: its metrics, and what is not served.
+
+use std::io;
+use std::net::{TcpListener, ToSocketAddrs as _};
+use std::sync::Arc;
+
+use parda_block::SocketFile;
+use parda_http::{Listener, Pages, Server};
+use parda_nbd::uri::Address;
+
+use crate::metrics;
+use crate::server::bind;
+use crate::status::{DiskState, Status};
+
+/// A server at the address of the configuration, until it is dropped.
+pub(crate) struct HttpServer {
+    _server: Server,
+    _file: Option<SocketFile>,
+}
+
+impl HttpServer {
+    /// Binds the address and serves there.
+    ///
+    /// # Errors
+    /// The address cannot be bound, or there is no thread to be had.
+    pub(crate) fn start(
+        address: &Address,
+        status: impl Fn() -> Status + Send + Sync + 'static,
+    ) -> io::Result<HttpServer> {
+        let (listener, file) = match address {
+            Address::Unix(path) => {
+                let (listener, file) = bind(path)?;
+                (Listener::Unix(listener), Some(file))
+            }
+            Address::Tcp { host, port } => {
+                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+                (Listener::Tcp(TcpListener::bind(&*addresses)?), None)
+            }
+        };
+        let server = Server::start(listener, Arc::new(move || pages(status())))?;
+        Ok(HttpServer { _server: server, _file: file })
+    }
+}
+
+fn pages(status: Status) -> Pages {
+    Pages { lacking: lacking(&status), metrics: metrics::text(status) }
+}
+
+/// What is configured and not served now, with the reason, one a line.
+fn lacking(status: &Status) -> String {
+    let mut text = String::new();
+    let mut say = |what: &str, fault: Option<&str>| {
+        text += what;
+        text += fault.map_or(String::new(), |fault| format!(": {fault}")).as_str();
+        text.push('\n');
+    };
+    for volume in &status.volumes {
+        if let Some(fault) = &volume.fault {
+            say(&format!("volume {} does not run", volume.name), Some(fault));
+        }
+        for disk in volume.disks.iter().filter(|disk| disk.state != DiskState::Serving) {
+            let what = format!("volume {}: disk {} is {}", volume.name, disk.name, disk.state);
+            say(&what, disk.fault.as_deref());
+        }
+        for listener in &volume.listeners {
+            if let Some(fault) = &listener.fault {
+                say(&format!("volume {}: {}", volume.name, listener.address), Some(fault));
+            }
+        }
+        if let Some(fault) = volume.steer.as_ref().and_then(|steer| steer.fault.as_deref()) {
+            say(&format!("volume {}: its device is not steered", volume.name), Some(fault));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! The status of an agent as OpenMetrics text, for Prometheus and what reads its format.
+//!
+//! Everything comes from one [`Status`], so a scrape and `parda status` never disagree. Each subject has a table of
+//! families; `docs/metrics.md` lists them, and a test compares it with the tables.
+
+mod disk;
+mod exchange;
+mod steer;
+mod table;
+mod volume;
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use crate::status::{Status, VolumeStatus};
+use table::{Family, Labels, Value, gauge, one, seconds};
+
+/// An object with the labels that all of its samples have.
+struct Labelled<'a, T>(Labels, &'a T);
+
+/// Writes a status as OpenMetrics text.
+pub fn text(status: Status) -> String {
+    let mut registry = Registry::with_prefix("parda");
+    registry.register_collector(Box::new(Snapshot(status)));
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    if let Err(error) = encode(&mut text, &registry) {
+        tracing::error!("metrics cannot be written: {error}");
+    }
+    text
+}
+
+/// A family as it is exposed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Described {
+    /// Name of its samples; of a histogram without `_bucket`, `_count` and `_sum`.
+    pub name: String,
+    /// Type: `gauge`, `counter` or `histogram`.
+    pub kind: String,
+    /// Meaning of the value.
+    pub help: &'static str,
+}
+
+/// All families, in the order in which they are exposed.
+#[must_use]
+pub fn families() -> Vec<Described> {
+    let mut all = Vec::new();
+    list(&agent(), &mut all);
+    list(&volume::families(), &mut all);
+    list(&exchange::families(), &mut all);
+    list(&exchange::peer_families(), &mut all);
+    list(&disk::families(), &mut all);
+    list(&steer::families(), &mut all);
+    list(&steer::vm_families(), &mut all);
+    all
+}
+
+fn list<T>(families: &[Family<T>], all: &mut Vec<Described>) {
+    for family in families {
+        let unit = family.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
+        let total = if matches!(family.kind, MetricType::Counter) { "_total" } else { "" };
+        let name = format!("parda_{}{}{total}", family.name, unit.unwrap_or_default());
+        all.push(Described { name, kind: family.kind.as_str().to_owned(), help: family.help });
+    }
+}
+
+#[derive(Debug)]
+struct Snapshot(Status);
+
+impl Collector for Snapshot {
+    fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
+        let status = &self.0;
+        write(&mut to, &agent(), &[Labelled(Vec::new(), status)])?;
+        let volumes: Vec<_> = status.volumes.iter().map(|v| Labelled(of(v), v)).collect();
+        write(&mut to, &volume::families(), &volumes)?;
+        let exchanges = status.volumes.iter().filter_map(|v| Some((v, v.exchange.as_ref()?)));
+        let exchanges: Vec<_> = exchanges.map(|(v, e)| Labelled(of(v), e)).collect();
+        write(&mut to, &exchange::families(), &exchanges)?;
+        let peers = exchanges.iter().flat_map(|Labelled(labels, exchange)| {
+            exchange.peers.iter().map(|peer| Labelled(with(labels, "peer", &peer.host), peer))
+        });
+        write(&mut to, &exchange::peer_families(), &peers.collect::<Vec<_>>())?;
+        let disks = volumes.iter().flat_map(|Labelled(labels, volume)| {
+            volume.disks.iter().map(|disk| Labelled(with(labels, "disk", &disk.name), disk))
+        });
+        write(&mut to, &disk::families(), &disks.collect::<Vec<_>>())?;
+        let steered = status.volumes.iter().filter_map(|v| Some((v, v.steer.as_ref()?)));
+        let steered: Vec<_> = steered.map(|(v, s)| Labelled(of(v), s)).collect();
+        write(&mut to, &steer::families(), &steered)?;
+        let vms = steered.iter().flat_map(|Labelled(labels, steer)| {
+            steer.vms.iter().map(|vm| {
+                let labels = with(labels, "vm", &vm.name);
+                Labelled(with(&labels, "cgroup", &vm.cgroup), vm)
+            })
+        });
+        write(&mut to, &steer::vm_families(), &vms.collect::<Vec<_>>())
+    }
+}
+
+fn of(volume: &VolumeStatus) -> Labels {
+    vec![("volume", volume.name.clone())]
+}
+
+fn with(labels: &Labels, key: &'static str, value: &str) -> Labels {
+    let mut labels = labels.clone();
+    labels.push((key, value.to_owned()));
+    labels
+}
+
+/// Writes families one after the other, each with the samples of all objects, as the format wants it.
+fn write<T>(
+    to: &mut DescriptorEncoder<'_>,
+    families: &[Family<T>],
+    objects: &[Labelled<'_, T>],
+) -> fmt::Result {
+    for family in families {
+        let mut samples = objects
+            .iter()
+            .flat_map(|Labelled(labels, object)| {
+                (family.samples)(object).into_iter().map(move |(more, value)| {
+                    (labels.iter().cloned().chain(more).map(escaped).collect::<Labels>(), value)
+                })
+            })
+            .peekable();
+        if samples.peek().is_none() {
+            continue;
+        }
+        let mut metric =
+            to.encode_descriptor(family.name, family.help, family.unit.as_ref(), family.kind)?;
+        for (labels, value) in samples {
+            if labels.is_empty() {
+                sample(&mut metric, &value)?;
+            } else {
+                sample(&mut metric.encode_family(&labels)?, &value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A label whose value is escaped as the format wants it, which the encoder leaves to its caller: names of disks and of
+/// other hosts may hold anything.
+fn escaped((name, value): (&'static str, String)) -> (&'static str, String) {
+    (name, value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+fn sample(to: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
+    match value {
+        Value::Gauge(value) => to.encode_gauge(value),
+        Value::Counter(value) => to.encode_counter::<NoLabelSet, u64, f64>(value, None),
+        Value::Histogram(buckets, sum) => {
+            let count = buckets.iter().map(|bucket| bucket.1).sum();
+            to.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
+        }
+    }
+}
+
+fn agent() -> [Family<Status>; 2] {
+    [
+        gauge("agent_info", "Host name of the configuration, and version of the agent", |status| {
+            let labels = vec![("host", status.host.clone()), ("version", status.version.clone())];
+            vec![(labels, Value::Gauge(1.0))]
+        }),
+        seconds("agent_uptime", "Time since the agent started", |status| one(status.uptime_s)),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

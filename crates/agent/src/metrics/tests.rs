@@ -1,0 +1,60 @@
+use super::table::times;
+use super::*;
+use crate::latency::Latency;
+
+#[test]
+fn names_follow_the_conventions_and_stand_once() {
+    let mut names = std::collections::BTreeSet::new();
+    for family in families() {
+        let plain = |c: char| c.is_ascii_lowercase() || c == '_';
+        assert!(family.name.chars().all(plain), "{}", family.name);
+        assert_eq!(family.name.ends_with("_total"), family.kind == "counter", "{}", family.name);
+        assert!(!family.name.contains("_ms") && !family.help.is_empty(), "{}", family.name);
+        assert!(names.insert(family.name.clone()), "{} stands twice", family.name);
+    }
+}
+
+#[test]
+fn the_page_has_every_family() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    for Described { name, kind, help } in families() {
+        let row = format!("| `{name}` | {kind} | {help} |");
+        assert!(page.contains(&row), "docs/metrics.md has no line\n{row}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `parda_")).count();
+    assert_eq!(rows, families().len(), "docs/metrics.md has families that are not exposed");
+}
+
+#[test]
+fn a_distribution_is_counted_between_the_bounds_of_its_values() {
+    // 50 µs belong to the first bucket, as bounds are inclusive; 11 s are above all bounds.
+    let latency = Latency { buckets: vec![(50_000, 2), (51_000, 1), (11_000_000_000, 4)] };
+    let Value::Histogram(buckets, sum) = times(&latency) else { panic!("a histogram") };
+    assert_eq!((buckets[0], buckets[1]), ((50e-6, 2), (100e-6, 1)));
+    assert_eq!(*buckets.last().unwrap(), (f64::MAX, 4));
+    assert_eq!(buckets.iter().map(|bucket| bucket.1).sum::<u64>(), 7);
+    assert!((sum - (2.0 * 50e-6 + 51e-6 + 44.0)).abs() < 1e-9);
+}
+
+#[test]
+fn a_status_without_volumes_is_a_document() {
+    let status = Status {
+        host: "kvm \"1\"\\\n".to_owned(),
+        version: "1".to_owned(),
+        pid: 1,
+        uptime_s: 1.5,
+        volumes: Vec::new(),
+    };
+    assert_eq!(
+        text(status),
+        "# HELP parda_agent_info Host name of the configuration, and version of the agent\n\
+         # TYPE parda_agent_info gauge\n\
+         parda_agent_info{host=\"kvm \\\"1\\\"\\\\\\n\",version=\"1\"} 1.0\n\
+         # HELP parda_agent_uptime_seconds Time since the agent started\n\
+         # TYPE parda_agent_uptime_seconds gauge\n\
+         # UNIT parda_agent_uptime_seconds seconds\n\
+         parda_agent_uptime_seconds 1.5\n\
+         # EOF\n"
+    );
+}

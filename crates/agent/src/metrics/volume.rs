@@ -1,0 +1,115 @@
+//! Families of a volume. Label: `volume`.
+
+use parda_control::Source;
+
+use super::table::{
+    Family, Value, bytes, count, counter, counts, gauge, gauges, maybe, ms, one, seconds,
+};
+use crate::status::VolumeStatus;
+
+pub(super) fn families() -> Vec<Family<VolumeStatus>> {
+    let mut all = law();
+    all.extend(clients());
+    all
+}
+
+fn law() -> Vec<Family<VolumeStatus>> {
+    vec![
+        gauge(
+            "volume_up",
+            "1 if the volume runs, 0 if it does not start or ended by itself",
+            |v| one(if v.fault.is_none() { 1.0 } else { 0.0 }),
+        ),
+        gauge("volume_mode", "1 for the mode of control in force", |v| {
+            vec![(vec![("mode", v.mode.to_string())], Value::Gauge(1.0))]
+        }),
+        seconds("volume_latency_threshold", "Latency threshold in force", |v| {
+            ms(Some(v.latency_threshold_ms))
+        }),
+        gauge(
+            "volume_latency_threshold_source",
+            "1 for where the threshold in force comes from",
+            |v| {
+                let from = match (&v.objective, &v.threshold) {
+                    (Some(_), _) => "objective",
+                    (None, Some(_)) => "auto",
+                    (None, None) => "configuration",
+                };
+                vec![(vec![("from", from.to_owned())], Value::Gauge(1.0))]
+            },
+        ),
+        seconds("volume_latency", "Device latency that the window rests on", |v| {
+            ms(v.cluster_latency_ms)
+        }),
+        gauge(
+            "volume_latency_source",
+            "1 for where that latency comes from: cluster, last-good or local",
+            |v| {
+                let is = |source| f64::from(u8::from(v.source == source));
+                gauges("source", SOURCES.map(|(name, source)| (name, is(source))))
+            },
+        ),
+        gauge("volume_window_ios", "Window: IOs that the host may have outstanding", |v| {
+            maybe(v.window)
+        }),
+        gauge("volume_window_max_ios", "Largest window that the law may set", |v| {
+            maybe(v.window_max)
+        }),
+        gauge(
+            "volume_outstanding_ios",
+            "Mean outstanding IOs at the array in the last period",
+            |v| one(v.outstanding),
+        ),
+        gauge("volume_held_ios", "IOs held in the host's queue now", |v| one(v.held as f64)),
+        gauge("volume_shares", "Shares of this host's disks or VMs together", |v| one(v.shares)),
+        gauge(
+            "volume_active_shares",
+            "The same, less for those that use less than their slice",
+            |v| one(v.active_shares),
+        ),
+        counter("volume_periods", "Control periods", |v| count(v.ticks)),
+        counter(
+            "volume_overdue_ios",
+            "IOs sent beyond the window, as they had been held for hold_max",
+            |v| count(v.overdue),
+        ),
+        counter("volume_restarts", "Starts after the volume had ended by itself", |v| {
+            count(v.restarts)
+        }),
+        gauge("volume_settings_differing", "Settings in which live hosts differ", |v| {
+            maybe(v.settings.as_ref().map(|settings| settings.differ.len() as f64))
+        }),
+    ]
+}
+
+/// Sources of the latency, by their names in the status.
+const SOURCES: [(&str, Source); 3] =
+    [("cluster", Source::Cluster), ("last-good", Source::LastGood), ("local", Source::Local)];
+
+fn clients() -> Vec<Family<VolumeStatus>> {
+    vec![
+        gauge("volume_connections", "Clients that are connected", |v| one(v.connections as f64)),
+        bytes("volume_buffers", "Memory in buffers of clients", |v| {
+            maybe(v.memory.as_ref().map(|memory| (memory.buffers + memory.idle) as f64))
+        }),
+        bytes("volume_buffers_limit", "Memory that may be granted to requests of clients", |v| {
+            maybe(v.memory.as_ref().map(|memory| memory.limit as f64))
+        }),
+        counter("volume_memory_waits", "Requests that had to wait for memory", |v| {
+            v.memory.as_ref().map(|memory| count(memory.waits)).unwrap_or_default()
+        }),
+        counter("volume_dropped_connections", "Connections given up or turned away", |v| {
+            let d = &v.dropped;
+            counts(
+                "reason",
+                [
+                    ("handshake", d.handshake),
+                    ("stalled", d.stalled),
+                    ("protocol", d.protocol),
+                    ("turned_away", d.turned_away),
+                    ("socket", d.socket),
+                ],
+            )
+        }),
+    ]
+}

@@ -1,0 +1,162 @@
+//! Metrics as a real Prometheus takes them: scraped, recorded, drawn, alerted on.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::stage::{Agent, Stage, config, until, uri};
+
+const CONTRIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
+
+/// A TCP port of this host that nobody uses now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The body of the answer to a GET; none while nobody answers.
+fn get(port: u16, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+/// A host with metrics at a port, and a disk of a name.
+fn host(stage: &Stage, name: &str, disk: &str, port: u16) -> Agent {
+    let law = "period = \"200ms\"\nlatency_threshold = \"30ms\"";
+    let http = format!("[http]\naddress = \"tcp:127.0.0.1:{port}\"\n[[volume]]");
+    let text = config(name, law, &[(disk, &format!("{name}.img"))])
+        .replacen("[[volume]]", &http, 1)
+        .replace("[[volume.disk]]", "[volume.exchange]\nfile = \"exchange\"\n[[volume.disk]]");
+    stage.sparse(&format!("{name}.img"), 1 << 20);
+    stage.agent(name, &text)
+}
+
+/// What Prometheus answers to a query: labels and values.
+fn query(prometheus: u16, expression: &str) -> Option<Vec<Value>> {
+    let escaped: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let (_, body) = get(prometheus, &format!("/api/v1/query?query={escaped}"))?;
+    let answer: Value = serde_json::from_str(&body).ok()?;
+    assert_eq!(answer["status"], "success", "{expression}: {answer}");
+    answer["data"]["result"].as_array().cloned()
+}
+
+/// All expressions of the dashboard, of all volumes.
+fn dashboard() -> Vec<String> {
+    let text = std::fs::read_to_string(Path::new(CONTRIB).join("grafana/parda.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    targets.map(|t| t["expr"].as_str().unwrap().replace("$volume", ".*")).collect()
+}
+
+#[test]
+fn rules_are_right_and_each_alert_fires_and_is_cleared() {
+    let stage = Stage::new();
+    let rules = |name: &str| format!("{CONTRIB}/prometheus/{name}");
+    stage.ok(&["promtool", "check", "rules", &rules("parda.rules.yml")]);
+    stage.ok(&["promtool", "test", "rules", &rules("parda.rules.test.yml")]);
+    let text = std::fs::read_to_string(rules("parda.rules.yml")).unwrap();
+    let tests = std::fs::read_to_string(rules("parda.rules.test.yml")).unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for alert in text.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")) {
+        assert!(tests.contains(&format!("alertname: {alert}\n")), "{alert} has no test");
+        assert!(page.contains(&format!("\n### {alert}\n")), "{alert} has no runbook");
+        assert!(text.contains(&format!("#{}\"", alert.to_lowercase())), "{alert} names none");
+    }
+}
+
+#[test]
+fn a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost() {
+    let stage = Stage::new();
+    stage.exchange("exchange", 64);
+    let ports = [free_port(), free_port()];
+    // A name that would end the label, and the line.
+    let _a = host(&stage, "a", "vm \\\"1\\\"\\\\ \\n", ports[0]);
+    let b = host(&stage, "b", "vm", ports[1]);
+    assert_eq!(get(ports[1], "/readyz"), Some((200, "ready\n".to_owned())));
+    let (_, text) = get(ports[0], "/metrics").unwrap();
+    assert!(text.ends_with("# EOF\n"), "{text}");
+
+    let rules = std::fs::read_to_string(Path::new(CONTRIB).join("prometheus/parda.rules.yml"));
+    let at_once: Vec<_> =
+        rules.as_ref().unwrap().lines().filter(|l| !l.trim().starts_with("for: ")).collect();
+    stage.write("rules.yml", at_once.join("\n"));
+    stage.write(
+        "prometheus.yml",
+        format!(
+            "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: [rules.yml]\n\
+             scrape_configs:\n- job_name: parda\n  static_configs:\n  \
+             - targets: ['127.0.0.1:{}', '127.0.0.1:{}']\n",
+            ports[0], ports[1]
+        ),
+    );
+    let port = free_port();
+    let listen = format!("--web.listen-address=127.0.0.1:{port}");
+    let _prometheus = stage.start(
+        "prometheus",
+        &["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", &listen],
+    );
+    let has = |expression: &str| query(port, expression).is_some_and(|found| !found.is_empty());
+    until("both are scraped", || {
+        query(port, "up == 1").is_some_and(|found| found.len() == 2)
+            && has("parda_peer_up == 1")
+            && has("parda:disk_iops:rate1m")
+    });
+    let names = query(port, "parda_disk_up").unwrap();
+    let names: BTreeSet<_> =
+        names.iter().map(|disk| disk["metric"]["disk"].as_str().unwrap()).collect();
+    assert_eq!(names, BTreeSet::from(["vm", "vm \"1\"\\ \n"]));
+
+    stage.ok(&["qemu-io", "-f", "raw", "-c", "write 0 64k", "-c", "read 0 64k", &uri("b", "vm")]);
+    until("what the client did is counted", || {
+        has("parda_disk_ios_total{disk=\"vm\",op=\"write\"} > 0")
+            && has("parda_disk_device_seconds_count{disk=\"vm\"} >= 2")
+    });
+    // What has no sample without load, such as a latency, is known to Prometheus all the same.
+    let (drawn, empty): (Vec<_>, Vec<_>) = dashboard().into_iter().partition(|panel| has(panel));
+    assert!(drawn.len() > empty.len(), "nothing to draw for {empty:#?}");
+
+    let lost = "ALERTS{alertname=\"PardaHostLost\",alertstate=\"firing\"}";
+    assert!(!has(lost), "nobody is lost yet");
+    b.process.kill();
+    until("the other host says so", || has(lost));
+    let _b = host(&stage, "b", "vm", ports[1]);
+    until("it is back", || query(port, lost).is_some_and(|found| found.is_empty()));
+}
+
+#[test]
+fn the_address_follows_a_reload_and_refusals_name_the_line() {
+    let stage = Stage::new();
+    let ports = [free_port(), free_port()];
+    let text = config("a", "mode = \"off\"", &[("vm", "a.img")]);
+    let with = |port: u16| {
+        text.replacen(
+            "[[volume]]",
+            &format!("[http]\naddress = \"tcp:127.0.0.1:{port}\"\n[[volume]]"),
+            1,
+        )
+    };
+    stage.sparse("a.img", 1 << 20);
+    let agent = stage.agent("a", &with(ports[0]));
+    assert!(get(ports[0], "/healthz").is_some());
+    stage.write("a.toml", with(ports[1]));
+    agent.process.signal(Signal::HUP);
+    until("the new address answers", || get(ports[1], "/healthz").is_some());
+    until("the old one does not", || get(ports[0], "/healthz").is_none());
+    stage.write("a.toml", &text);
+    agent.process.signal(Signal::HUP);
+    until("it is gone", || get(ports[1], "/healthz").is_none());
+
+    let open = with(ports[0]).replace("tcp:127.0.0.1", "tcp:0.0.0.0");
+    stage.write("open.toml", &open);
+    let error = stage.fails(&[crate::stage::PARDA, "check", "open.toml"]);
+    assert!(error.contains("open.toml:") && error.contains("plain = true"), "{error}");
+}

@@ -1,0 +1,147 @@
+//! The HTTP server of an agent: metrics, health and readiness. It changes nothing.
+//!
+//! One thread with a runtime of its own serves it, so that no IO waits for HTTP; only this crate has an async runtime. A connection
+//! carries one request and lasts [`PATIENCE`] at most; of those beyond [`CONNECTIONS`] the kernel keeps the next ones waiting. What is
+//! answered is at most [`FRESH`] old, so that no flood of requests reaches the volumes' threads.
+
+#![forbid(unsafe_code)]
+
+mod pages;
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, Semaphore};
+
+pub use pages::{Describe, FRESH, Pages};
+
+/// How long a connection may last.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many connections are served at a time.
+pub const CONNECTIONS: usize = 32;
+
+/// How long to wait after a connection could not be accepted, for want of file descriptors most likely.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A thread that serves HTTP until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    stop: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves at a bound socket.
+    ///
+    /// # Errors
+    /// The socket cannot be watched, or there is no thread to be had.
+    pub fn start(listener: Listener, describe: Describe) -> io::Result<Server> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            listener.watched()?
+        };
+        let stop = Arc::new(Notify::new());
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = stopped.notified() => {}
+                    () = listener.serve(pages::router(describe)) => {}
+                }
+            });
+            // A status that hangs keeps no reload and no end waiting.
+            runtime.shutdown_background();
+        })?;
+        Ok(Server { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A socket at which a server listens.
+#[derive(Debug)]
+pub enum Listener<U = UnixListener, T = TcpListener> {
+    /// A unix socket.
+    Unix(U),
+    /// A TCP socket.
+    Tcp(T),
+}
+
+type Watched = Listener<tokio::net::UnixListener, tokio::net::TcpListener>;
+
+impl Listener {
+    /// The same for the runtime that is entered.
+    fn watched(self) -> io::Result<Watched> {
+        Ok(match self {
+            Listener::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                Listener::Unix(tokio::net::UnixListener::from_std(listener)?)
+            }
+            Listener::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                Listener::Tcp(tokio::net::TcpListener::from_std(listener)?)
+            }
+        })
+    }
+}
+
+impl Watched {
+    async fn serve(&self, router: Router) {
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+            let router = router.clone();
+            let accepted = match self {
+                Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
+                    tokio::spawn(async move {
+                        answer(stream, router).await;
+                        drop(place);
+                    })
+                }),
+                Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                    tokio::spawn(async move {
+                        answer(stream, router).await;
+                        drop(place);
+                    })
+                }),
+            };
+            if accepted.is_err() {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers one request on a connection, and closes it.
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+    let served = http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(16 << 10)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    match tokio::time::timeout(PATIENCE, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!("an HTTP request was not answered: {error}"),
+        Err(_) => tracing::debug!("an HTTP connection lasted too long, and was closed"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
