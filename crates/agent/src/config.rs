@@ -309,8 +309,8 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
     if !(0.0..=1e6).contains(&disk.burst) {
         return Err(wrong("burst", "must be from 0 to 1000000 IOs".into()));
     }
-    if disk.latency_target.is_some_and(|target| target.is_zero()) {
-        return Err(wrong("latency_target", "must be above zero".into()));
+    if let Some(message) = disk.latency_target.and_then(parda_config::wrong_target) {
+        return Err(wrong("latency_target", message));
     }
     let mut place = place(&disk.path).map_err(|e| wrong("path", e))?;
     let nbd = nbd::check(wrong, &place, disk.nbd.as_ref())?;

@@ -127,6 +127,12 @@ fn everything_wrong_is_pointed_at() {
         ("slots = 64", "slots = 0", "parda.toml:12:9: slots = 0: must be from 1 to"),
         ("shares = 1000", "shares = 0", "parda.toml:19:10: shares = 0: must be from 1 to"),
         ("shares = 1000", "shares = -1", "parda.toml:19:10: shares = -1: invalid value"),
+        (
+            "shares = 1000",
+            "latency_target = \"11s\"",
+            "parda.toml:19:18: latency_target = \"11s\": must be at most 10s, which is far above",
+        ),
+        ("shares = 1000", "latency_target = \"0s\"", "latency_target = \"0s\": must be above zero"),
         ("shares = 1000", "description = \"a\\u0000b\"", "parda.toml:19:15: description"),
         ("name = \"vm1\"", "name = \"vm2\"", "parda.toml:22:8: name = \"vm2\": is served at"),
         ("\"8GiB\"", "\"8GiBs\"", "parda.toml:25:8: size = \"8GiBs\": "),

@@ -13,4 +13,4 @@ pub use control::{
     Tunable,
 };
 pub use document::{Document, Error};
-pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
+pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting, wrong_target};

@@ -363,31 +363,56 @@ impl Host {
             self.share_out(now);
         }
         let cost = io.cost(self.settings().slot_size);
-        let state = &mut self.vms[vm.0];
+        let slices = self.has_slices();
+        let (state, flow) = (&mut self.vms[vm.0], FlowId(vm.0));
         state.ios += 1;
+        let wants = slices && state.slice.is_short();
         self.granted += state.slice.add(now, cost.as_slots(), self.gate.service());
         self.pending += cost.as_slots();
+        let fits = slices && state.slice.pending() <= state.slice.grant();
         self.regrant(now);
-        self.queue.push(now, FlowId(vm.0), cost, Waiting { token, io, submitted: now });
+        let waiting = Waiting { token, io, submitted: now };
+        if fits && !self.queue.waits(flow) {
+            self.queue.push_ahead(now, flow, cost, waiting);
+        } else {
+            self.queue.push(now, flow, cost, wants, waiting);
+        }
     }
 
     /// The IO to send to the array now, if one may go. To be asked until it answers `None`,
     /// after every submission and completion, at every wake-up and tick.
     pub fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
+        let room = self.gate.admits_own();
+        if let Some((flow, cost, waiting, overdue)) = self.queue.pop_ahead(now, room) {
+            return Some(self.dispatch(now, flow, cost, waiting, overdue));
+        }
         let (flow, cost) = self.queue.head()?;
         let head = &self.vms[flow.0];
-        let own = matches!(self.rule, Rule::Slices { .. })
-            && head.at_array + cost.as_slots() <= head.slice.grant();
-        let may = self.gate.admits(now, cost) || (own && self.gate.admits_own());
-        let (vm, cost, waiting, overdue) = if may {
+        let own = self.has_slices() && head.at_array + cost.as_slots() <= head.slice.grant();
+        if self.gate.admits(now, cost) || (own && room) {
             let (flow, cost, waiting) = self.queue.pop(now)?;
-            (flow.0, cost, waiting, false)
-        } else {
-            let flow = self.queue.overdue(now)?;
-            let (cost, waiting) = self.queue.pop_of(now, flow)?;
-            self.overdue += 1;
-            (flow.0, cost, waiting, true)
-        };
+            return Some(self.dispatch(now, flow, cost, waiting, false));
+        }
+        let flow = self.queue.overdue(now)?;
+        let (cost, waiting) = self.queue.pop_of(now, flow)?;
+        Some(self.dispatch(now, flow, cost, waiting, true))
+    }
+
+    /// Whether slices bound what may be outstanding.
+    fn has_slices(&self) -> bool {
+        matches!(self.rule, Rule::Slices { .. })
+    }
+
+    /// Counts an IO as outstanding.
+    fn dispatch(
+        &mut self,
+        now: Instant,
+        FlowId(vm): FlowId,
+        cost: Cost,
+        waiting: Waiting,
+        overdue: bool,
+    ) -> Dispatch {
+        self.overdue += u64::from(overdue);
         let Waiting { token, io, submitted } = waiting;
         let vm = VmId(vm);
         self.gate.dispatched(now, cost);
@@ -395,7 +420,7 @@ impl Host {
         self.vms[vm.0].at_array += cost.as_slots();
         let entry = Outstanding { vm, token, io, cost, submitted, dispatched: now };
         let id = IoId(self.outstanding.insert(entry));
-        Some(Dispatch { id, vm, token, overdue })
+        Dispatch { id, vm, token, overdue }
     }
 
     /// Takes back an IO from the array, which had it from its dispatch until now. `None` if no such
@@ -418,6 +443,7 @@ impl Host {
         self.notice(now);
         let device = now.since(done.dispatched).min(device);
         let slots = done.cost.as_slots();
+        let slices = self.has_slices();
         self.gate.completed(now, done.cost, device);
         self.at_array.add(now, -slots);
         let vm = &mut self.vms[done.vm.0];
@@ -425,8 +451,12 @@ impl Host {
         vm.at_array = (vm.at_array - slots).max(0.0);
         vm.done += slots;
         let removed = vm.removed;
+        let wanted = vm.slice.is_short();
         self.granted += vm.slice.take(now, slots, self.gate.service());
         self.pending -= slots;
+        if slices && wanted && !vm.slice.is_short() {
+            self.queue.rests(FlowId(done.vm.0), done.cost);
+        }
         if self.pending <= 0.0 {
             // Sums of fractions: what is left of them is rounding.
             self.granted = 0.0;

@@ -9,6 +9,11 @@
 //! Only the head of each flow is tagged: a flow's later IOs follow from it. That keeps every
 //! operation logarithmic in the number of backlogged flows, whatever their depths.
 //!
+//! SFQ lets a flow of which nothing waits begin at virtual time, so that an idle flow gathers no credit. But a client
+//! with one or two IOs under way often has nothing waiting although it wants all of its part: these IOs are at the array. What it
+//! is behind is kept while it wants its part, up to a few IOs ([`OWED`]), and goes to nobody else. And an IO
+//! that its flow may have at the array whatever the others do needs no turn: it goes [ahead](FairQueue::push_ahead).
+//!
 //! No flow waits without bound, whatever its shares: one that was not served for as long as
 //! [`FairQueue::set_patience`] says is [`FairQueue::overdue`].
 
@@ -76,6 +81,10 @@ impl Head {
 /// still leave twenty significant bits.
 const TAG_SHIFT: u32 = 30;
 
+/// How many IOs a flow that wants all of its part may be behind virtual time when it has nothing waiting. A flow that
+/// cannot use its part, as its IOs take longer than others', would else gather a debt without end.
+const OWED: Tag = 8;
+
 #[derive(Debug)]
 struct Flow<T> {
     shares: Shares,
@@ -84,6 +93,8 @@ struct Flow<T> {
     burst: Cost,
     /// Finish tag of the IO dispatched last. While the flow is backlogged: start tag of its head.
     finish: Tag,
+    /// How far the finish tag was behind virtual time when the flow began to want less than its part.
+    owed: Tag,
     waiting: VecDeque<(Cost, T)>,
     /// When it was served last, or became backlogged.
     served: Instant,
@@ -92,6 +103,18 @@ struct Flow<T> {
 }
 
 impl<T> Flow<T> {
+    /// The most that it may be behind virtual time if it wants all of its part, with IOs of this cost.
+    fn most_owed(&self, cost: Cost) -> Tag {
+        OWED * self.tag_of(cost)
+    }
+
+    /// The start tag of an item that comes while nothing waits: virtual time, less the credit.
+    fn start(&self, virtual_time: Tag, credit: Tag) -> Tag {
+        // How far an idle flow's finish tag has fallen behind, at most the burst.
+        let credit = credit.max(self.tag_of(self.burst));
+        self.finish.max(virtual_time.saturating_sub(credit))
+    }
+
     fn tag_of(&self, cost: Cost) -> Tag {
         if cost == Cost::ONE { self.slot } else { tag(self.shares, cost) }
     }
@@ -112,6 +135,8 @@ fn tag(Shares(shares): Shares, cost: Cost) -> Tag {
 #[derive(Debug)]
 pub struct FairQueue<T> {
     flows: Slab<Flow<T>>,
+    /// Items that need no turn, oldest first, and when they came.
+    ahead: VecDeque<(Instant, FlowId, Cost, T)>,
     /// Start tag of the head of every backlogged flow; ties go to the lower id.
     heads: BinaryHeap<Head>,
     /// Entries of `heads` that stand for a head which was taken out of turn.
@@ -128,6 +153,7 @@ impl<T> Default for FairQueue<T> {
     fn default() -> Self {
         FairQueue {
             flows: Slab::new(),
+            ahead: VecDeque::new(),
             heads: BinaryHeap::new(),
             stale: 0,
             dues: BinaryHeap::new(),
@@ -144,13 +170,15 @@ impl<T> FairQueue<T> {
     pub fn add_flow(&mut self, shares: Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
         let (waiting, served, due) = (VecDeque::new(), Instant(0), None);
-        let slot = tag(shares, Cost::ONE);
-        FlowId(self.flows.insert(Flow { shares, slot, burst, finish, waiting, served, due }))
+        let (slot, owed) = (tag(shares, Cost::ONE), 0);
+        let flow = Flow { shares, slot, burst, finish, owed, waiting, served, due };
+        FlowId(self.flows.insert(flow))
     }
 
     /// Removes a flow of which nothing waits; `false` if something does, or there is no such flow.
     pub fn remove_flow(&mut self, flow: FlowId) -> bool {
-        let idle = self.flows.get(flow.0).is_some_and(|f| f.waiting.is_empty());
+        let none = self.flows.get(flow.0).is_some_and(|f| f.waiting.is_empty());
+        let idle = none && self.ahead.iter().all(|(_, of, ..)| *of != flow);
         idle && self.flows.try_remove(flow.0).is_some()
     }
 
@@ -178,15 +206,14 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// Queues an item. O(log backlogged flows) if the flow was idle, O(1) otherwise.
-    pub fn push(&mut self, now: Instant, flow: FlowId, cost: Cost, item: T) {
+    /// Queues an item. `wants`: the flow has wanted all of its part since its last item was taken, though nothing
+    /// may have waited. O(log backlogged flows) if nothing waited, O(1) otherwise.
+    pub fn push(&mut self, now: Instant, flow: FlowId, cost: Cost, wants: bool, item: T) {
         let f = &mut self.flows[flow.0];
         if f.waiting.is_empty() {
-            // An idle flow starts at virtual time, less the credit that it gathered: how far its
-            // finish tag has fallen behind, at most the burst.
-            let earliest = self.virtual_time.saturating_sub(f.tag_of(f.burst));
-            let start = f.finish.max(earliest);
-            f.finish = start;
+            let credit = if wants { f.most_owed(cost) } else { f.owed };
+            let start = f.start(self.virtual_time, credit);
+            (f.finish, f.owed) = (start, 0);
             f.served = now;
             self.heads.push(Head::new(start, flow));
             if f.due.is_none() {
@@ -199,6 +226,42 @@ impl<T> FairQueue<T> {
         self.len += 1;
     }
 
+    /// Queues an item that needs no turn, of a flow of which nothing waits. The flow is charged for it as if it had
+    /// gone at virtual time: no item that went ahead delays a later one. O(1).
+    pub fn push_ahead(&mut self, now: Instant, flow: FlowId, cost: Cost, item: T) {
+        let f = &mut self.flows[flow.0];
+        let start = f.start(self.virtual_time, f.owed).min(self.virtual_time);
+        (f.finish, f.owed) = (start + f.tag_of(cost), 0);
+        self.ahead.push_back((now, flow, cost, item));
+        self.len += 1;
+    }
+
+    /// Takes the oldest item that needs no turn, if one may go or if it has waited for longer than the patience. Says
+    /// whether it is overdue.
+    pub fn pop_ahead(&mut self, now: Instant, may: bool) -> Option<(FlowId, Cost, T, bool)> {
+        let &(since, ..) = self.ahead.front()?;
+        if !may && since + self.patience > now {
+            return None;
+        }
+        let (_, flow, cost, item) = self.ahead.pop_front()?;
+        self.len -= 1;
+        Some((flow, cost, item, !may))
+    }
+
+    /// Whether items of this flow wait for their turn.
+    #[must_use]
+    pub fn waits(&self, flow: FlowId) -> bool {
+        !self.flows[flow.0].waiting.is_empty()
+    }
+
+    /// The flow, whose IOs cost so much, wants less than its part from now on. What it is behind is kept until it comes back.
+    pub fn rests(&mut self, flow: FlowId, cost: Cost) {
+        let f = &mut self.flows[flow.0];
+        if f.waiting.is_empty() {
+            f.owed = self.virtual_time.saturating_sub(f.finish).min(f.most_owed(cost));
+        }
+    }
+
     /// What goes next: whose it is and what it costs.
     #[must_use]
     pub fn head(&self) -> Option<(FlowId, Cost)> {
@@ -206,7 +269,7 @@ impl<T> FairQueue<T> {
         self.flows[flow.0].waiting.front().map(|&(cost, _)| (flow, cost))
     }
 
-    /// Takes the item with the smallest start tag. O(log backlogged flows).
+    /// Takes the item with the smallest start tag, of those that wait for their turn. O(log backlogged flows).
     pub fn pop(&mut self, now: Instant) -> Option<(FlowId, Cost, T)> {
         let mut head = self.heads.peek_mut()?;
         let (start, id) = (head.start(), head.flow());
@@ -260,7 +323,9 @@ impl<T> FairQueue<T> {
     /// Not before this time is a flow overdue. It may be later: ask again then.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        self.dues.peek().map(|Reverse((due, _))| *due)
+        let due = self.dues.peek().map(|Reverse((due, _))| *due);
+        let ahead = self.ahead.front().map(|&(since, ..)| since + self.patience);
+        due.map_or(ahead, |due| Some(ahead.map_or(due, |ahead| due.min(ahead))))
     }
 
     /// Takes a flow's oldest item, whatever its turn. It is charged for it as for any other.

@@ -115,6 +115,12 @@ impl Slice {
         self.slice
     }
 
+    /// Whether more is pending than the slice.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.pending > self.slice
+    }
+
     /// Some slots of IO come. Gives how much the grant has changed.
     pub fn add(&mut self, now: Instant, slots: f64, service: f64) -> f64 {
         self.unit = slots;

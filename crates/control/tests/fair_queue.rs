@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use parda_control::queue::{Cost, FairQueue, FlowId};
-use parda_control::{Instant, Shares};
+use parda_control::{Instant, Shares, Span};
 use proptest::prelude::*;
 
 /// Start-time fair queuing as the textbook has it: every item is tagged when it becomes its flow's
@@ -11,6 +11,7 @@ use proptest::prelude::*;
 /// denominator are not needed: it uses the same integer division as is documented.
 struct Oracle {
     flows: Vec<OracleFlow>,
+    ahead: VecDeque<(usize, u64)>,
     virtual_time: u128,
 }
 
@@ -18,6 +19,7 @@ struct OracleFlow {
     shares: u32,
     burst: f64,
     finish: u128,
+    owed: u128,
     start: u128,
     waiting: VecDeque<(f64, u64)>,
 }
@@ -27,16 +29,42 @@ fn tag(slots: f64, shares: u32) -> u128 {
 }
 
 impl Oracle {
-    fn push(&mut self, flow: usize, slots: f64, item: u64) {
-        let now = self.virtual_time;
-        let f = &mut self.flows[flow];
+    /// The start tag of a flow that has nothing waiting, of which so much is remembered.
+    fn begins(&self, flow: usize, owed: u128) -> u128 {
+        let f = &self.flows[flow];
+        f.finish.max(self.virtual_time.saturating_sub(owed.max(tag(f.burst, f.shares))))
+    }
+
+    fn push(&mut self, flow: usize, slots: f64, wants: bool, item: u64) {
+        let f = &self.flows[flow];
         if f.waiting.is_empty() {
-            f.start = f.finish.max(now.saturating_sub(tag(f.burst, f.shares)));
+            let owed = if wants { 8 * tag(slots, f.shares) } else { f.owed };
+            let start = self.begins(flow, owed);
+            let f = &mut self.flows[flow];
+            (f.start, f.finish, f.owed) = (start, start, 0);
         }
-        f.waiting.push_back((slots, item));
+        self.flows[flow].waiting.push_back((slots, item));
+    }
+
+    fn push_ahead(&mut self, flow: usize, slots: f64, item: u64) {
+        let start = self.begins(flow, self.flows[flow].owed).min(self.virtual_time);
+        let f = &mut self.flows[flow];
+        (f.finish, f.owed) = (start + tag(slots, f.shares), 0);
+        self.ahead.push_back((flow, item));
+    }
+
+    fn rests(&mut self, flow: usize, slots: f64) {
+        let f = &mut self.flows[flow];
+        if !f.waiting.is_empty() {
+            return;
+        }
+        f.owed = self.virtual_time.saturating_sub(f.finish).min(8 * tag(slots, f.shares));
     }
 
     fn pop(&mut self) -> Option<(usize, u64)> {
+        if let Some(first) = self.ahead.pop_front() {
+            return Some(first);
+        }
         let backlogged = self.flows.iter().enumerate().filter(|(_, f)| !f.waiting.is_empty());
         let (i, _) = backlogged.min_by_key(|&(i, f)| (f.start, i))?;
         let f = &mut self.flows[i];
@@ -50,14 +78,19 @@ impl Oracle {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push { flow: usize, slots: f64 },
+    Push { flow: usize, slots: f64, wants: bool },
+    Ahead { flow: usize, slots: f64 },
+    Rests { flow: usize, slots: f64 },
     Pop,
     Reweigh { flow: usize, shares: u32 },
 }
 
 fn steps(flows: usize) -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        4 => (0..flows, 0.25..32.0f64).prop_map(|(flow, slots)| Step::Push { flow, slots }),
+        4 => (0..flows, 0.25..32.0f64, any::<bool>())
+            .prop_map(|(flow, slots, wants)| Step::Push { flow, slots, wants }),
+        1 => (0..flows, 0.25..32.0f64).prop_map(|(flow, slots)| Step::Ahead { flow, slots }),
+        1 => (0..flows, 0.25..32.0f64).prop_map(|(flow, slots)| Step::Rests { flow, slots }),
         3 => Just(Step::Pop),
         1 => (0..flows, 1..5000u32).prop_map(|(flow, shares)| Step::Reweigh { flow, shares }),
     ];
@@ -71,24 +104,37 @@ proptest! {
         script in steps(12),
     ) {
         let mut queue = FairQueue::default();
-        let mut oracle = Oracle { flows: Vec::new(), virtual_time: 0 };
+        let mut oracle = Oracle { flows: Vec::new(), ahead: VecDeque::new(), virtual_time: 0 };
         for &(shares, burst) in &config {
             queue.add_flow(Shares(shares), Cost::slots(burst));
             oracle.flows.push(OracleFlow {
-                shares, burst, finish: 0, start: 0, waiting: VecDeque::new(),
+                shares, burst, finish: 0, owed: 0, start: 0, waiting: VecDeque::new(),
             });
         }
         let mut waiting = 0usize;
         for (n, step) in script.into_iter().enumerate() {
             match step {
-                Step::Push { flow, slots } => {
+                Step::Push { flow, slots, wants } => {
                     let flow = flow % config.len();
-                    queue.push(Instant(0), FlowId(flow), Cost::slots(slots), n as u64);
-                    oracle.push(flow, slots, n as u64);
+                    queue.push(Instant(0), FlowId(flow), Cost::slots(slots), wants, n as u64);
+                    oracle.push(flow, slots, wants, n as u64);
                     waiting += 1;
                 }
+                Step::Ahead { flow, slots } if !queue.waits(FlowId(flow % config.len())) => {
+                    let flow = flow % config.len();
+                    queue.push_ahead(Instant(0), FlowId(flow), Cost::slots(slots), n as u64);
+                    oracle.push_ahead(flow, slots, n as u64);
+                    waiting += 1;
+                }
+                Step::Rests { flow, slots } => {
+                    queue.rests(FlowId(flow % config.len()), Cost::slots(slots));
+                    oracle.rests(flow % config.len(), slots);
+                }
+                Step::Ahead { .. } => {}
                 Step::Pop => {
-                    let ours = queue.pop(Instant(0)).map(|(f, _, item)| (f.0, item));
+                    let ahead = queue.pop_ahead(Instant(0), true).map(|(f, _, item, _)| (f, item));
+                    let next = ahead.or_else(|| queue.pop(Instant(0)).map(|(f, _, item)| (f, item)));
+                    let ours = next.map(|(f, item)| (f.0, item));
                     // Work conservation: something comes out whenever anything waits.
                     prop_assert_eq!(ours.is_some(), waiting > 0);
                     prop_assert_eq!(ours, oracle.pop());
@@ -125,7 +171,7 @@ proptest! {
         };
         for (i, &(_, largest)) in flows.iter().enumerate() {
             for _ in 0..2 {
-                queue.push(Instant(0), FlowId(i), Cost::slots(size(largest)), ());
+                queue.push(Instant(0), FlowId(i), Cost::slots(size(largest)), false, ());
             }
         }
         let mut served = vec![0.0; flows.len()];
@@ -134,7 +180,7 @@ proptest! {
             if n >= from {
                 served[flow.0] += cost.as_slots();
             }
-            queue.push(Instant(0), flow, Cost::slots(size(flows[flow.0].1)), ());
+            queue.push(Instant(0), flow, Cost::slots(size(flows[flow.0].1)), false, ());
         }
         let per_share = |i: usize| served[i] / f64::from(flows[i].0);
         let slack = |i: usize| flows[i].1 / f64::from(flows[i].0);
@@ -153,15 +199,15 @@ proptest! {
         let small = queue.add_flow(Shares(1), Cost::slots(0.0));
         for _ in 0..others {
             let flow = queue.add_flow(Shares(big), Cost::slots(0.0));
-            queue.push(Instant(0), flow, Cost::ONE, ());
+            queue.push(Instant(0), flow, Cost::ONE, false, ());
         }
-        queue.push(Instant(0), small, Cost::ONE, ());
-        queue.push(Instant(0), small, Cost::ONE, ());
+        queue.push(Instant(0), small, Cost::ONE, false, ());
+        queue.push(Instant(0), small, Cost::ONE, false, ());
         let mut waits = 0usize;
         let mut longest = 0;
         for _ in 0..10 * big as usize * others {
             let (flow, _, ()) = queue.pop(Instant(0)).unwrap();
-            queue.push(Instant(0), flow, Cost::ONE, ());
+            queue.push(Instant(0), flow, Cost::ONE, false, ());
             waits = if flow == small { 0 } else { waits + 1 };
             longest = longest.max(waits);
         }
@@ -175,11 +221,11 @@ fn an_idle_flow_spends_its_burst_as_one_batch_and_no_more() {
     let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
     let bursty = queue.add_flow(Shares(100), Cost::slots(8.0));
     for _ in 0..200 {
-        queue.push(Instant(0), busy, Cost::ONE, ());
+        queue.push(Instant(0), busy, Cost::ONE, false, ());
     }
     (0..50).for_each(|_| assert_eq!(queue.pop(Instant(0)).unwrap().0, busy));
     for _ in 0..100 {
-        queue.push(Instant(0), bursty, Cost::ONE, ());
+        queue.push(Instant(0), bursty, Cost::ONE, false, ());
     }
     let order: Vec<_> = (0..60).map(|_| queue.pop(Instant(0)).unwrap().0).collect();
     let batch = order.iter().take_while(|&&f| f == bursty).count();
@@ -197,12 +243,73 @@ fn without_burst_idling_gives_nothing() {
     let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
     let idle = queue.add_flow(Shares(100), Cost::slots(0.0));
     for _ in 0..200 {
-        queue.push(Instant(0), busy, Cost::ONE, ());
+        queue.push(Instant(0), busy, Cost::ONE, false, ());
     }
     (0..50).for_each(|_| assert_eq!(queue.pop(Instant(0)).unwrap().0, busy));
     for _ in 0..100 {
-        queue.push(Instant(0), idle, Cost::ONE, ());
+        queue.push(Instant(0), idle, Cost::ONE, false, ());
     }
     let gave = (0..60).filter(|_| queue.pop(Instant(0)).unwrap().0 == idle).count();
     assert!(gave.abs_diff(30) <= 1, "{gave}");
+}
+
+/// A client that keeps one IO has nothing waiting while that IO is at the array.
+#[test]
+fn who_wants_its_part_is_given_what_it_is_behind_and_no_more_than_eight_items() {
+    for (wants, before, expected) in [(false, 5, 1), (true, 5, 5), (true, 50, 8)] {
+        let mut queue = FairQueue::default();
+        let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
+        let client = queue.add_flow(Shares(100), Cost::slots(0.0));
+        (0..100).for_each(|_| queue.push(Instant(0), busy, Cost::ONE, true, ()));
+        // The last of them is at virtual time, so that those before it are what the client is behind.
+        (0..=before).for_each(|_| assert_eq!(queue.pop(Instant(0)).unwrap().0, busy));
+        let mut in_a_row = 0;
+        loop {
+            queue.push(Instant(0), client, Cost::ONE, wants, ());
+            if queue.pop(Instant(0)).unwrap().0 != client {
+                break;
+            }
+            in_a_row += 1;
+        }
+        assert!((expected..=expected + 1).contains(&in_a_row), "{in_a_row} for {expected}");
+    }
+}
+
+#[test]
+fn what_a_flow_is_behind_does_not_grow_while_it_rests() {
+    let mut queue = FairQueue::default();
+    let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
+    let client = queue.add_flow(Shares(100), Cost::slots(0.0));
+    (0..100).for_each(|_| queue.push(Instant(0), busy, Cost::ONE, true, ()));
+    (0..4).for_each(|_| _ = queue.pop(Instant(0)));
+    queue.rests(client, Cost::ONE);
+    (0..40).for_each(|_| _ = queue.pop(Instant(0)));
+    (0..9).for_each(|_| queue.push(Instant(0), client, Cost::ONE, false, ()));
+    let order: Vec<_> = (0..9).map(|_| queue.pop(Instant(0)).unwrap().0).collect();
+    let first = order.iter().take_while(|&&flow| flow == client).count();
+    assert!((3..=4).contains(&first), "{first}");
+}
+
+#[test]
+fn an_item_that_needs_no_turn_goes_first_or_when_it_is_overdue() {
+    let mut queue = FairQueue::default();
+    queue.set_patience(Span(10));
+    let busy = queue.add_flow(Shares(1_000_000), Cost::slots(0.0));
+    let client = queue.add_flow(Shares(1), Cost::slots(0.0));
+    queue.push(Instant(0), busy, Cost::ONE, true, ());
+    for _ in 0..3 {
+        queue.push_ahead(Instant(5), client, Cost::ONE, ());
+        assert_eq!((queue.len(), queue.waits(client)), (2, false));
+        assert!(!queue.remove_flow(client), "an item of it waits");
+        assert_eq!(queue.pop_ahead(Instant(14), false), None);
+        assert_eq!(queue.pop_ahead(Instant(14), true), Some((client, Cost::ONE, (), false)));
+    }
+    // What went ahead does not delay what follows by more than one item.
+    queue.push_ahead(Instant(5), client, Cost::ONE, ());
+    assert_eq!(queue.pop(Instant(5)).unwrap().0, busy);
+    assert_eq!(queue.next_due(), Some(Instant(10)), "of the busy flow, looked at later");
+    assert_eq!(queue.overdue(Instant(12)), None);
+    assert_eq!(queue.next_due(), Some(Instant(15)));
+    assert_eq!(queue.pop_ahead(Instant(15), false), Some((client, Cost::ONE, (), true)));
+    assert!(queue.is_empty() && queue.remove_flow(client));
 }

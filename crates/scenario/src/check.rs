@@ -266,7 +266,9 @@ impl Checker<'_> {
             starts.push((TimelineEvent { at: stop, action: Action::StopVm(id) }, at("stop")));
         }
         let target = vm.latency_target;
-        self.ensure(target != Some(Duration::ZERO), &at("latency_target"), "must be above zero")?;
+        if let Some(message) = target.and_then(parda_config::wrong_target) {
+            return Err(self.error(&at("latency_target"), &message));
+        }
         let (name, burst) = (vm.name.clone(), vm.burst);
         Ok(Vm { name, shares, burst, latency_target: target, disk, lun, load })
     }

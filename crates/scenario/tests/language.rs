@@ -178,6 +178,7 @@ fn each_error_points_at_its_line_and_says_what_is_wrong() {
         ("name = \"web\"", "name = \"exchange\"", "the name of the exchange's LUN"),
         ("shares = 2000", "shares = 0", "must be 1 to 1000000"),
         ("burst = 4", "burst = -1", "0 or more"),
+        ("burst = 4", "latency_target = \"11s\"", "must be at most 10s"),
         ("disk = \"20GiB\"", "disk = \"8KiB\"", "hold one IO"),
         ("disk = \"20GiB\"", "same_disk_as = \"web\"", "must be the name of a VM further up"),
         (
