@@ -49,7 +49,7 @@ pub enum Outcome {
 pub struct Dispatch {
     /// To be given back to [`Host::complete`].
     pub id: IoId,
-    /// Whose it is.
+    /// The VM whose IO it is.
     pub vm: VmId,
     /// What the caller gave to [`Host::submit`].
     pub token: u64,
@@ -61,7 +61,7 @@ pub struct Dispatch {
 /// An IO that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Whose it was.
+    /// The VM whose IO it was.
     pub vm: VmId,
     /// What the caller gave to [`Host::submit`].
     pub token: u64,
@@ -351,7 +351,7 @@ impl Host {
         self.outstanding.len()
     }
 
-    /// IOs held now.
+    /// IOs that wait for their dispatch.
     #[must_use]
     pub fn held(&self) -> usize {
         self.queue.len()

@@ -33,7 +33,7 @@ pub struct Cost(u64);
 impl Cost {
     const UNIT: u64 = 1024;
 
-    /// One slot.
+    /// The cost of one slot.
     pub const ONE: Cost = Cost(Self::UNIT);
 
     /// `slots` slots, at least the smallest cost there is: an IO that costs nothing would let its
