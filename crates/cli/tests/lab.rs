@@ -79,17 +79,41 @@ fn tried(scenario: &Path, answer: &Path) -> (String, Vec<String>) {
 /// How many scenarios run side by side. Each asks for a fifth of a processor, and mostly waits.
 const AT_A_TIME: usize = 4;
 
+/// Scenarios of `make test`: shares, an agent that is killed, every kind of event, and hosts that do not hear one another.
+/// The others hold the law in real time too; `crates/sim/tests` hold each of them, or its study, in virtual time.
+const FIRST: [&str; 4] = ["demo", "kill-agent", "events", "exchange"];
+
 #[test]
-fn every_scenario_holds_and_the_simulator_agrees() {
+fn scenarios_hold_and_the_simulator_agrees() {
+    let files = files(true);
+    assert_eq!(files.len(), FIRST.len(), "{files:?}");
+    all_hold(files);
+}
+
+#[test]
+#[ignore = "the law in real time where virtual time holds it already: make nightly"]
+fn the_other_scenarios_hold_and_the_simulator_agrees() {
+    let files = files(false);
+    assert!(files.len() >= 5, "{files:?}");
+    all_hold(files);
+}
+
+/// The scenarios of [`FIRST`], or the others.
+fn files(first: bool) -> Vec<PathBuf> {
     // Those that come with parda for it, and some that only try what it can do.
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let entries = [scenarios(), scenarios().join("lab"), own]
         .into_iter()
         .flat_map(|dir| fs::read_dir(dir).unwrap());
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.is_file());
+    let is_first =
+        |path: &PathBuf| FIRST.iter().any(|name| path.file_stem() == Some(name.as_ref()));
+    files.retain(|path| path.is_file() && is_first(path) == first);
     files.sort();
-    assert!(files.len() >= 5, "{files:?}");
+    files
+}
+
+fn all_hold(files: Vec<PathBuf>) {
     let dir = tempfile::tempdir().unwrap();
     let (left, wrong) = (Mutex::new(files), Mutex::new(Vec::new()));
     let next = || left.lock().unwrap().pop();

@@ -1,4 +1,9 @@
 //! What can only be shown with kernels of our own: stories with guests.
+//!
+//! `make test` runs one guest for each thing that nothing else shows: disks over NBD while their agent is killed and
+//! replaced, a steered kernel and an agent that serve one array, shares of cgroups by a real elevator, and the harness.
+//! The others repeat on another kernel, transport or number of hosts what a faster test shows, which `#[ignore]` names:
+//! `make nightly` runs all.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a panic is how a test fails")]
 
 mod cgroups;

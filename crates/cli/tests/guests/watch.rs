@@ -58,6 +58,7 @@ fn near(what: &str, got: f64, wanted: f64, part: f64) -> Result<(), String> {
 }
 
 #[test]
+#[ignore = "the same on this machine's kernel in crates/steer/tests/measure.rs: make nightly"]
 fn an_older_kernel_tells_latency_sizes_cgroups_and_what_waits_above_a_multipath_device() {
     let Some(_turn) = turn() else { return };
     let slow = Source::Null { size: 1 << 30, latency: (DELAY_MS * 1e6) as u64 };
