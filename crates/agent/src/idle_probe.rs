@@ -13,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parda_control::{Report, Totals};
 use parda_probe::{
-    Document, Effort, End, Mix, Plan, Point, Probe, Progress, Purpose, Unknown, Watcher, Wishes,
+    Effort, End, Mix, Plan, Point, Probe, ProbeDocument, Progress, Purpose, Unknown, Watcher,
+    Wishes,
 };
 
 use crate::config::{IdleProbe, Target};
@@ -145,7 +146,7 @@ fn measure(
     most: u32,
     seconds: f64,
     busy: &dyn Fn() -> bool,
-) -> Result<Option<Document>, String> {
+) -> Result<Option<ProbeDocument>, String> {
     let (mut reads, target) = Reads::open(target).map_err(|error| error.to_string())?;
     let wishes = Wishes {
         mixes: vec![Mix { size: SIZE, read_percent: 100, random_percent: 100 }],
@@ -190,7 +191,7 @@ impl Watcher for Bystander<'_> {
 }
 
 /// Replaces the stored probe by one that recommends a threshold, and returns that, in milliseconds.
-fn store(file: &Path, document: &Document) -> Result<f64, String> {
+fn store(file: &Path, document: &ProbeDocument) -> Result<f64, String> {
     let Some(advice) = &document.findings.advice else {
         return Err("no knee was seen, and the stored one is kept".to_owned());
     };
@@ -253,7 +254,7 @@ mod tests {
         assert!((0.3..1.1).contains(&one.outstanding_measured), "{}", one.outstanding_measured);
         assert_eq!(four.all.histogram.iter().map(|b| b.ios).sum::<u64>(), four.all.ios);
         let text = serde_json::to_string(&document).unwrap();
-        assert_eq!(serde_json::from_str::<Document>(&text).unwrap().points.len(), 2);
+        assert_eq!(serde_json::from_str::<ProbeDocument>(&text).unwrap().points.len(), 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parda_control::threshold::Move;
 use parda_control::{Estimate, Totals};
-use parda_probe::{Document, DocumentError};
+use parda_probe::{DocumentError, ProbeDocument};
 use serde::{Deserialize, Serialize};
 
 /// Status of an automatic threshold.
@@ -92,7 +92,7 @@ impl Probed {
     /// It cannot be read, is no probe, or recommends nothing.
     pub(crate) fn read(file: &Path) -> Result<Probed, String> {
         let probed = |threshold| Probed { file: file.to_owned(), threshold };
-        let document = match Document::read(file) {
+        let document = match ProbeDocument::read(file) {
             Ok(document) => document,
             Err(DocumentError::Read { error, .. }) if error.kind() == ErrorKind::NotFound => {
                 return Ok(probed(None));
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_a_probe_recommends_is_read() {
-        let mut probe = Document {
+        let mut probe = ProbeDocument {
             format: FORMAT,
             begun: "2026-11-21T20:00:00Z".to_owned(),
             took_s: 60.0,

@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use parda_array::{Array, ArrayIo, ArrayParams, Bytes, IoId, IoKind, LunId, Nanos, Preset};
+use parda_array::{Array, ArrayIo, ArrayParams, Bytes, IoKind, IoTag, LunId, Nanos, Preset};
 
 const IOS: u64 = 5_000_000;
 const OUTSTANDING: u64 = 128;
@@ -42,7 +42,7 @@ struct Load {
 }
 
 impl Load {
-    fn submit(&mut self, now: Nanos, id: IoId) {
+    fn submit(&mut self, now: Nanos, id: IoTag) {
         let luns = &self.array.params().layout.luns;
         let lun = self.random.usize(0..luns.len());
         let places = luns[lun].0 / 16_384;
@@ -73,7 +73,7 @@ fn measure(what: &str, params: ArrayParams, read_percent: u32) {
     let array = Array::new(params).expect("presets are possible");
     let mut load = Load { array, random: fastrand::Rng::with_seed(1), read_percent };
     for id in 0..OUTSTANDING {
-        load.submit(Nanos::ZERO, IoId(id));
+        load.submit(Nanos::ZERO, IoTag(id));
     }
     load.run(IOS / 10);
     let (start, allocated) = (Instant::now(), ALLOCATIONS.load(Ordering::Relaxed));

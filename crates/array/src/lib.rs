@@ -19,7 +19,7 @@
 //! | drive | [`drive`] | FIFO, bounded queue; seek, rotation, transfer; or flash units |
 //!
 //! ```
-//! use parda_array::{Array, ArrayIo, Bytes, IoId, IoKind, LunId, Nanos, Preset};
+//! use parda_array::{Array, ArrayIo, Bytes, IoTag, IoKind, LunId, Nanos, Preset};
 //!
 //! let mut array = Array::new(Preset::Drive7200.params())?;
 //! let io = ArrayIo {
@@ -28,11 +28,11 @@
 //!     offset: Bytes::gb(300),
 //!     len: Bytes::kib(4),
 //! };
-//! array.submit(Nanos::ZERO, IoId(1), io)?;
+//! array.submit(Nanos::ZERO, IoTag(1), io)?;
 //! while let Some(at) = array.next_event() {
 //!     array.advance(at);
 //!     while let Some((done, id)) = array.pop_completion() {
-//!         assert_eq!(id, IoId(1));
+//!         assert_eq!(id, IoTag(1));
 //!         assert!(done > Nanos::from_millis(5));
 //!     }
 //! }
@@ -63,4 +63,4 @@ pub use params::ArrayParams;
 pub use preset::{Preset, UnknownPreset};
 pub use raid::{RaidLevel, RaidParams};
 pub use text::UnitError;
-pub use units::{Bytes, IoId, LunId, Nanos, Rate};
+pub use units::{Bytes, IoTag, LunId, Nanos, Rate};

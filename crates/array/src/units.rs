@@ -25,7 +25,7 @@ pub struct Rate(pub u64);
 /// The caller's name for one IO. The array hands it back with the completion and reads nothing
 /// into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct IoId(pub u64);
+pub struct IoTag(pub u64);
 
 /// A LUN of the array, counted from zero in the order of
 /// [`LayoutParams::luns`](crate::LayoutParams::luns).

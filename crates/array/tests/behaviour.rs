@@ -5,7 +5,7 @@ mod closed_loop;
 
 use closed_loop::{Access, Client, Seen, Window, run};
 use parda_array::{
-    Array, ArrayIo, ArrayParams, Bytes, ControllerParams, IoId, IoKind, LunId, Nanos, Preset,
+    Array, ArrayIo, ArrayParams, Bytes, ControllerParams, IoKind, IoTag, LunId, Nanos, Preset,
     RaidLevel, Rate, ReadCacheParams,
 };
 
@@ -59,7 +59,7 @@ fn what_only_the_caches_hold_is_known() {
             offset: Bytes::mib(3),
             len: Bytes::kib(8),
         };
-        array.submit(Nanos::ZERO, IoId(0), io).unwrap();
+        array.submit(Nanos::ZERO, IoTag(0), io).unwrap();
         let done = array.advance_to_completion(Nanos::NEVER).unwrap();
         assert_eq!(array.unwritten(), Bytes::kib(8), "{preset}: done after {done}, and not there");
         let mut array = Array::new(preset.params()).unwrap();
@@ -191,7 +191,7 @@ fn what_is_read_again_and_again_costs_the_drives_nothing() {
         let write = ArrayIo { kind: IoKind::Write, offset, len: Bytes::kib(4), ..read };
         for io in [write, read] {
             let begun = now;
-            array.submit(now, IoId(round), io).unwrap();
+            array.submit(now, IoTag(round), io).unwrap();
             while array.outstanding() > 0 {
                 now = array.next_event().unwrap();
                 array.advance(now);

@@ -1,7 +1,7 @@
 //! What callers may rely on, whatever the array is made of and whatever is asked of it.
 
 use parda_array::{
-    Array, ArrayIo, ArrayParams, Bytes, ControllerParams, Device, FaultError, IoId, IoKind, LunId,
+    Array, ArrayIo, ArrayParams, Bytes, ControllerParams, Device, FaultError, IoKind, IoTag, LunId,
     Nanos, Placement, PrefetchParams, Preset, RaidLevel, Scheduling, SubmitError, WriteCacheParams,
 };
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 /// An IO and how long after the one before it is submitted.
 type Script = Vec<(Nanos, ArrayIo)>;
 
-type Completions = Vec<(Nanos, IoId)>;
+type Completions = Vec<(Nanos, IoTag)>;
 
 const LUN: u64 = 1 << 30;
 
@@ -95,7 +95,7 @@ fn on_time(params: &ArrayParams, script: &Script) -> Completions {
             array.advance(next);
             fetch(&mut array, &mut completions);
         }
-        array.submit(now, IoId(i as u64), *io).expect("the IO lies on its LUN");
+        array.submit(now, IoTag(i as u64), *io).expect("the IO lies on its LUN");
     }
     while let Some(next) = array.next_event() {
         array.advance(next);
@@ -111,7 +111,7 @@ fn late(params: &ArrayParams, script: &Script) -> Completions {
     let (mut now, mut completions) = (Nanos::ZERO, Vec::new());
     for (i, (pause, io)) in script.iter().enumerate() {
         now = now + *pause;
-        array.submit(now, IoId(i as u64), *io).expect("the IO lies on its LUN");
+        array.submit(now, IoTag(i as u64), *io).expect("the IO lies on its LUN");
     }
     array.advance(now + Nanos::from_millis(3_600_000));
     fetch(&mut array, &mut completions);
@@ -191,7 +191,7 @@ proptest! {
         for (i, (pause, io)) in script.iter().enumerate() {
             now = now + *pause;
             let io = ArrayIo { offset: Bytes(io.offset.0 % (LUN / 16)), ..*io };
-            array.submit(now, IoId(i as u64), io).unwrap();
+            array.submit(now, IoTag(i as u64), io).unwrap();
             for (_, event) in events.iter().filter(|(at, _)| *at == i) {
                 let _refused = match event {
                     Event::Fail(drive) => array.fail_drive(now, *drive),
@@ -243,11 +243,11 @@ fn closed_loop(array: &mut Array, mut now: Nanos, depth: u64, count: u64) -> (f6
     let mut begun: Vec<Nanos> = Vec::new();
     let mut latency = 0.0;
     for i in 0..depth {
-        array.submit(now, IoId(i), io(i)).unwrap();
+        array.submit(now, IoTag(i), io(i)).unwrap();
         begun.push(now);
     }
     for i in depth..depth + count {
-        let (at, IoId(done)) = loop {
+        let (at, IoTag(done)) = loop {
             if let Some(done) = array.pop_completion() {
                 break done;
             }
@@ -256,7 +256,7 @@ fn closed_loop(array: &mut Array, mut now: Nanos, depth: u64, count: u64) -> (f6
         now = at;
         latency += now.secs() - begun[done as usize].secs();
         if i < count {
-            array.submit(now, IoId(i), io(i)).unwrap();
+            array.submit(now, IoTag(i), io(i)).unwrap();
             begun.push(now);
         }
     }
@@ -284,26 +284,26 @@ fn read(offset: Bytes) -> ArrayIo {
 #[test]
 fn a_refused_io_leaves_no_trace() {
     let mut array = Array::new(Preset::Drive7200.params()).unwrap();
-    array.submit(Nanos(500), IoId(1), read(Bytes(0))).unwrap();
+    array.submit(Nanos(500), IoTag(1), read(Bytes(0))).unwrap();
     let next = array.next_event();
-    let back = array.submit(Nanos(499), IoId(2), read(Bytes(0)));
+    let back = array.submit(Nanos(499), IoTag(2), read(Bytes(0)));
     assert_eq!(back, Err(SubmitError::TimeRanBack { now: Nanos(499), clock: Nanos(500) }));
-    let outside = array.submit(Nanos::from_millis(900), IoId(3), read(Bytes::gib(478)));
+    let outside = array.submit(Nanos::from_millis(900), IoTag(3), read(Bytes::gib(478)));
     assert!(matches!(outside, Err(SubmitError::OutOfRange { .. })));
     assert_eq!((array.next_event(), array.outstanding()), (next, 1));
-    array.submit(Nanos(501), IoId(4), read(Bytes(0))).unwrap();
+    array.submit(Nanos(501), IoTag(4), read(Bytes(0))).unwrap();
 }
 
 #[test]
 fn an_unfetched_completion_is_due_at_its_own_time() {
     let mut array = Array::new(Preset::Drive7200.params()).unwrap();
     assert_eq!(array.next_event(), None);
-    array.submit(Nanos::ZERO, IoId(1), read(Bytes::gib(100))).unwrap();
+    array.submit(Nanos::ZERO, IoTag(1), read(Bytes::gib(100))).unwrap();
     array.advance(Nanos::from_millis(1_000));
     array.advance(Nanos::from_millis(10));
     let due = array.next_event();
     assert!(due.is_some_and(|due| due < Nanos::from_millis(40)));
-    assert_eq!(array.pop_completion(), due.map(|due| (due, IoId(1))));
+    assert_eq!(array.pop_completion(), due.map(|due| (due, IoTag(1))));
     assert_eq!((array.pop_completion(), array.next_event()), (None, None));
 }
 
@@ -315,7 +315,7 @@ fn what_would_end_after_the_end_of_time_never_does() {
     let write = ArrayIo { kind: IoKind::Write, ..read(Bytes(0)) };
     let last = Nanos(Nanos::NEVER.0 - 1_000_000);
     for id in 0..200 {
-        array.submit(last, IoId(id), write).unwrap();
+        array.submit(last, IoTag(id), write).unwrap();
     }
     array.advance(Nanos::NEVER);
     assert_eq!((array.pop_completion(), array.next_event()), (None, None));

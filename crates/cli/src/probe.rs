@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use parda_array::Preset;
 use parda_probe::{
-    Document, Effort, End, Experiment, Kind, Mix, Point, Progress, Purpose, Unknown, Watcher,
+    Effort, End, Experiment, Kind, Mix, Point, ProbeDocument, Progress, Purpose, Unknown, Watcher,
     Wishes,
 };
 use parda_probe_report as report;
@@ -244,9 +244,9 @@ impl Probe {
         })
     }
 
-    fn answer(&self, target: &Target, document: &Document) -> Result<(), Failure> {
+    fn answer(&self, target: &Target, document: &ProbeDocument) -> Result<(), Failure> {
         let outputs = [
-            (&self.json, Document::json as fn(&Document) -> String),
+            (&self.json, ProbeDocument::json as fn(&ProbeDocument) -> String),
             (&self.csv, report::csv),
             (&self.page, report::page),
         ];

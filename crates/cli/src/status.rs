@@ -10,7 +10,7 @@ use parda_agent::config::Config;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus, Status as Answer,
+    DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus, Status as AgentStatus,
     SteerStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
@@ -58,7 +58,7 @@ impl Status {
     }
 }
 
-fn table(status: &Answer) -> String {
+fn table(status: &AgentStatus) -> String {
     let mut text = format!(
         "host {}, parda {}, up {:.0} s, process {}\n",
         status.host, status.version, status.uptime_s, status.pid

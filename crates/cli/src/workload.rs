@@ -11,10 +11,11 @@ use parda_config::Document;
 use parda_control::Bytes;
 use parda_scenario::{Scenario, Study, Vm, VmId};
 use parda_workload::fio::{
-    ExportedClient, Imported, Job, Target, import, iolog, job_file, job_names, log_name, sections,
+    ExportedClient, Imported, Job, JobTarget, import, iolog, job_file, job_names, log_name,
+    sections,
 };
 use parda_workload::trace::{self, Replay, Summary, Trace};
-use parda_workload::{Load, spell};
+use parda_workload::{ClientLoad, spell};
 
 use crate::sim::variants;
 use crate::{Failure, output};
@@ -150,13 +151,13 @@ impl Export {
             let message = "is a probe, which has points and no VMs, hosts and variants";
             return Err(Failure::usage(format!("{file}: {message}")));
         }
-        let probe = parda_probe::Document::read(&self.scenario)
+        let probe = parda_probe::ProbeDocument::read(&self.scenario)
             .map_err(|error| Failure::usage(error.to_string()))?;
         let target = self.target.replace("{vm}", "probe");
         let job = |(number, point): (usize, &parda_probe::Point)| {
             let parda_probe::Load { mix, outstanding } = point.load;
             let mut job = Job::new(format!("{number:03}: {mix}, {outstanding} outstanding"));
-            job.target(Target::of(&target));
+            job.target(JobTarget::of(&target));
             let said =
                 job.load(&parda_probe_targets::workload(&point.load), Bytes(probe.target.bytes));
             said.map_err(|error| (job.name().to_owned(), error))?;
@@ -204,8 +205,8 @@ impl Export {
     /// Writes the logs that VMs replay, beside the job file.
     fn logs(&self, scenario: &Scenario, clients: &[ExportedClient<'_>]) -> Result<(), Failure> {
         let replays = clients.iter().filter_map(|client| match client.load {
-            Load::Replayed(replay) => Some((client, replay)),
-            Load::Drawn(_) => None,
+            ClientLoad::Replayed(replay) => Some((client, replay)),
+            ClientLoad::Drawn(_) => None,
         });
         let replays: Vec<(&ExportedClient<'_>, &Replay)> = replays.collect();
         if replays.is_empty() {

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parda_array::{Array, ArrayIo, ArrayParams, IoId, LunId, Nanos, ParamError, Preset, RaidLevel};
+use parda_array::{
+    Array, ArrayIo, ArrayParams, IoTag, LunId, Nanos, ParamError, Preset, RaidLevel,
+};
 use parda_block::{
     AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Region, SpawnError,
     Timed, TimedId, Volume, VolumeConfig,
@@ -258,7 +260,7 @@ impl Timed for Model {
     fn submit(&mut self, now: Instant, id: TimedId, kind: IoKind, extent: Extent) {
         let io = self.locate(kind, extent);
         let taken =
-            io.is_some_and(|io| self.array.submit(Nanos(now.0), IoId(id.0 as u64), io).is_ok());
+            io.is_some_and(|io| self.array.submit(Nanos(now.0), IoTag(id.0 as u64), io).is_ok());
         if !taken {
             self.instant.push_back(id);
         }
@@ -275,7 +277,7 @@ impl Timed for Model {
         self.requests.execute(now, &mut self.array);
         self.instant.pop_front().or_else(|| {
             self.array.advance(Nanos(now.0));
-            self.array.pop_completion().map(|(_, IoId(id))| TimedId(id as usize))
+            self.array.pop_completion().map(|(_, IoTag(id))| TimedId(id as usize))
         })
     }
 }

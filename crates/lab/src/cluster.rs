@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parda_agent::status::{DiskStatus, Status, ask};
 use parda_scenario::array::ArrayEvent;
 use parda_scenario::{Action, GuestDisk, Host, HostId, Scenario, State, VmId};
-use parda_workload::fio::Target;
+use parda_workload::fio::JobTarget;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -467,13 +467,13 @@ impl<'a> Cluster<'a> {
         let vm = self.scenario.vm(id);
         let told = |target| fio::arguments(vm, id, target, seed, duration + CLIENT_SLACK);
         if let Some(guest) = self.guests.get_mut(&id.host) {
-            return Ok(guest.start_client(vm, id, &told(Target::Path(guest_host::DISK))?)?);
+            return Ok(guest.start_client(vm, id, &told(JobTarget::Path(guest_host::DISK))?)?);
         }
         let outside = self.scenario.host(id.host).outside;
         let socket = if outside { self.run_dir.array() } else { self.run_dir.disks(id.host) };
         let uri = format!("nbd+unix:///{}?socket={}", vm.name, socket.display());
         let mut command = Command::new("fio");
-        command.args(told(Target::Nbd(&uri))?);
+        command.args(told(JobTarget::Nbd(&uri))?);
         let log = self.run_dir.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())

@@ -4,8 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use parda_scenario::{Scenario, Vm, VmId, client_seed};
-use parda_workload::fio::{Job, Target, UnsupportedByFio};
-use parda_workload::{Demand, Load, Workload};
+use parda_workload::fio::{Job, JobTarget, UnsupportedByFio};
+use parda_workload::{ClientLoad, Demand, Workload};
 
 use crate::error::LabError;
 
@@ -25,8 +25,10 @@ pub fn check() -> Result<(), LabError> {
 /// The first VM whose workload fio does not support.
 pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
     scenario.vm_ids().try_for_each(|(_, vm)| match &vm.load {
-        Load::Drawn(workload) => can_draw(workload, &vm.name),
-        Load::Replayed(_) => Err(LabError::OnlySimulated(format!("`trace`, of {},", vm.name))),
+        ClientLoad::Drawn(workload) => can_draw(workload, &vm.name),
+        ClientLoad::Replayed(_) => {
+            Err(LabError::OnlySimulated(format!("`trace`, of {},", vm.name)))
+        }
     })
 }
 
@@ -67,7 +69,7 @@ fn can_draw(workload: &Workload, vm: &str) -> Result<(), LabError> {
 pub fn arguments(
     vm: &Vm,
     id: VmId,
-    target: Target<'_>,
+    target: JobTarget<'_>,
     seed: u64,
     at_most: Duration,
 ) -> Result<Vec<String>, UnsupportedByFio> {
@@ -118,7 +120,7 @@ mod tests {
             lun: 0,
             load: workload.into(),
         };
-        let target = Target::Nbd("nbd+unix:///db?socket=/run/h1");
+        let target = JobTarget::Nbd("nbd+unix:///db?socket=/run/h1");
         arguments(&vm, id, target, 7, Duration::from_secs(90)).unwrap()
     }
 

@@ -9,7 +9,7 @@ use crate::confidence::half_width;
 use parda_probe::Point;
 use parda_probe::analysis;
 use parda_probe::{Advice, Curve};
-use parda_probe::{Document, End, FORMAT, TargetInfo};
+use parda_probe::{End, FORMAT, ProbeDocument, TargetInfo};
 use parda_probe::{Load, Mix, Purpose};
 
 /// A difference of less than this is none, however sure it is.
@@ -55,19 +55,19 @@ pub struct Pair {
     pub load: Load,
     /// Which question A asked by it.
     pub purpose: Purpose,
-    /// What A measured.
+    /// Throughput and latencies of the first probe, A.
     pub a: Run,
-    /// What B measured.
+    /// Throughput and latencies of the second probe, B.
     pub b: Run,
     /// B's throughput over A's.
     pub iops_ratio: f64,
     /// From where to where that lies with 95 % confidence; none if there were too few slices to tell.
     pub iops_ratio_95: Option<[f64; 2]>,
-    /// B's mean latency over A's. The same, as the loop is closed.
+    /// B's mean latency over A's: near the reciprocal of `iops_ratio`, as the loop is closed.
     pub latency_ratio: f64,
     /// B's 99th percentile over A's. Without confidence: slices do not keep it.
     pub p99_ratio: f64,
-    /// What that says.
+    /// Verdict on the ratios.
     pub verdict: Change,
 }
 
@@ -107,7 +107,7 @@ pub struct Curves {
 impl Comparison {
     /// Compares B with A.
     #[must_use]
-    pub fn new(a: &Document, b: &Document) -> Comparison {
+    pub fn new(a: &ProbeDocument, b: &ProbeDocument) -> Comparison {
         let between = analysis::between(&a.points).hypot(analysis::between(&b.points));
         let (of_a, of_b) = (runs(&a.points), runs(&b.points));
         let of_load = |runs: &[Runs], load: Load| runs.iter().position(|(l, _)| *l == load);
@@ -143,7 +143,7 @@ impl Comparison {
     }
 }
 
-fn side(of: &Document) -> Side {
+fn side(of: &ProbeDocument) -> Side {
     Side {
         begun: of.begun.clone(),
         took_s: of.took_s,
@@ -219,8 +219,8 @@ fn pair(load: Load, a: &[&Point], b: &[&Point], between: f64) -> Pair {
     }
 }
 
-fn curves(a: &Document, b: &Document) -> Vec<Curves> {
-    let find = |of: &Document, mix| of.findings.curves.iter().find(|c| c.mix == mix).cloned();
+fn curves(a: &ProbeDocument, b: &ProbeDocument) -> Vec<Curves> {
+    let find = |of: &ProbeDocument, mix| of.findings.curves.iter().find(|c| c.mix == mix).cloned();
     let mut mixes: Vec<Mix> = Vec::new();
     for curve in a.findings.curves.iter().chain(&b.findings.curves) {
         if !mixes.contains(&curve.mix) {

@@ -1,6 +1,6 @@
 //! A row a point, for other programs.
 
-use parda_probe::Document;
+use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
 use parda_probe::{Measured, Point};
 
@@ -25,7 +25,7 @@ const MEASURED: [&str; 10] = [
 /// the order they were run. What there is not (writes of a load that only reads) is empty. There is no text in it that
 /// would need quotes.
 #[must_use]
-pub fn csv(document: &Document) -> String {
+pub fn csv(document: &ProbeDocument) -> String {
     let mut out = LOAD.to_owned();
     for kind in ["", "reads_", "writes_"] {
         for column in MEASURED {

@@ -5,7 +5,7 @@ use parda_probe::{
     Suspicion, Unknown, Why,
 };
 use parda_probe::{Bucket, Measured, Point, Slice};
-use parda_probe::{Document, End, FORMAT, Kind, TargetInfo};
+use parda_probe::{End, FORMAT, Kind, ProbeDocument, TargetInfo};
 use parda_probe::{Load, Mix, Purpose};
 
 /// Servers that work side by side.
@@ -77,7 +77,7 @@ pub(crate) fn point(load: Load, purpose: Purpose, scale: f64) -> Point {
 }
 
 /// A probe with all that a probe can have. `scale` is by how much slower it is.
-pub(crate) fn slower(scale: f64) -> Document {
+pub(crate) fn slower(scale: f64) -> ProbeDocument {
     let mix = |size, read_percent, random_percent| Mix { size, read_percent, random_percent };
     let swept = [mix(4096, 100, 100), mix(4096, 0, 100), mix(65536, 100, 0)];
     let mut points = Vec::new();
@@ -118,7 +118,7 @@ pub(crate) fn slower(scale: f64) -> Document {
         }
     };
     let threshold = 40.0 * scale;
-    Document {
+    ProbeDocument {
         format: FORMAT,
         begun: "2026-01-31T12:00:00Z".to_owned(),
         took_s: 200.0,
@@ -161,11 +161,16 @@ pub(crate) fn slower(scale: f64) -> Document {
     }
 }
 
-pub(crate) fn document() -> Document {
+pub(crate) fn document() -> ProbeDocument {
     slower(1.0)
 }
 
 /// A probe that was stopped before anything was measured.
-pub(crate) fn empty() -> Document {
-    Document { points: Vec::new(), findings: Findings::default(), end: End::Aborted, ..document() }
+pub(crate) fn empty() -> ProbeDocument {
+    ProbeDocument {
+        points: Vec::new(),
+        findings: Findings::default(),
+        end: End::Aborted,
+        ..document()
+    }
 }

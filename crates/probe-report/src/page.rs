@@ -8,13 +8,13 @@ use super::table::sections;
 use super::words::{
     curve, curves, estimate, in_a_row, mb_per_s, ms, others, percent, short, story,
 };
-use parda_probe::Document;
 use parda_probe::Estimate;
+use parda_probe::ProbeDocument;
 
 /// A probe as one HTML page that needs nothing else: what was probed, what to set and why, how the target answers load,
 /// what is suspected, what is not known, and all points.
 #[must_use]
-pub fn page(document: &Document) -> String {
+pub fn page(document: &ProbeDocument) -> String {
     let mut page = Page::new(format!("Probe of `{}`", document.target.name));
     page.prose(&story(document));
     if !document.target.about.is_empty() {
@@ -41,7 +41,7 @@ pub fn page(document: &Document) -> String {
 }
 
 /// The numbers that matter most.
-fn facts(page: &mut Page, document: &Document) {
+fn facts(page: &mut Page, document: &ProbeDocument) {
     let found = &document.findings;
     let mut facts: Vec<[String; 3]> = Vec::new();
     let mut add = |name: &str, number: String, word: String| {
@@ -78,7 +78,7 @@ fn facts(page: &mut Page, document: &Document) {
 }
 
 /// Throughput and latency against load.
-fn answers(page: &mut Page, document: &Document) {
+fn answers(page: &mut Page, document: &ProbeDocument) {
     let figures = figures::load(document);
     if figures.is_empty() {
         return;
@@ -101,7 +101,7 @@ fn answers(page: &mut Page, document: &Document) {
     }
 }
 
-fn spreads(page: &mut Page, document: &Document) {
+fn spreads(page: &mut Page, document: &ProbeDocument) {
     let figures = figures::spread(document);
     if figures.is_empty() {
         return;
@@ -114,7 +114,7 @@ fn spreads(page: &mut Page, document: &Document) {
     side_by_side(page, figures, &[]);
 }
 
-fn sizes_and_mixes(page: &mut Page, document: &Document) {
+fn sizes_and_mixes(page: &mut Page, document: &ProbeDocument) {
     let sizes: Vec<(String, Figure)> = figures::sizes(document).into_iter().collect();
     let others = others(document);
     if !sizes.is_empty() || !others.is_empty() {
@@ -149,7 +149,7 @@ fn unbroken(text: String) -> String {
         .fold(text, |text, unit| text.replace(&format!(" {unit}"), &format!("\u{a0}{unit}")))
 }
 
-fn advice(page: &mut Page, document: &Document) {
+fn advice(page: &mut Page, document: &ProbeDocument) {
     page.heading("What to set");
     let Some(advice) = &document.findings.advice else {
         page.prose("These points say nothing on what to set: see below what this cannot tell.");
@@ -161,7 +161,7 @@ fn advice(page: &mut Page, document: &Document) {
 }
 
 /// All points, a table each sweep.
-fn points(page: &mut Page, document: &Document) {
+fn points(page: &mut Page, document: &ProbeDocument) {
     page.heading("All points");
     if document.points.is_empty() {
         page.prose("Nothing was measured.");

@@ -1,7 +1,7 @@
 //! Sentences for the reason codes of a document.
 
 use parda_probe::{
-    Advice, Document, Evidence, Growth, LeftOut, Load, Suspect, Suspicion, Unknown, Why,
+    Advice, Evidence, Growth, LeftOut, Load, ProbeDocument, Suspect, Suspicion, Unknown, Why,
 };
 
 /// A suspicion and its evidence: `read cache: With 4 KiB, …`.
@@ -208,7 +208,7 @@ pub(crate) fn why(why: &Why) -> String {
 }
 
 /// The lines for `parda.toml`.
-pub(crate) fn snippet(document: &Document, advice: &Advice) -> String {
+pub(crate) fn snippet(document: &ProbeDocument, advice: &Advice) -> String {
     let about = document.findings.curves.first().map_or(String::new(), |curve| {
         format!(
             "# {}: {:.0} % of a peak of {} IOPS.\n",

@@ -7,8 +7,8 @@ use parda_plot::number;
 
 use super::words::{curves, in_a_row, ms, others, percent, short, size, story};
 use crate::sentences;
-use parda_probe::Document;
 use parda_probe::Point;
+use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
 
 /// The columns behind the first, of which each table has its own.
@@ -17,7 +17,7 @@ const COLUMNS: [&str; 10] =
 
 /// What a probe measured and found: a table of each sweep, then what it says, then what to set.
 #[must_use]
-pub fn table(document: &Document) -> String {
+pub fn table(document: &ProbeDocument) -> String {
     let mut out = format!("{}\n", story(document).replace('`', ""));
     for about in &document.target.about {
         let _ = writeln!(out, "  {about}");
@@ -73,7 +73,7 @@ fn list(out: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
 type Section<'a> = (String, &'static str, Vec<(String, &'a Point)>);
 
 /// Points of one sweep are together.
-pub(super) fn sections(document: &Document) -> Vec<Section<'_>> {
+pub(super) fn sections(document: &ProbeDocument) -> Vec<Section<'_>> {
     let mut sections: Vec<Section> = Vec::new();
     for point in &document.points {
         let mix = &point.load.mix;

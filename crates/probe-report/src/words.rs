@@ -5,7 +5,7 @@ use parda_plot::{brief, number};
 use parda_probe::Measured;
 use parda_probe::Mix;
 use parda_probe::{Curve, Estimate};
-use parda_probe::{Document, End, Kind, TargetInfo};
+use parda_probe::{End, Kind, ProbeDocument, TargetInfo};
 
 /// Bytes in what storage is sold in: `1.80 TB`.
 pub(crate) fn bytes(bytes: u64) -> String {
@@ -139,7 +139,7 @@ pub(crate) fn end(end: End) -> &'static str {
 }
 
 /// When, where and for how long, as sentences. Names in backticks.
-pub(crate) fn story(document: &Document) -> String {
+pub(crate) fn story(document: &ProbeDocument) -> String {
     let loads = number_of(document.points.len(), "load");
     let access = if document.target.writes { "reads and writes" } else { "reads only" };
     let unsettled = document.points.iter().filter(|p| !p.settled).count();
@@ -168,12 +168,12 @@ pub(crate) fn date(begun: &str) -> String {
 }
 
 /// The curve of a mix, if there is one.
-pub(crate) fn curve<'a>(document: &'a Document, mix: &Mix) -> Option<&'a Curve> {
+pub(crate) fn curve<'a>(document: &'a ProbeDocument, mix: &Mix) -> Option<&'a Curve> {
     document.findings.curves.iter().find(|curve| curve.mix == *mix)
 }
 
 /// The curves as sentences, one each.
-pub(crate) fn curves(document: &Document) -> Vec<String> {
+pub(crate) fn curves(document: &ProbeDocument) -> Vec<String> {
     let sentence = |curve: &Curve| format!("{}: {}", curve.mix, curve_words(curve));
     document.findings.curves.iter().map(sentence).collect()
 }
@@ -202,7 +202,7 @@ pub(crate) fn curve_words(curve: &Curve) -> String {
 }
 
 /// What else the points say together, as sentences.
-pub(crate) fn others(document: &Document) -> Vec<String> {
+pub(crate) fn others(document: &ProbeDocument) -> Vec<String> {
     let found = &document.findings;
     let mut out = Vec::new();
     if let Some(line) = &found.size_line {

@@ -10,7 +10,7 @@ mod report;
 use std::time::{Duration, Instant};
 
 use parda_control::Bytes;
-use parda_workload::fio::{Job, Target as FioTarget, UnsupportedByFio};
+use parda_workload::fio::{Job, JobTarget, UnsupportedByFio};
 
 use crate::model::workload;
 use child::Child;
@@ -99,7 +99,7 @@ impl Fio {
 
     fn of(&self, name: &str, load: &Load) -> Result<Job, UnsupportedByFio> {
         let mut job = Job::new(name);
-        job.target(if self.nbd { FioTarget::Nbd(&self.name) } else { FioTarget::Path(&self.name) });
+        job.target(if self.nbd { JobTarget::Nbd(&self.name) } else { JobTarget::Path(&self.name) });
         job.load(&workload(load), Bytes(self.bytes))?;
         if self.offset > 0 {
             job.set("offset", self.offset);

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use parda_array::{Array, ArrayParams, IoId, IoKind, Nanos, Preset, SubmitError, UnknownPreset};
+use parda_array::{Array, ArrayParams, IoKind, IoTag, Nanos, Preset, SubmitError, UnknownPreset};
 use parda_control::{Bytes, Shares};
 use parda_probe::{
     Allowance, Counter, DriveError, Driven, Driver, Kind, Load, Mix, Recording, Snapshot,
@@ -200,7 +200,7 @@ impl Run {
     /// Everything that happens before `edge`.
     fn until(&mut self, edge: Nanos) -> Result<(), SubmitError> {
         while self.array.advance_to_completion(edge).is_some() {
-            while let Some((at, IoId(slot))) = self.array.pop_completion() {
+            while let Some((at, IoTag(slot))) = self.array.pop_completion() {
                 let (begun, kind) = self.slots[slot as usize];
                 self.kinds[usize::from(kind == IoKind::Write)].record((at - begun).0);
                 self.submit(at, slot as usize)?;
@@ -212,7 +212,7 @@ impl Run {
     fn submit(&mut self, at: Nanos, slot: usize) -> Result<(), SubmitError> {
         let io = self.client.draw();
         self.slots[slot] = (at, io.kind);
-        self.array.submit(at, IoId(slot as u64), io)
+        self.array.submit(at, IoTag(slot as u64), io)
     }
 
     fn snapshot(&self, at: Nanos) -> Snapshot {

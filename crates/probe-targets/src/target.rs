@@ -16,7 +16,7 @@ use crate::about;
 use crate::fio::{Fio, FioError};
 use crate::guard::{self, EDGE, MARK, Refusal, Why, Writes};
 use crate::model::{Model, ModelError};
-use parda_probe::{Document, Kind, TargetInfo};
+use parda_probe::{Kind, ProbeDocument, TargetInfo};
 use parda_probe::{Plan, Wishes};
 use parda_probe::{Probe, Watcher};
 
@@ -215,7 +215,7 @@ impl Target {
     ///
     /// # Errors
     /// The target's name cannot stand in a job file.
-    pub fn job_file(&self, document: &Document) -> Result<String, UnsupportedByFio> {
+    pub fn job_file(&self, document: &ProbeDocument) -> Result<String, UnsupportedByFio> {
         let placeholder = || Fio {
             nbd: false,
             name: "TARGET".to_owned(),
@@ -245,7 +245,7 @@ impl Target {
         time: Option<f64>,
         seed: u64,
         watcher: &mut dyn Watcher,
-    ) -> Document {
+    ) -> ProbeDocument {
         let (target, plan) = (self.info.clone(), Plan::new(wishes, seed));
         let driver: &mut dyn parda_probe::Driver = match &mut self.drive {
             Drive::Model(model) => model.as_mut(),

@@ -5,7 +5,7 @@
 mod truth;
 
 use parda_array::{ArrayParams, Device, DriveParams, Preset};
-use parda_probe::{Document, Effort, Findings, Mix, Purpose, Wishes};
+use parda_probe::{Effort, Findings, Mix, ProbeDocument, Purpose, Wishes};
 use parda_probe_targets::{Target, Writes};
 use truth::truth;
 
@@ -32,7 +32,7 @@ const KNOWN: [Known; 4] = [
     known(Preset::FlashNvme, 1_000_009.7, 0.0891, 84.63),
 ];
 
-fn probe(preset: Preset, purpose: Purpose, seed: u64) -> Document {
+fn probe(preset: Preset, purpose: Purpose, seed: u64) -> ProbeDocument {
     let mut target = Target::open(&format!("model:{preset}"), &Writes::No, None).unwrap();
     let wishes = Wishes {
         mixes: vec![READS],

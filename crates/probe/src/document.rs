@@ -13,7 +13,7 @@ pub const FORMAT: u32 = 2;
 
 /// A probe: all points, and what they say together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Document {
+pub struct ProbeDocument {
     /// Version of the document, at most [`FORMAT`].
     pub format: u32,
     /// When it began, RFC 3339.
@@ -110,12 +110,12 @@ fn reason(error: &serde_json::Error) -> String {
     text.rsplit_once(" at line ").map_or(text.clone(), |(reason, _)| reason.to_owned())
 }
 
-impl Document {
+impl ProbeDocument {
     /// Reads one from a file.
     ///
     /// # Errors
     /// It is not there, or not a probe, or one of another version.
-    pub fn read(path: &Path) -> Result<Document, DocumentError> {
+    pub fn read(path: &Path) -> Result<ProbeDocument, DocumentError> {
         #[derive(Deserialize)]
         struct Version {
             format: u32,
@@ -144,8 +144,8 @@ mod tests {
     use super::*;
     use crate::reasons::Why;
 
-    fn document() -> Document {
-        Document {
+    fn document() -> ProbeDocument {
+        ProbeDocument {
             format: FORMAT,
             begun: "2026-01-01T00:00:00Z".to_owned(),
             took_s: 1.5,
@@ -163,11 +163,11 @@ mod tests {
         }
     }
 
-    fn read(text: &str) -> Result<Document, String> {
+    fn read(text: &str) -> Result<ProbeDocument, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let name = file.path().display().to_string();
-        Document::read(file.path()).map_err(|e| e.to_string().replace(&name, "FILE"))
+        ProbeDocument::read(file.path()).map_err(|e| e.to_string().replace(&name, "FILE"))
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_is_no_probe_is_refused_with_its_place() {
-        let other = Document { format: 9, ..document() }.json();
+        let other = ProbeDocument { format: 9, ..document() }.json();
         assert_eq!(
             read(&other).unwrap_err(),
             "FILE: a probe of format 9; this parda reads formats up to 2"

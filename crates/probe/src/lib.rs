@@ -2,7 +2,7 @@
 //! The core of a probe: loads in, one document out.
 //!
 //! A [`Probe`] runs the loads of a [`Plan`] one after another through a [`Driver`], reduces each [`Recording`] to a
-//! [`Point`] once its warm-up is cut, and analyses all points into the [`Findings`] of one [`Document`]. That document
+//! [`Point`] once its warm-up is cut, and analyses all points into the [`Findings`] of one [`ProbeDocument`]. That document
 //! is what `parda probe --json` writes, and what pages, comparisons and the agent read.
 //!
 //! What can be driven (fio, the array model) is the subject of `parda-probe-targets`, what people read that of
@@ -22,7 +22,7 @@ mod run;
 pub mod sample;
 mod steady;
 
-pub use document::{Document, DocumentError, End, FORMAT, Kind, TargetInfo};
+pub use document::{DocumentError, End, FORMAT, Kind, ProbeDocument, TargetInfo};
 pub use driver::{Allowance, DriveError, Driven, Driver, Watch};
 pub use experiment::{Experiment, UnknownExperiment};
 pub use findings::{Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine};

@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use crate::analysis;
-use crate::document::{Document, End, FORMAT, Kind, TargetInfo};
+use crate::document::{End, FORMAT, Kind, ProbeDocument, TargetInfo};
 use crate::driver::{Allowance, DriveError, Driven, Driver};
 use crate::load::{Load, Purpose};
 use crate::plan::Plan;
@@ -81,7 +81,7 @@ pub struct Probe<'a> {
 
 impl Probe<'_> {
     /// Runs the probe to its end, or until the watcher stops it, or the target fails.
-    pub fn run(mut self, watcher: &mut dyn Watcher) -> Document {
+    pub fn run(mut self, watcher: &mut dyn Watcher) -> ProbeDocument {
         let begun = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let mut notes = Vec::new();
         if let Some(time) = self.time {
@@ -139,7 +139,7 @@ impl Probe<'_> {
         self.target.writes = points.iter().any(|point| point.writes.is_some());
         let mut findings = analysis::findings(&points, &self.target);
         findings.unknown.extend(notes);
-        Document {
+        ProbeDocument {
             format: FORMAT,
             begun,
             took_s: clock.now(),

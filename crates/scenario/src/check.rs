@@ -11,7 +11,7 @@ use parda_array::ArrayParams;
 use parda_config::{ControlSettings, Document, Error, Fairness};
 use parda_control::ModeName;
 use parda_control::{Bytes, Shares, VmConfig};
-use parda_workload::{Load, LoadReader, Sources};
+use parda_workload::{ClientLoad, LoadReader, Sources};
 
 use crate::array::Group;
 use crate::exchange::ExchangeSettings;
@@ -251,7 +251,7 @@ impl Checker<'_> {
         let keys = [("disk", vm.disk.is_some()), ("same_disk_as", vm.same_disk_as.is_some())];
         let key = keys.iter().find(|(_, is)| *is).map_or("workload", |(key, _)| key);
         load.fits(disk).map_err(|message| self.error(&at(key), message))?;
-        if let (Load::Drawn(_), Some(own)) = (&load, own.filter(|own| *own != disk)) {
+        if let (ClientLoad::Drawn(_), Some(own)) = (&load, own.filter(|own| *own != disk)) {
             let message = format!(
                 "is not that of the job, whose `size` is {}: leave it out, or give it that size",
                 own.0

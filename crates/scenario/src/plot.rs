@@ -42,24 +42,24 @@ pub enum View {
         /// Lines, marks or bars.
         draw: Draw,
         /// Panels from top to bottom.
-        panels: Vec<Panel>,
+        panels: Vec<PlotPanel>,
     },
 }
 
 /// A panel: numbers of one quantity.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Panel {
+pub struct PlotPanel {
     /// Label of the quantity, for people.
     pub label: String,
     /// Unit of the quantity; empty if it has none.
     pub unit: &'static str,
     /// The lines, or the bars of one colour.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PlotLine>,
 }
 
 /// A named series of numbers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct PlotLine {
     /// Name in the legend; may be empty.
     pub name: String,
     /// Position on the axis as text, and the metric there.
@@ -267,9 +267,9 @@ impl Checker<'_> {
         runs: &[&Run],
         phases: &[&str],
         x: &Axis,
-    ) -> Result<Panel, Error> {
+    ) -> Result<PlotPanel, Error> {
         let pattern = x.pattern(path).map_err(|e| self.error(key, e.to_string()))?;
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<PlotLine> = Vec::new();
         let mut label = (String::new(), "");
         for run in runs {
             let (at, rest) = match x.of(run) {
@@ -295,13 +295,13 @@ impl Checker<'_> {
                     let name = parts.join(", ");
                     match lines.iter_mut().find(|line| line.name == name) {
                         Some(line) => line.points.push(point),
-                        None => lines.push(Line { name, points: vec![point] }),
+                        None => lines.push(PlotLine { name, points: vec![point] }),
                     }
                 }
             }
         }
         let whose = if x.is_over_names() { String::new() } else { pattern.whose() };
-        Ok(Panel { label: format!("{}{whose}", label.0), unit: label.1, lines })
+        Ok(PlotPanel { label: format!("{}{whose}", label.0), unit: label.1, lines })
     }
 }
 

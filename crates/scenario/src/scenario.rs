@@ -8,7 +8,7 @@ use std::time::Duration;
 use parda_array::ArrayParams;
 use parda_config::ControlSettings;
 use parda_control::{Bytes, Shares};
-use parda_workload::Load;
+use parda_workload::ClientLoad;
 
 pub use self::phase::Phase;
 use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
@@ -82,7 +82,7 @@ pub struct Vm {
     /// LUN of the disk on the array, counted from 0. Several VMs may share one.
     pub lun: u32,
     /// Load of the VM's client.
-    pub load: Load,
+    pub load: ClientLoad,
 }
 
 /// Index of a host in [`Scenario::hosts`].

@@ -300,7 +300,7 @@ fn plots(text: &str) -> Vec<Plot> {
 /// Names of a plot's lines, with their positions on the axis.
 fn lines(plot: &Plot) -> Vec<(String, Vec<String>)> {
     let View::Points { panels, .. } = &plot.view else { panic!("over time: {plot:?}") };
-    let line = |line: &plot::Line| {
+    let line = |line: &plot::PlotLine| {
         (line.name.clone(), line.points.iter().map(|(at, _)| at.clone()).collect())
     };
     panels[0].lines.iter().map(line).collect()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parda_config::Document;
 use parda_control::Bytes;
 use parda_scenario::{Scenario, Study};
-use parda_workload::Load;
+use parda_workload::ClientLoad;
 use parda_workload::trace::Begin;
 
 /// Three IOs within 300 ms, the last at the end of a disk of 1 MiB.
@@ -79,8 +79,8 @@ fn hosts_share_one_copy_of_a_trace_and_do_not_keep_step() {
     let parse = |vm: &str, more: &str| replayed(folder.path(), vm, more);
     let replays = |scenario: &Scenario| {
         let all = scenario.vm_ids().map(|(_, vm)| match &vm.load {
-            Load::Replayed(replay) => (replay.clone(), vm.disk),
-            Load::Drawn(_) => panic!("drawn"),
+            ClientLoad::Replayed(replay) => (replay.clone(), vm.disk),
+            ClientLoad::Drawn(_) => panic!("drawn"),
         });
         all.collect::<Vec<_>>()
     };

@@ -4,7 +4,7 @@ use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::Span;
 use parda_scenario::Vm;
 use parda_workload::trace::{Player, TraceIo};
-use parda_workload::{Bursts, Load};
+use parda_workload::{Bursts, ClientLoad};
 
 use crate::drawn::Drawn;
 
@@ -27,8 +27,8 @@ impl Client {
     #[must_use]
     pub fn new(vm: &Vm, mut random: fastrand::Rng) -> Client {
         let ios = match &vm.load {
-            Load::Drawn(workload) => Ios::Drawn(Drawn::new(vm, workload, random)),
-            Load::Replayed(replay) => {
+            ClientLoad::Drawn(workload) => Ios::Drawn(Drawn::new(vm, workload, random)),
+            ClientLoad::Replayed(replay) => {
                 let player = Player::new(replay, vm.disk, random.f64());
                 Ios::Replayed(LunId(vm.lun), player)
             }

@@ -109,7 +109,7 @@ impl<'a> Cluster<'a> {
 
     /// Takes back what the array has done.
     pub(crate) fn completions(&mut self) -> Result<(), Violation> {
-        while let Some((_, parda_array::IoId(key))) = self.array.pop_completion() {
+        while let Some((_, parda_array::IoTag(key))) = self.array.pop_completion() {
             let lost = || Violation::Array(format!("completed IO {key}, which is not under way"));
             match self.flights.try_remove(key as usize).ok_or_else(lost)? {
                 Flight::Vm { host, life, io } => self.deliver(host, life, Delivery::Done(io))?,
@@ -444,6 +444,6 @@ fn submit(
     flight: Flight,
     io: ArrayIo,
 ) -> Result<(), Violation> {
-    let key = parda_array::IoId(flights.insert(flight) as u64);
+    let key = parda_array::IoTag(flights.insert(flight) as u64);
     array.submit(Nanos(now.0), key, io).map_err(|e| Violation::Array(e.to_string()))
 }

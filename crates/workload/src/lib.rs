@@ -23,6 +23,6 @@ pub mod spell;
 pub mod trace;
 
 pub use drawn::{Bursts, Demand, Hot, OPEN_LOOP_DEPTH, SizePart, Workload};
-pub use load::Load;
+pub use load::ClientLoad;
 pub use reader::LoadReader;
 pub use sources::Sources;

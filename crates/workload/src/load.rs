@@ -7,14 +7,14 @@ use crate::trace::Replay;
 
 /// The load of a client on its disk.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Load {
+pub enum ClientLoad {
     /// IOs that are drawn by chance.
     Drawn(Workload),
     /// IOs of a trace.
     Replayed(Replay),
 }
 
-impl Load {
+impl ClientLoad {
     /// Outstanding IOs of a closed loop. `None` for an open loop.
     #[must_use]
     pub fn outstanding(&self) -> Option<u32> {
@@ -34,8 +34,8 @@ impl Load {
     #[must_use]
     pub fn drawn(&self) -> Option<&Workload> {
         match self {
-            Load::Drawn(workload) => Some(workload),
-            Load::Replayed(_) => None,
+            ClientLoad::Drawn(workload) => Some(workload),
+            ClientLoad::Replayed(_) => None,
         }
     }
 
@@ -45,14 +45,14 @@ impl Load {
     /// The disk is too small for the load, or no multiple of 512 bytes; the error is a message.
     pub fn fits(&self, disk: Bytes) -> Result<(), String> {
         match self {
-            Load::Drawn(workload) => workload.fits(disk).map_err(str::to_owned),
-            Load::Replayed(replay) => replay.fits(disk),
+            ClientLoad::Drawn(workload) => workload.fits(disk).map_err(str::to_owned),
+            ClientLoad::Replayed(replay) => replay.fits(disk),
         }
     }
 }
 
-impl From<Workload> for Load {
-    fn from(workload: Workload) -> Load {
-        Load::Drawn(workload)
+impl From<Workload> for ClientLoad {
+    fn from(workload: Workload) -> ClientLoad {
+        ClientLoad::Drawn(workload)
     }
 }

@@ -8,7 +8,7 @@ use parda_control::Bytes;
 
 use crate::drawn::Workload;
 use crate::keys::WorkloadKeys;
-use crate::load::Load;
+use crate::load::ClientLoad;
 use crate::sources::Sources;
 use crate::trace::{Begin, Replay};
 
@@ -41,7 +41,7 @@ impl<'a> LoadReader<'a> {
         &mut self,
         path: &str,
         written: &WorkloadKeys,
-    ) -> Result<(Load, Option<Bytes>), Error> {
+    ) -> Result<(ClientLoad, Option<Bytes>), Error> {
         match (&written.fio, &written.trace) {
             (None, None) => {
                 self.nothing_else(path, written, &["fio", "trace"], &[])?;
@@ -60,7 +60,7 @@ impl<'a> LoadReader<'a> {
                 self.nothing_else(path, written, &own, &own)?;
                 let replay = self.replay(path, file, written)?;
                 let end = replay.trace.end;
-                Ok((Load::Replayed(replay), Some(end)))
+                Ok((ClientLoad::Replayed(replay), Some(end)))
             }
             (Some(_), Some(_)) => Err(self
                 .document

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use parda_control::Bytes;
-use parda_workload::fio::{Job, Target};
+use parda_workload::fio::{Job, JobTarget};
 use parda_workload::{Demand, Workload};
 use parda_workload::{Hot, SizePart};
 
@@ -41,7 +41,7 @@ fn fio_does_what_a_job_file_says() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let mut job = Job::new("db");
-    job.target(Target::Path(folder.path().join("disk:1").to_str().unwrap()));
+    job.target(JobTarget::Path(folder.path().join("disk:1").to_str().unwrap()));
     job.load(&workload(), DISK).unwrap();
     job.set("ioengine", "null");
     job.set("number_ios", 4000);
@@ -73,7 +73,7 @@ fn fio_does_what_a_job_file_says() {
 fn fio_takes_an_open_loop() {
     let folder = tempfile::tempdir().unwrap();
     let mut job = Job::new("web");
-    job.target(Target::Nbd("nbd+unix:///web?socket=/run/parda/web"));
+    job.target(JobTarget::Nbd("nbd+unix:///web?socket=/run/parda/web"));
     let demand = Demand::Open { rate: 500.0 };
     job.load(&Workload { demand, ..workload() }, DISK).unwrap();
     let file = folder.path().join("web.fio");

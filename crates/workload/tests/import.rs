@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parda_config::Document;
 use parda_control::Bytes;
-use parda_workload::fio::{Imported, Job, Target, import};
+use parda_workload::fio::{Imported, Job, JobTarget, import};
 use parda_workload::keys::WorkloadKeys;
 use parda_workload::{Bursts, Demand, Hot, LoadReader, SizePart, Sources, Workload};
 use proptest::prelude::*;
@@ -194,7 +194,7 @@ proptest! {
     fn a_workload_comes_back_from_fios_words_as_it_went(workload in any_workload()) {
         let disk = Bytes(64 << 20);
         let mut job = Job::new("db");
-        job.target(Target::Path("/dev/sdx"));
+        job.target(JobTarget::Path("/dev/sdx"));
         job.load(&workload, disk).unwrap();
         let imported = import(&Document::new("t.fio", job.section().unwrap()), None).unwrap();
         prop_assert_eq!(&imported, &Imported { job: "db".to_owned(), workload, disk: Some(disk) });

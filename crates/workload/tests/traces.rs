@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parda_control::Bytes;
-use parda_workload::Load;
+use parda_workload::ClientLoad;
 use parda_workload::fio::{ExportedClient, iolog};
 use parda_workload::trace::{self, Begin, Format, Player, Replay, Trace, TraceIo};
 use proptest::prelude::*;
@@ -218,7 +218,7 @@ fn what_lies_behind_the_end_of_the_disk_is_folded_back() {
 #[test]
 fn a_replay_is_written_as_a_log_that_says_the_same() {
     let replay = Replay { repeat: true, speed: 0.5, ..replay(THREE) };
-    let load = Load::Replayed(replay.clone());
+    let load = ClientLoad::Replayed(replay.clone());
     let (start, stop) = (Duration::ZERO, Duration::from_secs(3));
     let client =
         ExportedClient { name: "db", disk: replay.trace.end, load: &load, seed: 1, start, stop };

@@ -2,7 +2,7 @@
 
 use crate::controller::{FetchId, LineId};
 use crate::io::ArrayIo;
-use crate::units::{Bytes, IoId};
+use crate::units::{Bytes, IoTag};
 
 /// One thing the array is doing.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Job {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Task {
     /// A host's IO.
-    Io { id: IoId, io: ArrayIo },
+    Io { id: IoTag, io: ArrayIo },
     /// A stripe on its way from the write cache to the drives.
     Destage(LineId),
     /// A segment on its way into the read cache, as a read of its LUN.

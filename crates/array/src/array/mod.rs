@@ -20,7 +20,7 @@ use crate::io::{ArrayIo, IoKind, SubmitError};
 use crate::layout::{Layout, Range};
 use crate::params::ArrayParams;
 use crate::raid::{Part, Raid};
-use crate::units::{Bytes, IoId, Nanos};
+use crate::units::{Bytes, IoTag, Nanos};
 
 use faults::Rebuild;
 use job::{Job, Step, Task};
@@ -57,7 +57,7 @@ pub struct Array {
     jobs: Slab<Job>,
     /// How many of the jobs are IOs.
     outstanding: usize,
-    completed: VecDeque<(Nanos, IoId)>,
+    completed: VecDeque<(Nanos, IoTag)>,
     scratch: Scratch,
 }
 
@@ -145,7 +145,7 @@ impl Array {
     /// # Errors
     /// The IO does not lie on a LUN, or `now` is before a time given earlier. The array is then as
     /// it was.
-    pub fn submit(&mut self, now: Nanos, id: IoId, io: ArrayIo) -> Result<(), SubmitError> {
+    pub fn submit(&mut self, now: Nanos, id: IoTag, io: ArrayIo) -> Result<(), SubmitError> {
         if now < self.clock {
             return Err(SubmitError::TimeRanBack { now, clock: self.clock });
         }
@@ -203,7 +203,7 @@ impl Array {
 
     /// The next completion up to the time of the last call, in order of time: when the IO was done
     /// and the `id` it was submitted with.
-    pub fn pop_completion(&mut self) -> Option<(Nanos, IoId)> {
+    pub fn pop_completion(&mut self) -> Option<(Nanos, IoTag)> {
         self.completed.pop_front()
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use parda_array::{Array, ArrayIo, Bytes, IoId, IoKind, LunId, Nanos};
+use parda_array::{Array, ArrayIo, Bytes, IoKind, IoTag, LunId, Nanos};
 
 /// One client on one LUN.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ pub(crate) fn run(
                 len: client.len,
             };
             slot.submitted = now;
-            array.submit(now, IoId(i as u64), io).expect("the IO lies on its LUN");
+            array.submit(now, IoTag(i as u64), io).expect("the IO lies on its LUN");
         }
         let Some(next) = array.next_event() else { break };
         integral += array.outstanding() as u128 * u128::from((next - then).0);

@@ -1,16 +1,16 @@
 //! The pages that probes make, opened in a browser.
 
-use parda_probe::{Document, Purpose};
+use parda_probe::{ProbeDocument, Purpose};
 use parda_probe_report::Comparison;
 
 use crate::browser::{Seen, holds, look};
 use crate::stage::Stage;
 
 /// A probe, as a page and as a document.
-fn probe(stage: &Stage, name: &str, arguments: &[&str]) -> (String, Document) {
+fn probe(stage: &Stage, name: &str, arguments: &[&str]) -> (String, ProbeDocument) {
     let (json, html) = (format!("{name}.json"), format!("{name}.html"));
     done(stage, &[&["probe"], arguments, &["--json", &json, "--page", &html]].concat());
-    (page(stage, &html), Document::read(&stage.path(&json)).unwrap())
+    (page(stage, &html), ProbeDocument::read(&stage.path(&json)).unwrap())
 }
 
 fn done(stage: &Stage, line: &[&str]) -> String {
@@ -43,7 +43,7 @@ fn the_pages_of_probes_are_drawn_and_readable_on_a_phone_and_on_a_desktop_in_lig
     let pages = [("disk", disk), ("mixed", mixed), ("both", page(&stage, "both.html"))];
     for seen in look(&pages) {
         holds(&seen);
-        let swept = |document: &Document| document.findings.curves.len();
+        let swept = |document: &ProbeDocument| document.findings.curves.len();
         match seen.page.as_str() {
             "disk" => {
                 let titles = titles(&seen);

@@ -4,19 +4,19 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use parda_probe::{Document, End, Kind, Purpose, Unknown};
+use parda_probe::{End, Kind, ProbeDocument, Purpose, Unknown};
 use rustix::process::Signal;
 
 use crate::stage::{Done, PARDA, Process, Stage, noise, until};
 
 const MIB: usize = 1 << 20;
 
-fn document(text: &str) -> Document {
+fn document(text: &str) -> ProbeDocument {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
 }
 
 /// The document of a probe that went well.
-fn probe(stage: &Stage, arguments: &[&str]) -> Document {
+fn probe(stage: &Stage, arguments: &[&str]) -> ProbeDocument {
     let Done { status, out, err } =
         stage.parda(&[&["probe"], arguments, &["--json", "-"]].concat());
     assert!(status.success(), "{status}\n{err}");

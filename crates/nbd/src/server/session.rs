@@ -16,7 +16,7 @@ pub enum RequestError {
     WrongMagic {
         /// Number found in the place of the magic.
         got: u32,
-        /// Number expected there.
+        /// Magic number of requests with the framing that was agreed on.
         magic: u32,
     },
     /// A payload that is longer than any that is taken, or thrown away.

@@ -5,7 +5,7 @@ use parda_plot::{Across, Figure, Panel};
 use crate::comparison::Comparison;
 use crate::confidence;
 use crate::figures::{Swept, curve, far_apart, narrow, spread_of, swept};
-use parda_probe::Document;
+use parda_probe::ProbeDocument;
 use parda_probe::{Mix, Purpose};
 
 /// B's throughput over A's, for each mix that both swept.
@@ -47,13 +47,13 @@ pub(super) fn ratios(comparison: &Comparison) -> Option<(String, Figure)> {
 }
 
 /// For each mix that both swept: both against outstanding, and both as throughput against latency.
-pub(super) fn loads(a: &Document, b: &Document) -> Vec<(Mix, [Figure; 2])> {
+pub(super) fn loads(a: &ProbeDocument, b: &ProbeDocument) -> Vec<(Mix, [Figure; 2])> {
     let (of_a, of_b) = (swept(a), swept(b));
     let common = of_a.iter().filter_map(|a| Some((a, of_b.iter().find(|b| b.mix == a.mix)?)));
     common.map(|(of_a, of_b)| (of_a.mix, both(a, b, of_a, of_b))).collect()
 }
 
-fn both(a: &Document, b: &Document, of_a: &Swept, of_b: &Swept) -> [Figure; 2] {
+fn both(a: &ProbeDocument, b: &ProbeDocument, of_a: &Swept, of_b: &Swept) -> [Figure; 2] {
     let peak = |of: &Swept| of.points.iter().map(|p| p.all.iops).fold(0.0, f64::max);
     let scale = if far_apart([of_a, of_b].into_iter().map(peak)) {
         Panel::log
@@ -94,7 +94,7 @@ fn both(a: &Document, b: &Document, of_a: &Swept, of_b: &Swept) -> [Figure; 2] {
 }
 
 /// For each mix that both swept: how latencies are spread in A, and in B.
-pub(super) fn spreads(a: &Document, b: &Document) -> Vec<(Mix, Vec<Figure>)> {
+pub(super) fn spreads(a: &ProbeDocument, b: &ProbeDocument) -> Vec<(Mix, Vec<Figure>)> {
     let (of_a, of_b) = (swept(a), swept(b));
     let common = |mix: Mix| [&of_a, &of_b].iter().all(|all| all.iter().any(|s| s.mix == mix));
     let mixes: Vec<Mix> = of_a.iter().map(|s| s.mix).filter(|mix| common(*mix)).collect();

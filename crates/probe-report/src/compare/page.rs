@@ -6,12 +6,12 @@ use super::table::{by_mix, name};
 use super::{advice, curves, figures, interval, side, summary, word};
 use crate::comparison::{Change, Comparison, Pair};
 use crate::words::{percent, short};
-use parda_probe::Document;
+use parda_probe::ProbeDocument;
 
 /// Two probes on one HTML page that needs nothing else: what it comes to, what both would set, their curves in the same
 /// pictures, how their latencies are spread, and all loads that both ran.
 #[must_use]
-pub fn page(a: &Document, b: &Document) -> String {
+pub fn page(a: &ProbeDocument, b: &ProbeDocument) -> String {
     let comparison = Comparison::new(a, b);
     let mut page = Page::new(format!("`{}` and `{}` side by side", a.target.name, b.target.name));
     page.list([side("A", &comparison.a), side("B", &comparison.b)]);

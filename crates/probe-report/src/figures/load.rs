@@ -5,13 +5,13 @@ use parda_plot::{Across, Figure, Panel};
 use super::{Swept, curve, far_apart, narrow, swept};
 use crate::confidence;
 use crate::words::ms;
-use parda_probe::Document;
+use parda_probe::ProbeDocument;
 
 /// What is to be set, for the legend.
 const THRESHOLD: &str = "threshold to set";
 
 /// Two pictures: both against outstanding, and one against the other.
-pub(crate) fn load(document: &Document) -> Vec<(String, Figure)> {
+pub(crate) fn load(document: &ProbeDocument) -> Vec<(String, Figure)> {
     let swept = swept(document);
     if swept.is_empty() {
         return Vec::new();

@@ -5,13 +5,13 @@ use parda_plot::{Across, Figure, Panel};
 use super::{curve, narrow, range};
 use crate::confidence;
 use crate::words::{mb_per_s, size};
-use parda_probe::Document;
 use parda_probe::Point;
+use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
 
 /// A picture for each size, all with the same axes: latency and bandwidth against randomness, a line for each part of
 /// reads.
-pub(crate) fn mixes(document: &Document) -> Vec<(String, Figure)> {
+pub(crate) fn mixes(document: &ProbeDocument) -> Vec<(String, Figure)> {
     let points: Vec<&Point> =
         document.points.iter().filter(|p| p.purpose == Purpose::Mix).collect();
     let latencies = range(points.iter().map(|p| p.all.mean_ms));

@@ -14,9 +14,9 @@ use parda_plot::{Figure, Panel};
 pub(super) use sizes::sizes;
 pub(super) use spread::{spread, spread_of};
 
-use parda_probe::Document;
 use parda_probe::Estimate;
 use parda_probe::Point;
+use parda_probe::ProbeDocument;
 use parda_probe::{Mix, Purpose};
 
 /// Whose the hollow marks are.
@@ -26,7 +26,7 @@ const UNSETTLED: &str = "did not settle";
 /// against latency, how latencies are spread, what size costs, and reads × randomness × size. What was not measured has
 /// no picture.
 #[must_use]
-pub fn figures(document: &Document) -> Vec<(String, Figure)> {
+pub fn figures(document: &ProbeDocument) -> Vec<(String, Figure)> {
     let mut all = load(document);
     all.extend(spread(document));
     all.extend(sizes(document));
@@ -41,7 +41,7 @@ pub(super) struct Swept<'a> {
 }
 
 /// All mixes that were swept, in the order they were run.
-pub(super) fn swept(document: &Document) -> Vec<Swept<'_>> {
+pub(super) fn swept(document: &ProbeDocument) -> Vec<Swept<'_>> {
     let mut all: Vec<Swept> = Vec::new();
     for point in document.points.iter().filter(|p| p.purpose == Purpose::Depth) {
         match all.iter_mut().find(|s| s.mix == point.load.mix) {

@@ -4,12 +4,12 @@ use parda_plot::{Across, Figure, Panel};
 
 use super::{curve, narrow};
 use crate::confidence;
-use parda_probe::Document;
 use parda_probe::Point;
+use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
 
 /// A picture of what size costs, with the line that it follows.
-pub(crate) fn sizes(document: &Document) -> Option<(String, Figure)> {
+pub(crate) fn sizes(document: &ProbeDocument) -> Option<(String, Figure)> {
     let mut points: Vec<&Point> =
         document.points.iter().filter(|p| p.purpose == Purpose::Size).collect();
     points.sort_by_key(|p| p.load.mix.size);

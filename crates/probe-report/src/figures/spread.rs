@@ -3,7 +3,7 @@
 use parda_plot::{Across, Figure, Panel, Tile};
 
 use super::{Swept, narrow, range, swept};
-use parda_probe::Document;
+use parda_probe::ProbeDocument;
 use parda_probe::{Bucket, Point};
 
 /// About so many areas from the lowest latency to the highest, and so many for each tenfold at least and at most.
@@ -13,7 +13,7 @@ const PER_DECADE: (f64, f64) = (12.0, 40.0);
 const FAINTEST: f64 = 4.0;
 
 /// A heat map for each mix that was swept.
-pub(crate) fn spread(document: &Document) -> Vec<(String, Figure)> {
+pub(crate) fn spread(document: &ProbeDocument) -> Vec<(String, Figure)> {
     let all: Vec<(String, Swept)> =
         swept(document).into_iter().map(|of| (of.mix.to_string(), of)).collect();
     let figures = spread_of(&all).into_iter().enumerate();

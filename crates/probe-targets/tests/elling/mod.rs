@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use parda_array::Preset;
 use parda_plot::{Across, Figure, Panel, brief};
-use parda_probe::{Document, Effort, Experiment, Mix, Point, Purpose, Wishes};
+use parda_probe::{Effort, Experiment, Mix, Point, ProbeDocument, Purpose, Wishes};
 use parda_probe_targets::{Target, Writes};
 
 #[path = "../truth/mod.rs"]
@@ -27,8 +27,8 @@ const WRITES: Mix = Mix { read_percent: 0, ..READS };
 /// A device: the experiment on it, and reads from 1 to 256 at a time.
 pub(crate) struct Device {
     words: &'static str,
-    pub(crate) experiment: Document,
-    pub(crate) sweep: Document,
+    pub(crate) experiment: ProbeDocument,
+    pub(crate) sweep: ProbeDocument,
 }
 
 /// Runs all of it.
@@ -68,7 +68,7 @@ pub(crate) fn published(mix: Mix, outstanding: u32, what: &str) -> Option<f64> {
 }
 
 /// The points of a mix, ascending in depth.
-pub(crate) fn points(document: &Document, mix: Mix) -> Vec<&Point> {
+pub(crate) fn points(document: &ProbeDocument, mix: Mix) -> Vec<&Point> {
     let mut points: Vec<&Point> =
         document.points.iter().filter(|point| point.load.mix == mix).collect();
     points.sort_by_key(|point| point.load.outstanding);

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use parda_array::{Array, ArrayIo, Bytes, IoId, IoKind, LunId, Nanos, Preset};
+use parda_array::{Array, ArrayIo, Bytes, IoKind, IoTag, LunId, Nanos, Preset};
 
 /// Throughput and mean latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub(crate) fn run(preset: Preset, outstanding: u32, warm: u64, ios: u64, seed: u
             begun[slot] = now;
             let offset = Bytes(random.u64(0..places) * len.0);
             let io = ArrayIo { lun: LunId(0), kind: IoKind::Read, offset, len };
-            array.submit(now, IoId(slot as u64), io).expect("the IO lies on its LUN");
+            array.submit(now, IoTag(slot as u64), io).expect("the IO lies on its LUN");
         }
         let next = array.next_event().expect("something is outstanding");
         array.advance(next);

@@ -1,8 +1,8 @@
 //! Charts of numbers of the answer, by variant, host or VM.
 
-use parda_plot::{Across, Figure};
+use parda_plot::{Across, Figure, Panel};
 use parda_scenario::metric::Metric;
-use parda_scenario::plot::{Draw, Panel, Plot};
+use parda_scenario::plot::{Draw, Plot, PlotPanel};
 use parda_sim::StudyOutcome;
 
 use super::expected::Expected;
@@ -15,14 +15,14 @@ pub(crate) fn figure(
     plot: &Plot,
     label: &str,
     draw: Draw,
-    panels: &[Panel],
+    panels: &[PlotPanel],
     outcome: &StudyOutcome,
     expected: &Expected,
 ) -> Figure {
     let (across, place) = axis(label, draw, panels);
     let mut figure = Figure::new(&plot.title, across);
-    for Panel { label, unit, lines } in panels {
-        let mut panel = parda_plot::Panel::new(label, *unit);
+    for PlotPanel { label, unit, lines } in panels {
+        let mut panel = Panel::new(label, *unit);
         for line in lines {
             let at = |value: &dyn Fn(&Metric) -> Option<f64>| -> Vec<(f64, f64)> {
                 let points = line.points.iter();
@@ -47,7 +47,7 @@ pub(crate) fn figure(
 
 /// The common axis, and the position of each label on it. Labels that are evenly spread numbers lie
 /// on a numeric scale. Names, and numbers that double, lie side by side.
-fn axis(label: &str, draw: Draw, panels: &[Panel]) -> (Across, impl Fn(&str) -> f64 + use<>) {
+fn axis(label: &str, draw: Draw, panels: &[PlotPanel]) -> (Across, impl Fn(&str) -> f64 + use<>) {
     let mut names: Vec<String> = Vec::new();
     let lines = panels.iter().flat_map(|panel| &panel.lines);
     for (name, _) in lines.flat_map(|line| &line.points) {
@@ -93,8 +93,8 @@ mod tests {
         }]);
         let metric = Metric::parse("p/total/iops", &names).expect("there is such a number");
         let points = places.iter().map(|at| ((*at).to_owned(), metric.clone())).collect();
-        let line = parda_scenario::plot::Line { name: String::new(), points };
-        let panel = Panel { label: String::new(), unit: "", lines: vec![line] };
+        let line = parda_scenario::plot::PlotLine { name: String::new(), points };
+        let panel = PlotPanel { label: String::new(), unit: "", lines: vec![line] };
         let (across, place) = axis("x", draw, &[panel]);
         (across, places.iter().map(|at| place(at)).collect())
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use parda_control::Bytes;
 
-use super::job::{Job, Target, UnsupportedByFio};
+use super::job::{Job, JobTarget, UnsupportedByFio};
 use crate::drawn::OPEN_LOOP_DEPTH;
-use crate::load::Load;
+use crate::load::ClientLoad;
 use crate::trace::{Player, Replay, TraceIo};
 
 /// A client to export.
@@ -18,7 +18,7 @@ pub struct ExportedClient<'a> {
     /// Size of the client's disk.
     pub disk: Bytes,
     /// IOs of the client.
-    pub load: &'a Load,
+    pub load: &'a ClientLoad,
     /// Seed of the numbers that the client draws, below 2³².
     pub seed: u64,
     /// Time at which the client starts.
@@ -48,15 +48,15 @@ pub fn job_file(
 fn job(client: &ExportedClient<'_>, target: &str) -> Result<Job, UnsupportedByFio> {
     let ExportedClient { name, disk, load, seed, start, stop } = *client;
     let mut job = Job::new(name);
-    job.target(Target::of(target));
+    job.target(JobTarget::of(target));
     match load {
-        Load::Drawn(workload) => {
+        ClientLoad::Drawn(workload) => {
             job.load(workload, disk)?;
             job.set("time_based", 1);
             job.set("runtime", time(stop.saturating_sub(start)));
             job.set("randseed", seed);
         }
-        Load::Replayed(_) => {
+        ClientLoad::Replayed(_) => {
             job.set("size", disk.0);
             job.set("read_iolog", log_name(name));
             job.set("replay_redirect", target);

@@ -9,19 +9,19 @@ use crate::drawn::{Bursts, Demand, Hot, OPEN_LOOP_DEPTH, SizePart, Workload};
 
 /// Target of a job's IOs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target<'a> {
+pub enum JobTarget<'a> {
     /// An NBD export, by its URI. fio's own NBD client needs neither a device nor privileges.
     Nbd(&'a str),
     /// Path of a file or block device, opened with O_DIRECT.
     Path(&'a str),
 }
 
-impl Target<'_> {
+impl JobTarget<'_> {
     /// The target of this name: an NBD URI, or else a path.
     #[must_use]
-    pub fn of(name: &str) -> Target<'_> {
+    pub fn of(name: &str) -> JobTarget<'_> {
         let is_uri = name.starts_with("nbd://") || name.starts_with("nbd+unix://");
-        if is_uri { Target::Nbd(name) } else { Target::Path(name) }
+        if is_uri { JobTarget::Nbd(name) } else { JobTarget::Path(name) }
     }
 }
 
@@ -86,13 +86,13 @@ impl Job {
     }
 
     /// Sets the target of the IOs.
-    pub fn target(&mut self, target: Target<'_>) {
+    pub fn target(&mut self, target: JobTarget<'_>) {
         match target {
-            Target::Nbd(uri) => {
+            JobTarget::Nbd(uri) => {
                 self.set("ioengine", "nbd");
                 self.set("uri", uri);
             }
-            Target::Path(path) => {
+            JobTarget::Path(path) => {
                 self.set("ioengine", "libaio");
                 self.set("direct", 1);
                 // fio separates file names by colons.
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_job_says_what_the_workload_says_in_a_file_as_on_the_command_line() {
         let mut job = Job::new("db");
-        job.target(Target::Path("/dev/disk/by-id/x:1"));
+        job.target(JobTarget::Path("/dev/disk/by-id/x:1"));
         job.load(&workload(), Bytes(1 << 30)).unwrap();
         let section = job.section().unwrap();
         assert!(section.starts_with("[db]\n"), "{section}");

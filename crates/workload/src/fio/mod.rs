@@ -15,4 +15,4 @@ mod unit;
 
 pub use export::{ExportedClient, iolog, job_file, log_name, sections};
 pub use import::{Imported, import, job_names};
-pub use job::{Job, Target, UnsupportedByFio};
+pub use job::{Job, JobTarget, UnsupportedByFio};
