@@ -1,67 +1,97 @@
 //! `parda status`.
 
+mod disks;
 mod exchange;
+mod recent;
+mod steered;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use comfy_table::Table;
 use parda_agent::config::Config;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus, Status as AgentStatus,
-    SteerStatus, VolumeStatus,
+    DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
 
 use crate::output::{align, count, plain};
 use crate::{Failure, output};
+use recent::Recent;
 
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  parda status -c /etc/parda.toml
+  parda status                              the agent of /etc/parda.toml, over the last second
+  parda status -c vms.toml --over 10s
   parda status /run/parda/status.sock --json - | jq '.volumes[0].window'")]
 pub(crate) struct Status {
     /// The agent's status socket
-    #[arg(value_name = "SOCKET", required_unless_present = "config")]
+    #[arg(value_name = "SOCKET")]
     socket: Option<PathBuf>,
     /// The agent's configuration, which names the socket
-    #[arg(short, long, value_name = "FILE", conflicts_with = "socket")]
-    config: Option<PathBuf>,
-    /// Write the answer as JSON to a file, - for standard output
-    #[arg(long, value_name = "OUT")]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        conflicts_with = "socket",
+        default_value = "/etc/parda.toml"
+    )]
+    config: PathBuf,
+    /// Time over which rates and latencies are shown
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    over: Duration,
+    /// Show rates and latencies since the agent started
+    #[arg(long, conflicts_with = "over")]
+    since_start: bool,
+    /// Write the agent's whole state as JSON to a file, - for standard output. Counters are those since the start
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["over", "since_start"])]
     json: Option<PathBuf>,
 }
 
 impl Status {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let socket = match (&self.socket, &self.config) {
-            (Some(socket), _) => socket.clone(),
-            (None, Some(file)) => Config::read(file)?.status.ok_or_else(|| {
+        let socket = match &self.socket {
+            Some(socket) => socket.clone(),
+            None => Config::read(&self.config)?.status.ok_or_else(|| {
                 Failure::usage(format!(
-                    "{}: status: is missing: set status = \"unix:PATH\" and restart the agent",
-                    file.display()
+                    "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
+                    self.config.display()
                 ))
             })?,
-            (None, None) => return Err(Failure::usage("name a socket or a configuration")),
         };
-        let answer = parda_agent::status::ask(&socket).map_err(|e| {
-            Failure::new(format!("{}: {e}. Is the agent running?", socket.display()))
-        })?;
-        match &self.json {
-            Some(out) => output::json(out, &answer),
-            None => output::print(&table(&answer)),
+        let ask = || {
+            parda_agent::status::ask(&socket).map_err(|e| {
+                Failure::new(format!("{}: {e}. Is the agent running?", socket.display()))
+            })
+        };
+        let first = ask()?;
+        if let Some(out) = &self.json {
+            return output::json(out, &first);
         }
+        let recent = if self.since_start || self.over.is_zero() {
+            Recent::since_start(first)
+        } else {
+            std::thread::sleep(self.over);
+            Recent::between(&first, ask()?)
+        };
+        output::print(&table(&recent))
     }
 }
 
-fn table(status: &AgentStatus) -> String {
+fn table(recent: &Recent) -> String {
+    let status = &recent.status;
+    let over = if recent.since_start { "since the start" } else { "over the last" };
     let mut text = format!(
-        "host {}, parda {}, up {:.0} s, process {}\n",
-        status.host, status.version, status.uptime_s, status.pid
+        "host {}, parda {}, up {:.0} s, process {}; rates and latencies {over}{}\n",
+        status.host,
+        status.version,
+        status.uptime_s,
+        status.pid,
+        if recent.since_start { String::new() } else { format!(" {:.1} s", recent.seconds) },
     );
     for volume in &status.volumes {
         text += &format!("\n{}\n", headline(volume));
@@ -72,8 +102,8 @@ fn table(status: &AgentStatus) -> String {
         text += &agreed(volume);
         text += &faults(volume);
         text += &match &volume.steer {
-            None => format!("{}\n{}", disks(volume), cached(volume)),
-            Some(steer) => steered(steer),
+            None => format!("{}{}", disks::lines(recent, volume), cached(volume)),
+            Some(steer) => steered::lines(recent, steer),
         };
         if let Some(memory) = &volume.memory {
             text += &clients(volume, memory);
@@ -274,81 +304,6 @@ fn threshold(found: &ThresholdStatus) -> String {
     text
 }
 
-fn steered(steer: &SteerStatus) -> String {
-    let mut text = match (&steer.steered, steer.depth) {
-        (None, _) => format!("device {}: gone", steer.device),
-        (Some(name), None) => format!("device {} ({name}): nothing is set", steer.device),
-        (Some(name), Some(depth)) => {
-            let bound = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
-            let (least, most) = (bound(steer.least), bound(steer.most));
-            format!("device {} ({name}): depth {depth} of {least} to {most}", steer.device)
-        }
-    };
-    if steer.cannot_go_lower {
-        text += "; CANNOT GO LOWER, though the window is smaller";
-    }
-    if steer.drops + steer.requeues > 0 {
-        text += &format!(
-            "; the kernel lowered the depth {}, the array returned {} undone",
-            count(steer.drops, "time"),
-            count(steer.requeues, "IO")
-        );
-    }
-    if let Some(by) = &steer.measured_by {
-        text += &format!("; measured by {by}");
-    }
-    if let Some(error) = steer.latency_error {
-        text += &format!(", within {:.0} %", 100.0 * error);
-    }
-    text.push('\n');
-    if let Some(fault) = &steer.fault {
-        text += &format!("  FAULT: {fault}\n");
-    }
-    let mut table = plain(["", "IOs", "MiB", "device ms", "p50", "p99"]);
-    for (name, counter, latency) in [
-        ("reads", &steer.reads, &steer.read_latency),
-        ("writes", &steer.writes, &steer.write_latency),
-    ] {
-        let summary = latency.summary();
-        table.add_row([
-            name.to_owned(),
-            counter.ios.to_string(),
-            (counter.bytes >> 20).to_string(),
-            format!("{:.2}", summary.mean),
-            format!("{:.2}", summary.p50),
-            format!("{:.2}", summary.p99),
-        ]);
-    }
-    text += &format!("{}\n", align(table));
-    if steer.paths.len() > 1 {
-        let mut table = plain(["path", "what is set", "depth", "state"]);
-        for path in &steer.paths {
-            let depth = path.depth.to_string();
-            table.add_row([
-                path.name.clone(),
-                path.method.to_string(),
-                depth,
-                path.state.to_string(),
-            ]);
-        }
-        text += &format!("{}\n", align(table));
-    }
-    if !steer.vms.is_empty() {
-        let mut table = plain(["VM", "shares", "IOs", "MiB", "pending"]);
-        for vm in &steer.vms {
-            table.add_row([
-                vm.name.clone(),
-                vm.shares.to_string(),
-                vm.ios.to_string(),
-                (vm.bytes >> 20).to_string(),
-                format!("{:.1}", vm.pending),
-            ]);
-        }
-        text += &format!("{}\n", align(table));
-    }
-    text
-}
-
 /// Lines on faults, each with its age and reason.
 fn faults(volume: &VolumeStatus) -> String {
     let mut text = String::new();
@@ -391,35 +346,6 @@ fn cached(volume: &VolumeStatus) -> String {
             format!("disk {name} goes through the page cache: its latency is not the array's\n")
         })
         .collect()
-}
-
-fn disks(volume: &VolumeStatus) -> Table {
-    let mut table = plain([
-        "disk",
-        "shares",
-        "reads",
-        "writes",
-        "errors",
-        "device ms",
-        "p99",
-        "held ms",
-        "p99",
-    ]);
-    for disk in &volume.disks {
-        let (device, held) = (disk.device.summary(), disk.held.summary());
-        table.add_row([
-            disk.name.clone(),
-            disk.shares.to_string(),
-            disk.reads.ios.to_string(),
-            disk.writes.ios.to_string(),
-            disk.errors.to_string(),
-            format!("{:.2}", device.mean),
-            format!("{:.2}", device.p99),
-            format!("{:.2}", held.mean),
-            format!("{:.2}", held.p99),
-        ]);
-    }
-    align(table)
 }
 
 /// Table of the forecast of observe mode.

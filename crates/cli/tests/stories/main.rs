@@ -29,6 +29,7 @@
 //! | `exchange_init` | making an exchange |
 //! | `settings` | hosts that were told different things |
 //! | `soak` | a long time under load, with reloads and kills |
+//! | `status` | rates of now, and what limits each disk |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
 //! | `lifecycle` | disks, listeners and volumes that come late, come and go, or panic |
 //! | `logging` | a log that nobody reads, or that others would fill or forge |
@@ -79,6 +80,7 @@ mod restarted_backends;
 mod settings;
 mod soak;
 mod stage;
+mod status;
 mod steering;
 mod tls;
 mod tls_backends;

@@ -1,0 +1,59 @@
+//! Table of `parda status` on the disks of a volume.
+
+use parda_agent::latency::Summary;
+use parda_agent::status::{DiskStatus, VolumeStatus};
+
+use super::recent::Recent;
+use crate::output::{align, count, plain};
+
+/// Part of its IOs' time for which a disk is held before its slice is what limits it.
+const HELD: f64 = 0.05;
+
+pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
+    let mut table = plain([
+        "disk",
+        "shares",
+        "reads/s",
+        "writes/s",
+        "MiB/s",
+        "outstanding",
+        "device ms",
+        "p99",
+        "held ms",
+        "p99",
+        "limited by",
+    ]);
+    for disk in &volume.disks {
+        let (device, held) = (disk.device.summary(), disk.held.summary());
+        table.add_row([
+            disk.name.clone(),
+            disk.shares.to_string(),
+            format!("{:.0}", recent.rate(disk.reads.ios)),
+            format!("{:.0}", recent.rate(disk.writes.ios)),
+            format!("{:.1}", recent.mib(disk.reads.bytes + disk.writes.bytes)),
+            format!("{:.1}", recent.at_a_time(&disk.device)),
+            format!("{:.2}", device.mean),
+            format!("{:.2}", device.p99),
+            format!("{:.2}", held.mean),
+            format!("{:.2}", held.p99),
+            limit(disk, device, held).to_owned(),
+        ]);
+    }
+    let mut text = format!("{}\n", align(table));
+    for disk in volume.disks.iter().filter(|disk| disk.errors > 0) {
+        let failed = count(disk.errors, "IO");
+        text += &format!("  disk {}: {failed} FAILED at the array since the start\n", disk.name);
+    }
+    text
+}
+
+/// What keeps a disk from doing more IOs.
+fn limit(disk: &DiskStatus, device: Summary, held: Summary) -> &'static str {
+    if disk.reads.ios + disk.writes.ios == 0 {
+        "idle"
+    } else if held.mean > HELD * (held.mean + device.mean) {
+        "its slice"
+    } else {
+        "its own depth"
+    }
+}

@@ -1,0 +1,82 @@
+//! Lines of `parda status` on a steered device.
+
+use parda_agent::status::SteerStatus;
+
+use super::recent::Recent;
+use crate::output::{align, count, plain};
+
+pub(super) fn lines(recent: &Recent, steer: &SteerStatus) -> String {
+    let mut text = match (&steer.steered, steer.depth) {
+        (None, _) => format!("device {}: gone", steer.device),
+        (Some(name), None) => format!("device {} ({name}): nothing is set", steer.device),
+        (Some(name), Some(depth)) => {
+            let bound = |n: Option<u32>| n.map_or("?".to_owned(), |n| n.to_string());
+            let (least, most) = (bound(steer.least), bound(steer.most));
+            format!("device {} ({name}): depth {depth} of {least} to {most}", steer.device)
+        }
+    };
+    if steer.cannot_go_lower {
+        text += "; CANNOT GO LOWER, though the window is smaller";
+    }
+    if steer.drops + steer.requeues > 0 {
+        text += &format!(
+            "; the kernel lowered the depth {}, the array returned {} undone",
+            count(steer.drops, "time"),
+            count(steer.requeues, "IO")
+        );
+    }
+    if let Some(by) = &steer.measured_by {
+        text += &format!("; measured by {by}");
+    }
+    if let Some(error) = steer.latency_error {
+        text += &format!(", within {:.0} %", 100.0 * error);
+    }
+    text.push('\n');
+    if let Some(fault) = &steer.fault {
+        text += &format!("  FAULT: {fault}\n");
+    }
+    let mut table = plain(["", "IO/s", "MiB/s", "outstanding", "device ms", "p50", "p99"]);
+    for (name, counter, latency) in [
+        ("reads", &steer.reads, &steer.read_latency),
+        ("writes", &steer.writes, &steer.write_latency),
+    ] {
+        let summary = latency.summary();
+        table.add_row([
+            name.to_owned(),
+            format!("{:.0}", recent.rate(counter.ios)),
+            format!("{:.1}", recent.mib(counter.bytes)),
+            format!("{:.1}", recent.at_a_time(latency)),
+            format!("{:.2}", summary.mean),
+            format!("{:.2}", summary.p50),
+            format!("{:.2}", summary.p99),
+        ]);
+    }
+    text += &format!("{}\n", align(table));
+    if steer.paths.len() > 1 {
+        let mut table = plain(["path", "what is set", "depth", "state"]);
+        for path in &steer.paths {
+            let depth = path.depth.to_string();
+            table.add_row([
+                path.name.clone(),
+                path.method.to_string(),
+                depth,
+                path.state.to_string(),
+            ]);
+        }
+        text += &format!("{}\n", align(table));
+    }
+    if !steer.vms.is_empty() {
+        let mut table = plain(["VM", "shares", "IO/s", "MiB/s", "pending"]);
+        for vm in &steer.vms {
+            table.add_row([
+                vm.name.clone(),
+                vm.shares.to_string(),
+                format!("{:.0}", recent.rate(vm.ios)),
+                format!("{:.1}", recent.mib(vm.bytes)),
+                format!("{:.1}", vm.pending),
+            ]);
+        }
+        text += &format!("{}\n", align(table));
+    }
+    text
+}

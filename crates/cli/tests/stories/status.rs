@@ -1,0 +1,44 @@
+//! What `parda status` says of now.
+
+use std::time::Duration;
+
+use crate::array::{Array, Delays};
+use crate::stage::{PARDA, Stage, config, until, uri};
+
+/// The line of a disk in the table of a status.
+fn line<'a>(status: &'a str, disk: &str) -> &'a str {
+    status.lines().find(|line| line.split_whitespace().next() == Some(disk)).unwrap_or_default()
+}
+
+#[test]
+fn each_disk_has_its_rates_of_now_and_what_limits_it() {
+    let stage = Stage::new();
+    let delays = Delays { io: Duration::from_millis(2), flush: Duration::ZERO };
+    Array::start(&stage.path("array"), 4096, delays);
+    stage.sparse("idle.img", 1 << 20);
+    let disks = [("deep", "nbd+unix:///?socket=array"), ("idle", "idle.img")];
+    let agent = stage.agent("a", &config("a", "mode = \"static\"\nwindow_max = 2", &disks));
+    let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=8"];
+    let load = stage.load("fio", &uri("a", "deep"), &options);
+    until("the window holds IOs back", || agent.volume().disks[0].held.summary().mean > 1.0);
+    let now = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "500ms"]);
+    assert!(now.contains("rates and latencies over the last 0."), "{now}");
+    assert!(line(&now, "deep").ends_with("its slice"), "{now}");
+    assert!(line(&now, "idle").ends_with("idle"), "{now}");
+
+    stage.write("a.toml", config("a", "mode = \"static\"\nwindow_max = 64", &disks));
+    agent.process.signal(rustix::process::Signal::HUP);
+    until("the client's depth is the limit", || {
+        let now = stage.ok(&[PARDA, "status", "a.status", "--over", "300ms"]);
+        line(&now, "deep").ends_with("its own depth")
+    });
+    load.finish();
+    until("nothing is done any more", || {
+        let now = stage.ok(&[PARDA, "status", "a.status", "--over", "300ms"]);
+        line(&now, "deep").ends_with("idle")
+    });
+    // What was done before is still there, over the whole time.
+    let all = stage.ok(&[PARDA, "status", "a.status", "--since-start"]);
+    assert!(all.contains("rates and latencies since the start"), "{all}");
+    assert!(!line(&all, "deep").ends_with("idle"), "{all}");
+}
