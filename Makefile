@@ -121,18 +121,30 @@ bench-nbd: build ## Measures against qemu-nbd, nbdkit, qemu-storage-daemon and a
 bpf: ## The eBPF object of crates/steer, after a change of its source (clang, llvm-strip)
 	tools/bpf.sh
 
+SHARE = $(DESTDIR)$(PREFIX)/share
+BASH_COMPLETION = $(SHARE)/bash-completion/completions/parda
+ZSH_COMPLETION = $(SHARE)/zsh/site-functions/_parda
+FISH_COMPLETION = $(SHARE)/fish/vendor_completions.d/parda.fish
+COMPLETIONS = $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)
+
 # Not built here: root need not have cargo.
-install: ## Installs what `make build` built under PREFIX: binary, symbols and systemd unit
+install: ## Installs what `make build` built under PREFIX: binary, symbols, manual pages, completions and systemd unit
 	@test -x $(PARDA) || { echo "install: there is no $(PARDA): run \`make build\` first, as yourself" >&2; exit 1; }
 	install -D -m 755 $(PARDA) $(DESTDIR)$(PREFIX)/bin/parda
 	install -d $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin
 	objcopy --only-keep-debug $(PARDA) $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug
 	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/parda
 	objcopy --add-gnu-debuglink=$(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug $(DESTDIR)$(PREFIX)/bin/parda
+	install -d $(SHARE)/man/man1 $(dir $(COMPLETIONS))
+	$(PARDA) man $(SHARE)/man/man1
+	$(PARDA) completions bash > $(BASH_COMPLETION)
+	$(PARDA) completions zsh > $(ZSH_COMPLETION)
+	$(PARDA) completions fish > $(FISH_COMPLETION)
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's|@PREFIX@|$(PREFIX)|' contrib/parda.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/parda.service
 
 uninstall: ## Removes what `make install` installed; configuration and data stay
+	rm -f $(SHARE)/man/man1/parda.1 $(SHARE)/man/man1/parda-*.1 $(COMPLETIONS)
 	rm -f $(DESTDIR)$(PREFIX)/bin/parda $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/parda.service
 

@@ -8,6 +8,7 @@ mod exchange;
 mod failure;
 mod lab;
 mod log;
+mod manual;
 mod output;
 mod probe;
 mod reproduce;
@@ -20,7 +21,7 @@ mod workload;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use failure::Failure;
 
@@ -53,7 +54,7 @@ Examples:
   parda check /etc/parda.toml           check a configuration without starting
   parda serve -c /etc/parda.toml        serve this host's disks, steer its devices
   parda steer watch /dev/mapper/san     see what a device does, each second
-  parda status -c /etc/parda.toml       ask a running agent for its state
+  parda status                          ask the agent of /etc/parda.toml what is now
 
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
 
@@ -105,6 +106,10 @@ enum Command {
     Workload(workload::Workload),
     /// Run every figure and table of the source papers, and compare our numbers with theirs
     Reproduce(reproduce::Reproduce),
+    /// Write the completions of a shell to standard output
+    Completions(manual::Completions),
+    /// Write the manual pages of all commands to a directory
+    Man(manual::Man),
 }
 
 /// Time that the process waits at its end for peers with TLS to take the bytes that they were sent.
@@ -130,6 +135,8 @@ fn main() -> ExitCode {
         Command::Bench(command) => command.run(),
         Command::Workload(command) => command.run(),
         Command::Reproduce(command) => command.run(),
+        Command::Completions(command) => command.run(Cli::command()),
+        Command::Man(command) => command.run(Cli::command()),
     };
     // What was said last within TLS is still to be sent.
     parda_tls::settle(LAST_WORDS);
