@@ -29,6 +29,7 @@ mod nbd;
 mod place;
 mod server_tls;
 mod steer;
+mod udp;
 mod volume;
 
 pub use exchange::{Exchange, Slots};
@@ -37,6 +38,7 @@ pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
 pub use place::Place;
 pub use steer::{Steer, Vms};
+pub use udp::Udp;
 pub use volume::{Disk, Volume, Work};
 
 /// Configuration of a host, checked.
@@ -72,16 +74,17 @@ impl Config {
     }
 
     /// Reads and checks a configuration file and looks into the disks that it names and the
-    /// certificates for their servers.
+    /// certificates for their servers, and the keys of its exchanges.
     ///
     /// # Errors
-    /// The first thing that is wrong with it or with those certificates, or a disk that is an image
-    /// of another format.
+    /// The first thing that is wrong with it or with those certificates or keys, or a disk that is an
+    /// image of another format.
     pub fn look(path: &Path) -> Result<Config, Error> {
         let doc = Document::read(path)?;
         let config = Config::check(&doc)?;
         apart::images(&doc, &config.volumes)?;
         files::certificates(&doc, &config.volumes)?;
+        files::keys(&doc, &config.volumes)?;
         Ok(config)
     }
 
@@ -111,6 +114,7 @@ impl Config {
             .map(|(i, volume)| check_volume(doc, &format!("volume.{i}"), volume, &mut unique))
             .collect::<Result<Vec<_>, _>>()?;
         apart::exchanges(doc, &volumes)?;
+        apart::addresses(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
         apart::disks(doc, &volumes)?;
         Ok(Config { host, status: status.transpose()?, http, memory, volumes })

@@ -7,6 +7,7 @@ use parda_control::period::VISIT_LIMIT;
 use parda_control::{Bytes, Span};
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
+use parda_exchange::udp::{UdpExchange, UdpSettings};
 use parda_exchange::{
     Exchange, Freshness, Identity, Location, PlaceFault, Site, SlotExchange, VolumeId, look,
 };
@@ -32,6 +33,13 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Exchange>, String> {
     Ok(match exchange {
         config::Exchange::Slots(slots) => Box::new(open_slots(slots, host)?),
+        config::Exchange::Udp(udp) => Box::new(UdpExchange::new(UdpSettings {
+            host: host.me.host.clone(),
+            volume: VolumeId::of(host.volume),
+            address: udp.address,
+            reach: udp.reach.clone(),
+            keys: udp.keys.clone(),
+        })),
     })
 }
 
@@ -67,6 +75,8 @@ fn open_slots(exchange: &Slots, host: &Local<'_>) -> Result<SlotExchange, String
 pub fn examine(volume: &Volume) -> Option<String> {
     match volume.exchange.as_ref()? {
         config::Exchange::Slots(slots) => examine_slots(volume, slots),
+        config::Exchange::Udp(udp) => parda_exchange::udp::examine(udp.address, &udp.reach)
+            .map(|fault| format!("exchange {udp}: {fault}")),
     }
 }
 

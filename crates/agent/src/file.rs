@@ -146,21 +146,35 @@ pub struct SteeredVm {
     pub shares: u32,
 }
 
-/// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks. Either `file` or
+/// `udp`, with the keys that belong to it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
     /// A file on the volume, a block device, or an NBD URI, made by `parda exchange init`.
-    pub file: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// How many slots it has: as many as there can ever be hosts. As it was made.
-    #[serde(default = "default_slots")]
-    pub slots: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
     /// This host's slot; chosen automatically if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
     /// Where it begins, for a region of a larger device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<ByteSize>,
+    /// `ADDRESS:PORT` of this host, or of a multicast group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<String>,
+    /// The other hosts, for `udp` without a group. This host may be among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<Vec<String>>,
+    /// Name of the interface where a multicast group is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Keys that datagrams are signed with, one a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
 }
 
 pub(crate) fn default_slots() -> u32 {

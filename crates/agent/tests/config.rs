@@ -450,3 +450,91 @@ fn everything_wrong_with_limits_is_pointed_at() {
         "{message}"
     );
 }
+
+/// The same file with an exchange over UDP.
+fn with_udp(keys: &str) -> String {
+    let file = "file = \"/mnt/array-a/parda.exchange\"\nslots = 64\nslot = 3";
+    assert!(GOOD.contains(file));
+    GOOD.replace(file, keys)
+}
+
+#[test]
+fn an_exchange_over_udp_means_what_it_says() {
+    let keys = "key_file = \"/etc/parda/key\"";
+    for (text, shown) in [
+        (
+            "udp = \"10.1.2.3:7077\"\npeers = [\"kvm-02\", \"10.1.2.5:9\"]",
+            "udp 10.1.2.3:7077, 2 peers",
+        ),
+        ("udp = \"[fd00::1]:7077\"\npeers = [\"fd00::2\"]", "udp [fd00::1]:7077, 1 peer"),
+        ("udp = \"239.7.7.7:7077\"\ninterface = \"eth1\"", "udp 239.7.7.7:7077 at eth1"),
+        ("udp = \"[ff15::7]:7077\"\ninterface = \"eth1\"", "udp [ff15::7]:7077 at eth1"),
+    ] {
+        let config = check(&with_udp(&format!("{text}\n{keys}"))).unwrap();
+        assert_eq!(config.volumes[0].exchange.as_ref().unwrap().to_string(), shown);
+    }
+    // Without keys, but on loopback only.
+    check(&with_udp("udp = \"127.0.0.1:7077\"\npeers = [\"127.0.0.2\"]")).unwrap();
+    check(&with_udp("udp = \"[::1]:7077\"\npeers = [\"[::1]:7078\"]")).unwrap();
+}
+
+#[test]
+fn what_is_wrong_with_an_exchange_over_udp_is_pointed_at() {
+    let udp = "udp = \"10.1.2.3:7077\"";
+    let peers = "peers = [\"10.1.2.4\"]";
+    let keys = "key_file = \"/etc/parda/key\"";
+    for (text, key, says) in [
+        (format!("{udp}\n{peers}"), "", "without keys anybody"),
+        (format!("udp = \"127.0.0.1:7077\"\n{peers}"), "", "without keys anybody"),
+        ("udp = \"127.0.0.1:7077\"\npeers = [\"localhost\"]".to_owned(), "", "without keys"),
+        ("udp = \"239.7.7.7:7\"\ninterface = \"lo\"".to_owned(), "", "without keys"),
+        (format!("{udp}\n{keys}"), "", "addresses or names of 1 to 1024 hosts"),
+        (format!("{udp}\npeers = []\n{keys}"), "peers", "1 to 1024 hosts"),
+        (format!("{udp}\npeers = [\"a b\"]\n{keys}"), "0", "neither an address nor a name"),
+        (format!("{udp}\npeers = [\"fd00::1\"]\n{keys}"), "0", "same family"),
+        (format!("{udp}\npeers = [\"239.1.1.1\"]\n{keys}"), "0", "no address of one host"),
+        (format!("{udp}\npeers = [\"10.1.2.4:0\"]\n{keys}"), "0", "port 0"),
+        (format!("udp = \"kvm-01:7077\"\n{peers}\n{keys}"), "udp", "ADDRESS:PORT"),
+        (format!("udp = \"10.1.2.3\"\n{peers}\n{keys}"), "udp", "ADDRESS:PORT"),
+        (format!("udp = \"10.1.2.3:0\"\n{peers}\n{keys}"), "udp", "port 0"),
+        (format!("udp = \"255.255.255.255:7\"\n{peers}\n{keys}"), "udp", "broadcast"),
+        (format!("udp = \"239.7.7.7:7\"\n{keys}"), "", "interface where the multicast group is"),
+        (format!("udp = \"239.7.7.7:7\"\n{peers}\n{keys}"), "peers", "not for a multicast group"),
+        (format!("udp = \"239.7.7.7:7\"\ninterface = \"a/b\"\n{keys}"), "interface", "no name"),
+        (format!("{udp}\n{peers}\ninterface = \"eth1\"\n{keys}"), "interface", "multicast group"),
+        (format!("{udp}\n{peers}\nslots = 8\n{keys}"), "slots", "have no slots"),
+        (format!("{udp}\n{peers}\noffset = \"4KiB\"\n{keys}"), "offset", "have no slots"),
+        (format!("file = \"/x\"\n{udp}\n{peers}\n{keys}"), "udp", "contradicts file"),
+        (format!("file = \"/x\"\n{keys}"), "key_file", "is for udp"),
+        ("slot = 3".to_owned(), "", "names no place where hosts meet"),
+    ] {
+        let error = check(&with_udp(&text)).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+        assert!(error.starts_with("parda.toml:1") && error.contains(key), "{text}: {error}");
+    }
+    let other = with_udp(&format!("{udp}\n{peers}\n{keys}"));
+    let second = other[other.find("[[volume]]").unwrap()..].replace("array-a", "array-b");
+    let error = check(&format!("{other}\n{second}")).unwrap_err();
+    assert!(error.contains("is the address of volume array-a"), "{error}");
+}
+
+#[test]
+fn a_check_reads_the_key_file_and_points_at_its_line() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (key, file) = (dir.path().join("key"), dir.path().join("parda.toml"));
+    let text =
+        with_udp(&format!("udp = \"10.1.2.3:7077\"\npeers = [\"10.1.2.4\"]\nkey_file = {key:?}"));
+    std::fs::write(&file, text).unwrap();
+    // An agent starts without the key, and tries again.
+    Config::read(&file).unwrap();
+    let error = || Config::look(&file).unwrap_err().to_string();
+    assert!(error().contains("cannot read the key file"), "{}", error());
+    std::fs::write(&key, "secret\n").unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(error().contains("parda.toml:13:") && error().contains("mode 0644"), "{}", error());
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(error().contains("key:1: is no key") && !error().contains("secret"), "{}", error());
+    std::fs::write(&key, "ab".repeat(31) + "cd\n").unwrap();
+    Config::look(&file).unwrap();
+}

@@ -9,6 +9,7 @@ use parda_control::Instant;
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
 use crate::slots::notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError};
+use crate::udp::notice::{DatagramStanding, UdpError, UdpEvent};
 
 /// A way to tell the other hosts of a volume how loaded it looks.
 ///
@@ -50,6 +51,8 @@ pub struct Heard<Event = ExchangeEvent> {
 pub enum ExchangeEvent {
     /// Of a transport with slots.
     Slot(SlotEvent),
+    /// Of a transport over UDP.
+    Udp(UdpEvent),
 }
 
 impl ExchangeEvent {
@@ -58,6 +61,7 @@ impl ExchangeEvent {
     pub fn is_warning(&self) -> bool {
         match self {
             ExchangeEvent::Slot(event) => !matches!(event, SlotEvent::SlotChosen(_)),
+            ExchangeEvent::Udp(event) => event.is_warning(),
         }
     }
 }
@@ -66,6 +70,7 @@ impl fmt::Display for ExchangeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExchangeEvent::Slot(event) => event.fmt(f),
+            ExchangeEvent::Udp(event) => event.fmt(f),
         }
     }
 }
@@ -76,6 +81,9 @@ pub enum CollectError {
     /// At a transport with slots.
     #[error(transparent)]
     Slots(#[from] SlotCollectError),
+    /// At a transport over UDP.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
 }
 
 /// Saying something failed.
@@ -84,6 +92,9 @@ pub enum PublishError {
     /// At a transport with slots.
     #[error(transparent)]
     Slots(#[from] SlotPublishError),
+    /// At a transport over UDP.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
 }
 
 /// The state of a transport, and what it has counted since the start.
@@ -96,4 +107,6 @@ pub enum Standing {
         /// Records read, ignored and noticed.
         counters: SlotCounters,
     },
+    /// A transport over UDP.
+    Datagrams(DatagramStanding),
 }

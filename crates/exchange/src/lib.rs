@@ -22,6 +22,7 @@
 //! | `reach` | how many of them are read in a period |
 //! | [`claim`] | which slot is ours, and who else thinks so |
 //! | [`slots`] | the exchange over a region of slots: PARDA's shared file |
+//! | [`udp`] | the exchange over UDP: signed datagrams to each other host or to a group |
 //!
 //! `docs/exchange-format.md` has the format, the protocol, and what happens on each fault.
 
@@ -42,6 +43,7 @@ pub mod slots;
 mod table;
 #[cfg(test)]
 mod testing;
+pub mod udp;
 
 pub use claim::SlotChoice;
 pub use exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};

@@ -78,10 +78,9 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         name: VOLUME.to_owned(),
         control: state.control.clone(),
         exchange: Some(Exchange {
-            file: exchange,
-            slots: scenario.exchange_slots,
-            slot: None,
-            offset: None,
+            file: Some(exchange),
+            slots: Some(scenario.exchange_slots),
+            ..Exchange::default()
         }),
         disk: disks.collect(),
         steer: None,
@@ -112,13 +111,13 @@ fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
     };
     let device = guest_host::DISK.into();
     let steer = Steer { device, method: None, measure: None, shares, sharing: None, vm };
-    let file = guest_host::EXCHANGE_DISK.to_owned();
-    let slots = scenario.exchange_slots;
+    let file = Some(guest_host::EXCHANGE_DISK.to_owned());
+    let slots = Some(scenario.exchange_slots);
     let volume = Volume {
         limits: None,
         name: VOLUME.to_owned(),
         control: state.control.clone(),
-        exchange: Some(Exchange { file, slots, slot: None, offset: None }),
+        exchange: Some(Exchange { file, slots, ..Exchange::default() }),
         disk: Vec::new(),
         steer: Some(steer),
     };

@@ -16,6 +16,7 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
     let exchanges: Vec<(usize, Stretch)> = (volumes.iter().enumerate())
         .filter_map(|(i, volume)| match volume.exchange.as_ref()? {
             Exchange::Slots(slots) => Some((i, written(slots))),
+            Exchange::Udp(_) => None,
         })
         .collect();
     for (n, (i, exchange)) in exchanges.iter().enumerate() {
@@ -35,6 +36,23 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
             let other = &volumes[*other].name;
             let message = format!("is the exchange of volume {other}: each volume needs its own");
             return Err(wrong(message));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no two volumes have one address: each would hear the other's hosts.
+pub(super) fn addresses(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    let all = volumes.iter().enumerate().filter_map(|(i, volume)| match &volume.exchange {
+        Some(Exchange::Udp(udp)) => Some((i, &volume.name, udp.address)),
+        _ => None,
+    });
+    let all: Vec<_> = all.collect();
+    for (n, (i, _, address)) in all.iter().enumerate() {
+        if let Some((_, other, _)) = all[..n].iter().find(|(.., used)| used == address) {
+            let message =
+                format!("is the address of volume {other}: each volume needs its own port");
+            return Err(doc.error(&format!("volume.{i}.exchange.udp"), message));
         }
     }
     Ok(())

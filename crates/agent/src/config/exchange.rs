@@ -8,6 +8,7 @@ use parda_exchange::region::{SlotCount, SlotIndex};
 
 use super::place::{Place, REGION_ALIGNMENT, place};
 use super::server_tls;
+use super::udp::{self, Udp};
 use crate::file;
 
 /// Where the hosts of a volume meet.
@@ -15,12 +16,15 @@ use crate::file;
 pub enum Exchange {
     /// In slots of a file, block device or NBD export.
     Slots(Slots),
+    /// Datagrams on the network.
+    Udp(Udp),
 }
 
 impl fmt::Display for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Exchange::Slots(slots) => slots.place.fmt(f),
+            Exchange::Udp(udp) => udp.fmt(f),
         }
     }
 }
@@ -45,17 +49,46 @@ pub(super) fn check(
     volume: &str,
     exchange: &file::Exchange,
 ) -> Result<Exchange, Error> {
-    check_slots(wrong, volume, exchange).map(Exchange::Slots)
+    let of_slots = [
+        ("exchange.slots", exchange.slots.is_some()),
+        ("exchange.slot", exchange.slot.is_some()),
+        ("exchange.offset", exchange.offset.is_some()),
+    ];
+    let of_udp = [
+        ("exchange.peers", exchange.peers.is_some()),
+        ("exchange.interface", exchange.interface.is_some()),
+        ("exchange.key_file", exchange.key_file.is_some()),
+    ];
+    let misplaced = |keys: &[(&'static str, bool)]| keys.iter().find(|(_, there)| *there).copied();
+    match (&exchange.file, &exchange.udp) {
+        (Some(_), Some(_)) => {
+            let message = "contradicts file: an exchange is either a file or on the network";
+            Err(wrong("exchange.udp", message.into()))
+        }
+        (None, None) => {
+            let message = "names no place where hosts meet: add file or udp";
+            Err(wrong("exchange", message.into()))
+        }
+        (Some(file), None) => match misplaced(&of_udp) {
+            Some((key, _)) => Err(wrong(key, "is for udp, and this exchange is a file".into())),
+            None => check_slots(wrong, volume, file, exchange).map(Exchange::Slots),
+        },
+        (None, Some(address)) => match misplaced(&of_slots) {
+            Some((key, _)) => Err(wrong(key, "is for file: datagrams have no slots".into())),
+            None => udp::check(wrong, address, exchange).map(Exchange::Udp),
+        },
+    }
 }
 
 fn check_slots(
     wrong: &dyn Fn(&str, String) -> Error,
     volume: &str,
+    file: &str,
     exchange: &file::Exchange,
 ) -> Result<Slots, Error> {
-    let mut place = place(&exchange.file).map_err(|e| wrong("exchange.file", e))?;
+    let mut place = place(file).map_err(|e| wrong("exchange.file", e))?;
     server_tls::check(wrong, &mut place, "exchange.file", None)?;
-    let slots = SlotCount::new(exchange.slots)
+    let slots = SlotCount::new(exchange.slots.unwrap_or_else(file::default_slots))
         .ok_or_else(|| wrong("exchange.slots", format!("must be from 1 to {}", SlotCount::MAX)))?;
     let choice = match exchange.slot {
         None => SlotChoice::Automatic,
@@ -69,7 +102,7 @@ fn check_slots(
     if !offset.unwrap_or(0).is_multiple_of(REGION_ALIGNMENT) {
         return Err(wrong("exchange.offset", "must be a multiple of 4KiB".into()));
     }
-    let mut make = format!("parda exchange init {}", quoted(&exchange.file));
+    let mut make = format!("parda exchange init {}", quoted(file));
     if slots.get() != file::default_slots() {
         make += &format!(" --slots {}", slots.get());
     }

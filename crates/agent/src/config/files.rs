@@ -1,9 +1,12 @@
-//! Files that a configuration names and that only `parda check` looks into: certificates for NBD servers.
+//! Files that a configuration names and that only `parda check` looks into: certificates for NBD servers,
+//! keys of exchanges.
 
 use parda_config::{Document, Error};
+use parda_exchange::udp::{KeySource, Keys};
 
 use super::exchange::Exchange;
 use super::server_tls;
+use super::udp::Udp;
 use super::volume::Volume;
 use crate::file::{self, ServerTls};
 
@@ -20,6 +23,17 @@ pub(super) fn certificates(doc: &Document, volumes: &[Volume]) -> Result<(), Err
             let wrong = |key: &str, message| wrong(&format!("disk.{j}.{key}"), message);
             let written = written.nbd.as_ref().and_then(|nbd| nbd.tls.clone());
             server_tls::read(&wrong, &disk.place, "path", &written.unwrap_or_default())?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the key files. Only for who asks: an agent whose keys are not there yet must serve its disks.
+pub(super) fn keys(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    for (i, volume) in volumes.iter().enumerate() {
+        if let Some(Exchange::Udp(Udp { keys: KeySource::File(file), .. })) = &volume.exchange {
+            let key = format!("volume.{i}.exchange.key_file");
+            Keys::read(file).map_err(|error| doc.error(&key, error.to_string()))?;
         }
     }
     Ok(())

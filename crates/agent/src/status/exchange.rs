@@ -1,6 +1,10 @@
 //! Status of a volume's exchange and of the hosts that are met there.
 
+use std::collections::BTreeMap;
+
 use parda_control::{Governed, Tuning};
+use parda_exchange::udp::notice::DatagramStanding;
+use parda_exchange::udp::{DatagramCounters, Refused};
 use parda_exchange::{Liveness, Peer, SlotCounters, Standing};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +18,9 @@ pub struct ExchangeStatus {
     /// State of a transport with slots.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotStatus>,
+    /// State of a transport over UDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp: Option<UdpStatus>,
     /// Current fault, if there is one.
     pub fault: Option<String>,
     /// Periods in which it failed, since the start.
@@ -44,6 +51,34 @@ pub struct SlotStatus {
     pub slot_conflicts: u64,
 }
 
+/// The state of a transport over UDP. Datagrams are counted since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpStatus {
+    /// Datagrams sent, one for each destination and period.
+    pub sent: u64,
+    /// Datagrams that could not be sent.
+    pub unsent: u64,
+    /// Datagrams heard, and counted for what they say.
+    pub heard: u64,
+    /// Own datagrams that came back.
+    pub own: u64,
+    /// Hosts that are heard now and have not shown that they hear this one.
+    pub unproven: usize,
+    /// Number of keys in force.
+    pub keys: usize,
+    /// Datagrams that counted for nothing, by the reason.
+    pub refused: BTreeMap<String, u64>,
+}
+
+impl From<&DatagramStanding> for UdpStatus {
+    fn from(standing: &DatagramStanding) -> UdpStatus {
+        let DatagramStanding { counters, unproven, keys } = *standing;
+        let refused = Refused::ALL.map(|why| (why.name().to_owned(), counters.refused(why)));
+        let DatagramCounters { sent, unsent, heard, own, .. } = counters;
+        UdpStatus { sent, unsent, heard, own, unproven, keys, refused: refused.into() }
+    }
+}
+
 impl ExchangeStatus {
     /// Takes over what the transport has counted.
     pub(crate) fn count(&mut self, standing: &Standing) {
@@ -65,6 +100,12 @@ impl ExchangeStatus {
                 self.duplicate_hosts = duplicate_hosts;
                 self.ignored =
                     other_volume + other_version + checksum + wrong_slot + malformed + not_a_record;
+            }
+            Standing::Datagrams(datagrams) => {
+                let udp = UdpStatus::from(datagrams);
+                self.ignored = udp.refused.values().sum();
+                self.duplicate_hosts = datagrams.counters.duplicate_hosts;
+                self.udp = Some(udp);
             }
         }
     }

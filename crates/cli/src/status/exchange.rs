@@ -1,7 +1,7 @@
 //! Lines of `parda status` on a volume's exchange.
 
 use comfy_table::Table;
-use parda_agent::status::{ExchangeStatus, PeerStatus};
+use parda_agent::status::{ExchangeStatus, PeerStatus, UdpStatus};
 
 use super::slots;
 use crate::output::{align, count, plain};
@@ -19,6 +19,9 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
                 count(exchange.duplicate_hosts, "duplicate host")
             );
         }
+    }
+    if let Some(udp) = &exchange.udp {
+        text += &datagrams(udp, exchange.duplicate_hosts);
     }
     if let (Some(period), Some(part)) = (exchange.period_s, exchange.part) {
         text += &format!("; every {period:.2} s, {:.2} % of the array's IOs", part * 1e2);
@@ -52,4 +55,33 @@ fn peers(peers: &[PeerStatus]) -> Table {
         ]);
     }
     align(table)
+}
+
+/// What became of datagrams.
+fn datagrams(udp: &UdpStatus, duplicate_hosts: u64) -> String {
+    let mut text =
+        format!(", {}: {} sent, {} heard", count(udp.keys as u64, "key"), udp.sent, udp.heard);
+    if udp.unsent > 0 {
+        text += &format!(", {} not sent", udp.unsent);
+    }
+    let refused = udp.refused.iter().filter(|(_, count)| **count > 0);
+    let refused: Vec<_> =
+        refused.map(|(why, count)| format!("{count} {}", why.replace('_', " "))).collect();
+    if !refused.is_empty() {
+        text += &format!("\n  ignored datagrams: {}", refused.join(", "));
+    }
+    if duplicate_hosts > 0 {
+        text += &format!(
+            "\n  DUPLICATE HOST: {} with this host's name",
+            count(duplicate_hosts, "datagram")
+        );
+    }
+    if udp.unproven > 0 {
+        text += &format!(
+            "\n  {} heard that {} not shown to hear this host",
+            count(udp.unproven as u64, "host"),
+            if udp.unproven == 1 { "has" } else { "have" }
+        );
+    }
+    text
 }

@@ -14,7 +14,7 @@ pub enum SlotEvent {
     SlotChosen(SlotIndex),
     /// Somebody else writes to our slot.
     SlotConflict {
-        /// The slot.
+        /// Index of the contested slot.
         slot: SlotIndex,
         /// Who it is.
         rival: Rival,
@@ -40,7 +40,7 @@ pub enum Rival {
     OtherVolume {
         /// Host that writes there.
         host: Identity,
-        /// Its volume.
+        /// Volume of that host.
         volume: VolumeId,
     },
     /// A program that writes another version of the format.
@@ -83,7 +83,7 @@ impl fmt::Display for SlotEvent {
 /// The slots could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SlotCollectError {
-    /// The medium failed.
+    /// The medium of the slots failed.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// What is there is not this volume's exchange.
@@ -106,7 +106,7 @@ pub struct Unusable {
 /// Our slot could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum SlotPublishError {
-    /// The medium failed.
+    /// The medium of the slots failed.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// What is there was to be looked at once more, and could not be.

@@ -11,6 +11,7 @@ use parda_exchange::{
 };
 
 /// Run 1 of `host`, in a slot of its own on volume `array-a`.
+#[allow(dead_code, reason = "not all tests give a host its slot")]
 pub(crate) fn exchange(region: impl Region + 'static, host: &str, slot: u32) -> SlotExchange {
     let settings = SlotSettings {
         me: Identity { host: HostName::new(host).unwrap(), incarnation: Incarnation(1) },

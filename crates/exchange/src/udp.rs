@@ -1,0 +1,323 @@
+//! The transport over UDP: PARDA's aggregation over the network (§4). Each period costs one datagram to
+//! each other host, or one to a multicast group. `docs/exchange-format.md` has the datagram and what holds
+//! against forged and replayed ones.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use parda_control::Instant;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
+use crate::message::{Message, Publication};
+
+use destinations::Destinations;
+use members::Members;
+use notice::{DatagramStanding, UdpError, UdpEvent};
+use reader::{Inbox, Reader, lock};
+use refusals::Refusals;
+
+mod counters;
+pub mod datagram;
+mod destinations;
+mod key;
+mod marks;
+mod members;
+pub mod notice;
+mod reader;
+mod refusals;
+mod socket;
+
+pub use counters::{DatagramCounters, Refused};
+pub use destinations::{MOST_PEERS, PeerAddress};
+pub use key::{KeyFileError, KeyFileFault, Keys, MOST_KEYS};
+pub use refusals::Refusal;
+
+/// How long a publication waits in all for room in the socket's send buffer.
+const SEND_LIMIT: Duration = Duration::from_millis(50);
+
+/// Where the other hosts are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// At these addresses. Our own may be among them.
+    Peers(Vec<PeerAddress>),
+    /// In the multicast group that the exchange's address is, at this interface.
+    Group {
+        /// Name of the interface.
+        interface: String,
+    },
+}
+
+/// Which keys sign and verify.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// Those of a file, which is read again on [`Exchange::reload`].
+    File(PathBuf),
+    /// None that is secret. Only for loopback addresses.
+    Loopback,
+}
+
+/// What a host must say of itself to use UDP.
+#[derive(Clone, Debug)]
+pub struct UdpSettings {
+    /// Who we are.
+    pub host: HostName,
+    /// The volume that is spoken of.
+    pub volume: VolumeId,
+    /// Address of this host, or the multicast group.
+    pub address: SocketAddr,
+    /// Where the other hosts are.
+    pub reach: Reach,
+    /// Which keys sign and verify.
+    pub keys: KeySource,
+}
+
+/// An exchange over UDP.
+#[derive(Debug)]
+pub struct UdpExchange {
+    settings: UdpSettings,
+    me: Identity,
+    sequence: Sequence,
+    inbox: Arc<Mutex<Inbox>>,
+    /// Whether keys were read at all. Until then nothing is received or sent.
+    has_keys: bool,
+    to: Destinations,
+    open: Option<Open>,
+    events: Vec<UdpEvent>,
+    /// Faults of the last look-up of names, so that each is told once.
+    unknown: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    socket: Arc<UdpSocket>,
+    reader: Reader,
+}
+
+impl UdpExchange {
+    /// An exchange over UDP. Nothing is opened yet: an address that comes up later than its agent is no
+    /// reason not to start. Each exchange is an incarnation of its own, as its sequence numbers begin anew.
+    #[must_use]
+    pub fn new(settings: UdpSettings) -> UdpExchange {
+        let me = Identity { host: settings.host.clone(), incarnation: Incarnation::starting_now() };
+        let peers = match &settings.reach {
+            Reach::Peers(peers) => peers.as_slice(),
+            Reach::Group { .. } => &[],
+        };
+        let inbox = Inbox {
+            members: Members::new(me.clone(), settings.volume),
+            keys: Arc::new(Keys::public()),
+            refusals: Refusals::default(),
+        };
+        UdpExchange {
+            to: Destinations::new(settings.address, peers),
+            inbox: Arc::new(Mutex::new(inbox)),
+            me,
+            sequence: Sequence::default(),
+            has_keys: settings.keys == KeySource::Loopback,
+            settings,
+            open: None,
+            events: Vec::new(),
+            unknown: Vec::new(),
+        }
+    }
+
+    fn fault(&self, fault: impl Into<notice::UdpFault>) -> UdpError {
+        UdpError { address: self.settings.address, fault: fault.into() }
+    }
+
+    /// Reads the keys, binds the socket and starts its reader, as far as that is not done.
+    fn open(&mut self) -> Result<(), UdpError> {
+        if !self.has_keys
+            && let KeySource::File(file) = &self.settings.keys
+        {
+            let keys = Keys::read(file).map_err(|e| self.fault(e))?;
+            lock(&self.inbox).keys = Arc::new(keys);
+            self.has_keys = true;
+        }
+        if self.open.as_ref().is_some_and(|open| open.reader.has_ended()) {
+            self.open = None;
+        }
+        if self.open.is_none() {
+            let interface = match &self.settings.reach {
+                Reach::Peers(_) => None,
+                Reach::Group { interface } => Some(interface.as_str()),
+            };
+            let socket = socket::open(self.settings.address, interface)
+                .map_err(|e| self.fault(notice::UdpFault::Bind(e)))?;
+            let socket = Arc::new(socket);
+            let reader = Reader::start(Arc::clone(&socket), Arc::clone(&self.inbox))
+                .map_err(|e| self.fault(notice::UdpFault::Thread(e)))?;
+            self.open = Some(Open { socket, reader });
+        }
+        Ok(())
+    }
+
+    fn look_up_names(&mut self) {
+        let heard: BTreeSet<SocketAddr> = lock(&self.inbox).members.sources().collect();
+        let Some(faults) = self.to.look_up(&heard) else { return };
+        let new = faults.iter().filter(|fault| !self.unknown.contains(fault));
+        self.events.extend(new.cloned().map(UdpEvent::UnknownName));
+        self.unknown = faults;
+    }
+
+    /// [`Exchange::collect`], with the events and errors of UDP.
+    pub fn collect(&mut self, now: Instant) -> Result<Heard<UdpEvent>, UdpError> {
+        self.open()?;
+        self.look_up_names();
+        let mut events = std::mem::take(&mut self.events);
+        let mut inbox = lock(&self.inbox);
+        events.extend(inbox.refusals.due(now).into_iter().map(UdpEvent::Refused));
+        let twin = inbox.members.twin();
+        events.extend(twin.map(|(twin, from)| UdpEvent::DuplicateHost { twin, from }));
+        Ok(Heard { messages: inbox.members.messages(), events })
+    }
+
+    /// [`Exchange::publish`], with the errors of UDP.
+    pub fn publish(&mut self, publication: &Publication) -> Result<(), UdpError> {
+        self.open()?;
+        self.sequence = self.sequence.next();
+        let message =
+            Message { from: self.me.clone(), sequence: self.sequence, body: *publication };
+        let mut inbox = lock(&self.inbox);
+        let echoes = inbox.members.echoes();
+        let (bytes, mark) = datagram::seal(&inbox.keys, self.settings.volume, &message, &echoes)
+            .map_err(|e| self.fault(e))?;
+        // Before it is sent: an answer may come at once.
+        inbox.members.publish(mark);
+        drop(inbox);
+        let sent = self.send(&bytes);
+        let mut inbox = lock(&self.inbox);
+        let counters = inbox.members.counters_mut();
+        (counters.sent, counters.unsent) =
+            (counters.sent + sent.sent, counters.unsent + sent.unsent);
+        drop(inbox);
+        match sent.error {
+            Some((to, error)) if sent.sent == 0 => {
+                Err(self.fault(notice::UdpFault::Send { to, error }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&self, bytes: &[u8]) -> Sent {
+        let mut sent = Sent::default();
+        let Some(open) = &self.open else { return sent };
+        let addresses = match &self.settings.reach {
+            Reach::Peers(_) => self.to.addresses(),
+            Reach::Group { .. } => [self.settings.address].into(),
+        };
+        let begun = std::time::Instant::now();
+        for to in addresses {
+            let mut result = open.socket.send_to(bytes, to);
+            while would_block(&result)
+                && let Some(left) = SEND_LIMIT.checked_sub(begun.elapsed())
+                && wait_for_room(&open.socket, left)
+            {
+                result = open.socket.send_to(bytes, to);
+            }
+            match result {
+                Ok(_) => sent.sent += 1,
+                Err(error) => {
+                    sent.unsent += 1;
+                    sent.error = Some((to, error));
+                }
+            }
+        }
+        sent
+    }
+}
+
+/// What became of one period's datagrams.
+#[derive(Debug, Default)]
+struct Sent {
+    sent: u64,
+    unsent: u64,
+    error: Option<(SocketAddr, io::Error)>,
+}
+
+fn would_block(result: &io::Result<usize>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// Whether the socket takes more within so much time.
+fn wait_for_room(socket: &UdpSocket, limit: Duration) -> bool {
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) };
+    let mut wait = [PollFd::new(socket, PollFlags::OUT)];
+    poll(&mut wait, Some(&limit)).is_ok_and(|ready| ready > 0)
+}
+
+impl Exchange for UdpExchange {
+    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+        Ok(UdpExchange::publish(self, publication)?)
+    }
+
+    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+        let Heard { messages, events } = UdpExchange::collect(self, now)?;
+        Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Udp).collect() })
+    }
+
+    /// Reads the key file again. Keys that cannot be read change nothing: those in force stay.
+    fn reload(&mut self) {
+        let KeySource::File(file) = &self.settings.keys else { return };
+        match Keys::read(file) {
+            Ok(keys) => {
+                let mut inbox = lock(&self.inbox);
+                if *inbox.keys != keys || !self.has_keys {
+                    self.events.push(UdpEvent::KeysRead { count: keys.count() });
+                    inbox.keys = Arc::new(keys);
+                }
+                self.has_keys = true;
+            }
+            Err(error) if self.has_keys => self.events.push(UdpEvent::KeysKept(error.to_string())),
+            // The next collection says so.
+            Err(_) => {}
+        }
+    }
+
+    fn loads_array(&self) -> bool {
+        false
+    }
+
+    fn standing(&self) -> Standing {
+        let inbox = lock(&self.inbox);
+        Standing::Datagrams(DatagramStanding {
+            counters: *inbox.members.counters(),
+            unproven: inbox.members.unproven(),
+            keys: if self.has_keys { inbox.keys.count() } else { 0 },
+        })
+    }
+}
+
+/// Reason why a socket cannot be opened for an exchange; `None` if it can. Takes no port, so that an agent
+/// which uses the exchange is not in the way.
+#[must_use]
+pub fn examine(address: SocketAddr, reach: &Reach) -> Option<String> {
+    let interface = match reach {
+        Reach::Peers(_) => None,
+        Reach::Group { interface } => Some(interface.as_str()),
+    };
+    let fault = socket::open(SocketAddr::new(address.ip(), 0), interface).err()?;
+    Some(notice::UdpFault::Bind(fault).to_string())
+}
+
+/// Reads a datagram as a receiver without a key file does, for fuzzing: whatever the bytes are, it answers.
+/// Returns whether it is believed to be written by a host.
+#[must_use]
+pub fn is_datagram(bytes: &[u8]) -> bool {
+    datagram::open(&Keys::public(), bytes).is_ok()
+}
+
+/// Signs bytes as a host without a key file does, for fuzzing past the signature.
+#[must_use]
+pub fn signed(bytes: &[u8]) -> Vec<u8> {
+    datagram::signed(&Keys::public(), bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Keys that datagrams are signed with, and the file that holds them.
+
+use std::fmt;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+/// Most keys that a file may hold: the one that signs, and those that are on their way in or out.
+pub const MOST_KEYS: usize = 8;
+
+/// Hexadecimal digits of a key in the file: 32 bytes.
+const DIGITS: usize = 64;
+
+/// Far more than [`MOST_KEYS`] lines with comments need.
+const MOST_BYTES: u64 = 16 * 1024;
+
+/// Domains of key derivation (BLAKE3's `derive_key`): they must never change.
+const SIGNING: &str = "parda exchange 2026-11 datagram signature";
+const NAMING: &str = "parda exchange 2026-11 key name";
+
+/// Derived from nothing that is secret: only for loopback addresses.
+const PUBLIC: &[u8] = b"loopback";
+
+/// A key that all hosts of an exchange share.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    name: u64,
+    signing: [u8; 32],
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({:016x})", self.name)
+    }
+}
+
+impl Key {
+    fn new(secret: &[u8]) -> Key {
+        let name = blake3::derive_key(NAMING, secret);
+        let name = u64::from_le_bytes(std::array::from_fn(|i| name[i]));
+        Key { name, signing: blake3::derive_key(SIGNING, secret) }
+    }
+
+    /// Number by which a receiver finds the key. It says nothing about the key itself.
+    pub(super) fn name(&self) -> u64 {
+        self.name
+    }
+
+    /// Signature of `bytes`.
+    pub(super) fn sign(&self, bytes: &[u8]) -> blake3::Hash {
+        blake3::keyed_hash(&self.signing, bytes)
+    }
+}
+
+/// The keys of an exchange: the first one signs, all of them verify. So a new key reaches all hosts as
+/// the second line, then becomes the first line, and the old one is taken out last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys(Vec<Key>);
+
+/// Reason why a key file cannot be used. No message shows a key.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{}: {fault}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+pub struct KeyFileError {
+    /// The key file.
+    pub file: PathBuf,
+    /// Line of the file, if one is wrong.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub fault: KeyFileFault,
+}
+
+/// What is wrong with a key file.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileFault {
+    /// It cannot be opened or read.
+    #[error("cannot read the key file: {0}")]
+    Read(#[from] std::io::Error),
+    /// It is a directory, a device or the like.
+    #[error("is not a regular file")]
+    NotAFile,
+    /// Anybody on this host could read it.
+    #[error("mode {mode:04o} lets every user of this host read or write the keys: chmod 0600")]
+    Exposed {
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is far too long.
+    #[error("has more than {MOST_BYTES} bytes")]
+    TooLong,
+    /// It is not text.
+    #[error("is not text")]
+    NotText,
+    /// A line that is no key. The line is not shown.
+    #[error(
+        "is no key ({found}): a key is {DIGITS} hexadecimal digits, as `openssl rand -hex 32` prints"
+    )]
+    NotAKey {
+        /// What the line looks like.
+        found: String,
+    },
+    /// One key is there twice.
+    #[error("repeats the key of line {first}")]
+    Repeated {
+        /// Line where the key was first.
+        first: usize,
+    },
+    /// More keys than a rotation needs.
+    #[error("is one key too many: at most {MOST_KEYS} are checked")]
+    TooMany,
+    /// There is none.
+    #[error("holds no key: write one with `openssl rand -hex 32`")]
+    NoKey,
+}
+
+impl Keys {
+    /// Reads a key file: one key a line; empty lines and lines that begin with `#` do not count.
+    pub fn read(file: &Path) -> Result<Keys, KeyFileError> {
+        let wrong = |line, fault| KeyFileError { file: file.to_owned(), line, fault };
+        let text = read(file).map_err(|fault| wrong(None, fault))?;
+        let mut keys: Vec<(usize, Key)> = Vec::new();
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let secret = secret(text).map_err(|fault| wrong(Some(line), fault))?;
+            let key = Key::new(&secret);
+            if let Some((first, _)) = keys.iter().find(|(_, known)| *known == key) {
+                return Err(wrong(Some(line), KeyFileFault::Repeated { first: *first }));
+            }
+            if keys.len() == MOST_KEYS {
+                return Err(wrong(Some(line), KeyFileFault::TooMany));
+            }
+            keys.push((line, key));
+        }
+        if keys.is_empty() {
+            return Err(wrong(None, KeyFileFault::NoKey));
+        }
+        Ok(Keys(keys.into_iter().map(|(_, key)| key).collect()))
+    }
+
+    /// A key that everybody knows. Only for hosts whose addresses are all loopback.
+    #[must_use]
+    pub fn public() -> Keys {
+        Keys(vec![Key::new(PUBLIC)])
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The key that signs.
+    pub(super) fn first(&self) -> &Key {
+        &self.0[0]
+    }
+
+    pub(super) fn named(&self, name: u64) -> Option<&Key> {
+        self.0.iter().find(|key| key.name == name)
+    }
+}
+
+fn read(file: &Path) -> Result<String, KeyFileFault> {
+    // A FIFO without a writer must not hang the reader.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(file, flags, Mode::empty()).map_err(std::io::Error::from)?;
+    let opened = std::fs::File::from(opened);
+    let about = opened.metadata()?;
+    if !about.is_file() {
+        return Err(KeyFileFault::NotAFile);
+    }
+    let mode = about.permissions().mode() & 0o7777;
+    if mode & 0o007 != 0 {
+        return Err(KeyFileFault::Exposed { mode });
+    }
+    let mut bytes = Vec::new();
+    opened.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(KeyFileFault::TooLong);
+    }
+    String::from_utf8(bytes).map_err(|_| KeyFileFault::NotText)
+}
+
+fn secret(text: &str) -> Result<[u8; 32], KeyFileFault> {
+    let not_a_key = |found: String| KeyFileFault::NotAKey { found };
+    if let Some(at) = text.chars().position(|c| !c.is_ascii_hexdigit()) {
+        return Err(not_a_key(format!("character {} is no hexadecimal digit", at + 1)));
+    }
+    if text.len() != DIGITS {
+        return Err(not_a_key(format!("{} digits", text.len())));
+    }
+    let mut secret = [0; 32];
+    for (byte, digits) in secret.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digit = |at: usize| char::from(digits[at]).to_digit(16).unwrap_or_default() as u8;
+        *byte = digit(0) << 4 | digit(1);
+    }
+    if secret.iter().all(|byte| *byte == secret[0]) {
+        return Err(not_a_key("one byte 32 times".to_owned()));
+    }
+    Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    const TWO: &str = "FF0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+    fn keys(text: &str, mode: u32) -> Result<Keys, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("keys");
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        Keys::read(&file).map_err(|e| {
+            let text = e.to_string();
+            text.strip_prefix(&file.display().to_string()).unwrap().to_owned()
+        })
+    }
+
+    #[test]
+    fn one_key_a_line_the_first_signs() {
+        let read = keys(&format!("# of all hosts\n{ONE}\n\n  {TWO}  \n"), 0o640).unwrap();
+        assert_eq!(read.count(), 2);
+        assert_eq!(*read.first(), keys(ONE, 0o600).unwrap().0[0]);
+        assert_ne!(read.first().sign(b"x"), keys(TWO, 0o600).unwrap().first().sign(b"x"));
+        assert_eq!(read.named(read.0[1].name()), Some(&read.0[1]));
+        assert_eq!(read.named(7), None);
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        for mode in [0o644, 0o604, 0o602, 0o601] {
+            let error = keys(ONE, mode).unwrap_err();
+            assert!(error.contains(&format!("mode {mode:04o}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_named_by_its_line_and_not_shown() {
+        let many: String = (0..9).map(|i| format!("{i}{}\n", &ONE[1..])).collect();
+        for (text, line, says) in [
+            (format!("{ONE}\n{}\n", &ONE[1..]), ":2:", "63 digits"),
+            (format!("{ONE}\n# x\nsecret\n"), ":3:", "character 1 is no hexadecimal digit"),
+            ("0".repeat(64), ":1:", "one byte 32 times"),
+            (format!("{ONE}\n{}", ONE.to_uppercase()), ":2:", "repeats the key of line 1"),
+            (many, ":9:", "at most 8"),
+            ("# nothing\n".to_owned(), ":", "holds no key"),
+            ("x".repeat(20_000), ":", "more than 16384 bytes"),
+        ] {
+            let error = keys(&text, 0o600).unwrap_err();
+            assert!(error.starts_with(line) && error.contains(says), "{error}");
+            assert!(!error.contains("secret") && !error.contains("0102"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_hangs_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = |path: &Path| Keys::read(path).unwrap_err().to_string();
+        assert!(error(dir.path()).contains("is not a regular file"));
+        assert!(error(&dir.path().join("none")).contains("cannot read the key file"));
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        assert!(error(&fifo).contains("is not a regular file"));
+    }
+
+    #[test]
+    fn a_key_shows_its_name_and_no_secret() {
+        let key = format!("{:?}", keys(ONE, 0o600).unwrap());
+        assert!(!key.contains("0102") && key.len() < 40, "{key}");
+    }
+}

@@ -1,0 +1,242 @@
+//! The hosts that were heard, and which of them are believed. Nothing here has a socket or a clock: time is
+//! counted in our own publications.
+//!
+//! A signature alone proves that a host once wrote a datagram, not that it did so now. So a run of another
+//! host is believed only after it has echoed the mark of one of our last [`MEMORY`] datagrams: nobody could
+//! have recorded that before. From then on its sequence numbers must rise. A run is forgotten after it was
+//! silent for [`MEMORY`] publications of ours; by then every mark that it can have echoed is forgotten as
+//! well, so its recorded datagrams prove nothing any more.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::identity::{HostId, Identity, Incarnation, VolumeId};
+use crate::message::Message;
+
+use super::counters::{DatagramCounters, Refused};
+use super::datagram::{Datagram, Mark};
+use super::marks::Marks;
+
+/// For how many of our own publications marks and silent runs are remembered.
+pub(super) const MEMORY: u64 = 256;
+
+/// Most runs that are believed, and most that are not, that are remembered.
+const MOST_RUNS: usize = 2048;
+
+/// Most runs of one host that are remembered and not believed: those with the latest starts.
+const MOST_UNPROVEN: usize = 4;
+
+/// How many datagrams in a row echo a run that is new, so that the loss of some does no harm.
+const REPEATS: u32 = 8;
+
+/// Most echoes of new runs in one datagram.
+const MOST_NEW: usize = 56;
+
+/// Most echoes of other runs in one datagram: they take turns.
+const MOST_OTHERS: usize = super::datagram::MOST_ECHOES - MOST_NEW;
+
+/// A run that was silent for more publications of ours than this is not echoed.
+const ECHOED_WITHIN: u64 = 3;
+
+type Key = (HostId, Incarnation);
+
+/// All runs of other hosts that were heard.
+#[derive(Debug)]
+pub(super) struct Members {
+    me: Identity,
+    volume: VolumeId,
+    marks: Marks,
+    runs: BTreeMap<Key, Run>,
+    proven: usize,
+    /// Where the turns of those that are echoed again and again go on.
+    turn: Option<Key>,
+    /// Another run of our own name that is believed, and that was not yet told of.
+    twin: Option<(Identity, SocketAddr)>,
+    told: Option<Incarnation>,
+    counters: DatagramCounters,
+}
+
+/// One run of another host.
+#[derive(Debug)]
+struct Run {
+    message: Arc<Message>,
+    mark: Mark,
+    from: SocketAddr,
+    /// Whether it has echoed us.
+    proven: bool,
+    /// Our publication before which it was last heard.
+    heard: u64,
+    /// How often it was echoed.
+    echoed: u32,
+}
+
+impl Members {
+    pub(super) fn new(me: Identity, volume: VolumeId) -> Members {
+        Members {
+            me,
+            volume,
+            marks: Marks::new(MEMORY as usize),
+            runs: BTreeMap::new(),
+            proven: 0,
+            turn: None,
+            twin: None,
+            told: None,
+            counters: DatagramCounters::default(),
+        }
+    }
+
+    pub(super) fn counters(&self) -> &DatagramCounters {
+        &self.counters
+    }
+
+    pub(super) fn counters_mut(&mut self) -> &mut DatagramCounters {
+        &mut self.counters
+    }
+
+    /// Takes in a datagram whose signature is right. Returns why it counts for nothing, if so.
+    pub(super) fn hear(&mut self, datagram: Datagram, from: SocketAddr) -> Option<Refused> {
+        let why = self.judge(datagram, from);
+        if let Some(why) = why {
+            self.counters.refuse(why);
+        }
+        why
+    }
+
+    fn judge(&mut self, datagram: Datagram, from: SocketAddr) -> Option<Refused> {
+        let Datagram { volume, message, echoes, mark } = datagram;
+        if volume != self.volume {
+            return Some(Refused::OtherVolume);
+        }
+        if message.from == self.me {
+            self.counters.own += 1;
+            return None;
+        }
+        let key = (message.from.host.id(), message.from.incarnation);
+        let known = self.runs.get(&key);
+        let is_news = known.is_none_or(|run| message.sequence.is_after(run.message.sequence));
+        let was_proven = known.is_some_and(|run| run.proven);
+        if !is_news && was_proven {
+            return Some(Refused::Replayed);
+        }
+        let proven = was_proven || echoes.iter().any(|echo| self.marks.contains(*echo));
+        if known.is_none() && !self.make_room(key, proven) {
+            return Some(Refused::Crowded);
+        }
+        self.proven += usize::from(proven && !was_proven);
+        let now = self.marks.count();
+        let message = Arc::new(message);
+        let run = self.runs.entry(key).or_insert_with(|| Run {
+            message: Arc::clone(&message),
+            mark,
+            from,
+            proven,
+            heard: now,
+            echoed: 0,
+        });
+        run.proven = proven;
+        if is_news {
+            (run.message, run.mark, run.from, run.heard) = (message, mark, from, now);
+        }
+        if !proven {
+            return Some(Refused::Unproven);
+        }
+        self.counters.heard += 1;
+        if key.0 == self.me.host.id() {
+            self.meet_twin(key);
+        }
+        None
+    }
+
+    /// Whether one more run can be remembered. A run that is not believed may go for another one of its host.
+    fn make_room(&mut self, key: Key, proven: bool) -> bool {
+        if proven {
+            return self.proven < MOST_RUNS;
+        }
+        let all = (key.0, Incarnation(0))..=(key.0, Incarnation(u64::MAX));
+        let mut unproven = self.runs.range(all).filter(|(_, run)| !run.proven).map(|(key, _)| *key);
+        let earliest = unproven.next();
+        if unproven.count() + 1 < MOST_UNPROVEN {
+            return self.runs.len() - self.proven < MOST_RUNS;
+        }
+        match earliest {
+            Some(earliest) if earliest < key => self.runs.remove(&earliest).is_some(),
+            _ => false,
+        }
+    }
+
+    fn meet_twin(&mut self, key: Key) {
+        let Some(run) = self.runs.get(&key).filter(|run| !run.message.body.leaving) else { return };
+        self.counters.duplicate_hosts += 1;
+        if self.told != Some(key.1) {
+            self.told = Some(key.1);
+            self.twin = Some((run.message.from.clone(), run.from));
+        }
+    }
+
+    /// Another run of our own name and its address, once for each.
+    pub(super) fn twin(&mut self) -> Option<(Identity, SocketAddr)> {
+        self.twin.take()
+    }
+
+    /// The last message of every other host's run that is believed.
+    pub(super) fn messages(&self) -> Vec<Arc<Message>> {
+        let believed =
+            self.runs.iter().filter(|((host, _), run)| run.proven && *host != self.me.host.id());
+        believed.map(|(_, run)| Arc::clone(&run.message)).collect()
+    }
+
+    /// How many hosts are heard now, none of whose runs is believed.
+    pub(super) fn unproven(&self) -> usize {
+        let mut hosts: BTreeMap<HostId, bool> = BTreeMap::new();
+        for ((host, _), run) in &self.runs {
+            if self.is_recent(run) {
+                *hosts.entry(*host).or_default() |= run.proven;
+            }
+        }
+        hosts.values().filter(|proven| !**proven).count()
+    }
+
+    /// Addresses from which runs that are believed were heard of late.
+    pub(super) fn sources(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.runs.values().filter(|run| run.proven && self.is_recent(run)).map(|run| run.from)
+    }
+
+    fn is_recent(&self, run: &Run) -> bool {
+        self.marks.count() - run.heard <= ECHOED_WITHIN
+    }
+
+    /// What the next datagram echoes: runs that are new, and some of the others in turn.
+    pub(super) fn echoes(&mut self) -> Vec<Mark> {
+        let recent = |(key, run): (&Key, &Run)| self.is_recent(run).then_some((*key, run.echoed));
+        let (mut new, others): (Vec<_>, Vec<_>) =
+            self.runs.iter().filter_map(recent).partition(|(_, echoed)| *echoed < REPEATS);
+        // Those that were echoed least come first.
+        new.sort_by_key(|(_, echoed)| *echoed);
+        let first = others.partition_point(|(key, _)| Some(*key) <= self.turn);
+        let turns = others[first..].iter().chain(&others[..first]).take(MOST_OTHERS);
+        let turns: Vec<Key> = turns.map(|(key, _)| *key).collect();
+        self.turn = turns.last().copied().or(self.turn);
+        let chosen = new.into_iter().take(MOST_NEW).map(|(key, _)| key).chain(turns);
+        let marks = chosen.filter_map(|key| {
+            let run = self.runs.get_mut(&key)?;
+            run.echoed = run.echoed.saturating_add(1);
+            Some(run.mark)
+        });
+        marks.collect()
+    }
+
+    /// A datagram of ours with this mark goes out. Forgets who was silent for long.
+    pub(super) fn publish(&mut self, mark: Mark) {
+        self.marks.add(mark);
+        let now = self.marks.count();
+        self.runs.retain(|_, run| {
+            let silent = now - run.heard;
+            silent < MEMORY && (run.proven || silent <= u64::from(REPEATS))
+        });
+        self.proven = self.runs.values().filter(|run| run.proven).count();
+    }
+}
+
+#[cfg(test)]
+mod tests;

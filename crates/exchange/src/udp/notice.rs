@@ -1,0 +1,112 @@
+//! What a host notices of an exchange over UDP: events, errors and its standing.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use crate::identity::Identity;
+use crate::slot::InvalidReport;
+
+use super::counters::DatagramCounters;
+use super::key::KeyFileError;
+use super::refusals::Refusal;
+
+/// Something about an exchange over UDP that an operator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UdpEvent {
+    /// Another host that is alive has our name.
+    DuplicateHost {
+        /// Its name, which is ours, and its run, which is not.
+        twin: Identity,
+        /// Where it sends from.
+        from: SocketAddr,
+    },
+    /// Datagrams counted for nothing.
+    Refused(Refusal),
+    /// A peer's name has no address. It is looked up again.
+    UnknownName(String),
+    /// The key file was read again, and other keys are in force.
+    KeysRead {
+        /// How many there are.
+        count: usize,
+    },
+    /// The key file could not be read again, and the keys from before stay in force.
+    KeysKept(String),
+}
+
+impl UdpEvent {
+    /// Whether something is wrong. Else it is news.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        !matches!(self, UdpEvent::KeysRead { .. })
+    }
+}
+
+impl fmt::Display for UdpEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UdpEvent::DuplicateHost { twin, from } => {
+                write!(f, "{from} is another {twin}: give every host a name of its own")
+            }
+            UdpEvent::Refused(Refusal { why, count, from }) => write!(
+                f,
+                "the exchange ignored {count} datagram{} {why}, the last one from {from}; \
+                 parda status counts them",
+                if *count == 1 { "" } else { "s" }
+            ),
+            UdpEvent::UnknownName(fault) => write!(f, "{fault}; it is looked up again"),
+            UdpEvent::KeysRead { count } => {
+                write!(f, "the exchange's keys were read again: {count} in force")
+            }
+            UdpEvent::KeysKept(fault) => {
+                write!(f, "{fault}; the exchange's keys from before stay in force")
+            }
+        }
+    }
+}
+
+/// An exchange over UDP that does not work.
+#[derive(Debug, thiserror::Error)]
+#[error("exchange udp {address}: {fault}")]
+pub struct UdpError {
+    /// Its address, as it is configured.
+    pub address: SocketAddr,
+    /// What is wrong.
+    pub fault: UdpFault,
+}
+
+/// What is wrong with an exchange over UDP.
+#[derive(Debug, thiserror::Error)]
+pub enum UdpFault {
+    /// The keys cannot be read, so nothing is sent or believed.
+    #[error(transparent)]
+    Keys(#[from] KeyFileError),
+    /// The socket cannot be opened.
+    #[error("cannot bind: {0}")]
+    Bind(io::Error),
+    /// The thread that reads the socket cannot be started.
+    #[error("cannot start its thread: {0}")]
+    Thread(io::Error),
+    /// No host could be sent to.
+    #[error("cannot send to {to}, nor to any other host: {error}")]
+    Send {
+        /// The last one that was tried.
+        to: SocketAddr,
+        /// The socket's error.
+        error: io::Error,
+    },
+    /// The report holds what cannot be written down.
+    #[error(transparent)]
+    Report(#[from] InvalidReport),
+}
+
+/// The state of an exchange over UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramStanding {
+    /// Datagrams since the start.
+    pub counters: DatagramCounters,
+    /// Hosts that are heard now and have not shown that they hear this one.
+    pub unproven: usize,
+    /// Keys in force.
+    pub keys: usize,
+}

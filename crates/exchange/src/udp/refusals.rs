@@ -1,0 +1,82 @@
+//! Log lines on datagrams that were refused: one for each reason, at most once in a while.
+
+use std::net::SocketAddr;
+
+use parda_control::{Instant, Span};
+
+use super::counters::Refused;
+
+/// Time between two lines on one reason.
+const PAUSE: Span = Span::from_millis(60_000);
+
+/// What was refused since the last line on each reason.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    reasons: [Reason; Refused::ALL.len()],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Reason {
+    count: u64,
+    from: Option<SocketAddr>,
+    said: Option<Instant>,
+}
+
+/// Datagrams that were refused for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Reason.
+    pub why: Refused,
+    /// How many there were since the last line on this reason.
+    pub count: u64,
+    /// Where the last one says that it comes from. Anybody can forge that.
+    pub from: SocketAddr,
+}
+
+impl Refusals {
+    pub(super) fn add(&mut self, why: Refused, from: SocketAddr) {
+        let reason = &mut self.reasons[why as usize];
+        reason.count += 1;
+        reason.from = Some(from);
+    }
+
+    /// What is to be logged now.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Refusal> {
+        let reasons = Refused::ALL.into_iter().zip(&mut self.reasons);
+        let due = reasons.filter(|(why, reason)| {
+            why.is_logged() && reason.said.is_none_or(|said| now.since(said) >= PAUSE)
+        });
+        due.filter_map(|(why, reason)| {
+            let from = reason.from.take()?;
+            let count = std::mem::take(&mut reason.count);
+            reason.said = Some(now);
+            Some(Refusal { why, count, from })
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_told_at_once_and_then_once_a_minute() {
+        let at = |s: u64| Instant(s * 1_000_000_000);
+        let from: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.due(at(0)), []);
+        refusals.add(Refused::Forged, from);
+        refusals.add(Refused::Unproven, from);
+        let told = |why, count| Refusal { why, count, from };
+        assert_eq!(refusals.due(at(1)), [told(Refused::Forged, 1)]);
+        for _ in 0..1_000 {
+            refusals.add(Refused::Forged, from);
+        }
+        refusals.add(Refused::Foreign, from);
+        assert_eq!(refusals.due(at(2)), [told(Refused::Foreign, 1)]);
+        assert_eq!(refusals.due(at(60)), []);
+        assert_eq!(refusals.due(at(61)), [told(Refused::Forged, 1_000)]);
+        assert_eq!(refusals.due(at(200)), []);
+    }
+}

@@ -1,0 +1,252 @@
+//! Exchanges over real sockets on loopback addresses.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use super::datagram::{LEAST_BYTES, MOST_BYTES, MOST_ECHOES};
+use super::*;
+use crate::testing::{at, page, publication};
+
+/// A port that nobody has now. Addresses of tests differ in the host part, too.
+pub(super) fn free_port(ip: std::net::IpAddr) -> u16 {
+    UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn settings(host: &str, address: SocketAddr, peers: &[SocketAddr], keys: KeySource) -> UdpSettings {
+    UdpSettings {
+        host: HostName::new(host).unwrap(),
+        volume: VolumeId::of("array-a"),
+        address,
+        reach: Reach::Peers(peers.iter().copied().map(PeerAddress::Address).collect()),
+        keys,
+    }
+}
+
+fn addresses<const N: usize>() -> [SocketAddr; N] {
+    std::array::from_fn(|i| {
+        let ip = Ipv4Addr::new(127, 9, 0, 1 + i as u8).into();
+        SocketAddr::new(ip, free_port(ip))
+    })
+}
+
+fn write_keys(path: &Path, secrets: &[u8]) {
+    let _ = std::fs::remove_file(path);
+    let mut file = std::fs::File::options();
+    let mut file = file.create(true).write(true).mode(0o600).open(path).unwrap();
+    for secret in secrets {
+        writeln!(file, "{}{secret:02x}", "00".repeat(31)).unwrap();
+    }
+}
+
+/// Waits until something is so, with periods of all hosts.
+fn until(
+    hosts: &mut [UdpExchange],
+    what: &str,
+    mut so: impl FnMut(&[Vec<UdpEvent>], &[Vec<u64>]) -> bool,
+) {
+    let begun = std::time::Instant::now();
+    let mut events = vec![Vec::new(); hosts.len()];
+    for now in 0.. {
+        let mut heard = Vec::new();
+        for (host, events) in hosts.iter_mut().zip(&mut events) {
+            let collected = host.collect(at(now)).unwrap();
+            events.extend(collected.events);
+            heard.push(collected.messages.iter().map(|m| m.sequence.0).collect());
+            host.publish(&publication(16.0)).unwrap();
+        }
+        if so(&events, &heard) {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn standing(host: &UdpExchange) -> DatagramStanding {
+    match host.standing() {
+        Standing::Datagrams(standing) => standing,
+        Standing::Slots { .. } => unreachable!("there are no slots"),
+    }
+}
+
+#[test]
+fn keys_are_replaced_while_hosts_hear_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = addresses::<2>();
+    let files = ["a", "b"].map(|name| dir.path().join(name));
+    files.iter().for_each(|file| write_keys(file, &[1]));
+    let mut hosts: Vec<_> = (["a", "b"].iter().zip(all).zip(&files))
+        .map(|((host, address), file)| {
+            UdpExchange::new(settings(host, address, &all, KeySource::File(file.clone())))
+        })
+        .collect();
+    let both = |_: &[Vec<UdpEvent>], heard: &[Vec<u64>]| heard.iter().all(|h| h.len() == 1);
+    until(&mut hosts, "they hear each other", both);
+    // One file at a time, as an operator does it: nothing is lost meanwhile.
+    for secrets in [&[1, 2][..], &[2, 1], &[2]] {
+        for i in [0, 1] {
+            write_keys(&files[i], secrets);
+            hosts[i].reload();
+            let last: Vec<_> = hosts.iter().map(|host| host.sequence.0).collect();
+            let news = |_: &[Vec<UdpEvent>], heard: &[Vec<u64>]| {
+                heard[0].iter().any(|s| *s > last[1]) && heard[1].iter().any(|s| *s > last[0])
+            };
+            until(&mut hosts, "both are heard after a change", news);
+        }
+    }
+    // A file that cannot be used changes nothing, and is told of.
+    std::fs::write(&files[0], "secret").unwrap();
+    hosts[0].reload();
+    let last = hosts[1].sequence.0;
+    until(&mut hosts, "the keys from before stay", |events, heard| {
+        let kept =
+            |e: &UdpEvent| matches!(e, UdpEvent::KeysKept(why) if why.contains(":1: is no key"));
+        events[0].iter().any(kept) && heard[0].iter().any(|s| *s > last)
+    });
+    for host in &hosts {
+        let standing = standing(host);
+        let refused =
+            [Refused::UnknownKey, Refused::Forged].map(|why| standing.counters.refused(why));
+        assert_eq!((refused, standing.keys), ([0, 0], 1));
+    }
+}
+
+#[test]
+fn hosts_with_other_keys_do_not_hear_each_other_and_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = addresses::<2>();
+    let mut hosts: Vec<_> = [("a", 1), ("b", 2)]
+        .iter()
+        .zip(all)
+        .map(|((host, secret), address)| {
+            let file = dir.path().join(host);
+            write_keys(&file, &[*secret]);
+            UdpExchange::new(settings(host, address, &all, KeySource::File(file)))
+        })
+        .collect();
+    until(&mut hosts, "each says so", |events, heard| {
+        assert!(heard.iter().all(Vec::is_empty));
+        let unknown =
+            |e: &UdpEvent| matches!(e, UdpEvent::Refused(Refusal { why: Refused::UnknownKey, .. }));
+        events.iter().all(|events| events.iter().any(unknown))
+    });
+}
+
+#[test]
+fn what_cannot_be_opened_is_an_error_and_is_tried_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys");
+    let [own, peer] = addresses();
+    let taken = UdpSocket::bind(own).unwrap();
+    let mut host = UdpExchange::new(settings("a", own, &[peer], KeySource::File(file.clone())));
+    let error = |host: &mut UdpExchange| host.collect(at(0)).unwrap_err().to_string();
+    assert!(error(&mut host).contains("cannot read the key file"));
+    assert_eq!(standing(&host).keys, 0);
+    write_keys(&file, &[1]);
+    assert!(error(&mut host).contains("cannot bind"));
+    assert!(host.publish(&publication(1.0)).is_err());
+    drop(taken);
+    host.collect(at(0)).unwrap();
+    host.publish(&publication(1.0)).unwrap();
+    // The port is free as soon as the exchange is dropped, for its successor.
+    drop(host);
+    drop(UdpSocket::bind(own).unwrap());
+    let nowhere: SocketAddr = "192.0.2.1:7077".parse().unwrap();
+    let mut host = UdpExchange::new(settings("a", nowhere, &[peer], KeySource::File(file)));
+    assert!(error(&mut host).contains("exchange udp 192.0.2.1:7077: cannot bind"));
+    assert!(examine(nowhere, &Reach::Peers(Vec::new())).unwrap().contains("cannot bind"));
+    let nowhere = Reach::Group { interface: "none0".to_owned() };
+    let group = "239.7.7.7:7077".parse().unwrap();
+    assert!(examine(group, &nowhere).unwrap().contains("interface none0"));
+}
+
+#[test]
+fn a_host_that_cannot_send_at_all_says_so() {
+    let own = addresses::<1>()[0];
+    // The kernel does not route loopback addresses to the outside.
+    let nowhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
+    let mut host = UdpExchange::new(settings("a", own, &[nowhere], KeySource::Loopback));
+    host.collect(at(0)).unwrap();
+    let error = host.publish(&publication(1.0)).unwrap_err().to_string();
+    assert!(error.contains("cannot send to 192.0.2.1:9"), "{error}");
+    assert_eq!(standing(&host).counters.unsent, 1);
+}
+
+/// Noise and datagrams that only look right, as fast as they go out, while two hosts go on.
+#[test]
+fn a_flood_is_counted_and_keeps_nobody_from_being_heard() {
+    let all = addresses::<2>();
+    let mut hosts = ["a", "b"]
+        .iter()
+        .zip(all)
+        .map(|(host, address)| UdpExchange::new(settings(host, address, &all, KeySource::Loopback)))
+        .collect::<Vec<_>>();
+    let both = |_: &[Vec<UdpEvent>], heard: &[Vec<u64>]| heard.iter().all(|h| h.len() == 1);
+    until(&mut hosts, "they hear each other", both);
+    let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut forged = vec![7; LEAST_BYTES];
+    forged[..8].copy_from_slice(b"PARDAUDP");
+    forged[8..12].copy_from_slice(&1u32.to_le_bytes());
+    forged[12..14].copy_from_slice(&(LEAST_BYTES as u16).to_le_bytes());
+    forged[14..16].copy_from_slice(&[0, 0]);
+    forged[16..24].copy_from_slice(&Keys::public().first().name().to_le_bytes());
+    let mut sent = 0;
+    let floods = [&forged[..], b"noise", &forged[..300], &[0; MOST_BYTES + 400]];
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                for bytes in floods {
+                    let _ = sender.send_to(bytes, all[0]);
+                }
+                sent += 1;
+            }
+        });
+        let last = hosts[1].sequence.0;
+        until(&mut hosts, "news are heard in spite of it", |_, heard| {
+            heard[0].iter().any(|sequence| *sequence > last + 20)
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let counters = standing(&hosts[0]).counters;
+    for why in [Refused::Forged, Refused::Foreign, Refused::Truncated] {
+        assert!(counters.refused(why) > 0, "{why} of {sent}");
+    }
+    assert!(counters.refused(Refused::Foreign) >= counters.refused(Refused::Forged) / 2);
+    assert_eq!(standing(&hosts[1]).counters.refused(Refused::Forged), 0);
+}
+
+#[test]
+fn datagrams_of_ipv6_are_heard() {
+    let ip = Ipv6Addr::LOCALHOST.into();
+    let all = [0, 1].map(|_| SocketAddr::new(ip, free_port(ip)));
+    let mut hosts = ["a", "b"]
+        .iter()
+        .zip(all)
+        .map(|(host, address)| UdpExchange::new(settings(host, address, &all, KeySource::Loopback)))
+        .collect::<Vec<_>>();
+    let both = |_: &[Vec<UdpEvent>], heard: &[Vec<u64>]| heard.iter().all(|h| h.len() == 1);
+    until(&mut hosts, "they hear each other", both);
+}
+
+/// What the page says a host sends, from the format: each period one datagram to each other host.
+#[test]
+fn the_page_has_the_bytes_and_datagrams_that_the_format_makes() {
+    let page = page();
+    for hosts in [8, 64, 256] {
+        let echoes = (hosts - 1).min(8);
+        let bytes = LEAST_BYTES + 8 * echoes;
+        let others = hosts - 1;
+        let rate = |headers: usize| format!("{:.1}", (others * (bytes + headers)) as f64 / 1000.0);
+        let multicast = format!("{:.1}", (bytes + 28) as f64 / 1000.0);
+        let row = format!(
+            "| {hosts} | {bytes} | {others} | {} | {} | 1 | {multicast} |",
+            rate(28),
+            rate(48)
+        );
+        assert!(page.contains(&row), "{row}");
+    }
+    const { assert!(MOST_BYTES + 48 <= 1280 && MOST_ECHOES == 64) }
+}

@@ -1,0 +1,312 @@
+//! The transports.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use parda_control::{Bytes, Span};
+use parda_exchange::region::{FileRegion, MemoryRegion, NbdRegion};
+use parda_exchange::udp::{KeySource, PeerAddress, Reach, Refused, UdpExchange, UdpSettings};
+use parda_exchange::{
+    Exchange, Freshness, HostName, Identity, Incarnation, Location, Region, Site, SlotChoice,
+    SlotCount, SlotExchange, SlotSettings, Standing, VolumeId, init,
+};
+
+use crate::common::{make, publication};
+use crate::network::Network;
+
+const SLOTS: u32 = 80;
+
+/// How long a call or a datagram may take on a busy machine.
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// Where hosts of one cluster meet.
+pub(crate) trait Medium {
+    /// A host at a seat.
+    fn host(&mut self, seat: usize, name: HostName, volume: &str, start: u64) -> Box<dyn Exchange>;
+
+    /// Waits until what the hosts at these seats have said has come to all.
+    fn settle(&mut self, _spoke: &[usize], _standing: &dyn Fn(usize) -> Option<Standing>) {}
+}
+
+fn slots(
+    region: impl Region + 'static,
+    host: HostName,
+    volume: &str,
+    start: u64,
+) -> Box<dyn Exchange> {
+    let settings = SlotSettings {
+        me: Identity { host, incarnation: Incarnation(start) },
+        volume: VolumeId::of(volume),
+        choice: SlotChoice::Automatic,
+        period: Span::from_millis(1_000),
+        freshness: Freshness::default(),
+        make: "parda exchange init".to_owned(),
+    };
+    Box::new(SlotExchange::new(region, settings).unwrap())
+}
+
+/// Slots in memory.
+pub(crate) struct Memory(MemoryRegion);
+
+impl Memory {
+    pub(crate) fn new() -> Memory {
+        Memory(MemoryRegion::new(SlotCount::new(SLOTS).unwrap()))
+    }
+}
+
+impl Medium for Memory {
+    fn host(&mut self, _: usize, name: HostName, volume: &str, start: u64) -> Box<dyn Exchange> {
+        slots(self.0.clone(), name, volume, start)
+    }
+}
+
+/// Slots in a file.
+pub(crate) struct Files {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Files {
+    pub(crate) fn new() -> Files {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("exchange");
+        make(&path, None, SLOTS);
+        Files { _dir: dir, path }
+    }
+}
+
+impl Medium for Files {
+    fn host(&mut self, _: usize, name: HostName, volume: &str, start: u64) -> Box<dyn Exchange> {
+        let region = FileRegion::new(&self.path, None, SlotCount::new(SLOTS).unwrap()).unwrap();
+        slots(region, name, volume, start)
+    }
+}
+
+/// Slots in an export of nbdkit.
+pub(crate) struct Export {
+    server: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Export {
+    pub(crate) fn new() -> Export {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Command::new("nbdkit")
+            .args(["--foreground", "--unix"])
+            .arg(dir.path().join("nbd"))
+            .args(["memory", "1M"])
+            .spawn()
+            .expect("nbdkit must be installed for this test");
+        let export = Export { server, dir };
+        while UnixStream::connect(export.dir.path().join("nbd")).is_err() {
+            std::thread::yield_now();
+        }
+        let site = Site::new(Location::Nbd(export.uri()), None).unwrap();
+        init(&site, SlotCount::new(SLOTS).unwrap(), None, PATIENT).unwrap();
+        export
+    }
+
+    fn uri(&self) -> parda_nbd::uri::Uri {
+        format!("nbd+unix:///?socket={}", self.dir.path().join("nbd").display()).parse().unwrap()
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is gone afterwards.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl Medium for Export {
+    fn host(&mut self, _: usize, name: HostName, volume: &str, start: u64) -> Box<dyn Exchange> {
+        let count = SlotCount::new(SLOTS).unwrap();
+        slots(NbdRegion::new(self.uri(), Bytes(0), count, PATIENT).unwrap(), name, volume, start)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+/// UDP from each host to all others.
+pub(crate) struct Unicast {
+    addresses: Vec<SocketAddr>,
+    network: Option<Network>,
+    arrivals: Arrivals,
+}
+
+impl Unicast {
+    pub(crate) fn new(family: Family, seats: usize) -> Unicast {
+        let addresses = (0..seats).map(|_| free_address(family)).collect();
+        Unicast { addresses, network: None, arrivals: Arrivals::default() }
+    }
+
+    /// Over a network that is not perfect.
+    pub(crate) fn over(network: Network) -> Unicast {
+        let addresses = network.hosts().to_vec();
+        Unicast { addresses, network: Some(network), arrivals: Arrivals::default() }
+    }
+}
+
+impl Medium for Unicast {
+    fn host(
+        &mut self,
+        seat: usize,
+        host: HostName,
+        volume: &str,
+        _start: u64,
+    ) -> Box<dyn Exchange> {
+        self.arrivals.0.remove(&seat);
+        let to = self.network.as_ref().map_or(self.addresses.as_slice(), Network::doors);
+        // The own address may be in the list, but a door of the network would bring all back.
+        let peers = to.iter().enumerate().filter(|(other, _)| *other != seat);
+        let peers = peers.map(|(_, address)| PeerAddress::Address(*address)).collect();
+        let mut exchange = UdpExchange::new(UdpSettings {
+            host,
+            volume: VolumeId::of(volume),
+            address: self.addresses[seat],
+            reach: Reach::Peers(peers),
+            keys: KeySource::Loopback,
+        });
+        // It listens before the others speak.
+        exchange.collect(parda_control::Instant(0)).unwrap();
+        Box::new(exchange)
+    }
+
+    fn settle(&mut self, spoke: &[usize], standing: &dyn Fn(usize) -> Option<Standing>) {
+        for seat in 0..self.addresses.len() {
+            let sent = spoke.iter().filter(|from| **from != seat).count() as u64;
+            let came = match &mut self.network {
+                None => sent,
+                Some(network) => network.forward(seat, sent),
+            };
+            self.arrivals.wait(seat, came, standing);
+        }
+    }
+}
+
+/// UDP to a group.
+pub(crate) struct Multicast {
+    group: SocketAddr,
+    interface: String,
+    arrivals: Arrivals,
+    seats: usize,
+}
+
+impl Multicast {
+    /// `None` where no interface carries such a group. No datagram leaves this host: the group of IPv4 is at the
+    /// loopback interface, and that of IPv6 has the scope of one interface.
+    pub(crate) fn new(family: Family) -> Option<Multicast> {
+        let (group, interfaces): (IpAddr, _) = match family {
+            Family::V4 => {
+                (Ipv4Addr::new(239, 77, 7, fastrand::u8(1..)).into(), vec!["lo".to_owned()])
+            }
+            Family::V6 => {
+                let ip = Ipv6Addr::new(0xff11, 0, 0, 0, 0, 0, 0x7077, fastrand::u16(..));
+                let names = std::fs::read_dir("/sys/class/net").unwrap();
+                let names = names.map(|name| name.unwrap().file_name().into_string().unwrap());
+                (ip.into(), names.collect())
+            }
+        };
+        let group = SocketAddr::new(group, free_address(family).port());
+        for interface in interfaces {
+            let mut exchange = group_host(group, &interface, HostName::new("x").unwrap(), "x");
+            let works = exchange.collect(parda_control::Instant(0)).is_ok()
+                && exchange.publish(&publication(1.0)).is_ok();
+            if works {
+                return Some(Multicast {
+                    group,
+                    interface,
+                    arrivals: Arrivals::default(),
+                    seats: 0,
+                });
+            }
+        }
+        println!("skipped: no interface carries {group}");
+        None
+    }
+}
+
+fn group_host(group: SocketAddr, interface: &str, host: HostName, volume: &str) -> UdpExchange {
+    UdpExchange::new(UdpSettings {
+        host,
+        volume: VolumeId::of(volume),
+        address: group,
+        reach: Reach::Group { interface: interface.to_owned() },
+        keys: KeySource::Loopback,
+    })
+}
+
+impl Medium for Multicast {
+    fn host(
+        &mut self,
+        seat: usize,
+        host: HostName,
+        volume: &str,
+        _start: u64,
+    ) -> Box<dyn Exchange> {
+        self.arrivals.0.remove(&seat);
+        self.seats = self.seats.max(seat + 1);
+        let mut exchange = group_host(self.group, &self.interface, host, volume);
+        exchange.collect(parda_control::Instant(0)).unwrap();
+        Box::new(exchange)
+    }
+
+    fn settle(&mut self, spoke: &[usize], standing: &dyn Fn(usize) -> Option<Standing>) {
+        for seat in 0..self.seats {
+            self.arrivals.wait(seat, spoke.len() as u64, standing);
+        }
+    }
+}
+
+/// How many datagrams have come to the host of each seat.
+#[derive(Default)]
+struct Arrivals(BTreeMap<usize, u64>);
+
+impl Arrivals {
+    /// Waits until so many more have come.
+    fn wait(&mut self, seat: usize, more: u64, standing: &dyn Fn(usize) -> Option<Standing>) {
+        let Some(first) = standing(seat) else { return };
+        let expected = self.0.get(&seat).copied().unwrap_or_default() + more;
+        let begun = Instant::now();
+        let mut came = received(&first);
+        while came < expected {
+            assert!(begun.elapsed() < PATIENT, "{came} of {expected} datagrams came to {seat}");
+            std::thread::yield_now();
+            came = standing(seat).map_or(expected, |standing| received(&standing));
+        }
+        self.0.insert(seat, came);
+    }
+}
+
+fn received(standing: &Standing) -> u64 {
+    let Standing::Datagrams(datagrams) = standing else { return 0 };
+    let counters = &datagrams.counters;
+    let refused = Refused::ALL.iter().map(|why| counters.refused(*why));
+    counters.heard + counters.own + refused.sum::<u64>()
+}
+
+/// An address that nobody uses. No two of a process are alike, so that those which are not bound yet stay free.
+pub(crate) fn free_address(family: Family) -> SocketAddr {
+    // Below the ports that the kernel gives away.
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    let ip: IpAddr = match family {
+        Family::V4 => Ipv4Addr::new(127, 77, fastrand::u8(..), fastrand::u8(1..255)).into(),
+        Family::V6 => Ipv6Addr::LOCALHOST.into(),
+    };
+    loop {
+        let address = SocketAddr::new(ip, NEXT.fetch_add(1, Ordering::Relaxed));
+        if UdpSocket::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
