@@ -26,6 +26,7 @@
 //! | `metrics` | metrics as Prometheus takes them; health; alerts and the dashboard |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
+//! | `exchange_udp` | hosts that meet over UDP, and attackers on their network |
 //! | `exchange_init` | making an exchange |
 //! | `settings` | hosts that were told different things |
 //! | `soak` | a long time under load, with reloads and kills |
@@ -55,6 +56,7 @@ mod disks;
 mod durability;
 mod exchange_faults;
 mod exchange_init;
+mod exchange_udp;
 mod failing_backends;
 mod few_shares;
 mod files;

@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 type Make = fn(usize) -> Option<Cluster>;
 
 /// Periods within which hosts that start see each other alive, over a perfect transport.
-const SOON: u64 = 4;
+const SOON: u64 = 5;
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
