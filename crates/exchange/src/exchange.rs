@@ -86,7 +86,7 @@ pub enum CollectError {
     Udp(#[from] UdpError),
 }
 
-/// Saying something failed.
+/// Publishing to the others failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// At a transport with slots.

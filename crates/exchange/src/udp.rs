@@ -65,7 +65,7 @@ pub enum KeySource {
 /// What a host must say of itself to use UDP.
 #[derive(Clone, Debug)]
 pub struct UdpSettings {
-    /// Who we are.
+    /// Name of this host.
     pub host: HostName,
     /// The volume that is spoken of.
     pub volume: VolumeId,

@@ -16,7 +16,7 @@ pub enum SlotEvent {
     SlotConflict {
         /// Index of the contested slot.
         slot: SlotIndex,
-        /// Who it is.
+        /// Host or program that writes there.
         rival: Rival,
         /// We look for another slot; else both go on, and each is heard only until the other
         /// writes.
@@ -24,7 +24,7 @@ pub enum SlotEvent {
     },
     /// Another host that is alive has our name.
     DuplicateHost {
-        /// Its slot.
+        /// Slot that the other host writes.
         slot: SlotIndex,
         /// Its name, which is ours, and its run, which is not.
         twin: Identity,

@@ -48,7 +48,7 @@ impl Key {
         self.name
     }
 
-    /// Signature of `bytes`.
+    /// Keyed BLAKE3 of `bytes`.
     pub(super) fn sign(&self, bytes: &[u8]) -> blake3::Hash {
         blake3::keyed_hash(&self.signing, bytes)
     }
@@ -63,11 +63,11 @@ pub struct Keys(Vec<Key>);
 #[derive(Debug, thiserror::Error)]
 #[error("{}{}: {fault}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct KeyFileError {
-    /// The key file.
+    /// Path of the key file.
     pub file: PathBuf,
     /// Line of the file, if one is wrong.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// Fault of the file or the line.
     pub fault: KeyFileFault,
 }
 
@@ -83,7 +83,7 @@ pub enum KeyFileFault {
     /// Anybody on this host could read it.
     #[error("mode {mode:04o} lets every user of this host read or write the keys: chmod 0600")]
     Exposed {
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
     /// It is far too long.
@@ -109,7 +109,7 @@ pub enum KeyFileFault {
     /// More keys than a rotation needs.
     #[error("is one key too many: at most {MOST_KEYS} are checked")]
     TooMany,
-    /// There is none.
+    /// The file has no key.
     #[error("holds no key: write one with `openssl rand -hex 32`")]
     NoKey,
 }

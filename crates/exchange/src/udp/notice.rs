@@ -71,7 +71,7 @@ impl fmt::Display for UdpEvent {
 pub struct UdpError {
     /// Its address, as it is configured.
     pub address: SocketAddr,
-    /// What is wrong.
+    /// Reason why it does not work.
     pub fault: UdpFault,
 }
 
@@ -92,7 +92,7 @@ pub enum UdpFault {
     Send {
         /// The last one that was tried.
         to: SocketAddr,
-        /// The socket's error.
+        /// Error that the socket returned.
         error: io::Error,
     },
     /// The report holds what cannot be written down.
@@ -107,6 +107,6 @@ pub struct DatagramStanding {
     pub counters: DatagramCounters,
     /// Hosts that are heard now and have not shown that they hear this one.
     pub unproven: usize,
-    /// Keys in force.
+    /// Number of keys in force.
     pub keys: usize,
 }

@@ -25,7 +25,7 @@ struct Reason {
 /// Datagrams that were refused for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Reason.
+    /// Reason why they were refused.
     pub why: Refused,
     /// How many there were since the last line on this reason.
     pub count: u64,

@@ -98,7 +98,7 @@ impl Cluster {
         Instant(self.period * PERIOD.0)
     }
 
-    /// So many periods.
+    /// Runs so many periods of all hosts.
     pub(crate) fn periods(&mut self, count: u64) {
         for _ in 0..count {
             self.period += 1;

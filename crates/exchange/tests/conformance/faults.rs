@@ -9,7 +9,7 @@ use parda_exchange::{CollectError, Exchange, Heard, Message, Publication, Publis
 /// What happens to messages on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// Messages are heard as they are.
     None,
     /// Three of ten are not heard.
     Drop,

@@ -1,4 +1,4 @@
-//! The transports.
+//! The transports, each as a medium on which a cluster meets.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -50,7 +50,7 @@ fn slots(
     Box::new(SlotExchange::new(region, settings).unwrap())
 }
 
-/// Slots in memory.
+/// A medium of slots in memory.
 pub(crate) struct Memory(MemoryRegion);
 
 impl Memory {
