@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Clock};
 
 use parda_config::Resolved;
-use parda_control::{Governed, Instant, PeriodClock, Report, Rhythm, Span, Totals};
+use parda_control::{Governed, Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::{Exchange, Freshness, Identity, Liveness, Peers, Publication};
 
 use crate::config;
@@ -274,7 +274,7 @@ impl Control {
         shown.report = Some(report);
         shown.differ = self.settings.differ().to_vec();
         shown.exchange = match (&self.link, &self.exchange) {
-            (Some(link), _) => Some(link.status(now, self.clock.rhythm())),
+            (Some(link), _) => Some(link.status(now, &self.clock)),
             (None, Some(exchange)) => Some(ExchangeStatus {
                 place: exchange.to_string(),
                 fault: self.fault.clone(),
@@ -372,12 +372,15 @@ impl ExchangeState {
         }
     }
 
-    fn status(&self, now: Instant, rhythm: &Rhythm) -> ExchangeStatus {
+    fn status(&self, now: Instant, clock: &PeriodClock) -> ExchangeStatus {
+        let rhythm = clock.rhythm();
+        // Without IOs of the array there is no rhythm but the configured one.
+        let period = rhythm.period().or((!self.exchange.loads_array()).then(|| clock.period()));
         let mut status = ExchangeStatus {
             place: self.place.clone(),
             fault: self.fault.clone(),
             failures: self.failures,
-            period_s: rhythm.period().map(Span::secs),
+            period_s: period.map(Span::secs),
             part: rhythm.cost().map(|(_, part)| part),
             slowed: rhythm.slowed().map(|why| slowed::why(why).to_owned()),
             peers: self.peers.all(now).map(|peer| PeerStatus::new(&peer)).collect(),

@@ -2,8 +2,8 @@
 
 use parda_exchange::Liveness;
 
-use super::table::{Family, count, counter, gauge, gauges, maybe, ms, one, seconds};
-use crate::status::{ExchangeStatus, PeerStatus};
+use super::table::{Family, Labels, Value, count, counter, gauge, gauges, maybe, ms, one, seconds};
+use crate::status::{ExchangeStatus, PeerStatus, UdpStatus};
 
 pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
     vec![
@@ -11,7 +11,7 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
             one(u8::from(e.fault.is_none()))
         }),
         counter("exchange_failures", "Periods in which the exchange failed", |e| count(e.failures)),
-        counter("exchange_ignored", "Slots ignored: damaged, foreign or of another version", |e| {
+        counter("exchange_ignored", "Slots or datagrams ignored, for any reason", |e| {
             count(e.ignored)
         }),
         counter(
@@ -19,9 +19,14 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
             "Looks at which another host had written to our slot",
             |e| e.slots.as_ref().map(|own| count(own.slot_conflicts)).unwrap_or_default(),
         ),
-        counter("exchange_duplicate_hosts", "Looks at which another live host had our name", |e| {
-            count(e.duplicate_hosts)
+        counter("exchange_datagrams", "Datagrams of an exchange over UDP, by their fate", |e| {
+            e.udp.as_ref().map(datagrams).unwrap_or_default()
         }),
+        counter(
+            "exchange_duplicate_hosts",
+            "Looks or datagrams that showed another live host of our name",
+            |e| count(e.duplicate_hosts),
+        ),
         seconds("exchange_period", "Time between two rounds of this host", |e| maybe(e.period_s)),
         gauge(
             "exchange_load_ratio",
@@ -33,6 +38,16 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
             gauges("liveness", LIVENESS.map(|(name, liveness)| (name, peers(liveness))))
         }),
     ]
+}
+
+/// Datagrams since the start: `sent`, `unsent`, `heard`, `own`, and each reason for which some were refused.
+fn datagrams(udp: &UdpStatus) -> Vec<(Labels, Value)> {
+    let fates =
+        [("sent", udp.sent), ("unsent", udp.unsent), ("heard", udp.heard), ("own", udp.own)];
+    let refused = udp.refused.iter().map(|(why, count)| (why.as_str(), *count));
+    let sample =
+        |(fate, count): (&str, u64)| (vec![("fate", fate.to_owned())], Value::Counter(count));
+    fates.into_iter().chain(refused).map(sample).collect()
 }
 
 /// Liveness of other hosts, by its names in the status.
