@@ -268,10 +268,10 @@ impl Exchange for UdpExchange {
         match Keys::read(file) {
             Ok(keys) => {
                 let mut inbox = lock(&self.inbox);
-                if *inbox.keys != keys || !self.has_keys {
+                if self.has_keys && *inbox.keys != keys {
                     self.events.push(UdpEvent::KeysRead { count: keys.count() });
-                    inbox.keys = Arc::new(keys);
                 }
+                inbox.keys = Arc::new(keys);
                 self.has_keys = true;
             }
             Err(error) if self.has_keys => self.events.push(UdpEvent::KeysKept(error.to_string())),
