@@ -386,13 +386,15 @@ impl Host {
         if let Some((flow, cost, waiting, overdue)) = self.queue.pop_ahead(now, room) {
             return Some(self.dispatch(now, flow, cost, waiting, overdue));
         }
-        let (flow, cost) = self.queue.head()?;
-        let head = &self.vms[flow.0];
-        let own = self.has_slices() && head.at_array + cost.as_slots() <= head.slice.grant();
-        if self.gate.admits(now, cost) || (own && room) {
-            let (flow, cost, waiting) = self.queue.pop(now)?;
-            return Some(self.dispatch(now, flow, cost, waiting, false));
+        if let Some((flow, cost)) = self.queue.head() {
+            let head = &self.vms[flow.0];
+            let own = self.has_slices() && head.at_array + cost.as_slots() <= head.slice.grant();
+            if self.gate.admits(now, cost) || (own && room) {
+                let (flow, cost, waiting) = self.queue.pop(now)?;
+                return Some(self.dispatch(now, flow, cost, waiting, false));
+            }
         }
+        // Also where nobody waits for a turn: what was due is then forgotten, or `next_wakeup` would name a time that is past.
         let flow = self.queue.overdue(now)?;
         let (cost, waiting) = self.queue.pop_of(now, flow)?;
         Some(self.dispatch(now, flow, cost, waiting, true))

@@ -64,10 +64,11 @@ proptest! {
     fn the_books_balance(
         mode in mode(),
         slot in prop::option::of(Just(Bytes::kib(8))),
+        hold_max in prop_oneof![Just(Span::from_millis(60)), Just(Span::from_millis(10_000))],
         script in prop::collection::vec(step(), 1..400),
     ) {
         let mut now = Instant(0);
-        let law = LawConfig { mode, window_max: Window(16.0), ..LawConfig::default() };
+        let law = LawConfig { mode, window_max: Window(16.0), hold_max, ..LawConfig::default() };
         let config = Config { law, slot_size: slot, ..Config::default() };
         let mut host = Host::new(now, config.clone()).unwrap();
         let mut vms: Vec<VmId> = [1000, 500, 10, 3]
@@ -172,6 +173,9 @@ proptest! {
             prop_assert_eq!(host.outstanding(), out.len());
             prop_assert_eq!(host.held(), held.len());
             prop_assert!(held.is_empty() || !observes, "who observes holds nothing");
+            // A caller that is woken up for nothing would be so without end.
+            let wakes = host.next_wakeup();
+            prop_assert!(wakes.is_none_or(|at| at > now), "{wakes:?} is not after {now:?}");
             // No deadlock: whatever waits has something that will let it go.
             let waits = !held.is_empty() && out.is_empty();
             prop_assert!(!waits || host.next_wakeup().is_some());
