@@ -11,7 +11,7 @@
 //!
 //! SFQ lets a flow of which nothing waits begin at virtual time, so that an idle flow gathers no credit. But a client
 //! with one or two IOs under way often has nothing waiting although it wants all of its part: these IOs are at the array. What it
-//! is behind is kept while it wants its part, up to a few IOs ([`OWED`]), and goes to nobody else. And an IO
+//! is behind is kept while it wants its part, up to a few IOs (`OWED`), and goes to nobody else. And an IO
 //! that its flow may have at the array whatever the others do needs no turn: it goes [ahead](FairQueue::push_ahead).
 //!
 //! No flow waits without bound, whatever its shares: one that was not served for as long as
