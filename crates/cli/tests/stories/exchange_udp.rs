@@ -216,6 +216,7 @@ fn shares_hold_over_udp_whatever_the_network_does() {
     });
     assert!(others(1), "a dead host stays dead");
     cluster.agents.insert(1, cluster.stage.restart(&[], "b"));
+    until("it listens", || udp(&cluster.agents[1]).sent > 0);
     for (to, datagram) in &recorded {
         attacker.send_to(datagram, to).unwrap();
     }
