@@ -117,7 +117,11 @@ impl Config {
         apart::addresses(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
         apart::disks(doc, &volumes)?;
-        Ok(Config { host, status: status.transpose()?, http, memory, volumes })
+        let status = status.transpose()?;
+        if let Some(http) = &http {
+            http::is_its_own(doc, http, status.as_deref(), &volumes)?;
+        }
+        Ok(Config { host, status, http, memory, volumes })
     }
 
     /// Warnings about settings that are allowed.

@@ -14,6 +14,7 @@ use crate::status::{DiskState, Status};
 
 /// A server at the address of the configuration, until it is dropped.
 pub(crate) struct HttpServer {
+    address: Address,
     _server: Server,
     _file: Option<SocketFile>,
 }
@@ -38,7 +39,12 @@ impl HttpServer {
             }
         };
         let server = Server::start(listener, Arc::new(move || pages(status())))?;
-        Ok(HttpServer { _server: server, _file: file })
+        Ok(HttpServer { address: address.clone(), _server: server, _file: file })
+    }
+
+    /// Address of the configuration at which it serves.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
     }
 }
 
@@ -49,16 +55,22 @@ fn pages(status: Status) -> Pages {
 /// What is configured and not served now, with the reason, one a line.
 fn lacking(status: &Status) -> String {
     let mut text = String::new();
+    // Names and messages of others may hold line breaks.
     let mut say = |what: &str, fault: Option<&str>| {
-        text += what;
-        text += fault.map_or(String::new(), |fault| format!(": {fault}")).as_str();
+        let fault = fault.map_or(String::new(), |fault| format!(": {fault}"));
+        let control =
+            |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
+        text.extend(what.chars().chain(fault.chars()).map(control));
         text.push('\n');
     };
     for volume in &status.volumes {
         if let Some(fault) = &volume.fault {
             say(&format!("volume {} does not run", volume.name), Some(fault));
         }
-        for disk in volume.disks.iter().filter(|disk| disk.state != DiskState::Serving) {
+        for disk in &volume.disks {
+            if disk.state == DiskState::Serving && disk.fault.is_none() {
+                continue;
+            }
             let what = format!("volume {}: disk {} is {}", volume.name, disk.name, disk.state);
             say(&what, disk.fault.as_deref());
         }

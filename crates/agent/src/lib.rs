@@ -84,14 +84,6 @@ pub enum ServeError {
         /// Error of the system.
         error: std::io::Error,
     },
-    /// The address of the HTTP server cannot be bound.
-    #[error("http address {address}: {error}")]
-    Http {
-        /// Address in the configuration.
-        address: parda_nbd::uri::Address,
-        /// Error of the system.
-        error: std::io::Error,
-    },
     /// The service manager's sockets.
     #[error(transparent)]
     Passed(#[from] ActivationError),

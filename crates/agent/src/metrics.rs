@@ -86,7 +86,10 @@ impl Collector for Snapshot {
         });
         write(&mut to, &exchange::peer_families(), &peers.collect::<Vec<_>>())?;
         let disks = volumes.iter().flat_map(|Labelled(labels, volume)| {
-            volume.disks.iter().map(|disk| Labelled(with(labels, "disk", &disk.name), disk))
+            volume.disks.iter().map(|disk| {
+                let labels = with(labels, "disk", &disk.name);
+                Labelled(with(&labels, "listen", &disk.listen), disk)
+            })
         });
         write(&mut to, &disk::families(), &disks.collect::<Vec<_>>())?;
         let steered = status.volumes.iter().filter_map(|v| Some((v, v.steer.as_ref()?)));

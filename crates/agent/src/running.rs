@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use parda_block::AgentMemory;
 use parda_exchange::{Identity, Incarnation};
-use parda_nbd::uri::Address;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -42,6 +41,9 @@ const START: Duration = Duration::from_secs(10);
 /// After what time a volume that does not start is tried again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
+
+/// After what time an HTTP address that cannot be bound is tried again.
+const HTTP_PAUSE: Duration = Duration::from_secs(10);
 
 /// Wakeup that wakes the main thread.
 enum Wakeup {
@@ -84,6 +86,8 @@ pub(crate) struct Agent {
     views: Views,
     status: Option<Server>,
     http: Option<HttpServer>,
+    /// When its address is tried again, if it could not be bound.
+    http_due: Option<Instant>,
     /// The configuration is being read, and is to be read again after that.
     reading: Option<bool>,
 }
@@ -117,6 +121,7 @@ impl Agent {
             views: Views::default(),
             status: None,
             http: None,
+            http_due: None,
             reading: None,
         })
     }
@@ -185,9 +190,7 @@ impl Agent {
         if let Some(socket) = &self.config.status {
             self.status = Some(self.serve_status(socket)?);
         }
-        if let Some(address) = &self.config.http {
-            self.http = Some(self.serve_http(address)?);
-        }
+        self.serve_http();
         let (volumes, failed) = (self.volumes.len(), self.failed.len());
         tracing::info!(host = %self.me.host, volumes, failed, "started");
         Ok(true)
@@ -195,7 +198,7 @@ impl Agent {
 
     fn serve(&mut self) {
         loop {
-            let due = self.failed.iter().map(|failed| failed.next).min();
+            let due = self.failed.iter().map(|failed| failed.next).chain(self.http_due).min();
             let event = match due {
                 Some(at) => self.waits.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => self.waits.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -205,7 +208,12 @@ impl Agent {
                 Ok(Wakeup::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Wakeup::Read(read)) => self.reload(read),
                 Ok(Wakeup::Settled) => {}
-                Err(RecvTimeoutError::Timeout) => self.retry(),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.retry();
+                    if self.http_due.is_some_and(|due| due <= Instant::now()) {
+                        self.serve_http();
+                    }
+                }
             }
             self.leaving.retain(|thread| !thread.is_finished());
         }
@@ -343,20 +351,18 @@ impl Agent {
                 self.fail(wanted.clone(), &error, FIRST_PAUSE);
             }
         }
-        let moved = new.status != self.config.status;
-        let http_moved = new.http != self.config.http;
-        self.config = new;
+        let before = std::mem::replace(&mut self.config, new).status;
         self.show();
-        if moved {
-            self.move_status();
+        if self.config.status != before {
+            self.move_status(before);
         }
-        if http_moved {
-            self.move_http();
-        }
+        // A new address is an error of its own.
+        self.http_due = None;
+        self.serve_http();
         tracing::info!("{path}: in force; disks and listeners that are opened or closed say so");
     }
 
-    fn move_status(&mut self) {
+    fn move_status(&mut self, before: Option<PathBuf>) {
         let Some(socket) = self.config.status.clone() else {
             self.status = None;
             return tracing::info!("no status socket any more");
@@ -366,30 +372,46 @@ impl Agent {
                 self.status = Some(server);
                 tracing::info!(socket = %socket.display(), "status socket changed");
             }
-            Err(error) => tracing::error!("status socket not changed: {error}"),
-        }
-    }
-
-    fn move_http(&mut self) {
-        let Some(address) = self.config.http.clone() else {
-            self.http = None;
-            return tracing::info!("no HTTP server any more");
-        };
-        match self.serve_http(&address) {
-            Ok(server) => {
-                self.http = Some(server);
-                tracing::info!(%address, "HTTP address changed");
+            Err(error) => {
+                tracing::error!("status socket not changed: {error}");
+                // So that the next reload tries again.
+                self.config.status = before;
             }
-            Err(error) => tracing::error!("HTTP address not changed: {error}"),
         }
     }
 
-    fn serve_http(&self, address: &Address) -> Result<HttpServer, ServeError> {
+    /// Serves HTTP at the address of the configuration, if there is one. An address that cannot be bound is tried
+    /// again later, as disks must not wait for it.
+    fn serve_http(&mut self) {
+        let bound = self.http.as_ref().map(HttpServer::address);
+        if bound == self.config.http.as_ref() {
+            self.http_due = None;
+            return;
+        }
+        // Old and new address may overlap.
+        if self.http.take().is_some() && self.config.http.is_none() {
+            tracing::info!("no HTTP server any more");
+        }
+        let Some(address) = self.config.http.clone() else {
+            self.http_due = None;
+            return;
+        };
         let (host, started, views) =
             (self.me.host.to_string(), self.started, Arc::clone(&self.views));
         let how = move || describe(&host, started, &locked(&views));
-        HttpServer::start(address, how)
-            .map_err(|error| ServeError::Http { address: address.clone(), error })
+        match HttpServer::start(&address, how) {
+            Ok(server) => {
+                tracing::info!(%address, "serves metrics");
+                (self.http, self.http_due) = (Some(server), None);
+            }
+            Err(error) => {
+                // Said once, not each time that it is tried.
+                if self.http_due.is_none() {
+                    tracing::error!(%address, "no metrics: {error}; it is tried again");
+                }
+                self.http_due = Some(Instant::now() + HTTP_PAUSE);
+            }
+        }
     }
 
     fn serve_status(&self, socket: &Path) -> Result<Server, ServeError> {

@@ -5,9 +5,10 @@
 mod exchange;
 mod limits;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Instant;
 
 use parda_block::VmStats;
 use parda_control::{ModeName, Source};
@@ -323,6 +324,9 @@ impl std::fmt::Display for DiskState {
 pub struct DiskStatus {
     /// The export's name.
     pub name: String,
+    /// Address at which clients find it.
+    #[serde(default)]
+    pub listen: String,
     /// Shares of the disk.
     pub shares: u32,
     /// Whether clients find it.
@@ -331,8 +335,8 @@ pub struct DiskStatus {
     /// Seconds since it is so.
     #[serde(default)]
     pub state_s: f64,
-    /// Why it cannot be served, or why the NBD server behind it is not found any more, if so. It is
-    /// tried again until it can.
+    /// Reason why it cannot be served or why IOs of it fail, if so: the NBD server behind it is lost, it has
+    /// shrunk. It is tried again until it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Reads completed since the start.
@@ -373,6 +377,7 @@ impl DiskStatus {
         let counter = |c: parda_block::Count| Counter { ios: c.ios, bytes: c.bytes };
         DiskStatus {
             name,
+            listen: String::new(),
             shares,
             state: DiskState::Serving,
             state_s: 0.0,
@@ -408,10 +413,16 @@ pub enum AskError {
     /// Nobody answers at the socket.
     #[error("cannot ask: {0}")]
     Connect(#[from] std::io::Error),
+    /// It does not answer, or without end.
+    #[error("no whole answer within {} s", PATIENCE.as_secs())]
+    Silent,
     /// The answer is no status of this version.
-    #[error("the answer is not a status: {0}")]
+    #[error("the answer is not a status of this version: {0}")]
     Answer(#[from] serde_json::Error),
 }
+
+/// More bytes than a status has: that of a thousand disks has some ten million.
+const LONGEST: usize = 256 << 20;
 
 /// Asks the agent behind a status socket.
 ///
@@ -419,10 +430,21 @@ pub enum AskError {
 /// Nobody answers, or not with a status.
 pub fn ask(socket: &Path) -> Result<Status, AskError> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
-    Ok(serde_json::from_str(&text)?)
+    let until = Instant::now() + PATIENCE;
+    let (mut text, mut part) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || text.len() > LONGEST {
+            return Err(AskError::Silent);
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part) {
+            Ok(0) => return Ok(serde_json::from_slice(&text)?),
+            Ok(n) => text.extend_from_slice(&part[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
 }
 
 /// Says at a socket how it stands, until it is dropped.

@@ -47,6 +47,8 @@ pub struct VmStats {
     pub away: Option<String>,
     /// The path of its file leads to another one now, or to none.
     pub replaced: bool,
+    /// Bytes that the disk had when it was opened and has no more. IOs there fail.
+    pub lost: u64,
     /// Time that reads and writes were held in the host's queue.
     pub held: Latencies,
     /// Time that reads and writes were at the array.
@@ -68,6 +70,7 @@ impl Default for VmStats {
             page_cache: false,
             away: None,
             replaced: false,
+            lost: 0,
             held: latencies(),
             device: latencies(),
             total: latencies(),
@@ -118,6 +121,7 @@ impl VmStats {
             page_cache: self.page_cache,
             away: self.away.clone(),
             replaced: self.replaced,
+            lost: self.lost,
             held: difference(&self.held, &earlier.held),
             device: difference(&self.device, &earlier.device),
             total: difference(&self.total, &earlier.total),
@@ -128,6 +132,7 @@ impl VmStats {
     pub fn add(&mut self, other: &VmStats) {
         self.page_cache |= other.page_cache;
         self.replaced |= other.replaced;
+        self.lost += other.lost;
         for (sum, part) in [
             (&mut self.reads, other.reads),
             (&mut self.writes, other.writes),

@@ -13,10 +13,12 @@ use parda_agent::config::Config;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus, VolumeStatus,
+    AskError, DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus,
+    Status as AgentStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
+use serde_json::Value;
 
 use crate::output::{align, count, plain};
 use crate::{Failure, output};
@@ -42,7 +44,7 @@ pub(crate) struct Status {
     )]
     config: PathBuf,
     /// Time over which rates and latencies are shown
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     over: Duration,
     /// Show rates and latencies since the agent started
     #[arg(long, conflicts_with = "over")]
@@ -65,20 +67,57 @@ impl Status {
         };
         let ask = || {
             parda_agent::status::ask(&socket).map_err(|e| {
-                Failure::new(format!("{}: {e}. Is the agent running?", socket.display()))
+                let hint = match e {
+                    AskError::Connect(_) => ". Is the agent running?",
+                    AskError::Silent | AskError::Answer(_) => "",
+                };
+                Failure::new(format!("{}: {e}{hint}", socket.display()))
             })
         };
         let first = ask()?;
         if let Some(out) = &self.json {
             return output::json(out, &first);
         }
-        let recent = if self.since_start || self.over.is_zero() {
-            Recent::since_start(first)
+        let recent = if self.since_start {
+            Recent::since_start(escaped(first)?)
         } else {
             std::thread::sleep(self.over);
-            Recent::between(&first, ask()?)
+            Recent::between(&escaped(first)?, escaped(ask()?)?)
         };
         output::print(&table(&recent))
+    }
+}
+
+/// The same with control characters escaped in all texts: names of disks and of other hosts may hold line breaks and
+/// what a terminal obeys.
+fn escaped(status: AgentStatus) -> Result<AgentStatus, Failure> {
+    let wrong = |e: serde_json::Error| Failure::new(format!("cannot show the status: {e}"));
+    let mut value = serde_json::to_value(status).map_err(wrong)?;
+    escape(&mut value);
+    serde_json::from_value(value).map_err(wrong)
+}
+
+fn escape(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains(char::is_control) => {
+            let control =
+                |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+            *text = text.chars().map(control).collect();
+        }
+        Value::Array(values) => values.iter_mut().for_each(escape),
+        Value::Object(values) => values.values_mut().for_each(escape),
+        _ => {}
+    }
+}
+
+/// Shortest time over which rates mean something.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= SHORTEST => Ok(time),
+        Ok(_) => Err("must be at least 100ms".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -317,8 +356,7 @@ fn faults(volume: &VolumeStatus) -> String {
     for disk in &volume.disks {
         if disk.state == DiskState::Serving {
             if let Some(fault) = &disk.fault {
-                text +=
-                    &format!("  disk {}: the NBD server behind it was lost: {fault}\n", disk.name);
+                text += &format!("  disk {}: {fault}\n", disk.name);
             }
             continue;
         }

@@ -134,6 +134,7 @@ impl Watched {
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let served = http1::Builder::new()
         .keep_alive(false)
+        .half_close(true)
         .max_buf_size(16 << 10)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     match tokio::time::timeout(PATIENCE, served).await {

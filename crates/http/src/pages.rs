@@ -49,8 +49,9 @@ impl Shared {
             {
                 return Arc::clone(pages);
             }
+            let began = Instant::now();
             let pages = Arc::new((shared.describe)());
-            *latest = Some((Instant::now(), Arc::clone(&pages)));
+            *latest = Some((began, Arc::clone(&pages)));
             pages
         });
         had.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)

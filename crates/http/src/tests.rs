@@ -67,6 +67,17 @@ fn each_page_is_there_and_nothing_else() {
 }
 
 #[test]
+fn a_client_that_sends_no_more_is_answered() {
+    let served = Served::new();
+    let mut stream = served.connect();
+    stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("alive\n"), "{answer}");
+}
+
+#[test]
 fn what_is_no_request_is_refused_and_the_next_is_answered() {
     let served = Served::new();
     assert!(served.ask("NBDMAGICIHAVEOPT\r\n\r\n").starts_with("HTTP/1.1 400"));

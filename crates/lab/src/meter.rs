@@ -251,6 +251,7 @@ mod tests {
         let half = Counter { ios: ios / 2, bytes: ios / 2 * 16384 };
         DiskStatus {
             name: name.to_owned(),
+            listen: String::new(),
             shares: 1,
             state: parda_agent::status::DiskState::Serving,
             state_s: 0.0,

@@ -1,12 +1,12 @@
-//! Families of a disk that is served. Labels: `volume`, `disk`.
+//! Families of a disk that is served. Labels: `volume`, `disk`, `listen`.
 
 use super::table::{Family, count, counter, counts, gauge, histogram, ms, one, seconds, times};
 use crate::status::{DiskState, DiskStatus};
 
 pub(super) fn families() -> Vec<Family<DiskStatus>> {
     vec![
-        gauge("disk_up", "1 if clients find the disk under its name", |d| {
-            one(u8::from(d.state == DiskState::Serving))
+        gauge("disk_up", "1 if clients find the disk and its IOs can be done", |d| {
+            one(u8::from(d.state == DiskState::Serving && d.fault.is_none()))
         }),
         gauge("disk_shares", "Shares of the disk", |d| one(d.shares)),
         counter(

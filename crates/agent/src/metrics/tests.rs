@@ -37,6 +37,37 @@ fn a_distribution_is_counted_between_the_bounds_of_its_values() {
     assert!((sum - (2.0 * 50e-6 + 51e-6 + 44.0)).abs() < 1e-9);
 }
 
+/// A status with two disks of one name, which are found at different addresses.
+fn twins() -> Status {
+    let disk = |listen: &str| {
+        serde_json::json!({
+            "name": "vm", "listen": listen, "shares": 1000, "errors": 0, "others": 0,
+            "reads": { "ios": 1, "bytes": 4096 }, "writes": { "ios": 0, "bytes": 0 },
+            "held": { "buckets": [] }, "device": { "buckets": [] }, "total": { "buckets": [] },
+        })
+    };
+    serde_json::from_value(serde_json::json!({
+        "host": "h", "version": "1", "pid": 1, "uptime_s": 1.0, "volumes": [{
+            "name": "array", "mode": "parda", "latency_threshold_ms": 30.0,
+            "cluster_latency_ms": null, "source": "local", "window": null, "beta": 0.0,
+            "shares": 0, "active_shares": 0.0, "outstanding": 0.0, "held": 0, "connections": 0,
+            "ticks": 0, "exchange": null, "disks": [disk("unix:a"), disk("unix:b")],
+        }],
+    }))
+    .unwrap()
+}
+
+#[test]
+fn no_series_stands_twice() {
+    let text = text(twins());
+    let series = text.lines().filter(|line| !line.starts_with('#'));
+    let mut seen = std::collections::BTreeSet::new();
+    for name in series.map(|line| line.rsplit_once(' ').unwrap().0) {
+        assert!(seen.insert(name), "{name} stands twice");
+    }
+    assert!(seen.iter().filter(|name| name.contains("listen=\"unix:b\"")).count() == 49);
+}
+
 #[test]
 fn a_status_without_volumes_is_a_document() {
     let status = Status {

@@ -19,6 +19,7 @@ use crate::threshold::ThresholdStatus;
 #[derive(Clone)]
 pub(super) struct ShownDisk {
     pub(super) name: String,
+    pub(super) listen: String,
     pub(super) vm: VmConfig,
     pub(super) id: Option<DiskId>,
     pub(super) state: DiskState,
@@ -107,7 +108,8 @@ impl Board {
                 DiskStatus {
                     state: disk.state,
                     state_s: secs(disk.since),
-                    fault: disk.fault.or_else(|| counted.away.clone()),
+                    fault: disk.fault.or_else(|| fault(&counted)),
+                    listen: disk.listen,
                     ..DiskStatus::new(disk.name, disk.vm.shares.0, &counted)
                 }
             })
@@ -123,6 +125,15 @@ impl Board {
             .map(|l| ListenerStatus { address: l.address, state_s: secs(l.since), fault: l.fault })
             .collect();
     }
+}
+
+/// Reason why not all IOs of an open disk can be done, if so.
+fn fault(disk: &VmStats) -> Option<String> {
+    let away = disk.away.as_ref().map(|why| format!("the NBD server behind it was lost: {why}"));
+    away.or_else(|| {
+        (disk.lost > 0)
+            .then(|| format!("it has shrunk by {} bytes: IOs behind its end fail", disk.lost))
+    })
 }
 
 /// Counters of a disk; zero while it is not open.

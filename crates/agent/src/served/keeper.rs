@@ -184,6 +184,7 @@ impl Keeper {
     fn show(&self) {
         let disks = self.disks.iter().map(|member| ShownDisk {
             name: member.config.name.to_string(),
+            listen: member.config.listen.to_string(),
             vm: member.config.vm,
             since: member.since,
             fault: member.fault.clone(),

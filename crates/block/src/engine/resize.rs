@@ -54,6 +54,7 @@ impl Engine {
             return;
         }
         disk.export.size = after;
+        disk.stats.lost = (disk.stats.lost + before).saturating_sub(after);
         self.offer();
         // What is gone is gone for those as well who connected before.
         for conn in self.clients_of(key) {

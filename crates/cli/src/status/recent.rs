@@ -56,7 +56,9 @@ fn subtract_volume(now: &mut VolumeStatus, before: &VolumeStatus) {
         return;
     }
     for disk in &mut now.disks {
-        if let Some(before) = before.disks.iter().find(|before| before.name == disk.name) {
+        if let Some(before) =
+            before.disks.iter().find(|b| b.name == disk.name && b.listen == disk.listen)
+        {
             subtract_disk(disk, before);
         }
     }

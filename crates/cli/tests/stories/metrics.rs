@@ -133,6 +133,44 @@ fn a_prometheus_scrapes_two_hosts_and_says_when_one_is_lost() {
 }
 
 #[test]
+fn an_address_in_use_keeps_no_disk_waiting_and_is_served_when_it_is_free() {
+    let stage = Stage::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let agent = host_alone(&stage, port);
+    stage.ok(&["qemu-io", "-f", "raw", "-c", "write 0 64k", &uri("a", "vm")]);
+    drop(other);
+    agent.process.signal(Signal::HUP);
+    until("it is served", || get(port, "/readyz") == Some((200, "ready\n".to_owned())));
+}
+
+#[test]
+fn a_disk_whose_file_has_shrunk_is_not_ready() {
+    let stage = Stage::new();
+    let port = free_port();
+    let _agent = host_alone(&stage, port);
+    stage.sparse("a.img", 1 << 19);
+    until("it is said", || {
+        get(port, "/readyz").is_some_and(|(code, text)| code == 503 && text.contains("has shrunk"))
+    });
+    let (_, text) = get(port, "/metrics").unwrap();
+    assert!(
+        text.contains("parda_disk_up{volume=\"array\",disk=\"vm\",listen=\"unix:a\"} 0.0"),
+        "{text}"
+    );
+    stage.sparse("a.img", 1 << 20);
+    until("it is ready again", || get(port, "/readyz").is_some_and(|(code, _)| code == 200));
+}
+
+/// A host that shares its volume with nobody, with metrics at a port.
+fn host_alone(stage: &Stage, port: u16) -> Agent {
+    let http = format!("[http]\naddress = \"tcp:127.0.0.1:{port}\"\n[[volume]]");
+    let text = config("a", "period = \"200ms\"", &[("vm", "a.img")]);
+    stage.sparse("a.img", 1 << 20);
+    stage.agent("a", &text.replacen("[[volume]]", &http, 1))
+}
+
+#[test]
 fn the_address_follows_a_reload_and_refusals_name_the_line() {
     let stage = Stage::new();
     let ports = [free_port(), free_port()];

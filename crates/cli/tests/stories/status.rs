@@ -24,7 +24,7 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     let now = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "500ms"]);
     assert!(now.contains("rates and latencies over the last 0."), "{now}");
     assert!(line(&now, "deep").ends_with("its slice"), "{now}");
-    assert!(line(&now, "idle").ends_with("idle"), "{now}");
+    assert!(line(&now, "idle").ends_with("nothing done"), "{now}");
 
     stage.write("a.toml", config("a", "mode = \"static\"\nwindow_max = 64", &disks));
     agent.process.signal(rustix::process::Signal::HUP);
@@ -35,10 +35,10 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     load.finish();
     until("nothing is done any more", || {
         let now = stage.ok(&[PARDA, "status", "a.status", "--over", "300ms"]);
-        line(&now, "deep").ends_with("idle")
+        line(&now, "deep").ends_with("nothing done")
     });
     // What was done before is still there, over the whole time.
     let all = stage.ok(&[PARDA, "status", "a.status", "--since-start"]);
     assert!(all.contains("rates and latencies since the start"), "{all}");
-    assert!(!line(&all, "deep").ends_with("idle"), "{all}");
+    assert!(!line(&all, "deep").ends_with("nothing done"), "{all}");
 }
