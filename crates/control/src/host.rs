@@ -369,7 +369,7 @@ impl Host {
         let wants = slices && state.slice.is_short();
         self.granted += state.slice.add(now, cost.as_slots(), self.gate.service());
         self.pending += cost.as_slots();
-        let fits = slices && state.slice.pending() <= state.slice.grant();
+        let fits = state.slice.pending() <= state.slice.grant() && self.slices_fit();
         self.regrant(now);
         let waiting = Waiting { token, io, submitted: now };
         if fits && !self.queue.waits(flow) {
@@ -403,6 +403,12 @@ impl Host {
     /// Whether slices bound what may be outstanding.
     fn has_slices(&self) -> bool {
         matches!(self.rule, Rule::Slices { .. })
+    }
+
+    /// Whether all grants together are within the most that the host may have outstanding. Where they are not, that bound and
+    /// not the slices is what VMs share, in SFQ's order.
+    fn slices_fit(&self) -> bool {
+        matches!(self.rule, Rule::Slices { most, .. } if self.granted <= most)
     }
 
     /// Counts an IO as outstanding.

@@ -154,6 +154,23 @@ fn what_a_host_cannot_have_outstanding_is_the_others() {
 }
 
 #[test]
+fn where_window_max_is_the_bound_the_vms_of_a_host_share_it() {
+    for most in [2.0, 3.0, 24.0] {
+        let mut cluster = Cluster::new(74, 8, Span::from_millis(1), Span::from_millis(100));
+        // At first there is room for all, so slices grow beyond what the VMs have pending.
+        let host = cluster.add_host(config(), &[vm(3000, 32), vm(1000, 32)]);
+        cluster.run(secs(5));
+        let mut capped = config();
+        capped.law.window_max = Window(most);
+        cluster.set_config(host, capped);
+        cluster.run(secs(5));
+        let (iops, latency) = cluster.run(secs(10));
+        near(iops[0][0] / iops[0][1], 3.0, 0.03, "three to one");
+        near((iops[0][0] + iops[0][1]) * latency, most, 0.03, "the largest window");
+    }
+}
+
+#[test]
 fn no_vm_is_held_without_bound() {
     let mut cluster = Cluster::new(73, 8, Span::from_millis(5), PERIOD);
     let mut config = config();
