@@ -391,9 +391,9 @@ impl DiskStatus {
             replaced: stats.replaced,
             latency_target: stats.standing.as_ref().map(TargetStatus::new),
             slowest: SlowVmStatus::new(&stats.slowest),
-            held: Latency::from(&stats.held),
-            device: Latency::from(&stats.device),
-            total: Latency::from(&stats.total),
+            held: Latency::from(&*stats.held),
+            device: Latency::from(&*stats.device),
+            total: Latency::from(&*stats.total),
         }
     }
 }
