@@ -9,7 +9,8 @@ use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::udp::{UdpExchange, UdpSettings};
 use parda_exchange::{
-    Exchange, Freshness, Identity, Location, PlaceFault, Site, SlotExchange, VolumeId, look,
+    Exchange, Freshness, Identity, Incarnation, Location, PlaceFault, Site, SlotExchange, VolumeId,
+    look,
 };
 
 use crate::config::{self, Place, Slots, Volume};
@@ -45,7 +46,8 @@ pub(crate) fn open(
 
 fn open_slots(exchange: &Slots, host: &Local<'_>) -> Result<SlotExchange, String> {
     let settings = SlotSettings {
-        me: host.me.clone(),
+        // A run of its own: numbers begin anew, which the others take for old ones of a run that they know.
+        me: Identity { host: host.me.host.clone(), incarnation: Incarnation::starting_now() },
         volume: VolumeId::of(host.volume),
         choice: exchange.choice,
         period: host.period,

@@ -191,6 +191,9 @@ impl UdpExchange {
         // Before it is sent: an answer may come at once.
         inbox.members.publish(mark);
         drop(inbox);
+        if let (Reach::Peers(_), Some(why)) = (&self.settings.reach, self.to.unknown()) {
+            return Err(self.fault(notice::UdpFault::Names(why)));
+        }
         let sent = self.send(&bytes);
         let mut inbox = lock(&self.inbox);
         let counters = inbox.members.counters_mut();

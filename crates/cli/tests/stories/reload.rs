@@ -97,6 +97,38 @@ fn the_law_can_be_switched_off_and_on_under_load() {
 }
 
 #[test]
+fn a_host_that_changes_its_slot_is_heard_again_at_once() {
+    let stage = Stage::new();
+    stage.exchange("exchange", 64);
+    let text = |name: &str, slot: u32| {
+        let exchange =
+            format!("[volume.exchange]\nfile = \"exchange\"\nslot = {slot}\n[[volume.disk]]");
+        config(name, "period = \"100ms\"", &[("vm", &format!("{name}.img"))])
+            .replace("[[volume.disk]]", &exchange)
+    };
+    let agents = [("a", 3), ("b", 4)].map(|(name, slot)| {
+        stage.sparse(&format!("{name}.img"), 1 << 20);
+        stage.agent(name, &text(name, slot))
+    });
+    let live = || {
+        let peers = agents[1].volume().exchange.unwrap().peers;
+        peers.iter().any(|peer| peer.liveness.to_string() == "live")
+    };
+    until("b hears a", live);
+    // Had the new slot the run of the old one, a would not be heard before its numbers were as high again.
+    until("many periods pass", || agents[0].volume().ticks > 100);
+    stage.write("a.toml", text("a", 9));
+    agents[0].process.signal(Signal::HUP);
+    until("a uses the other slot", || {
+        agents[0].volume().exchange.unwrap().slots.is_some_and(|own| own.slot == Some(9))
+    });
+    let before = agents[1].volume().ticks;
+    until("b hears a again", live);
+    let took = agents[1].volume().ticks - before;
+    assert!(took < 50, "it took {took} periods");
+}
+
+#[test]
 fn a_threshold_that_no_window_can_meet_is_named() {
     let stage = Stage::new();
     let delays = Delays { io: Duration::from_millis(5), flush: Duration::ZERO };

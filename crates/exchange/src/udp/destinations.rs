@@ -119,6 +119,13 @@ impl Destinations {
         self.fixed.iter().chain(named).filter(|address| **address != self.own).copied().collect()
     }
 
+    /// Reason why there is nobody to send to, if all peers are names and the last look-up found none of them.
+    pub(super) fn unknown(&self) -> Option<String> {
+        let found = lock(&self.found);
+        let known = !self.fixed.is_empty() || found.answers.iter().any(Result::is_ok);
+        found.answers.iter().find_map(|answer| answer.clone().err()).filter(|_| !known)
+    }
+
     /// Begins to look names up, if some have no address, or one from which nothing was `heard`. Returns what
     /// was wrong with the last look-up, each time that one has ended.
     pub(super) fn look_up(&mut self, heard: &BTreeSet<SocketAddr>) -> Option<Vec<String>> {

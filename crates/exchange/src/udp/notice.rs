@@ -87,6 +87,9 @@ pub enum UdpFault {
     /// The thread that reads the socket cannot be started.
     #[error("cannot start its thread: {0}")]
     Thread(io::Error),
+    /// All peers are names, and none has an address.
+    #[error("no peer has an address: {0}")]
+    Names(String),
     /// No host could be sent to.
     #[error("cannot send to {to}, nor to any other host: {error}")]
     Send {

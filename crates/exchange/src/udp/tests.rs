@@ -135,6 +135,28 @@ fn hosts_with_other_keys_do_not_hear_each_other_and_say_so() {
 }
 
 #[test]
+fn peers_of_which_none_has_an_address_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys");
+    write_keys(&file, &[1]);
+    let [own] = addresses();
+    let reach = Reach::Peers(vec![PeerAddress::Name("nowhere.invalid".to_owned(), 7077)]);
+    let mut host =
+        UdpExchange::new(UdpSettings { reach, ..settings("a", own, &[], KeySource::File(file)) });
+    let begun = std::time::Instant::now();
+    let error = loop {
+        host.collect(at(0)).unwrap();
+        match host.publish(&publication(1.0)) {
+            Err(error) => break error.to_string(),
+            // The look-up goes on.
+            Ok(()) => std::thread::sleep(Duration::from_millis(10)),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no error");
+    };
+    assert!(error.contains("no peer has an address: nowhere.invalid"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_opened_is_an_error_and_is_tried_again() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("keys");
