@@ -153,7 +153,7 @@ fn peers_of_which_none_has_an_address_are_an_error() {
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "no error");
     };
-    assert!(error.contains("no peer has an address: nowhere.invalid"), "{error}");
+    assert!(error.contains("no peer has an address: peer nowhere.invalid"), "{error}");
 }
 
 #[test]
