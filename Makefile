@@ -11,7 +11,8 @@ export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
-	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount chromium=chromium promtool=prometheus
+	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount chromium=chromium promtool=prometheus \
+	node=nodejs npm=npm
 
 # Where cargo builds, and what the laboratory's guests are made of.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -25,13 +26,16 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build bpf guest kit demo test check lint unit real simulated fuzz nightly reproduce docs bench install uninstall clean
+.PHONY: help build web bpf guest kit demo demo-live test check lint unit real simulated fuzz nightly reproduce docs bench install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 build: ## The binary, target/release/parda
 	$(CARGO) build --release --locked --package parda
+
+web: ## The page of the dashboard, crates/http/page, from web/ (needs Node.js 20.19 or newer)
+	@tools/web.sh build
 
 guest: ## What the laboratory's guests are made of: a kernel and tools, from Debian packages
 	@tools/deps.sh $(TEST_DEPS)
@@ -41,6 +45,12 @@ demo: ## Shows it: no control, then control, side by side
 	@tools/deps.sh $(DEMO_DEPS)
 	@$(MAKE) --no-print-directory build
 	@$(PARDA) lab scenarios/demo.toml
+	@echo; echo 'Live in a browser, with a dashboard for each host: make demo-live'
+
+demo-live: ## The same with a web dashboard for each host, until Ctrl-C
+	@tools/deps.sh $(DEMO_DEPS)
+	@$(MAKE) --no-print-directory build
+	@$(PARDA) lab scenarios/demo.toml --live
 
 # All is built first. Then one core's worth of tests waits for real time to pass: what only computes goes on beside them.
 test: ## What CI runs: lint, all tests but those that repeat what a faster one proves (make nightly), fuzzing for seconds
@@ -62,6 +72,7 @@ lint: ## Format, clippy, documentation, licences, circles of files, prose, and t
 	tools/deny.sh
 	tools/circles.py
 	tools/prose.py
+	tools/web.sh check
 
 unit: ## Unit, property, cluster and conformance tests, documentation tests
 	@tools/deps.sh $(TEST_DEPS)
@@ -70,6 +81,7 @@ unit: ## Unit, property, cluster and conformance tests, documentation tests
 
 real: kit ## Stories with real clients, guests, scenarios in real time
 	@tools/deps.sh $(TEST_DEPS)
+	@tools/web.sh tests
 	$(CARGO) test $(TESTS) --test stories -- --test-threads=4; stories=$$?; \
 	$(CARGO) test $(TESTS) --test guests --test lab && [ $$stories -eq 0 ]
 

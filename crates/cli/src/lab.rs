@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
-use parda_lab::{LabOptions, Progress};
+use parda_lab::{Dashboards, LabOptions, Progress};
 use parda_scenario::{Engine, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -26,7 +26,8 @@ Exit status: 1 if an expectation was not met.
 
 Examples:
   parda lab scenarios/demo.toml
-  parda lab scenarios/kill-agent.toml --json - | jq '.phases[].total'")]
+  parda lab scenarios/kill-agent.toml --json - | jq '.phases[].total'
+  parda lab scenarios/demo.toml --live        # a dashboard for each host, until Ctrl-C")]
 pub(crate) struct Lab {
     /// The scenario file to run
     #[arg(value_name = "FILE")]
@@ -40,6 +41,9 @@ pub(crate) struct Lab {
     /// Run only this variant of the scenario; may be given more than once
     #[arg(long, value_name = "NAME")]
     variant: Vec<String>,
+    /// Serve a web dashboard for each host, and go on after the timeline until Ctrl-C
+    #[arg(long)]
+    live: bool,
     /// Check the scenario without running it
     #[arg(long)]
     check: bool,
@@ -52,6 +56,10 @@ impl Lab {
         for run in &study.runs {
             let wrong = |e| Failure::usage(format!("{}: {e}", self.scenario.display()));
             parda_lab::limits::check(&run.scenario).map_err(wrong)?;
+        }
+        if self.live && study.runs.len() > 1 {
+            let message = "--live keeps one variant until Ctrl-C: name it with --variant";
+            return Err(Failure::usage(message.to_owned()));
         }
         if self.check {
             return output::print(&format!("{}: good", self.scenario.display()));
@@ -68,6 +76,7 @@ impl Lab {
             scenario: self.scenario.clone(),
             variant: None,
             keep_logs: self.keep_logs,
+            live: None,
             interrupt,
         };
         // One after the other: each has the machine to itself.
@@ -77,6 +86,9 @@ impl Lab {
             if let Some(variant) = &run.variant {
                 eprintln!("{variant}: {} of {}", i + 1, study.runs.len());
             }
+            if self.live {
+                options.live = Some(dashboards(&run.scenario)?);
+            }
             let bar = Bar::new(&run.scenario);
             let answer = parda_lab::run(&run.scenario, &options, |progress| bar.show(&progress));
             bar.clear();
@@ -84,6 +96,16 @@ impl Lab {
         }
         output::answer(&study.answer(Engine::Lab, measured), self.json.as_deref())
     }
+}
+
+/// Chooses where dashboards are, and says so.
+fn dashboards(scenario: &Scenario) -> Result<Dashboards, Failure> {
+    let chosen = Dashboards::choose(scenario)
+        .map_err(|e| Failure::new(format!("cannot serve dashboards: {e}")))?;
+    for (host, url) in chosen.urls(scenario) {
+        eprintln!("{host}: {url}");
+    }
+    Ok(chosen)
 }
 
 /// Progress of the run: a bar on a terminal, a line per five seconds elsewhere.

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod dashboard;
 mod pages;
 
 use std::io;

@@ -9,6 +9,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use crate::dashboard;
+
 /// How old an answer may be.
 pub const FRESH: Duration = Duration::from_millis(250);
 
@@ -60,19 +62,12 @@ impl Shared {
 
 pub(crate) fn router(describe: Describe) -> Router {
     Router::new()
-        .route("/", get(|| async { INDEX }))
         .route("/metrics", get(exposition))
         .route("/healthz", get(|| async { "alive\n" }))
         .route("/readyz", get(readiness))
+        .merge(dashboard::router())
         .with_state(Shared { describe, latest: Arc::default() })
 }
-
-const INDEX: &str = "\
-parda agent
-/metrics   metrics, in OpenMetrics text
-/healthz   200 as long as the agent answers
-/readyz    200 if all volumes run and all disks are served, else 503 and what is not
-";
 
 async fn exposition(State(shared): State<Shared>) -> Result<Response, StatusCode> {
     let pages = shared.pages().await?;

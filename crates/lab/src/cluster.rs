@@ -51,6 +51,9 @@ const STALL: Duration = Duration::from_millis(100);
 /// not.
 const CLIENT_SLACK: Duration = Duration::from_secs(60);
 
+/// The same where the run goes on until it is interrupted.
+const LIVE_SLACK: Duration = Duration::from_secs(30 * 86_400);
+
 /// Processes of a scenario. They are killed when this is dropped: clients, agents, array.
 #[derive(Debug)]
 pub struct Cluster<'a> {
@@ -276,6 +279,19 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    /// Keeps all processes until the user interrupts the run.
+    ///
+    /// # Errors
+    /// A process died.
+    pub fn live_on(&mut self) -> Result<(), LabError> {
+        loop {
+            match self.live_until(Instant::now() + LIVE_SLACK) {
+                Err(LabError::Interrupted) => return Ok(()),
+                other => other?,
+            }
+        }
+    }
+
     /// Warns if the machine had too little CPU for the measured values to be meaningful.
     pub fn warn_if_late(&self) {
         let (mean, worst) = (self.lateness.mean(), self.lateness.worst);
@@ -380,7 +396,8 @@ impl<'a> Cluster<'a> {
     }
 
     fn configure(&self, id: HostId) -> Result<(), LabError> {
-        let file = agent::configuration(self.scenario, id, self.state.host(id), &self.run_dir);
+        let mut file = agent::configuration(self.scenario, id, self.state.host(id), &self.run_dir);
+        file.http = self.options.live.as_ref().and_then(|live| live.http(id));
         let path = self.run_dir.configuration(id);
         let text = toml::to_string(&file).map_err(std::io::Error::other);
         let written = text.and_then(|text| fs::write(&path, &text).map(|()| text));
@@ -465,7 +482,8 @@ impl<'a> Cluster<'a> {
     fn start_client(&mut self, id: VmId) -> Result<(), LabError> {
         let Scenario { seed, duration, .. } = *self.scenario;
         let vm = self.scenario.vm(id);
-        let told = |target| fio::arguments(vm, id, target, seed, duration + CLIENT_SLACK);
+        let slack = if self.options.live.is_some() { LIVE_SLACK } else { CLIENT_SLACK };
+        let told = |target| fio::arguments(vm, id, target, seed, duration + slack);
         if let Some(guest) = self.guests.get_mut(&id.host) {
             return Ok(guest.start_client(vm, id, &told(JobTarget::Path(guest_host::DISK))?)?);
         }

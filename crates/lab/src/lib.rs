@@ -12,6 +12,7 @@
 //! | [`fio`] | a VM's client |
 //! | [`guest`] | a machine with a kernel of its own |
 //! | [`guest_host`] | a guest as a host of a scenario |
+//! | [`Dashboards`] | web dashboards of a run that goes on |
 //! | [`limits`] | what only the simulator can do |
 //! | [`relay`] | a host's connection to the exchange, which can be cut |
 //! | [`meter`] | from the agents' counters to the answer of a phase |
@@ -20,6 +21,7 @@ pub mod agent;
 pub mod array_control;
 pub mod array_server;
 pub mod cluster;
+mod dashboards;
 pub mod error;
 pub mod fio;
 pub mod guest;
@@ -33,6 +35,7 @@ pub mod run;
 mod run_dir;
 
 pub use array_server::{ArrayOptions, Data, run_array};
+pub use dashboards::Dashboards;
 pub use error::LabError;
 pub use options::LabOptions;
 pub use run::{Progress, run};

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::dashboards::Dashboards;
+
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
@@ -15,6 +17,8 @@ pub struct LabOptions {
     pub variant: Option<String>,
     /// Whether to keep the directory with configurations and logs even if every expectation holds.
     pub keep_logs: bool,
+    /// Dashboards of the hosts, in a run that goes on after its timeline until the interrupt.
+    pub live: Option<Dashboards>,
     /// Flag that stops the run, set on Ctrl-C.
     pub interrupt: Arc<AtomicBool>,
 }

@@ -62,6 +62,10 @@ pub fn run(
     let mut run = Run::start(scenario, options)?;
     let played = run.play(&mut progress);
     run.cluster.keep_logs_of(played)?;
+    if options.live.is_some() {
+        let lived = run.cluster.live_on();
+        run.cluster.keep_logs_of(lived)?;
+    }
     run.cluster.warn_if_late();
     let answer = Answer::new(scenario, Engine::Lab, run.phases());
     if options.keep_logs || !answer.ok() {

@@ -1,0 +1,181 @@
+// The agent's HTTP API, as docs/api.md describes it.
+
+export interface Threshold {
+  ms: number;
+  from: string;
+  objective_of: string | null;
+}
+
+export interface Exchange {
+  place: string;
+  fault: string | null;
+  period_s: number | null;
+  slowed: string | null;
+}
+
+export interface Host {
+  name: string;
+  own: boolean;
+  liveness: string;
+  age_s: number | null;
+  window: number | null;
+  shares: number | null;
+  latency_ms: number | null;
+  iops: number | null;
+  outstanding: number | null;
+}
+
+export interface Disk {
+  name: string;
+  listen: string;
+  state: string;
+  fault: string | null;
+  shares: number;
+  shares_from: string;
+  latency_target_ms: number | null;
+  iops: number | null;
+  bytes_per_s: number | null;
+  device_ms: number | null;
+  held_ms: number | null;
+  outstanding: number | null;
+  waiting: number | null;
+  slice: number | null;
+  errors: number;
+  limited_by: string | null;
+  entitled_iops: number | null;
+}
+
+export interface SteeredVm {
+  name: string;
+  shares: number;
+  iops: number | null;
+  bytes_per_s: number | null;
+  pending: number | null;
+}
+
+export interface Volume {
+  name: string;
+  mode: string;
+  fault: string | null;
+  threshold: Threshold;
+  latency_ms: number | null;
+  own_latency_ms: number | null;
+  source: string;
+  window: number | null;
+  window_max: number | null;
+  outstanding: number | null;
+  held: number | null;
+  shares: number;
+  iops: number | null;
+  bytes_per_s: number | null;
+  exchange: Exchange | null;
+  hosts: Host[];
+  disks: Disk[];
+  steer: { device: string; depth: number | null; vms: SteeredVm[] } | null;
+}
+
+export interface State {
+  host: string;
+  version: string;
+  uptime_s: number;
+  now_ms: number;
+  role: string;
+  volumes: Volume[];
+}
+
+/** A value for each second, null where the agent did not know it. */
+export type Column = (number | null)[];
+export type Columns = Record<string, Column>;
+
+export interface History {
+  step_ms: number;
+  start_ms: number;
+  volume: Columns;
+  disks: Record<string, Columns>;
+  hosts: Record<string, Columns>;
+}
+
+export interface Event {
+  id: number;
+  at_ms: number;
+  severity: "info" | "warning" | "error";
+  volume: string | null;
+  disk: string | null;
+  host: string | null;
+  kind: string;
+  message: string;
+}
+
+/** An answer that is an error, with the agent's own words. */
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+const TOKEN = "parda-token";
+
+/** The token of this tab. It is forgotten when the tab is closed. */
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN),
+  set: (value: string) => sessionStorage.setItem(TOKEN, value),
+  forget: () => sessionStorage.removeItem(TOKEN),
+};
+
+const PATIENCE_MS = 10_000;
+
+async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
+  const headers = new Headers(init.headers);
+  const secret = token.get();
+  if (secret) headers.set("authorization", `Bearer ${secret}`);
+  const signal = AbortSignal.timeout(PATIENCE_MS);
+  const response = await fetch(`api/v1/${path}`, { ...init, headers, signal, cache: "no-store" });
+  if (!response.ok) throw new Refused(response.status, await reason(response));
+  return (await response.json()) as T;
+}
+
+async function reason(response: Response): Promise<string> {
+  const text = await response.text();
+  try {
+    const body = JSON.parse(text) as { error?: string; message?: string };
+    return body.error ?? body.message ?? text;
+  } catch {
+    return text || response.statusText;
+  }
+}
+
+export const state = () => ask<State>("state");
+
+export interface Asked {
+  volume: string;
+  disks: string[];
+  hosts: string[];
+  /** From then on, in Unix milliseconds. */
+  since_ms: number;
+}
+
+export function history({ volume, disks, hosts, since_ms }: Asked): Promise<History> {
+  const query = new URLSearchParams({ volume, since_ms: String(since_ms) });
+  for (const disk of disks) query.append("disk", disk);
+  for (const host of hosts) query.append("host", host);
+  return ask<History>(`history?${query}`);
+}
+
+export const events = (after: number) =>
+  ask<{ events: Event[] }>(`events?after=${after}`).then((answer) => answer.events);
+
+export type Change = Record<string, unknown>;
+
+function change(path: string, wanted: Change): Promise<unknown> {
+  const headers = { "content-type": "application/json" };
+  return ask(path, { method: "PATCH", headers, body: JSON.stringify(wanted) });
+}
+
+export const changeVolume = (volume: string, wanted: Change) =>
+  change(`volumes/${encodeURIComponent(volume)}`, wanted);
+
+export const changeDisk = (volume: string, disk: string, wanted: Change) =>
+  change(`volumes/${encodeURIComponent(volume)}/disks/${encodeURIComponent(disk)}`, wanted);

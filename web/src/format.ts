@@ -1,0 +1,29 @@
+// Numbers as people read them.
+
+export const NONE = "–";
+
+/** Three significant digits, without exponents; a dash for what is not known. */
+export function number(value: number | null | undefined): string {
+  if (value == null) return NONE;
+  const size = Math.abs(value);
+  if (size >= 100) return Math.round(value).toLocaleString("en");
+  if (size >= 10) return value.toFixed(1);
+  if (size >= 1) return value.toFixed(2);
+  return size === 0 ? "0" : value.toFixed(3);
+}
+
+const MIB = 1 << 20;
+
+export const mib = (bytes: number | null | undefined) =>
+  number(bytes == null ? null : bytes / MIB);
+
+export function duration(seconds: number | null | undefined): string {
+  if (seconds == null) return NONE;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86_400)} d`;
+}
+
+export const clock = (ms: number) => new Date(ms).toLocaleTimeString("en-GB");
