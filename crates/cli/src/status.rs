@@ -137,7 +137,7 @@ fn table(recent: &Recent) -> String {
         if let Some(found) = &volume.threshold {
             text += &format!("{}\n", threshold(found));
         }
-        text += &at_most(volume.window, volume.window_max);
+        text += &at_most(volume.window, volume.window_max, volume.held);
         text += &agreed(volume);
         text += &faults(volume);
         text += &match &volume.steer {
@@ -180,10 +180,10 @@ fn headline(volume: &VolumeStatus) -> String {
     )
 }
 
-/// Line on a window that is as large as `window_max`: more shares do not make it larger.
-fn at_most(window: Option<f64>, most: Option<f64>) -> String {
+/// Line on a window that is as large as `window_max` while IOs are held: more shares do not make it larger.
+fn at_most(window: Option<f64>, most: Option<f64>, held: u64) -> String {
     match (window, most) {
-        (Some(window), Some(most)) if window >= most => format!(
+        (Some(window), Some(most)) if window >= most && held > 0 => format!(
             "  AT window_max: this host has at most {most:.2} IOs outstanding, whatever its shares\n"
         ),
         _ => String::new(),
@@ -417,10 +417,11 @@ mod tests {
 
     #[test]
     fn a_window_that_shares_cannot_enlarge_is_said_to_be_at_its_bound() {
-        let said = at_most(Some(64.0), Some(64.0));
+        let said = at_most(Some(64.0), Some(64.0), 1);
         assert!(said.contains("AT window_max: this host has at most 64.00 IOs"), "{said}");
         for (window, most) in [(Some(63.9), Some(64.0)), (None, Some(64.0)), (Some(64.0), None)] {
-            assert_eq!(at_most(window, most), "");
+            assert_eq!(at_most(window, most, 1), "");
         }
+        assert_eq!(at_most(Some(64.0), Some(64.0), 0), "", "nobody wants more");
     }
 }

@@ -78,6 +78,8 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path.len() {
                 0 => Err(AddressError::Shape),
+                // The kernel's paths end there.
+                _ if path.contains('\0') => Err(AddressError::Shape),
                 1..=Self::MAX_UNIX_PATH => Ok(Self::Unix(PathBuf::from(path))),
                 _ => Err(AddressError::TooLong),
             };
@@ -356,6 +358,11 @@ mod tests {
         for text in ["tcp:0.0.0.0:1", "tcp:[::]:1", "tcp:10.0.0.1:1", "tcp:kvm-01:1"] {
             assert!(!local(text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_ends_where_the_kernel_ends_it() {
+        assert_eq!("unix:/run/s\0.sock".parse::<Address>(), Err(AddressError::Shape));
     }
 
     #[test]

@@ -46,7 +46,10 @@ fn law() -> Vec<Family<VolumeStatus>> {
             "1 for where that latency comes from: cluster, last-good or local",
             |v| {
                 let is = |source| f64::from(u8::from(v.source == source));
-                gauges("source", SOURCES.map(|(name, source)| (name, is(source))))
+                // Before the first IO there is no latency, from nowhere.
+                v.cluster_latency_ms.map_or_else(Vec::new, |_| {
+                    gauges("source", SOURCES.map(|(name, source)| (name, is(source))))
+                })
             },
         ),
         gauge("volume_window_ios", "Window: IOs that the host may have outstanding", |v| {

@@ -10,6 +10,7 @@
 //! | `tls` | clients with TLS: libnbd and QEMU, certificates of all kinds |
 //! | `tls_backends` | NBD servers with TLS behind disks and exchanges: nbdkit and qemu-nbd |
 //! | `crash` | SIGKILL, power cuts, SIGTERM |
+//! | `dashboard` | the web dashboard in a browser |
 //! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
 //! | `auto` | a latency threshold that is found while working |
@@ -50,6 +51,7 @@ mod bench;
 mod browser;
 mod clients;
 mod crash;
+mod dashboard;
 #[allow(dead_code, reason = "the tests of the crate that it belongs to use the rest")]
 #[path = "../../../steer/tests/stage/mod.rs"]
 mod disks;
