@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod array;
+mod asked;
 mod bench;
 mod exchange;
 mod failure;

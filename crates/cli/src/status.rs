@@ -1,25 +1,23 @@
 //! `parda status`.
 
-mod disks;
+pub(crate) mod disks;
 mod exchange;
-mod recent;
+pub(crate) mod recent;
 mod steered;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use parda_agent::config::Config;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    AskError, DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus,
-    Status as AgentStatus, VolumeStatus,
+    DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, SlowestStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
-use serde_json::Value;
 
+use crate::asked::{ask, escaped, socket_of};
 use crate::output::{align, count, plain};
 use crate::{Failure, output};
 use recent::Recent;
@@ -58,23 +56,9 @@ impl Status {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let socket = match &self.socket {
             Some(socket) => socket.clone(),
-            None => Config::read(&self.config)?.status.ok_or_else(|| {
-                Failure::usage(format!(
-                    "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
-                    self.config.display()
-                ))
-            })?,
+            None => socket_of(&self.config)?,
         };
-        let ask = || {
-            parda_agent::status::ask(&socket).map_err(|e| {
-                let hint = match e {
-                    AskError::Connect(_) => ". Is the agent running?",
-                    AskError::Silent | AskError::Answer(_) => "",
-                };
-                Failure::new(format!("{}: {e}{hint}", socket.display()))
-            })
-        };
-        let first = ask()?;
+        let first = ask(&socket)?;
         if let Some(out) = &self.json {
             return output::json(out, &first);
         }
@@ -82,31 +66,9 @@ impl Status {
             Recent::since_start(escaped(first)?)
         } else {
             std::thread::sleep(self.over);
-            Recent::between(&escaped(first)?, escaped(ask()?)?)
+            Recent::between(&escaped(first)?, escaped(ask(&socket)?)?)
         };
         output::print(&table(&recent))
-    }
-}
-
-/// The same with control characters escaped in all texts: names of disks and of other hosts may hold line breaks and
-/// what a terminal obeys.
-fn escaped(status: AgentStatus) -> Result<AgentStatus, Failure> {
-    let wrong = |e: serde_json::Error| Failure::new(format!("cannot show the status: {e}"));
-    let mut value = serde_json::to_value(status).map_err(wrong)?;
-    escape(&mut value);
-    serde_json::from_value(value).map_err(wrong)
-}
-
-fn escape(value: &mut Value) {
-    match value {
-        Value::String(text) if text.contains(char::is_control) => {
-            let control =
-                |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-            *text = text.chars().map(control).collect();
-        }
-        Value::Array(values) => values.iter_mut().for_each(escape),
-        Value::Object(values) => values.values_mut().for_each(escape),
-        _ => {}
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
 }
 
 /// What keeps a disk from doing more IOs.
-fn limit(disk: &DiskStatus, device: Summary, held: Summary) -> &'static str {
+pub(crate) fn limit(disk: &DiskStatus, device: Summary, held: Summary) -> &'static str {
     if disk.reads.ios + disk.writes.ios == 0 {
         if disk.others == 0 { "nothing done" } else { "flushes, trims" }
     } else if held.mean > HELD * (held.mean + device.mean) {

@@ -4,23 +4,23 @@ use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, SteerStatus, VolumeStatus};
 
 /// A status whose counters and distributions are those of an interval.
-pub(super) struct Recent {
+pub(crate) struct Recent {
     /// The status at the end of the interval. IOs, bytes and latencies of disks and steered devices are of the interval alone.
-    pub(super) status: Status,
+    pub(crate) status: Status,
     /// Length of the interval, in seconds.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Whether the interval began with the agent.
-    pub(super) since_start: bool,
+    pub(crate) since_start: bool,
 }
 
 impl Recent {
     /// Means since the agent started.
-    pub(super) fn since_start(status: Status) -> Recent {
+    pub(crate) fn since_start(status: Status) -> Recent {
         Recent { seconds: status.uptime_s, status, since_start: true }
     }
 
     /// What happened between two looks. If another agent answered the second one, since that agent started.
-    pub(super) fn between(earlier: &Status, later: Status) -> Recent {
+    pub(crate) fn between(earlier: &Status, later: Status) -> Recent {
         let seconds = later.uptime_s - earlier.uptime_s;
         if later.pid != earlier.pid || seconds <= 0.0 {
             return Recent::since_start(later);
@@ -35,17 +35,17 @@ impl Recent {
     }
 
     /// Events of the interval as a rate, per second.
-    pub(super) fn rate(&self, events: u64) -> f64 {
+    pub(crate) fn rate(&self, events: u64) -> f64 {
         if self.seconds > 0.0 { events as f64 / self.seconds } else { 0.0 }
     }
 
     /// Bytes of the interval as a rate, in MiB/s.
-    pub(super) fn mib(&self, bytes: u64) -> f64 {
+    pub(crate) fn mib(&self, bytes: u64) -> f64 {
         self.rate(bytes) / f64::from(1 << 20)
     }
 
     /// Mean number of IOs that were in a stage at a time, by Little's law from the time that they spent in it.
-    pub(super) fn at_a_time(&self, spent: &Latency) -> f64 {
+    pub(crate) fn at_a_time(&self, spent: &Latency) -> f64 {
         self.rate(spent.count()) * spent.summary().mean / 1e3
     }
 }

@@ -1,0 +1,52 @@
+//! The agent that a command asks for its status.
+
+use std::path::{Path, PathBuf};
+
+use parda_agent::config::Config;
+use parda_agent::status::{AskError, Status};
+use serde_json::Value;
+
+use crate::Failure;
+
+/// Status socket of the agent that has this configuration.
+pub(crate) fn socket_of(config: &Path) -> Result<PathBuf, Failure> {
+    Config::read(config)?.status.ok_or_else(|| {
+        Failure::usage(format!(
+            "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
+            config.display()
+        ))
+    })
+}
+
+/// Asks an agent for its status.
+pub(crate) fn ask(socket: &Path) -> Result<Status, Failure> {
+    parda_agent::status::ask(socket).map_err(|e| {
+        let hint = match e {
+            AskError::Connect(_) => ". Is the agent running?",
+            AskError::Silent | AskError::Answer(_) => "",
+        };
+        Failure::new(format!("{}: {e}{hint}", socket.display()))
+    })
+}
+
+/// The same with control characters escaped in all texts: names of disks and of other hosts may hold line breaks and
+/// what a terminal obeys.
+pub(crate) fn escaped(status: Status) -> Result<Status, Failure> {
+    let wrong = |e: serde_json::Error| Failure::new(format!("cannot show the status: {e}"));
+    let mut value = serde_json::to_value(status).map_err(wrong)?;
+    escape(&mut value);
+    serde_json::from_value(value).map_err(wrong)
+}
+
+fn escape(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains(char::is_control) => {
+            let control =
+                |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+            *text = text.chars().map(control).collect();
+        }
+        Value::Array(values) => values.iter_mut().for_each(escape),
+        Value::Object(values) => values.values_mut().for_each(escape),
+        _ => {}
+    }
+}
