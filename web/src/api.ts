@@ -26,6 +26,8 @@ export interface Host {
 }
 
 export interface Disk {
+  /** The name, or name@listen where two disks have one name. */
+  key: string;
   name: string;
   listen: string;
   state: string;
@@ -153,7 +155,7 @@ export interface Asked {
   volume: string;
   disks: string[];
   hosts: string[];
-  /** From then on, in Unix milliseconds. */
+  /** Seconds after this time, in Unix milliseconds. */
   since_ms: number;
 }
 
@@ -164,8 +166,14 @@ export function history({ volume, disks, hosts, since_ms }: Asked): Promise<Hist
   return ask<History>(`history?${query}`);
 }
 
-export const events = (after: number) =>
-  ask<{ events: Event[] }>(`events?after=${after}`).then((answer) => answer.events);
+export interface Events {
+  /** When the agent started, in Unix milliseconds. Ids begin at 1 with each start. */
+  started_ms: number;
+  events: Event[];
+  last_id: number;
+}
+
+export const events = (after: number) => ask<Events>(`events?after=${after}`);
 
 export type Change = Record<string, unknown>;
 

@@ -5,7 +5,7 @@ import { useCallback, useState } from "preact/hooks";
 import { type Disk, type State, token, type Volume } from "./api";
 import { DiskDialog, Fact, VolumeDialog } from "./change";
 import { Charts } from "./charts";
-import { Disks, key } from "./disks";
+import { Disks } from "./disks";
 import { Events } from "./events";
 import { duration, mib, number } from "./format";
 import { Hosts } from "./hosts";
@@ -24,10 +24,10 @@ export function App() {
   const [seconds, setSeconds] = useState(300);
   const [opened, setOpened] = useState<string | null>(null);
   const [changing, setChanging] = useState(false);
-  const live = useLive({ volume: name, disk: opened?.split("\n")[0] ?? null, seconds });
+  const live = useLive({ volume: name, disk: opened, seconds });
   const volume = live.state?.volumes.find((v) => v.name === name) ?? live.state?.volumes[0];
-  const disk = opened ? volume?.disks.find((d) => key(d) === opened) : undefined;
-  const open = useCallback((d: Disk) => setOpened(key(d)), []);
+  const disk = opened ? volume?.disks.find((d) => d.key === opened) : undefined;
+  const open = useCallback((d: Disk) => setOpened(d.key), []);
   const choose = (chosen: string) => {
     history.replaceState(null, "", `#${encodeURIComponent(chosen)}`);
     setName(chosen);

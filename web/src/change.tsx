@@ -116,7 +116,7 @@ interface DiskProps {
 }
 
 export function DiskDialog({ volume, disk, record, theme, seconds, close }: DiskProps) {
-  const seen = record.disks[disk.name] ?? {};
+  const seen = record.disks[disk.key] ?? {};
   const target = disk.latency_target_ms == null ? "" : `${disk.latency_target_ms}ms`;
   const [before] = useState({ shares: String(disk.shares), target });
   const wanted = (fields: FormData): Change => {
@@ -156,7 +156,7 @@ export function DiskDialog({ volume, disk, record, theme, seconds, close }: Disk
         lines={[line("outstanding", seen.outstanding, 2), line("slice", seen.slice, 3)]}
         words={`${number(disk.outstanding)} of a slice of ${number(disk.slice)} now`}
       />
-      <ChangeForm wanted={wanted} send={(change) => changeDisk(volume.name, disk.name, change)}>
+      <ChangeForm wanted={wanted} send={(change) => changeDisk(volume.name, disk.key, change)}>
         <label>
           Shares
           <input name="shares" type="number" min={1} max={1_000_000} step={1} defaultValue={before.shares} required />

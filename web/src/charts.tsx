@@ -29,14 +29,14 @@ export function Charts({ volume, live, theme, seconds }: Props) {
     () =>
       volume.hosts.map((host, i) => ({
         label: host.name,
-        values: record.hosts[host.name]?.window ?? [],
+        values: (host.own ? record.volume.window : record.hosts[host.name]?.window) ?? [],
         colour: i,
         heavy: host.own,
       })),
     [record, volume.hosts],
   );
   const throughput = useMemo<Line[]>(
-    () => busiest.map((name, i) => ({ label: name, values: record.disks[name]?.iops ?? [], colour: i })),
+    () => busiest.map((key, i) => ({ label: key, values: record.disks[key]?.iops ?? [], colour: i })),
     [record, busiest],
   );
   const common = { time: record.time, theme, seconds };

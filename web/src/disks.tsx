@@ -54,16 +54,13 @@ export function Disks({ volume, open }: Props) {
         label="VMs of this host"
         columns={columns}
         rows={rows}
-        id={key}
+        id={(disk) => disk.key}
         first={{ key: "iops", descending: true }}
         none={volume.disks.length === 0 ? "This volume serves no disk." : "No VM has this name."}
       />
     </section>
   );
 }
-
-/** Two disks may have one name, at two addresses. */
-export const key = (disk: Disk) => `${disk.name}\n${disk.listen}`;
 
 /** Held back by what parda can change: shares and bounds. */
 const isLimited = (disk: Disk) => (disk.waiting ?? 0) >= 0.05;

@@ -17,7 +17,7 @@ const MOST_EVENTS = 500;
 export interface Live {
   state: api.State | null;
   record: Record_;
-  /** The disks that the chart of throughput shows. */
+  /** Keys of the disks that the chart of throughput shows. */
   busiest: string[];
   events: api.Event[];
   /** Why the last question had no answer. */
@@ -31,7 +31,7 @@ export interface Live {
 export interface Wanted {
   /** The first volume, if it is not named. */
   volume: string | null;
-  /** A disk whose record is wanted. */
+  /** Key of a disk whose record is wanted. */
   disk: string | null;
   /** Seconds of the record that are shown. */
   seconds: number;
@@ -42,17 +42,18 @@ class Follower {
   live: Live = { state: null, record: empty(), busiest: [], events: [], fault: null, denied: false, answered_ms: null };
   private of = "";
   private last = 0;
+  private started = 0;
+  private lastEvent = 0;
 
   async ask({ volume: name, disk, seconds }: Wanted): Promise<void> {
     const state = await api.state();
     const volume = state.volumes.find((v) => v.name === name) ?? state.volumes[0];
-    const after = this.live.events.at(-1)?.id ?? 0;
-    const events = [...this.live.events, ...(await api.events(after))].slice(-MOST_EVENTS);
+    const events = await this.askEvents();
     let { record, busiest } = this.live;
     if (volume) {
       busiest = stable(busiest, volume.disks);
       const disks = disk && !busiest.includes(disk) ? [...busiest, disk] : busiest;
-      const hosts = volume.hosts.map((host) => host.name);
+      const hosts = volume.hosts.filter((host) => !host.own).map((host) => host.name);
       const of = JSON.stringify([state.host, volume.name, disks, hosts, seconds]);
       const whole = of !== this.of;
       if (whole) record = empty();
@@ -65,6 +66,21 @@ class Follower {
     this.live = { state, record, busiest, events, fault: null, denied: false, answered_ms: Date.now() };
   }
 
+  private async askEvents(): Promise<api.Event[]> {
+    const known = this.live.events;
+    const answer = await api.events(this.lastEvent);
+    if (answer.started_ms !== this.started) {
+      this.started = answer.started_ms;
+      this.lastEvent = 0;
+      // The ids of another start say nothing of this one's.
+      const all = this.live.answered_ms === null ? answer : await api.events(0);
+      this.lastEvent = all.last_id;
+      return [...known, ...all.events].slice(-MOST_EVENTS);
+    }
+    this.lastEvent = answer.last_id;
+    return [...known, ...answer.events].slice(-MOST_EVENTS);
+  }
+
   failed(error: unknown): void {
     const fault = error instanceof Error ? error.message : String(error);
     const denied = error instanceof api.Refused && error.status === 401;
@@ -74,11 +90,11 @@ class Follower {
 
 /** The busiest disks. One that was among them stays as long as it is nearly as busy as those that are. */
 function stable(before: string[], disks: api.Disk[]): string[] {
-  const weight = ({ name, iops }: api.Disk) => (before.includes(name) ? 1.5 * (iops ?? 0) + 1e-9 : (iops ?? 0));
-  const sorted = disks.toSorted((a, b) => weight(b) - weight(a) || (a.name < b.name ? -1 : 1));
-  const names = [...new Set(sorted.slice(0, MOST_DISKS).map((disk) => disk.name))];
-  const same = names.length === before.length && names.every((name) => before.includes(name));
-  return same ? before : names;
+  const weight = ({ key, iops }: api.Disk) => (before.includes(key) ? 1.5 * (iops ?? 0) + 1e-9 : (iops ?? 0));
+  const sorted = disks.toSorted((a, b) => weight(b) - weight(a) || (a.key < b.key ? -1 : 1));
+  const keys = sorted.slice(0, MOST_DISKS).map((disk) => disk.key);
+  const same = keys.length === before.length && keys.every((key) => before.includes(key));
+  return same ? before : keys;
 }
 
 /** Asks as long as the page can be seen. A change of what is wanted is asked for at once. */

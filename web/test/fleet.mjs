@@ -27,7 +27,7 @@ export function fleet({ hosts = 64, vms = 1000 } = {}) {
     const mean = 2 + 400 * drawn(name, "load") ** 6;
     const waiting = mean > 50 ? 0.4 * drawn(name, "held") : 0;
     return {
-      name, listen: "unix:/run/parda/san.sock", state: "serving", fault: null, shares: shares[name], shares_from: "configuration",
+      key: name, name, listen: "unix:/run/parda/san.sock", state: "serving", fault: null, shares: shares[name], shares_from: "configuration",
       limits: {}, latency_target_ms: null, iops: wave(name, now, mean), bytes_per_s: 8192 * wave(name, now, mean), reads_per_s: mean, writes_per_s: 0,
       device_ms: wave("device", now, 28), held_ms: 40 * waiting, device_p99_ms: 80, outstanding: mean / 40, waiting, slice: 4 * drawn(name),
       errors: 0, limited_by: waiting > 0.05 ? "its slice" : "its own depth", entitled_iops: mean,
@@ -53,7 +53,7 @@ export function fleet({ hosts = 64, vms = 1000 } = {}) {
   };
   const history = (query) => {
     const last = Math.floor(Date.now() / 1000);
-    const first = Math.max(Math.ceil(Number(query.get("since_ms")) / 1000), last - 3600);
+    const first = Math.max(Math.floor(Number(query.get("since_ms")) / 1000) + 1, last - 3600);
     const seconds = Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i);
     const column = (name, mean) => seconds.map((s) => wave(name, s, mean));
     const both = (names, columns) => Object.fromEntries(names.map((name) => [name, columns(name)]));
@@ -77,7 +77,7 @@ export function fleet({ hosts = 64, vms = 1000 } = {}) {
     };
     if (url.pathname === "/api/v1/state") return json(state());
     if (url.pathname === "/api/v1/history") return json(history(url.searchParams));
-    if (url.pathname === "/api/v1/events") return json({ events: events.filter((e) => e.id > Number(url.searchParams.get("after"))) });
+    if (url.pathname === "/api/v1/events") return json({ started_ms: 1, events: events.filter((e) => e.id > Number(url.searchParams.get("after"))), last_id: 2, lost: 0 });
     const name = url.pathname === "/" ? "index.html" : url.pathname.slice(1);
     try {
       const body = await readFile(new URL(name, page));

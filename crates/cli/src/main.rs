@@ -17,6 +17,7 @@ mod serve;
 mod sim;
 mod status;
 mod steer;
+mod top;
 mod workload;
 
 use std::process::ExitCode;
@@ -56,6 +57,7 @@ Examples:
   parda serve -c /etc/parda.toml        serve this host's disks, steer its devices
   parda steer watch /dev/mapper/san     see what a device does, each second
   parda status                          ask the agent of /etc/parda.toml what is now
+  parda top                             the same, live
 
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
 
@@ -83,6 +85,8 @@ enum Command {
     Check(serve::Check),
     /// Ask a running agent for its windows, latencies and peers
     Status(status::Status),
+    /// Watch an agent: its volumes, VMs and hosts, live in the terminal
+    Top(top::Top),
     /// Look at, set and put back the queue depth of a block device
     #[command(after_help = STEER_EXAMPLES)]
     #[command(subcommand)]
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
         Command::Serve(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Status(command) => command.run(),
+        Command::Top(command) => command.run(),
         Command::Steer(command) => command.run(),
         Command::Exchange(command) => command.run(),
         Command::Array(command) => command.run(),

@@ -75,7 +75,7 @@ impl Status {
 /// Shortest time over which rates mean something.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if time >= SHORTEST => Ok(time),
         Ok(_) => Err("must be at least 100ms".to_owned()),

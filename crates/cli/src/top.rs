@@ -1,0 +1,117 @@
+//! `parda top`.
+
+mod draw;
+mod rows;
+mod screen;
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::Duration;
+
+use clap::Args;
+use parda_agent::status::Status;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use crate::Failure;
+use crate::asked::{ask, escaped, socket_of};
+use screen::Screen;
+
+#[derive(Args)]
+#[command(after_help = "\
+Keys: q quit, arrows and page keys move, < > choose the column to sort by, r reverses, / filters by name,
+Tab the next volume, h hosts or VMs, space holds the picture still, ? help.
+
+`parda status` prints the same once, for scripts.
+
+Examples:
+  parda top                                 the agent of /etc/parda.toml
+  parda top /run/parda/status.sock --every 5s")]
+pub(crate) struct Top {
+    /// The agent's status socket
+    #[arg(value_name = "SOCKET")]
+    socket: Option<PathBuf>,
+    /// The agent's configuration, which names the socket
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        conflicts_with = "socket",
+        default_value = "/etc/parda.toml"
+    )]
+    config: PathBuf,
+    /// Time between two looks, over which rates and latencies are shown
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::status::interval)]
+    every: Duration,
+}
+
+/// How soon a key is answered while the agent is waited for.
+const KEYS: Duration = Duration::from_millis(50);
+
+impl Top {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let socket = match &self.socket {
+            Some(socket) => socket.clone(),
+            None => socket_of(&self.config)?,
+        };
+        // An agent that is not there is an error before the terminal changes; one that goes away later is said on the screen.
+        let first = escaped(ask(&socket)?)?;
+        let (send, looks) = sync_channel(1);
+        let every = self.every;
+        std::thread::Builder::new()
+            .name("looks".to_owned())
+            .spawn(move || look(&socket, every, &send))
+            .map_err(|e| Failure::new(format!("cannot start a thread: {e}")))?;
+        let mut terminal = ratatui::try_init()
+            .map_err(|e| Failure::new(format!("this is no terminal to draw on: {e}")))?;
+        let ended = draw_until_told(&mut terminal, Screen::new(first), &looks);
+        ratatui::restore();
+        ended.map_err(|e| Failure::new(format!("the terminal: {e}")))
+    }
+}
+
+/// A status, or why there is none.
+type Look = Result<Status, String>;
+
+/// Asks until nobody wants to know any more.
+fn look(socket: &std::path::Path, every: Duration, send: &SyncSender<Look>) {
+    loop {
+        std::thread::sleep(every);
+        let look = ask(socket).and_then(escaped).map_err(|failure| failure.message);
+        if send.send(look).is_err() {
+            return;
+        }
+    }
+}
+
+fn draw_until_told(
+    terminal: &mut DefaultTerminal,
+    mut screen: Screen,
+    looks: &Receiver<Look>,
+) -> std::io::Result<()> {
+    loop {
+        terminal.draw(|frame| draw::draw(&mut screen, frame))?;
+        let mut changed = false;
+        while !changed {
+            if event::poll(KEYS)? {
+                changed = true;
+                match event::read()? {
+                    Event::Key(key) if key.kind != KeyEventKind::Release => {
+                        if screen.press(key).is_break() {
+                            return Ok(());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            match looks.try_recv() {
+                Ok(look) => {
+                    screen.take(look);
+                    changed = true;
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+}

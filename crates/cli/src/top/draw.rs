@@ -1,0 +1,198 @@
+//! The screen, drawn.
+
+use std::collections::VecDeque;
+
+use parda_agent::status::VolumeStatus;
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
+
+use super::rows::Column;
+use super::screen::{Input, Past, Screen, Subject};
+
+/// Looks in the line of a VM's past.
+const LATELY: u16 = 10;
+
+const HELP: &str = "\
+ q         quit
+ up down   move; also PgUp, PgDn, Home, End
+ < >       sort by the column before, the next; also left and right
+ r         reverse the order
+ /         filter by name; Enter keeps it, Esc drops it
+ h         hosts, or VMs
+ Tab       the next volume
+ space     hold the picture still, and go on
+
+ array, held, latency: milliseconds, means. outst: outstanding IOs.
+ limited by: its slice (more shares help), its own depth (only a lower
+ latency at the array helps), the window at its bound.";
+
+pub(super) fn draw(screen: &mut Screen, frame: &mut Frame<'_>) {
+    let [head, lines, table, foot] = Layout::vertical([
+        Constraint::Length(3),
+        Constraint::Length(4),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(screen)), head);
+    if let Some((volume, _, _)) = screen.volume()
+        && let Some(past) = screen.past(&volume.name)
+    {
+        lately(frame, lines, volume, past);
+    }
+    rows(screen, frame, table);
+    frame.render_widget(footer(screen), foot);
+    if screen.input == Input::Help {
+        help(frame);
+    }
+}
+
+fn heading(screen: &Screen) -> Vec<Line<'static>> {
+    let Some(recent) = screen.recent() else {
+        return vec![Line::from("the first interval is not over yet")];
+    };
+    let status = &recent.status;
+    let mut first = vec![
+        Span::from("parda ").bold(),
+        Span::from(format!("{}, {}, up {:.0} s", status.host, status.version, status.uptime_s)),
+    ];
+    if screen.still {
+        first.push(Span::from("  held still (space goes on)").yellow());
+    }
+    let Some((volume, at, of)) = screen.volume() else {
+        return vec![Line::from(first), Line::from("this agent has no volume")];
+    };
+    let which = if of > 1 { format!(" ({at} of {of}, Tab)") } else { String::new() };
+    let latency = volume.cluster_latency_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}"));
+    let over = volume.cluster_latency_ms.is_some_and(|ms| ms > 1.25 * volume.latency_threshold_ms);
+    let second = vec![
+        Span::from(format!("{}{which}: {}, latency ", volume.name, volume.mode)),
+        Span::styled(format!("{latency} ms"), if over { Style::new().red() } else { Style::new() }),
+        Span::from(format!(" for {:.1} ms, {} held", volume.latency_threshold_ms, volume.held)),
+    ];
+    vec![Line::from(first), Line::from(second), trouble(screen, volume)]
+}
+
+/// The first thing that is wrong, if anything is.
+fn trouble(screen: &Screen, volume: &VolumeStatus) -> Line<'static> {
+    let exchange = volume.exchange.as_ref();
+    let fault = (screen.fault.clone())
+        .or_else(|| volume.fault.clone())
+        .or_else(|| exchange.and_then(|e| e.fault.clone()).map(|why| format!("exchange: {why}")));
+    fault.map_or_else(Line::default, |why| Line::from(why.red()))
+}
+
+/// Latency, window and throughput at the last looks.
+fn lately(frame: &mut Frame<'_>, area: Rect, volume: &VolumeStatus, past: &Past) {
+    let areas: [Rect; 3] = Layout::horizontal([Constraint::Fill(1); 3]).spacing(1).areas(area);
+    let iops = past.iops.back().copied().flatten();
+    let lines = [
+        ("latency ms", volume.cluster_latency_ms, &past.latency_ms, Color::Blue),
+        ("window", volume.window, &past.window, Color::Magenta),
+        ("IO/s", iops, &past.iops, Color::Green),
+    ];
+    for (area, (name, now, past, colour)) in areas.into_iter().zip(lines) {
+        let now = now.map_or("-".to_owned(), |now| format!("{now:.1}"));
+        let title = Line::from(vec![Span::from(format!("{name} ")), Span::from(now).bold()]);
+        let [top, rest] =
+            Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+        frame.render_widget(Paragraph::new(title), top);
+        frame.render_widget(line(past, rest.width).style(colour), rest);
+    }
+}
+
+/// The newest values, as many as there is room for.
+fn line(past: &VecDeque<Option<f64>>, width: u16) -> Sparkline<'static> {
+    let newest = past.iter().skip(past.len().saturating_sub(width.into()));
+    // A sparkline has whole numbers.
+    Sparkline::default().data(newest.map(|value| value.map(|value| (value * 100.0) as u64)))
+}
+
+fn rows(screen: &mut Screen, frame: &mut Frame<'_>, area: Rect) {
+    let subject = screen.subject;
+    let columns = subject.columns();
+    let rows = screen.rows();
+    let volume = screen.volume().map(|(volume, _, _)| volume.name.clone());
+    let past = volume.and_then(|name| screen.past(&name)).cloned().unwrap_or_default();
+    let header = columns.iter().enumerate().map(|(i, column)| {
+        let mark = match (i == screen.sorted_by, screen.descending) {
+            (false, _) => "",
+            (true, true) => "▾",
+            (true, false) => "▴",
+        };
+        aligned(column, format!("{}{mark}", column.title)).bold()
+    });
+    let header: Vec<_> = match subject {
+        Subject::Vms => header.chain([Cell::from("lately")]).collect(),
+        Subject::Hosts => header.collect(),
+    };
+    let body = rows.iter().map(|row| {
+        let cells = columns.iter().zip(&row.cells).map(|(c, cell)| aligned(c, cell.shown()));
+        let cells: Vec<_> = match subject {
+            Subject::Vms => cells.chain([Cell::from(bars(past.vms.get(&row.name)))]).collect(),
+            Subject::Hosts => cells.collect(),
+        };
+        Row::new(cells).style(if row.alarm { Style::new().red() } else { Style::new() })
+    });
+    let widths = columns.iter().map(|column| Constraint::Length(column.width));
+    let mut widths: Vec<_> = widths.collect();
+    // Names take what room there is.
+    widths[0] = Constraint::Min(columns[0].width);
+    if subject == Subject::Vms {
+        widths.push(Constraint::Length(LATELY));
+    }
+    let table = Table::new(body, widths)
+        .header(Row::new(header).style(Style::new().reversed()))
+        .column_spacing(1)
+        .row_highlight_style(Style::new().reversed());
+    frame.render_stateful_widget(table, area, &mut screen.table);
+}
+
+fn aligned(column: &Column, text: String) -> Cell<'static> {
+    let alignment = if column.numeric { Alignment::Right } else { Alignment::Left };
+    Cell::from(Line::from(text).alignment(alignment))
+}
+
+/// The past of a VM in characters, on a scale of its own.
+fn bars(past: Option<&VecDeque<Option<f64>>>) -> String {
+    const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let Some(past) = past else { return String::new() };
+    let newest: Vec<f64> = (past.iter().skip(past.len().saturating_sub(LATELY.into())))
+        .map(|value| value.unwrap_or(0.0))
+        .collect();
+    let most = newest.iter().copied().fold(0.0, f64::max);
+    let bar =
+        |value: &f64| if most > 0.0 { BARS[(value / most * 8.0).round() as usize] } else { ' ' };
+    newest.iter().map(bar).collect()
+}
+
+fn footer(screen: &Screen) -> Paragraph<'static> {
+    let line = match screen.input {
+        Input::Filter => Line::from(format!("filter: {}_", screen.filter)).yellow(),
+        _ if !screen.filter.is_empty() => {
+            Line::from(format!("names with \"{}\" (Esc drops that)  ? help  q quit", screen.filter))
+                .yellow()
+        }
+        _ => Line::from("? help  q quit  < > sort  r reverse  / filter  h hosts  Tab volume").dim(),
+    };
+    Paragraph::new(line)
+}
+
+fn help(frame: &mut Frame<'_>) {
+    let height = HELP.lines().count() as u16 + 2;
+    let area = frame.area();
+    let [area] = Layout::vertical([Constraint::Length(height)])
+        .flex(ratatui::layout::Flex::Center)
+        .areas(area);
+    let [area] = Layout::horizontal([Constraint::Length(74)])
+        .flex(ratatui::layout::Flex::Center)
+        .areas(area);
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), area);
+}
+
+#[cfg(test)]
+mod tests;

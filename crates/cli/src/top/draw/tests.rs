@@ -1,0 +1,139 @@
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
+use serde_json::json;
+
+use super::*;
+
+/// An agent after so many seconds. Each VM does its reads of 4 KiB, of a millisecond each; those of `a` are held for another.
+fn after(seconds: f64) -> parda_agent::status::Status {
+    let disk = |name: &str, iops: u64, held: u64| {
+        let reads = iops * seconds as u64;
+        let spent =
+            |ns: u64| json!({ "buckets": if reads == 0 { vec![] } else { vec![(ns, reads)] } });
+        json!({
+            "name": name, "shares": 1000, "errors": 0, "others": 0,
+            "reads": { "ios": reads, "bytes": reads * 4096 }, "writes": { "ios": 0, "bytes": 0 },
+            "held": spent(held), "device": spent(1_000_000), "total": spent(1_000_000 + held),
+        })
+    };
+    let volume = |name: &str| {
+        json!({
+            "name": name, "mode": "parda", "latency_threshold_ms": 30.0, "cluster_latency_ms": 29.5,
+            "source": "cluster", "window": 35.0, "beta": 0.0, "shares": 2000, "active_shares": 2000.0,
+            "outstanding": 33.0, "held": 12, "connections": 2, "ticks": 9,
+            "exchange": { "place": "file", "fault": null, "failures": 0, "ignored": 0, "duplicate_hosts": 0, "peers": [
+                { "host": "kvm-02", "liveness": "stale", "age_s": 9.5, "window": 11.0, "shares": 1000, "latency_ms": 31.0 },
+            ] },
+            "disks": [disk("a", 1000, 1_000_000), disk("b", 3000, 1000), disk("c", 0, 1000)],
+        })
+    };
+    serde_json::from_value(json!({
+        "host": "kvm-01", "version": "0.1.0", "pid": 1, "uptime_s": seconds, "volumes": [volume("san"), volume("nas")],
+    }))
+    .unwrap()
+}
+
+fn screen() -> Screen {
+    let mut screen = Screen::new(after(10.0));
+    screen.take(Ok(after(12.0)));
+    screen
+}
+
+fn press(screen: &mut Screen, keys: &str) {
+    for key in keys.chars() {
+        let code = if key == '\n' { KeyCode::Enter } else { KeyCode::Char(key) };
+        assert!(screen.press(KeyEvent::from(code)).is_continue());
+    }
+}
+
+/// The screen of a terminal of this size.
+fn shown(screen: &mut Screen, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(screen, frame)).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+}
+
+/// Names in the order of their lines.
+fn order(screen: &mut Screen) -> String {
+    let lines = shown(screen, 80, 24);
+    let names = lines.iter().skip(8).filter_map(|line| line.split_whitespace().next());
+    names
+        .filter(|name| ["a", "b", "c", "kvm-01", "kvm-02"].contains(name))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[test]
+fn all_is_on_a_terminal_of_eighty_by_twenty_four() {
+    let lines = shown(&mut screen(), 80, 24);
+    assert!(lines[0].starts_with("parda kvm-01, 0.1.0, up 12 s"), "{lines:#?}");
+    assert_eq!(lines[1], "san (1 of 2, Tab): parda, latency 29.5 ms for 30.0 ms, 12 held");
+    assert!(lines[3].contains("latency ms 29.5") && lines[3].contains("IO/s 4000.0"), "{lines:#?}");
+    assert_eq!(
+        lines[7].split_whitespace().collect::<Vec<_>>().join(" "),
+        "VM shares IO/s▾ MiB/s array held outst limited by lately"
+    );
+    let row = |at: usize| lines[at].split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(row(8), "b 1000 3000 11.7 1.0 0.0 3.0 its own depth █");
+    assert_eq!(row(9), "a 1000 1000 3.9 1.0 1.0 1.0 its slice █");
+    assert_eq!(row(10), "c 1000 0 0.0 - - 0.0 nothing done");
+}
+
+#[test]
+fn keys_sort_filter_and_turn_to_hosts() {
+    let mut screen = screen();
+    assert_eq!(order(&mut screen), "b a c");
+    press(&mut screen, "r");
+    assert_eq!(order(&mut screen), "c a b");
+    press(&mut screen, "<<");
+    assert_eq!(order(&mut screen), "a b c", "by name");
+    press(&mut screen, "/B\n");
+    assert_eq!(order(&mut screen), "b");
+    press(&mut screen, "h/\u{8}\n");
+    screen.filter.clear();
+    assert_eq!(order(&mut screen), "kvm-01 kvm-02");
+    assert!(screen.press(KeyEvent::from(KeyCode::Char('q'))).is_break());
+}
+
+#[test]
+fn unknown_values_stand_last_in_both_orders() {
+    let mut screen = screen();
+    press(&mut screen, ">>>");
+    assert_eq!(order(&mut screen), "a b c", "by time held");
+    press(&mut screen, "r");
+    assert_eq!(order(&mut screen), "b a c");
+}
+
+#[test]
+fn the_picture_is_held_still_and_goes_on() {
+    let mut screen = screen();
+    press(&mut screen, " ");
+    screen.take(Ok(after(14.0)));
+    assert!(shown(&mut screen, 80, 24)[0].contains("up 12 s"));
+    press(&mut screen, " ");
+    screen.take(Ok(after(16.0)));
+    assert!(shown(&mut screen, 80, 24)[0].contains("up 16 s"));
+}
+
+#[test]
+fn an_agent_that_is_gone_is_said_and_the_last_picture_stays() {
+    let mut screen = screen();
+    screen.take(Err("s: nobody listens".to_owned()));
+    let lines = shown(&mut screen, 80, 24);
+    assert_eq!(lines[2], "s: nobody listens");
+    assert_eq!(order(&mut screen), "b a c");
+}
+
+#[test]
+fn no_size_of_the_terminal_is_too_small() {
+    let mut screen = screen();
+    for keys in ["", "h", "?"] {
+        press(&mut screen, keys);
+        for (width, height) in [(1, 1), (20, 5), (79, 10), (300, 100)] {
+            shown(&mut screen, width, height);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Rows of the tables: VMs of this host, and hosts of the exchange. Columns sort.
+
+use std::cmp::Ordering;
+
+use parda_agent::status::{DiskState, VolumeStatus};
+use parda_exchange::Liveness;
+
+use crate::status::disks;
+use crate::status::recent::Recent;
+
+/// A value in a column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    Text(String),
+    Number(f64, usize),
+    /// Not known: stands last, whatever the order.
+    Unknown,
+}
+
+impl Cell {
+    fn maybe(value: Option<f64>, digits: usize) -> Cell {
+        value.map_or(Cell::Unknown, |value| Cell::Number(value, digits))
+    }
+
+    pub(super) fn compare(&self, other: &Cell, descending: bool) -> Ordering {
+        let order = match (self, other) {
+            (Cell::Unknown, Cell::Unknown) => return Ordering::Equal,
+            (Cell::Unknown, _) => return Ordering::Greater,
+            (_, Cell::Unknown) => return Ordering::Less,
+            (Cell::Number(a, _), Cell::Number(b, _)) => a.total_cmp(b),
+            (Cell::Text(a), Cell::Text(b)) => a.cmp(b),
+            (Cell::Text(_), Cell::Number(..)) => Ordering::Less,
+            (Cell::Number(..), Cell::Text(_)) => Ordering::Greater,
+        };
+        if descending { order.reverse() } else { order }
+    }
+
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Number(value, digits) => format!("{value:.digits$}"),
+            Cell::Unknown => "-".to_owned(),
+        }
+    }
+}
+
+/// A column: its heading, its width in characters, and whether numbers stand in it.
+pub(super) struct Column {
+    pub(super) title: &'static str,
+    pub(super) width: u16,
+    pub(super) numeric: bool,
+}
+
+const fn text(title: &'static str, width: u16) -> Column {
+    Column { title, width, numeric: false }
+}
+
+const fn number(title: &'static str, width: u16) -> Column {
+    Column { title, width, numeric: true }
+}
+
+/// Columns of the table of VMs. With its line of the past ten looks it is 80 characters wide.
+pub(super) const VMS: [Column; 8] = [
+    text("VM", 12),
+    number("shares", 6),
+    number("IO/s", 7),
+    number("MiB/s", 6),
+    number("array", 6),
+    number("held", 6),
+    number("outst", 5),
+    text("limited by", 14),
+];
+
+/// Columns of the table of hosts.
+pub(super) const HOSTS: [Column; 6] = [
+    text("host", 18),
+    text("state", 8),
+    number("heard s", 8),
+    number("shares", 8),
+    number("window", 8),
+    number("latency", 8),
+];
+
+/// A VM or a host.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) cells: Vec<Cell>,
+    /// Something is wrong with it.
+    pub(super) alarm: bool,
+}
+
+pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
+    let served = volume.disks.iter().map(|disk| {
+        let (device, held) = (disk.device.summary(), disk.held.summary());
+        let ios = disk.reads.ios + disk.writes.ios;
+        let timed = |ms: f64| if ios == 0 { Cell::Unknown } else { Cell::Number(ms, 1) };
+        let fault = disk.fault.is_some() || disk.state != DiskState::Serving;
+        let limit = if fault {
+            disk.state.to_string()
+        } else {
+            disks::limit(disk, device, held).to_owned()
+        };
+        Row {
+            name: disk.name.clone(),
+            alarm: fault,
+            cells: vec![
+                Cell::Text(disk.name.clone()),
+                Cell::Number(f64::from(disk.shares), 0),
+                Cell::Number(recent.rate(ios), 0),
+                Cell::Number(recent.mib(disk.reads.bytes + disk.writes.bytes), 1),
+                timed(device.mean),
+                timed(held.mean),
+                Cell::Number(recent.at_a_time(&disk.device), 1),
+                Cell::Text(limit),
+            ],
+        }
+    });
+    let steered = volume.steer.iter().flat_map(|steer| &steer.vms).map(|vm| Row {
+        name: vm.name.clone(),
+        alarm: false,
+        cells: vec![
+            Cell::Text(vm.name.clone()),
+            Cell::Number(f64::from(vm.shares), 0),
+            Cell::Number(recent.rate(vm.ios), 0),
+            Cell::Number(recent.mib(vm.bytes), 1),
+            Cell::Unknown,
+            Cell::Unknown,
+            Cell::Number(vm.pending, 1),
+            Cell::Text("the kernel".to_owned()),
+        ],
+    });
+    served.chain(steered).collect()
+}
+
+/// This host and the others, as the exchange shows them.
+pub(super) fn hosts(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
+    let own = Row {
+        name: recent.status.host.clone(),
+        alarm: false,
+        cells: vec![
+            Cell::Text(recent.status.host.clone()),
+            Cell::Text("here".to_owned()),
+            Cell::Unknown,
+            Cell::Number(f64::from(volume.shares), 0),
+            Cell::maybe(volume.window, 2),
+            Cell::Unknown,
+        ],
+    };
+    let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers).map(|peer| Row {
+        name: peer.host.clone(),
+        alarm: peer.liveness != Liveness::Live,
+        cells: vec![
+            Cell::Text(peer.host.clone()),
+            Cell::Text(peer.liveness.to_string()),
+            Cell::Number(peer.age_s, 1),
+            Cell::Number(peer.shares.into(), 0),
+            Cell::maybe(peer.window, 2),
+            Cell::maybe(peer.latency_ms, 1),
+        ],
+    });
+    std::iter::once(own).chain(peers).collect()
+}

@@ -1,0 +1,235 @@
+//! What the screen shows, and what keys do to it.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
+
+use parda_agent::status::{Status, VolumeStatus};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::widgets::TableState;
+
+use super::rows::{self, Column, Row};
+use crate::status::recent::Recent;
+
+/// Looks of which the lines of the past are made.
+pub(super) const PAST: usize = 120;
+
+/// The table that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    Vms,
+    Hosts,
+}
+
+impl Subject {
+    pub(super) fn columns(self) -> &'static [Column] {
+        match self {
+            Subject::Vms => &rows::VMS,
+            Subject::Hosts => &rows::HOSTS,
+        }
+    }
+}
+
+/// What the keys go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Table,
+    Filter,
+    Help,
+}
+
+/// Values of a volume at past looks, the newest last. `None` where there was none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Past {
+    pub(super) latency_ms: VecDeque<Option<f64>>,
+    pub(super) window: VecDeque<Option<f64>>,
+    pub(super) iops: VecDeque<Option<f64>>,
+    /// IO/s of each VM.
+    pub(super) vms: HashMap<String, VecDeque<Option<f64>>>,
+}
+
+/// State of the screen.
+pub(super) struct Screen {
+    last: Status,
+    recent: Option<Recent>,
+    /// Why the last look failed.
+    pub(super) fault: Option<String>,
+    pub(super) still: bool,
+    volume: usize,
+    pub(super) subject: Subject,
+    pub(super) sorted_by: usize,
+    pub(super) descending: bool,
+    pub(super) filter: String,
+    pub(super) input: Input,
+    pub(super) table: TableState,
+    past: HashMap<String, Past>,
+}
+
+impl Screen {
+    /// A screen before the first interval is over.
+    pub(super) fn new(first: Status) -> Screen {
+        Screen {
+            last: first,
+            recent: None,
+            fault: None,
+            still: false,
+            volume: 0,
+            subject: Subject::Vms,
+            sorted_by: 2,
+            descending: true,
+            filter: String::new(),
+            input: Input::Table,
+            table: TableState::new().with_selected(0),
+            past: HashMap::new(),
+        }
+    }
+
+    /// Takes a look at the agent, or why there was none.
+    pub(super) fn take(&mut self, look: Result<Status, String>) {
+        let status = match look {
+            Ok(status) => status,
+            Err(why) => {
+                self.fault = Some(why);
+                return;
+            }
+        };
+        self.fault = None;
+        let recent = Recent::between(&self.last, status.clone());
+        self.last = status;
+        for volume in &recent.status.volumes {
+            self.past.entry(volume.name.clone()).or_default().take(&recent, volume);
+        }
+        if !self.still || self.recent.is_none() {
+            self.recent = Some(recent);
+        }
+    }
+
+    /// The interval that is shown, once one is over.
+    pub(super) fn recent(&self) -> Option<&Recent> {
+        self.recent.as_ref()
+    }
+
+    /// The volume that is shown, its number and how many there are.
+    pub(super) fn volume(&self) -> Option<(&VolumeStatus, usize, usize)> {
+        let volumes = &self.recent.as_ref()?.status.volumes;
+        let at = self.volume.min(volumes.len().checked_sub(1)?);
+        Some((&volumes[at], at + 1, volumes.len()))
+    }
+
+    pub(super) fn past(&self, volume: &str) -> Option<&Past> {
+        self.past.get(volume)
+    }
+
+    /// Rows of the table, filtered and sorted.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let (Some(recent), Some((volume, _, _))) = (&self.recent, self.volume()) else {
+            return Vec::new();
+        };
+        let mut rows = match self.subject {
+            Subject::Vms => rows::vms(recent, volume),
+            Subject::Hosts => rows::hosts(recent, volume),
+        };
+        let wanted = self.filter.to_lowercase();
+        rows.retain(|row| row.name.to_lowercase().contains(&wanted));
+        let (by, descending) = (self.sorted_by, self.descending);
+        rows.sort_by(|a, b| {
+            a.cells[by].compare(&b.cells[by], descending).then_with(|| a.name.cmp(&b.name))
+        });
+        rows
+    }
+
+    /// Does what a key says; breaks if it says to end.
+    pub(super) fn press(&mut self, key: KeyEvent) -> ControlFlow<()> {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return ControlFlow::Break(());
+        }
+        match self.input {
+            Input::Help => self.input = Input::Table,
+            Input::Filter => self.type_filter(key.code),
+            Input::Table => return self.command(key.code),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.input = Input::Table,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.input = Input::Table;
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(c) => self.filter.push(c),
+            _ => {}
+        }
+        self.table.select_first();
+    }
+
+    fn command(&mut self, code: KeyCode) -> ControlFlow<()> {
+        let page = 10;
+        match code {
+            KeyCode::Char('q') => return ControlFlow::Break(()),
+            KeyCode::Char('?') => self.input = Input::Help,
+            KeyCode::Char('/') => self.input = Input::Filter,
+            KeyCode::Char('r') => self.descending = !self.descending,
+            KeyCode::Char(' ') => self.still = !self.still,
+            KeyCode::Char('h') => self.turn(),
+            KeyCode::Char('>') | KeyCode::Right => self.sort_by(1),
+            KeyCode::Char('<') | KeyCode::Left => self.sort_by(-1),
+            KeyCode::Tab => self.next_volume(),
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Down => self.table.scroll_down_by(1),
+            KeyCode::Up => self.table.scroll_up_by(1),
+            KeyCode::PageDown => self.table.scroll_down_by(page),
+            KeyCode::PageUp => self.table.scroll_up_by(page),
+            KeyCode::Home => self.table.select_first(),
+            KeyCode::End => self.table.select_last(),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn turn(&mut self) {
+        (self.subject, self.sorted_by, self.descending) = match self.subject {
+            Subject::Vms => (Subject::Hosts, 0, false),
+            Subject::Hosts => (Subject::Vms, 2, true),
+        };
+        self.table.select_first();
+    }
+
+    fn sort_by(&mut self, step: isize) {
+        let columns = self.subject.columns();
+        let by = (self.sorted_by as isize + step).rem_euclid(columns.len() as isize) as usize;
+        (self.sorted_by, self.descending) = (by, columns[by].numeric);
+    }
+
+    fn next_volume(&mut self) {
+        if let Some((_, at, count)) = self.volume() {
+            self.volume = at % count;
+            self.table.select_first();
+        }
+    }
+}
+
+impl Past {
+    fn take(&mut self, recent: &Recent, volume: &VolumeStatus) {
+        push(&mut self.latency_ms, volume.cluster_latency_ms);
+        push(&mut self.window, volume.window);
+        let vms: Vec<(&str, f64)> = volume
+            .disks
+            .iter()
+            .map(|disk| (disk.name.as_str(), recent.rate(disk.reads.ios + disk.writes.ios)))
+            .collect();
+        push(&mut self.iops, Some(vms.iter().map(|(_, iops)| iops).sum()));
+        self.vms.retain(|name, _| vms.iter().any(|(vm, _)| vm == name));
+        for (name, iops) in vms {
+            push(self.vms.entry(name.to_owned()).or_default(), Some(iops));
+        }
+    }
+}
+
+fn push(past: &mut VecDeque<Option<f64>>, value: Option<f64>) {
+    if past.len() == PAST {
+        past.pop_front();
+    }
+    past.push_back(value);
+}
