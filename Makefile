@@ -26,7 +26,7 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build web bpf guest kit demo demo-live test check lint unit real simulated fuzz nightly reproduce docs bench install uninstall clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit real simulated fuzz nightly reproduce docs bench install uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,15 @@ demo: ## Shows it: no control, then control, side by side
 	@$(MAKE) --no-print-directory build
 	@$(PARDA) lab scenarios/demo.toml
 	@echo; echo 'Live in a browser, with a dashboard for each host: make demo-live'
+
+demo-postgres: ## PostgreSQL beside a noisy neighbour: alone, without control, with it (as root; five minutes)
+	@tools/deps.sh $(DEMO_DEPS) pgbench=postgresql nbdfuse=libnbd-bin nbdinfo=libnbd-bin mke2fs=e2fsprogs
+	@$(MAKE) --no-print-directory build
+	@mkdir -p $(TARGET)/postgres
+	@tools/demo-postgres.sh $(PARDA) $(TARGET)/postgres/tps.tsv
+	@$(CARGO) run --release --locked --quiet --package parda-plot --example lines -- $(TARGET)/postgres/tps.tsv $(TARGET)/postgres/tps.svg \
+		'PostgreSQL beside a noisy neighbour' 'pgbench, three clients' TPS
+	@echo; echo 'Each second, as a chart: $(TARGET)/postgres/tps.svg'
 
 demo-live: ## The same with a web dashboard for each host, until Ctrl-C
 	@tools/deps.sh $(DEMO_DEPS)

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # PostgreSQL beside a noisy neighbour on one emulated array, alone, without control and with it. Its data directory is on a disk that parda serves.
-# usage: tools/demo-postgres.sh PARDA [SECONDS]      needs root: it mounts a file system. What it makes is in a temporary directory and ends with it.
+# usage: tools/demo-postgres.sh PARDA OUT.tsv [SECONDS]
+# Needs root, as it mounts a file system. What it makes is in a temporary directory and ends with it. OUT.tsv has each second.
 set -euo pipefail
 
 parda=$(readlink -f "${1:?the parda binary}")
-seconds=${2:-30}
+out=$(readlink -f "${2:?the file of the answer}")
+seconds=${3:-30}
 [ "$(id -u)" -eq 0 ] || { echo 'demo-postgres: mounting a file system needs root' >&2; exit 1; }
 pg=$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | sort -V | tail -n 1)
 [ -n "$pg" ] || { echo 'demo-postgres: no PostgreSQL below /usr/lib/postgresql: install postgresql' >&2; exit 1; }
@@ -132,6 +134,4 @@ awk -F '\t' '
     printf "%-40s %8s\n", "three clients of pgbench, TPC-B", "TPS"
     for (i = 1; i <= kinds; i++) printf "%-40s %8.1f\n", order[i], sum[order[i]] / n[order[i]]
   }' "$dir/tps.tsv"
-cp "$dir/tps.tsv" postgres.tsv
-echo
-echo 'each second: postgres.tsv'
+cp "$dir/tps.tsv" "$out"
