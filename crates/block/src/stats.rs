@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use parda_control::slowest::Slowest;
 use parda_control::{
     Completed, Estimate, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price, Settings, Span,
-    Window,
+    VmPart, Window,
 };
 
 use crate::disk_id::DiskId;
@@ -42,6 +42,12 @@ pub struct VmStats {
     pub errors: u64,
     /// IOs that went out of turn, as the VM had been held for `hold_max`.
     pub overdue: u64,
+    /// Time that reads and writes were held in the host's queue, all together. Wraps around.
+    pub time_held: Span,
+    /// Time that reads and writes were at the array, all together. Wraps around.
+    pub time_at_device: Span,
+    /// What it may take now.
+    pub part: VmPart,
     /// How its latency objective stands, if it has one.
     pub standing: Option<ObjectiveState>,
     /// How slow its IOs were in the last period, beside those of all hosts.
@@ -70,6 +76,9 @@ impl Default for VmStats {
             others: Count::default(),
             errors: 0,
             overdue: 0,
+            time_held: Span::ZERO,
+            time_at_device: Span::ZERO,
+            part: VmPart::default(),
             standing: None,
             slowest: Slowest::default(),
             page_cache: false,
@@ -107,6 +116,8 @@ impl VmStats {
         // A trim of a large disk, over and over, is more than anybody counts.
         count.bytes = count.bytes.saturating_add(done.io.bytes.0);
         if matches!(done.io.kind, IoKind::Read | IoKind::Write) {
+            self.time_held = plus(self.time_held, done.held);
+            self.time_at_device = plus(self.time_at_device, done.device);
             Arc::make_mut(&mut self.held).saturating_record(done.held.0);
             Arc::make_mut(&mut self.device).saturating_record(done.device.0);
             Arc::make_mut(&mut self.total).saturating_record((done.held + done.device).0);
@@ -126,6 +137,9 @@ impl VmStats {
             others: count(self.others, earlier.others),
             errors: self.errors.saturating_sub(earlier.errors),
             overdue: self.overdue.saturating_sub(earlier.overdue),
+            time_held: Span(self.time_held.0.wrapping_sub(earlier.time_held.0)),
+            time_at_device: Span(self.time_at_device.0.wrapping_sub(earlier.time_at_device.0)),
+            part: self.part,
             standing: self.standing,
             slowest: self.slowest,
             page_cache: self.page_cache,
@@ -153,6 +167,8 @@ impl VmStats {
         }
         self.errors += other.errors;
         self.overdue += other.overdue;
+        self.time_held = plus(self.time_held, other.time_held);
+        self.time_at_device = plus(self.time_at_device, other.time_at_device);
         // All histograms have the same bounds, so that adding cannot fail.
         let added = [
             Arc::make_mut(&mut self.held).add(&*other.held),
@@ -161,6 +177,11 @@ impl VmStats {
         ];
         debug_assert!(added.iter().all(Result::is_ok));
     }
+}
+
+/// Sum of times that begins anew after 584 years: with 256 IOs at a time those are over in two.
+fn plus(sum: Span, more: Span) -> Span {
+    Span(sum.0.wrapping_add(more.0))
 }
 
 fn difference(now: &Latencies, then: &Latencies) -> Latencies {
@@ -278,6 +299,8 @@ mod tests {
         let since = stats.since(&earlier);
         assert_eq!((since.reads, since.errors), (Count { ios: 1, bytes: 4096 }, 1));
         assert_eq!(since.total.len(), 1);
+        assert_eq!(since.time_held, Span::from_millis(10));
+        assert_eq!(since.time_at_device, Span::from_millis(20));
         assert!((since.total.mean() / 30e6 - 1.0).abs() < 0.01);
     }
 

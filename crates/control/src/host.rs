@@ -85,6 +85,15 @@ pub struct VmConfig {
     pub target: Option<Span>,
 }
 
+/// What a VM may take now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct VmPart {
+    /// Shares in force of the VM.
+    pub shares: Shares,
+    /// Slots that it may have outstanding. `None` where nothing bounds each VM.
+    pub slice: Option<f64>,
+}
+
 impl VmConfig {
     /// More shares than this would leave the smallest VM nothing to count with.
     pub const MAX_SHARES: u32 = 1_000_000;
@@ -265,6 +274,14 @@ impl Host {
         self.queue.set_shares(FlowId(id.0), config.shares);
         self.queue.set_burst(FlowId(id.0), Cost::slots(config.burst));
         true
+    }
+
+    /// What a VM may take now. `None` if there is no such VM.
+    #[must_use]
+    pub fn part(&self, id: VmId) -> Option<VmPart> {
+        let vm = self.vms.get(id.0).filter(|vm| !vm.removed)?;
+        let slice = matches!(self.rule, Rule::Slices { .. }).then(|| vm.slice.slice());
+        Some(VmPart { shares: vm.shares, slice })
     }
 
     /// Changes the parameters. What is outstanding stays so.

@@ -76,7 +76,7 @@ pub use config::{Config, ConfigError};
 pub use depth::{Depth, DepthBounds};
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
-pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId};
+pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId, VmPart};
 pub use io::{Io, IoKind};
 pub use kernel::{KernelHost, QueueMeans};
 pub use names::ModeName;

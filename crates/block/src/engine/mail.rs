@@ -85,6 +85,7 @@ impl Engine {
             disks: disks.iter().map(|disk| disk.id).collect(),
             vms: (disks.iter())
                 .map(|disk| VmStats {
+                    part: self.host.part(disk.vm_id).unwrap_or_default(),
                     standing: self.host.standing(disk.vm_id),
                     slowest: self.host.slowest(disk.vm_id),
                     ..disk.stats()
