@@ -116,7 +116,11 @@ impl Control {
         match ExchangeState::new(&self.me, &self.volume, exchange, self.law.period) {
             Ok(link) => {
                 if self.fault.take().is_some() {
-                    tracing::info!(volume = self.volume, "the exchange can be opened now");
+                    tracing::info!(
+                        volume = self.volume,
+                        event = "exchange_up",
+                        "the exchange can be opened now"
+                    );
                 }
                 self.link = Some(link);
             }
@@ -124,6 +128,7 @@ impl Control {
                 if self.fault.as_ref() != Some(&fault) {
                     tracing::error!(
                         volume = self.volume,
+                        event = "exchange_down",
                         "{fault}; it is tried again, IO goes on, control falls back"
                     );
                     self.fault = Some(fault);
@@ -217,6 +222,7 @@ impl Control {
                 window = report.window.0,
                 latency_ms = latency.unwrap_or_default() * 1e3,
                 latency_threshold_ms = threshold.secs() * 1e3,
+                event = "threshold_missed",
                 "the windows are at their least and the latency still above the threshold: \
                  raise latency_threshold, or see what else loads the array"
             );
@@ -250,10 +256,18 @@ impl Control {
         let hosts: Vec<_> = std::iter::once(own).chain(others).collect();
         let (new, over) = self.settings.period(settings::compare(&hosts));
         for difference in new {
-            tracing::warn!(volume = self.volume, "{difference}: make the configurations alike");
+            tracing::warn!(
+                volume = self.volume,
+                event = "settings_differ",
+                "{difference}: make the configurations alike"
+            );
         }
         if over {
-            tracing::info!(volume = self.volume, "all live hosts have the same settings now");
+            tracing::info!(
+                volume = self.volume,
+                event = "settings_alike",
+                "all live hosts have the same settings now"
+            );
         }
     }
 
@@ -272,6 +286,7 @@ impl Control {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.ticks += 1;
         shown.report = Some(report);
+        shown.own = Some(PeerStatus::of(&self.me.host, Liveness::Live, Span::ZERO, &report));
         shown.differ = self.settings.differ().to_vec();
         shown.exchange = match (&self.link, &self.exchange) {
             (Some(link), _) => Some(link.status(now, &self.clock)),
@@ -320,7 +335,7 @@ impl ExchangeState {
             Ok(heard) => {
                 for event in &heard.events {
                     if event.is_warning() {
-                        tracing::warn!(volume, "{event}");
+                        tracing::warn!(volume, event = "exchange_warning", "{event}");
                     } else {
                         tracing::info!(volume, "{event}");
                     }
@@ -360,7 +375,11 @@ impl ExchangeState {
         let fault = error.to_string();
         self.failures += 1;
         if self.fault.as_ref() != Some(&fault) {
-            tracing::error!(volume, "{fault}; IO goes on, control falls back");
+            tracing::error!(
+                volume,
+                event = "exchange_down",
+                "{fault}; IO goes on, control falls back"
+            );
             self.fault = Some(fault);
         }
     }
@@ -368,7 +387,7 @@ impl ExchangeState {
     fn mend(&mut self, volume: &str) {
         self.unheard = false;
         if self.fault.take().is_some() {
-            tracing::info!(volume, "the exchange works again");
+            tracing::info!(volume, event = "exchange_up", "the exchange works again");
         }
     }
 

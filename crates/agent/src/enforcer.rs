@@ -11,7 +11,7 @@ use crate::served::{Served, Shared};
 use crate::settings::SettingsStatus;
 use crate::shown::Shown;
 use crate::start_error::StartError;
-use crate::status::{DroppedStatus, VolumeStatus};
+use crate::status::{Detail, DroppedStatus, VolumeStatus};
 use crate::steered::Steered;
 
 /// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
@@ -66,10 +66,15 @@ impl Enforcer {
     }
 
     /// The volume's state.
-    pub(crate) fn status(&self, config: &config::Volume, shown: Shown) -> VolumeStatus {
+    pub(crate) fn status(
+        &self,
+        config: &config::Volume,
+        shown: Shown,
+        detail: Detail,
+    ) -> VolumeStatus {
         let mut status = base(config, shown);
         match self {
-            Enforcer::Ring(served) => served.describe(&mut status, config),
+            Enforcer::Ring(served) => served.describe(&mut status, config, detail),
             Enforcer::Kernel(steered) => steered.describe(&mut status, config),
         }
         status
@@ -99,7 +104,7 @@ impl Enforcer {
 
 /// Fields of the status that are the same for served and steered volumes.
 pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
-    let Shown { ticks, report, exchange, differ } = shown;
+    let Shown { ticks, report, own, exchange, differ } = shown;
     let law = &config.law.control.law;
     // A number is in force at once, what is found is what the last tick found.
     let found = report.filter(|_| config.law.control.auto.is_some());
@@ -128,6 +133,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         memory: None,
         dropped: DroppedStatus::default(),
         ticks,
+        own,
         exchange,
         disks: Vec::new(),
         listeners: Vec::new(),

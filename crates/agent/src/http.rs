@@ -1,14 +1,13 @@
-//! The agent's pages in HTTP: its metrics, and what is not served.
+//! The agent's HTTP server at its address, and what is not served.
 
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use parda_block::SocketFile;
-use parda_http::{Listener, Pages, Server};
+use parda_http::{Listener, Reach, Server};
 use parda_nbd::uri::Address;
 
-use crate::metrics;
 use crate::server::bind;
 use crate::status::{DiskState, Status};
 
@@ -26,8 +25,13 @@ impl HttpServer {
     /// The address cannot be bound, or there is no thread to be had.
     pub(crate) fn start(
         address: &Address,
-        status: impl Fn() -> Status + Send + Sync + 'static,
+        agent: impl parda_http::Agent,
     ) -> io::Result<HttpServer> {
+        let reach = match address {
+            Address::Unix(_) => Reach::Unix,
+            Address::Tcp { .. } if address.is_local() => Reach::Loopback,
+            Address::Tcp { .. } => Reach::Plain,
+        };
         let (listener, file) = match address {
             Address::Unix(path) => {
                 let (listener, file) = bind(path)?;
@@ -38,7 +42,7 @@ impl HttpServer {
                 (Listener::Tcp(TcpListener::bind(&*addresses)?), None)
             }
         };
-        let server = Server::start(listener, Arc::new(move || pages(status())))?;
+        let server = Server::start(listener, Arc::new(agent), reach)?;
         Ok(HttpServer { address: address.clone(), _server: server, _file: file })
     }
 
@@ -48,12 +52,8 @@ impl HttpServer {
     }
 }
 
-fn pages(status: Status) -> Pages {
-    Pages { lacking: lacking(&status), metrics: metrics::text(status) }
-}
-
 /// What is configured and not served now, with the reason, one a line.
-fn lacking(status: &Status) -> String {
+pub(crate) fn lacking(status: &Status) -> String {
     let mut text = String::new();
     // Names and messages of others may hold line breaks.
     let mut say = |what: &str, fault: Option<&str>| {

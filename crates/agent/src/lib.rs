@@ -22,7 +22,11 @@
 //! | `steered` | a volume whose device is steered: the kernel's queue |
 //! | [`servers`] | NBD servers with TLS that a configuration names, tried |
 //! | [`server`] | a socket at which something is asked |
-//! | `http` | metrics and health in HTTP |
+//! | `http` | the HTTP server at its address |
+//! | `api` | its answers |
+//! | `history` | the last hour, second by second |
+//! | [`events`] | what happened |
+//! | `views` | the volumes as other threads see them |
 //! | [`metrics`] | the status as OpenMetrics text |
 //! | [`status`] | what an agent says of itself |
 //! | `settings` | settings that hosts must have alike, compared |
@@ -37,11 +41,14 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
+mod api;
 pub mod config;
 mod control;
 mod enforcer;
+pub mod events;
 pub mod exchange;
 pub mod file;
+mod history;
 mod http;
 mod idle_probe;
 pub mod latency;
@@ -60,6 +67,7 @@ mod start_error;
 pub mod status;
 mod steered;
 pub mod threshold;
+mod views;
 mod volume;
 
 use std::path::{Path, PathBuf};
@@ -69,6 +77,7 @@ pub use steered::SteerError;
 
 use crate::activation::{ActivationError, Passed};
 use crate::config::Config;
+use crate::events::Recorder;
 
 /// Reason why an agent ends without being told to.
 #[derive(Debug, thiserror::Error)]
@@ -93,11 +102,12 @@ pub enum ServeError {
 }
 
 /// Runs an agent until SIGTERM or SIGINT. `path` is read again on SIGHUP. What of its disks,
-/// listeners and exchanges cannot be opened is tried again until it can.
+/// listeners and exchanges cannot be opened is tried again until it can. `events` is the layer of the process' log that
+/// remembers what happened.
 ///
 /// # Errors
 /// None of the volumes starts, or the status socket cannot be bound.
-pub fn serve(path: &Path, config: Config) -> Result<(), ServeError> {
+pub fn serve(path: &Path, config: Config, events: Recorder) -> Result<(), ServeError> {
     let passed = Passed::from_environment()?;
-    running::Agent::new(path, config, passed)?.run()
+    running::Agent::new(path, config, passed, events)?.run()
 }

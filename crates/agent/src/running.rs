@@ -1,8 +1,8 @@
 //! The running agent: signals, and its volumes as they come and go.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Passed;
-use crate::config::{self, Config};
-use crate::enforcer;
+use crate::api::Api;
+use crate::config::Config;
+use crate::events::Recorder;
+use crate::history::{History, Sampler};
 use crate::http::HttpServer;
 use crate::served::{Addresses, Shared};
 use crate::server::Server;
-use crate::shown::Shown;
 use crate::start_error::StartError;
-use crate::status::{self, Status, VolumeStatus};
-use crate::volume::{Volume, VolumeView};
+use crate::status::{self, Detail};
+use crate::views::{View, Views};
+use crate::volume::Volume;
 use crate::{ServeError, config::Volume as VolumeConfig};
 
 /// How long a stopping agent answers what is in flight. Longer than any IO of a sane array, and
@@ -63,18 +65,9 @@ struct Failed {
     pause: Duration,
 }
 
-/// A volume as the status thread sees it.
-enum View {
-    Running(VolumeView),
-    Failed(Box<VolumeConfig>, String),
-}
-
-type Views = Arc<Mutex<Vec<View>>>;
-
 pub(crate) struct Agent {
     path: PathBuf,
     me: Identity,
-    started: Instant,
     config: Config,
     shared: Shared,
     events: Sender<Wakeup>,
@@ -83,7 +76,9 @@ pub(crate) struct Agent {
     failed: Vec<Failed>,
     /// Volumes that are being stopped.
     leaving: Vec<JoinHandle<()>>,
-    views: Views,
+    api: Api,
+    /// Fills the history of `api`.
+    sampler: Option<Sampler>,
     status: Option<Server>,
     http: Option<HttpServer>,
     /// When its address is tried again, if it could not be bound.
@@ -93,7 +88,12 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn new(path: &Path, config: Config, passed: Passed) -> Result<Agent, ServeError> {
+    pub(crate) fn new(
+        path: &Path,
+        config: Config,
+        passed: Passed,
+        recorder: Recorder,
+    ) -> Result<Agent, ServeError> {
         let (events, waits) = channel();
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
         let signalled = events.clone();
@@ -107,10 +107,10 @@ impl Agent {
         let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
         let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty()).count();
         let memory = AgentMemory::new(config.memory, served);
+        let views = Views::new(config.host.clone());
         Ok(Agent {
             path: path.to_owned(),
             me,
-            started: Instant::now(),
             config,
             shared: Shared { passed: Arc::new(passed), addresses: Addresses::default(), memory },
             events,
@@ -118,7 +118,8 @@ impl Agent {
             volumes: Vec::new(),
             failed: Vec::new(),
             leaving: Vec::new(),
-            views: Views::default(),
+            api: Api { views, history: Arc::new(History::new()), events: recorder },
+            sampler: None,
             status: None,
             http: None,
             http_due: None,
@@ -135,6 +136,7 @@ impl Agent {
         });
         self.status = None;
         self.http = None;
+        self.sampler = None;
         // Also what a failed start has started: no socket is left behind.
         for volume in std::mem::take(&mut self.volumes) {
             self.leave(volume);
@@ -187,12 +189,14 @@ impl Agent {
             }
         }
         self.show();
+        let (views, history) = (Arc::clone(&self.api.views), Arc::clone(&self.api.history));
+        self.sampler = Some(Sampler::start(views, history)?);
         if let Some(socket) = &self.config.status {
             self.status = Some(self.serve_status(socket)?);
         }
         self.serve_http();
         let (volumes, failed) = (self.volumes.len(), self.failed.len());
-        tracing::info!(host = %self.me.host, volumes, failed, "started");
+        tracing::info!(host = %self.me.host, volumes, failed, event = "agent_started", "started");
         Ok(true)
     }
 
@@ -230,7 +234,11 @@ impl Agent {
 
     fn fail(&mut self, config: VolumeConfig, error: &StartError, pause: Duration) {
         let error = error.to_string();
-        tracing::error!(volume = config.name, "does not start: {error}; it is tried again");
+        tracing::error!(
+            volume = config.name,
+            event = "volume_down",
+            "does not start: {error}; it is tried again"
+        );
         let now = Instant::now();
         self.failed.push(Failed { config, error, since: now, next: now + pause, pause });
     }
@@ -245,7 +253,8 @@ impl Agent {
             match self.begin(&failed.config) {
                 Ok(()) => {
                     let after = failed.since.elapsed();
-                    tracing::info!(volume = failed.config.name, ?after, "has started");
+                    let volume = &failed.config.name;
+                    tracing::info!(volume, ?after, event = "volume_up", "has started");
                 }
                 Err(error) => {
                     let error = error.to_string();
@@ -298,7 +307,9 @@ impl Agent {
         let again = self.reading.take();
         match read {
             Ok(new) => self.take_over(new),
-            Err(error) => tracing::error!("configuration not changed: {error}"),
+            Err(error) => {
+                tracing::error!(event = "reload_refused", "configuration not changed: {error}");
+            }
         }
         if again == Some(true) {
             self.read_again();
@@ -330,11 +341,15 @@ impl Agent {
                     stay.push(volume);
                 }
                 Some(_) => {
-                    tracing::info!(volume = name, "is stopped, and started as another");
+                    tracing::info!(
+                        volume = name,
+                        event = "volume_removed",
+                        "is stopped, and started as another"
+                    );
                     self.leave(volume);
                 }
                 None => {
-                    tracing::info!(volume = name, "is removed");
+                    tracing::info!(volume = name, event = "volume_removed", "is removed");
                     self.leave(volume);
                 }
             }
@@ -346,7 +361,7 @@ impl Agent {
             if there {
                 continue;
             }
-            tracing::info!(volume = wanted.name, "is added");
+            tracing::info!(volume = wanted.name, event = "volume_added", "is added");
             if let Err(error) = self.begin(wanted) {
                 self.fail(wanted.clone(), &error, FIRST_PAUSE);
             }
@@ -359,7 +374,10 @@ impl Agent {
         // A new address is an error of its own.
         self.http_due = None;
         self.serve_http();
-        tracing::info!("{path}: in force; disks and listeners that are opened or closed say so");
+        tracing::info!(
+            event = "reload_applied",
+            "{path}: in force; disks and listeners that are opened or closed say so"
+        );
     }
 
     fn move_status(&mut self, before: Option<PathBuf>) {
@@ -396,18 +414,15 @@ impl Agent {
             self.http_due = None;
             return;
         };
-        let (host, started, views) =
-            (self.me.host.to_string(), self.started, Arc::clone(&self.views));
-        let how = move || describe(&host, started, &locked(&views));
-        match HttpServer::start(&address, how) {
+        match HttpServer::start(&address, self.api.clone()) {
             Ok(server) => {
-                tracing::info!(%address, "serves metrics");
+                tracing::info!(%address, "serves HTTP");
                 (self.http, self.http_due) = (Some(server), None);
             }
             Err(error) => {
                 // Said once, not each time that it is tried.
                 if self.http_due.is_none() {
-                    tracing::error!(%address, "no metrics: {error}; it is tried again");
+                    tracing::error!(%address, "no HTTP server: {error}; it is tried again");
                 }
                 self.http_due = Some(Instant::now() + HTTP_PAUSE);
             }
@@ -415,10 +430,8 @@ impl Agent {
     }
 
     fn serve_status(&self, socket: &Path) -> Result<Server, ServeError> {
-        let (host, started, views) =
-            (self.me.host.to_string(), self.started, Arc::clone(&self.views));
-        let how = move || describe(&host, started, &locked(&views));
-        status::serve(socket, how)
+        let views = Arc::clone(&self.api.views);
+        status::serve(socket, move || views.status(Detail::Whole))
             .map_err(|error| ServeError::Status { path: socket.to_owned(), error })
     }
 
@@ -427,7 +440,7 @@ impl Agent {
         let running = self.volumes.iter().map(|volume| View::Running(volume.view()));
         let failed = self.failed.iter();
         let failed = failed.map(|f| View::Failed(Box::new(f.config.clone()), f.error.clone()));
-        *locked(&self.views) = running.chain(failed).collect();
+        self.api.views.show(running.chain(failed).collect());
     }
 }
 
@@ -449,26 +462,4 @@ fn raise_descriptor_limit(config: &Config) {
              clients than limits.connections: those beyond it are turned away"
         );
     }
-}
-
-fn locked(views: &Views) -> MutexGuard<'_, Vec<View>> {
-    views.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn describe(host: &str, started: Instant, views: &[View]) -> Status {
-    let volumes = views.iter().filter_map(|view| match view {
-        View::Running(view) => view.status(),
-        View::Failed(config, error) => Some(failed(config, error)),
-    });
-    Status {
-        host: host.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-        uptime_s: started.elapsed().as_secs_f64(),
-        volumes: volumes.collect(),
-    }
-}
-
-fn failed(config: &config::Volume, error: &str) -> VolumeStatus {
-    VolumeStatus { fault: Some(error.to_owned()), ..enforcer::base(config, Shown::default()) }
 }

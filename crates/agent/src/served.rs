@@ -20,7 +20,7 @@ use crate::activation::Passed;
 use crate::config::{self, Disk, Listener, Place};
 use crate::file;
 use crate::start_error::StartError;
-use crate::status::VolumeStatus;
+use crate::status::{Detail, VolumeStatus};
 
 pub(crate) use addresses::Addresses;
 use board::Board;
@@ -65,7 +65,12 @@ impl Served {
             let set = self.ring().map(|ring| ring.set_control(new.law.control.clone()));
             match set {
                 Some(Ok(Ok(_))) => {
-                    tracing::info!(volume = name, "control changed: {}", new.law_changes(in_force));
+                    let changes = new.law_changes(in_force);
+                    tracing::info!(
+                        volume = name,
+                        event = "control_changed",
+                        "control changed: {changes}"
+                    );
                 }
                 Some(Ok(Err(error))) => {
                     tracing::error!(volume = name, "control not changed: {error}");
@@ -79,8 +84,13 @@ impl Served {
         let _ = self.orders.send(Order::Want(Box::new(new.clone())));
     }
 
-    pub(crate) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
-        self.board.describe(status, config);
+    pub(crate) fn describe(
+        &self,
+        status: &mut VolumeStatus,
+        config: &config::Volume,
+        detail: Detail,
+    ) {
+        self.board.describe(status, config, detail);
     }
 
     pub(crate) fn stop(self, within: Duration) -> Option<Drained> {

@@ -3,13 +3,15 @@
 use parda_control::Report;
 
 use crate::settings::Difference;
-use crate::status::ExchangeStatus;
+use crate::status::{ExchangeStatus, PeerStatus};
 
 /// Result of the last tick, for the status.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) ticks: u64,
     pub(crate) report: Option<Report>,
+    /// This host, as the others see it.
+    pub(crate) own: Option<PeerStatus>,
     pub(crate) exchange: Option<ExchangeStatus>,
     /// Settings in which live hosts differ.
     pub(crate) differ: Vec<Difference>,

@@ -17,7 +17,7 @@ impl Watch {
     /// Says once that hosts meet less often.
     pub(crate) fn look(&mut self, volume: &str, rhythm: &Rhythm, configured: Span) {
         if let Some(message) = self.news(rhythm, configured) {
-            tracing::warn!(volume, "{message}");
+            tracing::warn!(volume, event = "exchange_slowed", "{message}");
         }
     }
 

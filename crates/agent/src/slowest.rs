@@ -55,7 +55,11 @@ mod tests {
             asks_ms: None,
             slowest: excess.map(|excess| SlowVmStatus { latency_ms: 36.0, excess }),
             shares: 1000,
+            active_shares: 1000.0,
             latency_ms: None,
+            iops: None,
+            bytes_per_s: None,
+            outstanding: 0.0,
         }
     }
 

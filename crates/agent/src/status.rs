@@ -8,10 +8,11 @@ mod limits;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use parda_block::VmStats;
-use parda_control::{ModeName, Source};
+use parda_block::{Latencies, VmStats};
+use parda_control::{ModeName, Shares, Source, VmConfig};
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
 use parda_steer::multipath::PathState;
@@ -98,6 +99,9 @@ pub struct VolumeStatus {
     pub dropped: DroppedStatus,
     /// Control periods since the start.
     pub ticks: u64,
+    /// This host, as the others see it. None before the first period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<PeerStatus>,
     /// The exchange, if there is one.
     pub exchange: Option<ExchangeStatus>,
     /// Its disks, where they are served.
@@ -327,8 +331,14 @@ pub struct DiskStatus {
     /// Address at which clients find it.
     #[serde(default)]
     pub listen: String,
-    /// Shares of the disk.
+    /// Shares of the disk in force.
     pub shares: u32,
+    /// IOs that it may gather while idle and spend ahead of its neighbours.
+    #[serde(default)]
+    pub burst: f64,
+    /// IOs that it may have outstanding, in slots. None where nothing bounds each disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<f64>,
     /// Whether clients find it.
     #[serde(default)]
     pub state: DiskState,
@@ -350,6 +360,12 @@ pub struct DiskStatus {
     /// IOs that went out of turn since the start, as the disk had been held for `hold_max`.
     #[serde(default)]
     pub overdue: u64,
+    /// Time that its reads and writes were held since the start, in seconds.
+    #[serde(default)]
+    pub time_held_s: f64,
+    /// Time that its reads and writes were at the array since the start, in seconds.
+    #[serde(default)]
+    pub time_at_device_s: f64,
     /// Its IOs go through the page cache, whose latencies are not those of the array.
     #[serde(default)]
     pub page_cache: bool,
@@ -368,17 +384,42 @@ pub struct DiskStatus {
     pub device: Latency,
     /// Both together: what the client sees, but for its own socket.
     pub total: Latency,
+    /// Distribution of the time at the array as the ring has it, for who looks each second.
+    #[serde(skip)]
+    pub recorded: Option<Arc<Latencies>>,
+}
+
+/// How much a status tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Everything, with all distributions.
+    Whole,
+    /// Counters, and empty distributions.
+    Counters,
 }
 
 impl DiskStatus {
-    /// The state of a disk that has done so much.
+    /// The state of a disk without shares, as those of an array are, that has done so much.
     #[must_use]
-    pub fn new(name: String, shares: u32, stats: &VmStats) -> DiskStatus {
+    pub fn without_shares(name: String, stats: &VmStats) -> DiskStatus {
+        let vm = VmConfig { shares: Shares(0), burst: 0.0, target: None };
+        DiskStatus::new(name, vm, stats.clone(), Detail::Whole)
+    }
+
+    /// The state of a disk that has done so much.
+    pub(crate) fn new(name: String, vm: VmConfig, stats: VmStats, detail: Detail) -> DiskStatus {
+        let latency = |recorded: &Latencies| match detail {
+            Detail::Whole => Latency::from(recorded),
+            Detail::Counters => Latency::default(),
+        };
         let counter = |c: parda_block::Count| Counter { ios: c.ios, bytes: c.bytes };
         DiskStatus {
             name,
             listen: String::new(),
-            shares,
+            // Before it is open, those of the configuration.
+            shares: if stats.part.shares.0 > 0 { stats.part.shares.0 } else { vm.shares.0 },
+            burst: vm.burst,
+            slice: stats.part.slice,
             state: DiskState::Serving,
             state_s: 0.0,
             fault: None,
@@ -387,13 +428,16 @@ impl DiskStatus {
             others: stats.others.ios,
             errors: stats.errors,
             overdue: stats.overdue,
+            time_held_s: stats.time_held.secs(),
+            time_at_device_s: stats.time_at_device.secs(),
             page_cache: stats.page_cache,
             replaced: stats.replaced,
             latency_target: stats.standing.as_ref().map(TargetStatus::new),
             slowest: SlowVmStatus::new(&stats.slowest),
-            held: Latency::from(&*stats.held),
-            device: Latency::from(&*stats.device),
-            total: Latency::from(&*stats.total),
+            held: latency(&stats.held),
+            device: latency(&stats.device),
+            total: latency(&stats.total),
+            recorded: (detail == Detail::Counters).then_some(stats.device),
         }
     }
 }

@@ -81,7 +81,11 @@ impl Steered {
             match state.set_control(new) {
                 Ok(()) => {
                     let changes = new.law_changes(in_force);
-                    tracing::info!(volume = in_force.name, "control changed: {changes}");
+                    tracing::info!(
+                        volume = in_force.name,
+                        event = "control_changed",
+                        "control changed: {changes}"
+                    );
                     (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
                     in_force.probed = new.probed.clone();
                 }
@@ -92,7 +96,10 @@ impl Steered {
         }
         let Work::Steer(steer) = &mut in_force.work else { return };
         if wanted.vms != steer.vms {
-            tracing::info!(volume = in_force.name, vms = %wanted.vms, "shares changed");
+            tracing::info!(
+                volume = in_force.name, vms = %wanted.vms, event = "shares_changed",
+                "shares changed"
+            );
             steer.vms = wanted.vms.clone();
             state.steer.vms = wanted.vms.clone();
             state.vms.change(&in_force.name, &wanted.vms);
@@ -211,6 +218,7 @@ impl State {
         if self.fault.as_ref() != Some(&fault) {
             tracing::error!(
                 volume = self.volume,
+                event = "device_lost",
                 "{fault}; nothing is set until it works again, IO goes on"
             );
             self.fault = Some(fault);
@@ -221,7 +229,11 @@ impl State {
         match Live::start(&self.volume, &self.steer, self.host.sets_depths()) {
             Ok(device) => {
                 self.device = Some(device);
-                tracing::info!(volume = self.volume, "the device is there again");
+                tracing::info!(
+                    volume = self.volume,
+                    event = "device_back",
+                    "the device is there again"
+                );
             }
             Err(error) => self.say(&error),
         }

@@ -14,7 +14,7 @@ use crate::enforcer::Enforcer;
 use crate::served::Shared;
 use crate::shown::Shown;
 use crate::start_error::StartError;
-use crate::status::VolumeStatus;
+use crate::status::{Detail, VolumeStatus};
 
 /// A volume that runs.
 pub(crate) struct Volume {
@@ -72,7 +72,12 @@ impl Volume {
                     let _ = self.orders.send(Order::Stop);
                     (self.orders, self.control) = (orders, control);
                     let place = in_force.exchange.as_ref().map(|e| e.to_string());
-                    tracing::info!(volume = in_force.name, exchange = place, "exchange changed");
+                    tracing::info!(
+                        volume = in_force.name,
+                        exchange = place,
+                        event = "exchange_changed",
+                        "exchange changed"
+                    );
                 }
                 Err(error) => {
                     tracing::error!(volume = in_force.name, "exchange not changed: {error}");
@@ -144,9 +149,9 @@ pub(crate) struct VolumeView {
 
 impl VolumeView {
     /// The volume's state; `None` once it has ended.
-    pub(crate) fn status(&self) -> Option<VolumeStatus> {
+    pub(crate) fn status(&self, detail: Detail) -> Option<VolumeStatus> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let config = self.config.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Some(self.enforcer.upgrade()?.status(&config, shown))
+        Some(self.enforcer.upgrade()?.status(&config, shown, detail))
     }
 }

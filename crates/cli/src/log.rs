@@ -16,7 +16,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use parda_agent::events::Recorder;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::filter::FilterExt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
@@ -51,8 +53,8 @@ pub(crate) struct Log {
     _writer: WorkerGuard,
 }
 
-/// Starts the log. `filter`: a level, or what `EnvFilter` takes.
-pub(crate) fn start(filter: &str, format: Format) -> Result<Log, String> {
+/// Starts the log. `filter`: a level, or what `EnvFilter` takes. It hides nothing from `events`.
+pub(crate) fn start(filter: &str, format: Format, events: &Recorder) -> Result<Log, String> {
     let filter = filter::parse(filter)?;
     let (queue, writer) = NonBlockingBuilder::default()
         .lossy(true)
@@ -62,7 +64,8 @@ pub(crate) fn start(filter: &str, format: Format) -> Result<Log, String> {
     let dropped = queue.error_counter();
     let colours = std::io::stderr().is_terminal();
     let limit = Arc::new(Limit::default());
-    let throttle = Throttle(Arc::clone(&limit));
+    // What is not logged counts for no limit.
+    let throttle = filter.and(Throttle(Arc::clone(&limit)));
     let lines = fmt::layer().with_ansi(colours).with_writer(Escaping::new(queue, colours));
     let lines = match (format, priority::journal()) {
         (Format::Text, false) => lines.with_target(false).with_filter(throttle).boxed(),
@@ -74,7 +77,7 @@ pub(crate) fn start(filter: &str, format: Format) -> Result<Log, String> {
             lines.json().map_event_format(Prioritised).with_filter(throttle).boxed()
         }
     };
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    tracing_subscriber::registry().with(lines).with(events.layer()).init();
 
     let (end, ended) = channel();
     let reporter = std::thread::Builder::new().name("log-report".to_owned()).spawn(move || {

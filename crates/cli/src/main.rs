@@ -123,12 +123,13 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // Dropped at the end of all: what was logged is written then.
-    let log = match log::start(&cli.log, cli.log_format) {
+    let events = parda_agent::events::Recorder::default();
+    let log = match log::start(&cli.log, cli.log_format, &events) {
         Ok(log) => log,
         Err(message) => return end(Err(Failure::usage(message))),
     };
     let done = match &cli.command {
-        Command::Serve(command) => command.run(),
+        Command::Serve(command) => command.run(events),
         Command::Check(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Top(command) => command.run(),

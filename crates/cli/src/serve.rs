@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use parda_agent::config::{Config, Disk, Steer, Vms, Work};
+use parda_agent::events::Recorder;
 
 use crate::{Failure, output};
 
@@ -26,10 +27,10 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+    pub(crate) fn run(&self, events: Recorder) -> Result<(), Failure> {
         crate::log::log_panics();
         let config = Config::read(&self.config)?;
-        parda_agent::serve(&self.config, config).map_err(|e| Failure::new(e.to_string()))
+        parda_agent::serve(&self.config, config, events).map_err(|e| Failure::new(e.to_string()))
     }
 }
 

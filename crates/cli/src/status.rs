@@ -1,6 +1,6 @@
 //! `parda status`.
 
-pub(crate) mod disks;
+mod disks;
 mod exchange;
 pub(crate) mod recent;
 mod steered;

@@ -1,4 +1,4 @@
-//! The HTTP server of an agent: metrics, health and readiness. It changes nothing.
+//! The HTTP server of an agent: metrics, health and readiness, and the API of `docs/api.md`. It changes nothing.
 //!
 //! One thread with a runtime of its own serves it, so that no IO waits for HTTP; only this crate has an async runtime. A connection
 //! carries one request and lasts [`PATIENCE`] at most; of those beyond [`CONNECTIONS`] the kernel keeps the next ones waiting. What is
@@ -6,8 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
 mod dashboard;
+mod guard;
 mod pages;
+mod shared;
 
 use std::io;
 use std::net::TcpListener;
@@ -17,13 +20,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::from_fn;
+use axum::routing::any;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, Semaphore};
 
-pub use pages::{Describe, FRESH, Pages};
+pub use axum::body::Bytes;
+pub use pages::Pages;
+pub use shared::{Agent, FRESH, Refusal};
 
 /// How long a connection may last.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,6 +40,26 @@ pub const CONNECTIONS: usize = 32;
 
 /// How long to wait after a connection could not be accepted, for want of file descriptors most likely.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Who reaches the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Who may open its unix socket.
+    Unix,
+    /// Programs of this host, browsers among them.
+    Loopback,
+    /// Other hosts, without TLS. They get no more than metrics, health and readiness.
+    Plain,
+}
+
+fn router(agent: Arc<dyn Agent>, reach: Reach) -> Router {
+    let api = match reach {
+        Reach::Unix => api::router(),
+        Reach::Loopback => api::router().layer(from_fn(guard::by_address)),
+        Reach::Plain => Router::new().route("/api/{*path}", any(guard::without_tls)),
+    };
+    pages::router().merge(api).with_state(shared::Shared::new(agent))
+}
 
 /// A thread that serves HTTP until it is dropped.
 #[derive(Debug)]
@@ -46,7 +73,7 @@ impl Server {
     ///
     /// # Errors
     /// The socket cannot be watched, or there is no thread to be had.
-    pub fn start(listener: Listener, describe: Describe) -> io::Result<Server> {
+    pub fn start(listener: Listener, agent: Arc<dyn Agent>, reach: Reach) -> io::Result<Server> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _inside = runtime.enter();
@@ -58,7 +85,7 @@ impl Server {
             runtime.block_on(async {
                 tokio::select! {
                     () = stopped.notified() => {}
-                    () = listener.serve(pages::router(describe)) => {}
+                    () = listener.serve(router(agent, reach)) => {}
                 }
             });
             // A status that hangs keeps no reload and no end waiting.

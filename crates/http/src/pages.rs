@@ -1,18 +1,14 @@
-//! What is answered to each path.
-
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+//! Pages for machines that look after the agent: metrics, health, readiness.
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use crate::dashboard;
-
-/// How old an answer may be.
-pub const FRESH: Duration = Duration::from_millis(250);
+use crate::shared::Shared;
 
 /// MIME type of metrics, as OpenMetrics 1.0 gives it.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -21,52 +17,17 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
     /// Metrics in OpenMetrics text.
-    pub metrics: String,
+    pub metrics: Bytes,
     /// What is configured and not served now, one a line. Empty if all is served.
     pub lacking: String,
 }
 
-/// A look at the agent. It may block.
-pub type Describe = Arc<dyn Fn() -> Pages + Send + Sync>;
-
-/// The latest pages, and when they were had.
-type Latest = Mutex<Option<(Instant, Arc<Pages>)>>;
-
-/// State that the handlers of all paths have in common.
-#[derive(Clone)]
-struct Shared {
-    describe: Describe,
-    latest: Arc<Latest>,
-}
-
-impl Shared {
-    /// The pages of now, or of a moment ago. They are had on a thread that may block.
-    async fn pages(&self) -> Result<Arc<Pages>, StatusCode> {
-        let shared = self.clone();
-        let had = tokio::task::spawn_blocking(move || {
-            // Who comes while another looks waits for that one.
-            let mut latest = shared.latest.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((at, pages)) = &*latest
-                && at.elapsed() < FRESH
-            {
-                return Arc::clone(pages);
-            }
-            let began = Instant::now();
-            let pages = Arc::new((shared.describe)());
-            *latest = Some((began, Arc::clone(&pages)));
-            pages
-        });
-        had.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
-    }
-}
-
-pub(crate) fn router(describe: Describe) -> Router {
+pub(crate) fn router() -> Router<Shared> {
     Router::new()
         .route("/metrics", get(exposition))
         .route("/healthz", get(|| async { "alive\n" }))
         .route("/readyz", get(readiness))
         .merge(dashboard::router())
-        .with_state(Shared { describe, latest: Arc::default() })
 }
 
 async fn exposition(State(shared): State<Shared>) -> Result<Response, StatusCode> {

@@ -6,6 +6,41 @@ use std::time::Instant;
 
 use super::*;
 
+/// An agent without volumes.
+struct Stub {
+    looks: Arc<AtomicUsize>,
+    lacking: &'static str,
+}
+
+impl Agent for Stub {
+    fn pages(&self) -> Pages {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        Pages { metrics: Bytes::from_static(b"# EOF\n"), lacking: self.lacking.to_owned() }
+    }
+
+    fn state(&self) -> parda_api::State {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        parda_api::State {
+            host: "h".to_owned(),
+            version: "1".to_owned(),
+            pid: 1,
+            uptime_s: 1.0,
+            now_ms: 1,
+            role: parda_api::Role::Read,
+            volumes: Vec::new(),
+        }
+    }
+
+    fn history(&self, query: &parda_api::HistoryQuery) -> Result<parda_api::History, Refusal> {
+        Err(Refusal::NotFound(format!("volume {:?}: there is none", query.volume)))
+    }
+
+    fn events(&self, query: parda_api::EventsQuery) -> parda_api::Events {
+        let (events, last_id) = (Vec::new(), query.after.unwrap_or(7));
+        parda_api::Events { started_ms: 1, events, last_id, lost: 0 }
+    }
+}
+
 /// A server at a unix socket of its own, and how often it looked at its agent.
 struct Served {
     dir: tempfile::TempDir,
@@ -18,17 +53,12 @@ impl Served {
         let dir = tempfile::tempdir().unwrap();
         let looks = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&looks);
-        let describe = Arc::new(move || {
-            counted.fetch_add(1, Ordering::Relaxed);
-            Pages {
-                metrics: "# EOF
-"
-                .to_owned(),
-                lacking: String::new(),
-            }
-        });
+        Served::with(Stub { looks: counted, lacking: "" }, Reach::Unix, dir, looks)
+    }
+
+    fn with(stub: Stub, reach: Reach, dir: tempfile::TempDir, looks: Arc<AtomicUsize>) -> Served {
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
-        let server = Server::start(Listener::Unix(listener), describe).unwrap();
+        let server = Server::start(Listener::Unix(listener), Arc::new(stub), reach).unwrap();
         Served { dir, looks, _server: server }
     }
 
@@ -105,8 +135,9 @@ fn a_flood_of_requests_makes_few_looks() {
     let began = Instant::now();
     for _ in 0..100 {
         served.get("/metrics");
+        served.get("/api/v1/state");
     }
-    let most = began.elapsed().as_millis() / FRESH.as_millis() + 1;
+    let most = 2 * (began.elapsed().as_millis() / FRESH.as_millis() + 1);
     assert!(served.looks.load(Ordering::Relaxed) as u128 <= most);
 }
 
@@ -117,19 +148,68 @@ fn a_slow_connection_is_closed() {
         tokio::time::pause();
         let (_client, server) = tokio::io::duplex(64);
         let began = tokio::time::Instant::now();
-        answer(server, pages::router(Arc::new(Pages::default))).await;
+        let looks = Arc::default();
+        answer(server, router(Arc::new(Stub { looks, lacking: "" }), Reach::Unix)).await;
         assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
     });
 }
 
 #[test]
 fn what_is_not_served_is_said_with_503() {
-    let dir = tempfile::tempdir().unwrap();
-    let listener = UnixListener::bind(dir.path().join("s")).unwrap();
-    let pages = || Pages { metrics: String::new(), lacking: "disk vm is waiting\n".to_owned() };
-    let server = Server::start(Listener::Unix(listener), Arc::new(pages)).unwrap();
-    let looks = Arc::default();
-    let answer = Served { dir, looks, _server: server }.get("/readyz");
+    let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
+    let stub = Stub { looks: Arc::clone(&looks), lacking: "disk vm is waiting\n" };
+    let answer = Served::with(stub, Reach::Unix, dir, looks).get("/readyz");
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
     assert!(answer.ends_with("\r\n\r\ndisk vm is waiting\n"), "{answer}");
+}
+
+#[test]
+fn the_api_answers_in_json_and_says_what_is_wrong() {
+    let served = Served::new();
+    let state = served.get("/api/v1/state");
+    assert!(state.contains("content-type: application/json\r\n"), "{state}");
+    assert!(state.ends_with(r#""now_ms":1,"role":"read","volumes":[]}"#), "{state}");
+    assert!(served.get("/api/v1/events?after=3").ends_with(r#""last_id":3,"lost":0}"#));
+    let missing = served.get("/api/v1/history?volume=a");
+    assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
+    assert!(missing.ends_with(r#"{"error":"volume \"a\": there is none"}"#), "{missing}");
+    let wrong = served.get("/api/v1/history");
+    assert!(wrong.starts_with("HTTP/1.1 400"), "{wrong}");
+}
+
+#[test]
+fn the_description_has_every_path_and_no_loose_end() {
+    let answer = Served::new().get("/api/v1/openapi.json");
+    let text = answer.split_once("\r\n\r\n").unwrap().1;
+    let doc: serde_json::Value = serde_json::from_str(text).unwrap();
+    let paths: Vec<_> = doc["paths"].as_object().unwrap().keys().collect();
+    assert_eq!(paths, ["/api/v1/events", "/api/v1/history", "/api/v1/state"]);
+    let schemas = &doc["components"]["schemas"];
+    for reference in text.split("#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(schemas[name].is_object(), "{name} is not described");
+    }
+}
+
+#[test]
+fn other_hosts_get_no_more_than_metrics_without_tls() {
+    let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
+    let stub = Stub { looks: Arc::clone(&looks), lacking: "" };
+    let served = Served::with(stub, Reach::Plain, dir, looks);
+    assert!(served.get("/metrics").starts_with("HTTP/1.1 200"));
+    assert!(served.get("/api/v1/state").starts_with("HTTP/1.1 403"));
+}
+
+#[test]
+fn a_page_of_another_site_gets_nothing_at_loopback() {
+    let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
+    let stub = Stub { looks: Arc::clone(&looks), lacking: "" };
+    let served = Served::with(stub, Reach::Loopback, dir, looks);
+    let ask = |path: &str, host: &str| {
+        served.ask(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"))
+    };
+    let refused = ask("/api/v1/state", "evil.example");
+    assert!(refused.starts_with("HTTP/1.1 403") && refused.contains("Host"), "{refused}");
+    assert!(ask("/api/v1/state", "127.0.0.1:9843").starts_with("HTTP/1.1 200"));
+    assert!(ask("/metrics", "kvm-01:9843").starts_with("HTTP/1.1 200"));
 }

@@ -143,7 +143,9 @@ fn answer(
     Ok(ArrayStatus {
         error: done.as_ref().err().map(ToString::to_string),
         rebuilt: done.ok().flatten(),
-        exports: exports.map(|(name, stats)| DiskStatus::new(name.clone(), 0, stats)).collect(),
+        exports: exports
+            .map(|(name, stats)| DiskStatus::without_shares(name.clone(), stats))
+            .collect(),
         addresses: handle.addresses().iter().map(ToString::to_string).collect(),
     })
 }

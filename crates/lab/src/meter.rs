@@ -253,6 +253,8 @@ mod tests {
             name: name.to_owned(),
             listen: String::new(),
             shares: 1,
+            burst: 0.0,
+            slice: None,
             state: parda_agent::status::DiskState::Serving,
             state_s: 0.0,
             fault: None,
@@ -261,6 +263,8 @@ mod tests {
             others: 0,
             errors: 0,
             overdue: 0,
+            time_held_s: ios as f64 * 0.01,
+            time_at_device_s: ios as f64 * 0.03,
             latency_target: None,
             slowest: None,
             page_cache: false,
@@ -268,6 +272,7 @@ mod tests {
             held: latency(10, ios),
             device: latency(30, ios),
             total: latency(40, ios),
+            recorded: None,
         }
     }
 

@@ -1,16 +1,17 @@
 //! State of a served volume's disks and listeners, for the status.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use parda_block::{DiskId, Handle, Stats, VmStats};
+use parda_block::{DiskId, Handle, VmStats};
 use parda_control::{ModeName, VmConfig};
 
 use crate::config;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{
-    DiskState, DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, ObjectiveStatus,
+    Detail, DiskState, DiskStatus, DroppedStatus, ListenerStatus, MemoryStatus, ObjectiveStatus,
     PastFailure, SlowestStatus, VolumeStatus,
 };
 use crate::threshold::ThresholdStatus;
@@ -71,7 +72,12 @@ impl Board {
         *locked(&self.shown) = shown;
     }
 
-    pub(super) fn describe(&self, status: &mut VolumeStatus, config: &config::Volume) {
+    pub(super) fn describe(
+        &self,
+        status: &mut VolumeStatus,
+        config: &config::Volume,
+        detail: Detail,
+    ) {
         let shown = locked(&self.shown).clone();
         let stats = self.ring().and_then(|ring| ring.stats().ok());
         status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();
@@ -102,25 +108,26 @@ impl Board {
             status.memory = Some(MemoryStatus::from(stats.memory));
             status.dropped = DroppedStatus::from(stats.dropped);
         }
+        let cost = stats.as_ref().and_then(|stats| stats.objective_price);
+        let signal = stats.as_ref().map(|stats| stats.settings.signal);
+        let mut counted: HashMap<_, _> =
+            stats.into_iter().flat_map(|stats| stats.disks.into_iter().zip(stats.vms)).collect();
         status.disks = (shown.disks.into_iter())
             .map(|disk| {
-                let counted = counted(stats.as_ref(), disk.id);
-                DiskStatus {
-                    state: disk.state,
-                    state_s: secs(disk.since),
-                    fault: disk.fault.or_else(|| fault(&counted)),
-                    listen: disk.listen,
-                    ..DiskStatus::new(disk.name, disk.vm.shares.0, &counted)
-                }
+                // Zero while it is not open.
+                let counted = disk.id.and_then(|id| counted.remove(&id)).unwrap_or_default();
+                let state_s = secs(disk.since);
+                let ShownDisk { name, listen, vm, state, fault, .. } = disk;
+                let fault = fault.or_else(|| self::fault(&counted));
+                let disk = DiskStatus::new(name, vm, counted, detail);
+                DiskStatus { state, state_s, fault, listen, ..disk }
             })
             .collect();
-        let cost = stats.as_ref().and_then(|stats| stats.objective_price);
         let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
         status.objective = cost.map(|cost| ObjectiveStatus::new(&cost, &status.disks, peers));
-        status.slowest = stats
-            .as_ref()
+        status.slowest = signal
             .filter(|_| status.mode == ModeName::Parda)
-            .and_then(|stats| SlowestStatus::new(stats.settings.signal, &status.disks, peers));
+            .and_then(|signal| SlowestStatus::new(signal, &status.disks, peers));
         status.listeners = (shown.listeners.into_iter())
             .map(|l| ListenerStatus { address: l.address, state_s: secs(l.since), fault: l.fault })
             .collect();
@@ -134,13 +141,4 @@ fn fault(disk: &VmStats) -> Option<String> {
         (disk.lost > 0)
             .then(|| format!("it has shrunk by {} bytes: IOs behind its end fail", disk.lost))
     })
-}
-
-/// Counters of a disk; zero while it is not open.
-fn counted(stats: Option<&Stats>, id: Option<DiskId>) -> VmStats {
-    let found = stats.zip(id).and_then(|(stats, id)| {
-        let at = stats.disks.iter().position(|disk| *disk == id)?;
-        stats.vms.get(at).cloned()
-    });
-    found.unwrap_or_default()
 }

@@ -147,7 +147,10 @@ impl Keeper {
             Order::Removed(owner) => {
                 if let Some(at) = self.disks.iter().position(|disk| disk.owner == owner) {
                     let disk = self.disks.remove(at).config;
-                    tracing::info!(volume = self.wanted.name, disk = %disk.name, "removed");
+                    tracing::info!(
+                        volume = self.wanted.name, disk = %disk.name, event = "disk_removed",
+                        "removed"
+                    );
                 }
             }
             Order::Bound(owner, bound) => self.bound(owner, bound),

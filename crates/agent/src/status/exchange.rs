@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use parda_control::{Governed, Tuning};
+use parda_control::{Governed, Report, Span, Tuning};
 use parda_exchange::udp::notice::DatagramStanding;
 use parda_exchange::udp::{DatagramCounters, Refused};
-use parda_exchange::{Liveness, Peer, SlotCounters, Standing};
+use parda_exchange::{HostName, Liveness, Peer, SlotCounters, Standing};
 use serde::{Deserialize, Serialize};
 
 use super::SlowVmStatus;
@@ -139,19 +139,42 @@ pub struct PeerStatus {
     pub slowest: Option<SlowVmStatus>,
     /// Sum of the shares of the host's VMs.
     pub shares: u32,
+    /// The same, scaled down for VMs that use less than their slice.
+    #[serde(default)]
+    pub active_shares: f64,
     /// Its mean device latency in its last interval, in milliseconds.
     pub latency_ms: Option<f64>,
+    /// Reads and writes per second in its last interval.
+    #[serde(default)]
+    pub iops: Option<f64>,
+    /// Bytes of reads and writes per second in its last interval.
+    #[serde(default)]
+    pub bytes_per_s: Option<f64>,
+    /// Mean outstanding IOs at the array in its last interval, in slots.
+    #[serde(default)]
+    pub outstanding: f64,
 }
 
 impl PeerStatus {
     pub(crate) fn new(peer: &Peer<'_>) -> PeerStatus {
-        let report = &peer.message.body.report;
+        let host = &peer.message.from.host;
+        PeerStatus::of(host, peer.liveness, peer.age, &peer.message.body.report)
+    }
+
+    /// By what a host reports.
+    pub(crate) fn of(
+        host: &HostName,
+        liveness: Liveness,
+        age: Span,
+        report: &Report,
+    ) -> PeerStatus {
         let says_threshold = report.governed == Governed::Yes && report.tuning != Tuning::Unsaid;
         let all = report.interval.reads.plus(report.interval.writes);
+        let lasted = Some(report.elapsed.secs()).filter(|secs| *secs > 0.0);
         PeerStatus {
-            host: peer.message.from.host.to_string(),
-            liveness: peer.liveness,
-            age_s: peer.age.secs(),
+            host: host.to_string(),
+            liveness,
+            age_s: age.secs(),
             window: report.in_force().map(|w| w.0),
             would_be: report.would_be().map(|w| w.0),
             latency_threshold_ms: says_threshold.then(|| report.threshold.secs() * 1e3),
@@ -159,7 +182,11 @@ impl PeerStatus {
             auto: matches!(report.tuning, Tuning::Auto | Tuning::Joining),
             slowest: report.slowest.map(|slowest| SlowVmStatus::of_host(&slowest)),
             shares: report.shares.0,
+            active_shares: report.active,
             latency_ms: all.mean().map(|s| s * 1e3),
+            iops: lasted.map(|secs| all.ios as f64 / secs),
+            bytes_per_s: lasted.map(|secs| all.bytes.0 as f64 / secs),
+            outstanding: report.outstanding,
         }
     }
 }

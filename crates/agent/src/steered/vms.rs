@@ -206,8 +206,12 @@ impl Groups {
     fn look(&mut self, volume: &str, reading: Option<&Reading>) {
         match self.vms.refresh() {
             Ok(changes) => changes.iter().for_each(|change| match change {
-                Change::Came(vm) => tracing::info!(volume, %vm, "a VM came"),
-                Change::Went(vm) => tracing::info!(volume, %vm, "a VM went"),
+                Change::Came(vm) => {
+                    tracing::info!(volume, %vm, event = "vm_came", "a VM came");
+                }
+                Change::Went(vm) => {
+                    tracing::info!(volume, %vm, event = "vm_went", "a VM went");
+                }
             }),
             Err(error) => tracing::debug!(volume, "{error}"),
         }

@@ -50,7 +50,8 @@ impl Engine {
             let Some(disk) = self.disks.get_mut(index) else { continue };
             let Backend::Nbd(up) = &mut disk.backend else { continue };
             if up.resume(now, &mut self.work) {
-                tracing::info!(volume = self.name, disk = disk.name, "the NBD server is back");
+                let (volume, disk) = (&self.name, &disk.name);
+                tracing::info!(volume, disk, event = "server_back", "the NBD server is back");
             }
             let lost = up.timers(now, &mut self.work);
             self.upstream_lost(index, lost);
@@ -72,7 +73,14 @@ impl Engine {
             } else {
                 ""
             };
-            tracing::warn!(volume, disk, error = why, failures, "lost the NBD server{unflushed}");
+            tracing::warn!(
+                volume,
+                disk,
+                error = why,
+                failures,
+                event = "server_lost",
+                "lost the NBD server{unflushed}"
+            );
         }
         self.redial(index, lane, failures);
     }

@@ -36,6 +36,7 @@ impl Engine {
             tracing::warn!(
                 volume,
                 disk = name,
+                event = "disk_replaced",
                 "its path leads to another file now, or to none: what was opened is served on, and \
                  lost at the end if it has no other name"
             );
@@ -67,6 +68,7 @@ impl Engine {
                 disk,
                 before,
                 after,
+                event = "disk_grown",
                 "the disk has grown; clients see it when they connect again"
             );
         } else {
@@ -75,6 +77,7 @@ impl Engine {
                 disk,
                 before,
                 after,
+                event = "disk_shrunk",
                 "the disk has shrunk: what was behind its end is lost, and IOs there fail"
             );
         }

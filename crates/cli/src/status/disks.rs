@@ -1,13 +1,10 @@
 //! Table of `parda status` on the disks of a volume.
 
-use parda_agent::latency::Summary;
-use parda_agent::status::{DiskStatus, VolumeStatus};
+use parda_agent::status::VolumeStatus;
+use parda_api::Limit;
 
 use super::recent::Recent;
 use crate::output::{align, count, plain};
-
-/// Part of its IOs' time for which a disk is held before its slice is what limits it.
-const HELD: f64 = 0.05;
 
 pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
     let mut table = plain([
@@ -36,7 +33,8 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
             format!("{:.2}", device.p99),
             format!("{:.2}", held.mean),
             format!("{:.2}", held.p99),
-            limit(disk, device, held).to_owned(),
+            Limit::of(disk.reads.ios + disk.writes.ios, disk.others, device.mean, held.mean)
+                .to_string(),
         ]);
     }
     let mut text = format!("{}\n", align(table));
@@ -45,15 +43,4 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
         text += &format!("  disk {}: {failed} FAILED at the array since the start\n", disk.name);
     }
     text
-}
-
-/// What keeps a disk from doing more IOs.
-pub(crate) fn limit(disk: &DiskStatus, device: Summary, held: Summary) -> &'static str {
-    if disk.reads.ios + disk.writes.ios == 0 {
-        if disk.others == 0 { "nothing done" } else { "flushes, trims" }
-    } else if held.mean > HELD * (held.mean + device.mean) {
-        "its slice"
-    } else {
-        "its own depth"
-    }
 }

@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use parda_agent::status::{DiskState, VolumeStatus};
+use parda_api::Limit;
 use parda_exchange::Liveness;
 
-use crate::status::disks;
 use crate::status::recent::Recent;
 
 /// A value in a column.
@@ -99,7 +99,7 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
         let limit = if fault {
             disk.state.to_string()
         } else {
-            disks::limit(disk, device, held).to_owned()
+            Limit::of(ios, disk.others, device.mean, held.mean).to_string()
         };
         Row {
             name: disk.name.clone(),

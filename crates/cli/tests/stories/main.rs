@@ -13,6 +13,7 @@
 //! | `dashboard` | the web dashboard in a browser |
 //! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
+//! | `api` | the HTTP API: state, history, events |
 //! | `auto` | a latency threshold that is found while working |
 //! | `observe` | looking before acting |
 //! | `bench` | servers under load by `parda bench` |
@@ -43,6 +44,7 @@
 //! The rest is what they stand on.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod api;
 mod array;
 mod auto;
 mod bad_clients;

@@ -161,6 +161,7 @@ pub(crate) const PARDA: &str = env!("CARGO_BIN_EXE_parda");
 
 /// The Debian package of each program that the stories use.
 const PACKAGES: &[(&str, &str)] = &[
+    ("curl", "curl"),
     ("fio", "fio"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),

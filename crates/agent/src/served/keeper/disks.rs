@@ -38,6 +38,7 @@ impl Keeper {
                 match ring.set_vm(id, disk.vm) {
                     Ok(Some(vm)) => tracing::info!(
                         volume, disk = %name, shares = vm.shares.0, burst = vm.burst,
+                        event = "shares_changed",
                         "shares changed"
                     ),
                     _ => tracing::error!(volume, disk = %name, "shares not changed: it has ended"),
@@ -121,7 +122,7 @@ impl Keeper {
                     }
                 } else if member.failed(why.clone()) {
                     tracing::error!(
-                        volume, disk = %name,
+                        volume, disk = %name, event = "disk_down",
                         "cannot be served: {why}; it is tried again until it can"
                     );
                 }
@@ -140,7 +141,7 @@ impl Keeper {
                 member.opened(id);
                 tracing::info!(
                     volume, disk = %disk.name, data = %disk.place, listen = %disk.listen,
-                    shares = disk.vm.shares.0, "serving"
+                    shares = disk.vm.shares.0, event = "disk_up", "serving"
                 );
             }
             // It is opened again with the next ring.

@@ -121,7 +121,11 @@ impl Keeper {
                 self.addresses.release(owner);
                 let error = error.to_string();
                 if member.failed(error.clone()) {
-                    tracing::error!(volume, "{error}; it is tried again until it can be");
+                    tracing::error!(
+                        volume,
+                        event = "listener_down",
+                        "{error}; it is tried again until it can be"
+                    );
                 }
             }
         }

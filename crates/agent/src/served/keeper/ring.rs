@@ -51,12 +51,14 @@ impl Keeper {
             tracing::error!(
                 volume,
                 pause = ?self.restart_pause,
+                event = "volume_down",
                 "ended by {why}; its connections are closed, it is started again"
             );
             self.restart_at = Some(Instant::now() + self.restart_pause);
         } else {
             tracing::error!(
                 volume,
+                event = "volume_down",
                 "ended by {why}; what it had in flight may still come: restart the agent"
             );
         }
@@ -90,7 +92,7 @@ impl Keeper {
                 self.started = now;
                 self.restarts += 1;
                 self.last_failure = self.fault.take();
-                tracing::warn!(volume = self.wanted.name, "started again");
+                tracing::warn!(volume = self.wanted.name, event = "volume_up", "started again");
             }
             Err(error) => {
                 self.restart_at = Some(now + self.restart_pause);

@@ -1,0 +1,159 @@
+//! `/api/v1/state`: from the status, and from what was done in the last second.
+
+use parda_api::{
+    self as api, Disk, DiskLimits, Exchange, Host, Limit, Role, Steer, SteeredVm, Threshold,
+    ThresholdFrom, ValueFrom, Volume,
+};
+
+use crate::events::now_ms;
+use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
+use crate::status::{DiskStatus, PeerStatus, Status, SteerStatus, VolumeStatus};
+
+/// The state. `recent` tells what a volume did in the last second.
+pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
+    let Status { host, version, pid, uptime_s, volumes } = status;
+    let volumes = volumes.into_iter().map(|status| {
+        let recent = recent(&status.name);
+        volume(status, &recent)
+    });
+    api::State {
+        host,
+        version,
+        pid,
+        uptime_s: (uptime_s * 10.0).round() / 10.0,
+        now_ms: now_ms(),
+        role: Role::default(),
+        volumes: volumes.collect(),
+    }
+}
+
+fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
+    let threshold = Threshold {
+        ms: rounded(status.latency_threshold_ms),
+        from: match (&status.objective, &status.threshold) {
+            (Some(_), _) => ThresholdFrom::Objective,
+            (None, Some(_)) => ThresholdFrom::Auto,
+            (None, None) => ThresholdFrom::Configuration,
+        },
+        objective_of: status.objective.map(|objective| objective.of),
+    };
+    let others = status.exchange.iter().flat_map(|exchange| &exchange.peers);
+    let hosts = status.own.iter().map(|own| host(own, true));
+    let hosts = hosts.chain(others.map(|peer| host(peer, false))).collect();
+    Volume {
+        name: status.name,
+        mode: status.mode.to_string(),
+        fault: status.fault,
+        threshold,
+        latency_ms: short(status.cluster_latency_ms),
+        own_latency_ms: short(status.own.as_ref().and_then(|own| own.latency_ms)),
+        source: status.source.to_string(),
+        window: short(status.window),
+        window_max: status.window_max,
+        outstanding: rounded(status.outstanding),
+        held: status.held,
+        beta: rounded(status.beta),
+        shares: status.shares,
+        active_shares: rounded(status.active_shares),
+        iops: short(recent.all.map(|rates| rates.iops)),
+        bytes_per_s: short(recent.all.map(|rates| rates.bytes)),
+        hosts,
+        disks: disks(status.disks, recent),
+        steer: status.steer.map(|steer| steered(steer, recent)),
+        exchange: status.exchange.map(|exchange| Exchange {
+            place: exchange.place,
+            fault: exchange.fault,
+            period_s: short(exchange.period_s),
+            slowed: exchange.slowed,
+        }),
+    }
+}
+
+/// A number to four digits.
+fn short(number: Option<f64>) -> Option<f64> {
+    number.map(rounded)
+}
+
+fn host(peer: &PeerStatus, own: bool) -> Host {
+    Host {
+        name: peer.host.clone(),
+        own,
+        liveness: peer.liveness.to_string(),
+        age_s: rounded(peer.age_s),
+        window: short(peer.window),
+        would_be: short(peer.would_be),
+        shares: peer.shares,
+        active_shares: rounded(peer.active_shares),
+        latency_ms: short(peer.latency_ms),
+        latency_threshold_ms: short(peer.latency_threshold_ms),
+        iops: short(peer.iops),
+        bytes_per_s: short(peer.bytes_per_s),
+        outstanding: rounded(peer.outstanding),
+        asks_ms: short(peer.asks_ms),
+    }
+}
+
+fn disks(disks: Vec<DiskStatus>, recent: &Recent) -> Vec<Disk> {
+    let keys = disk_keys(&disks);
+    let did: Vec<_> = keys.iter().map(|key| recent.disks.get(key).copied()).collect();
+    let slice = |did: &Option<DiskRecent>| did.filter(|did| did.limit == Limit::Slice);
+    // What those do together that are limited by their slices, and their shares.
+    let (together, shares) =
+        disks.iter().zip(&did).fold((0.0, 0.0), |(iops, shares), (disk, did)| {
+            slice(did).map_or((iops, shares), |did| {
+                (iops + did.rates.iops, shares + f64::from(disk.shares))
+            })
+        });
+    let each = keys.into_iter().zip(disks).zip(did).map(|((key, status), did)| {
+        let entitled = slice(&did).map(|_| together * f64::from(status.shares) / shares);
+        disk(key, status, did, entitled)
+    });
+    each.collect()
+}
+
+fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Option<f64>) -> Disk {
+    let rate = |of: fn(&DiskRecent) -> f64| did.as_ref().map(of).map(rounded);
+    let mean = |of: fn(&DiskRecent) -> Option<f64>| short(did.as_ref().and_then(of));
+    Disk {
+        key,
+        name: status.name,
+        listen: status.listen,
+        state: status.state.to_string(),
+        fault: status.fault,
+        shares: status.shares,
+        shares_from: ValueFrom::Configuration,
+        limits: DiskLimits { burst: status.burst },
+        latency_target_ms: status.latency_target.map(|target| target.target_ms),
+        iops: rate(|did| did.rates.iops),
+        bytes_per_s: rate(|did| did.rates.bytes),
+        reads_per_s: rate(|did| did.reads),
+        writes_per_s: rate(|did| did.writes),
+        device_ms: mean(|did| did.device_ms),
+        held_ms: mean(|did| did.held_ms),
+        device_p99_ms: mean(|did| did.p99_ms),
+        outstanding: rate(|did| did.at_a_time(did.device_ms)),
+        waiting: rate(|did| did.at_a_time(did.held_ms)),
+        slice: short(status.slice),
+        errors: status.errors,
+        limited_by: did.map(|did| did.limit),
+        entitled_iops: short(entitled),
+    }
+}
+
+fn steered(status: SteerStatus, recent: &Recent) -> Steer {
+    let vms = vm_keys(&status.vms).into_iter().zip(status.vms).map(|(key, vm)| {
+        let rates = recent.vms.get(&key);
+        SteeredVm {
+            key,
+            name: vm.name,
+            cgroup: vm.cgroup,
+            shares: vm.shares,
+            shares_from: ValueFrom::Configuration,
+            iops: short(rates.map(|rates| rates.iops)),
+            bytes_per_s: short(rates.map(|rates| rates.bytes)),
+            pending: rounded(vm.pending),
+        }
+    });
+    let (device, fault, depth) = (status.device, status.fault, status.depth);
+    Steer { device, fault, depth, vms: vms.collect() }
+}

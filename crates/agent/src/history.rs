@@ -1,0 +1,171 @@
+//! The last hour of all volumes, second by second, in bounded memory.
+//!
+//! A thread of its own looks at the agent once a second, on whole seconds of the host's clock. A value takes two bytes, and a minute in
+//! which a disk did nothing a few in all. A second in which it could not look is not known.
+
+mod answer;
+mod quantity;
+mod recent;
+mod sampler;
+mod series;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use parda_exchange::Liveness;
+
+use crate::events::now_ms;
+use crate::status::{Status, VolumeStatus};
+use quantity::packed;
+use recent::Before;
+use series::Series;
+use watch::Watch;
+
+pub(crate) use quantity::rounded;
+pub(crate) use recent::{DiskRecent, Recent, disk_keys, vm_keys};
+pub(crate) use sampler::Sampler;
+
+/// How long a second is remembered.
+const HOUR: u64 = 3600;
+
+/// The last hour.
+pub(crate) struct History {
+    calendar: Calendar,
+    volumes: Mutex<BTreeMap<String, Kept>>,
+}
+
+/// The last hour of a volume.
+#[derive(Default)]
+struct Kept {
+    volume: Series<8>,
+    disks: BTreeMap<String, Series<5>>,
+    vms: BTreeMap<String, Series<3>>,
+    hosts: BTreeMap<String, Series<3>>,
+    before: Before,
+    recent: Recent,
+    watch: Watch,
+}
+
+impl History {
+    pub(crate) fn new() -> History {
+        History { calendar: Calendar::new(), volumes: Mutex::default() }
+    }
+
+    fn volumes(&self) -> MutexGuard<'_, BTreeMap<String, Kept>> {
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a volume did in the last second.
+    pub(crate) fn recent(&self, volume: &str) -> Recent {
+        self.volumes().get(volume).map(|kept| kept.recent.clone()).unwrap_or_default()
+    }
+
+    /// Takes in a look at the agent at the end of a second. `seconds`: since the last one.
+    fn take(&self, second: u64, seconds: f64, status: &Status) {
+        let mut volumes = self.volumes();
+        for volume in &status.volumes {
+            volumes.entry(volume.name.clone()).or_default().take(second, seconds, volume);
+        }
+        let since = second.saturating_sub(HOUR);
+        volumes.retain(|name, kept| {
+            kept.forget(since);
+            !kept.volume.is_over(since) || status.volumes.iter().any(|v| v.name == *name)
+        });
+    }
+}
+
+impl Kept {
+    fn take(&mut self, second: u64, seconds: f64, now: &VolumeStatus) {
+        self.recent = self.before.recent(now, seconds);
+        self.watch.look(now);
+        let rates = self.recent.all;
+        let runs = now.fault.is_none();
+        self.volume.push(
+            second,
+            [
+                packed(now.window.filter(|_| runs)),
+                packed(now.cluster_latency_ms.filter(|_| runs)),
+                packed(now.own.as_ref().filter(|_| runs).and_then(|own| own.latency_ms)),
+                packed(Some(now.latency_threshold_ms)),
+                packed(rates.map(|rates| rates.iops)),
+                packed(rates.map(|rates| rates.bytes)),
+                packed(runs.then_some(now.outstanding)),
+                packed(runs.then_some(now.held as f64)),
+            ],
+        );
+        for (key, disk) in disk_keys(&now.disks).into_iter().zip(&now.disks) {
+            let Some(did) = self.recent.disks.get(&key) else { continue };
+            let slice = disk.slice.filter(|_| did.device_ms.is_some());
+            self.disks.entry(key).or_default().push(
+                second,
+                [
+                    packed(Some(did.rates.iops)),
+                    packed(Some(did.rates.bytes)),
+                    packed(did.device_ms),
+                    packed(did.held_ms),
+                    packed(slice),
+                ],
+            );
+        }
+        let vms = now.steer.as_ref().map_or(&[][..], |steer| &steer.vms);
+        for (key, vm) in vm_keys(vms).into_iter().zip(vms) {
+            let rates = self.recent.vms.get(&key);
+            self.vms.entry(key).or_default().push(
+                second,
+                [
+                    packed(rates.map(|rates| rates.iops)),
+                    packed(rates.map(|rates| rates.bytes)),
+                    packed(Some(vm.pending)),
+                ],
+            );
+        }
+        let peers = now.exchange.iter().flat_map(|exchange| &exchange.peers);
+        for peer in peers.filter(|peer| peer.liveness == Liveness::Live) {
+            self.hosts
+                .entry(peer.host.clone())
+                .or_default()
+                .push(second, [packed(peer.window), packed(peer.latency_ms), packed(peer.iops)]);
+        }
+    }
+
+    /// Lets go of what is older than an hour.
+    fn forget(&mut self, since: u64) {
+        self.disks.retain(|_, series| !series.is_over(since));
+        self.vms.retain(|_, series| !series.is_over(since));
+        self.hosts.retain(|_, series| !series.is_over(since));
+    }
+}
+
+/// Seconds since 1970 that neither jump nor go back. Where the host's clock was set they are off, and [`Calendar::correction`] says by how much.
+struct Calendar {
+    started: Instant,
+    started_ms: u64,
+}
+
+impl Calendar {
+    fn new() -> Calendar {
+        Calendar { started: Instant::now(), started_ms: now_ms() }
+    }
+
+    /// Milliseconds of this calendar.
+    fn now(&self) -> u64 {
+        let passed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.started_ms.saturating_add(passed)
+    }
+
+    /// How long until the next whole second.
+    fn until_next_second(&self) -> Duration {
+        Duration::from_millis(1000 - self.now() % 1000)
+    }
+
+    /// Whole seconds that the host's clock is ahead.
+    fn correction(&self) -> i64 {
+        let ahead = i128::from(now_ms()) - i128::from(self.now());
+        i64::try_from((ahead + 500).div_euclid(1000)).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! The history as it is asked for.
+
+use std::collections::BTreeMap;
+
+use parda_api::{self as api, DiskHistory, HistoryQuery, HostHistory, VolumeHistory};
+use parda_http::Refusal;
+
+use super::quantity::{rounded, unpacked};
+use super::series::Series;
+use super::{HOUR, History, Kept};
+
+/// Seconds that are told, if the request does not say.
+const SECONDS: u64 = 60;
+
+/// Values of an answer: of about six bytes each.
+const MOST: u64 = 2_000_000;
+
+impl History {
+    /// The last hour of a volume, as it is asked for.
+    ///
+    /// # Errors
+    /// There is no such volume, disk or host, or the answer would be too long.
+    pub(crate) fn tell(&self, query: &HistoryQuery) -> Result<api::History, Refusal> {
+        let volumes = self.volumes();
+        let Some(kept) = volumes.get(&query.volume) else {
+            let message = format!("volume {:?}: there is no such volume", query.volume);
+            return Err(Refusal::NotFound(message));
+        };
+        let missing = |what: &str, name: &String| {
+            Refusal::NotFound(format!("{what} {name:?}: volume {:?} has none", query.volume))
+        };
+        let all_disks = || kept.disks.keys().chain(kept.vms.keys()).cloned().collect();
+        let disks = query.disk.clone().unwrap_or_else(all_disks);
+        if let Some(name) = disks.iter().find(|name| kept.disk(name).is_none()) {
+            return Err(missing("disk", name));
+        }
+        let hosts = query.host.clone().unwrap_or_else(|| kept.hosts.keys().cloned().collect());
+        if let Some(name) = hosts.iter().find(|name| !kept.hosts.contains_key(*name)) {
+            return Err(missing("host", name));
+        }
+        let correction = self.calendar.correction();
+        // The second that is not over yet is not known.
+        let end = self.calendar.now() / 1000;
+        let asked = query.seconds.map_or(SECONDS, u64::from);
+        let mut from = end.saturating_sub(asked);
+        if let Some(since_ms) = query.since_ms {
+            let after = (since_ms / 1000 + 1).saturating_add_signed(-correction);
+            let oldest = end.saturating_sub(query.seconds.map_or(HOUR, u64::from));
+            from = after.clamp(oldest, end);
+        }
+        let objects = 2 + disks.len() as u64 + hosts.len() as u64 / 2;
+        if (end - from) * objects * 6 > MOST {
+            let message = format!(
+                "{} s of {} disks and {} hosts are too much for an answer: ask for fewer seconds, \
+                 or name disks and hosts",
+                end - from,
+                disks.len(),
+                hosts.len()
+            );
+            return Err(Refusal::Invalid(message));
+        }
+        let told = disks.into_iter().filter_map(|name| {
+            let told = kept.disk(&name)?.tell(from, end);
+            Some((name, told))
+        });
+        let hosts = hosts.into_iter().filter_map(|name| {
+            let told = host(kept.hosts.get(&name)?, from, end);
+            Some((name, told))
+        });
+        Ok(api::History {
+            step_ms: 1000,
+            start_ms: from.saturating_add_signed(correction).saturating_mul(1000),
+            volume: volume(&kept.volume, from, end),
+            disks: told.collect::<BTreeMap<_, _>>(),
+            hosts: hosts.collect::<BTreeMap<_, _>>(),
+        })
+    }
+}
+
+/// A disk or a VM over time.
+enum Found<'a> {
+    Disk(&'a Series<5>),
+    Vm(&'a Series<3>),
+}
+
+impl Kept {
+    fn disk(&self, name: &str) -> Option<Found<'_>> {
+        let disk = self.disks.get(name).map(Found::Disk);
+        disk.or_else(|| self.vms.get(name).map(Found::Vm))
+    }
+}
+
+impl Found<'_> {
+    fn tell(&self, from: u64, end: u64) -> DiskHistory {
+        let mut told = DiskHistory::default();
+        for second in from..end {
+            let [iops, bytes, device, held, outstanding, slice] = match self {
+                Found::Disk(series) => {
+                    let [iops, bytes, device, held, slice] = series.at(second).map(unpacked);
+                    // By Little's law; an idle disk has none.
+                    let outstanding = iops.map(|iops| rounded(iops * device.unwrap_or(0.0) / 1e3));
+                    [iops, bytes, device, held, outstanding, slice]
+                }
+                Found::Vm(series) => {
+                    let [iops, bytes, pending] = series.at(second).map(unpacked);
+                    [iops, bytes, None, None, pending, None]
+                }
+            };
+            told.iops.push(iops);
+            told.bytes_per_s.push(bytes);
+            told.device_ms.push(device);
+            told.held_ms.push(held);
+            told.outstanding.push(outstanding);
+            told.slice.push(slice);
+        }
+        told
+    }
+}
+
+fn volume(series: &Series<8>, from: u64, end: u64) -> VolumeHistory {
+    let mut told = VolumeHistory::default();
+    for second in from..end {
+        let [window, latency, own, threshold, iops, bytes, outstanding, held] =
+            series.at(second).map(unpacked);
+        told.window.push(window);
+        told.latency_ms.push(latency);
+        told.own_latency_ms.push(own);
+        told.threshold_ms.push(threshold);
+        told.iops.push(iops);
+        told.bytes_per_s.push(bytes);
+        told.outstanding.push(outstanding);
+        told.held.push(held);
+    }
+    told
+}
+
+fn host(series: &Series<3>, from: u64, end: u64) -> HostHistory {
+    let mut told = HostHistory::default();
+    for second in from..end {
+        let [window, latency, iops] = series.at(second).map(unpacked);
+        told.window.push(window);
+        told.latency_ms.push(latency);
+        told.iops.push(iops);
+    }
+    told
+}

@@ -1,0 +1,248 @@
+//! What the agent did between two looks a second apart.
+
+use std::collections::HashMap;
+
+use parda_api::Limit;
+
+use crate::latency::Latency;
+use crate::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
+
+/// Looks that are further apart tell nothing of one second.
+const TOO_LONG: f64 = 1.5;
+
+/// What a volume did in the last second.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recent {
+    /// Reads and writes of all disks, or of the device.
+    pub(crate) all: Option<Rates>,
+    /// By the keys of disks.
+    pub(crate) disks: HashMap<String, DiskRecent>,
+    /// By the keys of VMs.
+    pub(crate) vms: HashMap<String, Rates>,
+}
+
+/// IOs and bytes per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) iops: f64,
+    pub(crate) bytes: f64,
+}
+
+/// What a disk did in the last second. Without IOs there are no means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DiskRecent {
+    pub(crate) rates: Rates,
+    pub(crate) reads: f64,
+    pub(crate) writes: f64,
+    pub(crate) device_ms: Option<f64>,
+    pub(crate) held_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
+    pub(crate) limit: Limit,
+}
+
+impl DiskRecent {
+    /// Mean number of IOs in a stage, by Little's law from the mean time that each spends in it.
+    pub(crate) fn at_a_time(&self, ms: Option<f64>) -> f64 {
+        self.rates.iops * ms.unwrap_or(0.0) / 1e3
+    }
+}
+
+/// Counters at the last look.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    disks: HashMap<String, DiskBefore>,
+    vms: HashMap<String, (u64, u64)>,
+    device: Option<(u64, u64)>,
+    restarts: u64,
+}
+
+#[derive(Debug, Default)]
+struct DiskBefore {
+    reads: u64,
+    writes: u64,
+    others: u64,
+    bytes: u64,
+    held_s: f64,
+    device_s: f64,
+    /// None before it is first needed.
+    device: Option<Latency>,
+}
+
+/// Names of disks or VMs, or `name@place` for those that have the name of another one.
+pub(crate) fn keys<'a>(all: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Vec<String> {
+    let mut count = HashMap::new();
+    all.clone().for_each(|(name, _)| *count.entry(name).or_insert(0_u32) += 1);
+    all.map(|(name, place)| match count[name] {
+        1 => name.to_owned(),
+        _ => format!("{name}@{place}"),
+    })
+    .collect()
+}
+
+/// Keys of the disks of a volume, in their order.
+pub(crate) fn disk_keys(disks: &[DiskStatus]) -> Vec<String> {
+    keys(disks.iter().map(|disk| (disk.name.as_str(), disk.listen.as_str())))
+}
+
+/// Keys of the VMs of a steered device, in their order.
+pub(crate) fn vm_keys(vms: &[SteeredVmStatus]) -> Vec<String> {
+    keys(vms.iter().map(|vm| (vm.name.as_str(), vm.cgroup.as_str())))
+}
+
+impl Before {
+    /// What a volume did since the last look, so many seconds ago.
+    pub(super) fn recent(&mut self, now: &VolumeStatus, seconds: f64) -> Recent {
+        let before = std::mem::take(self);
+        self.restarts = now.restarts;
+        // A ring that was started again counts from zero.
+        let known = before.restarts == now.restarts && seconds > 0.0 && seconds < TOO_LONG;
+        let mut recent = Recent::default();
+        let mut old = before.disks;
+        for (key, disk) in disk_keys(&now.disks).into_iter().zip(&now.disks) {
+            let earlier = old.remove(&key);
+            let (seen, did) = DiskBefore::look(disk, earlier, seconds);
+            if let Some(did) = did.filter(|_| known) {
+                recent.disks.insert(key.clone(), did);
+            }
+            self.disks.insert(key, seen);
+        }
+        let rates = |now: (u64, u64), then: Option<(u64, u64)>| {
+            let then = then.filter(|then| known && then.0 <= now.0 && then.1 <= now.1)?;
+            let rate = |now: u64, then: u64| (now - then) as f64 / seconds;
+            Some(Rates { iops: rate(now.0, then.0), bytes: rate(now.1, then.1) })
+        };
+        let Some(steer) = &now.steer else {
+            let all = || recent.disks.values().map(|disk| disk.rates);
+            let sum = |of: fn(Rates) -> f64| all().map(of).sum();
+            recent.all = (known && now.fault.is_none())
+                .then(|| Rates { iops: sum(|r| r.iops), bytes: sum(|r| r.bytes) });
+            return recent;
+        };
+        let done = (steer.reads.ios + steer.writes.ios, steer.reads.bytes + steer.writes.bytes);
+        recent.all = rates(done, before.device);
+        self.device = Some(done);
+        for (key, vm) in vm_keys(&steer.vms).into_iter().zip(&steer.vms) {
+            let done = (vm.ios, vm.bytes);
+            if let Some(rates) = rates(done, before.vms.get(&key).copied()) {
+                recent.vms.insert(key.clone(), rates);
+            }
+            self.vms.insert(key, done);
+        }
+        recent
+    }
+}
+
+impl DiskBefore {
+    /// Takes note of a disk, and says what it did since the look before, so many seconds ago.
+    fn look(
+        disk: &DiskStatus,
+        before: Option<DiskBefore>,
+        seconds: f64,
+    ) -> (DiskBefore, Option<DiskRecent>) {
+        let mut now = DiskBefore {
+            reads: disk.reads.ios,
+            writes: disk.writes.ios,
+            others: disk.others,
+            bytes: disk.reads.bytes + disk.writes.bytes,
+            held_s: disk.time_held_s,
+            device_s: disk.time_at_device_s,
+            device: None,
+        };
+        let Some(before) = before else { return (now, None) };
+        let back = now.reads < before.reads || now.writes < before.writes;
+        if back || now.device_s < before.device_s || now.held_s < before.held_s {
+            // It was opened anew.
+            return (now, None);
+        }
+        let (reads, writes) = (now.reads - before.reads, now.writes - before.writes);
+        let ios = reads + writes;
+        let others = now.others.saturating_sub(before.others);
+        let mean = |now: f64, then: f64| (ios > 0).then(|| (now - then) * 1e3 / ios as f64);
+        let device_ms = mean(now.device_s, before.device_s);
+        let held_ms = mean(now.held_s, before.held_s);
+        let mut p99_ms = None;
+        if ios > 0 {
+            let whole = disk.recorded.as_deref().map(Latency::from);
+            let earlier = match before.reads + before.writes {
+                0 => Some(Latency::default()),
+                _ => before.device,
+            };
+            let new = whole.as_ref().zip(earlier).map(|(whole, earlier)| whole.since(&earlier));
+            p99_ms = new.map(|new| new.summary().p99);
+            now.device = whole;
+        } else {
+            now.device = before.device;
+        }
+        let rate = |count: u64| count as f64 / seconds;
+        let bytes = rate(now.bytes.saturating_sub(before.bytes));
+        let recent = DiskRecent {
+            rates: Rates { iops: rate(ios), bytes },
+            reads: rate(reads),
+            writes: rate(writes),
+            device_ms,
+            held_ms,
+            p99_ms,
+            limit: Limit::of(ios, others, device_ms.unwrap_or(0.0), held_ms.unwrap_or(0.0)),
+        };
+        (now, Some(recent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A volume whose only disk has done so many reads of 4 KiB, each a millisecond at the array and two held.
+    fn volume(reads: u64) -> VolumeStatus {
+        let (held, device) = (reads as f64 * 2e-3, reads as f64 * 1e-3);
+        serde_json::from_value(serde_json::json!({
+            "name": "array", "mode": "parda", "latency_threshold_ms": 30.0,
+            "cluster_latency_ms": null, "source": "local", "window": null, "beta": 0.0,
+            "shares": 0, "active_shares": 0.0, "outstanding": 0.0, "held": 0, "connections": 0,
+            "ticks": 0, "exchange": null, "disks": [{
+                "name": "vm", "shares": 1000, "errors": 0, "others": 0,
+                "reads": { "ios": reads, "bytes": reads * 4096 },
+                "writes": { "ios": 0, "bytes": 0 }, "time_held_s": held, "time_at_device_s": device,
+                "held": { "buckets": [] }, "device": { "buckets": [] }, "total": { "buckets": [] },
+            }],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn two_looks_give_rates_and_means() {
+        let mut before = Before::default();
+        assert!(before.recent(&volume(1000), 1.0).disks.is_empty(), "nothing to compare with");
+        let recent = before.recent(&volume(3000), 0.5);
+        let disk = recent.disks["vm"];
+        assert_eq!(disk.rates, Rates { iops: 4000.0, bytes: 4000.0 * 4096.0 });
+        assert_eq!(recent.all, Some(disk.rates));
+        let near = |value: Option<f64>, right: f64| (value.unwrap() - right).abs() < 1e-6;
+        assert!(near(disk.device_ms, 1.0) && near(disk.held_ms, 2.0), "{disk:?}");
+        assert!((disk.at_a_time(disk.device_ms) - 4.0).abs() < 1e-6);
+        assert_eq!(disk.limit, Limit::Slice);
+    }
+
+    #[test]
+    fn an_idle_second_has_rates_and_no_means() {
+        let mut before = Before::default();
+        before.recent(&volume(1000), 1.0);
+        let disk = before.recent(&volume(1000), 1.0).disks["vm"];
+        assert_eq!((disk.rates.iops, disk.device_ms, disk.limit), (0.0, None, Limit::Nothing));
+    }
+
+    #[test]
+    fn looks_too_far_apart_and_disks_opened_anew_tell_nothing() {
+        let mut before = Before::default();
+        before.recent(&volume(1000), 1.0);
+        assert!(before.recent(&volume(2000), 3.0).all.is_none());
+        assert!(before.recent(&volume(500), 1.0).disks.is_empty());
+        assert_eq!(before.recent(&volume(600), 1.0).disks["vm"].reads, 100.0);
+    }
+
+    #[test]
+    fn disks_of_one_name_are_told_apart_by_their_listeners() {
+        let all = [("a", "unix:1"), ("b", "unix:1"), ("a", "unix:2")];
+        assert_eq!(keys(all.into_iter()), ["a@unix:1", "b", "a@unix:2"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! The thread that looks once a second.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::History;
+use crate::status::Detail;
+use crate::views::Views;
+
+/// A thread that fills the history until it is dropped.
+pub(crate) struct Sampler {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn start(views: Arc<Views>, history: Arc<History>) -> io::Result<Sampler> {
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name("history".to_owned()).spawn(move || {
+            let mut looked = Instant::now();
+            let calendar = &history.calendar;
+            let timeout = Err(RecvTimeoutError::Timeout);
+            while stopped.recv_timeout(calendar.until_next_second()) == timeout {
+                let status = views.status(Detail::Counters);
+                let second = calendar.now() / 1000;
+                let before = std::mem::replace(&mut looked, Instant::now());
+                let seconds = looked.saturating_duration_since(before).as_secs_f64();
+                // The second that has just ended.
+                history.take(second - 1, seconds, &status);
+            }
+        })?;
+        Ok(Sampler { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

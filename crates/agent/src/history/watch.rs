@@ -1,0 +1,189 @@
+//! Events that show only from one look to the next.
+
+use std::collections::HashMap;
+
+use parda_exchange::Liveness;
+
+use super::recent::disk_keys;
+use crate::status::{DiskStatus, PeerStatus, VolumeStatus};
+
+/// A disk whose IOs go out of turn is news again after so many looks without one.
+const QUIET: u32 = 60;
+
+/// What was seen of a volume, and said.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    hosts: HashMap<String, Liveness>,
+    objective: Option<String>,
+    disks: HashMap<String, Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    overdue: u64,
+    /// Looks since IOs went out of turn, if that was said.
+    held: Option<u32>,
+    short: bool,
+}
+
+impl Watch {
+    /// Says what is new.
+    pub(super) fn look(&mut self, volume: &VolumeStatus) {
+        let name = &volume.name;
+        let peers = volume.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
+        self.hosts(name, peers);
+        let objective = volume.objective.as_ref().map(|objective| objective.of.clone());
+        match (&self.objective, &objective) {
+            (before, Some(of)) if before.as_ref() != Some(of) => tracing::info!(
+                volume = name,
+                threshold_ms = volume.latency_threshold_ms,
+                event = "objective_in_force",
+                "the latency objective of {of} is in force"
+            ),
+            (Some(_), None) => tracing::info!(
+                volume = name,
+                event = "objective_over",
+                "no latency objective is in force any more"
+            ),
+            _ => {}
+        }
+        self.objective = objective;
+        let mut before = std::mem::take(&mut self.disks);
+        for (key, disk) in disk_keys(&volume.disks).into_iter().zip(&volume.disks) {
+            let seen = before.remove(&key).unwrap_or_default();
+            self.disks.insert(key, seen.look(name, disk));
+        }
+    }
+
+    fn hosts(&mut self, volume: &str, peers: &[PeerStatus]) {
+        for PeerStatus { host, liveness, .. } in peers {
+            let before = self.hosts.insert(host.clone(), *liveness);
+            match (before, *liveness) {
+                (None | Some(Liveness::Unproven), Liveness::Live) => {
+                    tracing::info!(volume, host, event = "host_appeared", "host {host} is live");
+                }
+                (Some(Liveness::Live), Liveness::Stale | Liveness::Gone) => tracing::warn!(
+                    volume,
+                    host,
+                    event = "host_silent",
+                    "host {host} is silent, and did not say goodbye"
+                ),
+                (Some(Liveness::Live | Liveness::Stale | Liveness::Unproven), Liveness::Left) => {
+                    tracing::info!(volume, host, event = "host_left", "host {host} has left");
+                }
+                (Some(Liveness::Stale | Liveness::Gone | Liveness::Left), Liveness::Live) => {
+                    tracing::info!(volume, host, event = "host_returned", "host {host} is back");
+                }
+                _ => {}
+            }
+        }
+        self.hosts.retain(|host, _| peers.iter().any(|peer| peer.host == *host));
+    }
+}
+
+impl Seen {
+    fn look(mut self, volume: &str, disk: &DiskStatus) -> Seen {
+        let name = &disk.name;
+        if disk.overdue > self.overdue && self.held.is_none() {
+            tracing::warn!(
+                volume,
+                disk = name,
+                ios = disk.overdue - self.overdue,
+                event = "held_too_long",
+                "IOs went out of turn, as the disk had been held for hold_max: it has few shares \
+                 beside the others"
+            );
+        }
+        self.held = match self.held {
+            _ if disk.overdue > self.overdue => Some(0),
+            Some(looks) if looks < QUIET => Some(looks + 1),
+            _ => None,
+        };
+        self.overdue = disk.overdue;
+        let short = disk.latency_target.as_ref().is_some_and(|target| target.short_of_shares);
+        if short && !self.short {
+            tracing::warn!(
+                volume,
+                disk = name,
+                event = "objective_missed",
+                "the disk misses its latency_target as it is held: give it more shares"
+            );
+        }
+        self.short = short;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+    use crate::events::Recorder;
+
+    /// Kinds of events of these looks.
+    fn said(looks: &[serde_json::Value]) -> Vec<String> {
+        let recorder = Recorder::default();
+        let layers = tracing_subscriber::registry().with(recorder.layer());
+        let mut watch = Watch::default();
+        tracing::subscriber::with_default(layers, || {
+            for look in looks {
+                let mut volume = serde_json::json!({
+                    "name": "array", "mode": "parda", "latency_threshold_ms": 30.0,
+                    "cluster_latency_ms": null, "source": "local", "window": null, "beta": 0.0,
+                    "shares": 0, "active_shares": 0.0, "outstanding": 0.0, "held": 0,
+                    "connections": 0, "ticks": 0, "exchange": null, "disks": [],
+                });
+                for (key, value) in look.as_object().unwrap() {
+                    volume[key] = value.clone();
+                }
+                watch.look(&serde_json::from_value(volume).unwrap());
+            }
+        });
+        recorder.tell(Default::default()).events.into_iter().map(|event| event.kind).collect()
+    }
+
+    fn host(liveness: &str) -> serde_json::Value {
+        serde_json::json!({ "exchange": {
+            "place": "e", "fault": null, "failures": 0, "ignored": 0, "duplicate_hosts": 0,
+            "peers": [{ "host": "b", "liveness": liveness, "age_s": 0.1, "window": null,
+                        "shares": 1, "latency_ms": null }],
+        } })
+    }
+
+    #[test]
+    fn a_host_comes_is_silent_returns_and_leaves() {
+        let looks = ["unproven", "live", "live", "stale", "gone", "live", "left", "live"].map(host);
+        let kinds = ["appeared", "silent", "returned", "left", "returned"];
+        assert_eq!(said(&looks), kinds.map(|kind| format!("host_{kind}")));
+    }
+
+    #[test]
+    fn an_objective_is_said_when_it_begins_and_ends() {
+        let objective = |of: &str| {
+            serde_json::json!({ "objective": {
+                "of": of, "own_ms": 30.0, "others_iops_before": null, "others_iops_now": null,
+            } })
+        };
+        let looks = [objective("disk db"), objective("disk db"), serde_json::json!({})];
+        assert_eq!(said(&looks), ["objective_in_force", "objective_over"]);
+    }
+
+    #[test]
+    fn a_disk_that_is_held_is_said_once_and_again_after_a_pause() {
+        let disk = |overdue: u64| {
+            let none = serde_json::json!({ "ios": 0, "bytes": 0 });
+            let latency = serde_json::json!({ "buckets": [] });
+            serde_json::json!({ "disks": [{
+                "name": "vm", "shares": 1, "errors": 0, "others": 0, "overdue": overdue,
+                "reads": none, "writes": none, "held": latency, "device": latency, "total": latency,
+            }] })
+        };
+        let often: Vec<_> = (0..50).map(disk).collect();
+        assert_eq!(said(&often), ["held_too_long"]);
+        let mut apart = vec![disk(1)];
+        apart.extend(vec![disk(1); QUIET as usize + 1]);
+        apart.push(disk(2));
+        assert_eq!(said(&apart), ["held_too_long", "held_too_long"]);
+    }
+}

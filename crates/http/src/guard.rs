@@ -1,0 +1,71 @@
+//! Requests that are refused before they are looked at.
+
+use axum::extract::Request;
+use axum::http::header::HOST;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::api::Refused;
+
+/// Refuses a request that names the server by anything but an address or `localhost`: a page of another site, whose name was made to lead here
+/// (DNS rebinding), cannot do without its own name.
+pub(crate) async fn by_address(request: Request, next: Next) -> Response {
+    if names_an_address(request.headers()) {
+        return next.run(request).await;
+    }
+    let message = "the header Host names neither an address nor localhost: ask by the address";
+    Refused(StatusCode::FORBIDDEN, message.to_owned()).into_response()
+}
+
+/// Refuses a request that comes in plain text from another host.
+pub(crate) async fn without_tls() -> Refused {
+    let message = "the API is not for other hosts without TLS: ask at a unix socket or loopback";
+    Refused(StatusCode::FORBIDDEN, message.to_owned())
+}
+
+fn names_an_address(headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).into_iter();
+    let (host, None) = (hosts.next(), hosts.next()) else { return false };
+    // Before HTTP/1.1 there was none, and no browser speaks that.
+    let Some(host) = host else { return true };
+    let Some(authority) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else {
+        return false;
+    };
+    let name = authority.host();
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(hosts: &[&'static str]) -> bool {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(HOST, host.parse().unwrap());
+        }
+        names_an_address(&headers)
+    }
+
+    #[test]
+    fn a_name_that_may_lead_anywhere_is_refused() {
+        for good in ["127.0.0.1", "127.0.0.1:9843", "[::1]:9843", "localhost", "LOCALHOST:1"] {
+            assert!(admitted(&[good]), "{good}");
+        }
+        for bad in [
+            "evil.example",
+            "evil.example:9843",
+            "localhost.evil.example",
+            "127.0.0.1.nip.io",
+            "",
+            "::",
+        ] {
+            assert!(!admitted(&[bad]), "{bad}");
+        }
+        assert!(admitted(&[]), "HTTP/1.0");
+        assert!(!admitted(&["localhost", "evil.example"]));
+    }
+}

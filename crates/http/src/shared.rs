@@ -1,0 +1,103 @@
+//! State that the handlers of all paths have in common.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use parda_api as api;
+
+use crate::pages::Pages;
+
+/// How old an answer may be.
+pub const FRESH: Duration = Duration::from_millis(250);
+
+/// What the server asks its agent. Each call may block.
+pub trait Agent: Send + Sync + 'static {
+    /// Metrics, and what is not served.
+    fn pages(&self) -> Pages;
+
+    /// What is now. The role is the server's to fill in.
+    fn state(&self) -> api::State;
+
+    /// The last hour of a volume.
+    ///
+    /// # Errors
+    /// There is no such volume, disk or host, or the answer would be too long.
+    fn history(&self, query: &api::HistoryQuery) -> Result<api::History, Refusal>;
+
+    /// What happened.
+    fn events(&self, query: api::EventsQuery) -> api::Events;
+}
+
+/// Reason why a request is not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The request names something that is not there.
+    NotFound(String),
+    /// The request is wrong.
+    Invalid(String),
+}
+
+/// A value that is had again when it is no longer fresh.
+#[derive(Debug)]
+struct Latest<T>(Mutex<Option<(Instant, Arc<T>)>>);
+
+impl<T> Latest<T> {
+    fn new() -> Arc<Self> {
+        Arc::new(Latest(Mutex::new(None)))
+    }
+
+    /// The value of now, or of a moment ago. Who comes while another looks waits for that one.
+    fn get(&self, look: impl FnOnce() -> T) -> Arc<T> {
+        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, value)) = &*latest
+            && at.elapsed() < FRESH
+        {
+            return Arc::clone(value);
+        }
+        let began = Instant::now();
+        let value = Arc::new(look());
+        *latest = Some((began, Arc::clone(&value)));
+        value
+    }
+}
+
+/// State that the handlers of all paths have in common.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    agent: Arc<dyn Agent>,
+    pages: Arc<Latest<Pages>>,
+    state: Arc<Latest<api::State>>,
+}
+
+impl Shared {
+    pub(crate) fn new(agent: Arc<dyn Agent>) -> Shared {
+        Shared { agent, pages: Latest::new(), state: Latest::new() }
+    }
+
+    pub(crate) async fn pages(&self) -> Result<Arc<Pages>, StatusCode> {
+        let shared = self.clone();
+        apart(move || shared.pages.get(|| shared.agent.pages())).await
+    }
+
+    pub(crate) async fn state(&self) -> Result<Arc<api::State>, StatusCode> {
+        let shared = self.clone();
+        apart(move || shared.state.get(|| shared.agent.state())).await
+    }
+
+    /// Asks the agent on a thread that may block.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Agent) -> T + Send + 'static,
+    ) -> Result<T, StatusCode> {
+        let agent = Arc::clone(&self.agent);
+        apart(move || question(&*agent)).await
+    }
+}
+
+/// Does on a thread that may block what may.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StatusCode> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+}
