@@ -38,6 +38,7 @@
 //! | `logging` | a log that nobody reads, or that others would fill or forge |
 //! | `pages` | the pages of probes, in a browser |
 //! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
+//! | `tutorial` | docs/tutorial.md, run as it stands |
 //! | `watching` | what a device does, shown by `parda steer watch` |
 //! | `workloads` | workloads to and from fio, and a trace from its file to an answer |
 //!
@@ -90,6 +91,7 @@ mod status;
 mod steering;
 mod tls;
 mod tls_backends;
+mod tutorial;
 mod watching;
 mod wire;
 mod workloads;
