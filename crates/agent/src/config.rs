@@ -19,6 +19,8 @@ use listener::Listeners;
 use place::{REGION_ALIGNMENT, place};
 
 mod apart;
+mod etcd;
+mod etcd_data;
 mod exchange;
 mod files;
 mod http;
@@ -128,7 +130,8 @@ impl Config {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let listeners = self.volumes.iter().flat_map(listener::warnings);
-        listeners.chain(self.volumes.iter().flat_map(objective_warnings)).collect()
+        let objectives = self.volumes.iter().flat_map(objective_warnings);
+        listeners.chain(objectives).chain(etcd_data::warnings(&self.volumes)).collect()
     }
 }
 

@@ -73,6 +73,7 @@ struct ExchangeState {
     unheard: bool,
     /// Messages about the rhythm of the rounds, so that each is logged once.
     slowed: slowed::Watch,
+    crowd: slowed::Crowd,
 }
 
 impl Control {
@@ -190,6 +191,9 @@ impl Control {
                 self.clock.settle(link.peers.present(now), heard.as_ref(), &report);
                 link.slowed.look(&self.volume, self.clock.rhythm(), self.clock.configured());
             }
+            let hosts = link.peers.present(now);
+            self.clock.set_least(link.exchange.least_period(hosts));
+            link.crowd.look(&self.volume, &self.clock, hosts);
             link.say(&self.volume, &mut self.clock, report, false);
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
@@ -321,6 +325,7 @@ impl ExchangeState {
             failures: 0,
             unheard: false,
             slowed: slowed::Watch::default(),
+            crowd: slowed::Crowd::default(),
         })
     }
 
@@ -401,7 +406,7 @@ impl ExchangeState {
             failures: self.failures,
             period_s: period.map(Span::secs),
             part: rhythm.cost().map(|(_, part)| part),
-            slowed: rhythm.slowed().map(|why| slowed::why(why).to_owned()),
+            slowed: slowed::reason(clock).map(str::to_owned),
             peers: self.peers.all(now).map(|peer| PeerStatus::new(&peer)).collect(),
             ..ExchangeStatus::default()
         };

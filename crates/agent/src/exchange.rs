@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parda_control::period::VISIT_LIMIT;
 use parda_control::{Bytes, Span};
+use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings};
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
 use parda_exchange::udp::{UdpExchange, UdpSettings};
@@ -41,6 +42,17 @@ pub(crate) fn open(
             reach: udp.reach.clone(),
             keys: udp.keys.clone(),
         })),
+        config::Exchange::Etcd(etcd) => {
+            let opened = EtcdExchange::new(EtcdSettings {
+                host: host.me.host.clone(),
+                volume: host.volume.to_owned(),
+                prefix: etcd.prefix.clone(),
+                cluster: etcd.cluster.clone(),
+                freshness: host.freshness,
+                limits: EtcdLimits::of(host.period),
+            });
+            Box::new(opened.map_err(|e| format!("cannot start the exchange's thread: {e}"))?)
+        }
     })
 }
 
@@ -79,6 +91,11 @@ pub fn examine(volume: &Volume) -> Option<String> {
         config::Exchange::Slots(slots) => examine_slots(volume, slots),
         config::Exchange::Udp(udp) => parda_exchange::udp::examine(udp.address, &udp.reach)
             .map(|fault| format!("exchange {udp}: {fault}")),
+        config::Exchange::Etcd(etcd) => {
+            parda_exchange::etcd::examine(&etcd.cluster, LIMIT).map(|fault| {
+                format!("exchange {fault}; this host and the others do not hear each other")
+            })
+        }
     }
 }
 

@@ -146,8 +146,8 @@ pub struct SteeredVm {
     pub shares: u32,
 }
 
-/// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks. Either `file` or
-/// `udp`, with the keys that belong to it.
+/// `[volume.exchange]`: where the hosts of a volume tell each other how loaded it looks. One of `file`, `udp` and
+/// `etcd`, with the keys that belong to it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
@@ -175,6 +175,41 @@ pub struct Exchange {
     /// Keys that datagrams are signed with, one a line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
+    /// URLs of members of an etcd cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<Vec<String>>,
+    /// Beginning of all keys in etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Certificates for endpoints of etcd with TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<EtcdTls>,
+    /// Uses endpoints on other hosts without TLS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
+    /// Name of the user that logs in to etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// File that holds the user's password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
+    /// Where a member of etcd on this host has its data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// `tls` of an exchange over etcd: PEM files.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdTls {
+    /// The CAs that the members' certificates must come from.
+    pub ca: PathBuf,
+    /// Our certificate, if the members ask for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// Private key of the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
 }
 
 pub(crate) fn default_slots() -> u32 {

@@ -1,7 +1,7 @@
 //! What is said where the exchange would be too much of a load, so that hosts meet less often than the
 //! configuration says.
 
-use parda_control::{Rhythm, Slowed, Span};
+use parda_control::{PeriodClock, Rhythm, Slowed, Span};
 
 /// After so many rounds in a row at the configured period it is news again that there are fewer.
 const OVER: u32 = 60;
@@ -41,8 +41,34 @@ impl Watch {
     }
 }
 
+/// Remembers whether it was said that there are more hosts than the exchange can bear at the configured period.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Crowd(bool);
+
+impl Crowd {
+    /// Says once that hosts meet less often, as there are so many.
+    pub(crate) fn look(&mut self, volume: &str, clock: &PeriodClock, hosts: usize) {
+        if clock.is_crowded() && !std::mem::replace(&mut self.0, true) {
+            tracing::warn!(
+                volume,
+                "hosts meet every {:.1} s in place of every {} s: {CROWDED} ({hosts} hosts). parda status says how often",
+                clock.period().secs(),
+                clock.configured().secs(),
+            );
+        }
+    }
+}
+
+/// Why rounds over etcd are further apart than configured.
+const CROWDED: &str = "that many hosts would be too much for etcd";
+
+/// Reason why rounds are further apart than configured, if they are.
+pub(crate) fn reason(clock: &PeriodClock) -> Option<&'static str> {
+    clock.rhythm().slowed().map(why).or_else(|| clock.is_crowded().then_some(CROWDED))
+}
+
 /// Why rounds are further apart than configured.
-pub(crate) fn why(cause: Slowed) -> &'static str {
+fn why(cause: Slowed) -> &'static str {
     match cause {
         Slowed::Part => "it would be more than 1 % of the array's IOs",
         Slowed::Latency => "reading and writing it takes more than half of that time",

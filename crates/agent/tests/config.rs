@@ -502,8 +502,8 @@ fn what_is_wrong_with_an_exchange_over_udp_is_pointed_at() {
         (format!("udp = \"239.7.7.7:7\"\n{peers}\n{keys}"), "peers", "not for a multicast group"),
         (format!("udp = \"239.7.7.7:7\"\ninterface = \"a/b\"\n{keys}"), "interface", "no name"),
         (format!("{udp}\n{peers}\ninterface = \"eth1\"\n{keys}"), "interface", "multicast group"),
-        (format!("{udp}\n{peers}\nslots = 8\n{keys}"), "slots", "have no slots"),
-        (format!("{udp}\n{peers}\noffset = \"4KiB\"\n{keys}"), "offset", "have no slots"),
+        (format!("{udp}\n{peers}\nslots = 8\n{keys}"), "slots", "has slots"),
+        (format!("{udp}\n{peers}\noffset = \"4KiB\"\n{keys}"), "offset", "has slots"),
         (format!("file = \"/x\"\n{udp}\n{peers}\n{keys}"), "udp", "contradicts file"),
         (format!("file = \"/x\"\n{keys}"), "key_file", "is for udp"),
         ("slot = 3".to_owned(), "", "names no place where hosts meet"),
@@ -537,4 +537,100 @@ fn a_check_reads_the_key_file_and_points_at_its_line() {
     assert!(error().contains("key:1: is no key") && !error().contains("secret"), "{}", error());
     std::fs::write(&key, "ab".repeat(31) + "cd\n").unwrap();
     Config::look(&file).unwrap();
+}
+
+#[test]
+fn an_exchange_over_etcd_means_what_it_says() {
+    let ca = "tls = { ca = \"/etc/parda/ca.pem\" }";
+    for (text, shown) in [
+        ("etcd = [\"http://127.0.0.1:2379\"]".to_owned(), "etcd http://127.0.0.1:2379"),
+        (format!("etcd = [\"https://a\", \"https://b\"]\n{ca}"), "etcd https://a:2379 and 1 other"),
+        (
+            "etcd = [\"http://a\", \"http://b\", \"http://c\"]\nplain = true".to_owned(),
+            "etcd http://a:2379 and 2 others",
+        ),
+    ] {
+        let config = check(&with_udp(&text)).unwrap();
+        assert_eq!(config.volumes[0].exchange.as_ref().unwrap().to_string(), shown);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_exchange_over_etcd_is_pointed_at() {
+    let etcd = "etcd = [\"http://127.0.0.1:2379\"]";
+    let tls = "etcd = [\"https://a\"]";
+    for (text, key, says) in [
+        ("etcd = []".to_owned(), "etcd", "URLs of 1 to 16 members"),
+        ("etcd = [\"a:2379\"]".to_owned(), "0", "https://HOST:PORT"),
+        ("etcd = [\"http://[::1]\", \"http://a\"]".to_owned(), "1", "without TLS"),
+        ("etcd = [\"https://u:p@a\"]".to_owned(), "0", "user or password"),
+        ("etcd = [\"https://a/v3\"]".to_owned(), "0", "paths are etcd's own"),
+        (tls.to_owned(), "", "No CA is trusted unless it is named"),
+        (format!("{etcd}\ntls = {{ ca = \"x\" }}"), "tls", "none does"),
+        (format!("{tls}\ntls = {{ certificate = \"x\", key = \"y\" }}"), "tls", "missing field"),
+        (format!("{tls}\ntls = {{ ca = \"x\", key = \"y\" }}"), "key", "of no certificate"),
+        (
+            format!("{tls}\ntls = {{ ca = \"x\", certificate = \"y\" }}"),
+            "certificate",
+            "private key",
+        ),
+        (format!("{etcd}\nuser = \"parda\""), "user", "add password_file"),
+        (format!("{etcd}\nuser = \"\"\npassword_file = \"x\""), "user", "empty"),
+        (format!("{etcd}\npassword_file = \"x\""), "password_file", "add user"),
+        (format!("{etcd}\nprefix = \"/parda\""), "prefix", "must end with /"),
+        (format!("{etcd}\nslots = 8"), "slots", "has slots"),
+        (format!("{etcd}\npeers = [\"a\"]"), "peers", "is for udp"),
+        (format!("file = \"/x\"\n{etcd}"), "etcd", "contradicts file"),
+        (
+            format!("udp = \"127.0.0.1:7\"\npeers = [\"127.0.0.2\"]\n{etcd}"),
+            "etcd",
+            "contradicts udp",
+        ),
+        ("file = \"/x\"\nplain = true".to_owned(), "plain", "is for etcd"),
+    ] {
+        let error = check(&with_udp(&text)).unwrap_err();
+        assert!(error.contains(says), "{text}: {error}");
+        assert!(error.starts_with("parda.toml:1") && error.contains(key), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_check_reads_the_files_for_etcd_and_points_at_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("parda.toml");
+    let (ca, password) = (dir.path().join("ca.pem"), dir.path().join("password"));
+    let tls = format!("etcd = [\"https://a\"]\ntls = {{ ca = {ca:?} }}");
+    let error = |keys: &str| {
+        std::fs::write(&file, with_udp(keys)).unwrap();
+        // An agent starts without the files, and tries again.
+        Config::read(&file).unwrap();
+        Config::look(&file).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let missing = error(&tls).unwrap_err();
+    assert!(missing.contains("parda.toml:1") && missing.contains("ca = "), "{missing}");
+    let user =
+        format!("etcd = [\"http://127.0.0.1\"]\nuser = \"parda\"\npassword_file = {password:?}");
+    let missing = error(&user).unwrap_err();
+    assert!(missing.contains("parda.toml:1") && missing.contains("password file"), "{missing}");
+    std::fs::write(&password, "secret\n").unwrap();
+    let exposed = error(&user).unwrap_err();
+    assert!(exposed.contains("chmod 0600") && !exposed.contains("secret"), "{exposed}");
+}
+
+/// What etcd has on a disk that is under control would be slow when it is needed most.
+#[test]
+fn etcd_on_a_volume_under_control_is_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("vm1.img");
+    std::fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    let with = |data: &std::path::Path| {
+        let etcd = format!("etcd = [\"http://127.0.0.1\"]\ndata_dir = {data:?}");
+        let text = with_udp(&etcd).replace("/mnt/array-a/vm1.img", image.to_str().unwrap());
+        check(&text).unwrap().warnings()
+    };
+    let warnings = with(dir.path());
+    assert!(warnings[0].contains("etcd would be slow when it is needed"), "{warnings:?}");
+    assert!(warnings[0].contains("vm1.img"), "{warnings:?}");
+    assert_eq!(with(std::path::Path::new("/proc")), Vec::<String>::new());
+    assert_eq!(with(std::path::Path::new("/nonexistent")), Vec::<String>::new());
 }

@@ -25,6 +25,8 @@ pub const VISIT_LIMIT: Span = Span::from_millis(5_000);
 pub struct PeriodClock {
     /// Time between two rounds as configured.
     period: Span,
+    /// Shortest time between two rounds that the exchange can bear.
+    least: Span,
     rhythm: Rhythm,
     /// Start of the next round, or of the present one.
     next: Instant,
@@ -42,6 +44,7 @@ impl PeriodClock {
     pub fn new(now: Instant, period: Span, phase: f64) -> PeriodClock {
         PeriodClock {
             period,
+            least: Span::ZERO,
             rhythm: Rhythm::default(),
             next: now + Span::from_secs(period.secs() * phase),
             in_round: false,
@@ -62,10 +65,22 @@ impl PeriodClock {
         !self.in_round && self.next <= now
     }
 
-    /// Time between two rounds: as configured, or longer where the exchange would load the array too much.
+    /// Time between two rounds: as configured, or longer where the exchange would load the array too much, or where
+    /// it cannot bear that many hosts.
     #[must_use]
     pub fn period(&self) -> Span {
-        self.rhythm.period().unwrap_or(self.period)
+        self.rhythm.period().unwrap_or(self.period).max(self.least)
+    }
+
+    /// Sets the shortest time between two rounds that the exchange can bear, from the next round on.
+    pub fn set_least(&mut self, least: Span) {
+        self.least = least;
+    }
+
+    /// Whether rounds are further apart than configured because the exchange cannot bear that many hosts.
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.least > self.period
     }
 
     /// Time between two rounds as configured, whatever the exchange costs the array.

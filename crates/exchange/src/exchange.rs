@@ -4,8 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parda_control::Instant;
+use parda_control::{Instant, Span};
 
+use crate::etcd::notice::{EtcdEvent, EtcdExchangeError, EtcdStanding};
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
 use crate::slots::notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError};
@@ -33,6 +34,11 @@ pub trait Exchange: Send {
     /// where all of them together would be a load.
     fn loads_array(&self) -> bool;
 
+    /// The shortest period at which so many hosts may meet, this one included, whatever the array does.
+    fn least_period(&self, _hosts: usize) -> Span {
+        Span::ZERO
+    }
+
     /// What was counted so far, for an operator.
     fn standing(&self) -> Standing;
 }
@@ -53,6 +59,8 @@ pub enum ExchangeEvent {
     Slot(SlotEvent),
     /// Of a transport over UDP.
     Udp(UdpEvent),
+    /// Of a transport over etcd.
+    Etcd(EtcdEvent),
 }
 
 impl ExchangeEvent {
@@ -62,6 +70,7 @@ impl ExchangeEvent {
         match self {
             ExchangeEvent::Slot(event) => !matches!(event, SlotEvent::SlotChosen(_)),
             ExchangeEvent::Udp(event) => event.is_warning(),
+            ExchangeEvent::Etcd(EtcdEvent::DuplicateHost { .. }) => true,
         }
     }
 }
@@ -71,6 +80,7 @@ impl fmt::Display for ExchangeEvent {
         match self {
             ExchangeEvent::Slot(event) => event.fmt(f),
             ExchangeEvent::Udp(event) => event.fmt(f),
+            ExchangeEvent::Etcd(event) => event.fmt(f),
         }
     }
 }
@@ -84,6 +94,9 @@ pub enum CollectError {
     /// At a transport over UDP.
     #[error(transparent)]
     Udp(#[from] UdpError),
+    /// At a transport over etcd.
+    #[error(transparent)]
+    Etcd(#[from] EtcdExchangeError),
 }
 
 /// Publishing to the others failed.
@@ -95,6 +108,9 @@ pub enum PublishError {
     /// At a transport over UDP.
     #[error(transparent)]
     Udp(#[from] UdpError),
+    /// At a transport over etcd.
+    #[error(transparent)]
+    Etcd(#[from] EtcdExchangeError),
 }
 
 /// The state of a transport, and what it has counted since the start.
@@ -109,4 +125,6 @@ pub enum Standing {
     },
     /// A transport over UDP.
     Datagrams(DatagramStanding),
+    /// A transport over etcd.
+    Etcd(EtcdStanding),
 }

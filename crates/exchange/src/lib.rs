@@ -22,11 +22,13 @@
 //! | `reach` | how many of them are read in a period |
 //! | [`claim`] | which slot is ours, and who else thinks so |
 //! | [`slots`] | the exchange over a region of slots: PARDA's shared file |
+//! | [`etcd`] | the exchange over etcd: one key per host, one read and one write a period |
 //! | [`udp`] | the exchange over UDP: signed datagrams to each other host or to a group |
 //!
 //! `docs/exchange-format.md` has the format, the protocol, and what happens on each fault.
 
 pub mod claim;
+pub mod etcd;
 pub mod exchange;
 mod found;
 pub mod freshness;

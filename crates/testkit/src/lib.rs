@@ -8,7 +8,9 @@
 //! What tests of several crates need. Nothing but tests imports it.
 
 mod client;
+mod etcd;
 mod loop_device;
 
 pub use client::{Answer, Client, ConnectError, at, read, write};
+pub use etcd::{Etcd, EtcdTls};
 pub use loop_device::LoopDevice;

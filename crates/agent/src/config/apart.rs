@@ -16,7 +16,7 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
     let exchanges: Vec<(usize, Stretch)> = (volumes.iter().enumerate())
         .filter_map(|(i, volume)| match volume.exchange.as_ref()? {
             Exchange::Slots(slots) => Some((i, written(slots))),
-            Exchange::Udp(_) => None,
+            Exchange::Udp(_) | Exchange::Etcd(_) => None,
         })
         .collect();
     for (n, (i, exchange)) in exchanges.iter().enumerate() {

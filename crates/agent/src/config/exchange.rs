@@ -6,6 +6,7 @@ use parda_config::Error;
 use parda_exchange::SlotChoice;
 use parda_exchange::region::{SlotCount, SlotIndex};
 
+use super::etcd::{self, Etcd};
 use super::place::{Place, REGION_ALIGNMENT, place};
 use super::server_tls;
 use super::udp::{self, Udp};
@@ -18,6 +19,8 @@ pub enum Exchange {
     Slots(Slots),
     /// Datagrams on the network.
     Udp(Udp),
+    /// Keys of an etcd cluster.
+    Etcd(Etcd),
 }
 
 impl fmt::Display for Exchange {
@@ -25,6 +28,7 @@ impl fmt::Display for Exchange {
         match self {
             Exchange::Slots(slots) => slots.place.fmt(f),
             Exchange::Udp(udp) => udp.fmt(f),
+            Exchange::Etcd(etcd) => etcd.fmt(f),
         }
     }
 }
@@ -44,39 +48,82 @@ pub struct Slots {
     pub make: String,
 }
 
+/// The keys that belong to one transport, with whether each is there, and why it is not for another one.
+struct Keys {
+    of: &'static str,
+    is_for: &'static str,
+    keys: Vec<(&'static str, bool)>,
+}
+
+fn keys(exchange: &file::Exchange) -> [Keys; 3] {
+    let etcd = vec![
+        ("exchange.prefix", exchange.prefix.is_some()),
+        ("exchange.tls", exchange.tls.is_some()),
+        ("exchange.plain", exchange.plain),
+        ("exchange.user", exchange.user.is_some()),
+        ("exchange.password_file", exchange.password_file.is_some()),
+        ("exchange.data_dir", exchange.data_dir.is_some()),
+    ];
+    let slots = vec![
+        ("exchange.slots", exchange.slots.is_some()),
+        ("exchange.slot", exchange.slot.is_some()),
+        ("exchange.offset", exchange.offset.is_some()),
+    ];
+    let udp = vec![
+        ("exchange.peers", exchange.peers.is_some()),
+        ("exchange.interface", exchange.interface.is_some()),
+        ("exchange.key_file", exchange.key_file.is_some()),
+    ];
+    [
+        Keys {
+            of: "file",
+            is_for: "is for file: only a file, device or export has slots",
+            keys: slots,
+        },
+        Keys { of: "udp", is_for: "is for udp, and this exchange is another", keys: udp },
+        Keys { of: "etcd", is_for: "is for etcd, and this exchange is another", keys: etcd },
+    ]
+}
+
 pub(super) fn check(
     wrong: &dyn Fn(&str, String) -> Error,
     volume: &str,
     exchange: &file::Exchange,
 ) -> Result<Exchange, Error> {
-    let of_slots = [
-        ("exchange.slots", exchange.slots.is_some()),
-        ("exchange.slot", exchange.slot.is_some()),
-        ("exchange.offset", exchange.offset.is_some()),
-    ];
-    let of_udp = [
-        ("exchange.peers", exchange.peers.is_some()),
-        ("exchange.interface", exchange.interface.is_some()),
-        ("exchange.key_file", exchange.key_file.is_some()),
-    ];
-    let misplaced = |keys: &[(&'static str, bool)]| keys.iter().find(|(_, there)| *there).copied();
-    match (&exchange.file, &exchange.udp) {
-        (Some(_), Some(_)) => {
-            let message = "contradicts file: an exchange is either a file or on the network";
-            Err(wrong("exchange.udp", message.into()))
-        }
-        (None, None) => {
-            let message = "names no place where hosts meet: add file or udp";
+    let only = |transport: &str| {
+        let others = keys(exchange).into_iter().filter(|keys| keys.of != transport);
+        let misplaced = others.flat_map(|Keys { is_for, keys, .. }| {
+            keys.into_iter().filter(|(_, there)| *there).map(move |(key, _)| (key, is_for))
+        });
+        let first = misplaced.into_iter().next();
+        first.map_or(Ok(()), |(key, is_for)| Err(wrong(key, is_for.into())))
+    };
+    match (&exchange.file, &exchange.udp, &exchange.etcd) {
+        (None, None, None) => {
+            let message = "names no place where hosts meet: add file, udp or etcd";
             Err(wrong("exchange", message.into()))
         }
-        (Some(file), None) => match misplaced(&of_udp) {
-            Some((key, _)) => Err(wrong(key, "is for udp, and this exchange is a file".into())),
-            None => check_slots(wrong, volume, file, exchange).map(Exchange::Slots),
-        },
-        (None, Some(address)) => match misplaced(&of_slots) {
-            Some((key, _)) => Err(wrong(key, "is for file: datagrams have no slots".into())),
-            None => udp::check(wrong, address, exchange).map(Exchange::Udp),
-        },
+        (Some(file), None, None) => {
+            only("file")?;
+            check_slots(wrong, volume, file, exchange).map(Exchange::Slots)
+        }
+        (None, Some(address), None) => {
+            only("udp")?;
+            udp::check(wrong, address, exchange).map(Exchange::Udp)
+        }
+        (None, None, Some(urls)) => {
+            only("etcd")?;
+            etcd::check(wrong, urls, exchange).map(Exchange::Etcd)
+        }
+        (file, udp, _) => {
+            let (key, other) = match (file, udp) {
+                (Some(_), Some(_)) => ("exchange.udp", "file"),
+                (Some(_), None) => ("exchange.etcd", "file"),
+                (None, _) => ("exchange.etcd", "udp"),
+            };
+            let message = format!("contradicts {other}: an exchange is one of file, udp and etcd");
+            Err(wrong(key, message))
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use parda_exchange::Liveness;
 
 use super::table::{Family, Labels, Value, count, counter, gauge, gauges, maybe, ms, one, seconds};
-use crate::status::{ExchangeStatus, PeerStatus, UdpStatus};
+use crate::status::{EtcdStatus, ExchangeStatus, PeerStatus, UdpStatus};
 
 pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
     vec![
@@ -11,7 +11,7 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
             one(u8::from(e.fault.is_none()))
         }),
         counter("exchange_failures", "Periods in which the exchange failed", |e| count(e.failures)),
-        counter("exchange_ignored", "Slots or datagrams ignored, for any reason", |e| {
+        counter("exchange_ignored", "Slots, datagrams or values ignored, for any reason", |e| {
             count(e.ignored)
         }),
         counter(
@@ -21,6 +21,18 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
         ),
         counter("exchange_datagrams", "Datagrams of an exchange over UDP, by their fate", |e| {
             e.udp.as_ref().map(datagrams).unwrap_or_default()
+        }),
+        counter("exchange_etcd_calls", "Calls to etcd, by their fate", |e| {
+            let calls = |etcd: &EtcdStatus| {
+                fates([("answered", etcd.calls), ("failed", etcd.failed_calls)])
+            };
+            e.etcd.as_ref().map(calls).unwrap_or_default()
+        }),
+        counter("exchange_etcd_bytes", "Bytes of calls to etcd and of its answers", |e| {
+            let bytes = |etcd: &EtcdStatus| {
+                fates([("sent", etcd.sent_bytes), ("received", etcd.received_bytes)])
+            };
+            e.etcd.as_ref().map(bytes).unwrap_or_default()
         }),
         counter(
             "exchange_duplicate_hosts",
@@ -42,12 +54,15 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
 
 /// Datagrams since the start: `sent`, `unsent`, `heard`, `own`, and each reason for which some were refused.
 fn datagrams(udp: &UdpStatus) -> Vec<(Labels, Value)> {
-    let fates =
-        [("sent", udp.sent), ("unsent", udp.unsent), ("heard", udp.heard), ("own", udp.own)];
-    let refused = udp.refused.iter().map(|(why, count)| (why.as_str(), *count));
+    let sent = [("sent", udp.sent), ("unsent", udp.unsent), ("heard", udp.heard), ("own", udp.own)];
+    fates(sent.into_iter().chain(udp.refused.iter().map(|(why, count)| (why.as_str(), *count))))
+}
+
+/// A counter for each fate.
+fn fates<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<(Labels, Value)> {
     let sample =
         |(fate, count): (&str, u64)| (vec![("fate", fate.to_owned())], Value::Counter(count));
-    fates.into_iter().chain(refused).map(sample).collect()
+    counts.into_iter().map(sample).collect()
 }
 
 /// Liveness of other hosts, by its names in the status.

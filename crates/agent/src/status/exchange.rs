@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use parda_control::{Governed, Report, Span, Tuning};
+use parda_etcd::Traffic;
+use parda_exchange::etcd::notice::EtcdStanding;
 use parda_exchange::udp::notice::DatagramStanding;
 use parda_exchange::udp::{DatagramCounters, Refused};
 use parda_exchange::{HostName, Liveness, Peer, SlotCounters, Standing};
@@ -13,7 +15,7 @@ use super::SlowVmStatus;
 /// The state of a volume's exchange.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ExchangeStatus {
-    /// File, device, NBD URI or UDP address of the exchange.
+    /// File, device, NBD URI, UDP address or etcd of the exchange.
     pub place: String,
     /// State of a transport with slots.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
@@ -21,11 +23,14 @@ pub struct ExchangeStatus {
     /// State of a transport over UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub udp: Option<UdpStatus>,
+    /// State of a transport over etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<EtcdStatus>,
     /// Current fault, if there is one.
     pub fault: Option<String>,
     /// Periods in which it failed, since the start.
     pub failures: u64,
-    /// Slots or datagrams that were ignored, since the start: damaged, foreign or of another version.
+    /// Slots, datagrams or values that were ignored, since the start: damaged, foreign or of another version.
     pub ignored: u64,
     /// How often another live host with our name was heard.
     pub duplicate_hosts: u64,
@@ -79,6 +84,38 @@ impl From<&DatagramStanding> for UdpStatus {
     }
 }
 
+/// The state of a transport over etcd. All is counted since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdStatus {
+    /// The endpoint that is asked.
+    pub endpoint: String,
+    /// Calls that were answered.
+    pub calls: u64,
+    /// Calls that failed, once for each endpoint that was tried.
+    pub failed_calls: u64,
+    /// Bytes of bodies that were sent.
+    pub sent_bytes: u64,
+    /// Bytes of bodies that were received.
+    pub received_bytes: u64,
+    /// Leases that were granted.
+    pub leases: u64,
+}
+
+impl From<&EtcdStanding> for EtcdStatus {
+    fn from(standing: &EtcdStanding) -> EtcdStatus {
+        let EtcdStanding { endpoint, traffic, leases, counters: _ } = standing;
+        let Traffic { calls, failures, sent, received } = *traffic;
+        EtcdStatus {
+            endpoint: endpoint.clone(),
+            calls,
+            failed_calls: failures,
+            sent_bytes: sent,
+            received_bytes: received,
+            leases: *leases,
+        }
+    }
+}
+
 impl ExchangeStatus {
     /// Takes over what the transport has counted.
     pub(crate) fn count(&mut self, standing: &Standing) {
@@ -106,6 +143,11 @@ impl ExchangeStatus {
                 self.ignored = udp.refused.values().sum();
                 self.duplicate_hosts = datagrams.counters.duplicate_hosts;
                 self.udp = Some(udp);
+            }
+            Standing::Etcd(etcd) => {
+                self.ignored = etcd.counters.ignored();
+                self.duplicate_hosts = etcd.counters.duplicate_hosts;
+                self.etcd = Some(etcd.into());
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Lines of `parda status` on a volume's exchange.
 
 use comfy_table::Table;
-use parda_agent::status::{ExchangeStatus, PeerStatus, UdpStatus};
+use parda_agent::status::{EtcdStatus, ExchangeStatus, PeerStatus, UdpStatus};
 
 use super::slots;
 use crate::output::{align, count, plain};
@@ -22,6 +22,9 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     }
     if let Some(udp) = &exchange.udp {
         text += &datagrams(udp, exchange.duplicate_hosts);
+    }
+    if let Some(etcd) = &exchange.etcd {
+        text += &calls(etcd, exchange);
     }
     if let (Some(period), Some(part)) = (exchange.period_s, exchange.part) {
         text += &format!("; every {period:.2} s, {:.2} % of the array's IOs", part * 1e2);
@@ -55,6 +58,27 @@ fn peers(peers: &[PeerStatus]) -> Table {
         ]);
     }
     align(table)
+}
+
+/// Calls to etcd, their period, and values that were ignored.
+fn calls(etcd: &EtcdStatus, exchange: &ExchangeStatus) -> String {
+    let mut text = format!("; {} asked, {}", etcd.endpoint, count(etcd.calls, "call"));
+    if etcd.failed_calls > 0 {
+        text += &format!(", {} failed", etcd.failed_calls);
+    }
+    if let Some(period) = exchange.period_s {
+        text += &format!("; every {period:.2} s");
+    }
+    if exchange.ignored > 0 {
+        text += &format!("\n  ignored: {}", count(exchange.ignored, "value"));
+    }
+    if exchange.duplicate_hosts > 0 {
+        text += &format!(
+            "\n  DUPLICATE HOST: {} that showed another host with this host's name",
+            count(exchange.duplicate_hosts, "look")
+        );
+    }
+    text
 }
 
 /// What became of datagrams.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use parda_control::{Instant, Span};
+use parda_exchange::etcd::notice::EtcdEvent;
 use parda_exchange::{
     Exchange, ExchangeEvent, Freshness, HostName, Liveness, Peers, Publication, SlotEvent, Standing,
 };
@@ -169,6 +170,7 @@ impl Cluster {
         let is_twin = |event: &&ExchangeEvent| match event {
             ExchangeEvent::Slot(SlotEvent::DuplicateHost { .. }) => true,
             ExchangeEvent::Udp(event) => event.to_string().contains("a name of its own"),
+            ExchangeEvent::Etcd(EtcdEvent::DuplicateHost { .. }) => true,
             ExchangeEvent::Slot(_) => false,
         };
         events.iter().filter(is_twin).count()

@@ -1,4 +1,4 @@
-//! The same stories over every transport: memory, a file, an NBD export of a real server, UDP to peers with
+//! The same stories over every transport: memory, a file, an NBD export of a real server, a real etcd, UDP to peers with
 //! IPv4 and IPv6, a multicast group, and UDP over a network that loses, repeats, delays and reorders. And over
 //! decorators that do the same to what any of them hears.
 //!
@@ -23,7 +23,7 @@ mod stories;
 
 use cluster::Cluster;
 use faults::Fault;
-use media::{Export, Family, Files, Medium, Memory, Multicast, Unicast};
+use media::{Etcd, Export, Family, Files, Medium, Memory, Multicast, Unicast};
 use network::Network;
 
 /// The stories of one transport, and how many periods it may take longer than a perfect one.
@@ -70,6 +70,7 @@ fn boxed(medium: impl Medium + 'static) -> Option<Box<dyn Medium>> {
 conformance!(memory, 0, |_| boxed(Memory::new()));
 conformance!(file, 0, |_| boxed(Files::new()));
 conformance!(nbd, 0, |_| boxed(Export::new()));
+conformance!(etcd, 0, |_| boxed(Etcd::new()));
 conformance!(udp, 0, |seats| boxed(Unicast::new(Family::V4, seats)));
 conformance!(udp_ipv6, 0, |seats| boxed(Unicast::new(Family::V6, seats)));
 conformance!(multicast, 0, |_| Multicast::new(Family::V4).and_then(boxed));

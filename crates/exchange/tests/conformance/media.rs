@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use parda_control::{Bytes, Span};
+use parda_etcd::Endpoint;
+use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings};
 use parda_exchange::region::{FileRegion, MemoryRegion, NbdRegion};
 use parda_exchange::udp::{KeySource, PeerAddress, Reach, Refused, UdpExchange, UdpSettings};
 use parda_exchange::{
@@ -265,6 +267,35 @@ impl Medium for Multicast {
         for seat in 0..self.seats {
             self.arrivals.wait(seat, spoke.len() as u64, standing);
         }
+    }
+}
+
+/// A real etcd of one member.
+pub(crate) struct Etcd {
+    _dir: tempfile::TempDir,
+    server: parda_testkit::Etcd,
+}
+
+impl Etcd {
+    pub(crate) fn new() -> Etcd {
+        let dir = tempfile::tempdir().unwrap();
+        Etcd { server: parda_testkit::Etcd::start(dir.path(), 1), _dir: dir }
+    }
+}
+
+impl Medium for Etcd {
+    fn host(&mut self, _: usize, host: HostName, volume: &str, _: u64) -> Box<dyn Exchange> {
+        let endpoints = self.server.urls();
+        let endpoints = endpoints.iter().map(|url| Endpoint::parse(url).unwrap()).collect();
+        let settings = EtcdSettings {
+            host,
+            volume: volume.to_owned(),
+            prefix: "/parda/".to_owned(),
+            cluster: parda_etcd::Settings { endpoints, tls: None, login: None },
+            freshness: Freshness::default(),
+            limits: EtcdLimits { wait: PATIENT, attempt: PATIENT },
+        };
+        Box::new(EtcdExchange::new(settings).unwrap())
     }
 }
 

@@ -1,0 +1,61 @@
+//! Whether a member of etcd on this host has its data where a volume under control is.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use parda_etcd::Endpoint;
+
+use super::exchange::Exchange;
+use super::place::Place;
+use super::volume::{Volume, Work};
+
+/// Where Debian's etcd has its data.
+const DATA_DIR: &str = "/var/lib/etcd";
+
+/// Warnings about a member of etcd on this host whose data is on a volume under control: it would be slow when it is
+/// needed most, and its flushes a load on the array.
+pub(super) fn warnings(volumes: &[Volume]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for volume in volumes {
+        let Some(Exchange::Etcd(etcd)) = &volume.exchange else { continue };
+        let local = etcd.cluster.endpoints.iter().any(Endpoint::is_loopback);
+        let data = match &etcd.data_dir {
+            Some(data) => data.as_path(),
+            None if local => Path::new(DATA_DIR),
+            None => continue,
+        };
+        let Ok(meta) = std::fs::metadata(data) else { continue };
+        let under = volumes.iter().find_map(|volume| Some((volume, place_at(volume, meta.dev())?)));
+        if let Some((controlled, place)) = under {
+            warnings.push(format!(
+                "volume {}: etcd's data, {}, is where volume {} has {place}: etcd would be slow when it is needed \
+                 most. Give it a disk of its own",
+                volume.name,
+                data.display(),
+                controlled.name,
+            ));
+        }
+    }
+    warnings
+}
+
+/// What the volume has on the file system whose device this is.
+fn place_at(volume: &Volume, device: u64) -> Option<String> {
+    let paths: Vec<&Path> = match &volume.work {
+        Work::Steer(steer) => vec![&steer.device],
+        Work::Serve(disks) => disks
+            .iter()
+            .filter_map(|disk| match &disk.place {
+                Place::Path(path) => Some(path.as_path()),
+                Place::Nbd(_) => None,
+            })
+            .collect(),
+    };
+    let there = paths.into_iter().find(|path| {
+        std::fs::metadata(path).is_ok_and(|meta| match meta.file_type().is_block_device() {
+            true => meta.rdev() == device,
+            false => meta.dev() == device,
+        })
+    });
+    there.map(|path| path.display().to_string())
+}

@@ -1,0 +1,373 @@
+//! Calls to a cluster: whichever member answers serves, one after the other.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parda_tls::{ClientFiles, Connector, FileError, FileRole};
+use rustls::crypto::ring;
+use serde_json::{Value, json};
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use crate::endpoint::Endpoint;
+use crate::error::{EtcdError, Fault};
+use crate::{password, wire};
+
+/// Most bytes of an answer: a member may be no etcd at all.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Where a cluster is, and who we are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Its members, or some of them. At least one.
+    pub endpoints: Vec<Endpoint>,
+    /// Certificates for endpoints with TLS.
+    pub tls: Option<Tls>,
+    /// User of the cluster, if it asks for one.
+    pub login: Option<Login>,
+}
+
+/// PEM files for TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The CAs that the members' certificates must come from.
+    pub ca: PathBuf,
+    /// Our certificate and its key, if the members ask for one.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A user of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// Name of the user.
+    pub user: String,
+    /// File that holds the password.
+    pub password_file: PathBuf,
+}
+
+/// A key and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    /// Name under which etcd has the value.
+    pub key: Vec<u8>,
+    /// Bytes that were written last.
+    pub value: Vec<u8>,
+}
+
+/// A lease: keys that hang on it vanish when it was not renewed for its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    id: String,
+    /// Time that it lasts without renewal.
+    pub ttl: Duration,
+}
+
+/// Traffic with the cluster since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Calls that were answered.
+    pub calls: u64,
+    /// Calls that failed, once for each endpoint that was tried.
+    pub failures: u64,
+    /// Bytes of bodies that were sent.
+    pub sent: u64,
+    /// Bytes of bodies that were received.
+    pub received: u64,
+}
+
+/// A client of one cluster.
+pub struct Client {
+    settings: Settings,
+    /// Index of the endpoint that is asked first.
+    current: usize,
+    /// Made with the first call, and anew after a failure, so that renewed files hold.
+    agent: Option<Agent>,
+    token: Option<String>,
+    /// The cluster has no users, so that ours needs no token.
+    open: bool,
+    traffic: Traffic,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the files, to report errors before any connection is made.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    pub fn check(&self) -> Result<(), FileError> {
+        let files = ClientFiles {
+            ca: self.ca.clone(),
+            identity: self.identity.clone(),
+            // Any name: the endpoints' hosts are compared where they are connected to.
+            name: "etcd".to_owned(),
+        };
+        Connector::new(&files).map(|_| ())
+    }
+
+    fn config(&self) -> Result<TlsConfig, FileError> {
+        self.check()?;
+        let roots = certificates(FileRole::Authorities, &self.ca)?;
+        let identity = match &self.identity {
+            None => None,
+            Some((certificate, key)) => {
+                let chain = certificates(FileRole::Certificate, certificate)?;
+                Some(ClientCert::new_with_certs(&chain, private_key(key)?))
+            }
+        };
+        Ok(TlsConfig::builder()
+            .root_certs(RootCerts::Specific(Arc::new(roots)))
+            .client_cert(identity)
+            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
+            .build())
+    }
+}
+
+fn certificates(role: FileRole, path: &Path) -> Result<Vec<Certificate<'static>>, FileError> {
+    let items = pem(role, path)?.into_iter().filter_map(|item| match item {
+        PemItem::Certificate(certificate) => Some(certificate),
+        _ => None,
+    });
+    Ok(items.collect())
+}
+
+fn private_key(path: &Path) -> Result<PrivateKey<'static>, FileError> {
+    let key = pem(FileRole::Key, path)?.into_iter().find_map(|item| match item {
+        PemItem::PrivateKey(key) => Some(key),
+        _ => None,
+    });
+    key.ok_or_else(|| unusable(FileRole::Key, path, "there is no private key in it (PEM)".into()))
+}
+
+fn pem(role: FileRole, path: &Path) -> Result<Vec<PemItem<'static>>, FileError> {
+    let bytes = std::fs::read(path).map_err(|e| unusable(role, path, e.to_string()))?;
+    let items: Result<Vec<_>, _> = parse_pem(&bytes).collect();
+    items.map_err(|e| unusable(role, path, format!("is not PEM: {e}")))
+}
+
+fn unusable(role: FileRole, path: &Path, message: String) -> FileError {
+    FileError { role, path: path.to_owned(), message }
+}
+
+impl Client {
+    /// A client that has not connected yet. `first` chooses the endpoint that is asked first, so that many
+    /// clients do not all ask the same one.
+    #[must_use]
+    pub fn new(settings: Settings, first: u64) -> Client {
+        let current = (first % settings.endpoints.len().max(1) as u64) as usize;
+        let traffic = Traffic::default();
+        Client { settings, current, agent: None, token: None, open: false, traffic }
+    }
+
+    /// The endpoint that is asked first.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        self.settings.endpoints.get(self.current).map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Traffic since the start.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// Reads certificates and password again with the next call.
+    pub fn reload(&mut self) {
+        self.agent = None;
+        self.token = None;
+        self.open = false;
+    }
+
+    /// All keys that begin with `prefix`, at most `most`, as the member that answers has them: it may be a little
+    /// behind. Waits at most `limit` for each endpoint.
+    pub fn range(
+        &mut self,
+        prefix: &[u8],
+        most: usize,
+        limit: Duration,
+    ) -> Result<Vec<KeyValue>, EtcdError> {
+        let found: wire::Range = self.call("kv/range", &wire::range(prefix, most), limit)?;
+        if found.more {
+            let what = format!("more than {most} keys with one prefix");
+            return Err(self.error(Fault::Refused(what)));
+        }
+        let pairs = found.kvs.into_iter().map(|pair| {
+            Some(KeyValue { key: wire::bytes(&pair.key)?, value: wire::bytes(&pair.value)? })
+        });
+        let pairs: Option<Vec<_>> = pairs.collect();
+        pairs.ok_or_else(|| self.error(Fault::NotUnderstood("not base64".to_owned())))
+    }
+
+    /// Writes a key that hangs on a lease.
+    pub fn put(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        lease: &Lease,
+        limit: Duration,
+    ) -> Result<(), EtcdError> {
+        let put =
+            json!({ "key": wire::base64(key), "value": wire::base64(value), "lease": lease.id });
+        self.call::<wire::Written>("kv/put", &put, limit).map(|_| ())
+    }
+
+    /// A lease of so much time, or a little more, in whole seconds.
+    pub fn grant(&mut self, ttl: Duration, limit: Duration) -> Result<Lease, EtcdError> {
+        let seconds = ttl.as_secs_f64().ceil().max(1.0) as u64;
+        let granted: wire::Granted =
+            self.call("lease/grant", &json!({ "TTL": seconds.to_string() }), limit)?;
+        match (granted.ttl.parse::<u64>(), granted.id.is_empty()) {
+            (Ok(ttl), false) => Ok(Lease { id: granted.id, ttl: Duration::from_secs(ttl) }),
+            _ => Err(self.error(Fault::NotUnderstood("a lease without a time".to_owned()))),
+        }
+    }
+
+    /// Renews a lease.
+    ///
+    /// # Errors
+    /// [`Fault::NoLease`]: it ran out before.
+    pub fn renew(&mut self, lease: &Lease, limit: Duration) -> Result<(), EtcdError> {
+        let kept: wire::Kept = self.call("lease/keepalive", &json!({ "ID": lease.id }), limit)?;
+        match kept.result.ttl.parse::<i64>() {
+            Ok(ttl) if ttl > 0 => Ok(()),
+            _ => Err(self.error(Fault::NoLease)),
+        }
+    }
+
+    fn error(&self, fault: Fault) -> EtcdError {
+        EtcdError { endpoint: self.endpoint(), fault }
+    }
+
+    /// Asks one endpoint after the other, until one of them answers or all have failed.
+    fn call<Answer: serde::de::DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &Value,
+        limit: Duration,
+    ) -> Result<Answer, EtcdError> {
+        let mut tries = self.settings.endpoints.len();
+        loop {
+            match self.call_here(path, body, limit) {
+                Ok(answer) => return Ok(answer),
+                Err(fault) => {
+                    let error = self.error(fault);
+                    self.traffic.failures += 1;
+                    tries = tries.saturating_sub(1);
+                    if !error.fault.is_of_the_endpoint() {
+                        return Err(error);
+                    }
+                    self.current = (self.current + 1) % self.settings.endpoints.len().max(1);
+                    // What hangs on the connection is made anew, from files that may have been renewed.
+                    self.agent = None;
+                    if tries == 0 {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks the current endpoint, with a token that is renewed once if it is refused.
+    fn call_here<Answer: serde::de::DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &Value,
+        limit: Duration,
+    ) -> Result<Answer, Fault> {
+        let had_token = self.token.is_some();
+        self.log_in(limit)?;
+        match self.ask(path, body, limit) {
+            Err(Fault::Token(_)) if had_token => {
+                self.token = None;
+                self.log_in(limit)?;
+                self.ask(path, body, limit)
+            }
+            // Users were turned on since.
+            Err(fault @ Fault::Denied(_)) => {
+                self.open = false;
+                Err(fault)
+            }
+            answer => answer,
+        }
+    }
+
+    fn log_in(&mut self, limit: Duration) -> Result<(), Fault> {
+        let Some(login) = self.settings.login.clone() else { return Ok(()) };
+        if self.token.is_some() || self.open {
+            return Ok(());
+        }
+        let password = password::read(&login.password_file)?;
+        let who = json!({ "name": login.user, "password": password });
+        match self.ask::<wire::Token>("auth/authenticate", &who, limit) {
+            Ok(answer) => {
+                self.token = Some(answer.token);
+                Ok(())
+            }
+            Err(fault) if wire::has_no_users(&fault) => {
+                self.open = true;
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn ask<Answer: serde::de::DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &Value,
+        limit: Duration,
+    ) -> Result<Answer, Fault> {
+        let agent = self.agent()?;
+        let Some(endpoint) = self.settings.endpoints.get(self.current) else {
+            return Err(Fault::Connection("no endpoint".to_owned()));
+        };
+        let body = body.to_string();
+        let mut request = agent.post(format!("{}/v3/{path}", endpoint.url()));
+        if let Some(token) = &self.token {
+            request = request.header("authorization", token);
+        }
+        let request = request.config().timeout_global(Some(limit)).build();
+        let mut answer = request.send(&body).map_err(|error| fault_of(&error))?;
+        let status = answer.status().as_u16();
+        let read = answer.body_mut().with_config().limit(MOST_BYTES).read_to_vec();
+        let bytes = read.map_err(|error| fault_of(&error))?;
+        self.traffic.calls += 1;
+        self.traffic.sent += body.len() as u64;
+        self.traffic.received += bytes.len() as u64;
+        if status != 200 {
+            return Err(wire::refusal(status, &bytes));
+        }
+        serde_json::from_slice(&bytes).map_err(|error| Fault::NotUnderstood(error.to_string()))
+    }
+
+    fn agent(&mut self) -> Result<Agent, Fault> {
+        if let Some(agent) = &self.agent {
+            return Ok(agent.clone());
+        }
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent("parda");
+        if let Some(tls) = &self.settings.tls {
+            config = config.tls_config(tls.config()?);
+        }
+        let agent = Agent::new_with_config(config.build());
+        self.agent = Some(agent.clone());
+        Ok(agent)
+    }
+}
+
+fn fault_of(error: &ureq::Error) -> Fault {
+    match error {
+        ureq::Error::Timeout(_) => Fault::NoAnswer,
+        ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::TimedOut => Fault::NoAnswer,
+        ureq::Error::Io(error) => Fault::Connection(error.to_string()),
+        other => Fault::Connection(other.to_string()),
+    }
+}

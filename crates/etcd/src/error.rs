@@ -1,0 +1,63 @@
+//! What can be wrong with a call.
+
+use parda_tls::FileError;
+
+use crate::password::PasswordError;
+
+/// A call that failed, at the endpoint that was tried last.
+#[derive(Debug, thiserror::Error)]
+#[error("etcd {endpoint}: {fault}")]
+pub struct EtcdError {
+    /// URL of the endpoint.
+    pub endpoint: String,
+    /// What is wrong there.
+    pub fault: Fault,
+}
+
+/// Reason why a call failed at an endpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// A certificate, key or CA file cannot be used.
+    #[error(transparent)]
+    Files(#[from] FileError),
+    /// The password cannot be read.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// No answer within the time.
+    #[error("no answer in time")]
+    NoAnswer,
+    /// The connection or its TLS failed.
+    #[error("{0}")]
+    Connection(String),
+    /// The member answers that it cannot serve now: it has no leader or no quorum.
+    #[error("cannot serve now: {0}")]
+    Unavailable(String),
+    /// The lease is unknown: it ran out, or etcd's data was replaced.
+    #[error("the lease is gone")]
+    NoLease,
+    /// The user's token is unknown or too old.
+    #[error("the user's token is not valid: {0}")]
+    Token(String),
+    /// The user may not do that, or there is none.
+    #[error("{0}")]
+    Denied(String),
+    /// It refuses the call.
+    #[error("refuses: {0}")]
+    Refused(String),
+    /// The answer is no answer of etcd's JSON gateway.
+    #[error("is no answer of etcd's JSON gateway: {0}")]
+    NotUnderstood(String),
+}
+
+impl Fault {
+    /// Whether another endpoint may do better.
+    pub(crate) fn is_of_the_endpoint(&self) -> bool {
+        matches!(
+            self,
+            Fault::NoAnswer
+                | Fault::Connection(_)
+                | Fault::Unavailable(_)
+                | Fault::NotUnderstood(_)
+        )
+    }
+}

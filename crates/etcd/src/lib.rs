@@ -1,0 +1,25 @@
+//! A client of etcd's JSON gateway (`/v3/…`, since etcd 3.4): reads, writes and leases over HTTP/1.1, with
+//! TLS, a user and a password, and fail-over between endpoints.
+//!
+//! Calls block, each for a bounded time at each endpoint, and belong on a thread that may wait. There is
+//! no watch and no async runtime.
+//!
+//! | file | subject |
+//! | --- | --- |
+//! | [`endpoint`] | the URL of a member |
+//! | [`password`] | the file that holds a password |
+//! | [`client`] | calls: fail-over, TLS, authentication |
+//! | `wire` | requests and answers as JSON |
+//! | [`error`] | what can be wrong |
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod endpoint;
+pub mod error;
+pub mod password;
+mod wire;
+
+pub use client::{Client, KeyValue, Lease, Login, Settings, Tls, Traffic};
+pub use endpoint::{Endpoint, EndpointFault};
+pub use error::{EtcdError, Fault};
+pub use password::{PasswordError, PasswordFault};

@@ -1,0 +1,247 @@
+//! The transport over etcd. Each period costs a host one read of all keys of its volume and one write of its
+//! own key, whatever the number of hosts; how far apart the periods of many hosts are, [`pace`] says.
+//!
+//! `docs/exchange-format.md` has keys, values and leases. All calls are made by a thread of their own: the
+//! control thread waits for a part of its period at most, and takes what came late in the next one.
+
+use std::time::Duration;
+
+use parda_control::{Instant, Span};
+use parda_etcd::Client;
+
+use crate::exchange::{CollectError, Exchange, ExchangeEvent, Heard, PublishError, Standing};
+use crate::freshness::Freshness;
+use crate::identity::{HostName, Identity, Incarnation, Sequence, VolumeId};
+use crate::message::{Message, Publication};
+
+use notice::{EtcdEvent, EtcdExchangeError, EtcdExchangeFault, EtcdStanding};
+use reading::Reader;
+use worker::{Worker, Write};
+
+pub mod notice;
+mod pace;
+mod reading;
+mod value;
+mod worker;
+
+pub use pace::pace;
+
+/// Periods of silence after which etcd removes a host's key.
+const LEASE_PERIODS: u32 = 10;
+
+/// Shortest lease, in seconds: an etcd that elects a leader needs some.
+const LEAST_LEASE: u64 = 8;
+
+/// What a host must say of itself to use etcd.
+#[derive(Clone, Debug)]
+pub struct EtcdSettings {
+    /// Name of this host.
+    pub host: HostName,
+    /// Name of the volume that is spoken of.
+    pub volume: String,
+    /// Beginning of all keys.
+    pub prefix: String,
+    /// The cluster, and who we are there.
+    pub cluster: parda_etcd::Settings,
+    /// When another run of our name counts as alive.
+    pub freshness: Freshness,
+    /// How long calls may take.
+    pub limits: EtcdLimits,
+}
+
+/// How long calls to etcd may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EtcdLimits {
+    /// How long a collection or a publication waits for its answer.
+    pub wait: Duration,
+    /// How long each endpoint has for its answer, on a thread that nobody waits for.
+    pub attempt: Duration,
+}
+
+impl EtcdLimits {
+    /// Limits of a host that meets the others so often: a collection and a publication together wait for half of
+    /// the period at most, and two endpoints that are down cost one period.
+    #[must_use]
+    pub fn of(period: Span) -> EtcdLimits {
+        let period = Duration::from(period);
+        EtcdLimits {
+            wait: (period / 4).clamp(Duration::from_millis(20), Duration::from_secs(1)),
+            attempt: (period / 2).clamp(Duration::from_millis(500), Duration::from_secs(5)),
+        }
+    }
+}
+
+/// An exchange over etcd.
+#[derive(Debug)]
+pub struct EtcdExchange {
+    me: Identity,
+    volume: VolumeId,
+    key: Vec<u8>,
+    sequence: Sequence,
+    limits: EtcdLimits,
+    worker: Worker,
+    reader: Reader,
+    unread: Steady,
+    unwritten: Steady,
+}
+
+impl EtcdExchange {
+    /// An exchange over etcd. Nothing is connected yet: a cluster that comes up later than its hosts is no
+    /// reason not to start. Each exchange is an incarnation of its own, as its sequence numbers begin anew.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn new(settings: EtcdSettings) -> std::io::Result<EtcdExchange> {
+        let me = Identity { host: settings.host.clone(), incarnation: Incarnation::starting_now() };
+        let volume = VolumeId::of(&settings.volume);
+        let keys = value::prefix(&settings.prefix, &settings.volume);
+        let client = Client::new(settings.cluster, me.host.id().0);
+        Ok(EtcdExchange {
+            key: value::key(&keys, &me),
+            worker: Worker::start(client, keys.clone(), settings.limits.attempt)?,
+            reader: Reader::new(me.clone(), volume, keys, settings.freshness),
+            me,
+            volume,
+            sequence: Sequence::default(),
+            limits: settings.limits,
+            unread: Steady::default(),
+            unwritten: Steady::default(),
+        })
+    }
+
+    /// [`Exchange::collect`], with the events and errors of etcd.
+    pub fn collect(&mut self, now: Instant) -> Result<Heard<EtcdEvent>, EtcdExchangeError> {
+        let read = self.worker.read(self.limits.wait);
+        let pairs = self.unread.keep(read)?;
+        Ok(self.reader.take_in(now, &pairs))
+    }
+
+    /// [`Exchange::publish`], with the errors of etcd.
+    pub fn publish(&mut self, publication: &Publication) -> Result<(), EtcdExchangeError> {
+        self.sequence = self.sequence.next();
+        let message =
+            Message { from: self.me.clone(), sequence: self.sequence, body: *publication };
+        let value = value::encode(self.volume, message)
+            .map_err(|error| EtcdExchangeError { fault: EtcdExchangeFault::Report(error) })?;
+        let lease = lease(publication.period);
+        let write = Write { key: self.key.clone(), value, lease };
+        // The last word is worth a wait: nobody ticks any more.
+        let wait = if publication.leaving { self.limits.attempt } else { self.limits.wait };
+        let written = self.worker.write(write, wait);
+        self.unwritten.keep(written)
+    }
+}
+
+/// Time after which the key of a host with such a period vanishes. Periods that differ a little have the same one,
+/// so that no lease is replaced for each.
+fn lease(period: Span) -> Duration {
+    let seconds = (period.secs() * f64::from(LEASE_PERIODS)).ceil() as u64;
+    Duration::from_secs(seconds.clamp(LEAST_LEASE, 1 << 20).next_power_of_two())
+}
+
+/// Keeps the first fault of a row: endpoints take turns, and their faults may differ, but the trouble is one.
+#[derive(Debug, Default)]
+struct Steady {
+    fault: Option<EtcdExchangeFault>,
+    said: u32,
+}
+
+impl Steady {
+    /// How often one fault is returned before the present one takes its place.
+    const REPEATS: u32 = 60;
+
+    fn keep<T>(&mut self, result: Result<T, EtcdExchangeFault>) -> Result<T, EtcdExchangeError> {
+        match result {
+            Ok(answer) => {
+                *self = Steady::default();
+                Ok(answer)
+            }
+            Err(fault) => {
+                if self.said.is_multiple_of(Self::REPEATS) {
+                    self.fault = None;
+                }
+                self.said += 1;
+                Err(EtcdExchangeError { fault: self.fault.get_or_insert(fault).clone() })
+            }
+        }
+    }
+}
+
+impl Exchange for EtcdExchange {
+    fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
+        Ok(EtcdExchange::publish(self, publication)?)
+    }
+
+    fn collect(&mut self, now: Instant) -> Result<Heard, CollectError> {
+        let Heard { messages, events } = EtcdExchange::collect(self, now)?;
+        Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Etcd).collect() })
+    }
+
+    /// Reads certificates and password again.
+    fn reload(&mut self) {
+        self.worker.reload();
+    }
+
+    fn loads_array(&self) -> bool {
+        false
+    }
+
+    fn least_period(&self, hosts: usize) -> Span {
+        pace(hosts)
+    }
+
+    fn standing(&self) -> Standing {
+        let (endpoint, traffic, leases) = self.worker.standing();
+        Standing::Etcd(EtcdStanding { endpoint, traffic, leases, counters: self.reader.counters() })
+    }
+}
+
+/// Reason why a cluster cannot be used; `None` if it can. Reads one key and writes none. `limit`: time for the answer
+/// of each endpoint.
+#[must_use]
+pub fn examine(cluster: &parda_etcd::Settings, limit: Duration) -> Option<String> {
+    let limit = limit / cluster.endpoints.len().max(1) as u32;
+    // A key that nobody has.
+    let found = Client::new(cluster.clone(), 0).range(b"parda?", 1, limit);
+    found.err().map(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_lasts_for_ten_periods_and_small_changes_keep_it() {
+        let of = |ms| lease(Span::from_millis(ms)).as_secs();
+        assert_eq!([of(0), of(100), of(800), of(1_000), of(1_600)], [8, 8, 8, 16, 16]);
+        assert_eq!(of(60_000), 1024);
+    }
+
+    #[test]
+    fn a_row_of_faults_is_told_as_one() {
+        let mut steady = Steady::default();
+        let mut told = |fault: Result<(), EtcdExchangeFault>| {
+            steady.keep(fault).map_err(|error| error.to_string())
+        };
+        let late = |ms| Err(EtcdExchangeFault::NoAnswer(Duration::from_millis(ms)));
+        let first = told(late(1)).unwrap_err();
+        assert_eq!(told(late(2)).unwrap_err(), first);
+        told(Ok(())).unwrap();
+        assert_ne!(told(late(2)).unwrap_err(), first);
+        for _ in 0..59 {
+            told(late(3)).unwrap_err();
+        }
+        assert!(
+            told(late(3)).unwrap_err().contains("3ms"),
+            "after a while the present one is told"
+        );
+    }
+
+    #[test]
+    fn waits_are_parts_of_the_period() {
+        let limits = |ms| EtcdLimits::of(Span::from_millis(ms));
+        assert_eq!(limits(1_000).wait, Duration::from_millis(250));
+        assert_eq!(limits(60_000).wait, Duration::from_secs(1));
+        assert_eq!(limits(1_000).attempt, Duration::from_millis(500));
+    }
+}

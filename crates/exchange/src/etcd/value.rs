@@ -1,0 +1,40 @@
+//! Keys and values: one key for each run of a host, and a record as its value.
+
+use crate::identity::{Identity, VolumeId};
+use crate::message::Message;
+use crate::region::{Block, SlotIndex};
+use crate::slot::{self, Content, InvalidReport, RECORD_BYTES, Record, SlotFault};
+
+/// The slot that the record of a key says it is for: none. So a record that was copied from a file or a datagram is
+/// none of a key.
+const NO_SLOT: SlotIndex = SlotIndex(u32::MAX - 1);
+
+/// What the keys of a volume begin with.
+pub(super) fn prefix(prefix: &str, volume: &str) -> Vec<u8> {
+    format!("{prefix}exchange/{volume}/").into_bytes()
+}
+
+/// The key of one run of a host.
+pub(super) fn key(keys: &[u8], host: &Identity) -> Vec<u8> {
+    let own = format!("{}/{}", host.host, host.incarnation);
+    [keys, own.as_bytes()].concat()
+}
+
+pub(super) fn encode(volume: VolumeId, message: Message) -> Result<Vec<u8>, InvalidReport> {
+    let block = slot::encode(&Record { volume, slot: NO_SLOT, message })?;
+    Ok(block.0[..RECORD_BYTES].to_vec())
+}
+
+/// Reads a value. `None`: it has not the length of a record.
+pub(super) fn decode(value: &[u8]) -> Option<Result<Record, SlotFault>> {
+    if value.len() != RECORD_BYTES {
+        return None;
+    }
+    let mut block = Block::ZERO;
+    block.0[..RECORD_BYTES].copy_from_slice(value);
+    Some(match slot::decode(&block, NO_SLOT) {
+        Content::Record(record) => Ok(*record),
+        Content::Fault(fault) => Err(fault),
+        Content::Empty => Err(SlotFault::NotARecord),
+    })
+}

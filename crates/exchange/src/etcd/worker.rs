@@ -1,0 +1,262 @@
+//! The thread that calls etcd. The control thread hands it what is to be read and written, and waits no longer than it
+//! can: an answer that comes later is taken in the next period.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parda_etcd::{Client, EtcdError, Fault, KeyValue, Lease, Traffic};
+
+use super::notice::EtcdExchangeFault;
+
+/// Most keys of one volume that are read.
+const MOST_KEYS: usize = 8192;
+
+/// Part of its time after which a lease is renewed.
+const RENEWED_AFTER: u32 = 3;
+
+/// A key to be written.
+#[derive(Debug)]
+pub(super) struct Write {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+    /// Time after which the key vanishes, if it is not written again.
+    pub(super) lease: Duration,
+}
+
+/// What the two threads tell each other.
+#[derive(Debug, Default)]
+struct Desk {
+    read: Job<(), Vec<KeyValue>>,
+    write: Job<Write, ()>,
+    reload: bool,
+    over: bool,
+    endpoint: String,
+    traffic: Traffic,
+    leases: u64,
+}
+
+/// An order and its answer. A later order replaces one that nobody has begun.
+#[derive(Debug)]
+struct Job<Order, Answer> {
+    order: Option<Order>,
+    given: u64,
+    answer: Option<Result<Answer, Arc<EtcdError>>>,
+    answered: u64,
+}
+
+impl<Order, Answer> Default for Job<Order, Answer> {
+    fn default() -> Self {
+        Job { order: None, given: 0, answer: None, answered: 0 }
+    }
+}
+
+impl<Order, Answer> Job<Order, Answer> {
+    fn give(&mut self, order: Order) {
+        self.order = Some(order);
+        self.given += 1;
+    }
+
+    /// The order, with its number.
+    fn begin(&mut self) -> Option<(u64, Order)> {
+        self.order.take().map(|order| (self.given, order))
+    }
+
+    fn end(&mut self, number: u64, answer: Result<Answer, EtcdError>) {
+        self.answer = Some(answer.map_err(Arc::new));
+        self.answered = number;
+    }
+
+    /// The last answer that nobody has taken, to whichever order.
+    fn take(&mut self, waited: Duration) -> Result<Answer, EtcdExchangeFault> {
+        match self.answer.take() {
+            Some(answer) => Ok(answer?),
+            None => Err(EtcdExchangeFault::NoAnswer(waited)),
+        }
+    }
+}
+
+/// The thread, as the control thread sees it. It ends by itself after this was dropped.
+#[derive(Debug)]
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    desk: Mutex<Desk>,
+    /// There is an order, or it is over.
+    ordered: Condvar,
+    /// There is an answer.
+    answered: Condvar,
+}
+
+impl Shared {
+    /// A panic of the other thread leaves plain data behind.
+    fn lock(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Worker {
+    pub(super) fn start(
+        client: Client,
+        prefix: Vec<u8>,
+        attempt: Duration,
+    ) -> std::io::Result<Worker> {
+        let shared = Arc::new(Shared::default());
+        shared.lock().endpoint = client.endpoint();
+        let caller =
+            Caller { client, prefix, attempt, lease: None, leases: 0, shared: Arc::clone(&shared) };
+        // Never joined: a call that is under way ends within its limit, and the thread with it.
+        let thread = std::thread::Builder::new()
+            .name("parda-etcd".to_owned())
+            .spawn(move || caller.run())?;
+        Ok(Worker { shared, thread })
+    }
+
+    /// Reads all keys of the volume.
+    pub(super) fn read(&self, wait: Duration) -> Result<Vec<KeyValue>, EtcdExchangeFault> {
+        self.shared.lock().read.give(());
+        self.await_answer(wait, |desk| desk.read.answered == desk.read.given)?.read.take(wait)
+    }
+
+    /// Writes the key of this host.
+    pub(super) fn write(&self, write: Write, wait: Duration) -> Result<(), EtcdExchangeFault> {
+        self.shared.lock().write.give(write);
+        self.await_answer(wait, |desk| desk.write.answered == desk.write.given)?.write.take(wait)
+    }
+
+    fn await_answer(
+        &self,
+        wait: Duration,
+        done: impl Fn(&Desk) -> bool,
+    ) -> Result<MutexGuard<'_, Desk>, EtcdExchangeFault> {
+        if self.thread.is_finished() {
+            return Err(EtcdExchangeFault::Ended);
+        }
+        self.shared.ordered.notify_one();
+        let desk = self.shared.lock();
+        let waited = self.shared.answered.wait_timeout_while(desk, wait, |desk| !done(desk));
+        Ok(waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+
+    /// Has certificates and password read again.
+    pub(super) fn reload(&self) {
+        self.shared.lock().reload = true;
+        self.shared.ordered.notify_one();
+    }
+
+    /// The endpoint that is asked, traffic and the number of leases.
+    pub(super) fn standing(&self) -> (String, Traffic, u64) {
+        let desk = self.shared.lock();
+        (desk.endpoint.clone(), desk.traffic, desk.leases)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.lock().over = true;
+        self.shared.ordered.notify_one();
+    }
+}
+
+/// The thread's own state.
+struct Caller {
+    client: Client,
+    prefix: Vec<u8>,
+    attempt: Duration,
+    lease: Option<Held>,
+    leases: u64,
+    shared: Arc<Shared>,
+}
+
+/// A lease that our key hangs on.
+struct Held {
+    lease: Lease,
+    /// As it was asked for: etcd may grant a longer one.
+    asked: Duration,
+    renewed: Instant,
+}
+
+impl Caller {
+    fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let idle = |desk: &mut Desk| desk.read.order.is_none() && desk.write.order.is_none();
+            let waited = shared
+                .ordered
+                .wait_while(shared.lock(), |desk| idle(desk) && !desk.reload && !desk.over);
+            let mut desk = waited.unwrap_or_else(PoisonError::into_inner);
+            // What was ordered before the end is done: it may be a farewell.
+            if desk.over && idle(&mut desk) {
+                return;
+            }
+            if std::mem::take(&mut desk.reload) {
+                self.client.reload();
+            }
+            let (read, write) = (desk.read.begin(), desk.write.begin());
+            drop(desk);
+            if let Some((number, ())) = read {
+                let found = self.client.range(&self.prefix, MOST_KEYS, self.attempt);
+                self.answer(|desk| desk.read.end(number, found));
+            }
+            if let Some((number, write)) = write {
+                let written = self.write(&write);
+                self.answer(|desk| desk.write.end(number, written));
+                self.renew();
+            }
+        }
+    }
+
+    fn answer(&self, answer: impl FnOnce(&mut Desk)) {
+        let mut desk = self.shared.lock();
+        answer(&mut desk);
+        desk.endpoint = self.client.endpoint();
+        desk.traffic = self.client.traffic();
+        desk.leases = self.leases;
+        drop(desk);
+        self.shared.answered.notify_all();
+    }
+
+    fn write(&mut self, write: &Write) -> Result<(), EtcdError> {
+        match self.put(write) {
+            // It ran out, or all of etcd's data was replaced.
+            Err(EtcdError { fault: Fault::NoLease, .. }) => {
+                self.lease = None;
+                self.put(write)
+            }
+            written => written,
+        }
+    }
+
+    fn put(&mut self, write: &Write) -> Result<(), EtcdError> {
+        let held = match self.lease.take().filter(|held| held.asked >= write.lease) {
+            Some(held) => held,
+            None => {
+                let lease = self.client.grant(write.lease, self.attempt)?;
+                self.leases += 1;
+                Held { lease, asked: write.lease, renewed: Instant::now() }
+            }
+        };
+        let put = self.client.put(&write.key, &write.value, &held.lease, self.attempt);
+        self.lease = Some(held);
+        put
+    }
+
+    /// Renews the lease when it is time. Only after a write: the key of a host that no longer ticks is to vanish.
+    fn renew(&mut self) {
+        let Some(held) = &mut self.lease else { return };
+        let begun = Instant::now();
+        if begun - held.renewed < held.lease.ttl / RENEWED_AFTER {
+            return;
+        }
+        match self.client.renew(&held.lease, self.attempt) {
+            Ok(()) => held.renewed = begun,
+            Err(EtcdError { fault: Fault::NoLease, .. }) => self.lease = None,
+            // The next write shows whether it lasted.
+            Err(_) => {}
+        }
+    }
+}
