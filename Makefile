@@ -11,7 +11,7 @@ export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
-	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount chromium=chromium promtool=prometheus \
+	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount systemd-nspawn=systemd-container chromium=chromium promtool=prometheus \
 	node=nodejs npm=npm etcd=etcd-server
 
 # Where cargo builds, and what the laboratory's guests are made of.
@@ -26,7 +26,7 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit real simulated fuzz nightly reproduce docs bench install uninstall clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit real simulated fuzz nightly reproduce docs bench install install-program install-files uninstall clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -142,32 +142,45 @@ bench-nbd: build ## Measures against qemu-nbd, nbdkit, qemu-storage-daemon and a
 bpf: ## The eBPF object of crates/steer, after a change of its source (clang, llvm-strip)
 	tools/bpf.sh
 
+LIB = $(DESTDIR)$(PREFIX)/lib
 SHARE = $(DESTDIR)$(PREFIX)/share
 BASH_COMPLETION = $(SHARE)/bash-completion/completions/parda
 ZSH_COMPLETION = $(SHARE)/zsh/site-functions/_parda
 FISH_COMPLETION = $(SHARE)/fish/vendor_completions.d/parda.fish
 COMPLETIONS = $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION)
+SYSTEMD = $(LIB)/systemd/system/parda.service $(LIB)/sysusers.d/parda.conf $(LIB)/tmpfiles.d/parda.conf
 
 # Not built here: root need not have cargo.
-install: ## Installs what `make build` built under PREFIX: binary, symbols, manual pages, completions and systemd unit
+install: install-program install-files ## Installs what `make build` built under PREFIX: binary, symbols, pages, completions, unit and user
+	@if [ -z "$(DESTDIR)" ] && [ -d /run/systemd/system ]; then \
+	  systemd-sysusers $(LIB)/sysusers.d/parda.conf && systemd-tmpfiles --create $(LIB)/tmpfiles.d/parda.conf && systemctl daemon-reload; fi
+
+install-program:
 	@test -x $(PARDA) || { echo "install: there is no $(PARDA): run \`make build\` first, as yourself" >&2; exit 1; }
 	install -D -m 755 $(PARDA) $(DESTDIR)$(PREFIX)/bin/parda
-	install -d $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin
-	objcopy --only-keep-debug $(PARDA) $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug
+	install -d $(LIB)/debug$(PREFIX)/bin
+	objcopy --only-keep-debug $(PARDA) $(LIB)/debug$(PREFIX)/bin/parda.debug
 	strip --strip-debug $(DESTDIR)$(PREFIX)/bin/parda
-	objcopy --add-gnu-debuglink=$(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug $(DESTDIR)$(PREFIX)/bin/parda
-	install -d $(SHARE)/man/man1 $(dir $(COMPLETIONS))
+	objcopy --add-gnu-debuglink=$(LIB)/debug$(PREFIX)/bin/parda.debug $(DESTDIR)$(PREFIX)/bin/parda
+
+# All but the binary, as the packages have it too.
+install-files:
+	install -d $(SHARE)/man/man1 $(SHARE)/parda $(dir $(COMPLETIONS) $(SYSTEMD))
 	$(PARDA) man $(SHARE)/man/man1
 	$(PARDA) completions bash > $(BASH_COMPLETION)
 	$(PARDA) completions zsh > $(ZSH_COMPLETION)
 	$(PARDA) completions fish > $(FISH_COMPLETION)
-	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	sed 's|@PREFIX@|$(PREFIX)|' contrib/parda.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/parda.service
+	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/parda.service.in > $(LIB)/systemd/system/parda.service
+	sed 's|@PREFIX@|$(PREFIX)|' contrib/systemd/steer.conf.in > $(SHARE)/parda/steer.conf
+	install -m 644 contrib/systemd/parda.sysusers.conf $(LIB)/sysusers.d/parda.conf
+	install -m 644 contrib/systemd/parda.tmpfiles.conf $(LIB)/tmpfiles.d/parda.conf
+	install -m 644 contrib/systemd/parda.socket contrib/parda.toml contrib/prometheus/parda.rules.yml $(SHARE)/parda
+	install -m 644 contrib/grafana/parda.json $(SHARE)/parda/grafana.json
 
-uninstall: ## Removes what `make install` installed; configuration and data stay
-	rm -f $(SHARE)/man/man1/parda.1 $(SHARE)/man/man1/parda-*.1 $(COMPLETIONS)
-	rm -f $(DESTDIR)$(PREFIX)/bin/parda $(DESTDIR)$(PREFIX)/lib/debug$(PREFIX)/bin/parda.debug
-	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/parda.service
+uninstall: ## Removes what `make install` installed; configuration, data and user stay
+	rm -f $(SHARE)/man/man1/parda.1 $(SHARE)/man/man1/parda-*.1 $(COMPLETIONS) $(SYSTEMD)
+	rm -f $(DESTDIR)$(PREFIX)/bin/parda $(LIB)/debug$(PREFIX)/bin/parda.debug
+	rm -rf $(SHARE)/parda
 
 clean: ## Removes what was built
 	$(CARGO) clean

@@ -27,6 +27,7 @@
 //! | `history` | the last hour, second by second |
 //! | [`events`] | what happened |
 //! | `views` | the volumes as other threads see them |
+//! | `manager` | readiness, state and signs of life for the service manager |
 //! | [`metrics`] | the status as OpenMetrics text |
 //! | [`status`] | what an agent says of itself |
 //! | `settings` | settings that hosts must have alike, compared |
@@ -52,6 +53,7 @@ mod history;
 mod http;
 mod idle_probe;
 pub mod latency;
+mod manager;
 pub mod metrics;
 mod objective;
 pub mod outlook;

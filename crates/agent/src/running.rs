@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::events::Recorder;
 use crate::history::{History, Sampler};
 use crate::http::HttpServer;
+use crate::manager::Manager;
 use crate::served::{Addresses, Shared};
 use crate::server::Server;
 use crate::start_error::StartError;
@@ -54,6 +55,8 @@ enum Wakeup {
     Read(Result<Config, parda_config::Error>),
     /// All of a volume was tried once.
     Settled,
+    /// The watchdog asks for a sign of life.
+    Asked,
 }
 
 /// A volume that does not start.
@@ -79,6 +82,7 @@ pub(crate) struct Agent {
     api: Api,
     /// Fills the history of `api`.
     sampler: Option<Sampler>,
+    manager: Manager,
     status: Option<Server>,
     http: Option<HttpServer>,
     /// When its address is tried again, if it could not be bound.
@@ -104,6 +108,8 @@ impl Agent {
                 }
             }
         })?;
+        let asks = events.clone();
+        let manager = Manager::start(move || drop(asks.send(Wakeup::Asked)))?;
         let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
         let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty()).count();
         let memory = AgentMemory::new(config.memory, served);
@@ -120,6 +126,7 @@ impl Agent {
             leaving: Vec::new(),
             api: Api { views, history: Arc::new(History::new()), events: recorder },
             sampler: None,
+            manager,
             status: None,
             http: None,
             http_due: None,
@@ -134,6 +141,8 @@ impl Agent {
                 self.serve();
             }
         });
+        self.manager.stopping();
+        let _outside = self.manager.pulse().outside();
         self.status = None;
         self.http = None;
         self.sampler = None;
@@ -185,6 +194,7 @@ impl Agent {
                 Ok(Wakeup::Signal(SIGHUP)) => self.read_again(),
                 Ok(Wakeup::Signal(_)) => return Ok(false),
                 Ok(Wakeup::Read(read)) => self.reload(read),
+                Ok(Wakeup::Asked) => self.manager.pulse().answer(),
                 Err(_) => break,
             }
         }
@@ -197,6 +207,7 @@ impl Agent {
         self.serve_http();
         let (volumes, failed) = (self.volumes.len(), self.failed.len());
         tracing::info!(host = %self.me.host, volumes, failed, event = "agent_started", "started");
+        self.manager.ready(self.state());
         Ok(true)
     }
 
@@ -212,6 +223,7 @@ impl Agent {
                 Ok(Wakeup::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Wakeup::Read(read)) => self.reload(read),
                 Ok(Wakeup::Settled) => {}
+                Ok(Wakeup::Asked) => self.manager.pulse().answer(),
                 Err(RecvTimeoutError::Timeout) => {
                     self.retry();
                     if self.http_due.is_some_and(|due| due <= Instant::now()) {
@@ -224,6 +236,7 @@ impl Agent {
     }
 
     fn begin(&mut self, config: &VolumeConfig) -> Result<(), StartError> {
+        let _outside = self.manager.pulse().outside();
         let events = self.events.clone();
         // Nobody listens any more once the agent stops: then this is no news.
         let settled = move || drop(events.send(Wakeup::Settled));
@@ -298,7 +311,10 @@ impl Agent {
         let (path, events) = (self.path.clone(), self.events.clone());
         let read = move || drop(events.send(Wakeup::Read(Config::read_again(&path))));
         match std::thread::Builder::new().name("read".to_owned()).spawn(read) {
-            Ok(_) => self.reading = Some(false),
+            Ok(_) => {
+                self.reading = Some(false);
+                self.manager.reloading();
+            }
             Err(error) => tracing::error!("configuration not changed: no thread: {error}"),
         }
     }
@@ -306,9 +322,13 @@ impl Agent {
     fn reload(&mut self, read: Result<Config, parda_config::Error>) {
         let again = self.reading.take();
         match read {
-            Ok(new) => self.take_over(new),
+            Ok(new) => {
+                self.take_over(new);
+                self.manager.reloaded(self.state());
+            }
             Err(error) => {
                 tracing::error!(event = "reload_refused", "configuration not changed: {error}");
+                self.manager.reloaded(format!("configuration not changed: {error}"));
             }
         }
         if again == Some(true) {
@@ -337,7 +357,10 @@ impl Agent {
             let name = volume.name();
             match new.volumes.iter().find(|wanted| wanted.name == name) {
                 Some(wanted) if !volume.is_another(wanted) => {
+                    // The kernel may be changing a steered device's queue, which waits for its IOs.
+                    let outside = self.manager.pulse().outside();
                     volume.reload(wanted);
+                    drop(outside);
                     stay.push(volume);
                 }
                 Some(_) => {
@@ -381,6 +404,8 @@ impl Agent {
     }
 
     fn move_status(&mut self, before: Option<PathBuf>) {
+        // The server that is there may be answering, and ask a volume's thread for that.
+        let _outside = self.manager.pulse().outside();
         let Some(socket) = self.config.status.clone() else {
             self.status = None;
             return tracing::info!("no status socket any more");
@@ -406,7 +431,8 @@ impl Agent {
             self.http_due = None;
             return;
         }
-        // Old and new address may overlap.
+        // Waits for the old server, and for the name's look-up. Old and new address may overlap.
+        let _outside = self.manager.pulse().outside();
         if self.http.take().is_some() && self.config.http.is_none() {
             tracing::info!("no HTTP server any more");
         }
@@ -435,8 +461,26 @@ impl Agent {
             .map_err(|error| ServeError::Status { path: socket.to_owned(), error })
     }
 
+    /// State of the agent for the service manager: its work and its volumes that do not start.
+    fn state(&self) -> String {
+        let (mut disks, mut devices) = (0, 0);
+        for volume in &self.config.volumes {
+            match &volume.work {
+                config::Work::Serve(served) => disks += served.len(),
+                config::Work::Steer(_) => devices += 1,
+            }
+        }
+        let volumes = self.config.volumes.len();
+        let mut state = format!("volumes: {volumes}; disks: {disks}; steered devices: {devices}");
+        for Failed { config, error, .. } in &self.failed {
+            state += &format!("; {} does not start: {error}", config.name);
+        }
+        state
+    }
+
     /// Has the status show the volumes that there are.
-    fn show(&self) {
+    fn show(&mut self) {
+        self.manager.state(self.state());
         let running = self.volumes.iter().map(|volume| View::Running(volume.view()));
         let failed = self.failed.iter();
         let failed = failed.map(|f| View::Failed(Box::new(f.config.clone()), f.error.clone()));

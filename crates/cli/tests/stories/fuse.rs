@@ -10,7 +10,7 @@ pub(crate) struct FuseFile {
     path: PathBuf,
     // Dropped, and so killed, in this order.
     _nbdfuse: Process,
-    _nbdkit: Process,
+    nbdkit: Process,
 }
 
 impl FuseFile {
@@ -27,7 +27,12 @@ impl FuseFile {
         let line = ["nbdfuse", "-C", "8", &file, &uri];
         let fuse = stage.start(&format!("{name}.nbdfuse"), &line);
         until("nbdfuse has the file", || path.metadata().is_ok_and(|m| m.len() > 0));
-        FuseFile { path, _nbdfuse: fuse, _nbdkit: server }
+        FuseFile { path, _nbdfuse: fuse, nbdkit: server }
+    }
+
+    /// What the file's content comes from.
+    pub(crate) fn server(&self) -> &Process {
+        &self.nbdkit
     }
 }
 

@@ -26,10 +26,12 @@
 //! | `restarted_backends` | NBD servers behind disks, restarted, stopped and continued |
 //! | `latency_targets` | disks with a latency objective |
 //! | `metrics` | metrics as Prometheus takes them; health; alerts and the dashboard |
+//! | `manager` | a service manager, and its watchdog |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `exchange_udp` | hosts that meet over UDP, and attackers on their network |
 //! | `exchange_init` | making an exchange |
+//! | `service` | installed, and run by systemd |
 //! | `settings` | hosts that were told different things |
 //! | `soak` | a long time under load, with reloads and kills |
 //! | `status` | rates of now, and what limits each disk |
@@ -76,6 +78,7 @@ mod lifecycle;
 mod listeners;
 mod locks;
 mod logging;
+mod manager;
 mod metrics;
 mod nbd;
 mod observe;
@@ -84,6 +87,7 @@ mod pages;
 mod probe;
 mod reload;
 mod restarted_backends;
+mod service;
 mod settings;
 mod soak;
 mod stage;

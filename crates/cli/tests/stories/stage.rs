@@ -175,6 +175,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
     ("ip", "iproute2"),
+    ("systemd-analyze", "systemd"),
+    ("systemd-nspawn", "systemd-container"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("prlimit", "util-linux"),

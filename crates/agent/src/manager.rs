@@ -1,0 +1,193 @@
+//! What the agent tells the service manager that started it (sd_notify(3)): that it serves, reads its configuration again, ends; its
+//! state in a line; and that its main thread lives.
+//!
+//! A thread of its own speaks, so that a manager which does not listen delays nobody. Without `NOTIFY_SOCKET` there is no thread.
+
+mod pulse;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+
+pub(crate) use pulse::Pulse;
+
+/// Longest state in characters: `systemctl status` shows a line.
+const STATE_LIMIT: usize = 400;
+
+/// How long the agent's end waits for the last message to be taken.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Message to the service manager.
+#[derive(Debug)]
+enum Message {
+    /// All that can be served is served. The state in a line.
+    Ready(String),
+    /// The configuration is read again; `Ready` follows.
+    Reloading,
+    /// The agent ends.
+    Stopping,
+    /// The state in a line.
+    State(String),
+}
+
+/// The service manager, if there is one.
+pub(crate) struct Manager {
+    pulse: Arc<Pulse>,
+    messages: Option<Sender<Message>>,
+    thread: Option<JoinHandle<()>>,
+    /// The state that was told last.
+    told: String,
+    /// Whether the manager was told that the agent serves.
+    ready: bool,
+}
+
+impl Manager {
+    /// Begins to speak to the manager that the environment names. With a watchdog (`WATCHDOG_USEC`) the main thread is asked for
+    /// a sign of life by `ask` again and again, which it gives by [`Pulse::answer`].
+    pub(crate) fn start(ask: impl Fn() + Send + 'static) -> std::io::Result<Manager> {
+        let pulse = Arc::new(Pulse::default());
+        let mut manager = Manager {
+            pulse: Arc::clone(&pulse),
+            messages: None,
+            thread: None,
+            told: String::new(),
+            ready: false,
+        };
+        if std::env::var_os("NOTIFY_SOCKET").is_none() {
+            return Ok(manager);
+        }
+        let (messages, received) = channel();
+        // Four signs of life in the time without one that the manager allows.
+        let every = sd_notify::watchdog_enabled().map(|limit| limit / 4);
+        let every = every.filter(|every| !every.is_zero());
+        let thread = std::thread::Builder::new().name("manager".to_owned());
+        let thread = thread.spawn(move || speak(&received, every, &pulse, ask))?;
+        (manager.messages, manager.thread) = (Some(messages), Some(thread));
+        Ok(manager)
+    }
+
+    /// The main thread's signs of life.
+    pub(crate) fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
+    }
+
+    /// The agent serves, with this state.
+    pub(crate) fn ready(&mut self, state: String) {
+        self.ready = true;
+        self.told.clone_from(&state);
+        self.say(Message::Ready(state));
+    }
+
+    /// The agent reads its configuration again.
+    pub(crate) fn reloading(&self) {
+        if self.ready {
+            self.say(Message::Reloading);
+        }
+    }
+
+    /// The agent has read its configuration again, and is in this state.
+    pub(crate) fn reloaded(&mut self, state: String) {
+        // An agent that still starts says later that it serves.
+        if self.ready {
+            self.ready(state);
+        }
+    }
+
+    /// The agent ends.
+    pub(crate) fn stopping(&self) {
+        self.say(Message::Stopping);
+    }
+
+    /// The state has changed, or may have.
+    pub(crate) fn state(&mut self, state: String) {
+        if self.ready && self.told != state {
+            self.told.clone_from(&state);
+            self.say(Message::State(state));
+        }
+    }
+
+    fn say(&self, message: Message) {
+        if let Some(messages) = &self.messages {
+            // A thread that is gone has panicked, which the log has.
+            let _ = messages.send(message);
+        }
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.messages = None;
+        let Some(thread) = self.thread.take() else { return };
+        // A manager that takes no message keeps no agent from ending.
+        let until = Instant::now() + LAST;
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Sends what it receives, and signs of life in between, until nobody sends any more.
+fn speak(received: &Receiver<Message>, every: Option<Duration>, pulse: &Pulse, ask: impl Fn()) {
+    let mut next = Instant::now();
+    loop {
+        let message = match every {
+            Some(_) => received.recv_timeout(next.saturating_duration_since(Instant::now())),
+            None => received.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match (message, every) {
+            (Ok(message), _) => tell(&message),
+            (Err(RecvTimeoutError::Timeout), Some(every)) => {
+                if pulse.beats() {
+                    send(&[NotifyState::Watchdog]);
+                }
+                if pulse.may_ask() {
+                    ask();
+                }
+                next = Instant::now() + every;
+            }
+            (Err(_), _) => return,
+        }
+    }
+}
+
+fn tell(message: &Message) {
+    match message {
+        Message::Ready(state) => {
+            send(&[NotifyState::Ready, NotifyState::Status(&line(state))]);
+        }
+        Message::Reloading => match NotifyState::monotonic_usec_now() {
+            Ok(now) => send(&[NotifyState::Reloading, now]),
+            Err(_) => send(&[NotifyState::Reloading]),
+        },
+        Message::Stopping => {
+            let state = NotifyState::Status("answers the requests in flight, then ends");
+            send(&[NotifyState::Stopping, state]);
+        }
+        Message::State(state) => send(&[NotifyState::Status(&line(state))]),
+    }
+}
+
+fn send(states: &[NotifyState]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!("the service manager was not told: {error}");
+    }
+}
+
+/// The text as a line: an error may quote a line break of a file, and what follows would be taken for another message.
+fn line(text: &str) -> String {
+    text.chars().take(STATE_LIMIT).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_one_line_and_short_whatever_a_file_has_in_it() {
+        assert_eq!(line("2 volumes\nWATCHDOG=trigger\r\0"), "2 volumes WATCHDOG=trigger  ");
+        assert_eq!(line(&"λ".repeat(2 * STATE_LIMIT)), "λ".repeat(STATE_LIMIT));
+    }
+}
