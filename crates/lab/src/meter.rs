@@ -190,6 +190,7 @@ impl Meter {
             bytes: disk.bytes,
             latency_ms: distribution(&disk.total),
             held_ms: distribution(&disk.held),
+            device_ms: distribution(&disk.device).map(|device| device.mean),
         };
         let count = HostCount {
             seconds: to.seconds_since(from),

@@ -36,6 +36,8 @@ pub struct VmCount {
     pub latency_ms: Option<Distribution>,
     /// Held time: time in the host's fair queue. `None` without IO.
     pub held_ms: Option<Distribution>,
+    /// Mean time at the array of reads and writes, in milliseconds. `None` without any.
+    pub device_ms: Option<f64>,
 }
 
 impl HostCount {
@@ -71,6 +73,7 @@ impl HostCount {
                     mib_per_s: mib(count.bytes) / self.seconds,
                     latency_ms: count.latency_ms,
                     held_ms: count.held_ms,
+                    device_ms: count.device_ms,
                 }
             })
             .collect();

@@ -57,6 +57,7 @@ struct VmMeter {
     count: VmCount,
     total: Latencies,
     held: Latencies,
+    device: Tally,
     /// [`Agent::lived`] when the phase began.
     lived: (ClientRun, u128),
 }
@@ -116,6 +117,7 @@ impl Meters {
             vm.count.bytes += done.io.bytes.0;
             if data {
                 host.device.record(done.device);
+                vm.device.add(done.device);
             }
             vm.total.record(done.held + done.device);
             vm.held.record(done.held);
@@ -157,6 +159,7 @@ impl Meters {
                 count: VmCount::default(),
                 total: Latencies::default(),
                 held: Latencies::default(),
+                device: Tally::default(),
                 lived: lived.get(index).copied().unwrap_or_default(),
             };
             HostMeter {
@@ -240,6 +243,7 @@ impl HostMeter {
         let vm = |vm: VmMeter| VmCount {
             latency_ms: vm.total.distribution(),
             held_ms: vm.held.distribution(),
+            device_ms: vm.device.device_ms(),
             ..vm.count
         };
         HostCount {

@@ -58,6 +58,9 @@ pub struct VmAnswer {
     pub latency_ms: Option<Distribution>,
     /// Held time: time in the host's fair queue. `None` without IO.
     pub held_ms: Option<Distribution>,
+    /// Mean time at the array of reads and writes, in milliseconds. `None` without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_ms: Option<f64>,
 }
 
 /// A distribution of times, in milliseconds.

@@ -16,6 +16,10 @@ const HEALED: f64 = 40.0;
 const RECOVERY: f64 = 10.0;
 /// How long that is looked at.
 const LOOKED: f64 = 60.0;
+/// From the start, and from a change of shares, until a fleet has settled, in the longest of its periods.
+const SETTLES: f64 = 25.0;
+/// Parts of a phase that are looked at one by one.
+pub(crate) const PARTS: u32 = 10;
 /// The longest that a VM may wait for its next IO.
 pub(crate) const HOLD_MAX: f64 = 10.0;
 
@@ -68,6 +72,12 @@ const ARRAYS: [Array; 4] = [
 /// A cluster, and what is to be expected of it.
 pub(crate) struct Fleet {
     pub(crate) text: String,
+    /// Name and seed; array and law; hosts without what happens to them.
+    title: String,
+    settings: String,
+    hosts: String,
+    /// The longest period of a host, in periods.
+    longest: f64,
     /// What it is an example of.
     pub(crate) classes: Vec<&'static str>,
     /// The same kind of IO everywhere: as large a share of the slots is as large a share of the IOPS.
@@ -284,11 +294,10 @@ impl Fleet {
         };
         let from = (healed + RECOVERY * longest) * p;
         let to = from + LOOKED * p;
-        let head = format!(
-            "name = \"fleet\"\nseed = {}\nduration = \"{to:.2}s\"\n[array]\n{}[control]\n\
-             latency_threshold = \"{}ms\"\nperiod = \"{:.0}ms\"\nhold_max = \"{:.0}ms\"\n\
-             window_max = 1024\n[[phase]]\nname = \"well\"\nfrom = \"{from:.2}s\"\nto = \"{to:.2}s\"\n",
-            seed % (1 << 31),
+        let title = format!("name = \"fleet\"\nseed = {}\n", seed % (1 << 31));
+        let settings = format!(
+            "[array]\n{}[control]\nlatency_threshold = \"{}ms\"\nperiod = \"{:.0}ms\"\nhold_max = \"{:.0}ms\"\n\
+             window_max = 1024\n",
             array.text,
             array.threshold_ms,
             1e3 * p,
@@ -296,8 +305,14 @@ impl Fleet {
         );
         classes.sort_unstable();
         classes.dedup();
+        let hosts = text + cache;
+        let well = phase("well", from, to);
         Fleet {
-            text: head + &text + cache + &events.0,
+            text: format!("{title}duration = \"{to:.2}s\"\n{settings}{well}{hosts}{}", events.0),
+            title,
+            settings,
+            hosts,
+            longest,
             classes,
             alike,
             settles: !bursts && !cached && !streams,
@@ -311,6 +326,30 @@ impl Fleet {
     pub(crate) fn scenario(&self) -> Scenario {
         parse(&self.text)
     }
+
+    /// The same cluster with one event and nothing else that happens to it: the phase `before`, its parts `part0`, `part1`, …, and
+    /// the phase `after`.
+    pub(crate) fn with_event(&self, event: &str) -> Scenario {
+        let settles = SETTLES * self.longest * self.period;
+        let looked = LOOKED * self.period;
+        let (from, to) = (settles, settles + looked);
+        let step = looked / f64::from(PARTS);
+        let parts = (0..PARTS).map(|i| {
+            phase(&format!("part{i}"), from + f64::from(i) * step, from + f64::from(i + 1) * step)
+        });
+        let parts: String = parts.collect();
+        let end = to + settles + looked;
+        let phases = phase("before", from, to) + &parts + &phase("after", to + settles, end);
+        let (title, settings, hosts) = (&self.title, &self.settings, &self.hosts);
+        parse(&format!(
+            "{title}duration = \"{end:.2}s\"\n{settings}{phases}{hosts}[[event]]\nat = \"{to:.2}s\"\n{event}\n"
+        ))
+    }
+}
+
+/// A phase as a scenario says it.
+fn phase(name: &str, from: f64, to: f64) -> String {
+    format!("[[phase]]\nname = \"{name}\"\nfrom = \"{from:.3}s\"\nto = \"{to:.3}s\"\n")
 }
 
 /// What happens to one host: one thing at most, over before all is to be healed.

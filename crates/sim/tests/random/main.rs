@@ -10,6 +10,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod explained;
 mod fleet;
 mod judge;
 

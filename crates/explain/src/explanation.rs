@@ -1,0 +1,173 @@
+//! All that is found for one VM.
+
+use serde::{Deserialize, Serialize};
+
+use crate::capacity::Capacity;
+use crate::limit::Limit;
+use crate::predict::{Change, Prediction, predict};
+use crate::spent::{Spent, spent};
+use crate::view::{Bounded, Holding, View, Vm};
+
+/// An explanation of one VM over an interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The VM over the interval.
+    pub vm: Vm,
+    /// Whether the number of its IOs that are pending varies: it sends them at times of its own, or in bursts.
+    pub varies: bool,
+    /// Mean IOs pending, held and at the array, in slots.
+    pub pending: f64,
+    /// Mean IOs at the array, in slots.
+    pub outstanding: f64,
+    /// The same as a part of those of all hosts.
+    pub part: f64,
+    /// Where the time of its IOs went; the parts add up to the mean latency.
+    pub spent: Vec<Spent>,
+    /// What it was entitled to, where something divides what all have.
+    pub entitled: Option<Entitled>,
+    /// What limits it.
+    pub limit: Limit,
+    /// Who had the rest: other VMs of this host, other hosts; most outstanding IOs first.
+    pub others: Vec<Other>,
+    /// What changes would give.
+    pub predictions: Vec<Prediction>,
+    /// What is not known.
+    pub unknown: Vec<Unknown>,
+}
+
+/// What a VM was entitled to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entitled {
+    /// Slots that it may have outstanding.
+    pub slots: f64,
+    /// IOs per second that these slots are at the VM's time at the array. None if it did nothing.
+    pub iops: Option<f64>,
+    /// Its shares as a part of those of all hosts.
+    pub part: f64,
+}
+
+/// Somebody else on the volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Other {
+    /// A VM of this host or another host.
+    pub who: Who,
+    /// Its shares.
+    pub shares: f64,
+    /// Mean IOs at the array, in slots.
+    pub outstanding: f64,
+    /// The same as a part of those of all hosts.
+    pub part: f64,
+    /// Reads and writes per second.
+    pub iops: f64,
+}
+
+/// A VM of this host, or another host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Who {
+    /// A VM of this host.
+    Vm(String),
+    /// Another host, whose VMs are not known here.
+    Host(String),
+}
+
+/// What an explanation cannot tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unknown {
+    /// No law holds IOs back on this host: shares and thresholds change nothing here.
+    NoControl,
+    /// Its depth varies, so that no gain is predicted.
+    DepthVaries,
+    /// The array's throughput at other latencies is assumed: no probe was given.
+    Capacity,
+    /// A host does not say what bounds it.
+    Peers,
+    /// Fewer IOs than say much.
+    FewIos,
+}
+
+/// Means of fewer IOs than this are off by chance.
+const ENOUGH: f64 = 100.0;
+
+impl Explanation {
+    /// Explains the VM of this name. None if there is none.
+    #[must_use]
+    pub fn of(
+        view: &View,
+        name: &str,
+        changes: &[Change],
+        capacity: &Capacity,
+    ) -> Option<Explanation> {
+        let vm = view.vm(name)?;
+        let all = view.outstanding();
+        let part = |slots: f64| if all > 0.0 { slots / all } else { 0.0 };
+        let service = match capacity {
+            Capacity::Assumed { .. } => None,
+            Capacity::Probed { .. } => Some(capacity.service_ms()),
+        };
+        let predictions = changes.iter().filter_map(|c| predict(view, name, *c, capacity));
+        Some(Explanation {
+            varies: vm.varies(),
+            pending: vm.pending(),
+            outstanding: vm.outstanding(),
+            part: part(vm.outstanding()),
+            spent: spent(view, vm, service),
+            entitled: entitled(view, vm),
+            limit: Limit::of_vm(view, vm),
+            others: others(view, name, part),
+            predictions: predictions.collect(),
+            unknown: unknown(view, vm, changes, capacity),
+            vm: vm.clone(),
+        })
+    }
+}
+
+fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {
+    if view.holding == Holding::Nothing {
+        return None;
+    }
+    // The slice of a VM that is held is what it has.
+    let held = Limit::of_vm(view, vm).is_held();
+    let slots = if held { vm.outstanding() } else { vm.slice? };
+    let own: f64 = view.vms.iter().map(|vm| vm.shares).sum();
+    let all = own + view.peers.iter().map(|peer| peer.shares).sum::<f64>();
+    Some(Entitled {
+        slots,
+        iops: (vm.iops > 0.0).then(|| slots / vm.slots / vm.device_ms * 1e3),
+        part: if all > 0.0 { vm.shares / all } else { 0.0 },
+    })
+}
+
+fn others(view: &View, name: &str, part: impl Fn(f64) -> f64) -> Vec<Other> {
+    let vms = view.vms.iter().filter(|vm| vm.name != name).map(|vm| Other {
+        who: Who::Vm(vm.name.clone()),
+        shares: vm.shares,
+        outstanding: vm.outstanding(),
+        part: part(vm.outstanding()),
+        iops: vm.iops,
+    });
+    let peers = view.peers.iter().map(|peer| Other {
+        who: Who::Host(peer.host.clone()),
+        shares: peer.shares,
+        outstanding: peer.outstanding,
+        part: part(peer.outstanding),
+        iops: peer.iops,
+    });
+    let mut all: Vec<Other> = vms.chain(peers).collect();
+    all.sort_by(|a, b| b.outstanding.total_cmp(&a.outstanding));
+    all
+}
+
+fn unknown(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec<Unknown> {
+    let thresholds = changes.iter().any(|change| matches!(change, Change::ThresholdMs(_)));
+    let assumed = matches!(capacity, Capacity::Assumed { .. });
+    let all = [
+        (view.holding == Holding::Nothing, Unknown::NoControl),
+        (vm.varies(), Unknown::DepthVaries),
+        (thresholds && assumed && view.holding != Holding::Nothing, Unknown::Capacity),
+        (view.peers.iter().any(|peer| peer.bounded == Bounded::Unsaid), Unknown::Peers),
+        (vm.iops * view.seconds < ENOUGH, Unknown::FewIos),
+    ];
+    all.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
+}

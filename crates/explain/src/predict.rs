@@ -1,0 +1,123 @@
+//! IOs and latency of a VM after a change of its shares or of the threshold.
+
+use serde::{Deserialize, Serialize};
+
+use crate::capacity::Capacity;
+use crate::level::Cluster;
+use crate::limit::{HELD, Limit};
+use crate::view::{Bounded, Holding, View};
+
+/// A change whose effect is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Shares of the VM.
+    Shares(f64),
+    /// The threshold of all hosts, in milliseconds.
+    ThresholdMs(f64),
+}
+
+/// Predicted IOs and latency of a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Reads and writes per second.
+    pub iops: f64,
+    /// Mean latency, held and at the array, in milliseconds. None for a client whose depth varies and which is held.
+    pub latency_ms: Option<f64>,
+    /// Mean time at the array, in milliseconds.
+    pub device_ms: f64,
+}
+
+/// A change and its predicted effect.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// The change.
+    pub change: Change,
+    /// The VM after it.
+    pub vm: Outcome,
+    /// IOs per second of all others after it, over those before it. None if there are no others.
+    pub others: Option<f64>,
+    /// Range of that, where it rests on an assumption about the array.
+    pub range: Option<(f64, f64)>,
+    /// What limits the VM after it.
+    pub limit: Limit,
+}
+
+/// Predicts the effect of a change on the VM of this name. None if the VM is not there, did nothing, or nothing on this host
+/// is held back.
+#[must_use]
+pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> Option<Prediction> {
+    let index = view.vms.iter().position(|vm| vm.name == name)?;
+    let vm = &view.vms[index];
+    if vm.iops <= 0.0 || vm.shares <= 0.0 || view.holding == Holding::Nothing {
+        return None;
+    }
+    let mut after = Cluster::of(view);
+    let before = after.clone();
+    let mut step = Step { from_ms: 1.0, to_ms: 1.0 };
+    match change {
+        Change::Shares(shares) => after.own[index].slice *= shares / vm.shares,
+        Change::ThresholdMs(ms) => step = Step::between(view, ms),
+    }
+    let slots = before.all_at(1.0);
+    let total = |throughput: f64| slots * throughput * step.to_ms / step.from_ms;
+    let ratio = capacity.ratio(step.to_ms, step.from_ms);
+    let others = |throughput: f64| {
+        let level = after.level(total(throughput));
+        let rest = |cluster: &Cluster, level| cluster.all_at(level) - cluster.own_at(level)[index];
+        let had = rest(&before, 1.0);
+        (had > 1e-9).then(|| rest(&after, level) / had * step.from_ms / step.to_ms)
+    };
+    let (had, wanted) = (before.own_at(1.0)[index], before.own[index].wanted);
+    let has = after.own_at(after.level(total(ratio)))[index];
+    let device_ms = step.device_ms(vm.device_ms, capacity.service_ms());
+    let held = has < (1.0 - HELD) * wanted;
+    let iops = vm.iops * has / had * vm.device_ms / device_ms;
+    let varies = vm.varies();
+    // A client that sends at times of its own sends no more where there is more.
+    let iops = if varies { iops.min(vm.iops) } else { iops };
+    let latency_ms = if varies {
+        (!held).then_some(device_ms)
+    } else {
+        Some((vm.pending() / vm.slots / iops * 1e3).max(device_ms))
+    };
+    let range = matches!((change, capacity), (Change::ThresholdMs(_), Capacity::Assumed { .. }));
+    let range = range.then(|| capacity.range(step.to_ms, step.from_ms));
+    Some(Prediction {
+        change,
+        vm: Outcome { iops, latency_ms, device_ms },
+        others: others(ratio),
+        range: range.and_then(|(low, high)| Some((others(low)?, others(high)?))),
+        limit: match (held, Limit::of_vm(view, vm)) {
+            (true, Limit::WindowMax) => Limit::WindowMax,
+            (true, _) => Limit::Slice,
+            (false, _) => Limit::OwnDepth,
+        },
+    })
+}
+
+/// Latency of the array before and after.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    from_ms: f64,
+    to_ms: f64,
+}
+
+impl Step {
+    /// A threshold above the latency matters only while somebody wants more than the present one gives.
+    fn between(view: &View, threshold_ms: f64) -> Step {
+        let held = view.vms.iter().any(|vm| Limit::of_vm(view, vm).is_held());
+        let contended = held || view.peers.iter().any(|peer| peer.bounded == Bounded::Slices);
+        match view.latency_ms {
+            Some(ms) if !contended => Step { from_ms: ms, to_ms: threshold_ms.min(ms) },
+            _ => Step { from_ms: view.threshold_ms, to_ms: threshold_ms },
+        }
+    }
+
+    /// Time of IOs at the array after the step: their wait there changes with that of all IOs, their service does not.
+    fn device_ms(self, device_ms: f64, service_ms: f64) -> f64 {
+        let service = service_ms.min(device_ms).min(self.from_ms * (1.0 - f64::EPSILON));
+        let wait = ((self.to_ms - service) / (self.from_ms - service)).max(0.0);
+        (service + (device_ms - service) * wait).max(f64::MIN_POSITIVE)
+    }
+}

@@ -1,0 +1,199 @@
+//! What is known of a volume over an interval, as one host sees it.
+
+use serde::{Deserialize, Serialize};
+
+/// A volume over an interval: the VMs of this host one by one, the other hosts as sums.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// Name of this host.
+    pub host: String,
+    /// Length of the interval, in seconds.
+    pub seconds: f64,
+    /// What holds IOs back on this host.
+    pub holding: Holding,
+    /// The threshold in force, in milliseconds.
+    pub threshold_ms: f64,
+    /// The latency that the law used, in milliseconds, once there is one.
+    pub latency_ms: Option<f64>,
+    /// VMs of this host.
+    pub vms: Vec<Vm>,
+    /// The other hosts that are heard.
+    pub peers: Vec<Peer>,
+}
+
+/// What holds IOs of a host back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Holding {
+    /// Each VM has a slice of its own, and the host at most `window_max` slots, if that is known.
+    Slices {
+        /// Largest window of the host, in slots.
+        window_max: Option<f64>,
+    },
+    /// The host has one window, which its VMs divide: `published` and `static`.
+    Window {
+        /// The window, in slots.
+        window: f64,
+    },
+    /// Nothing is held back.
+    Nothing,
+}
+
+/// A VM of this host over the interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Vm {
+    /// Name of the VM's disk.
+    pub name: String,
+    /// Shares of the VM.
+    pub shares: f64,
+    /// Reads and writes per second.
+    pub iops: f64,
+    /// Bytes of reads and writes per second.
+    pub bytes_per_s: f64,
+    /// Flushes, trims and other requests per second.
+    pub others_per_s: f64,
+    /// Mean time held on this host, in milliseconds.
+    pub held_ms: f64,
+    /// Mean time at the array, in milliseconds.
+    pub device_ms: f64,
+    /// Mean slots of the window for each IO.
+    pub slots: f64,
+    /// Slots that the VM may have outstanding, if known.
+    pub slice: Option<f64>,
+    /// Relative deviation of what the VM had pending from second to second, if known: large for a client that
+    /// sends IOs at times of its own.
+    pub spread: Option<f64>,
+}
+
+/// Another host, as the exchange shows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Name of the host.
+    pub host: String,
+    /// Sum of the shares of its VMs.
+    pub shares: f64,
+    /// The same, scaled down for VMs that use less than their slices.
+    pub active_shares: f64,
+    /// Mean outstanding IOs at the array, in slots.
+    pub outstanding: f64,
+    /// Reads and writes per second.
+    pub iops: f64,
+    /// What bounds the host.
+    pub bounded: Bounded,
+}
+
+/// What bounds another host, by its own word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bounded {
+    /// It does not say.
+    #[default]
+    Unsaid,
+    /// Its VMs have what they want.
+    Nothing,
+    /// A VM of it could use more than its slice.
+    Slices,
+    /// Its largest window.
+    Window,
+}
+
+impl Vm {
+    /// Mean time of an IO, in milliseconds.
+    #[must_use]
+    pub fn latency_ms(&self) -> f64 {
+        self.held_ms + self.device_ms
+    }
+
+    /// Mean IOs at the array, in slots, by Little's law.
+    #[must_use]
+    pub fn outstanding(&self) -> f64 {
+        self.iops * self.device_ms / 1e3 * self.slots
+    }
+
+    /// Mean IOs pending, held or at the array, in slots: the depth of a closed loop.
+    #[must_use]
+    pub fn pending(&self) -> f64 {
+        self.iops * self.latency_ms() / 1e3 * self.slots
+    }
+
+    /// Spread from which on the depth is taken to vary.
+    const VARIES: f64 = 0.25;
+
+    /// Whether the depth varies: IOs come at times of their own, or in bursts.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.spread.is_some_and(|spread| spread > Vm::VARIES)
+    }
+}
+
+impl View {
+    /// The VM of this name.
+    #[must_use]
+    pub fn vm(&self, name: &str) -> Option<&Vm> {
+        self.vms.iter().find(|vm| vm.name == name)
+    }
+
+    /// Slots at the array of all that are known.
+    #[must_use]
+    pub fn outstanding(&self) -> f64 {
+        let own: f64 = self.vms.iter().map(Vm::outstanding).sum();
+        own + self.peers.iter().map(|peer| peer.outstanding).sum::<f64>()
+    }
+
+    /// Whether the host has all that its largest window allows.
+    #[must_use]
+    pub fn at_window_max(&self) -> bool {
+        let Holding::Slices { window_max: Some(most) } = self.holding else { return false };
+        self.vms.iter().map(Vm::outstanding).sum::<f64>() >= FULL * most
+    }
+}
+
+/// A host that uses this part of its largest window is bounded by it: `FULL` of crates/control/src/governor.rs, with room
+/// for chance.
+const FULL: f64 = 0.95;
+
+/// The window per share, from a host's window and the shares and pending slots of its VMs.
+///
+/// The window is what all VMs want, each at most its slice, or the sum of all slices while no VM wants as much as its own.
+#[must_use]
+pub fn window_per_share(window: f64, vms: &[(f64, f64)]) -> Option<f64> {
+    let shares: f64 = vms.iter().map(|vm| vm.0).sum();
+    let wanted: f64 = vms.iter().map(|vm| vm.1).sum();
+    if shares <= 0.0 || window <= 0.0 {
+        return None;
+    }
+    let mut bounds: Vec<(f64, f64)> =
+        vms.iter().filter(|vm| vm.0 > 0.0).map(|vm| (vm.1 / vm.0, vm.0)).collect();
+    if window >= wanted {
+        let least = bounds.iter().fold(0.0, |most, bound| f64::max(most, bound.0));
+        return Some(f64::max(window / shares, least));
+    }
+    // Those that want least per share have all that they want.
+    bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut left, mut of) = (window, shares);
+    for (per_share, shares) in bounds {
+        if left <= per_share * of {
+            break;
+        }
+        left -= per_share * shares;
+        of -= shares;
+    }
+    (of > 0.0).then(|| left / of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_per_share_is_the_one_whose_slices_make_the_window() {
+        let near = |got: Option<f64>, want: f64| assert!((got.unwrap() / want - 1.0).abs() < 1e-9);
+        // One deep VM beside one that wants three slots: 3 + 2000 p = 43.
+        near(window_per_share(43.0, &[(1000.0, 3.0), (2000.0, 256.0)]), 0.02);
+        near(window_per_share(30.0, &[(1000.0, 200.0), (2000.0, 256.0)]), 0.01);
+        // Nobody wants as much as its slice: the window is the sum of the slices.
+        near(window_per_share(54.0, &[(1000.0, 3.0)]), 0.054);
+        assert_eq!(window_per_share(0.0, &[(1000.0, 3.0)]), None);
+        assert_eq!(window_per_share(8.0, &[]), None);
+    }
+}
