@@ -41,6 +41,8 @@ impl SlowestStatus {
 
 #[cfg(test)]
 mod tests {
+    use parda_control::Bounded;
+
     use super::*;
 
     fn peer(host: &str, excess: Option<f64>) -> PeerStatus {
@@ -60,6 +62,7 @@ mod tests {
             iops: None,
             bytes_per_s: None,
             outstanding: 0.0,
+            bounded: Bounded::Unsaid,
         }
     }
 

@@ -6,6 +6,7 @@ mod array;
 mod asked;
 mod bench;
 mod exchange;
+mod explain;
 mod failure;
 mod lab;
 mod log;
@@ -58,6 +59,7 @@ Examples:
   parda steer watch /dev/mapper/san     see what a device does, each second
   parda status                          ask the agent of /etc/parda.toml what is now
   parda top                             the same, live
+  parda explain db                      why a VM is as slow as it is, and what would help
 
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
 
@@ -87,6 +89,8 @@ enum Command {
     Status(status::Status),
     /// Watch an agent: its volumes, VMs and hosts, live in the terminal
     Top(top::Top),
+    /// Explain a VM: where its time goes, what limits it, what other shares or thresholds would give
+    Explain(explain::Explain),
     /// Look at, set and put back the queue depth of a block device
     #[command(after_help = STEER_EXAMPLES)]
     #[command(subcommand)]
@@ -133,6 +137,7 @@ fn main() -> ExitCode {
         Command::Check(command) => command.run(),
         Command::Status(command) => command.run(),
         Command::Top(command) => command.run(),
+        Command::Explain(command) => command.run(),
         Command::Steer(command) => command.run(),
         Command::Exchange(command) => command.run(),
         Command::Array(command) => command.run(),

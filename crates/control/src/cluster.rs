@@ -84,6 +84,8 @@ impl Report {
 
 /// What bounds what a host has outstanding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Bounded {
     /// It does not say: its version is older.
     #[default]

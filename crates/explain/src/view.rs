@@ -60,8 +60,7 @@ pub struct Vm {
     pub slots: f64,
     /// Slots that the VM may have outstanding, if known.
     pub slice: Option<f64>,
-    /// Relative deviation of what the VM had pending from second to second, if known: large for a client that
-    /// sends IOs at times of its own.
+    /// How much what the VM had pending varied ([`spread`]), if that can be told.
     pub spread: Option<f64>,
 }
 
@@ -117,7 +116,7 @@ impl Vm {
     }
 
     /// Spread from which on the depth is taken to vary.
-    const VARIES: f64 = 0.25;
+    const VARIES: f64 = 0.5;
 
     /// Whether the depth varies: IOs come at times of their own, or in bursts.
     #[must_use]
@@ -152,6 +151,25 @@ impl View {
 /// for chance.
 const FULL: f64 = 0.95;
 
+/// How much the number of pending IOs varies from look to look, over how much it would if IOs came by chance: near 0 for a
+/// client that keeps a number of IOs pending, 1 for one that sends them by chance, more for bursts.
+///
+/// `pending` is by Little's law for each look, `ios` the mean number of IOs in a look of so many `seconds`, `latency_ms` the mean
+/// time of an IO. None where looks are too short to tell: IOs that were sent in one and done in another make it vary as well.
+#[must_use]
+pub fn spread(pending: &[f64], ios: f64, seconds: f64, latency_ms: f64) -> Option<f64> {
+    let mean = pending.iter().sum::<f64>() / pending.len() as f64;
+    let long = seconds * 1e3 >= SHORT * latency_ms;
+    if pending.len() < 3 || mean <= 0.0 || !long {
+        return None;
+    }
+    let square = pending.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / pending.len() as f64;
+    Some(square.sqrt() / mean * ios.sqrt())
+}
+
+/// A look is to be so many times as long as an IO takes.
+const SHORT: f64 = 4.0;
+
 /// The window per share, from a host's window and the shares and pending slots of its VMs.
 ///
 /// The window is what all VMs want, each at most its slice, or the sum of all slices while no VM wants as much as its own.
@@ -184,6 +202,15 @@ pub fn window_per_share(window: f64, vms: &[(f64, f64)]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_keeps_its_depth_is_told_from_one_that_sends_by_chance() {
+        let kept = spread(&[3.0, 3.05, 2.95, 3.02], 100.0, 1.0, 30.0).unwrap();
+        let by_chance = spread(&[3.3, 2.6, 3.0, 3.4], 100.0, 1.0, 30.0).unwrap();
+        assert!(kept < 0.2 && by_chance > 0.9, "{kept} {by_chance}");
+        assert_eq!(spread(&[3.0, 9.0, 2.0], 4.0, 1.0, 800.0), None, "IOs take as long as a look");
+        assert_eq!(spread(&[0.0, 0.0, 0.0], 0.0, 1.0, 0.0), None);
+    }
 
     #[test]
     fn a_window_per_share_is_the_one_whose_slices_make_the_window() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parda_control::{Governed, Report, Span, Tuning};
+use parda_control::{Bounded, Governed, Report, Span, Tuning};
 use parda_etcd::Traffic;
 use parda_exchange::etcd::notice::EtcdStanding;
 use parda_exchange::udp::notice::DatagramStanding;
@@ -195,6 +195,9 @@ pub struct PeerStatus {
     /// Mean outstanding IOs at the array in its last interval, in slots.
     #[serde(default)]
     pub outstanding: f64,
+    /// What bounds it.
+    #[serde(default)]
+    pub bounded: Bounded,
 }
 
 impl PeerStatus {
@@ -229,6 +232,7 @@ impl PeerStatus {
             iops: lasted.map(|secs| all.ios as f64 / secs),
             bytes_per_s: lasted.map(|secs| all.bytes.0 as f64 / secs),
             outstanding: report.outstanding,
+            bounded: report.bounded,
         }
     }
 }

@@ -16,6 +16,7 @@
 //! | `api` | the HTTP API: state, history, events |
 //! | `auto` | a latency threshold that is found while working |
 //! | `observe` | looking before acting |
+//! | `explain` | why a VM is as slow as it is, and predictions that come true |
 //! | `bench` | servers under load by `parda bench` |
 //! | `bad_clients` | malformed and rude NBD |
 //! | `bad_configuration` | mistakes in the file, and in what it names |
@@ -64,6 +65,7 @@ mod durability;
 mod exchange_faults;
 mod exchange_init;
 mod exchange_udp;
+mod explain;
 mod failing_backends;
 mod few_shares;
 mod files;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fastrand::Rng;
 use parda_explain::{
-    Bounded, Capacity, Change, Explanation, Holding, Limit, Peer, View, Vm, window_per_share,
+    Bounded, Capacity, Change, Explanation, Holding, Limit, Peer, Unknown, View, Vm, spread,
+    window_per_share,
 };
 use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
 use parda_sim::{SimOptions, run};
@@ -42,6 +43,8 @@ struct Case {
     before: f64,
     predicted: f64,
     after: f64,
+    /// The explanation does not call them few IOs.
+    enough: bool,
     classes: Vec<&'static str>,
 }
 
@@ -69,13 +72,12 @@ fn per_share(host: &HostAnswer) -> Option<f64> {
     window_per_share(host.window?, &vms)
 }
 
-/// Relative deviation of what a VM had pending from part to part of a phase.
-fn spread(parts: &[&PhaseAnswer], place: Place) -> Option<f64> {
+/// How much what a VM had pending varied from part to part of a phase.
+fn varied(parts: &[&PhaseAnswer], place: Place, vm: &VmAnswer) -> Option<f64> {
     let all: Vec<f64> =
         parts.iter().map(|part| pending(&part.hosts[place.host].vms[place.vm])).collect();
-    let mean = all.iter().sum::<f64>() / all.len() as f64;
-    let square = all.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / all.len() as f64;
-    (mean > 0.0).then(|| square.sqrt() / mean)
+    let seconds = parts[0].to - parts[0].from;
+    spread(&all, vm.iops * seconds, seconds, vm.latency_ms?.mean)
 }
 
 /// A host as the exchange shows it to the others.
@@ -108,7 +110,7 @@ fn view(fleet: &Fleet, before: &PhaseAnswer, parts: &[&PhaseAnswer], of: usize) 
         device_ms: device_ms(vm),
         slots: 1.0,
         slice: p.map(|p| p * f64::from(vm.shares)),
-        spread: spread(parts, Place { host: of, vm: index }),
+        spread: varied(parts, Place { host: of, vm: index }, vm),
     });
     let others = before.hosts.iter().enumerate();
     let others = others.filter(|(index, host)| *index != of && !host.outside);
@@ -164,6 +166,7 @@ fn case(seed: u64) -> Case {
         before: found.vm.iops,
         predicted: found.predictions.first().map_or(0.0, |prediction| prediction.vm.iops),
         after: after.iops,
+        enough: !found.unknown.contains(&Unknown::FewIos),
         classes: fleet.classes,
     }
 }
@@ -231,6 +234,7 @@ fn judge(cases: &[Case]) {
     let (held, others): (Vec<&Case>, Vec<&Case>) =
         cases.iter().partition(|case| case.limit.is_held());
     let all = median("all", &cases.iter().collect::<Vec<_>>());
+    median("with 100 IOs or more", &cases.iter().filter(|case| case.enough).collect::<Vec<_>>());
     let held = median("limited by its slice", &held);
     if !others.is_empty() {
         median("limited by its own depth", &others);

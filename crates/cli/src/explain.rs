@@ -1,0 +1,230 @@
+//! `parda explain`.
+
+mod kept;
+mod look;
+mod words;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use parda_agent::status::{Status, VolumeStatus};
+use parda_explain::{Capacity, Change, Explanation};
+use parda_probe::{Point, ProbeDocument, Purpose};
+use serde::Serialize;
+
+use crate::asked::{ask, escaped, socket_of};
+use crate::{Failure, output};
+use look::Looks;
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda explain db                                   the VM db of the agent of /etc/parda.toml, over the last ten seconds
+  parda explain db --shares 2000 --threshold 15ms    what these would give
+  parda explain db --probe array.json                with the array's throughput as `parda probe --json` measured it
+  parda explain db --keep db.jsonl                    keeps the predictions
+  parda explain db --score db.jsonl                  compares the last of them with what is now
+
+Exit status: 0 explained; 1 the agent does not answer, or nothing can be scored; 2 no such VM.
+See docs/explain.md")]
+pub(crate) struct Explain {
+    /// Name of the VM's disk
+    #[arg(value_name = "VM")]
+    vm: String,
+    /// The volume, if several have a disk of this name
+    #[arg(long, value_name = "VOLUME")]
+    volume: Option<String>,
+    /// The agent's configuration, which names its status socket
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    config: PathBuf,
+    /// The agent's status socket
+    #[arg(long, value_name = "SOCKET", conflicts_with = "config")]
+    socket: Option<PathBuf>,
+    /// Time to look at the agent
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = over)]
+    over: Duration,
+    /// Predict what these shares of the VM would give
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    shares: Option<u32>,
+    /// Predict what this latency threshold of all hosts would give
+    #[arg(long, value_name = "TIME", value_parser = threshold)]
+    threshold: Option<Duration>,
+    /// A probe of the array, as `parda probe --json` writes it: its throughput at other latencies
+    #[arg(long, value_name = "FILE")]
+    probe: Option<PathBuf>,
+    /// Append what was seen and predicted to a file, as a line of JSON
+    #[arg(long, value_name = "FILE", conflicts_with = "score")]
+    keep: Option<PathBuf>,
+    /// Compare the last prediction of such a file with what is now
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shares", "threshold", "probe"])]
+    score: Option<PathBuf>,
+    /// Write JSON to standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shortest look: less says nothing of a law whose period is a second.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(600);
+
+fn over(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if (SHORTEST..=LONGEST).contains(&time) => Ok(time),
+        Ok(_) => Err("must be from 1s to 10min".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// As in the configuration, a threshold is at most this.
+const MOST: Duration = Duration::from_secs(10);
+
+fn threshold(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() && time <= MOST => Ok(time),
+        Ok(_) => Err("must be above 0 and at most 10s".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The answer as JSON.
+#[derive(Serialize)]
+struct Answer<'a> {
+    volume: &'a str,
+    host: &'a str,
+    seconds: f64,
+    threshold_ms: f64,
+    latency_ms: Option<f64>,
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+}
+
+impl Explain {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let probed = self.probe.as_deref().map(read_probe).transpose()?;
+        let last = self.score.as_deref().map(|file| kept::last(file, &self.vm)).transpose()?;
+        let socket = match &self.socket {
+            Some(socket) => socket.clone(),
+            None => socket_of(&self.config)?,
+        };
+        let look = || escaped(ask(&socket)?);
+        let first = look()?;
+        let volume = self.find(&first)?;
+        if let Some(steer) = volume.steer.as_ref().filter(|_| volume.disks.is_empty()) {
+            return words::steered(&self.vm, volume, steer, self.json);
+        }
+        let volume = volume.name.clone();
+        let looks = Looks::take(first, &volume, self.over, look)?;
+        let view = looks.view();
+        if let Some(last) = last {
+            return kept::tell_score(&last, &view, self.json);
+        }
+        let service_ms = looks.service_ms();
+        let capacity = probed.unwrap_or(Capacity::Assumed { service_ms });
+        let changes =
+            self.changes(view.vm(&self.vm).map_or(0.0, |vm| vm.shares), view.threshold_ms);
+        let found = Explanation::of(&view, &self.vm, &changes, &capacity)
+            .ok_or_else(|| Failure::new(format!("the disk {} was removed meanwhile", self.vm)))?;
+        if let Some(file) = &self.keep {
+            kept::append(file, &volume, &self.vm, &view, &capacity, &found)?;
+        }
+        if self.json {
+            return output::json(
+                "-".as_ref(),
+                &Answer {
+                    volume: &volume,
+                    host: &view.host,
+                    seconds: view.seconds,
+                    threshold_ms: view.threshold_ms,
+                    latency_ms: view.latency_ms,
+                    explanation: &found,
+                },
+            );
+        }
+        output::print(&words::of(&volume, &view, &found, self.asked(), &capacity))
+    }
+
+    /// The volume that has the VM.
+    fn find<'a>(&self, status: &'a Status) -> Result<&'a VolumeStatus, Failure> {
+        let named =
+            |volume: &&VolumeStatus| self.volume.as_ref().is_none_or(|name| *name == volume.name);
+        let volumes: Vec<_> = status.volumes.iter().filter(named).collect();
+        if let (Some(name), true) = (&self.volume, volumes.is_empty()) {
+            let all: Vec<_> = status.volumes.iter().map(|volume| volume.name.as_str()).collect();
+            return Err(none("volume", name, &all));
+        }
+        let has: Vec<_> =
+            volumes.iter().filter(|volume| names(volume).contains(&self.vm.as_str())).collect();
+        match has[..] {
+            [volume] => Ok(volume),
+            [] => {
+                let all: Vec<_> = volumes.iter().flat_map(|volume| names(volume)).collect();
+                Err(none("VM", &self.vm, &all))
+            }
+            [..] => {
+                let all: Vec<_> = has.iter().map(|volume| volume.name.as_str()).collect();
+                Err(Failure::usage(format!(
+                    "{}: a VM of several volumes: {}: say which with --volume",
+                    self.vm,
+                    all.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// Changes to predict: those that were asked for, and some that tell how much there is to gain.
+    fn changes(&self, shares: f64, threshold_ms: f64) -> Vec<Change> {
+        let mut all: Vec<Change> = self.asked();
+        let factors = |factors: &[f64], of: f64| -> Vec<f64> {
+            factors.iter().map(|factor| factor * of).collect()
+        };
+        let shares = factors(&[0.5, 2.0, 4.0], shares).into_iter();
+        let shares = shares.filter(|shares| (1.0..=1e6).contains(shares));
+        all.extend(shares.map(|shares| Change::Shares(shares.round())));
+        let most = MOST.as_secs_f64() * 1e3;
+        let thresholds = factors(&[0.5, 2.0], threshold_ms).into_iter().filter(|ms| *ms <= most);
+        all.extend(thresholds.map(Change::ThresholdMs));
+        let mut unique: Vec<Change> = Vec::new();
+        for change in all {
+            if !unique.contains(&change) {
+                unique.push(change);
+            }
+        }
+        unique
+    }
+
+    fn asked(&self) -> Vec<Change> {
+        let shares = self.shares.map(|shares| Change::Shares(f64::from(shares)));
+        let threshold = self.threshold.map(|t| Change::ThresholdMs(t.as_secs_f64() * 1e3));
+        shares.into_iter().chain(threshold).collect()
+    }
+}
+
+fn names(volume: &VolumeStatus) -> Vec<&str> {
+    let disks = volume.disks.iter().map(|disk| disk.name.as_str());
+    let vms = volume.steer.iter().flat_map(|steer| &steer.vms).map(|vm| vm.name.as_str());
+    disks.chain(vms).collect()
+}
+
+fn none(kind: &str, name: &str, all: &[&str]) -> Failure {
+    let there = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+    Failure::usage(format!("{name}: no {kind} of this name; there are: {there}"))
+}
+
+/// The array's throughput by latency, of the mix that the probe's advice rests on.
+fn read_probe(file: &std::path::Path) -> Result<Capacity, Failure> {
+    let probe = ProbeDocument::read(file).map_err(|error| Failure::usage(error.to_string()))?;
+    let mix = probe.findings.curves.first().map(|curve| curve.mix);
+    let of_curve = |point: &&Point| point.purpose == Purpose::Depth && Some(point.load.mix) == mix;
+    let points = probe.points.iter().filter(of_curve);
+    let mut curve: Vec<(f64, f64)> =
+        points.map(|point| (point.all.mean_ms, point.all.iops)).collect();
+    curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if curve.len() < 2 {
+        return Err(Failure::usage(format!(
+            "{}: no curve of throughput by latency: probe with several numbers of outstanding IOs",
+            file.display()
+        )));
+    }
+    Ok(Capacity::Probed { curve })
+}

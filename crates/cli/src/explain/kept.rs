@@ -1,0 +1,96 @@
+//! Predictions that are kept, and compared with what then happened.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use parda_explain::{Capacity, Change, Explanation, Record, View, score};
+
+use super::words;
+use crate::{Failure, output};
+
+/// Appends a line of JSON with what was seen and predicted.
+pub(super) fn append(
+    file: &Path,
+    volume: &str,
+    vm: &str,
+    view: &View,
+    capacity: &Capacity,
+    found: &Explanation,
+) -> Result<(), Failure> {
+    let wrong = |error: std::io::Error| Failure::new(format!("{}: {error}", file.display()));
+    let record = Record {
+        at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        volume: volume.to_owned(),
+        vm: vm.to_owned(),
+        view: view.clone(),
+        capacity: capacity.clone(),
+        predictions: found.predictions.clone(),
+    };
+    let mut line = serde_json::to_vec(&record).map_err(|error| wrong(error.into()))?;
+    line.push(b'\n');
+    // One write: two commands that append at the same time leave whole lines.
+    let mut log =
+        std::fs::OpenOptions::new().create(true).append(true).open(file).map_err(wrong)?;
+    log.write_all(&line).map_err(wrong)
+}
+
+/// The last record of a VM in a file.
+pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    let mut found = None;
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let record: Record = serde_json::from_str(line).map_err(|error| {
+            let (file, number) = (file.display(), number + 1);
+            Failure::usage(format!("{file}:{number}: no line that --keep writes: {error}"))
+        })?;
+        found = Some(record).filter(|record| record.vm == vm).or(found);
+    }
+    found.ok_or_else(|| {
+        Failure::new(format!(
+            "{}: no prediction for {vm}: make one with --keep {}",
+            file.display(),
+            file.display()
+        ))
+    })
+}
+
+/// Compares a record with what is now.
+pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Failure> {
+    let Some(scored) = score(then, now) else {
+        return Err(Failure::new(format!(
+            "the prediction of {} cannot be scored: either the VM does nothing, or both its shares and the threshold \
+             were changed since",
+            then.at
+        )));
+    };
+    if json {
+        return output::json("-".as_ref(), &scored);
+    }
+    let before = then.view.vm(&then.vm).map_or(0.0, |vm| vm.iops);
+    let predicted = &scored.prediction;
+    let what = match predicted.change {
+        Change::Shares(shares) => format!("{shares:.0} shares"),
+        Change::ThresholdMs(ms) => format!("a threshold of {}", words::ms(ms)),
+    };
+    let latency = predicted.vm.latency_ms.map_or("unknown".to_owned(), words::ms);
+    let mut text = format!(
+        "prediction of {} for {} with {what}{}\n  before:    {before:.0} IO/s\n  predicted: {:.0} IO/s at {latency} an IO\n  \
+         now:       {:.0} IO/s at {} an IO\n  off by {:+.1} %\n",
+        then.at,
+        then.vm,
+        if scored.logged { "" } else { ", made now from what was seen then" },
+        predicted.vm.iops,
+        scored.iops,
+        words::ms(scored.latency_ms),
+        100.0 * scored.error,
+    );
+    if !scored.changed.is_empty() {
+        text += &format!(
+            "  others changed their shares, came or went since: {}\n",
+            scored.changed.join(", ")
+        );
+    }
+    output::print(&text)
+}

@@ -1,0 +1,192 @@
+//! Looks at an agent, second by second, and the view that they make of a volume.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use parda_agent::latency::Latency;
+use parda_agent::status::{DiskStatus, PeerStatus, Status, VolumeStatus};
+use parda_control::{Bounded as Bounds, ModeName};
+use parda_exchange::Liveness;
+use parda_explain::{Bounded, Holding, Peer, View, Vm, spread, window_per_share};
+
+use crate::Failure;
+use crate::status::recent::Recent;
+
+/// Fewest and most looks after the first.
+const LOOKS: std::ops::RangeInclusive<u64> = 4..=60;
+
+/// Part of a host's IOs that are faster than its array takes for one by itself, as assumed without a probe.
+const FASTEST: f64 = 0.05;
+
+/// What was seen of a volume.
+pub(crate) struct Looks {
+    host: String,
+    recent: Recent,
+    volume: usize,
+    /// The volume at each look after the first, without distributions.
+    states: Vec<VolumeStatus>,
+    /// For each disk, by its place, mean pending IOs between two looks.
+    pending: Vec<Vec<f64>>,
+}
+
+impl Looks {
+    /// Looks at the volume for a time.
+    pub(crate) fn take(
+        first: Status,
+        volume: &str,
+        over: Duration,
+        look: impl Fn() -> Result<Status, Failure>,
+    ) -> Result<Looks, Failure> {
+        let count = over.as_secs().clamp(*LOOKS.start(), *LOOKS.end());
+        let (mut before, mut states, mut pending) = (first.clone(), Vec::new(), Vec::new());
+        for _ in 0..count {
+            std::thread::sleep(over / u32::try_from(count).unwrap_or(1));
+            let now = look()?;
+            let step = Recent::between(&before, now.clone());
+            let at = place(&step, &first, volume)?;
+            let mut state = step.status.volumes[at].clone();
+            pending.push(state.disks.iter().map(|disk| pends(&step, disk)).collect());
+            state.disks.clear();
+            states.push(state);
+            before = now;
+        }
+        let recent = Recent::between(&first, before);
+        let volume = place(&recent, &first, volume)?;
+        Ok(Looks { host: first.host, recent, volume, states, pending })
+    }
+
+    fn last(&self) -> &VolumeStatus {
+        &self.recent.status.volumes[self.volume]
+    }
+
+    /// Mean over the looks of what they know.
+    fn mean(&self, of: impl Fn(&VolumeStatus) -> Option<f64>) -> Option<f64> {
+        mean(&self.states.iter().filter_map(of).collect::<Vec<_>>())
+    }
+
+    /// Time of an IO at the array by itself, as far as the fastest IOs of this host tell, in milliseconds.
+    pub(crate) fn service_ms(&self) -> f64 {
+        let disks = self.last().disks.iter().filter(|disk| !disk.page_cache);
+        let all = disks.fold(Latency::default(), |all, disk| all.plus(&disk.device));
+        let (rank, mut seen) = (FASTEST * all.count() as f64, 0.0);
+        let bucket = all.buckets.iter().find(|bucket| {
+            seen += bucket.1 as f64;
+            seen >= rank
+        });
+        bucket.map_or(0.0, |bucket| bucket.0 as f64 / 1e6)
+    }
+
+    /// The view of the volume.
+    pub(crate) fn view(&self) -> View {
+        let volume = self.last();
+        let window = self.mean(|state| state.window);
+        let holding = match (volume.mode, window) {
+            (ModeName::Parda, _) => Holding::Slices { window_max: volume.window_max },
+            (ModeName::Published | ModeName::Static, Some(window)) => Holding::Window { window },
+            _ => Holding::Nothing,
+        };
+        let mut vms: Vec<Vm> =
+            volume.disks.iter().enumerate().map(|(at, disk)| self.vm(at, disk)).collect();
+        if let Holding::Slices { .. } = holding {
+            let wants: Vec<_> = vms.iter().map(|vm| (vm.shares, vm.pending())).collect();
+            let per_share = window.and_then(|window| window_per_share(window, &wants));
+            for vm in &mut vms {
+                vm.slice = per_share.map(|per_share| per_share * vm.shares);
+            }
+        }
+        View {
+            host: self.host.clone(),
+            seconds: self.recent.seconds,
+            holding,
+            threshold_ms: volume.latency_threshold_ms,
+            latency_ms: self.mean(|state| state.cluster_latency_ms),
+            vms,
+            peers: self.peers(),
+        }
+    }
+
+    fn vm(&self, at: usize, disk: &DiskStatus) -> Vm {
+        let (ios, bytes) = (disk.reads.ios + disk.writes.ios, disk.reads.bytes + disk.writes.bytes);
+        let size = if ios > 0 { bytes as f64 / ios as f64 } else { 0.0 };
+        let (held_ms, device_ms) = (disk.held.summary().mean, disk.device.summary().mean);
+        let iops = self.recent.rate(ios);
+        Vm {
+            name: disk.name.clone(),
+            shares: f64::from(disk.shares),
+            iops,
+            bytes_per_s: self.recent.rate(bytes),
+            others_per_s: self.recent.rate(disk.others),
+            held_ms,
+            device_ms,
+            slots: slot_bytes(self.last()).map_or(1.0, |slot| (size / slot).max(1.0)),
+            slice: None,
+            spread: self.spread(at, iops, held_ms + device_ms),
+        }
+    }
+
+    /// How much what a disk had pending varied from look to look.
+    fn spread(&self, at: usize, iops: f64, latency_ms: f64) -> Option<f64> {
+        let all: Option<Vec<f64>> =
+            self.pending.iter().map(|disks| disks.get(at).copied()).collect();
+        let seconds = self.recent.seconds / self.pending.len() as f64;
+        spread(&all?, iops * seconds, seconds, latency_ms)
+    }
+
+    /// Other hosts, each in the mean over the looks at which it was there.
+    fn peers(&self) -> Vec<Peer> {
+        let mut hosts: BTreeMap<&str, Vec<&PeerStatus>> = BTreeMap::new();
+        let all = self.states.iter().flat_map(|state| &state.exchange).flat_map(|e| &e.peers);
+        let there = all.filter(|peer| matches!(peer.liveness, Liveness::Live | Liveness::Unproven));
+        for peer in there {
+            hosts.entry(&peer.host).or_default().push(peer);
+        }
+        let peer = |(host, seen): (&str, Vec<&PeerStatus>)| {
+            let of = |value: fn(&PeerStatus) -> f64| {
+                mean(&seen.iter().map(|peer| value(peer)).collect::<Vec<_>>()).unwrap_or(0.0)
+            };
+            let most = |bounds: Bounds| {
+                2 * seen.iter().filter(|peer| peer.bounded == bounds).count() > seen.len()
+            };
+            let bounded = [
+                (Bounds::Slices, Bounded::Slices),
+                (Bounds::Window, Bounded::Window),
+                (Bounds::Nothing, Bounded::Nothing),
+            ];
+            let bounded = bounded.into_iter().find(|(bounds, _)| most(*bounds));
+            Peer {
+                host: host.to_owned(),
+                shares: of(|peer| f64::from(peer.shares)),
+                active_shares: of(|peer| peer.active_shares),
+                outstanding: of(|peer| peer.outstanding),
+                iops: of(|peer| peer.iops.unwrap_or(0.0)),
+                bounded: bounded.map_or(Bounded::Unsaid, |(_, bounded)| bounded),
+            }
+        };
+        hosts.into_iter().map(peer).collect()
+    }
+}
+
+/// The place of a volume in a status, if its agent is the one that was looked at first.
+fn place(recent: &Recent, first: &Status, name: &str) -> Result<usize, Failure> {
+    if recent.since_start || recent.status.pid != first.pid {
+        return Err(Failure::new("the agent was restarted while it was looked at: ask again"));
+    }
+    let gone = || Failure::new(format!("the volume {name} was removed while it was looked at"));
+    recent.status.volumes.iter().position(|volume| volume.name == name).ok_or_else(gone)
+}
+
+/// Mean IOs that a disk had pending, by Little's law.
+fn pends(recent: &Recent, disk: &DiskStatus) -> f64 {
+    recent.at_a_time(&disk.held) + recent.at_a_time(&disk.device)
+}
+
+/// Size of a slot of the window, where slots are bytes.
+fn slot_bytes(volume: &VolumeStatus) -> Option<f64> {
+    let (_, size) = volume.settings.as_ref()?.fairness.split_once("by ")?;
+    size.parse::<ByteSize>().ok().map(|size| size.as_u64() as f64).filter(|size| *size > 0.0)
+}
+
+fn mean(of: &[f64]) -> Option<f64> {
+    (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
+}

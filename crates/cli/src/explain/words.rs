@@ -1,0 +1,254 @@
+//! Findings of an explanation as sentences and tables.
+
+use parda_agent::status::{SteerStatus, VolumeStatus};
+use parda_explain::{
+    Capacity, Cause, Change, Explanation, Holding, Limit, Other, Prediction, Unknown, View, Who,
+};
+
+use crate::output::{align, plain};
+use crate::{Failure, output};
+
+/// A time with three digits.
+pub(super) fn ms(ms: f64) -> String {
+    match ms {
+        ms if ms >= 99.95 => format!("{ms:.0} ms"),
+        ms if ms >= 9.995 => format!("{ms:.1} ms"),
+        ms => format!("{ms:.2} ms"),
+    }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0} %", 100.0 * part)
+}
+
+/// A change of throughput, such as −31 %.
+fn change(ratio: f64) -> String {
+    let percent = (100.0 * (ratio - 1.0)).round();
+    let sign = if percent < 0.0 { "−" } else { "+" };
+    format!("{sign}{:.0} %", percent.abs())
+}
+
+/// The whole answer.
+pub(super) fn of(
+    volume: &str,
+    view: &View,
+    found: &Explanation,
+    asked: Vec<Change>,
+    capacity: &Capacity,
+) -> String {
+    let vm = &found.vm;
+    let mut text = format!(
+        "VM {} of volume {volume}, over the last {:.1} s: limited by {}\n",
+        vm.name,
+        view.seconds,
+        found.limit.words()
+    );
+    text += &format!(
+        "  {:.0} IO/s, {:.1} MiB/s, {} an IO, {:.1} IOs pending at a time\n",
+        vm.iops,
+        vm.bytes_per_s / f64::from(1 << 20),
+        ms(vm.latency_ms()),
+        found.pending,
+    );
+    text += &format!("\n{}\n", sentence(view, found));
+    if !found.spent.is_empty() {
+        text += "\nwhere the time of an IO went\n";
+    }
+    for spent in &found.spent {
+        let part = spent.ms / vm.latency_ms();
+        text += &format!(
+            "{:>12} {:>5}  {}\n",
+            ms(spent.ms),
+            percent(part),
+            cause(spent.cause, view.threshold_ms)
+        );
+    }
+    if let Some(entitled) = &found.entitled {
+        text += &format!(
+            "\nentitled to {:.1} IOs outstanding{}: {} of all shares. It had {:.1}: {} of what all had.\n",
+            entitled.slots,
+            entitled.iops.map_or(String::new(), |iops| format!(" ({iops:.0} IO/s)")),
+            percent(entitled.part),
+            found.outstanding,
+            percent(found.part),
+        );
+    }
+    if !found.others.is_empty() {
+        text += &format!("\n{}", rest(&found.others));
+    }
+    if !found.predictions.is_empty() {
+        text += &format!("\n{}", predictions(found, &asked));
+    }
+    let unknown = found.unknown.iter().map(|what| unknown(*what, capacity));
+    text + &unknown.map(|line| format!("{line}\n")).collect::<String>()
+}
+
+fn cause(cause: Cause, threshold_ms: f64) -> String {
+    match cause {
+        Cause::HeldBySlice => "held on this host: it wants more than its slice".to_owned(),
+        Cause::HeldByWindowMax => {
+            "held on this host: the host has all that window_max allows".to_owned()
+        }
+        Cause::HeldForTurn => "on this host, until it was its turn".to_owned(),
+        Cause::Service => "at the array, as long as an IO takes by itself".to_owned(),
+        Cause::WithinThreshold => {
+            format!("at the array, within the threshold of {}", ms(threshold_ms))
+        }
+        Cause::BeyondThreshold => "at the array, beyond the threshold".to_owned(),
+    }
+}
+
+/// What limits the VM, and what helps.
+fn sentence(view: &View, found: &Explanation) -> String {
+    let (vm, slots) = (&found.vm, found.entitled.map(|entitled| entitled.slots));
+    let slice = slots.map_or("slots".to_owned(), |slots| format!("{slots:.1}"));
+    match found.limit {
+        Limit::NothingDone => "It asked for nothing.".to_owned(),
+        Limit::OtherRequests => format!(
+            "It did {:.0} flushes, trims or other requests a second, and no reads or writes: shares do not divide these.",
+            vm.others_per_s
+        ),
+        Limit::OwnDepth if view.holding == Holding::Nothing => {
+            "Nothing is held on this host: its latency is the array's.".to_owned()
+        }
+        Limit::OwnDepth if found.varies => format!(
+            "It has what it asks for: it sends IOs at times of its own, and its {:.1} IOs outstanding are within its slice \
+             of {slice}. More shares change nothing. A lower threshold makes its IOs faster.",
+            found.outstanding
+        ),
+        Limit::OwnDepth => format!(
+            "Latency-bound: it keeps {:.1} IOs outstanding of a slice of {slice}, and each takes as long as the array \
+             takes. More shares change nothing. {}",
+            found.outstanding,
+            halved(found)
+        ),
+        Limit::Slice => format!(
+            "Share-bound: it wants {:.1} IOs at a time, and its slice is {slice}. {}",
+            found.pending,
+            doubled(found)
+        ),
+        Limit::WindowMax => format!(
+            "Its host has all that window_max allows: more shares take only from other VMs of this host. It wants {:.1} \
+             IOs at a time and has {:.1}.",
+            found.pending, found.outstanding
+        ),
+    }
+}
+
+/// What half of the threshold would give.
+fn halved(found: &Explanation) -> String {
+    let thresholds = found.predictions.iter().filter_map(|p| match p.change {
+        Change::ThresholdMs(ms) if p.vm.iops > found.vm.iops => Some((ms, p)),
+        _ => None,
+    });
+    let Some((to, prediction)) = thresholds.min_by(|a, b| b.0.total_cmp(&a.0)) else {
+        return "A lower threshold would make its IOs faster.".to_owned();
+    };
+    let others = prediction
+        .others
+        .map_or(String::new(), |ratio| format!(", {} for all others", change(ratio)));
+    format!(
+        "A threshold of {} would: about {:.1} times its IO/s{others}.",
+        ms(to),
+        prediction.vm.iops / found.vm.iops
+    )
+}
+
+/// What twice the shares would give.
+fn doubled(found: &Explanation) -> String {
+    let more = found.predictions.iter().filter_map(|p| match p.change {
+        Change::Shares(shares) if shares > found.vm.shares => Some((shares, p)),
+        _ => None,
+    });
+    let Some((shares, prediction)) = more.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return String::new();
+    };
+    let at =
+        prediction.vm.latency_ms.map_or(String::new(), |latency| format!(" at {}", ms(latency)));
+    format!("With {shares:.0} shares: about {:.0} IO/s{at}.", prediction.vm.iops)
+}
+
+fn rest(others: &[Other]) -> String {
+    let mut table = plain(["who had the rest", "shares", "outstanding", "part", "IO/s"]);
+    for other in others {
+        table.add_row([
+            match &other.who {
+                Who::Vm(name) => format!("VM {name}"),
+                Who::Host(name) => format!("host {name}"),
+            },
+            format!("{:.0}", other.shares),
+            format!("{:.1}", other.outstanding),
+            percent(other.part),
+            format!("{:.0}", other.iops),
+        ]);
+    }
+    format!("{}\n", align(table))
+}
+
+fn predictions(found: &Explanation, asked: &[Change]) -> String {
+    let mut table =
+        plain(["what would change", "IO/s", "an IO takes", "IO/s of all others", "limited by"]);
+    for prediction in &found.predictions {
+        let Prediction { change: what, vm, others, range, limit } = prediction;
+        let mark = if asked.contains(what) { " (asked)" } else { "" };
+        let range = range
+            .map_or(String::new(), |(low, high)| format!(" ({} to {})", change(low), change(high)));
+        table.add_row([
+            match what {
+                Change::Shares(shares) => format!("{shares:.0} shares{mark}"),
+                Change::ThresholdMs(to) => format!("threshold {}{mark}", ms(*to)),
+            },
+            format!("about {:.0}", vm.iops),
+            vm.latency_ms.map_or("unknown".to_owned(), ms),
+            others.map_or("-".to_owned(), |ratio| change(ratio) + &range),
+            limit.words().to_owned(),
+        ]);
+    }
+    format!("{}\n", align(table))
+}
+
+fn unknown(what: Unknown, capacity: &Capacity) -> String {
+    match what {
+        Unknown::NoControl => {
+            "Nothing is predicted: no window is in force on this host, so shares and thresholds change nothing.".to_owned()
+        }
+        Unknown::DepthVaries => {
+            "Its number of IOs pending varies: it sends IOs at times of its own, so no gain in IO/s is predicted."
+                .to_owned()
+        }
+        Unknown::Capacity => format!(
+            "Thresholds: the array's throughput at other latencies is assumed (an IO by itself takes {}; ranges for half of \
+             that more or less). A probe knows it: --probe FILE.",
+            ms(capacity.service_ms())
+        ),
+        Unknown::Peers => {
+            "A host does not say what bounds it: it is taken to want more than it has.".to_owned()
+        }
+        Unknown::FewIos => "Few IOs: means are off by chance. Look longer: --over 60s.".to_owned(),
+    }
+}
+
+/// Answer for a VM of a steered device, whose queue is the kernel's.
+pub(super) fn steered(
+    name: &str,
+    volume: &VolumeStatus,
+    steer: &SteerStatus,
+    json: bool,
+) -> Result<(), Failure> {
+    let vm = steer.vms.iter().find(|vm| vm.name == name);
+    let Some(vm) = vm else {
+        return Err(Failure::new(format!("the VM {name} was removed meanwhile")));
+    };
+    if json {
+        let answer = serde_json::json!({
+            "vm": vm, "volume": volume.name, "device": steer.device, "unknown": ["steered"],
+        });
+        return output::json("-".as_ref(), &answer);
+    }
+    output::print(&format!(
+        "VM {name} of volume {}, whose device {} is steered\n  {} shares, {:.1} IOs pending in the last period\n\n\
+         The kernel's queue holds its IOs: how long each was held and at the array is not known for a VM, nor what limits \
+         it, so nothing is predicted. `parda status` has the latency and depth of the device.",
+        volume.name, steer.device, vm.shares, vm.pending
+    ))
+}

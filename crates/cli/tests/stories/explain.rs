@@ -1,0 +1,127 @@
+//! Why a VM is as slow as it is, and what would help: `parda explain` beside a database and a batch job.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::stage::{Load, PARDA, Stage, config, until, uri};
+
+/// Two hosts on one array of modelled drives, with a threshold that some forty IOs outstanding make.
+fn text(host: &str, disks: &[(&str, &str)]) -> String {
+    config(host, "period = \"200ms\"\nlatency_threshold = \"60ms\"", disks).replacen(
+        "[[volume.disk]]",
+        "[volume.exchange]\nfile = \"exchange\"\n[[volume.disk]]",
+        1,
+    )
+}
+
+fn load(stage: &Stage, host: &str, disk: &str, depth: u32) -> Load {
+    let options = ["--rw=randread", "--bs=4k", "--size=1g", &format!("--iodepth={depth}")];
+    stage.load(&format!("fio-{disk}"), &uri(host, disk), &options)
+}
+
+/// What is said of a VM of host `a`.
+fn explained(stage: &Stage, vm: &str, more: &[&str]) -> String {
+    let line = [&[PARDA, "explain", vm, "-c", "a.toml", "--over", "2s"], more].concat();
+    stage.ok(&line)
+}
+
+fn number(of: &Value) -> f64 {
+    of.as_f64().unwrap_or_else(|| panic!("no number: {of}"))
+}
+
+#[test]
+fn a_database_of_few_ios_is_latency_bound_and_a_batch_job_share_bound_and_a_prediction_comes_true()
+{
+    let stage = Stage::new();
+    let line = [PARDA, "array", "--preset", "cx3-40-raid0-vms", "--drives", "4"];
+    let _array = stage.start("array", &[&line[..], &["--listen", "unix:array"]].concat());
+    until("the array listens", || stage.path("array").exists());
+    stage.exchange("exchange", 8);
+    let [lun0, lun1, lun2] = [0, 1, 2].map(|n| format!("nbd+unix:///lun{n}?socket=array"));
+    let of_a = text("a", &[("db", &lun0), ("batch", &lun1)]);
+    let a = stage.agent("a", &of_a);
+    let b = stage.agent("b", &text("b", &[("hog", &lun2)]));
+    let loads =
+        [load(&stage, "a", "db", 3), load(&stage, "a", "batch", 64), load(&stage, "b", "hog", 64)];
+    until("the law has settled: batch jobs are held, the database is not", || {
+        explained(&stage, "batch", &[]).contains("limited by its slice")
+            && explained(&stage, "db", &[]).contains("limited by its own depth")
+    });
+
+    let db = explained(&stage, "db", &["--threshold", "30ms"]);
+    for what in [
+        "Latency-bound: it keeps 3.0 IOs outstanding",
+        "More shares change nothing. A threshold of 30.0 ms would: about ",
+        "VM batch",
+        "host b",
+        "at the array, within the threshold of 60.0 ms",
+    ] {
+        assert!(db.contains(what), "{what}: {db}");
+    }
+    let batch = explained(&stage, "batch", &["--shares", "4000", "--keep", "predicted"]);
+    for what in ["Share-bound: it wants 6", "With 2000 shares: about ", "4000 shares (asked)"] {
+        assert!(batch.contains(what), "{what}: {batch}");
+    }
+
+    // What was predicted for four times the shares is what happens.
+    stage.write("a.toml", of_a.replace("name = \"batch\"", "name = \"batch\"\nshares = 4000"));
+    a.process.signal(Signal::HUP);
+    until("batch has four times the shares", || a.volume().disks[1].shares == 4000);
+    let mut last = Value::Null;
+    until("the prediction comes true", || {
+        let said = explained(&stage, "batch", &["--score", "predicted", "--json"]);
+        last = serde_json::from_str(&said).unwrap();
+        number(&last["error"]).abs() < 0.25
+    });
+    assert_eq!(last["logged"], true, "{last}");
+    let before: Value = serde_json::from_slice(&stage.read("predicted")).unwrap();
+    let before = number(&before["view"]["vms"][1]["iops"]);
+    assert!(number(&last["prediction"]["vm"]["iops"]) > 1.3 * before, "{before} {last}");
+    let said = explained(&stage, "batch", &["--score", "predicted"]);
+    assert!(said.contains("for batch with 4000 shares") && said.contains("off by"), "{said}");
+    loads.into_iter().for_each(|load| _ = load.finish());
+    a.stop();
+    b.stop();
+}
+
+#[test]
+fn a_vm_that_is_not_there_is_answered_by_those_that_are_and_an_idle_one_by_that() {
+    let stage = Stage::new();
+    stage.sparse("one.img", 1 << 20);
+    stage.sparse("two.img", 1 << 20);
+    let agent =
+        stage.agent("a", &config("a", "mode = \"off\"", &[("one", "one.img"), ("two", "two.img")]));
+    let of = |line: &[&str]| {
+        stage.run(&[&[PARDA, "explain", "-c", "a.toml", "--over", "1s"], line].concat())
+    };
+    for (line, says) in [
+        (&["three"][..], "three: no VM of this name; there are: one, two"),
+        (&["one", "--volume", "other"], "other: no volume of this name; there are: array"),
+        (&["one", "--over", "0s"], "must be from 1s to 10min"),
+        (&["one", "--threshold", "30min"], "must be above 0 and at most 10s"),
+        (&["one", "--probe", "one.img"], "one.img"),
+        (&["one", "--score", "nowhere"], "nowhere: "),
+    ] {
+        let done = of(line);
+        assert_eq!(done.status.code(), Some(2), "{line:?}: {}", done.err);
+        assert!(done.err.contains(says), "{line:?}: {}", done.err);
+    }
+    let idle = stage.ok(&[PARDA, "explain", "one", "-c", "a.toml", "--over", "1s"]);
+    assert!(idle.contains("limited by nothing done"), "{idle}");
+    stage.write("log", "no JSON\n");
+    assert!(of(&["one", "--score", "log"]).err.contains("log:1: no line that --keep writes"));
+    stage.write("log", "");
+    let done = of(&["one", "--score", "log"]);
+    assert!(
+        done.status.code() == Some(1) && done.err.contains("no prediction for one"),
+        "{}",
+        done.err
+    );
+    agent.stop();
+    let gone = of(&["one"]);
+    assert!(
+        gone.status.code() == Some(1) && gone.err.contains("Is the agent running?"),
+        "{}",
+        gone.err
+    );
+}

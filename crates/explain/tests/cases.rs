@@ -1,0 +1,157 @@
+//! VMs as operators meet them, and what is found of each.
+
+use parda_explain::{
+    Bounded, Capacity, Cause, Change, Explanation, Holding, Limit, Peer, Record, Unknown, View, Vm,
+    Who, predict, score,
+};
+
+/// A time of 7.1 ms for an IO by itself, as drives have it.
+const DRIVES: Capacity = Capacity::Assumed { service_ms: 7.1 };
+
+/// A VM that keeps so many IOs pending, of which so many are at the array for 30 ms.
+fn vm(name: &str, shares: f64, pending: f64, outstanding: f64) -> Vm {
+    let iops = outstanding / 0.03;
+    Vm {
+        name: name.to_owned(),
+        shares,
+        iops,
+        bytes_per_s: 8192.0 * iops,
+        others_per_s: 0.0,
+        held_ms: 1e3 * pending / iops - 30.0,
+        device_ms: 30.0,
+        slots: 1.0,
+        slice: Some(0.054 * shares),
+        spread: Some(0.1),
+    }
+}
+
+/// A database that keeps three IOs pending of a window of 54, beside a host of batch jobs that has as many shares.
+fn trial() -> View {
+    View {
+        host: "kvm-01".to_owned(),
+        seconds: 10.0,
+        holding: Holding::Slices { window_max: Some(256.0) },
+        threshold_ms: 30.0,
+        latency_ms: Some(30.0),
+        vms: vec![vm("db", 1000.0, 3.0, 3.0)],
+        peers: vec![Peer {
+            host: "kvm-02".to_owned(),
+            shares: 1000.0,
+            active_shares: 1000.0,
+            outstanding: 54.0,
+            iops: 1800.0,
+            bounded: Bounded::Slices,
+        }],
+    }
+}
+
+fn sum(found: &Explanation) -> f64 {
+    found.spent.iter().map(|part| part.ms).sum()
+}
+
+#[test]
+fn a_database_of_three_ios_is_latency_bound_and_only_a_threshold_helps_it() {
+    let view = trial();
+    let changes = [Change::Shares(4000.0), Change::Shares(250.0), Change::ThresholdMs(15.0)];
+    let found = Explanation::of(&view, "db", &changes, &DRIVES).unwrap();
+    assert_eq!(found.limit, Limit::OwnDepth);
+    assert_eq!(found.entitled.unwrap().slots, 54.0);
+    assert!((sum(&found) - 30.0).abs() < 1e-9, "{:?}", found.spent);
+    let [more, fewer, lower] = found.predictions[..] else { panic!("{:?}", found.predictions) };
+    for same in [more, fewer] {
+        assert!((same.vm.iops - 100.0).abs() < 0.1, "shares change nothing: {same:?}");
+        assert!((same.others.unwrap() - 1.0).abs() < 0.01, "{same:?}");
+    }
+    let times = lower.vm.iops / found.vm.iops;
+    assert!((1.9..3.0).contains(&times), "about twice: {times}");
+    // What remains of all throughput at 15 ms is 0.69 of it, and the database has more of that.
+    let others = lower.others.unwrap();
+    assert!((0.55..0.75).contains(&others), "{others}");
+    let (least, most) = lower.range.unwrap();
+    assert!(least < others && others < most, "{least} {others} {most}");
+    assert!(found.unknown.contains(&Unknown::Capacity));
+}
+
+#[test]
+fn a_vm_that_wants_more_than_its_slice_gains_by_shares_what_the_others_lose() {
+    let mut view = trial();
+    view.vms = vec![vm("batch", 1000.0, 64.0, 27.0)];
+    view.peers[0].shares = 1000.0;
+    view.peers[0].outstanding = 27.0;
+    let found = Explanation::of(&view, "batch", &[Change::Shares(2000.0)], &DRIVES).unwrap();
+    assert_eq!(found.limit, Limit::Slice);
+    assert_eq!(found.spent[0].cause, Cause::HeldBySlice);
+    assert!((sum(&found) - view.vms[0].latency_ms()).abs() < 1e-9);
+    let more = found.predictions[0];
+    // Two thirds of the 54 in place of one half; the other host has one third.
+    assert!((more.vm.iops / found.vm.iops - 4.0 / 3.0).abs() < 0.01, "{more:?}");
+    assert!((more.others.unwrap() - 2.0 / 3.0).abs() < 0.01, "{more:?}");
+    assert!((more.vm.latency_ms.unwrap() - 64.0 / more.vm.iops * 1e3).abs() < 0.1);
+    assert_eq!(found.others[0].who, Who::Host("kvm-02".to_owned()));
+}
+
+#[test]
+fn a_vm_never_gets_more_than_it_has_pending() {
+    let mut view = trial();
+    view.vms = vec![vm("app", 1000.0, 30.0, 27.0)];
+    view.peers[0].outstanding = 27.0;
+    let more = predict(&view, "app", Change::Shares(100_000.0), &DRIVES).unwrap();
+    assert!((more.vm.iops / view.vms[0].iops - 30.0 / 27.0).abs() < 0.01, "{more:?}");
+    assert_eq!(more.limit, Limit::OwnDepth);
+}
+
+#[test]
+fn a_full_window_divides_between_the_vms_of_its_host_alone() {
+    let mut view = trial();
+    view.holding = Holding::Slices { window_max: Some(54.0) };
+    view.vms = vec![vm("a", 1000.0, 64.0, 27.0), vm("b", 1000.0, 64.0, 27.0)];
+    let found = Explanation::of(&view, "a", &[Change::Shares(2000.0)], &DRIVES).unwrap();
+    assert_eq!((found.limit, found.spent[0].cause), (Limit::WindowMax, Cause::HeldByWindowMax));
+    let more = found.predictions[0];
+    assert!((more.vm.iops / found.vm.iops - 4.0 / 3.0).abs() < 0.02, "{more:?}");
+}
+
+#[test]
+fn who_sends_at_times_of_its_own_is_promised_no_gain() {
+    let mut view = trial();
+    view.vms[0].spread = Some(1.0);
+    let lower = predict(&view, "db", Change::ThresholdMs(15.0), &DRIVES).unwrap();
+    assert_eq!(lower.vm.iops, view.vms[0].iops);
+    assert!(lower.vm.latency_ms.unwrap() < 16.0, "its IOs are faster all the same: {lower:?}");
+}
+
+#[test]
+fn nothing_is_predicted_where_nothing_is_held_or_done() {
+    let mut view = trial();
+    view.vms[0].iops = 0.0;
+    view.vms[0].others_per_s = 3.0;
+    let found = Explanation::of(&view, "db", &[Change::Shares(1.0)], &DRIVES).unwrap();
+    assert_eq!((found.limit, found.predictions.len()), (Limit::OtherRequests, 0));
+    let view = View { holding: Holding::Nothing, ..trial() };
+    let found = Explanation::of(&view, "db", &[Change::Shares(1.0)], &DRIVES).unwrap();
+    assert_eq!((found.predictions.len(), found.entitled), (0, None));
+    assert!(found.unknown.contains(&Unknown::NoControl));
+    assert_eq!(Explanation::of(&view, "nobody", &[], &DRIVES), None);
+}
+
+#[test]
+fn a_prediction_is_scored_by_what_is_in_force_now() {
+    let view = trial();
+    let change = Change::ThresholdMs(15.0);
+    let predictions = vec![predict(&view, "db", change, &DRIVES).unwrap()];
+    let [at, volume, vm] = ["2026-01-01T00:00:00Z", "array", "db"].map(str::to_owned);
+    let then = Record { at, volume, vm, view: view.clone(), capacity: DRIVES.clone(), predictions };
+    let mut now = view.clone();
+    now.threshold_ms = 15.0;
+    now.vms[0].iops = 180.0;
+    now.peers[0].shares = 3000.0;
+    let scored = score(&then, &now).unwrap();
+    assert!(scored.logged && scored.prediction.change == change, "{scored:?}");
+    assert!((scored.error - (scored.prediction.vm.iops / 180.0 - 1.0)).abs() < 1e-9);
+    assert_eq!(scored.changed, ["host kvm-02"]);
+    // Another threshold than the one that was predicted is predicted now, from the view of then.
+    now.threshold_ms = 20.0;
+    assert!(!score(&then, &now).unwrap().logged);
+    now.vms[0].shares = 2000.0;
+    assert_eq!(score(&then, &now), None, "two changes at once");
+}
