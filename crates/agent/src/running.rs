@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 
 use crate::activation::Passed;
 use crate::api::Api;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::events::Recorder;
 use crate::history::{History, Sampler};
 use crate::http::HttpServer;

@@ -96,10 +96,10 @@ fn draw_until_told(
             if event::poll(KEYS)? {
                 changed = true;
                 match event::read()? {
-                    Event::Key(key) if key.kind != KeyEventKind::Release => {
-                        if screen.press(key).is_break() {
-                            return Ok(());
-                        }
+                    Event::Key(key)
+                        if key.kind != KeyEventKind::Release && screen.press(key).is_break() =>
+                    {
+                        return Ok(());
                     }
                     _ => {}
                 }

@@ -213,3 +213,27 @@ fn a_page_of_another_site_gets_nothing_at_loopback() {
     assert!(ask("/api/v1/state", "127.0.0.1:9843").starts_with("HTTP/1.1 200"));
     assert!(ask("/metrics", "kvm-01:9843").starts_with("HTTP/1.1 200"));
 }
+
+#[test]
+fn the_dashboard_is_there_and_runs_no_script_but_its_own() {
+    let served = Served::new();
+    let page = served.get("/");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+    assert!(
+        page.contains("script-src 'self';") && page.contains("frame-ancestors 'none'"),
+        "{page}"
+    );
+    for (path, kind) in
+        [("/app.js", "text/javascript"), ("/app.css", "text/css"), ("/licenses.md", "text/plain")]
+    {
+        let file = served.get(path);
+        assert!(file.contains(&format!("content-type: {kind}; charset=utf-8\r\n")), "{path}");
+        assert!(file.contains("x-content-type-options: nosniff\r\n"), "{path}");
+    }
+    // What the page names is what is served.
+    let (_, html) = page.split_once("\r\n\r\n").unwrap();
+    for name in html.split(['"', '\'']).filter_map(|word| word.strip_prefix("./")) {
+        assert!(served.get(&format!("/{name}")).starts_with("HTTP/1.1 200"), "{name}");
+    }
+    assert!(html.contains("./app.js"), "{html}");
+}
