@@ -26,7 +26,7 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit real simulated fuzz nightly reproduce docs bench install install-program install-files uninstall clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit real simulated fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -107,6 +107,9 @@ fuzz: ## Every parser, a short while each
 
 nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a story, half an hour of soak, 10^8 fuzzing runs, Miri, mutations
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
+	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm
+	@$(MAKE) --no-print-directory build
+	$(CARGO) test $(TESTS) --test stories -- packages --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test lost_writes --test silent_server --test tls --test foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
 	@$(MAKE) --no-print-directory kit
@@ -182,6 +185,12 @@ uninstall: ## Removes what `make install` installed; configuration, data and use
 	rm -f $(SHARE)/man/man1/parda.1 $(SHARE)/man/man1/parda-*.1 $(COMPLETIONS) $(SYSTEMD)
 	rm -f $(DESTDIR)$(PREFIX)/bin/parda $(LIB)/debug$(PREFIX)/bin/parda.debug
 	rm -rf $(SHARE)/parda
+
+deb: build ## A Debian package of it, and one of its symbols: target/packages
+	@tools/packages.sh deb
+
+rpm: build ## An RPM package of it: target/packages
+	@tools/packages.sh rpm
 
 clean: ## Removes what was built
 	$(CARGO) clean

@@ -27,7 +27,7 @@ enum Message {
     Ready(String),
     /// The configuration is read again; `Ready` follows.
     Reloading,
-    /// The agent ends.
+    /// The agent has begun to end.
     Stopping,
     /// The state in a line.
     State(String),
@@ -96,7 +96,7 @@ impl Manager {
         }
     }
 
-    /// The agent ends.
+    /// The agent has begun to end.
     pub(crate) fn stopping(&self) {
         self.say(Message::Stopping);
     }

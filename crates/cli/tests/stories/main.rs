@@ -32,6 +32,7 @@
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `exchange_udp` | hosts that meet over UDP, and attackers on their network |
 //! | `exchange_init` | making an exchange |
+//! | `packages` | Debian and RPM packages on a machine of their own |
 //! | `service` | installed, and run by systemd |
 //! | `settings` | hosts that were told different things |
 //! | `soak` | a long time under load, with reloads and kills |
@@ -80,10 +81,12 @@ mod lifecycle;
 mod listeners;
 mod locks;
 mod logging;
+mod machine;
 mod manager;
 mod metrics;
 mod nbd;
 mod observe;
+mod packages;
 mod page_cache;
 mod pages;
 mod probe;

@@ -1,124 +1,35 @@
-//! The agent as `make install` installs it, run by a real systemd: the first process of a machine in namespaces (systemd-nspawn) that has this
-//! host's programs and an /etc of its own.
+//! The agent as `make install` installs it, run by a real systemd.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::disks::skipped;
+use crate::machine::{self, CONFIGURE};
 use crate::stage::{PARDA, Stage};
 
-/// What each script of a machine begins with.
-const PRELUDE: &str = r#"
-set -eux
-unit() { systemctl show -P "$1" parda; }
-# Waits until a property of the unit has this value.
-becomes() {
-    for i in $(seq 1200); do case "$(unit "$1")" in $2) return;; esac; sleep 0.1; done
-    systemctl status --no-pager -l parda; false
-}
-cat > /etc/parda.toml <<END
-host = "h"
-status = "unix:/run/parda/status.sock"
-[[volume]]
-name = "v"
-[[volume.disk]]
-name = "vm1"
-path = "/srv/vm1.img"
-listen = "unix:/run/parda/v.sock"
-[[listener]]
-address = "unix:/run/parda/v.sock"
-mode = "0660"
-group = "kvm"
-END
-truncate -s 1M /srv/vm1.img
-chown parda /srv/vm1.img
-"#;
-
-/// A machine's root directory, with `make install` done, and this script as what it runs.
-fn machine(stage: &Stage, script: &str) {
-    let root = stage.path("root");
-    let dirs = [
-        "usr",
-        "etc/systemd/system",
-        "run",
-        "var/lib",
-        "tmp",
-        "proc",
-        "sys",
-        "dev",
-        "srv",
-        "local",
-    ];
-    for dir in dirs {
-        std::fs::create_dir_all(root.join(dir)).unwrap();
-    }
-    for dir in ["bin", "sbin", "lib", "lib64"] {
-        symlink(format!("usr/{dir}"), root.join(dir)).unwrap();
-    }
-    let write = |name: &str, text: &str| std::fs::write(root.join(name), text).unwrap();
-    write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
-    write("etc/group", "root:x:0:\n");
-    write("etc/machine-id", "uninitialized\n");
-    write("etc/os-release", "ID=test\n");
-    std::fs::copy("/etc/ld.so.cache", root.join("etc/ld.so.cache")).unwrap();
-    // Services of this host's packages that a machine without a network would wait for.
-    for unit in ["systemd-networkd-wait-online", "systemd-networkd", "systemd-firstboot"] {
-        symlink("/dev/null", root.join(format!("etc/systemd/system/{unit}.service"))).unwrap();
-    }
-    write(
-        "etc/systemd/system/story.service",
-        "[Unit]\nDefaultDependencies=no\nAfter=sysinit.target dbus.service\n[Service]\nType=oneshot\n\
-         ExecStart=/bin/sh /srv/script\nStandardOutput=file:/srv/said\nStandardError=file:/srv/said\n\
-         ExecStopPost=/bin/systemctl poweroff -f\n",
-    );
-    write("etc/systemd/system/story.target", "[Unit]\nRequires=story.service dbus.service\n");
-    write("srv/script", &format!("{PRELUDE}{script}\necho the story is told\n"));
-
+/// Does `make install` into the stage's directory `installed`.
+fn install(stage: &Stage) {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let (place, program) = (place.display().to_string(), format!("PARDA={PARDA}"));
     let dest = format!("DESTDIR={}", stage.path("installed").display());
     stage.ok(&["make", "-s", "-C", &place, "install", &program, &dest]);
 }
 
-/// Boots the machine, which ends when its script does. It must have told all of it.
-fn boot(stage: &Stage) {
-    let local = format!("--bind={}:/usr/local", stage.path("installed/usr/local").display());
-    let name = format!("--machine=parda-{}", std::process::id());
-    let line = [
-        [
-            "systemd-nspawn",
-            "--quiet",
-            "--boot",
-            "--register=no",
-            "--keep-unit",
-            "--private-network",
-            "--capability=CAP_BPF,CAP_PERFMON",
-        ]
-        .as_slice(),
-        // What a machine's programs may not do unless it is said: io_uring, for one.
-        &["--system-call-filter=@aio @keyring bpf", "--directory=root", "--bind-ro=/usr"],
-        &[&local, &name, "systemd.unit=story.target", "systemd.unified_cgroup_hierarchy=1"],
-    ];
-    let done = stage.run(&line.concat());
-    let said = std::fs::read_to_string(stage.path("root/srv/said")).unwrap_or_default();
-    assert!(said.ends_with("the story is told\n"), "{}{}\n{said}", done.out, done.err);
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        skipped("a machine in namespaces needs root");
+/// Tells a story on a machine with this host's programs, and what was installed.
+fn tell(script: &str) {
+    let stage = Stage::new();
+    if !machine::is_possible() {
+        return;
     }
-    root
+    install(&stage);
+    machine::of_this_host(&stage);
+    let local = format!("--bind={}:/usr/local", stage.path("installed/usr/local").display());
+    machine::tell(&stage, &["--bind-ro=/usr", &local], &format!("{CONFIGURE}{script}"));
 }
 
 #[test]
 fn an_installed_agent_is_a_service_without_privileges() {
-    if !is_root() {
-        return;
-    }
-    let stage = Stage::new();
-    let script = r#"
+    tell(
+        r#"
 systemctl start parda
 becomes StatusText 'volumes: 1; disks: 1; steered devices: 0'
 pid=$(unit MainPID)
@@ -159,18 +70,14 @@ as "$kvm" 'read -P 7 0 4096'
 systemctl stop parda
 test "$(unit ActiveState) $(unit Result)" = 'inactive success'
 test -z "$(ls /run/parda)"
-"#;
-    machine(&stage, script);
-    boot(&stage);
+"#,
+    );
 }
 
 #[test]
 fn a_host_that_steers_adds_a_drop_in() {
-    if !is_root() {
-        return;
-    }
-    let stage = Stage::new();
-    let script = r#"
+    tell(
+        r#"
 mkdir -p /etc/systemd/system/parda.service.d
 ln -s /usr/local/share/parda/steer.conf /etc/systemd/system/parda.service.d/
 systemctl daemon-reload
@@ -182,9 +89,8 @@ grep '^Uid:.0' /proc/$(unit MainPID)/status
 mkdir -p /run/parda/steer
 systemctl stop parda
 test "$(unit ActiveState) $(unit Result)" = 'inactive success'
-"#;
-    machine(&stage, script);
-    boot(&stage);
+"#,
+    );
 }
 
 /// How exposed a unit is as systemd rates it: 0 to 10.
@@ -211,7 +117,7 @@ fn exposure(stage: &Stage, drop_in: bool) -> f64 {
 #[test]
 fn the_unit_is_sound_and_little_exposed() {
     let stage = Stage::new();
-    machine(&stage, "");
+    install(&stage);
     let unit = "installed/usr/local/lib/systemd/system/parda.service";
     let text = String::from_utf8(stage.read(unit)).unwrap();
     assert!(text.contains("ExecStart=/usr/local/bin/parda serve"), "{text}");
