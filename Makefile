@@ -11,7 +11,7 @@ export PARDA_COMMIT_SEED ?= $(shell printf %d 0x$(or $(hash),1))
 DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
-	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount systemd-nspawn=systemd-container chromium=chromium promtool=prometheus \
+	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount systemd-nspawn=systemd-container umoci=umoci chromium=chromium promtool=prometheus \
 	node=nodejs npm=npm etcd=etcd-server
 
 # Where cargo builds, and what the laboratory's guests are made of.
@@ -26,7 +26,7 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit real simulated fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit real simulated fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -109,6 +109,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
 	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm
 	@$(MAKE) --no-print-directory build
+	tools/manifests.sh
 	$(CARGO) test $(TESTS) --test stories -- packages --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test lost_writes --test silent_server --test tls --test foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
@@ -191,6 +192,10 @@ deb: build ## A Debian package of it, and one of its symbols: target/packages
 
 rpm: build ## An RPM package of it: target/packages
 	@tools/packages.sh rpm
+
+image: build ## A container image of it, as an OCI layout: target/image (umoci)
+	@tools/deps.sh umoci=umoci
+	@tools/image.sh
 
 clean: ## Removes what was built
 	$(CARGO) clean

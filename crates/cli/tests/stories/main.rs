@@ -32,6 +32,8 @@
 //! | `exchange_faults` | a damaged, lost or contested exchange |
 //! | `exchange_udp` | hosts that meet over UDP, and attackers on their network |
 //! | `exchange_init` | making an exchange |
+//! | `image` | the container image |
+//! | `proxmox` | the hook script for Proxmox VE |
 //! | `packages` | Debian and RPM packages on a machine of their own |
 //! | `service` | installed, and run by systemd |
 //! | `settings` | hosts that were told different things |
@@ -74,6 +76,7 @@ mod fuse;
 mod half_open;
 mod held;
 mod hostile;
+mod image;
 mod island;
 mod journal;
 mod latency_targets;
@@ -90,6 +93,7 @@ mod packages;
 mod page_cache;
 mod pages;
 mod probe;
+mod proxmox;
 mod reload;
 mod restarted_backends;
 mod service;

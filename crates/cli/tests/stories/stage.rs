@@ -177,6 +177,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("systemd-analyze", "systemd"),
     ("systemd-nspawn", "systemd-container"),
+    ("umoci", "umoci"),
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("prlimit", "util-linux"),
