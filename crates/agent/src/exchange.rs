@@ -6,15 +6,16 @@ use std::time::Duration;
 use parda_control::period::VISIT_LIMIT;
 use parda_control::{Bytes, Span};
 use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings};
+use parda_exchange::fallback::WithFallback;
 use parda_exchange::region::{Deadline, FileRegion, NbdRegion};
 use parda_exchange::slots::SlotSettings;
-use parda_exchange::udp::{UdpExchange, UdpSettings};
+use parda_exchange::udp::{KeySource, Keys, UdpExchange, UdpSettings};
 use parda_exchange::{
     Exchange, Freshness, Identity, Incarnation, Location, PlaceFault, Site, SlotExchange, VolumeId,
     look,
 };
 
-use crate::config::{self, Place, Slots, Volume};
+use crate::config::{self, Place, Slots, Udp, Volume};
 
 /// Time limit of one IO of the exchange.
 const LIMIT: Duration = Duration::from_nanos(VISIT_LIMIT.0);
@@ -53,6 +54,10 @@ pub(crate) fn open(
             });
             Box::new(opened.map_err(|e| format!("cannot start the exchange's thread: {e}"))?)
         }
+        config::Exchange::WithFallback(first, slots) => {
+            let (first, second) = (open(first, host)?, Box::new(open_slots(slots, host)?));
+            Box::new(WithFallback::new(first, second, host.me.host.id(), host.freshness))
+        }
     })
 }
 
@@ -83,12 +88,37 @@ fn open_slots(exchange: &Slots, host: &Local<'_>) -> Result<SlotExchange, String
     made.map_err(|e| e.to_string())
 }
 
+/// Reads the keys, certificates and the password that an exchange needs.
+///
+/// # Errors
+/// The first file that cannot be used.
+pub(crate) fn read_secrets(exchange: &config::Exchange) -> Result<(), String> {
+    if let Some(Udp { keys: KeySource::File(file), .. }) = exchange.udp() {
+        Keys::read(file).map_err(|error| error.to_string())?;
+    }
+    let Some(etcd) = exchange.etcd() else { return Ok(()) };
+    if let Some(tls) = &etcd.cluster.tls {
+        tls.check().map_err(|error| error.to_string())?;
+    }
+    if let Some(login) = &etcd.cluster.login {
+        parda_etcd::password::read(&login.password_file).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
 /// Reason why the exchange of a volume cannot be used; `None` if it can. Changes nothing. An NBD server
 /// is asked only with TLS, to try its certificates.
 #[must_use]
 pub fn examine(volume: &Volume) -> Option<String> {
-    match volume.exchange.as_ref()? {
+    examine_one(volume, volume.exchange.as_ref()?)
+}
+
+fn examine_one(volume: &Volume, exchange: &config::Exchange) -> Option<String> {
+    match exchange {
         config::Exchange::Slots(slots) => examine_slots(volume, slots),
+        config::Exchange::WithFallback(first, slots) => {
+            examine_one(volume, first).or_else(|| examine_slots(volume, slots))
+        }
         config::Exchange::Udp(udp) => parda_exchange::udp::examine(udp.address, &udp.reach)
             .map(|fault| format!("exchange {udp}: {fault}")),
         config::Exchange::Etcd(etcd) => {

@@ -196,6 +196,26 @@ pub struct Exchange {
     /// Where a member of etcd on this host has its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_dir: Option<PathBuf>,
+    /// Slots where the hosts meet while `udp` or `etcd` fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Fallback>,
+}
+
+/// `[volume.exchange.fallback]`: slots where the hosts meet while `udp` or `etcd` fails.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fallback {
+    /// A file on the volume, a block device, or an NBD URI, made by `parda exchange init`.
+    pub file: String,
+    /// How many slots it has, as it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u32>,
+    /// This host's slot; chosen automatically if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u32>,
+    /// Where it begins, for a region of a larger device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<ByteSize>,
 }
 
 /// `tls` of an exchange over etcd: PEM files.

@@ -64,6 +64,16 @@ impl Volume {
         self.enforcer.reload(&mut in_force, new);
         (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
         (in_force.exchange, in_force.idle_probe) = (new.exchange.clone(), new.idle_probe.clone());
+        if before.exchange.is_some()
+            && before.exchange != in_force.exchange
+            && let Some(Err(fault)) = in_force.exchange.as_ref().map(crate::exchange::read_secrets)
+        {
+            tracing::error!(
+                volume = in_force.name,
+                "exchange not changed: {fault}; the one from before stays in force. Mend the file, then reload again"
+            );
+            in_force.exchange.clone_from(&before.exchange);
+        }
         *self.config() = in_force.clone();
         if before.exchange != in_force.exchange || before.idle_probe != in_force.idle_probe {
             match start_control(&self.me, &in_force, &self.enforcer, &self.shown) {

@@ -516,6 +516,49 @@ fn what_is_wrong_with_an_exchange_over_udp_is_pointed_at() {
     let second = other[other.find("[[volume]]").unwrap()..].replace("array-a", "array-b");
     let error = check(&format!("{other}\n{second}")).unwrap_err();
     assert!(error.contains("is the address of volume array-a"), "{error}");
+    // All addresses of this host are in the way of each, at one port.
+    for (mine, theirs, collide) in [
+        ("127.0.0.1:7077", "0.0.0.0:7077", true),
+        ("0.0.0.0:7077", "10.1.2.3:7077", true),
+        ("[::]:7077", "[fd00::1]:7077", true),
+        ("10.1.2.3:7077", "10.1.2.4:7077", false),
+        ("0.0.0.0:7077", "10.1.2.3:7078", false),
+        ("0.0.0.0:7077", "[fd00::1]:7077", false),
+    ] {
+        let at =
+            |address: &str| with_udp(&format!("udp = \"{address}\"\npeers = [\"kvm-02\"]\n{keys}"));
+        let second = at(theirs)[GOOD.find("[[volume]]").unwrap()..]
+            .replace("array-a", "array-b")
+            .replace("unix:/run/parda/array-a", "unix:/run/parda/array-b")
+            .replace("/run/array.sock", "/run/other.sock");
+        let checked = check(&format!("{}\n{second}", at(mine)));
+        assert_eq!(checked.is_err(), collide, "{mine} {theirs}: {checked:?}");
+    }
+}
+
+#[test]
+fn a_fallback_is_an_exchange_of_slots_beside_another_one() {
+    let udp = "udp = \"127.0.0.1:7077\"\npeers = [\"127.0.0.2\"]";
+    let config = check(&with_udp(&format!("{udp}\nfallback = {{ file = \"/x\" }}"))).unwrap();
+    let shown = config.volumes[0].exchange.as_ref().unwrap().to_string();
+    assert_eq!(shown, "udp 127.0.0.1:7077, 1 peer, fall-back /x");
+    let etcd = "etcd = [\"http://127.0.0.1\"]\nfallback = { file = \"/x\", slots = 8, slot = 7 }";
+    check(&with_udp(etcd)).unwrap();
+    for (text, says) in [
+        (format!("{udp}\nfallback = {{ file = \"/x\", slots = 0 }}"), "fallback.slots"),
+        (format!("{udp}\nfallback = {{ file = \"/x\", slot = 64 }}"), "must be from 0 to 63"),
+        (format!("{udp}\nfallback = {{ slots = 8 }}"), "missing field"),
+        (format!("{udp}\nfallback = {{ file = \"/x\", udp = \"y\" }}"), "unknown field"),
+        ("file = \"/x\"\nfallback = { file = \"/y\" }".to_owned(), "is a fall-back itself"),
+        (
+            format!("{udp}\nfallback = {{ file = \"nbd+unix:///vm2?socket=/run/array.sock\" }}"),
+            "has its data",
+        ),
+    ] {
+        let error = check(&with_udp(&text)).unwrap_err();
+        assert!(error.starts_with("parda.toml:1"), "{text}: {error}");
+        assert!(error.contains(says) || error.contains("slots = 0"), "{text}: {error}");
+    }
 }
 
 #[test]

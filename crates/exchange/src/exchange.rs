@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parda_control::{Instant, Span};
 
 use crate::etcd::notice::{EtcdEvent, EtcdExchangeError, EtcdStanding};
+use crate::fallback::{FallbackEvent, FallbackStanding};
 use crate::message::{Message, Publication};
 use crate::region::SlotIndex;
 use crate::slots::notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError};
@@ -61,6 +62,8 @@ pub enum ExchangeEvent {
     Udp(UdpEvent),
     /// Of a transport over etcd.
     Etcd(EtcdEvent),
+    /// Of two transports.
+    Fallback(FallbackEvent),
 }
 
 impl ExchangeEvent {
@@ -71,6 +74,7 @@ impl ExchangeEvent {
             ExchangeEvent::Slot(event) => !matches!(event, SlotEvent::SlotChosen(_)),
             ExchangeEvent::Udp(event) => event.is_warning(),
             ExchangeEvent::Etcd(EtcdEvent::DuplicateHost { .. }) => true,
+            ExchangeEvent::Fallback(event) => event.is_warning(),
         }
     }
 }
@@ -81,6 +85,7 @@ impl fmt::Display for ExchangeEvent {
             ExchangeEvent::Slot(event) => event.fmt(f),
             ExchangeEvent::Udp(event) => event.fmt(f),
             ExchangeEvent::Etcd(event) => event.fmt(f),
+            ExchangeEvent::Fallback(event) => event.fmt(f),
         }
     }
 }
@@ -127,4 +132,6 @@ pub enum Standing {
     Datagrams(DatagramStanding),
     /// A transport over etcd.
     Etcd(EtcdStanding),
+    /// A transport and its fall-back.
+    Both(Box<FallbackStanding>),
 }

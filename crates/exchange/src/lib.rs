@@ -23,6 +23,7 @@
 //! | [`claim`] | which slot is ours, and who else thinks so |
 //! | [`slots`] | the exchange over a region of slots: PARDA's shared file |
 //! | [`etcd`] | the exchange over etcd: one key per host, one read and one write a period |
+//! | [`fallback`] | two transports at once: one, and slots as its fall-back |
 //! | [`udp`] | the exchange over UDP: signed datagrams to each other host or to a group |
 //!
 //! `docs/exchange-format.md` has the format, the protocol, and what happens on each fault.
@@ -30,6 +31,7 @@
 pub mod claim;
 pub mod etcd;
 pub mod exchange;
+pub mod fallback;
 mod found;
 pub mod freshness;
 pub mod header;

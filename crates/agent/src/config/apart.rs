@@ -2,25 +2,26 @@
 //! a part of one, would be written into the data of a VM. Places are compared by what they are, not by
 //! how they are spelled.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 
 use parda_block::{Image, Stretch};
 use parda_config::{Document, Error};
 
-use super::exchange::{Exchange, Slots};
+use super::exchange::Slots;
 use super::place::{Place, REGION_ALIGNMENT};
 use super::volume::{Disk, Volume};
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
 pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let exchanges: Vec<(usize, Stretch)> = (volumes.iter().enumerate())
-        .filter_map(|(i, volume)| match volume.exchange.as_ref()? {
-            Exchange::Slots(slots) => Some((i, written(slots))),
-            Exchange::Udp(_) | Exchange::Etcd(_) => None,
+    let exchanges: Vec<(usize, &str, Stretch)> = (volumes.iter().enumerate())
+        .filter_map(|(i, volume)| {
+            let exchange = volume.exchange.as_ref()?;
+            Some((i, exchange.file_key(), written(exchange.slots()?)))
         })
         .collect();
-    for (n, (i, exchange)) in exchanges.iter().enumerate() {
-        let wrong = |message: String| doc.error(&format!("volume.{i}.exchange.file"), message);
+    for (n, (i, key, exchange)) in exchanges.iter().enumerate() {
+        let wrong = |message: String| doc.error(&format!("volume.{i}.{key}"), message);
         for volume in volumes {
             for disk in volume.disks() {
                 if exchange.meets(&stretch(&disk.place, disk.region.clone())) {
@@ -32,7 +33,8 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
                 }
             }
         }
-        if let Some((other, _)) = exchanges[..n].iter().find(|(_, other)| exchange.meets(other)) {
+        if let Some((other, ..)) = exchanges[..n].iter().find(|(_, _, other)| exchange.meets(other))
+        {
             let other = &volumes[*other].name;
             let message = format!("is the exchange of volume {other}: each volume needs its own");
             return Err(wrong(message));
@@ -43,19 +45,26 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
 
 /// Checks that no two volumes have one address: each would hear the other's hosts.
 pub(super) fn addresses(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let all = volumes.iter().enumerate().filter_map(|(i, volume)| match &volume.exchange {
-        Some(Exchange::Udp(udp)) => Some((i, &volume.name, udp.address)),
-        _ => None,
+    let all = volumes.iter().enumerate().filter_map(|(i, volume)| {
+        Some((i, &volume.name, volume.exchange.as_ref()?.udp()?.address))
     });
     let all: Vec<_> = all.collect();
     for (n, (i, _, address)) in all.iter().enumerate() {
-        if let Some((_, other, _)) = all[..n].iter().find(|(.., used)| used == address) {
+        if let Some((_, other, _)) = all[..n].iter().find(|(.., used)| collide(*used, *address)) {
             let message =
                 format!("is the address of volume {other}: each volume needs its own port");
             return Err(doc.error(&format!("volume.{i}.exchange.udp"), message));
         }
     }
     Ok(())
+}
+
+/// Whether a socket at one address would be in the way of one at the other: the port is the same, and so is the
+/// address, or one of them is all addresses of this host.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    let family = one.is_ipv4() == other.is_ipv4();
+    one.port() == other.port() && (one.ip() == other.ip() || any && family)
 }
 
 /// Checks every disk against every other, over all volumes.

@@ -17,7 +17,7 @@ const DATA_DIR: &str = "/var/lib/etcd";
 pub(super) fn warnings(volumes: &[Volume]) -> Vec<String> {
     let mut warnings = Vec::new();
     for volume in volumes {
-        let Some(Exchange::Etcd(etcd)) = &volume.exchange else { continue };
+        let Some(etcd) = volume.exchange.as_ref().and_then(Exchange::etcd) else { continue };
         let local = etcd.cluster.endpoints.iter().any(Endpoint::is_loopback);
         let data = match &etcd.data_dir {
             Some(data) => data.as_path(),

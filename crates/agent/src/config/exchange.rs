@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytesize::ByteSize;
 use parda_config::Error;
 use parda_exchange::SlotChoice;
 use parda_exchange::region::{SlotCount, SlotIndex};
@@ -21,6 +22,47 @@ pub enum Exchange {
     Udp(Udp),
     /// Keys of an etcd cluster.
     Etcd(Etcd),
+    /// One of these, and slots as its fall-back.
+    WithFallback(Box<Exchange>, Slots),
+}
+
+impl Exchange {
+    /// Its slots: its own, or those of its fall-back.
+    #[must_use]
+    pub fn slots(&self) -> Option<&Slots> {
+        match self {
+            Exchange::Slots(slots) | Exchange::WithFallback(_, slots) => Some(slots),
+            Exchange::Udp(_) | Exchange::Etcd(_) => None,
+        }
+    }
+
+    /// What it says of UDP, if that is a part of it.
+    #[must_use]
+    pub fn udp(&self) -> Option<&Udp> {
+        match self {
+            Exchange::Udp(udp) => Some(udp),
+            Exchange::WithFallback(first, _) => first.udp(),
+            Exchange::Slots(_) | Exchange::Etcd(_) => None,
+        }
+    }
+
+    /// What it says of etcd, if that is a part of it.
+    #[must_use]
+    pub fn etcd(&self) -> Option<&Etcd> {
+        match self {
+            Exchange::Etcd(etcd) => Some(etcd),
+            Exchange::WithFallback(first, _) => first.etcd(),
+            Exchange::Slots(_) | Exchange::Udp(_) => None,
+        }
+    }
+
+    /// Key of the file that its slots are in.
+    pub(super) fn file_key(&self) -> &'static str {
+        match self {
+            Exchange::WithFallback(..) => "exchange.fallback.file",
+            _ => "exchange.file",
+        }
+    }
 }
 
 impl fmt::Display for Exchange {
@@ -29,6 +71,9 @@ impl fmt::Display for Exchange {
             Exchange::Slots(slots) => slots.place.fmt(f),
             Exchange::Udp(udp) => udp.fmt(f),
             Exchange::Etcd(etcd) => etcd.fmt(f),
+            Exchange::WithFallback(first, slots) => {
+                write!(f, "{first}, fall-back {}", slots.place)
+            }
         }
     }
 }
@@ -105,15 +150,28 @@ pub(super) fn check(
         }
         (Some(file), None, None) => {
             only("file")?;
-            check_slots(wrong, volume, file, exchange).map(Exchange::Slots)
+            if exchange.fallback.is_some() {
+                let message = "is for udp and etcd: a file is a fall-back itself";
+                return Err(wrong("exchange.fallback", message.into()));
+            }
+            let written = Written {
+                at: "exchange",
+                file,
+                slots: exchange.slots,
+                slot: exchange.slot,
+                offset: exchange.offset,
+            };
+            check_slots(wrong, volume, &written).map(Exchange::Slots)
         }
         (None, Some(address), None) => {
             only("udp")?;
-            udp::check(wrong, address, exchange).map(Exchange::Udp)
+            let udp = udp::check(wrong, address, exchange).map(Exchange::Udp)?;
+            with_fallback(wrong, volume, udp, exchange.fallback.as_ref())
         }
         (None, None, Some(urls)) => {
             only("etcd")?;
-            etcd::check(wrong, urls, exchange).map(Exchange::Etcd)
+            let etcd = etcd::check(wrong, urls, exchange).map(Exchange::Etcd)?;
+            with_fallback(wrong, volume, etcd, exchange.fallback.as_ref())
         }
         (file, udp, _) => {
             let (key, other) = match (file, udp) {
@@ -127,27 +185,50 @@ pub(super) fn check(
     }
 }
 
+fn with_fallback(
+    wrong: &dyn Fn(&str, String) -> Error,
+    volume: &str,
+    first: Exchange,
+    fallback: Option<&file::Fallback>,
+) -> Result<Exchange, Error> {
+    let Some(file::Fallback { file, slots, slot, offset }) = fallback else { return Ok(first) };
+    let written =
+        Written { at: "exchange.fallback", file, slots: *slots, slot: *slot, offset: *offset };
+    let slots = check_slots(wrong, volume, &written)?;
+    Ok(Exchange::WithFallback(Box::new(first), slots))
+}
+
+/// Slots as they are written, and the table where.
+struct Written<'a> {
+    at: &'a str,
+    file: &'a str,
+    slots: Option<u32>,
+    slot: Option<u32>,
+    offset: Option<ByteSize>,
+}
+
 fn check_slots(
     wrong: &dyn Fn(&str, String) -> Error,
     volume: &str,
-    file: &str,
-    exchange: &file::Exchange,
+    written: &Written<'_>,
 ) -> Result<Slots, Error> {
-    let mut place = place(file).map_err(|e| wrong("exchange.file", e))?;
-    server_tls::check(wrong, &mut place, "exchange.file", None)?;
-    let slots = SlotCount::new(exchange.slots.unwrap_or_else(file::default_slots))
-        .ok_or_else(|| wrong("exchange.slots", format!("must be from 1 to {}", SlotCount::MAX)))?;
-    let choice = match exchange.slot {
+    let Written { at, file, .. } = *written;
+    let key = |name: &str| format!("{at}.{name}");
+    let mut place = place(file).map_err(|e| wrong(&key("file"), e))?;
+    server_tls::check(wrong, &mut place, &key("file"), None)?;
+    let slots = SlotCount::new(written.slots.unwrap_or_else(file::default_slots))
+        .ok_or_else(|| wrong(&key("slots"), format!("must be from 1 to {}", SlotCount::MAX)))?;
+    let choice = match written.slot {
         None => SlotChoice::Automatic,
         Some(slot) if slots.contains(SlotIndex(slot)) => SlotChoice::Fixed(SlotIndex(slot)),
         Some(_) => {
             let last = slots.get() - 1;
-            return Err(wrong("exchange.slot", format!("must be from 0 to {last} (see slots)")));
+            return Err(wrong(&key("slot"), format!("must be from 0 to {last} (see slots)")));
         }
     };
-    let offset = exchange.offset.map(|b| b.as_u64());
+    let offset = written.offset.map(|b| b.as_u64());
     if !offset.unwrap_or(0).is_multiple_of(REGION_ALIGNMENT) {
-        return Err(wrong("exchange.offset", "must be a multiple of 4KiB".into()));
+        return Err(wrong(&key("offset"), "must be a multiple of 4KiB".into()));
     }
     let mut make = format!("parda exchange init {}", quoted(file));
     if slots.get() != file::default_slots() {

@@ -2,13 +2,10 @@
 //! keys of exchanges.
 
 use parda_config::{Document, Error};
-use parda_etcd::Settings;
 use parda_exchange::udp::{KeySource, Keys};
 
 use parda_tls::FileRole;
 
-use super::etcd::Etcd;
-use super::exchange::Exchange;
 use super::server_tls;
 use super::udp::Udp;
 use super::volume::Volume;
@@ -20,11 +17,12 @@ pub(super) fn certificates(doc: &Document, volumes: &[Volume]) -> Result<(), Err
     let file: file::File = doc.parse()?;
     for (i, (volume, written)) in volumes.iter().zip(&file.volume).enumerate() {
         let wrong = |key: &str, message| doc.error(&format!("volume.{i}.{key}"), message);
-        match &volume.exchange {
-            Some(Exchange::Slots(slots)) => {
-                server_tls::read(&wrong, &slots.place, "exchange.file", &ServerTls::default())?;
+        if let Some(exchange) = &volume.exchange {
+            if let Some(slots) = exchange.slots() {
+                let key = exchange.file_key();
+                server_tls::read(&wrong, &slots.place, key, &ServerTls::default())?;
             }
-            Some(Exchange::Etcd(Etcd { cluster: Settings { tls: Some(tls), .. }, .. })) => {
+            if let Some(tls) = exchange.etcd().and_then(|etcd| etcd.cluster.tls.as_ref()) {
                 tls.check().map_err(|file| {
                     let key = match file.role {
                         FileRole::Authorities => "exchange.tls.ca",
@@ -34,7 +32,6 @@ pub(super) fn certificates(doc: &Document, volumes: &[Volume]) -> Result<(), Err
                     wrong(key, file.message)
                 })?;
             }
-            _ => {}
         }
         for (j, (disk, written)) in volume.disks().iter().zip(&written.disk).enumerate() {
             let wrong = |key: &str, message| wrong(&format!("disk.{j}.{key}"), message);
@@ -48,13 +45,12 @@ pub(super) fn certificates(doc: &Document, volumes: &[Volume]) -> Result<(), Err
 /// Reads the key files and the passwords of exchanges. Only for who asks: an agent whose keys are not there yet must serve its disks.
 pub(super) fn keys(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     for (i, volume) in volumes.iter().enumerate() {
-        if let Some(Exchange::Udp(Udp { keys: KeySource::File(file), .. })) = &volume.exchange {
+        let Some(exchange) = &volume.exchange else { continue };
+        if let Some(Udp { keys: KeySource::File(file), .. }) = exchange.udp() {
             let key = format!("volume.{i}.exchange.key_file");
             Keys::read(file).map_err(|error| doc.error(&key, error.to_string()))?;
         }
-        if let Some(Exchange::Etcd(Etcd { cluster: Settings { login: Some(login), .. }, .. })) =
-            &volume.exchange
-        {
+        if let Some(login) = exchange.etcd().and_then(|etcd| etcd.cluster.login.as_ref()) {
             let key = format!("volume.{i}.exchange.password_file");
             parda_etcd::password::read(&login.password_file)
                 .map_err(|error| doc.error(&key, error.to_string()))?;

@@ -10,6 +10,12 @@ pub(super) fn families() -> Vec<Family<ExchangeStatus>> {
         gauge("exchange_up", "1 if the exchange worked in the last period", |e| {
             one(u8::from(e.fault.is_none()))
         }),
+        gauge("exchange_fallback_in_force", "1 if the exchange's fall-back is in force", |e| {
+            e.fallback.as_ref().map(|f| one(u8::from(f.in_force))).unwrap_or_default()
+        }),
+        counter("exchange_switches", "How often an exchange went to its fall-back or back", |e| {
+            e.fallback.as_ref().map(|f| count(f.switches)).unwrap_or_default()
+        }),
         counter("exchange_failures", "Periods in which the exchange failed", |e| count(e.failures)),
         counter("exchange_ignored", "Slots, datagrams or values ignored, for any reason", |e| {
             count(e.ignored)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use parda_control::{Bounded, Governed, Report, Span, Tuning};
 use parda_etcd::Traffic;
 use parda_exchange::etcd::notice::EtcdStanding;
+use parda_exchange::fallback::FallbackStanding;
 use parda_exchange::udp::notice::DatagramStanding;
 use parda_exchange::udp::{DatagramCounters, Refused};
 use parda_exchange::{HostName, Liveness, Peer, SlotCounters, Standing};
@@ -26,6 +27,9 @@ pub struct ExchangeStatus {
     /// State of a transport over etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdStatus>,
+    /// State of a fall-back, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FallbackStatus>,
     /// Current fault, if there is one.
     pub fault: Option<String>,
     /// Periods in which it failed, since the start.
@@ -84,6 +88,19 @@ impl From<&DatagramStanding> for UdpStatus {
     }
 }
 
+/// The state of a transport and its fall-back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FallbackStatus {
+    /// Whether the fall-back is in force.
+    pub in_force: bool,
+    /// How often that changed since the start.
+    pub switches: u64,
+    /// Current fault of the first transport, if there is one.
+    pub first_fault: Option<String>,
+    /// Current fault of the fall-back, if there is one.
+    pub fault: Option<String>,
+}
+
 /// The state of a transport over etcd. All is counted since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EtcdStatus {
@@ -134,20 +151,27 @@ impl ExchangeStatus {
                 } = *counters;
                 let slot = slot.map(|slot| slot.0);
                 self.slots = Some(SlotStatus { slot, slot_conflicts });
-                self.duplicate_hosts = duplicate_hosts;
-                self.ignored =
+                self.duplicate_hosts += duplicate_hosts;
+                self.ignored +=
                     other_volume + other_version + checksum + wrong_slot + malformed + not_a_record;
             }
             Standing::Datagrams(datagrams) => {
                 let udp = UdpStatus::from(datagrams);
-                self.ignored = udp.refused.values().sum();
-                self.duplicate_hosts = datagrams.counters.duplicate_hosts;
+                self.ignored += udp.refused.values().sum::<u64>();
+                self.duplicate_hosts += datagrams.counters.duplicate_hosts;
                 self.udp = Some(udp);
             }
             Standing::Etcd(etcd) => {
-                self.ignored = etcd.counters.ignored();
-                self.duplicate_hosts = etcd.counters.duplicate_hosts;
+                self.ignored += etcd.counters.ignored();
+                self.duplicate_hosts += etcd.counters.duplicate_hosts;
                 self.etcd = Some(etcd.into());
+            }
+            Standing::Both(both) => {
+                self.count(&both.first);
+                self.count(&both.second);
+                let [first_fault, fault] = both.faults.clone();
+                let FallbackStanding { in_force, switches, .. } = **both;
+                self.fallback = Some(FallbackStatus { in_force, switches, first_fault, fault });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Lines of `parda status` on a volume's exchange.
 
 use comfy_table::Table;
-use parda_agent::status::{EtcdStatus, ExchangeStatus, PeerStatus, UdpStatus};
+use parda_agent::status::{EtcdStatus, ExchangeStatus, FallbackStatus, PeerStatus, UdpStatus};
 
 use super::slots;
 use crate::output::{align, count, plain};
@@ -28,6 +28,9 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     }
     if let (Some(period), Some(part)) = (exchange.period_s, exchange.part) {
         text += &format!("; every {period:.2} s, {:.2} % of the array's IOs", part * 1e2);
+    }
+    if let Some(fallback) = &exchange.fallback {
+        text += &in_force(fallback);
     }
     if let Some(why) = &exchange.slowed {
         text += &format!("\n  less often than configured, as {why}");
@@ -58,6 +61,22 @@ fn peers(peers: &[PeerStatus]) -> Table {
         ]);
     }
     align(table)
+}
+
+/// Which of two transports is in force.
+fn in_force(fallback: &FallbackStatus) -> String {
+    let mut text = match (fallback.in_force, &fallback.first_fault) {
+        (false, _) => "\n  in force: the first, with the fall-back ready".to_owned(),
+        (true, None) => "\n  in force: the FALL-BACK".to_owned(),
+        (true, Some(fault)) => format!("\n  in force: the FALL-BACK, as {fault}"),
+    };
+    if fallback.switches > 0 {
+        text += &format!("; {} since the start", count(fallback.switches, "switch"));
+    }
+    if let Some(fault) = &fallback.fault {
+        text += &format!("\n  FAULT of the fall-back: {fault}");
+    }
+    text
 }
 
 /// Calls to etcd, their period, and values that were ignored.

@@ -21,10 +21,10 @@ const LOSS: u8 = 30;
 
 /// A network that each host reaches the others by: what is sent to a door comes to the host behind it, as long
 /// as it is not lost. All of it is recorded.
-struct Network {
+pub(crate) struct Network {
     hosts: Vec<SocketAddr>,
     doors: Vec<SocketAddr>,
-    lost: Arc<AtomicU8>,
+    pub(crate) lost: Arc<AtomicU8>,
     recorded: Arc<Mutex<Vec<Recorded>>>,
     over: Arc<AtomicBool>,
 }
@@ -33,7 +33,7 @@ struct Network {
 type Recorded = (SocketAddr, Vec<u8>);
 
 impl Network {
-    fn new(hosts: u8) -> Network {
+    pub(crate) fn new(hosts: u8) -> Network {
         // Addresses of loopback that no other story has.
         let (x, y) = (fastrand::u8(..), fastrand::u8(..));
         let hosts: Vec<SocketAddr> =
@@ -64,7 +64,7 @@ impl Network {
     }
 
     /// The exchange of the host with this number.
-    fn exchange(&self, host: usize) -> String {
+    pub(crate) fn exchange(&self, host: usize) -> String {
         let others = self.doors.iter().enumerate().filter(|(door, _)| *door != host);
         let others: Vec<_> = others.map(|(_, address)| format!("\"{address}\"")).collect();
         format!(
@@ -85,7 +85,7 @@ impl Drop for Network {
     }
 }
 
-fn write_key(stage: &Stage, secrets: &[u8]) {
+pub(crate) fn write_key(stage: &Stage, secrets: &[u8]) {
     let lines = secrets.iter().map(|secret| format!("{}{secret:02x}\n", "5a".repeat(31)));
     stage.write("key", lines.collect::<String>());
     std::fs::set_permissions(stage.path("key"), PermissionsExt::from_mode(0o600)).unwrap();
@@ -318,6 +318,12 @@ fn a_group_goes_on_while_its_keys_are_replaced() {
         assert!(agent.process.log().contains("key:1: is no key"));
         assert_eq!((udp(agent).keys, live(agent)), (1, 1));
     }
+    // Nor does another change of the exchange drop what works, as long as the file is wrong.
+    stage.write("a.toml", text("a").replace(":7077", ":7079"));
+    agents[0].process.signal(Signal::HUP);
+    agents[0].says("exchange not changed: key:1: is no key");
+    assert_eq!((udp(&agents[0]).keys, live(&agents[0])), (1, 1));
+    stage.write("a.toml", text("a"));
     // A file with other keys is a change like any other.
     let says = stage.fails(&[PARDA, "check", "a.toml"]);
     assert!(says.contains("a.toml:") && says.contains("key:1: is no key"), "{says}");

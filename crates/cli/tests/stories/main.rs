@@ -30,6 +30,8 @@
 //! | `manager` | a service manager, and its watchdog |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
 //! | `exchange_faults` | a damaged, lost or contested exchange |
+//! | `exchange_etcd` | hosts that meet in an etcd of three members that die, stop and lose all data |
+//! | `exchange_fallback` | hosts that meet over UDP, and in a file while the network is parted |
 //! | `exchange_udp` | hosts that meet over UDP, and attackers on their network |
 //! | `exchange_init` | making an exchange |
 //! | `image` | the container image |
@@ -65,6 +67,8 @@ mod dashboard;
 #[path = "../../../steer/tests/stage/mod.rs"]
 mod disks;
 mod durability;
+mod exchange_etcd;
+mod exchange_fallback;
 mod exchange_faults;
 mod exchange_init;
 mod exchange_udp;

@@ -67,7 +67,7 @@ fn until(
 fn standing(host: &UdpExchange) -> DatagramStanding {
     match host.standing() {
         Standing::Datagrams(standing) => standing,
-        Standing::Slots { .. } | Standing::Etcd(_) => unreachable!("these are datagrams"),
+        _ => unreachable!("these are datagrams"),
     }
 }
 

@@ -171,7 +171,7 @@ impl Cluster {
             ExchangeEvent::Slot(SlotEvent::DuplicateHost { .. }) => true,
             ExchangeEvent::Udp(event) => event.to_string().contains("a name of its own"),
             ExchangeEvent::Etcd(EtcdEvent::DuplicateHost { .. }) => true,
-            ExchangeEvent::Slot(_) => false,
+            ExchangeEvent::Slot(_) | ExchangeEvent::Fallback(_) => false,
         };
         events.iter().filter(is_twin).count()
     }

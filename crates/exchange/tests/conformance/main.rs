@@ -1,5 +1,6 @@
 //! The same stories over every transport: memory, a file, an NBD export of a real server, a real etcd, UDP to peers with
-//! IPv4 and IPv6, a multicast group, and UDP over a network that loses, repeats, delays and reorders. And over
+//! IPv4 and IPv6, a multicast group, UDP over a network that loses, repeats, delays and reorders,
+//! and UDP with a file as its fall-back. And over
 //! decorators that do the same to what any of them hears.
 //!
 //! | file | subject |
@@ -23,7 +24,7 @@ mod stories;
 
 use cluster::Cluster;
 use faults::Fault;
-use media::{Etcd, Export, Family, Files, Medium, Memory, Multicast, Unicast};
+use media::{Etcd, Export, Family, Files, Medium, Memory, Multicast, Unicast, WithFallback};
 use network::Network;
 
 /// The stories of one transport, and how many periods it may take longer than a perfect one.
@@ -75,6 +76,10 @@ conformance!(udp, 0, |seats| boxed(Unicast::new(Family::V4, seats)));
 conformance!(udp_ipv6, 0, |seats| boxed(Unicast::new(Family::V6, seats)));
 conformance!(multicast, 0, |_| Multicast::new(Family::V4).and_then(boxed));
 conformance!(multicast_ipv6, 0, |_| Multicast::new(Family::V6).and_then(boxed));
+// What is visited in every second round is given up two rounds later.
+conformance!(udp_with_fallback, 2, |seats| {
+    boxed(WithFallback::new(Unicast::new(Family::V4, seats)))
+});
 conformance!(udp_with_loss, 12, |seats| boxed(Unicast::over(Network::new(seats, 30, 0, 0))));
 conformance!(udp_repeated_and_late, 8, |seats| {
     boxed(Unicast::over(Network::new(seats, 0, 30, 30)))

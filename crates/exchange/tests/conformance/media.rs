@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use parda_control::{Bytes, Span};
 use parda_etcd::Endpoint;
 use parda_exchange::etcd::{EtcdExchange, EtcdLimits, EtcdSettings};
+use parda_exchange::fallback;
 use parda_exchange::region::{FileRegion, MemoryRegion, NbdRegion};
 use parda_exchange::udp::{KeySource, PeerAddress, Reach, Refused, UdpExchange, UdpSettings};
 use parda_exchange::{
@@ -270,6 +271,31 @@ impl Medium for Multicast {
     }
 }
 
+/// UDP, with a file as its fall-back.
+pub(crate) struct WithFallback {
+    first: Unicast,
+    second: Files,
+}
+
+impl WithFallback {
+    pub(crate) fn new(first: Unicast) -> WithFallback {
+        WithFallback { first, second: Files::new() }
+    }
+}
+
+impl Medium for WithFallback {
+    fn host(&mut self, seat: usize, name: HostName, volume: &str, start: u64) -> Box<dyn Exchange> {
+        let first = self.first.host(seat, name.clone(), volume, start);
+        let second = self.second.host(seat, name.clone(), volume, start);
+        let freshness = Freshness::default();
+        Box::new(fallback::WithFallback::new(first, second, name.id(), freshness))
+    }
+
+    fn settle(&mut self, spoke: &[usize], standing: &dyn Fn(usize) -> Option<Standing>) {
+        self.first.settle(spoke, standing);
+    }
+}
+
 /// A real etcd of one member.
 pub(crate) struct Etcd {
     _dir: tempfile::TempDir,
@@ -320,7 +346,11 @@ impl Arrivals {
 }
 
 fn received(standing: &Standing) -> u64 {
-    let Standing::Datagrams(datagrams) = standing else { return 0 };
+    let datagrams = match standing {
+        Standing::Datagrams(datagrams) => datagrams,
+        Standing::Both(both) => return received(&both.first),
+        _ => return 0,
+    };
     let counters = &datagrams.counters;
     let refused = Refused::ALL.iter().map(|why| counters.refused(*why));
     counters.heard + counters.own + refused.sum::<u64>()

@@ -99,14 +99,30 @@ pub(crate) fn hosts_of_one_name_are_named_on_both_sides(make: Make, slack: u64) 
     assert!(cluster.twins(0) == 1 && cluster.twins(1) == 1, "once");
     assert_eq!(cluster.twins(2), 0);
     for seat in 0..3 {
-        let duplicates = match cluster.standing(seat) {
-            Standing::Slots { counters, .. } => counters.duplicate_hosts,
-            Standing::Datagrams(standing) => standing.counters.duplicate_hosts,
-            Standing::Etcd(standing) => standing.counters.duplicate_hosts,
-        };
+        let duplicates = duplicates(&cluster.standing(seat));
         assert_eq!(duplicates > 0, seat < 2, "counted at {seat}");
     }
     assert_eq!(cluster.seen(2).len(), 1, "they count as one");
+}
+
+fn duplicates(standing: &Standing) -> u64 {
+    match standing {
+        Standing::Slots { counters, .. } => counters.duplicate_hosts,
+        Standing::Datagrams(standing) => standing.counters.duplicate_hosts,
+        Standing::Etcd(standing) => standing.counters.duplicate_hosts,
+        Standing::Both(both) => duplicates(&both.first),
+    }
+}
+
+/// What was counted of other volumes, where that is heard at all.
+fn other_volumes(standing: &Standing) -> Option<u64> {
+    match standing {
+        Standing::Slots { counters, .. } => Some(counters.other_volume),
+        Standing::Datagrams(standing) => Some(standing.counters.refused(Refused::OtherVolume)),
+        // Their keys are not even read.
+        Standing::Etcd(_) => None,
+        Standing::Both(both) => other_volumes(&both.first),
+    }
 }
 
 pub(crate) fn volumes_do_not_mix(make: Make, slack: u64) {
@@ -121,12 +137,7 @@ pub(crate) fn volumes_do_not_mix(make: Make, slack: u64) {
     for (seat, other) in [(0, "b"), (1, "a"), (2, "c"), (3, "a")] {
         let seen: Vec<_> = cluster.seen(seat).into_iter().map(|(name, ..)| name).collect();
         assert_eq!(seen, [other], "seen by {seat}");
-        let counted = match cluster.standing(seat) {
-            Standing::Slots { counters, .. } => Some(counters.other_volume),
-            Standing::Datagrams(standing) => Some(standing.counters.refused(Refused::OtherVolume)),
-            // Their keys are not even read.
-            Standing::Etcd(_) => None,
-        };
+        let counted = other_volumes(&cluster.standing(seat));
         assert!(counted != Some(0), "the others are counted at {seat}");
         assert_eq!(cluster.twins(seat), 0, "one name on two volumes is no twin");
     }
