@@ -85,10 +85,15 @@ pub enum Unknown {
     Peers,
     /// Fewer IOs than say much.
     FewIos,
+    /// Its slice is a small part of an IO: bounds that keep every VM going serve it as well.
+    FewShares,
 }
 
 /// Means of fewer IOs than this are off by chance.
 const ENOUGH: f64 = 100.0;
+
+/// Slices below this are near to what `window_min` and `hold_max` give to any VM.
+const SMALL: f64 = 0.1;
 
 impl Explanation {
     /// Explains the VM of this name. None if there is none.
@@ -161,6 +166,8 @@ fn others(view: &View, name: &str, part: impl Fn(f64) -> f64) -> Vec<Other> {
 
 fn unknown(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec<Unknown> {
     let thresholds = changes.iter().any(|change| matches!(change, Change::ThresholdMs(_)));
+    let held = Limit::of_vm(view, vm).is_held();
+    let small = held && vm.outstanding() < SMALL * vm.slots;
     let assumed = matches!(capacity, Capacity::Assumed { .. });
     let all = [
         (view.holding == Holding::Nothing, Unknown::NoControl),
@@ -168,6 +175,7 @@ fn unknown(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec
         (thresholds && assumed && view.holding != Holding::Nothing, Unknown::Capacity),
         (view.peers.iter().any(|peer| peer.bounded == Bounded::Unsaid), Unknown::Peers),
         (vm.iops * view.seconds < ENOUGH, Unknown::FewIos),
+        (small, Unknown::FewShares),
     ];
     all.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
 }

@@ -170,35 +170,6 @@ pub fn spread(pending: &[f64], ios: f64, seconds: f64, latency_ms: f64) -> Optio
 /// A look is to be so many times as long as an IO takes.
 const SHORT: f64 = 4.0;
 
-/// The window per share, from a host's window and the shares and pending slots of its VMs.
-///
-/// The window is what all VMs want, each at most its slice, or the sum of all slices while no VM wants as much as its own.
-#[must_use]
-pub fn window_per_share(window: f64, vms: &[(f64, f64)]) -> Option<f64> {
-    let shares: f64 = vms.iter().map(|vm| vm.0).sum();
-    let wanted: f64 = vms.iter().map(|vm| vm.1).sum();
-    if shares <= 0.0 || window <= 0.0 {
-        return None;
-    }
-    let mut bounds: Vec<(f64, f64)> =
-        vms.iter().filter(|vm| vm.0 > 0.0).map(|vm| (vm.1 / vm.0, vm.0)).collect();
-    if window >= wanted {
-        let least = bounds.iter().fold(0.0, |most, bound| f64::max(most, bound.0));
-        return Some(f64::max(window / shares, least));
-    }
-    // Those that want least per share have all that they want.
-    bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut left, mut of) = (window, shares);
-    for (per_share, shares) in bounds {
-        if left <= per_share * of {
-            break;
-        }
-        left -= per_share * shares;
-        of -= shares;
-    }
-    (of > 0.0).then(|| left / of)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,17 +181,5 @@ mod tests {
         assert!(kept < 0.2 && by_chance > 0.9, "{kept} {by_chance}");
         assert_eq!(spread(&[3.0, 9.0, 2.0], 4.0, 1.0, 800.0), None, "IOs take as long as a look");
         assert_eq!(spread(&[0.0, 0.0, 0.0], 0.0, 1.0, 0.0), None);
-    }
-
-    #[test]
-    fn a_window_per_share_is_the_one_whose_slices_make_the_window() {
-        let near = |got: Option<f64>, want: f64| assert!((got.unwrap() / want - 1.0).abs() < 1e-9);
-        // One deep VM beside one that wants three slots: 3 + 2000 p = 43.
-        near(window_per_share(43.0, &[(1000.0, 3.0), (2000.0, 256.0)]), 0.02);
-        near(window_per_share(30.0, &[(1000.0, 200.0), (2000.0, 256.0)]), 0.01);
-        // Nobody wants as much as its slice: the window is the sum of the slices.
-        near(window_per_share(54.0, &[(1000.0, 3.0)]), 0.054);
-        assert_eq!(window_per_share(0.0, &[(1000.0, 3.0)]), None);
-        assert_eq!(window_per_share(8.0, &[]), None);
     }
 }

@@ -8,7 +8,7 @@ use parda_agent::latency::Latency;
 use parda_agent::status::{DiskStatus, PeerStatus, Status, VolumeStatus};
 use parda_control::{Bounded as Bounds, ModeName};
 use parda_exchange::Liveness;
-use parda_explain::{Bounded, Holding, Peer, View, Vm, spread, window_per_share};
+use parda_explain::{Bounded, Holding, Peer, View, Vm, spread};
 
 use crate::Failure;
 use crate::status::recent::Recent;
@@ -26,8 +26,17 @@ pub(crate) struct Looks {
     volume: usize,
     /// The volume at each look after the first, without distributions.
     states: Vec<VolumeStatus>,
-    /// For each disk, by its place, mean pending IOs between two looks.
-    pending: Vec<Vec<f64>>,
+    /// For each look after the first, each disk by its place.
+    disks: Vec<Vec<Look>>,
+}
+
+/// A disk at a look.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// Mean pending IOs since the look before.
+    pending: f64,
+    /// Slots that it may have outstanding.
+    slice: Option<f64>,
 }
 
 impl Looks {
@@ -39,21 +48,22 @@ impl Looks {
         look: impl Fn() -> Result<Status, Failure>,
     ) -> Result<Looks, Failure> {
         let count = over.as_secs().clamp(*LOOKS.start(), *LOOKS.end());
-        let (mut before, mut states, mut pending) = (first.clone(), Vec::new(), Vec::new());
+        let (mut before, mut states, mut disks) = (first.clone(), Vec::new(), Vec::new());
         for _ in 0..count {
             std::thread::sleep(over / u32::try_from(count).unwrap_or(1));
             let now = look()?;
             let step = Recent::between(&before, now.clone());
             let at = place(&step, &first, volume)?;
             let mut state = step.status.volumes[at].clone();
-            pending.push(state.disks.iter().map(|disk| pends(&step, disk)).collect());
+            let look = |disk| Look { pending: pends(&step, disk), slice: disk.slice };
+            disks.push(state.disks.iter().map(look).collect());
             state.disks.clear();
             states.push(state);
             before = now;
         }
         let recent = Recent::between(&first, before);
         let volume = place(&recent, &first, volume)?;
-        Ok(Looks { host: first.host, recent, volume, states, pending })
+        Ok(Looks { host: first.host, recent, volume, states, disks })
     }
 
     fn last(&self) -> &VolumeStatus {
@@ -86,22 +96,13 @@ impl Looks {
             (ModeName::Published | ModeName::Static, Some(window)) => Holding::Window { window },
             _ => Holding::Nothing,
         };
-        let mut vms: Vec<Vm> =
-            volume.disks.iter().enumerate().map(|(at, disk)| self.vm(at, disk)).collect();
-        if let Holding::Slices { .. } = holding {
-            let wants: Vec<_> = vms.iter().map(|vm| (vm.shares, vm.pending())).collect();
-            let per_share = window.and_then(|window| window_per_share(window, &wants));
-            for vm in &mut vms {
-                vm.slice = per_share.map(|per_share| per_share * vm.shares);
-            }
-        }
         View {
             host: self.host.clone(),
             seconds: self.recent.seconds,
             holding,
             threshold_ms: volume.latency_threshold_ms,
             latency_ms: self.mean(|state| state.cluster_latency_ms),
-            vms,
+            vms: volume.disks.iter().enumerate().map(|(at, disk)| self.vm(at, disk)).collect(),
             peers: self.peers(),
         }
     }
@@ -111,6 +112,7 @@ impl Looks {
         let size = if ios > 0 { bytes as f64 / ios as f64 } else { 0.0 };
         let (held_ms, device_ms) = (disk.held.summary().mean, disk.device.summary().mean);
         let iops = self.recent.rate(ios);
+        let slices = self.disks.iter().filter_map(|disks| disks.get(at)?.slice);
         Vm {
             name: disk.name.clone(),
             shares: f64::from(disk.shares),
@@ -120,7 +122,7 @@ impl Looks {
             held_ms,
             device_ms,
             slots: slot_bytes(self.last()).map_or(1.0, |slot| (size / slot).max(1.0)),
-            slice: None,
+            slice: mean(&slices.collect::<Vec<_>>()),
             spread: self.spread(at, iops, held_ms + device_ms),
         }
     }
@@ -128,8 +130,8 @@ impl Looks {
     /// How much what a disk had pending varied from look to look.
     fn spread(&self, at: usize, iops: f64, latency_ms: f64) -> Option<f64> {
         let all: Option<Vec<f64>> =
-            self.pending.iter().map(|disks| disks.get(at).copied()).collect();
-        let seconds = self.recent.seconds / self.pending.len() as f64;
+            self.disks.iter().map(|disks| Some(disks.get(at)?.pending)).collect();
+        let seconds = self.recent.seconds / self.disks.len() as f64;
         spread(&all?, iops * seconds, seconds, latency_ms)
     }
 

@@ -28,6 +28,9 @@ fn change(ratio: f64) -> String {
     format!("{sign}{:.0} %", percent.abs())
 }
 
+/// Parts of an IO's time below this are left out.
+const LEAST: f64 = 0.005;
+
 /// The whole answer.
 pub(super) fn of(
     volume: &str,
@@ -56,6 +59,9 @@ pub(super) fn of(
     }
     for spent in &found.spent {
         let part = spent.ms / vm.latency_ms();
+        if part < LEAST {
+            continue;
+        }
         text += &format!(
             "{:>12} {:>5}  {}\n",
             ms(spent.ms),
@@ -223,6 +229,10 @@ fn unknown(what: Unknown, capacity: &Capacity) -> String {
         ),
         Unknown::Peers => {
             "A host does not say what bounds it: it is taken to want more than it has.".to_owned()
+        }
+        Unknown::FewShares => {
+            "Its slice is a small part of an IO: window_min and hold_max serve it as well, so more shares may change little."
+                .to_owned()
         }
         Unknown::FewIos => "Few IOs: means are off by chance. Look longer: --over 60s.".to_owned(),
     }

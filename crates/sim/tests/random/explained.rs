@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fastrand::Rng;
 use parda_explain::{
     Bounded, Capacity, Change, Explanation, Holding, Limit, Peer, Unknown, View, Vm, spread,
-    window_per_share,
 };
 use parda_scenario::{HostAnswer, PhaseAnswer, VmAnswer};
 use parda_sim::{SimOptions, run};
@@ -16,7 +15,7 @@ use parda_sim::{SimOptions, run};
 use crate::fleet::{Fleet, Kind, PARTS};
 
 /// Fleets whose predictions are judged in each run of the tests.
-const FEW: u64 = 8;
+const FEW: u64 = 24;
 /// Largest error of the median prediction.
 const MEDIAN: f64 = 0.10;
 /// VMs with fewer IOs than this have means by chance.
@@ -43,8 +42,8 @@ struct Case {
     before: f64,
     predicted: f64,
     after: f64,
-    /// The explanation does not call them few IOs.
-    enough: bool,
+    /// The explanation calls neither its IOs nor its shares few.
+    sure: bool,
     classes: Vec<&'static str>,
 }
 
@@ -64,6 +63,34 @@ fn held_ms(vm: &VmAnswer) -> f64 {
 
 fn pending(vm: &VmAnswer) -> f64 {
     vm.iops * vm.latency_ms.map_or(0.0, |all| all.mean) / 1e3
+}
+
+/// The window per share, from a host's window and the shares and pending slots of its VMs.
+///
+/// The window is what all VMs want, each at most its slice, or the sum of all slices while no VM wants as much as its own.
+fn window_per_share(window: f64, vms: &[(f64, f64)]) -> Option<f64> {
+    let shares: f64 = vms.iter().map(|vm| vm.0).sum();
+    let wanted: f64 = vms.iter().map(|vm| vm.1).sum();
+    if shares <= 0.0 || window <= 0.0 {
+        return None;
+    }
+    let mut bounds: Vec<(f64, f64)> =
+        vms.iter().filter(|vm| vm.0 > 0.0).map(|vm| (vm.1 / vm.0, vm.0)).collect();
+    if window >= wanted {
+        let least = bounds.iter().fold(0.0, |most, bound| f64::max(most, bound.0));
+        return Some(f64::max(window / shares, least));
+    }
+    // Those that want least per share have all that they want.
+    bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut left, mut of) = (window, shares);
+    for (per_share, shares) in bounds {
+        if left <= per_share * of {
+            break;
+        }
+        left -= per_share * shares;
+        of -= shares;
+    }
+    (of > 0.0).then(|| left / of)
 }
 
 /// The window per share of a host.
@@ -166,7 +193,7 @@ fn case(seed: u64) -> Case {
         before: found.vm.iops,
         predicted: found.predictions.first().map_or(0.0, |prediction| prediction.vm.iops),
         after: after.iops,
-        enough: !found.unknown.contains(&Unknown::FewIos),
+        sure: ![Unknown::FewIos, Unknown::FewShares].iter().any(|few| found.unknown.contains(few)),
         classes: fleet.classes,
     }
 }
@@ -234,7 +261,8 @@ fn judge(cases: &[Case]) {
     let (held, others): (Vec<&Case>, Vec<&Case>) =
         cases.iter().partition(|case| case.limit.is_held());
     let all = median("all", &cases.iter().collect::<Vec<_>>());
-    median("with 100 IOs or more", &cases.iter().filter(|case| case.enough).collect::<Vec<_>>());
+    let sure: Vec<_> = cases.iter().filter(|case| case.sure).collect();
+    median("neither few IOs nor few shares", &sure);
     let held = median("limited by its slice", &held);
     if !others.is_empty() {
         median("limited by its own depth", &others);
