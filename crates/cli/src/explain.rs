@@ -1,4 +1,4 @@
-//! `parda explain`.
+//! `parda explain`: arguments, the VM that is meant, and the changes that are predicted.
 
 mod kept;
 mod look;

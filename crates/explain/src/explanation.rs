@@ -25,7 +25,7 @@ pub struct Explanation {
     pub spent: Vec<Spent>,
     /// What it was entitled to, where something divides what all have.
     pub entitled: Option<Entitled>,
-    /// What limits it.
+    /// What keeps the VM from doing more IOs.
     pub limit: Limit,
     /// Who had the rest: other VMs of this host, other hosts; most outstanding IOs first.
     pub others: Vec<Other>,
@@ -51,7 +51,7 @@ pub struct Entitled {
 pub struct Other {
     /// A VM of this host or another host.
     pub who: Who,
-    /// Its shares.
+    /// Shares of the VM, or the sum of those of the host.
     pub shares: f64,
     /// Mean IOs at the array, in slots.
     pub outstanding: f64,
@@ -139,7 +139,7 @@ fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {
     let all = own + view.peers.iter().map(|peer| peer.shares).sum::<f64>();
     Some(Entitled {
         slots,
-        iops: (vm.iops > 0.0).then(|| slots / vm.slots / vm.device_ms * 1e3),
+        iops: (vm.iops > 0.0 && vm.device_ms > 0.0).then(|| slots / vm.slots / vm.device_ms * 1e3),
         part: if all > 0.0 { vm.shares / all } else { 0.0 },
     })
 }
@@ -165,14 +165,16 @@ fn others(view: &View, name: &str, part: impl Fn(f64) -> f64) -> Vec<Other> {
 }
 
 fn unknown(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec<Unknown> {
-    let thresholds = changes.iter().any(|change| matches!(change, Change::ThresholdMs(_)));
+    let slices = matches!(view.holding, Holding::Slices { .. });
+    let thresholds =
+        slices && changes.iter().any(|change| matches!(change, Change::ThresholdMs(_)));
     let held = Limit::of_vm(view, vm).is_held();
     let small = held && vm.outstanding() < SMALL * vm.slots;
     let assumed = matches!(capacity, Capacity::Assumed { .. });
     let all = [
         (view.holding == Holding::Nothing, Unknown::NoControl),
         (vm.varies(), Unknown::DepthVaries),
-        (thresholds && assumed && view.holding != Holding::Nothing, Unknown::Capacity),
+        (thresholds && assumed, Unknown::Capacity),
         (view.peers.iter().any(|peer| peer.bounded == Bounded::Unsaid), Unknown::Peers),
         (vm.iops * view.seconds < ENOUGH, Unknown::FewIos),
         (small, Unknown::FewShares),

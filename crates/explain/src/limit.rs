@@ -11,7 +11,7 @@ pub const HELD: f64 = 0.05;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// It did nothing.
+    /// It completed no request.
     NothingDone,
     /// It did flushes, trims and other requests alone, which shares do not divide.
     OtherRequests,

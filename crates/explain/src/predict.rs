@@ -31,7 +31,7 @@ pub struct Outcome {
 /// A change and its predicted effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The change.
+    /// The change that is predicted for.
     pub change: Change,
     /// The VM after it.
     pub vm: Outcome,
@@ -44,12 +44,17 @@ pub struct Prediction {
 }
 
 /// Predicts the effect of a change on the VM of this name. None if the VM is not there, did nothing, or nothing on this host
-/// is held back.
+/// is held back; and of a threshold, if windows do not follow from slices.
 #[must_use]
 pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> Option<Prediction> {
     let index = view.vms.iter().position(|vm| vm.name == name)?;
     let vm = &view.vms[index];
-    if vm.iops <= 0.0 || vm.shares <= 0.0 || view.holding == Holding::Nothing {
+    let did = vm.iops > 0.0 && vm.device_ms > 0.0 && vm.shares > 0.0;
+    let follows = match change {
+        Change::Shares(_) => view.holding != Holding::Nothing,
+        Change::ThresholdMs(_) => matches!(view.holding, Holding::Slices { .. }),
+    };
+    if !did || !follows {
         return None;
     }
     let mut after = Cluster::of(view);

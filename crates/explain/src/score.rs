@@ -15,11 +15,11 @@ pub struct Record {
     pub volume: String,
     /// Name of the VM.
     pub vm: String,
-    /// The view.
+    /// The view that was explained.
     pub view: View,
     /// The array's throughput by latency, as assumed or measured.
     pub capacity: Capacity,
-    /// What was predicted.
+    /// What was predicted from the view.
     pub predictions: Vec<Prediction>,
 }
 

@@ -92,7 +92,7 @@ pub enum Bounded {
     Nothing,
     /// A VM of it could use more than its slice.
     Slices,
-    /// Its largest window.
+    /// It has all that its largest window allows.
     Window,
 }
 

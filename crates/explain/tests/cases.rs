@@ -155,3 +155,15 @@ fn a_prediction_is_scored_by_what_is_in_force_now() {
     now.vms[0].shares = 2000.0;
     assert_eq!(score(&then, &now), None, "two changes at once");
 }
+
+#[test]
+fn windows_that_no_threshold_moves_are_predicted_for_shares_alone() {
+    let mut view = trial();
+    view.holding = Holding::Window { window: 54.0 };
+    view.vms = vec![vm("a", 1000.0, 64.0, 27.0), vm("b", 1000.0, 64.0, 27.0)];
+    let changes = [Change::Shares(3000.0), Change::ThresholdMs(15.0)];
+    let found = Explanation::of(&view, "a", &changes, &DRIVES).unwrap();
+    let [more] = found.predictions[..] else { panic!("{:?}", found.predictions) };
+    assert!((more.vm.iops / found.vm.iops - 1.5).abs() < 0.02, "{more:?}");
+    assert_eq!(found.unknown, []);
+}

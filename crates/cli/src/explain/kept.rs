@@ -39,20 +39,22 @@ pub(super) fn append(
 pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-    let mut found = None;
+    let (mut found, mut torn) = (None, None);
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let record: Record = serde_json::from_str(line).map_err(|error| {
-            let (file, number) = (file.display(), number + 1);
-            Failure::usage(format!("{file}:{number}: no line that --keep writes: {error}"))
-        })?;
-        found = Some(record).filter(|record| record.vm == vm).or(found);
+        match serde_json::from_str::<Record>(line) {
+            Ok(record) => found = Some(record).filter(|record| record.vm == vm).or(found),
+            // A line that a full disk cut short does not hide the others.
+            Err(error) => torn = Some((number + 1, error)),
+        }
     }
-    found.ok_or_else(|| {
-        Failure::new(format!(
-            "{}: no prediction for {vm}: make one with --keep {}",
-            file.display(),
-            file.display()
-        ))
+    let file = file.display();
+    found.ok_or_else(|| match torn {
+        Some((number, error)) => {
+            Failure::usage(format!("{file}:{number}: no line that --keep writes: {error}"))
+        }
+        None => {
+            Failure::new(format!("{file}: no prediction for {vm}: make one with --keep {file}"))
+        }
     })
 }
 

@@ -63,6 +63,16 @@ impl Looks {
         }
         let recent = Recent::between(&first, before);
         let volume = place(&recent, &first, volume)?;
+        let names = |status: &Status| -> Vec<String> {
+            let disks = &status.volumes[volume].disks;
+            disks.iter().map(|disk| format!("{} {}", disk.name, disk.listen)).collect()
+        };
+        // Disks are told apart by their places.
+        if first.volumes.get(volume).is_none() || names(&first) != names(&recent.status) {
+            return Err(Failure::new(
+                "disks came or went while the agent was looked at: ask again",
+            ));
+        }
         Ok(Looks { host: first.host, recent, volume, states, disks })
     }
 

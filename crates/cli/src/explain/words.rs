@@ -31,7 +31,7 @@ fn change(ratio: f64) -> String {
 /// Parts of an IO's time below this are left out.
 const LEAST: f64 = 0.005;
 
-/// The whole answer.
+/// The answer: a sentence, then times, entitlement, others and predictions.
 pub(super) fn of(
     volume: &str,
     view: &View,
@@ -107,7 +107,7 @@ fn cause(cause: Cause, threshold_ms: f64) -> String {
 /// What limits the VM, and what helps.
 fn sentence(view: &View, found: &Explanation) -> String {
     let (vm, slots) = (&found.vm, found.entitled.map(|entitled| entitled.slots));
-    let slice = slots.map_or("slots".to_owned(), |slots| format!("{slots:.1}"));
+    let of_slice = slots.map_or(String::new(), |slots| format!(" of a slice of {slots:.1}"));
     match found.limit {
         Limit::NothingDone => "It asked for nothing.".to_owned(),
         Limit::OtherRequests => format!(
@@ -118,19 +118,20 @@ fn sentence(view: &View, found: &Explanation) -> String {
             "Nothing is held on this host: its latency is the array's.".to_owned()
         }
         Limit::OwnDepth if found.varies => format!(
-            "It has what it asks for: it sends IOs at times of its own, and its {:.1} IOs outstanding are within its slice \
-             of {slice}. More shares change nothing. A lower threshold makes its IOs faster.",
+            "It has what it asks for: it sends IOs at times of its own, and its {:.1} IOs outstanding{of_slice} are all. \
+             More shares change nothing. A lower threshold makes its IOs faster.",
             found.outstanding
         ),
         Limit::OwnDepth => format!(
-            "Latency-bound: it keeps {:.1} IOs outstanding of a slice of {slice}, and each takes as long as the array \
+            "Latency-bound: it keeps {:.1} IOs outstanding{of_slice}, and each takes as long as the array \
              takes. More shares change nothing. {}",
             found.outstanding,
             halved(found)
         ),
         Limit::Slice => format!(
-            "Share-bound: it wants {:.1} IOs at a time, and its slice is {slice}. {}",
+            "Share-bound: it wants {:.1} IOs at a time, and its shares give it {:.1}. {}",
             found.pending,
+            found.outstanding,
             doubled(found)
         ),
         Limit::WindowMax => format!(
@@ -148,7 +149,7 @@ fn halved(found: &Explanation) -> String {
         _ => None,
     });
     let Some((to, prediction)) = thresholds.min_by(|a, b| b.0.total_cmp(&a.0)) else {
-        return "A lower threshold would make its IOs faster.".to_owned();
+        return String::new();
     };
     let others = prediction
         .others
@@ -261,4 +262,24 @@ pub(super) fn steered(
          it, so nothing is predicted. `parda status` has the latency and depth of the device.",
         volume.name, steer.device, vm.shares, vm.pending
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_limits_a_vm_has_the_words_of_the_status() {
+        for (ios, others, held, device) in [
+            (0, 0, 0.0, 0.0),
+            (0, 9, 0.0, 0.0),
+            (9, 0, 0.6, 9.4),
+            (9, 0, 0.4, 9.6),
+            (9, 0, 0.5, 9.5),
+        ] {
+            let status = parda_api::Limit::of(ios, others, device, held).to_string();
+            let here = Limit::of(ios as f64, others as f64, held, device, false).words();
+            assert_eq!(status, here, "{ios} IOs, {others} others, held {held} of {device} ms");
+        }
+    }
 }

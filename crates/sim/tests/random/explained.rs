@@ -22,7 +22,7 @@ const MEDIAN: f64 = 0.10;
 const ENOUGH: f64 = 1000.0;
 /// Largest part by which attributed times may be off.
 const SUM: f64 = 0.02;
-/// `window_max` of fleets.
+/// `window_max` of all fleets, in slots.
 const WINDOW_MAX: f64 = 1024.0;
 
 /// A VM by its place.
