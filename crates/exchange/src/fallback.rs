@@ -71,7 +71,7 @@ pub enum FallbackEvent {
     Back,
     /// The fall-back does not work.
     Broken {
-        /// Its fault.
+        /// Fault of the fall-back, as text.
         why: String,
     },
     /// The fall-back works again.
