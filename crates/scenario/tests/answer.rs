@@ -223,7 +223,7 @@ fn the_json_has_the_documented_shape() {
     let vm = |name: &str, shares: u32, iops: f64| {
         serde_json::json!({
             "name": name, "shares": shares, "saturated": true, "ran": true, "iops": iops,
-            "mib_per_s": iops / 64.0, "latency_ms": times(40.0), "held_ms": times(10.0),
+            "mib_per_s": iops / 64.0, "latency_ms": times(40.0), "held_ms": times(10.0), "device_ms": 30.0,
         })
     };
     let want = serde_json::json!({
