@@ -1,16 +1,21 @@
 //! What the agent answers to HTTP.
 
+mod change;
 mod state;
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use parda_api as api;
-use parda_http::{Pages, Refusal};
+use parda_http::{Change, Pages, Place, Refusal, Who};
 
 use crate::events::Recorder;
 use crate::history::History;
+use crate::live::Live;
 use crate::status::Detail;
+use crate::tokens::Tokens;
 use crate::views::Views;
+use crate::wakeup::Takeover;
 use crate::{http, metrics};
 
 /// The agent as its HTTP server asks it.
@@ -19,6 +24,26 @@ pub(crate) struct Api {
     pub(crate) views: Arc<Views>,
     pub(crate) history: Arc<History>,
     pub(crate) events: Recorder,
+    pub(crate) live: Arc<Live>,
+    pub(crate) tokens: Arc<Mutex<Tokens>>,
+    pub(crate) agent: Takeover,
+}
+
+impl Api {
+    /// Takes over the file of tokens that the configuration names. One that cannot be read changes nothing.
+    pub(crate) fn read_tokens(&self, path: Option<&Path>) {
+        let tokens = match path.map(Tokens::read) {
+            None => Tokens::default(),
+            Some(Ok(tokens)) => tokens,
+            Some(Err(error)) => {
+                return tracing::error!(
+                    event = "tokens_unreadable",
+                    "{error}; tokens are as before"
+                );
+            }
+        };
+        *self.tokens.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
+    }
 }
 
 impl parda_http::Agent for Api {
@@ -29,7 +54,7 @@ impl parda_http::Agent for Api {
 
     fn state(&self) -> api::State {
         let status = self.views.status(Detail::Counters);
-        state::state(status, |volume| self.history.recent(volume))
+        state::state(status, &self.live.layers(), |volume| self.history.recent(volume))
     }
 
     fn history(&self, query: &api::HistoryQuery) -> Result<api::History, Refusal> {
@@ -38,5 +63,22 @@ impl parda_http::Agent for Api {
 
     fn events(&self, query: api::EventsQuery) -> api::Events {
         self.events.tell(query)
+    }
+
+    fn who(&self, secret: &str) -> Option<(String, api::Role)> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner).find(secret)
+    }
+
+    fn set(&self, change: &Change, who: &Who) -> Result<api::Changed, Refusal> {
+        self.set(&change.place, change.keep, &change.settings, who)
+    }
+
+    fn reset(
+        &self,
+        place: &Place,
+        setting: Option<&str>,
+        who: &Who,
+    ) -> Result<api::Changed, Refusal> {
+        self.reset(place, setting, who)
     }
 }

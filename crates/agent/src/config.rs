@@ -50,8 +50,12 @@ pub struct Config {
     pub host: HostName,
     /// Where `parda status` asks.
     pub status: Option<PathBuf>,
-    /// Where metrics and health are, in HTTP.
+    /// File in which live changes are kept.
+    pub state: Option<PathBuf>,
+    /// Where metrics, health and the API are, in HTTP.
     pub http: Option<Address>,
+    /// File of the API's tokens.
+    pub tokens: Option<PathBuf>,
     /// Memory for the buffers of all volumes, in bytes.
     pub memory: usize,
     /// Its volumes, at least one.
@@ -123,7 +127,23 @@ impl Config {
         if let Some(http) = &http {
             http::is_its_own(doc, http, status.as_deref(), &volumes)?;
         }
-        Ok(Config { host, status, http, memory, volumes })
+        if file.state.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+            return Err(doc.error("state", "must be a path"));
+        }
+        let tokens = file.http.and_then(|http| http.tokens);
+        Ok(Config { host, status, state: file.state, http, tokens, memory, volumes })
+    }
+
+    /// Addresses of the HTTP server: that of the file, and a unix socket beside the status socket, at which the agent's own user may
+    /// change settings.
+    #[must_use]
+    pub fn http_addresses(&self) -> Vec<Address> {
+        let beside = |status: &PathBuf| {
+            let mut path = status.clone().into_os_string();
+            path.push(".api");
+            Address::Unix(path.into())
+        };
+        self.http.iter().cloned().chain(self.status.as_ref().map(beside)).collect()
     }
 
     /// Warnings about settings that are allowed.

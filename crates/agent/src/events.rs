@@ -48,6 +48,19 @@ pub const KINDS: &[(&str, &str)] = &[
         "A disk's shares, burst or latency objective, or the shares of VMs, have changed",
     ),
     ("control_changed", "Settings of the law have changed"),
+    (
+        "live_change",
+        "A setting was changed while the agent ran: by whom, from where, before and now",
+    ),
+    (
+        "change_left_out",
+        "A setting that was changed live does not go with the configuration any more",
+    ),
+    (
+        "state_unreadable",
+        "The state file cannot be read: what was changed live and kept is not in force",
+    ),
+    ("tokens_unreadable", "The file of tokens cannot be read: tokens are as before"),
     ("exchange_down", "The exchange cannot be read or written: control falls back"),
     ("exchange_up", "The exchange works again"),
     ("exchange_changed", "The hosts meet elsewhere after a reload"),

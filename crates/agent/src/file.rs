@@ -19,6 +19,9 @@ pub struct File {
     /// Where `parda status` asks: `unix:PATH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// File in which settings are kept that are changed while the agent runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<PathBuf>,
     /// Where metrics and health are, in HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
@@ -42,6 +45,9 @@ pub struct Http {
     /// Serves an address that other hosts can reach, without TLS.
     #[serde(default)]
     pub plain: bool,
+    /// File of tokens: a name, a role and a secret on each line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<PathBuf>,
 }
 
 /// `[[listener]]`: who may connect at an address that disks listen at.

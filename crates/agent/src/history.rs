@@ -30,7 +30,7 @@ pub(crate) use sampler::Sampler;
 /// How long a second is remembered.
 const HOUR: u64 = 3600;
 
-/// The last hour.
+/// The last hour of all volumes, as far as it is known.
 pub(crate) struct History {
     calendar: Calendar,
     volumes: Mutex<BTreeMap<String, Kept>>,

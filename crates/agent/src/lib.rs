@@ -12,6 +12,7 @@
 //! | [`config`] | what it means, checked |
 //! | [`activation`] | sockets that a service manager has bound |
 //! | `running` | the running agent: signals, its volumes as they come and go |
+//! | `wakeup` | what wakes its main thread |
 //! | `volume` | one running volume: start, reload, stop, status |
 //! | `control` | the control thread |
 //! | `shown` | result of its last tick |
@@ -26,6 +27,8 @@
 //! | `api` | its answers |
 //! | `history` | the last hour, second by second |
 //! | [`events`] | what happened |
+//! | `live` | settings that are changed while the agent runs |
+//! | `tokens` | who may ask the API over TCP |
 //! | `views` | the volumes as other threads see them |
 //! | `manager` | readiness, state and signs of life for the service manager |
 //! | [`metrics`] | the status as OpenMetrics text |
@@ -53,6 +56,7 @@ mod history;
 mod http;
 mod idle_probe;
 pub mod latency;
+mod live;
 mod manager;
 pub mod metrics;
 mod objective;
@@ -69,17 +73,21 @@ mod start_error;
 pub mod status;
 mod steered;
 pub mod threshold;
+mod tokens;
 mod views;
 mod volume;
+mod wakeup;
 
 use std::path::{Path, PathBuf};
+
+use parda_config::Document;
 
 pub use start_error::StartError;
 pub use steered::SteerError;
 
 use crate::activation::{ActivationError, Passed};
-use crate::config::Config;
 use crate::events::Recorder;
+use crate::live::Live;
 
 /// Reason why an agent ends without being told to.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +103,9 @@ pub enum ServeError {
         /// Error of the system.
         error: std::io::Error,
     },
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Configuration(#[from] parda_config::Error),
     /// The service manager's sockets.
     #[error(transparent)]
     Passed(#[from] ActivationError),
@@ -103,13 +114,14 @@ pub enum ServeError {
     System(#[from] std::io::Error),
 }
 
-/// Runs an agent until SIGTERM or SIGINT. `path` is read again on SIGHUP. What of its disks,
+/// Runs an agent by a configuration file that was read, until SIGTERM or SIGINT. `path` is read again on SIGHUP. What of its disks,
 /// listeners and exchanges cannot be opened is tried again until it can. `events` is the layer of the process' log that
 /// remembers what happened.
 ///
 /// # Errors
-/// None of the volumes starts, or the status socket cannot be bound.
-pub fn serve(path: &Path, config: Config, events: Recorder) -> Result<(), ServeError> {
+/// The configuration is wrong, none of the volumes starts, or the status socket cannot be bound.
+pub fn serve(path: &Path, file: Document, events: Recorder) -> Result<(), ServeError> {
     let passed = Passed::from_environment()?;
-    running::Agent::new(path, config, passed, events)?.run()
+    let (live, config) = Live::start(file)?;
+    running::Agent::new(path, live, config, passed, events)?.run()
 }

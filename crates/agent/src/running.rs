@@ -17,13 +17,15 @@ use crate::config::{self, Config};
 use crate::events::Recorder;
 use crate::history::{History, Sampler};
 use crate::http::HttpServer;
+use crate::live::Live;
 use crate::manager::Manager;
 use crate::served::{Addresses, Shared};
 use crate::server::Server;
 use crate::start_error::StartError;
 use crate::status::{self, Detail};
 use crate::views::{View, Views};
-use crate::volume::Volume;
+use crate::volume::{Volume, Why};
+use crate::wakeup::{Takeover, Wakeup};
 use crate::{ServeError, config::Volume as VolumeConfig};
 
 /// How long a stopping agent answers what is in flight. Longer than any IO of a sane array, and
@@ -47,17 +49,6 @@ const LAST_PAUSE: Duration = Duration::from_secs(60);
 
 /// After what time an HTTP address that cannot be bound is tried again.
 const HTTP_PAUSE: Duration = Duration::from_secs(10);
-
-/// Wakeup that wakes the main thread.
-enum Wakeup {
-    Signal(i32),
-    /// The configuration was read again.
-    Read(Result<Config, parda_config::Error>),
-    /// All of a volume was tried once.
-    Settled,
-    /// The watchdog asks for a sign of life.
-    Asked,
-}
 
 /// A volume that does not start.
 struct Failed {
@@ -84,7 +75,7 @@ pub(crate) struct Agent {
     sampler: Option<Sampler>,
     manager: Manager,
     status: Option<Server>,
-    http: Option<HttpServer>,
+    http: Vec<HttpServer>,
     /// When its address is tried again, if it could not be bound.
     http_due: Option<Instant>,
     /// The configuration is being read, and is to be read again after that.
@@ -94,6 +85,7 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn new(
         path: &Path,
+        live: Live,
         config: Config,
         passed: Passed,
         recorder: Recorder,
@@ -114,6 +106,7 @@ impl Agent {
         let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty()).count();
         let memory = AgentMemory::new(config.memory, served);
         let views = Views::new(config.host.clone());
+        let takeover = Takeover(events.clone());
         Ok(Agent {
             path: path.to_owned(),
             me,
@@ -124,11 +117,18 @@ impl Agent {
             volumes: Vec::new(),
             failed: Vec::new(),
             leaving: Vec::new(),
-            api: Api { views, history: Arc::new(History::new()), events: recorder },
+            api: Api {
+                views,
+                history: Arc::new(History::new()),
+                events: recorder,
+                live: Arc::new(live),
+                tokens: Arc::default(),
+                agent: takeover,
+            },
             sampler: None,
             manager,
             status: None,
-            http: None,
+            http: Vec::new(),
             http_due: None,
             reading: None,
         })
@@ -144,7 +144,7 @@ impl Agent {
         self.manager.stopping();
         let _outside = self.manager.pulse().outside();
         self.status = None;
-        self.http = None;
+        self.http.clear();
         self.sampler = None;
         // Also what a failed start has started: no socket is left behind.
         for volume in std::mem::take(&mut self.volumes) {
@@ -193,8 +193,9 @@ impl Agent {
                 Ok(Wakeup::Settled) => settled += 1,
                 Ok(Wakeup::Signal(SIGHUP)) => self.read_again(),
                 Ok(Wakeup::Signal(_)) => return Ok(false),
-                Ok(Wakeup::Read(read)) => self.reload(read),
                 Ok(Wakeup::Asked) => self.manager.pulse().answer(),
+                Ok(Wakeup::Read(read, done)) => self.reload(read, &done),
+                Ok(Wakeup::Changed(new, done)) => self.change(*new, &done),
                 Err(_) => break,
             }
         }
@@ -204,6 +205,7 @@ impl Agent {
         if let Some(socket) = &self.config.status {
             self.status = Some(self.serve_status(socket)?);
         }
+        self.api.read_tokens(self.config.tokens.as_deref());
         self.serve_http();
         let (volumes, failed) = (self.volumes.len(), self.failed.len());
         tracing::info!(host = %self.me.host, volumes, failed, event = "agent_started", "started");
@@ -221,7 +223,8 @@ impl Agent {
             match event {
                 Ok(Wakeup::Signal(SIGHUP)) => self.read_again(),
                 Ok(Wakeup::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(Wakeup::Read(read)) => self.reload(read),
+                Ok(Wakeup::Read(read, done)) => self.reload(read, &done),
+                Ok(Wakeup::Changed(new, done)) => self.change(*new, &done),
                 Ok(Wakeup::Settled) => {}
                 Ok(Wakeup::Asked) => self.manager.pulse().answer(),
                 Err(RecvTimeoutError::Timeout) => {
@@ -308,8 +311,19 @@ impl Agent {
             *again = true;
             return;
         }
-        let (path, events) = (self.path.clone(), self.events.clone());
-        let read = move || drop(events.send(Wakeup::Read(Config::read_again(&path))));
+        let (path, events, api) = (self.path.clone(), self.events.clone(), self.api.clone());
+        let read = move || {
+            api.live.read_again(&path, |read| {
+                if let Ok(config) = &read {
+                    api.read_tokens(config.tokens.as_deref());
+                }
+                let (done, is_done) = channel();
+                // An agent that is ending takes over nothing.
+                if events.send(Wakeup::Read(read, done)).is_ok() {
+                    let _ = is_done.recv();
+                }
+            });
+        };
         match std::thread::Builder::new().name("read".to_owned()).spawn(read) {
             Ok(_) => {
                 self.reading = Some(false);
@@ -319,29 +333,40 @@ impl Agent {
         }
     }
 
-    fn reload(&mut self, read: Result<Config, parda_config::Error>) {
+    /// Takes over settings that were changed live.
+    fn change(&mut self, new: Config, done: &Sender<()>) {
+        self.take_over(new, Why::Changed);
+        let _ = done.send(());
+    }
+
+    fn reload(&mut self, read: Result<Config, parda_config::Error>, done: &Sender<()>) {
         let again = self.reading.take();
         match read {
             Ok(new) => {
-                self.take_over(new);
+                for warning in new.warnings() {
+                    tracing::warn!("{warning}");
+                }
+                self.take_over(new, Why::Reloaded);
                 self.manager.reloaded(self.state());
+                let path = self.path.display();
+                tracing::info!(
+                    event = "reload_applied",
+                    "{path}: in force; disks and listeners that are opened or closed say so"
+                );
             }
             Err(error) => {
                 tracing::error!(event = "reload_refused", "configuration not changed: {error}");
                 self.manager.reloaded(format!("configuration not changed: {error}"));
             }
         }
+        let _ = done.send(());
         if again == Some(true) {
             self.read_again();
         }
     }
 
     /// Brings volumes in and out. What of them is opened later says so in the log when it is.
-    fn take_over(&mut self, new: Config) {
-        let path = self.path.display().to_string();
-        for warning in new.warnings() {
-            tracing::warn!("{warning}");
-        }
+    fn take_over(&mut self, new: Config, why: Why) {
         if new.host != self.me.host {
             tracing::warn!(
                 host = %self.me.host, wanted = %new.host,
@@ -359,7 +384,7 @@ impl Agent {
                 Some(wanted) if !volume.is_another(wanted) => {
                     // The kernel may be changing a steered device's queue, which waits for its IOs.
                     let outside = self.manager.pulse().outside();
-                    volume.reload(wanted);
+                    volume.reload(wanted, why);
                     drop(outside);
                     stay.push(volume);
                 }
@@ -397,10 +422,6 @@ impl Agent {
         // A new address is an error of its own.
         self.http_due = None;
         self.serve_http();
-        tracing::info!(
-            event = "reload_applied",
-            "{path}: in force; disks and listeners that are opened or closed say so"
-        );
     }
 
     fn move_status(&mut self, before: Option<PathBuf>) {
@@ -423,36 +444,39 @@ impl Agent {
         }
     }
 
-    /// Serves HTTP at the address of the configuration, if there is one. An address that cannot be bound is tried
-    /// again later, as disks must not wait for it.
+    /// Serves HTTP at the addresses of the configuration. One that cannot be bound is tried again later, as disks must not
+    /// wait for it.
     fn serve_http(&mut self) {
-        let bound = self.http.as_ref().map(HttpServer::address);
-        if bound == self.config.http.as_ref() {
-            self.http_due = None;
-            return;
-        }
-        // Waits for the old server, and for the name's look-up. Old and new address may overlap.
+        let wanted = self.config.http_addresses();
+        // Waits for old servers, and for look-ups of names. Old and new addresses may overlap.
         let _outside = self.manager.pulse().outside();
-        if self.http.take().is_some() && self.config.http.is_none() {
-            tracing::info!("no HTTP server any more");
-        }
-        let Some(address) = self.config.http.clone() else {
-            self.http_due = None;
-            return;
-        };
-        match HttpServer::start(&address, self.api.clone()) {
-            Ok(server) => {
-                tracing::info!(%address, "serves HTTP");
-                (self.http, self.http_due) = (Some(server), None);
+        self.http.retain(|server| {
+            let stays = wanted.contains(server.address());
+            if !stays {
+                tracing::info!(address = %server.address(), "no HTTP server there any more");
             }
-            Err(error) => {
-                // Said once, not each time that it is tried.
-                if self.http_due.is_none() {
-                    tracing::error!(%address, "no HTTP server: {error}; it is tried again");
+            stays
+        });
+        let mut due = None;
+        for address in wanted {
+            if self.http.iter().any(|server| *server.address() == address) {
+                continue;
+            }
+            match HttpServer::start(&address, self.api.clone()) {
+                Ok(server) => {
+                    tracing::info!(%address, "serves HTTP");
+                    self.http.push(server);
                 }
-                self.http_due = Some(Instant::now() + HTTP_PAUSE);
+                Err(error) => {
+                    // Said once, not each time that it is tried.
+                    if self.http_due.is_none() {
+                        tracing::error!(%address, "no HTTP server: {error}; it is tried again");
+                    }
+                    due = Some(Instant::now() + HTTP_PAUSE);
+                }
             }
         }
+        self.http_due = due;
     }
 
     fn serve_status(&self, socket: &Path) -> Result<Server, ServeError> {

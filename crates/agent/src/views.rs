@@ -35,6 +35,15 @@ impl Views {
         *self.volumes.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(volumes);
     }
 
+    /// Configuration in force of a volume that runs.
+    pub(crate) fn config(&self, volume: &str) -> Option<config::Volume> {
+        let volumes = Arc::clone(&self.volumes.lock().unwrap_or_else(PoisonError::into_inner));
+        volumes.iter().find_map(|view| match view {
+            View::Running(view) => Some(view.config()).filter(|config| config.name == volume),
+            View::Failed(..) => None,
+        })
+    }
+
     /// The state of the agent and of all volumes.
     pub(crate) fn status(&self, detail: Detail) -> Status {
         // Nobody waits for who looks.

@@ -16,6 +16,15 @@ use crate::shown::Shown;
 use crate::start_error::StartError;
 use crate::status::{Detail, VolumeStatus};
 
+/// Reason why a volume takes over a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The file was read again: what it names is meant to be used as it is now, exchange and certificates too.
+    Reloaded,
+    /// A setting was changed live.
+    Changed,
+}
+
 /// A volume that runs.
 pub(crate) struct Volume {
     me: Identity,
@@ -58,8 +67,11 @@ impl Volume {
     }
 
     /// Takes over the new configuration. Each change is logged as it is made.
-    pub(crate) fn reload(&mut self, new: &config::Volume) {
+    pub(crate) fn reload(&mut self, new: &config::Volume, why: Why) {
         let before = self.config().clone();
+        if why == Why::Changed && before == *new {
+            return;
+        }
         let mut in_force = before.clone();
         self.enforcer.reload(&mut in_force, new);
         (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
@@ -97,7 +109,9 @@ impl Volume {
             // A control thread that is gone has panicked, which the log has.
             let _ = self.orders.send(Order::Law(Box::new(in_force.law)));
         }
-        let _ = self.orders.send(Order::Reloaded);
+        if why == Why::Reloaded {
+            let _ = self.orders.send(Order::Reloaded);
+        }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -158,10 +172,15 @@ pub(crate) struct VolumeView {
 }
 
 impl VolumeView {
+    /// Configuration of the volume that is in force now.
+    pub(crate) fn config(&self) -> config::Volume {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The volume's state; `None` once it has ended.
     pub(crate) fn status(&self, detail: Detail) -> Option<VolumeStatus> {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let config = self.config();
         Some(self.enforcer.upgrade()?.status(&config, shown, detail))
     }
 }

@@ -1,4 +1,4 @@
-//! What happened.
+//! Events: what happened, and when.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -19,7 +19,7 @@ pub struct EventsQuery {
 pub struct Events {
     /// When the agent started, in milliseconds since 1970. Ids begin anew at each start.
     pub started_ms: u64,
-    /// The events.
+    /// Events that were asked for, oldest first.
     pub events: Vec<Event>,
     /// Id of the latest event, told or not; 0 before the first one.
     pub last_id: u64,
@@ -27,7 +27,7 @@ pub struct Events {
     pub lost: u64,
 }
 
-/// Something that happened.
+/// An event: something that happened, at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// Number of the event since the agent started, from 1.
@@ -54,7 +54,7 @@ pub struct Event {
 pub enum Severity {
     /// As it should be.
     Info,
-    /// Worth a look.
+    /// Something that is worth a look.
     Warning,
     /// Something does not work.
     Error,

@@ -29,7 +29,7 @@ pub struct History {
     pub step_ms: u32,
     /// Beginning of the first second, in milliseconds since 1970.
     pub start_ms: u64,
-    /// The volume.
+    /// The volume over time.
     pub volume: VolumeHistory,
     /// Disks by their keys, and VMs of a steered device by their names.
     pub disks: BTreeMap<String, DiskHistory>,
@@ -40,7 +40,7 @@ pub struct History {
 /// A volume over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeHistory {
-    /// Window in slots.
+    /// Window, in slots of the law.
     pub window: Vec<Option<f64>>,
     /// Device latency that the window rests on.
     pub latency_ms: Vec<Option<f64>>,
@@ -78,9 +78,9 @@ pub struct DiskHistory {
 /// Another host over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HostHistory {
-    /// Window in slots.
+    /// Window, in slots of the law.
     pub window: Vec<Option<f64>>,
-    /// Mean device latency.
+    /// Mean device latency of the host.
     pub latency_ms: Vec<Option<f64>>,
     /// Reads and writes per second.
     pub iops: Vec<Option<f64>>,

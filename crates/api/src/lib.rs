@@ -5,16 +5,19 @@
 //! | `state` | what is now |
 //! | `history` | the last hour, second by second |
 //! | `events` | what happened |
+//! | `change` | settings changed while the agent runs |
 //!
 //! Times and rates have their unit in their names. A value that is not known is `null`. `docs/api.md` explains each answer with
 //! an example.
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod events;
 mod history;
 mod state;
 
+pub use change::{Changed, ChangedSetting, DiskChange, Keep, VolumeChange};
 pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
 pub use state::{

@@ -1,4 +1,4 @@
-//! What is now.
+//! The state: what is now.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -29,14 +29,14 @@ pub struct State {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Look.
+    /// Look, and change nothing.
     #[default]
     Read,
-    /// Look and change.
+    /// Look at all and change settings.
     Write,
 }
 
-/// A volume.
+/// A volume, as this host sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
     /// Name of the volume, the same on all hosts.
@@ -81,7 +81,7 @@ pub struct Volume {
     pub steer: Option<Steer>,
 }
 
-/// A latency threshold.
+/// A latency threshold, and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Threshold {
     /// Threshold in force, in milliseconds.
@@ -102,7 +102,7 @@ pub enum ThresholdFrom {
     Live,
     /// A change that the state file keeps.
     State,
-    /// Found while working.
+    /// The agent finds it while working.
     Auto,
     /// A disk's latency objective.
     Objective,
@@ -126,7 +126,7 @@ pub enum ValueFrom {
 pub struct Exchange {
     /// File, device, NBD URI or UDP address.
     pub place: String,
-    /// Current fault.
+    /// Current fault, if there is one.
     pub fault: Option<String>,
     /// Seconds between two rounds of this host.
     pub period_s: Option<f64>,
@@ -180,21 +180,21 @@ pub struct Disk {
     pub state: String,
     /// Reason why it is not served or why IOs of it fail.
     pub fault: Option<String>,
-    /// Shares in force.
+    /// Shares that are in force.
     pub shares: u32,
     /// Where the shares come from.
     pub shares_from: ValueFrom,
-    /// Bounds in force.
+    /// Bounds in force for the disk.
     pub limits: DiskLimits,
-    /// Latency objective.
+    /// Latency objective of the disk.
     pub latency_target_ms: Option<f64>,
     /// Reads and writes per second.
     pub iops: Option<f64>,
     /// Bytes of reads and writes per second.
     pub bytes_per_s: Option<f64>,
-    /// Reads per second.
+    /// Reads of the disk per second.
     pub reads_per_s: Option<f64>,
-    /// Writes per second.
+    /// Writes of the disk per second.
     pub writes_per_s: Option<f64>,
     /// Mean time of reads and writes at the array; `null` in a second without any.
     pub device_ms: Option<f64>,
@@ -289,13 +289,13 @@ pub struct SteeredVm {
     pub name: String,
     /// Path of its cgroup.
     pub cgroup: String,
-    /// Shares in force.
+    /// Shares that are in force.
     pub shares: u32,
     /// Where the shares come from.
     pub shares_from: ValueFrom,
-    /// IOs per second.
+    /// IOs of the VM per second.
     pub iops: Option<f64>,
-    /// Bytes per second.
+    /// Bytes of its IOs per second.
     pub bytes_per_s: Option<f64>,
     /// Mean IOs submitted and not completed in the last period.
     pub pending: f64,

@@ -2,9 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
 mod array;
 mod asked;
 mod bench;
+mod events;
 mod exchange;
 mod explain;
 mod failure;
@@ -12,9 +14,11 @@ mod lab;
 mod log;
 mod manual;
 mod output;
+mod peers;
 mod probe;
 mod reproduce;
 mod serve;
+mod set;
 mod sim;
 mod status;
 mod steer;
@@ -60,6 +64,7 @@ Examples:
   parda status                          ask the agent of /etc/parda.toml what is now
   parda top                             the same, live
   parda explain db                      why a VM is as slow as it is, and what would help
+  parda set vm1 shares=2000             change the shares of a disk while clients use it
 
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
 
@@ -91,6 +96,12 @@ enum Command {
     Top(top::Top),
     /// Explain a VM: where its time goes, what limits it, what other shares or thresholds would give
     Explain(explain::Explain),
+    /// Change shares, thresholds and other settings of a running agent
+    Set(set::Set),
+    /// Show what happened at an agent, and what happens
+    Events(events::Events),
+    /// Show the hosts of all volumes, as an agent hears them
+    Peers(peers::Peers),
     /// Look at, set and put back the queue depth of a block device
     #[command(after_help = STEER_EXAMPLES)]
     #[command(subcommand)]
@@ -138,6 +149,9 @@ fn main() -> ExitCode {
         Command::Status(command) => command.run(),
         Command::Top(command) => command.run(),
         Command::Explain(command) => command.run(),
+        Command::Set(command) => command.run(),
+        Command::Events(command) => command.run(),
+        Command::Peers(command) => command.run(),
         Command::Steer(command) => command.run(),
         Command::Exchange(command) => command.run(),
         Command::Array(command) => command.run(),

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use parda_agent::ServeError;
 use parda_agent::config::{Config, Disk, Steer, Vms, Work};
 use parda_agent::events::Recorder;
+use parda_config::Document;
 
 use crate::{Failure, output};
 
@@ -29,8 +31,11 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(&self, events: Recorder) -> Result<(), Failure> {
         crate::log::log_panics();
-        let config = Config::read(&self.config)?;
-        parda_agent::serve(&self.config, config, events).map_err(|e| Failure::new(e.to_string()))
+        let file = Document::read(&self.config)?;
+        parda_agent::serve(&self.config, file, events).map_err(|error| match error {
+            ServeError::Configuration(error) => Failure::from(error),
+            error => Failure::new(error.to_string()),
+        })
     }
 }
 

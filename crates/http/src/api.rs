@@ -1,81 +1,63 @@
-//! `/api/v1`: what is now, what was, what happened.
+//! `/api/v1`: what is now, what was, what happened, and changes.
 
+mod change;
 mod query;
 
-use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::IntoResponse;
+use axum::routing::{delete, get, patch};
+use axum::{Extension, Router};
 use parda_api as api;
-use serde::Serialize;
 use utoipa::OpenApi;
 
-use crate::shared::{Refusal, Shared};
+use crate::answer::{Json, Refused};
+use crate::asked::Who;
+use crate::guard;
+use crate::shared::Shared;
+use crate::who;
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "parda agent",
-        description = "State, history and events of the agent of one host."
+        description = "State, history and events of the agent of one host, and changes of its settings."
     ),
-    paths(state, history, events),
+    paths(
+        state,
+        history,
+        events,
+        change::set_volume,
+        change::reset_volume,
+        change::reset_volume_setting,
+        change::set_disk,
+        change::reset_disk,
+        change::reset_disk_setting
+    ),
     servers((url = "/"))
 )]
 struct Description;
 
-pub(crate) fn router() -> Router<Shared> {
+pub(crate) fn router(shared: &Shared) -> Router<Shared> {
+    let volume = "/api/v1/volumes/{volume}";
+    let disk = "/api/v1/volumes/{volume}/disks/{disk}";
+    let changes = Router::new()
+        .route(volume, patch(change::set_volume))
+        .route(&format!("{volume}/overrides"), delete(change::reset_volume))
+        .route(&format!("{volume}/overrides/{{setting}}"), delete(change::reset_volume_setting))
+        .route(disk, patch(change::set_disk))
+        .route(&format!("{disk}/overrides"), delete(change::reset_disk))
+        .route(&format!("{disk}/overrides/{{setting}}"), delete(change::reset_disk_setting))
+        .route_layer(from_fn(who::writers_only))
+        .route_layer(from_fn(guard::of_one_site));
     Router::new()
+        .merge(changes)
         .route("/api/v1/state", get(state))
         .route("/api/v1/history", get(history))
         .route("/api/v1/events", get(events))
         .route("/api/v1/openapi.json", get(description))
+        .route_layer(from_fn_with_state(shared.clone(), who::identify))
 }
-
-/// Answer to what is refused.
-pub(crate) struct Refused(pub(crate) StatusCode, pub(crate) String);
-
-impl From<StatusCode> for Refused {
-    fn from(code: StatusCode) -> Refused {
-        Refused(code, "the agent could not answer: see its log".to_owned())
-    }
-}
-
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Refused {
-        match refusal {
-            Refusal::NotFound(error) => Refused(StatusCode::NOT_FOUND, error),
-            Refusal::Invalid(error) => Refused(StatusCode::BAD_REQUEST, error),
-        }
-    }
-}
-
-impl IntoResponse for Refused {
-    fn into_response(self) -> Response {
-        (self.0, Json(&api::Problem { error: self.1 })).into_response()
-    }
-}
-
-/// A body of JSON, which no browser takes for anything else nor keeps.
-pub(crate) struct Json<T>(pub(crate) T);
-
-impl<T: Serialize> IntoResponse for Json<T> {
-    fn into_response(self) -> Response {
-        match serde_json::to_vec(&self.0) {
-            Ok(text) => (HEADERS, text).into_response(),
-            Err(error) => {
-                tracing::error!("an answer cannot be written as JSON: {error}");
-                StatusCode::INTERNAL_SERVER_ERROR.into_response()
-            }
-        }
-    }
-}
-
-const HEADERS: [(&str, &str); 3] = [
-    ("content-type", "application/json"),
-    ("cache-control", "no-store"),
-    ("x-content-type-options", "nosniff"),
-];
 
 /// The agent's own description of its API.
 async fn description() -> impl IntoResponse {
@@ -86,9 +68,12 @@ async fn description() -> impl IntoResponse {
 ///
 /// At most 250 ms old, however many ask. Rates and means are of the last whole second or control period.
 #[utoipa::path(get, path = "/api/v1/state", responses((status = 200, body = api::State)))]
-async fn state(State(shared): State<Shared>) -> Result<impl IntoResponse, Refused> {
+async fn state(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+) -> Result<impl IntoResponse, Refused> {
     let state = shared.state().await?;
-    Ok(Json(api::State { role: api::Role::Read, ..api::State::clone(&state) }))
+    Ok(Json(api::State { role: who.role, ..api::State::clone(&state) }))
 }
 
 /// The last hour of a volume, second by second.

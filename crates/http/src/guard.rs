@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::api::Refused;
+use crate::answer::Refused;
 
 /// Refuses a request that names the server by anything but an address or `localhost`: a page of another site, whose name was made to lead here
 /// (DNS rebinding), cannot do without its own name.
@@ -23,6 +23,26 @@ pub(crate) async fn by_address(request: Request, next: Next) -> Response {
 pub(crate) async fn without_tls() -> Refused {
     let message = "the API is not for other hosts without TLS: ask at a unix socket or loopback";
     Refused(StatusCode::FORBIDDEN, message.to_owned())
+}
+
+/// Refuses a change that a page of another site asks for.
+pub(crate) async fn of_one_site(request: Request, next: Next) -> Response {
+    if is_of_one_site(request.headers()) {
+        return next.run(request).await;
+    }
+    let message = "the request comes from a page of another site".to_owned();
+    Refused(StatusCode::FORBIDDEN, message).into_response()
+}
+
+/// Whether no browser says that another site asks.
+fn is_of_one_site(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let fetched = text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
+    let host = text("host").unwrap_or_default();
+    let origin = text("origin").is_none_or(|origin| {
+        origin.split_once("://").is_some_and(|(_, authority)| authority == host && !host.is_empty())
+    });
+    fetched && origin
 }
 
 fn names_an_address(headers: &HeaderMap) -> bool {
@@ -48,6 +68,26 @@ mod tests {
             headers.append(HOST, host.parse().unwrap());
         }
         names_an_address(&headers)
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_known_by_its_headers() {
+        let of_one_site = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            is_of_one_site(&headers)
+        };
+        let host = ("host", "127.0.0.1:9843");
+        assert!(of_one_site(&[host]));
+        assert!(of_one_site(&[host, ("origin", "http://127.0.0.1:9843")]));
+        assert!(of_one_site(&[host, ("sec-fetch-site", "same-origin")]));
+        for other in ["http://evil.example", "null", "http://127.0.0.1:9844", ""] {
+            assert!(!of_one_site(&[host, ("origin", other)]), "{other}");
+        }
+        assert!(!of_one_site(&[host, ("sec-fetch-site", "cross-site")]));
+        assert!(!of_one_site(&[host, ("sec-fetch-site", "same-site")]));
     }
 
     #[test]

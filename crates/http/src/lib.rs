@@ -1,4 +1,4 @@
-//! The HTTP server of an agent: metrics, health and readiness, and the API of `docs/api.md`. It changes nothing.
+//! The HTTP server of an agent: metrics, health and readiness, and the API of `docs/api.md`. Changes take a token, or its unix socket.
 //!
 //! One thread with a runtime of its own serves it, so that no IO waits for HTTP; only this crate has an async runtime. A connection
 //! carries one request and lasts [`PATIENCE`] at most; of those beyond [`CONNECTIONS`] the kernel keeps the next ones waiting. What is
@@ -6,11 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod api;
+mod asked;
+pub mod client;
 mod dashboard;
 mod guard;
 mod pages;
 mod shared;
+mod who;
 
 use std::io;
 use std::net::TcpListener;
@@ -19,18 +23,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::any;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, Semaphore};
 
+pub use asked::{Agent, Change, Pages, Place, Refusal, Who};
 pub use axum::body::Bytes;
-pub use pages::Pages;
-pub use shared::{Agent, FRESH, Refusal};
+pub use shared::FRESH;
+use who::Peer;
 
 /// How long a connection may last.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,12 +58,13 @@ pub enum Reach {
 }
 
 fn router(agent: Arc<dyn Agent>, reach: Reach) -> Router {
+    let shared = shared::Shared::new(agent);
     let api = match reach {
-        Reach::Unix => api::router(),
-        Reach::Loopback => api::router().layer(from_fn(guard::by_address)),
+        Reach::Unix => api::router(&shared),
+        Reach::Loopback => api::router(&shared).layer(from_fn(guard::by_address)),
         Reach::Plain => Router::new().route("/api/{*path}", any(guard::without_tls)),
     };
-    pages::router().merge(api).with_state(shared::Shared::new(agent))
+    pages::router().merge(api).with_state(shared)
 }
 
 /// A thread that serves HTTP until it is dropped.
@@ -139,14 +145,16 @@ impl Watched {
             let router = router.clone();
             let accepted = match self {
                 Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
+                    let peer = Peer::Unix(stream.peer_cred().ok().map(|who| who.uid()));
                     tokio::spawn(async move {
-                        answer(stream, router).await;
+                        answer(stream, peer, router).await;
                         drop(place);
                     })
                 }),
-                Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                Listener::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
+                    let peer = Peer::Tcp(Some(from));
                     tokio::spawn(async move {
-                        answer(stream, router).await;
+                        answer(stream, peer, router).await;
                         drop(place);
                     })
                 }),
@@ -159,7 +167,8 @@ impl Watched {
 }
 
 /// Answers one request on a connection, and closes it.
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, router: Router) {
+    let router = router.layer(Extension(peer));
     let served = http1::Builder::new()
         .keep_alive(false)
         .half_close(true)

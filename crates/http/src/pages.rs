@@ -1,7 +1,6 @@
 //! Pages for machines that look after the agent: metrics, health, readiness.
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,15 +11,6 @@ use crate::shared::Shared;
 
 /// MIME type of metrics, as OpenMetrics 1.0 gives it.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Answers that one look at the agent gives.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pages {
-    /// Metrics in OpenMetrics text.
-    pub metrics: Bytes,
-    /// What is configured and not served now, one a line. Empty if all is served.
-    pub lacking: String,
-}
 
 pub(crate) fn router() -> Router<Shared> {
     Router::new()

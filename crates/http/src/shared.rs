@@ -6,37 +6,10 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use parda_api as api;
 
-use crate::pages::Pages;
+use crate::asked::{Agent, Pages};
 
 /// How old an answer may be.
 pub const FRESH: Duration = Duration::from_millis(250);
-
-/// What the server asks its agent. Each call may block.
-pub trait Agent: Send + Sync + 'static {
-    /// Metrics, and what is not served.
-    fn pages(&self) -> Pages;
-
-    /// What is now. The role is the server's to fill in.
-    fn state(&self) -> api::State;
-
-    /// The last hour of a volume.
-    ///
-    /// # Errors
-    /// There is no such volume, disk or host, or the answer would be too long.
-    fn history(&self, query: &api::HistoryQuery) -> Result<api::History, Refusal>;
-
-    /// What happened.
-    fn events(&self, query: api::EventsQuery) -> api::Events;
-}
-
-/// Reason why a request is not done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The request names something that is not there.
-    NotFound(String),
-    /// The request is wrong.
-    Invalid(String),
-}
 
 /// A value that is had again when it is no longer fresh.
 #[derive(Debug)]
@@ -83,6 +56,11 @@ impl Shared {
     pub(crate) async fn state(&self) -> Result<Arc<api::State>, StatusCode> {
         let shared = self.clone();
         apart(move || shared.state.get(|| shared.agent.state())).await
+    }
+
+    /// Name and role of a token. It is looked up in memory.
+    pub(crate) fn who(&self, secret: &str) -> Option<(String, api::Role)> {
+        self.agent.who(secret)
     }
 
     /// Asks the agent on a thread that may block.

@@ -39,6 +39,30 @@ impl Agent for Stub {
         let (events, last_id) = (Vec::new(), query.after.unwrap_or(7));
         parda_api::Events { started_ms: 1, events, last_id, lost: 0 }
     }
+
+    fn who(&self, secret: &str) -> Option<(String, parda_api::Role)> {
+        match secret {
+            "look" => Some(("screen".to_owned(), parda_api::Role::Read)),
+            "turn" => Some(("ops".to_owned(), parda_api::Role::Write)),
+            _ => None,
+        }
+    }
+
+    fn set(&self, change: &Change, who: &Who) -> Result<parda_api::Changed, Refusal> {
+        Err(Refusal::Conflict(format!(
+            "{} {:?} {:?} {}",
+            change.place.volume, change.place.disk, change.keep, who.name
+        )))
+    }
+
+    fn reset(
+        &self,
+        place: &Place,
+        setting: Option<&str>,
+        _: &Who,
+    ) -> Result<parda_api::Changed, Refusal> {
+        Err(Refusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.disk)))
+    }
 }
 
 /// A server at a unix socket of its own, and how often it looked at its agent.
@@ -149,7 +173,12 @@ fn a_slow_connection_is_closed() {
         let (_client, server) = tokio::io::duplex(64);
         let began = tokio::time::Instant::now();
         let looks = Arc::default();
-        answer(server, router(Arc::new(Stub { looks, lacking: "" }), Reach::Unix)).await;
+        answer(
+            server,
+            Peer::Unix(None),
+            router(Arc::new(Stub { looks, lacking: "" }), Reach::Unix),
+        )
+        .await;
         assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
     });
 }
@@ -168,7 +197,7 @@ fn the_api_answers_in_json_and_says_what_is_wrong() {
     let served = Served::new();
     let state = served.get("/api/v1/state");
     assert!(state.contains("content-type: application/json\r\n"), "{state}");
-    assert!(state.ends_with(r#""now_ms":1,"role":"read","volumes":[]}"#), "{state}");
+    assert!(state.ends_with(r#""now_ms":1,"role":"write","volumes":[]}"#), "{state}");
     assert!(served.get("/api/v1/events?after=3").ends_with(r#""last_id":3,"lost":0}"#));
     let missing = served.get("/api/v1/history?volume=a");
     assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
@@ -183,7 +212,10 @@ fn the_description_has_every_path_and_no_loose_end() {
     let text = answer.split_once("\r\n\r\n").unwrap().1;
     let doc: serde_json::Value = serde_json::from_str(text).unwrap();
     let paths: Vec<_> = doc["paths"].as_object().unwrap().keys().collect();
-    assert_eq!(paths, ["/api/v1/events", "/api/v1/history", "/api/v1/state"]);
+    for path in ["/api/v1/events", "/api/v1/state", "/api/v1/volumes/{volume}/disks/{disk}"] {
+        assert!(paths.iter().any(|other| *other == path), "{paths:?}");
+    }
+    assert_eq!(paths.len(), 9);
     let schemas = &doc["components"]["schemas"];
     for reference in text.split("#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();
@@ -236,4 +268,70 @@ fn the_dashboard_is_there_and_runs_no_script_but_its_own() {
         assert!(served.get(&format!("/{name}")).starts_with("HTTP/1.1 200"), "{name}");
     }
     assert!(html.contains("./app.js"), "{html}");
+}
+
+/// A server at loopback, and a PATCH of a disk with these headers.
+fn patched(reach: Reach, headers: &str, body: &str) -> String {
+    let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let stub = Stub { looks: Arc::clone(&looks), lacking: "" };
+    let mut answer = Vec::new();
+    let head = format!(
+        "PATCH /api/v1/volumes/a%20b/disks/c%2Fd HTTP/1.1\r\nhost: {address}\r\n{headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    if reach == Reach::Unix {
+        return Served::with(stub, reach, dir, looks).ask(&head);
+    }
+    let _server = Server::start(Listener::Tcp(listener), Arc::new(stub), reach).unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    // The server may close before all was sent.
+    let _ = stream.write_all(head.as_bytes());
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+const JSON: &str = "content-type: application/json\r\n";
+
+#[test]
+fn a_change_takes_the_role_write() {
+    let body = r#"{"shares": 2000, "keep": "until_restart"}"#;
+    let with = |token: &str| patched(Reach::Loopback, &format!("{JSON}{token}"), body);
+    for (token, code) in [
+        ("", 401),
+        ("authorization: Bearer nonsense\r\n", 401),
+        ("authorization: Basic dHVybg==\r\n", 401),
+        ("authorization: Bearer look\r\n", 403),
+        ("authorization: Bearer turn\r\n", 409),
+    ] {
+        let answer = with(token);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{token}: {answer}");
+    }
+    let told = r#"{"error":"a b Some(\"c/d\") Some(UntilRestart) ops"}"#;
+    assert!(with("authorization: bearer turn\r\n").ends_with(told));
+    assert!(patched(Reach::Unix, JSON, body).starts_with("HTTP/1.1 409"));
+    let plain = patched(Reach::Plain, &format!("{JSON}authorization: Bearer turn\r\n"), body);
+    assert!(plain.starts_with("HTTP/1.1 403"), "{plain}");
+}
+
+#[test]
+fn what_a_page_of_another_site_may_send_changes_nothing() {
+    let token = "authorization: Bearer turn\r\n";
+    let origin =
+        patched(Reach::Loopback, &format!("{JSON}{token}origin: http://evil.example\r\n"), "{}");
+    assert!(origin.starts_with("HTTP/1.1 403"), "{origin}");
+    let form = format!("content-type: text/plain\r\n{token}");
+    let form = patched(Reach::Loopback, &form, r#"{"shares": 1}"#);
+    assert!(form.starts_with("HTTP/1.1 415"), "{form}");
+}
+
+#[test]
+fn a_body_that_is_too_large_or_no_object_is_refused() {
+    let large = format!(r#"{{"shares": "{}"}}"#, "1".repeat(65 << 10));
+    assert!(patched(Reach::Unix, JSON, &large).starts_with("HTTP/1.1 413"));
+    for body in ["", "[]", "{", "7", r#"{"keep": "for ever"}"#] {
+        let answer = patched(Reach::Unix, JSON, body);
+        assert!(answer.starts_with("HTTP/1.1 400"), "{body}: {answer}");
+    }
 }

@@ -89,6 +89,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         limits: AgentLimits::default(),
         host: host.name.clone(),
         status: Some(format!("unix:{}", run_dir.status(id).display())),
+        state: None,
         http: None,
         listener: Vec::new(),
         volume: vec![volume],
@@ -123,7 +124,15 @@ fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
     };
     let status = Some(format!("unix:{}", guest_host::STATUS));
     let (listener, limits) = (Vec::new(), AgentLimits::default());
-    File { host: host.name.clone(), status, http: None, listener, limits, volume: vec![volume] }
+    File {
+        host: host.name.clone(),
+        status,
+        state: None,
+        http: None,
+        listener,
+        limits,
+        volume: vec![volume],
+    }
 }
 
 /// Whether an agent's status matches a configuration, so that a change is in force. Settings that

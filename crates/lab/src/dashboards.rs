@@ -40,6 +40,6 @@ impl Dashboards {
 
     pub(crate) fn http(&self, id: HostId) -> Option<Http> {
         let address = format!("tcp:127.0.0.1:{}", self.0.get(&id)?);
-        Some(Http { address, plain: false })
+        Some(Http { address, plain: false, tokens: None })
     }
 }

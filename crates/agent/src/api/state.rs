@@ -7,14 +7,19 @@ use parda_api::{
 
 use crate::events::now_ms;
 use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
+use crate::live::{Layers, Target};
 use crate::status::{DiskStatus, PeerStatus, Status, SteerStatus, VolumeStatus};
 
 /// The state. `recent` tells what a volume did in the last second.
-pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
+pub(super) fn state(
+    status: Status,
+    layers: &Layers,
+    recent: impl Fn(&str) -> Recent,
+) -> api::State {
     let Status { host, version, pid, uptime_s, volumes } = status;
     let volumes = volumes.into_iter().map(|status| {
         let recent = recent(&status.name);
-        volume(status, &recent)
+        volume(status, layers, &recent)
     });
     api::State {
         host,
@@ -27,13 +32,18 @@ pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::Sta
     }
 }
 
-fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
+fn volume(status: VolumeStatus, layers: &Layers, recent: &Recent) -> Volume {
+    let told = layers.from(&Target::volume(&status.name), "latency_threshold");
     let threshold = Threshold {
         ms: rounded(status.latency_threshold_ms),
         from: match (&status.objective, &status.threshold) {
             (Some(_), _) => ThresholdFrom::Objective,
             (None, Some(_)) => ThresholdFrom::Auto,
-            (None, None) => ThresholdFrom::Configuration,
+            (None, None) => match told {
+                ValueFrom::Configuration => ThresholdFrom::Configuration,
+                ValueFrom::Live => ThresholdFrom::Live,
+                ValueFrom::State => ThresholdFrom::State,
+            },
         },
         objective_of: status.objective.map(|objective| objective.of),
     };
@@ -41,6 +51,7 @@ fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
     let hosts = status.own.iter().map(|own| host(own, true));
     let hosts = hosts.chain(others.map(|peer| host(peer, false))).collect();
     Volume {
+        disks: disks(status.disks, layers, &status.name, recent),
         name: status.name,
         mode: status.mode.to_string(),
         fault: status.fault,
@@ -58,7 +69,6 @@ fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
         iops: short(recent.all.map(|rates| rates.iops)),
         bytes_per_s: short(recent.all.map(|rates| rates.bytes)),
         hosts,
-        disks: disks(status.disks, recent),
         steer: status.steer.map(|steer| steered(steer, recent)),
         exchange: status.exchange.map(|exchange| Exchange {
             place: exchange.place,
@@ -93,7 +103,7 @@ fn host(peer: &PeerStatus, own: bool) -> Host {
     }
 }
 
-fn disks(disks: Vec<DiskStatus>, recent: &Recent) -> Vec<Disk> {
+fn disks(disks: Vec<DiskStatus>, layers: &Layers, volume: &str, recent: &Recent) -> Vec<Disk> {
     let keys = disk_keys(&disks);
     let did: Vec<_> = keys.iter().map(|key| recent.disks.get(key).copied()).collect();
     let slice = |did: &Option<DiskRecent>| did.filter(|did| did.limit == Limit::Slice);
@@ -106,7 +116,11 @@ fn disks(disks: Vec<DiskStatus>, recent: &Recent) -> Vec<Disk> {
         });
     let each = keys.into_iter().zip(disks).zip(did).map(|((key, status), did)| {
         let entitled = slice(&did).map(|_| together * f64::from(status.shares) / shares);
-        disk(key, status, did, entitled)
+        let listen = (key != status.name).then(|| status.listen.clone());
+        let target =
+            Target { volume: volume.to_owned(), disk: Some((status.name.clone(), listen)) };
+        let shares_from = layers.from(&target, "shares");
+        Disk { shares_from, ..disk(key, status, did, entitled) }
     });
     each.collect()
 }

@@ -1,9 +1,12 @@
 //! The HTTP API, as a client sees it.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::stage::{Agent, Stage, config, until, uri, wait_for};
+use crate::array::{Array, Delays};
+use crate::stage::{Agent, PARDA, Stage, config, until, uri, wait_for};
 
 /// A host with its API at a unix socket.
 fn text(host: &str, disks: &[(&str, &str)]) -> String {
@@ -129,4 +132,133 @@ fn events_tell_of_hosts_disks_and_reloads_whatever_is_logged() {
         ok(&stage, "a", &format!("events?after={last}"))["events"],
         Value::Array(Vec::new())
     );
+}
+
+/// Reads of the two disks in the next two seconds, the first over the second.
+fn ratio(agent: &Agent) -> f64 {
+    let ios = || {
+        let disks = agent.volume().disks;
+        [0, 1].map(|i| disks[i].reads.ios as f64)
+    };
+    let before = ios();
+    std::thread::sleep(Duration::from_secs(2));
+    let after = ios();
+    (after[0] - before[0]) / (after[1] - before[1])
+}
+
+#[test]
+fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
+    let stage = Stage::new();
+    let delays = Delays { io: Duration::from_millis(1), flush: Duration::ZERO };
+    for array in ["array1", "array2"] {
+        Array::start(&stage.path(array), 4096, delays);
+    }
+    let disks = [("vm1", "nbd+unix:///?socket=array1"), ("vm2", "nbd+unix:///?socket=array2")];
+    let text = config("a", "period = \"100ms\"\nwindow_max = 2", &disks);
+    let text = format!("state = \"state.toml\"\n{text}");
+    let agent = stage.agent("a", &text);
+    let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
+    let loads = ["vm1", "vm2"].map(|vm| stage.load(vm, &uri("a", vm), &options));
+    until("both load", || agent.volume().disks.iter().all(|d| d.reads.ios > 50));
+    let equal = ratio(&agent);
+    assert!((0.75..1.33).contains(&equal), "equal shares, and {equal}");
+
+    let parda = |line: &[&str]| stage.ok(&[&[PARDA], line, &["-c", "a.toml"]].concat());
+    let said = parda(&["set", "vm1", "shares=3000"]);
+    assert_eq!(
+        said.trim(),
+        "volume array, disk vm1: shares = 3000 (before: 1000), kept in the state file"
+    );
+    let three = ratio(&agent);
+    assert!((2.2..4.0).contains(&three), "three to one, and {three}");
+    let said = parda(&["set", "window_max=3", "--temporary", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["settings"][0]["in_force"], 3.0);
+    assert_eq!(said["settings"][0]["configured"], 2);
+    assert_eq!(agent.volume().window_max, Some(3.0));
+    // The change is in the journal, with who did it.
+    agent.says("shares = 3000 (before: 1000), live, kept");
+    assert!(agent.process.log().contains("by=\"uid "), "{}", agent.process.log());
+    assert!(parda(&["events"]).contains("disk vm1: shares = 3000 (before: 1000)"));
+    assert!(parda(&["peers"]).contains("a (this)"));
+
+    // What is wrong is said as for the file, and changes nothing.
+    let wrong = |line: &[&str]| stage.fails(&[&[PARDA, "set"], line, &["-c", "a.toml"]].concat());
+    assert!(wrong(&["vm1", "shares=0"]).contains("shares = 0: must be from 1 to 1000000"));
+    assert!(wrong(&["vm3", "shares=1"]).contains("no volume has one"));
+    assert!(wrong(&["vm1", "path=/etc/passwd"]).contains("cannot be changed while"));
+    assert!(wrong(&["window_max=0"]).contains("must be at least window_min"));
+    assert!(wrong(&["windwo_max=1"]).contains("unknown field `windwo_max`"));
+
+    // A reload keeps both; a restart keeps what is in the state file.
+    stage.write("a.toml", text.replace("window_max = 2", "window_max = 4"));
+    agent.process.signal(Signal::HUP);
+    agent.says("a.toml: in force");
+    let volume = agent.volume();
+    assert_eq!((volume.disks[0].shares, volume.window_max), (3000, Some(3.0)));
+    for load in loads {
+        load.finish();
+    }
+    agent.stop();
+    let agent = stage.restart(&[], "a");
+    let volume = agent.volume();
+    assert_eq!((volume.disks[0].shares, volume.window_max), (3000, Some(4.0)));
+    let said = parda(&["set", "vm1", "--reset", "shares"]);
+    assert!(said.contains("shares = 1000 (before: 3000), from the configuration"), "{said}");
+    assert_eq!(agent.volume().disks[0].shares, 1000);
+    assert!(wrong(&["vm1", "--reset", "shares"]).contains("was not changed live"));
+}
+
+#[test]
+fn over_tcp_a_change_takes_a_token_that_may_write() {
+    let stage = Stage::new();
+    let port = crate::metrics::free_port();
+    stage.sparse("data", 1 << 20);
+    let http =
+        format!("[http]\naddress = \"tcp:127.0.0.1:{port}\"\ntokens = \"tokens\"\n[[volume]]");
+    let text = config("a", "period = \"200ms\"", &[("vm", "data")]);
+    let secrets = "ops write 0123456789abcdef\nscreen read fedcba9876543210\n";
+    stage.write("tokens", secrets);
+    stage.ok(&["chmod", "600", "tokens"]);
+    let agent = stage.agent("a", &text.replacen("[[volume]]", &http, 1));
+    let url = format!("http://127.0.0.1:{port}/api/v1/volumes/array/disks/vm");
+    let patch = |headers: &[&str], body: &str| -> (String, Value) {
+        let mut line = vec!["curl", "-s", "-w", "\n%{http_code}", "-X", "PATCH", "-d", body, &url];
+        headers.iter().for_each(|header| line.extend(["-H", header]));
+        let out = stage.ok(&line);
+        let (body, code) = out.trim_end().rsplit_once('\n').unwrap();
+        (code.to_owned(), serde_json::from_str(body).unwrap())
+    };
+    let json = "content-type: application/json";
+    let body = r#"{"shares": 2000}"#;
+    let (writer, reader) =
+        ("authorization: Bearer 0123456789abcdef", "authorization: Bearer fedcba9876543210");
+    assert_eq!(patch(&[json], body).0, "401");
+    assert_eq!(patch(&[json, "authorization: Bearer wrong"], body).0, "401");
+    assert_eq!(patch(&[json, reader], body).0, "403");
+    assert_eq!(patch(&[writer], body).0, "415", "a form");
+    assert_eq!(patch(&[json, writer, "origin: http://evil.example"], body).0, "403");
+    assert_eq!(patch(&[json, writer, "host: evil.example"], body).0, "403");
+    assert_eq!(agent.volume().disks[0].shares, 1000);
+    let (code, answer) = patch(&[json, writer], body);
+    assert_eq!(code, "200", "{answer}");
+    let setting = &answer["settings"][0];
+    assert_eq!((&setting["in_force"], &setting["from"]), (&2000.into(), &"live".into()));
+    let (code, answer) = patch(&[json, writer], r#"{"shares": 7, "keep": "state"}"#);
+    assert_eq!(code, "409", "there is no state file: {answer}");
+    assert_eq!(agent.volume().disks[0].shares, 2000);
+    agent.says("by=\"ops\"");
+    let log = agent.process.log();
+    assert!(!log.contains("0123456789abcdef") && !log.contains("fedcba9876543210"), "{log}");
+
+    // A file of tokens that others can read changes nothing; another one counts from then on.
+    stage.ok(&["chmod", "644", "tokens"]);
+    agent.process.signal(Signal::HUP);
+    agent.says("tokens are as before");
+    assert_eq!(patch(&[json, writer], body).0, "200");
+    stage.ok(&["chmod", "600", "tokens"]);
+    stage.write("tokens", secrets.replace("0123", "3210"));
+    agent.process.signal(Signal::HUP);
+    until("the old token is refused", || patch(&[json, writer], body).0 == "401");
+    assert_eq!(patch(&[json, "authorization: Bearer 3210456789abcdef"], body).0, "200");
 }

@@ -13,7 +13,7 @@ use crate::stage::{Agent, Stage, config, until, uri};
 const CONTRIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
 
 /// A TCP port of this host that nobody uses now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

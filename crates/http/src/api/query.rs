@@ -6,10 +6,12 @@ use axum::extract::Query;
 use axum::http::Uri;
 use parda_api::{EventsQuery, HistoryQuery};
 
-use crate::shared::Refusal;
+use crate::asked::Refusal;
 
 /// Seconds that a history has at most.
 const HOUR: u32 = 3600;
+/// Largest time and number, as OpenAPI has them.
+const LATEST: u64 = i64::MAX as u64;
 /// Events that an answer has at most.
 const EVENTS: usize = 1000;
 
@@ -30,7 +32,7 @@ pub(super) fn history(text: Option<&str>) -> Result<HistoryQuery, Refusal> {
             "disk" => query.disk.get_or_insert_default().push(value),
             "host" => query.host.get_or_insert_default().push(value),
             "seconds" => once(&key, &mut query.seconds, within(&key, &value, 1, HOUR)?)?,
-            "since_ms" => once(&key, &mut query.since_ms, within(&key, &value, 0, u64::MAX)?)?,
+            "since_ms" => once(&key, &mut query.since_ms, within(&key, &value, 0, LATEST)?)?,
             _ => return Err(unknown(&key, "volume, disk, host, seconds and since_ms")),
         }
     }
@@ -42,7 +44,7 @@ pub(super) fn events(text: Option<&str>) -> Result<EventsQuery, Refusal> {
     let mut query = EventsQuery::default();
     for (key, value) in pairs(text)? {
         match key.as_str() {
-            "after" => once(&key, &mut query.after, within(&key, &value, 0, u64::MAX)?)?,
+            "after" => once(&key, &mut query.after, within(&key, &value, 0, LATEST)?)?,
             "limit" => once(&key, &mut query.limit, within(&key, &value, 1, EVENTS)?)?,
             _ => return Err(unknown(&key, "after and limit")),
         }

@@ -1,0 +1,274 @@
+//! Changes of settings: checked as a reload is, taken over as a reload is, and read back from the running volume.
+
+use std::time::{Duration, Instant};
+
+use parda_api::{Changed, ChangedSetting, Keep};
+use parda_http::{Place, Refusal, Who};
+use serde_json::{Map, Value};
+
+use super::Api;
+use crate::config::Config;
+use crate::history::disk_keys;
+use crate::live::{Layers, Setting, Target};
+use crate::status::{Detail, VolumeStatus};
+
+/// Settings of a disk that change without closing its connections.
+const OF_DISKS: [&str; 3] = ["shares", "burst", "latency_target"];
+
+/// How long a change may take until the volume has it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether the volume has it.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl Api {
+    /// Sets settings.
+    pub(super) fn set(
+        &self,
+        place: &Place,
+        keep: Option<Keep>,
+        settings: &Map<String, Value>,
+        who: &Who,
+    ) -> Result<Changed, Refusal> {
+        if settings.is_empty() {
+            return Err(Refusal::Invalid("no setting is named".to_owned()));
+        }
+        let values =
+            settings.iter().map(|(key, value)| Ok((key.clone(), Some(scalar(key, value)?))));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        self.change(place, &values, who, |layers, target| {
+            let kept = layers.state.is_some();
+            let keep = keep.unwrap_or(if kept { Keep::State } else { Keep::UntilRestart });
+            if keep == Keep::State && !kept {
+                let message = "keep = \"state\": the configuration names no state file: set state = \
+                               \"/var/lib/parda/state.toml\", or keep it until_restart";
+                return Err(Refusal::Conflict(message.to_owned()));
+            }
+            for (key, value) in &values {
+                let Some(value) = value.clone() else { continue };
+                if keep == Keep::State {
+                    layers.temporary.clear(target, key);
+                    layers.kept.set(target, key, value);
+                } else {
+                    layers.temporary.set(target, key, value);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Gives settings back to the configuration file: one, or all that were changed.
+    pub(super) fn reset(
+        &self,
+        place: &Place,
+        setting: Option<&str>,
+        who: &Who,
+    ) -> Result<Changed, Refusal> {
+        let target = self.target(place)?;
+        let layers = self.live.layers();
+        let mut keys = layers.kept.keys(&target);
+        keys.extend(layers.temporary.keys(&target));
+        keys.sort();
+        keys.dedup();
+        if let Some(setting) = setting {
+            keys.retain(|key| key == setting);
+            if keys.is_empty() {
+                return Err(Refusal::NotFound(format!("{setting}: was not changed live")));
+            }
+        }
+        let values: Vec<_> = keys.into_iter().map(|key| (key, None)).collect();
+        self.change(place, &values, who, |layers, target| {
+            for (key, _) in &values {
+                layers.kept.clear(target, key);
+                layers.temporary.clear(target, key);
+            }
+            Ok(())
+        })
+    }
+
+    fn change(
+        &self,
+        place: &Place,
+        values: &[(Setting, Option<toml::Value>)],
+        who: &Who,
+        edit: impl FnOnce(&mut Layers, &Target) -> Result<(), Refusal>,
+    ) -> Result<Changed, Refusal> {
+        let _turn = self.live.turn();
+        let target = self.target(place)?;
+        let keys: Vec<&str> = values.iter().map(|(key, _)| key.as_str()).collect();
+        if let (Some(_), Some(key)) = (&place.disk, keys.iter().find(|k| !OF_DISKS.contains(k))) {
+            let message = format!(
+                "{key}: cannot be changed while the disk is served, as {} can: change the \
+                 configuration",
+                OF_DISKS.join(", ")
+            );
+            return Err(Refusal::Invalid(message));
+        }
+        let before = self.live.layers();
+        let mut layers = before.clone();
+        edit(&mut layers, &target)?;
+        let config = layers.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
+        let was = self.values(place, &keys)?;
+        if layers.kept != before.kept {
+            layers.write().map_err(Refusal::Failed)?;
+        }
+        let wanted = in_configuration(&config, &target, &keys);
+        self.live.take(layers.clone());
+        if !self.agent.take_over(config) {
+            return Err(Refusal::Failed("the agent is ending".to_owned()));
+        }
+        let is = self.read_back(place, &keys, &wanted);
+        let settings = keys.iter().enumerate().map(|(at, key)| ChangedSetting {
+            setting: (*key).to_owned(),
+            before: was[at].clone(),
+            in_force: is[at].clone(),
+            configured: layers.configured(&target, key).map_or(Value::Null, json),
+            from: layers.from(&target, key),
+            took_effect: alike(&is[at], &wanted[at]),
+        });
+        let (volume, disk) = (place.volume.clone(), place.disk.clone());
+        let changed = Changed { volume, disk, settings: settings.collect() };
+        audit(&changed, who);
+        Ok(changed)
+    }
+
+    /// The volume or disk of a path.
+    fn target(&self, place: &Place) -> Result<Target, Refusal> {
+        let volume = self.volume(&place.volume)?;
+        let Some(key) = &place.disk else { return Ok(Target::volume(&place.volume)) };
+        let keys = disk_keys(&volume.disks);
+        let Some(at) = keys.iter().position(|other| other == key) else {
+            let twins: Vec<_> = keys.iter().filter(|k| k.starts_with(&format!("{key}@"))).collect();
+            return Err(if twins.is_empty() {
+                let message = format!("disk {key:?}: volume {:?} has none", place.volume);
+                Refusal::NotFound(message)
+            } else {
+                Refusal::Conflict(format!("disk {key:?}: there are several: {twins:?}"))
+            });
+        };
+        let disk = &volume.disks[at];
+        let listen = (disk.name != *key).then(|| disk.listen.clone());
+        Ok(Target { volume: place.volume.clone(), disk: Some((disk.name.clone(), listen)) })
+    }
+
+    fn volume(&self, name: &str) -> Result<VolumeStatus, Refusal> {
+        let volumes = self.views.status(Detail::Counters).volumes;
+        let found = volumes.into_iter().find(|volume| volume.name == name);
+        found.ok_or_else(|| Refusal::NotFound(format!("volume {name:?}: there is no such volume")))
+    }
+
+    /// Values in force, by the running volume.
+    fn values(&self, place: &Place, keys: &[&str]) -> Result<Vec<Value>, Refusal> {
+        let volume = self.volume(&place.volume)?;
+        let Some(key) = &place.disk else {
+            let config = self.views.config(&place.volume);
+            let control = config.and_then(|config| toml::Table::try_from(&config.control).ok());
+            let control = control.unwrap_or_default();
+            let value = |key: &&str| control.get(*key).cloned().map_or(Value::Null, json);
+            return Ok(keys.iter().map(value).collect());
+        };
+        let at = disk_keys(&volume.disks).iter().position(|other| other == key);
+        let disk = at.map(|at| &volume.disks[at]);
+        let value = |key: &&str| match *key {
+            "shares" => disk.map(|disk| disk.shares.into()),
+            "burst" => disk.map(|disk| disk.burst.into()),
+            _ => disk.and_then(|disk| disk.latency_target.as_ref()).map(|target| {
+                let nanos = (target.target_ms * 1e6).round() as u64;
+                humantime::format_duration(Duration::from_nanos(nanos)).to_string().into()
+            }),
+        };
+        Ok(keys.iter().map(|key| value(key).unwrap_or(Value::Null)).collect())
+    }
+
+    /// The same once they are as wanted, or after a while.
+    fn read_back(&self, place: &Place, keys: &[&str], wanted: &[Value]) -> Vec<Value> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let is = self.values(place, keys).unwrap_or_else(|_| vec![Value::Null; keys.len()]);
+            let all = is.iter().zip(wanted).all(|(is, wanted)| alike(is, wanted));
+            if all || Instant::now() >= until {
+                return is;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Values of a checked configuration, as [`Api::values`] reads them back.
+fn in_configuration(config: &Config, target: &Target, keys: &[&str]) -> Vec<Value> {
+    let volume = config.volumes.iter().find(|volume| volume.name == target.volume);
+    let control = volume.and_then(|v| toml::Table::try_from(&v.control).ok()).unwrap_or_default();
+    let disk = target.disk.as_ref().zip(volume).and_then(|((name, listen), volume)| {
+        volume.disks().iter().find(|disk| {
+            let here = listen.as_ref().is_none_or(|listen| disk.listen.to_string() == *listen);
+            disk.name.to_string() == *name && here
+        })
+    });
+    let value = |key: &&str| match (&target.disk, *key) {
+        (None, key) => control.get(key).cloned().map(json),
+        (Some(_), "shares") => disk.map(|disk| disk.vm.shares.0.into()),
+        (Some(_), "burst") => disk.map(|disk| disk.vm.burst.into()),
+        (Some(_), _) => disk.and_then(|disk| disk.vm.target).map(|target| {
+            humantime::format_duration(Duration::from_nanos(target.0)).to_string().into()
+        }),
+    };
+    keys.iter().map(|key| value(key).unwrap_or(Value::Null)).collect()
+}
+
+/// Whether two values mean the same: 2 and 2.0 do.
+fn alike(one: &Value, other: &Value) -> bool {
+    one == other || (one.is_number() && one.as_f64() == other.as_f64())
+}
+
+/// The journal's line on who changed what, and the event.
+fn audit(changed: &Changed, who: &Who) {
+    for ChangedSetting { setting, before, in_force, from, took_effect, .. } in &changed.settings {
+        let from = match from {
+            parda_api::ValueFrom::Configuration => "the configuration",
+            parda_api::ValueFrom::Live => "live, until the agent ends",
+            parda_api::ValueFrom::State => "live, kept",
+        };
+        let later = if *took_effect { "" } else { ", not in force yet" };
+        tracing::info!(
+            volume = changed.volume,
+            disk = changed.disk,
+            by = who.name,
+            at = who.at,
+            event = "live_change",
+            "{setting} = {in_force} (before: {before}), {from}{later}"
+        );
+    }
+}
+
+/// A value of a request in the language of the configuration. Tables would name files, which only the configuration may.
+fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
+    let number = |number: &serde_json::Number| {
+        number
+            .as_i64()
+            .map(toml::Value::Integer)
+            .or_else(|| number.as_f64().map(toml::Value::Float))
+    };
+    let value = match value {
+        Value::String(text) => Some(toml::Value::String(text.clone())),
+        Value::Bool(truth) => Some(toml::Value::Boolean(*truth)),
+        Value::Number(value) => number(value),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    value.ok_or_else(|| {
+        Refusal::Invalid(format!(
+            "{key}: must be a text, a number, true or false; DELETE gives back the configuration's"
+        ))
+    })
+}
+
+fn json(value: toml::Value) -> Value {
+    serde_json::to_value(value).unwrap_or(Value::Null)
+}
+
+/// An error without a place, which would be of no file that anybody has.
+fn plain(error: &parda_config::Error) -> String {
+    match &error.value {
+        Some(value) => format!("{value}: {}", error.message),
+        None => error.message.clone(),
+    }
+}

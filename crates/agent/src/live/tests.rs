@@ -1,0 +1,106 @@
+use super::*;
+
+const FILE: &str = "host = \"a\"\nstate = \"STATE\"\n[[volume]]\nname = \"array\"\n[[volume.disk]]\nname = \"vm\"\n\
+                    path = \"/d\"\nlisten = \"unix:s\"\nshares = 500\n";
+
+fn start(dir: &Path, text: &str) -> (Live, Config) {
+    let text = text.replace("STATE", dir.join("state.toml").to_str().unwrap());
+    Live::start(Document::new("parda.toml", text)).unwrap()
+}
+
+fn disk() -> Target {
+    Target { volume: "array".to_owned(), disk: Some(("vm".to_owned(), None)) }
+}
+
+fn shares(config: &Config) -> u32 {
+    config.volumes[0].disks()[0].vm.shares.0
+}
+
+#[test]
+fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, config) = start(dir.path(), FILE);
+    assert_eq!(shares(&config), 500);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 2000.into());
+    layers.temporary.set(&Target::volume("array"), "latency_threshold", "20ms".into());
+    layers.write().unwrap();
+    let config = layers.merged().unwrap();
+    assert_eq!(shares(&config), 2000);
+    assert_eq!(config.volumes[0].law.control.law.threshold.secs(), 0.02);
+    assert_eq!(layers.from(&disk(), "shares"), ValueFrom::State);
+    assert_eq!(layers.from(&Target::volume("array"), "latency_threshold"), ValueFrom::Live);
+    assert_eq!(layers.configured(&disk(), "shares"), Some(500.into()));
+
+    let (live, config) = start(dir.path(), FILE);
+    assert_eq!(shares(&config), 2000);
+    assert_eq!(config.volumes[0].law.control.law.threshold.secs(), 0.03);
+    let mut layers = live.layers();
+    layers.kept.clear(&disk(), "shares");
+    assert!(layers.kept.is_empty());
+    assert_eq!(shares(&layers.merged().unwrap()), 500);
+}
+
+#[test]
+fn a_wrong_value_is_named_as_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    layers.temporary.set(&disk(), "shares", 0.into());
+    let error = layers.merged().unwrap_err().to_string();
+    assert_eq!(error, "parda.toml: shares = 0: must be from 1 to 1000000");
+}
+
+#[test]
+fn what_does_not_go_with_the_file_any_more_is_left_out_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 2000.into());
+    layers.kept.set(&disk(), "burst", (-1.0).into());
+    let gone = Target { volume: "array".to_owned(), disk: Some(("gone".to_owned(), None)) };
+    layers.kept.set(&gone, "shares", 7.into());
+    layers.write().unwrap();
+    let (live, config) = start(dir.path(), FILE);
+    assert_eq!((shares(&config), config.volumes[0].disks()[0].vm.burst), (2000, 0.0));
+    // The file stays as it is: the disk may come back.
+    assert_eq!(live.layers().kept.get(&gone, "shares"), Some(&7.into()));
+}
+
+#[test]
+fn a_torn_state_file_stops_no_agent_and_a_file_of_others_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.toml");
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(shares(&start(dir.path(), FILE).1), 500);
+    std::fs::write(&path, "root:x:0:0\n").unwrap();
+    let (live, config) = start(dir.path(), FILE);
+    assert_eq!(shares(&config), 500);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 2000.into());
+    let error = layers.write().unwrap_err();
+    assert!(error.contains("is no state file of parda"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "root:x:0:0\n");
+}
+
+#[test]
+fn a_change_that_cannot_be_written_leaves_what_was_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), &FILE.replace("STATE", "/nowhere/state.toml"));
+    let error = live.layers().write().unwrap_err();
+    assert!(error.contains("/nowhere/state.toml: the change cannot be kept"), "{error}");
+}
+
+#[test]
+fn two_disks_of_one_name_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let twin = "[[volume.disk]]\nname = \"vm\"\npath = \"/e\"\nlisten = \"unix:t\"\n";
+    let (live, _) = start(dir.path(), &format!("{FILE}{twin}"));
+    let mut layers = live.layers();
+    let second =
+        Target { volume: "array".into(), disk: Some(("vm".into(), Some("unix:t".into()))) };
+    layers.kept.set(&second, "shares", 7.into());
+    let config = layers.merged().unwrap();
+    let shares: Vec<_> = config.volumes[0].disks().iter().map(|disk| disk.vm.shares.0).collect();
+    assert_eq!(shares, [500, 7]);
+}

@@ -1,0 +1,94 @@
+//! The agent that a command asks over its HTTP API.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use parda_agent::config::Config;
+use parda_http::client::{AskError, Server, ask};
+use parda_nbd::uri::Address;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::Failure;
+
+/// Where the agent is.
+#[derive(Args)]
+pub(crate) struct Agent {
+    /// The agent's configuration, which names its sockets
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    config: PathBuf,
+    /// The agent's HTTP server, in place of its configuration: unix:PATH or http://ADDRESS:PORT
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    url: Option<String>,
+    /// File with the secret of a token, for a TCP address
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl Agent {
+    /// Where to ask: the unix socket, if the agent has one.
+    fn server(&self) -> Result<Server, Failure> {
+        if let Some(url) = &self.url {
+            let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+            return match (url.strip_prefix("unix:"), authority) {
+                (Some(path), _) => Ok(Server::Unix(path.into())),
+                (None, Some(authority)) => Ok(Server::Tcp(authority.to_owned())),
+                (None, None) => Err(Failure::usage(format!(
+                    "--url {url}: must be unix:PATH or http://ADDRESS:PORT"
+                ))),
+            };
+        }
+        let addresses = Config::read(&self.config)?.http_addresses();
+        let unix = addresses.iter().find(|address| matches!(address, Address::Unix(_)));
+        match unix.or(addresses.first()) {
+            Some(Address::Unix(path)) => Ok(Server::Unix(path.clone())),
+            Some(Address::Tcp { host, port }) => Ok(Server::Tcp(match host.contains(':') {
+                true => format!("[{host}]:{port}"),
+                false => format!("{host}:{port}"),
+            })),
+            None => Err(Failure::usage(format!(
+                "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
+                self.config.display()
+            ))),
+        }
+    }
+
+    /// Asks for something, below `/api/v1/`.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.ask("GET", path, None)
+    }
+
+    /// Sends a request, and reads its answer.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, Failure> {
+        let server = self.server()?;
+        let token = self.token_file.as_ref().map(|file| {
+            let read = std::fs::read_to_string(file).map(|text| text.trim().to_owned());
+            read.map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+        });
+        let path = format!("/api/v1/{path}");
+        let answer = ask(&server, method, &path, body, token.transpose()?.as_deref());
+        let answer = answer.map_err(|error| match error {
+            AskError::Refused(400 | 404 | 409, error) => Failure::usage(error),
+            AskError::Connect(_) => {
+                Failure::new(format!("{server}: {error}. Is the agent running?"))
+            }
+            error => Failure::new(format!("{server}: {error}")),
+        })?;
+        serde_json::from_value(answer).map_err(|error| {
+            Failure::new(format!("{server}: the answer is of another version: {error}"))
+        })
+    }
+}
+
+/// A part of a path, escaped.
+pub(crate) fn segment(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

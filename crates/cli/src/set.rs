@@ -1,0 +1,152 @@
+//! `parda set`.
+
+use clap::Args;
+use parda_api::{Changed, State, ValueFrom};
+use serde_json::{Map, Value};
+
+use crate::api::{Agent, segment};
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda set vm1 shares=2000                          kept in the state file, if one is configured
+  parda set vm1 shares=2000 latency_target=10ms --temporary
+  parda set --volume array latency_threshold=20ms    a setting of the volume's law
+  parda set vm1 --reset shares                       what the configuration says
+  parda set vm1 --reset-all
+
+The change is checked as the configuration is, and the answer has the values in force. No connection closes.
+Over TCP it takes --url http://ADDRESS:PORT and --token-file with a token of the role write.")]
+pub(crate) struct Set {
+    /// Name of the disk. None: the volume's own settings, as in [volume.control]
+    #[arg(value_name = "VM")]
+    disk: Option<String>,
+    /// New values
+    #[arg(value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    /// Name of the volume, if there are several
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
+    /// Keep it until the agent ends, not in its state file
+    #[arg(long, conflicts_with_all = ["reset", "reset_all"])]
+    temporary: bool,
+    /// Give a setting back to the configuration file
+    #[arg(long, value_name = "KEY", conflicts_with = "settings")]
+    reset: Option<String>,
+    /// Give all settings of the disk, or of the volume, back to the configuration file
+    #[arg(long, conflicts_with_all = ["settings", "reset"])]
+    reset_all: bool,
+    /// Write the answer as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    agent: Agent,
+}
+
+impl Set {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        // Without a disk the first argument is a setting as well.
+        let (disk, first) = match &self.disk {
+            Some(text) if text.contains('=') => (None, Some(text.as_str())),
+            disk => (disk.as_deref(), None),
+        };
+        let settings = first.into_iter().chain(self.settings.iter().map(String::as_str));
+        let settings = settings.map(setting).collect::<Result<Map<_, _>, _>>()?;
+        let volume = self.volume_of(disk)?;
+        let mut path = format!("volumes/{}", segment(&volume));
+        if let Some(disk) = disk {
+            path += &format!("/disks/{}", segment(disk));
+        }
+        let changed: Changed = match (&self.reset, self.reset_all) {
+            (Some(key), _) => {
+                self.agent.ask("DELETE", &format!("{path}/overrides/{}", segment(key)), None)?
+            }
+            (None, true) => self.agent.ask("DELETE", &format!("{path}/overrides"), None)?,
+            (None, false) if settings.is_empty() => {
+                return Err(Failure::usage("nothing to set: parda set vm1 shares=2000"));
+            }
+            (None, false) => {
+                let mut body = settings;
+                if self.temporary {
+                    body.insert("keep".to_owned(), "until_restart".into());
+                }
+                self.agent.ask("PATCH", &path, Some(&Value::Object(body)))?
+            }
+        };
+        if self.json {
+            return output::json("-".as_ref(), &changed);
+        }
+        output::print(&told(&changed))
+    }
+
+    /// The volume that is meant.
+    fn volume_of(&self, disk: Option<&str>) -> Result<String, Failure> {
+        if let Some(volume) = &self.volume {
+            return Ok(volume.clone());
+        }
+        let state: State = self.agent.get("state")?;
+        let has = |volume: &&parda_api::Volume| {
+            disk.is_none_or(|disk| volume.disks.iter().any(|d| d.key == disk || d.name == disk))
+        };
+        let volumes: Vec<_> = state.volumes.iter().filter(has).map(|v| v.name.clone()).collect();
+        match (&volumes[..], disk) {
+            ([one], _) => Ok(one.clone()),
+            ([], Some(disk)) => Err(Failure::usage(format!("disk {disk:?}: no volume has one"))),
+            _ => Err(Failure::usage(format!("--volume: name one of {}", volumes.join(", ")))),
+        }
+    }
+}
+
+/// A setting as the API takes it: numbers and truths as such, all else as text.
+fn setting(text: &str) -> Result<(String, Value), Failure> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));
+    };
+    let plain = serde_json::from_str(value).ok();
+    let plain = plain.filter(|value: &Value| value.is_number() || value.is_boolean());
+    Ok((key.to_owned(), plain.unwrap_or_else(|| value.into())))
+}
+
+fn told(changed: &Changed) -> String {
+    let mut text = String::new();
+    let of = match &changed.disk {
+        Some(disk) => format!("volume {}, disk {disk}", changed.volume),
+        None => format!("volume {}", changed.volume),
+    };
+    let value = |value: &Value| match value {
+        Value::Null => "not set".to_owned(),
+        value => value.to_string(),
+    };
+    for setting in &changed.settings {
+        let from = match setting.from {
+            ValueFrom::Configuration => "from the configuration",
+            ValueFrom::Live => "until the agent ends",
+            ValueFrom::State => "kept in the state file",
+        };
+        text += &format!(
+            "{of}: {} = {} (before: {}), {from}{}\n",
+            setting.setting,
+            value(&setting.in_force),
+            value(&setting.before),
+            if setting.took_effect { "" } else { "; NOT in force yet" },
+        );
+    }
+    if text.is_empty() { format!("{of}: nothing was changed live\n") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_truths_are_sent_as_such() {
+        let sent = |text: &str| setting(text).map(|pair| pair.1).unwrap_or_default();
+        assert_eq!(sent("shares=2000"), serde_json::json!(2000));
+        assert_eq!(sent("burst=1.5"), serde_json::json!(1.5));
+        assert_eq!(sent("latency_threshold=20ms"), serde_json::json!("20ms"));
+        assert_eq!(sent("a=true"), serde_json::json!(true));
+        assert_eq!(sent("mode=[1]"), serde_json::json!("[1]"));
+        assert!(setting("shares").is_err());
+    }
+}

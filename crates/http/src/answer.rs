@@ -1,0 +1,55 @@
+//! Answers in JSON, and refusals.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use parda_api as api;
+use serde::Serialize;
+
+use crate::asked::Refusal;
+
+/// Answer to what is refused.
+pub(crate) struct Refused(pub(crate) StatusCode, pub(crate) String);
+
+impl From<StatusCode> for Refused {
+    fn from(code: StatusCode) -> Refused {
+        Refused(code, "the agent could not answer: see its log".to_owned())
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Refused {
+        match refusal {
+            Refusal::NotFound(error) => Refused(StatusCode::NOT_FOUND, error),
+            Refusal::Invalid(error) => Refused(StatusCode::BAD_REQUEST, error),
+            Refusal::Conflict(error) => Refused(StatusCode::CONFLICT, error),
+            Refusal::Failed(error) => Refused(StatusCode::INTERNAL_SERVER_ERROR, error),
+        }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (self.0, Json(&api::Problem { error: self.1 })).into_response()
+    }
+}
+
+/// A body of JSON, which no browser takes for anything else nor keeps.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(text) => (HEADERS, text).into_response(),
+            Err(error) => {
+                tracing::error!("an answer cannot be written as JSON: {error}");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        }
+    }
+}
+
+const HEADERS: [(&str, &str); 3] = [
+    ("content-type", "application/json"),
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+];

@@ -1,0 +1,175 @@
+//! Requests that change something.
+
+use axum::Extension;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::IntoResponse;
+use parda_api as api;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::answer::{Json, Refused};
+use crate::asked::{Change, Place, Refusal, Who};
+use crate::shared::Shared;
+
+/// The largest body of a request, in bytes.
+const LARGEST: usize = 64 << 10;
+
+/// Reads a body of JSON. Forms of pages, which any site may send, have other types.
+async fn body<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Refused> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        let message = "the body must be JSON: content-type: application/json".to_owned();
+        return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    let bytes = to_bytes(body, LARGEST).await.map_err(|_| {
+        let message = format!("the body is larger than {} KiB, or was not sent", LARGEST >> 10);
+        Refused(StatusCode::PAYLOAD_TOO_LARGE, message)
+    })?;
+    let wrong = |error| Refusal::Invalid(format!("the body cannot be read: {error}"));
+    serde_json::from_slice(&bytes).map_err(|error| wrong(error).into())
+}
+
+async fn set(
+    shared: Shared,
+    who: Who,
+    place: Place,
+    keep: Option<api::Keep>,
+    settings: Map<String, Value>,
+) -> Result<Json<api::Changed>, Refused> {
+    let change = Change { place, keep, settings };
+    Ok(Json(shared.ask(move |agent| agent.set(&change, &who)).await??))
+}
+
+async fn reset(
+    shared: Shared,
+    who: Who,
+    place: Place,
+    setting: Option<String>,
+) -> Result<Json<api::Changed>, Refused> {
+    Ok(Json(shared.ask(move |agent| agent.reset(&place, setting.as_deref(), &who)).await??))
+}
+
+/// Changes settings of a volume's law.
+///
+/// The keys are those of `[volume.control]`. The answer has the values in force, read back from the running volume.
+#[utoipa::path(
+    patch,
+    path = "/api/v1/volumes/{volume}",
+    params(("volume" = String, Path, description = "Name of the volume.")),
+    request_body = api::VolumeChange,
+    responses(
+        (status = 200, body = api::Changed),
+        (status = "4XX", body = api::Problem),
+        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
+    )
+)]
+pub(super) async fn set_volume(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(volume): Path<String>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<impl IntoResponse, Refused> {
+    let api::VolumeChange { keep, settings } = body(&headers, sent).await?;
+    set(shared, who, Place { volume, disk: None }, keep, settings).await
+}
+
+/// Changes settings of a disk.
+#[utoipa::path(
+    patch,
+    path = "/api/v1/volumes/{volume}/disks/{disk}",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("disk" = String, Path, description = "Key of the disk.")
+    ),
+    request_body = api::DiskChange,
+    responses(
+        (status = 200, body = api::Changed),
+        (status = "4XX", body = api::Problem),
+        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
+    )
+)]
+pub(super) async fn set_disk(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, disk)): Path<(String, String)>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<impl IntoResponse, Refused> {
+    let api::DiskChange { keep, settings } = body(&headers, sent).await?;
+    set(shared, who, Place { volume, disk: Some(disk) }, keep, settings).await
+}
+
+/// Gives all settings of a volume's law back to the configuration file.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/volumes/{volume}/overrides",
+    params(("volume" = String, Path, description = "Name of the volume.")),
+    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
+)]
+pub(super) async fn reset_volume(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(volume): Path<String>,
+) -> Result<impl IntoResponse, Refused> {
+    reset(shared, who, Place { volume, disk: None }, None).await
+}
+
+/// Gives a setting of a volume's law back to the configuration file.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/volumes/{volume}/overrides/{setting}",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("setting" = String, Path, description = "Key of the setting.")
+    ),
+    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
+)]
+pub(super) async fn reset_volume_setting(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, setting)): Path<(String, String)>,
+) -> Result<impl IntoResponse, Refused> {
+    reset(shared, who, Place { volume, disk: None }, Some(setting)).await
+}
+
+/// Gives all settings of a disk back to the configuration file.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/volumes/{volume}/disks/{disk}/overrides",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("disk" = String, Path, description = "Key of the disk.")
+    ),
+    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
+)]
+pub(super) async fn reset_disk(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, disk)): Path<(String, String)>,
+) -> Result<impl IntoResponse, Refused> {
+    reset(shared, who, Place { volume, disk: Some(disk) }, None).await
+}
+
+/// Gives a setting of a disk back to the configuration file.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/volumes/{volume}/disks/{disk}/overrides/{setting}",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("disk" = String, Path, description = "Key of the disk."),
+        ("setting" = String, Path, description = "Key of the setting.")
+    ),
+    responses((status = 200, body = api::Changed), (status = "4XX", body = api::Problem))
+)]
+pub(super) async fn reset_disk_setting(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, disk, setting)): Path<(String, String, String)>,
+) -> Result<impl IntoResponse, Refused> {
+    reset(shared, who, Place { volume, disk: Some(disk) }, Some(setting)).await
+}

@@ -1,0 +1,77 @@
+//! Who asks, and what they may do.
+
+use std::net::SocketAddr;
+
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use parda_api::Role;
+
+use crate::answer::Refused;
+use crate::asked::Who;
+use crate::shared::Shared;
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Peer {
+    /// A process of a user. Whoever can open the socket may do all: its mode says who.
+    Unix(Option<u32>),
+    Tcp(Option<SocketAddr>),
+}
+
+/// Finds out who asks, for the handlers. A token that is not known is refused.
+pub(crate) async fn identify(
+    State(shared): State<Shared>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    let who = match peer.unwrap_or(Peer::Tcp(None)) {
+        Peer::Unix(uid) => Who {
+            name: uid.map_or("a user".to_owned(), |uid| format!("uid {uid}")),
+            at: "the unix socket".to_owned(),
+            role: Role::Write,
+        },
+        Peer::Tcp(address) => {
+            let at = address.map_or("TCP".to_owned(), |address| address.to_string());
+            match token(request.headers()).map(|secret| shared.who(secret)) {
+                None => Who { name: "nobody".to_owned(), at, role: Role::Read },
+                Some(Some((name, role))) => Who { name, at, role },
+                Some(None) => {
+                    tracing::warn!(from = at, "a request with an unknown token was refused");
+                    return unauthorized("the token is not known");
+                }
+            }
+        }
+    };
+    request.extensions_mut().insert(who);
+    next.run(request).await
+}
+
+/// The secret of a request, if it has one.
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
+}
+
+fn unauthorized(message: &str) -> Response {
+    let refused = Refused(StatusCode::UNAUTHORIZED, message.to_owned());
+    ([(WWW_AUTHENTICATE, "Bearer")], refused).into_response()
+}
+
+/// Refuses who may not change anything.
+pub(crate) async fn writers_only(request: Request, next: Next) -> Response {
+    match request.extensions().get::<Who>() {
+        Some(Who { role: Role::Write, .. }) => next.run(request).await,
+        Some(Who { role: Role::Read, name, .. }) if name != "nobody" => {
+            let message =
+                format!("token {name}: may only read: changes take one with the role write");
+            Refused(StatusCode::FORBIDDEN, message).into_response()
+        }
+        _ => unauthorized(
+            "changes take a token with the role write (http.tokens), or the agent's unix socket",
+        ),
+    }
+}
