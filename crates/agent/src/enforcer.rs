@@ -65,7 +65,7 @@ impl Enforcer {
         }
     }
 
-    /// The volume's state.
+    /// State of the volume, as the status and the API show it.
     pub(crate) fn status(
         &self,
         config: &config::Volume,

@@ -326,7 +326,7 @@ impl std::fmt::Display for DiskState {
 /// The state of one disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DiskStatus {
-    /// The export's name.
+    /// Name of the export under which clients find the disk.
     pub name: String,
     /// Address at which clients find it.
     #[serde(default)]

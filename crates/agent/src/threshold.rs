@@ -31,7 +31,7 @@ pub struct ThresholdStatus {
     pub drifts: u32,
     /// Number of moves of the threshold since the start.
     pub moves: u64,
-    /// The latest move.
+    /// Latest move of the threshold, with its reason.
     pub last_move: Option<MoveStatus>,
     /// Threshold that the stored probe recommends, in milliseconds, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,7 @@ use parda_api::Role;
 /// The largest file of tokens, in bytes.
 const MAX: u64 = 1 << 20;
 
-/// The shortest secret.
+/// The shortest secret that is accepted, in bytes.
 const SHORTEST: usize = 16;
 
 /// Tokens by the hashes of their secrets, which are compared in constant time.

@@ -28,7 +28,7 @@ pub(crate) enum Why {
 /// A volume that runs.
 pub(crate) struct Volume {
     me: Identity,
-    /// Configuration in force.
+    /// Configuration in force, live changes included.
     config: Arc<Mutex<config::Volume>>,
     enforcer: Arc<Enforcer>,
     orders: Sender<Order>,

@@ -54,7 +54,7 @@ pub struct Changed {
 pub struct ChangedSetting {
     /// Key of the setting.
     pub setting: String,
-    /// Value before.
+    /// Value in force before the change.
     #[schema(value_type = Value)]
     pub before: Value,
     /// Value in force, read back from the running volume.

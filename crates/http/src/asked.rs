@@ -84,7 +84,7 @@ pub struct Pages {
     pub lacking: String,
 }
 
-/// Who asks.
+/// Sender of a request, as far as the server can tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     /// Name of a token, or the user of a process.

@@ -21,7 +21,7 @@ const LARGEST: usize = 256 << 20;
 /// Place where an agent answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// A unix socket.
+    /// Path of a unix socket.
     Unix(PathBuf),
     /// `HOST:PORT`, in plain text.
     Tcp(String),
@@ -39,7 +39,7 @@ impl std::fmt::Display for Server {
 /// Reason why there is no answer.
 #[derive(Debug)]
 pub enum AskError {
-    /// Nobody answers there.
+    /// Nobody listens at the address.
     Connect(io::Error),
     /// What answers is no agent, or gave up.
     Answer(String),

@@ -113,9 +113,9 @@ impl Drop for Server {
 /// A socket at which a server listens.
 #[derive(Debug)]
 pub enum Listener<U = UnixListener, T = TcpListener> {
-    /// A unix socket.
+    /// A unix socket that listens.
     Unix(U),
-    /// A TCP socket.
+    /// A TCP socket that listens.
     Tcp(T),
 }
 

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Api {
-    /// Sets settings.
+    /// Sets settings of a volume or a disk, and reads back the values in force.
     pub(super) fn set(
         &self,
         place: &Place,

@@ -116,7 +116,7 @@ impl Overlay {
         self.volume.retain(|volume| !volume.control.is_empty() || !volume.disk.is_empty());
     }
 
-    /// All settings.
+    /// All settings that were changed, each with its target.
     pub(crate) fn all(&self) -> Vec<(Target, Setting, Value)> {
         let mut all = Vec::new();
         for volume in &self.volume {

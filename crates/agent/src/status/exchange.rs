@@ -219,7 +219,7 @@ pub struct PeerStatus {
     /// Mean outstanding IOs at the array in its last interval, in slots.
     #[serde(default)]
     pub outstanding: f64,
-    /// What bounds it.
+    /// Bound of its window: its slices, `window_max`, or none as nobody wants more.
     #[serde(default)]
     pub bounded: Bounded,
 }

@@ -1,4 +1,4 @@
-//! A keeper's disks.
+//! Disks of a volume as they are opened, changed and closed while it runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

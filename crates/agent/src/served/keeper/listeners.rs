@@ -1,4 +1,4 @@
-//! A keeper's listeners.
+//! Listeners of a volume as they are opened and closed while it runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
