@@ -177,7 +177,15 @@ export const events = (after: number) => ask<Events>(`events?after=${after}`);
 
 export type Change = Record<string, unknown>;
 
-function change(path: string, wanted: Change): Promise<unknown> {
+export interface Changed {
+  settings: {
+    setting: string;
+    in_force: unknown;
+    took_effect: boolean;
+  }[];
+}
+
+function change(path: string, wanted: Change): Promise<Changed> {
   const headers = { "content-type": "application/json" };
   return ask(path, { method: "PATCH", headers, body: JSON.stringify(wanted) });
 }

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { type Change, changeDisk, changeVolume, type Disk, Refused, token, type Volume } from "./api";
+import { type Change, type Changed, changeDisk, changeVolume, type Disk, Refused, token, type Volume } from "./api";
 import type { Column } from "./api";
 import { Chart } from "./chart";
 import { mib, number } from "./format";
@@ -43,7 +43,7 @@ interface FormProps {
   children: ComponentChildren;
   /** Reads the fields, and says what is to be changed. */
   wanted: (fields: FormData) => Change;
-  send: (change: Change) => Promise<unknown>;
+  send: (change: Change) => Promise<Changed>;
 }
 
 /** A form whose answer is the agent's: what is in force, or why it refused. */
@@ -65,8 +65,8 @@ function ChangeForm({ children, wanted, send }: FormProps) {
     if (fields.get("temporary")) change.keep = "until_restart";
     setBusy(true);
     try {
-      await send(change);
-      setSaid({ good: true, text: "In force." });
+      const { settings } = await send(change);
+      setSaid({ good: true, text: settings.map(outcome).join(", ") });
       setNeedsToken(false);
     } catch (error) {
       const denied = error instanceof Refused && (error.status === 401 || error.status === 403);
@@ -99,6 +99,9 @@ function ChangeForm({ children, wanted, send }: FormProps) {
     </form>
   );
 }
+
+const outcome = ({ setting, in_force, took_effect }: Changed["settings"][number]) =>
+  `${setting} ${in_force ?? "not set"} ${took_effect ? "in force" : "for now: the change follows"}`;
 
 /** What a field says, if it says something else than what was there. */
 function differs(fields: FormData, name: string, before: string): string | null {

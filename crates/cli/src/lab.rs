@@ -105,6 +105,7 @@ fn dashboards(scenario: &Scenario) -> Result<Dashboards, Failure> {
     for (host, url) in chosen.urls(scenario) {
         eprintln!("{host}: {url}");
     }
+    eprintln!("token for changes: {}", chosen.token());
     Ok(chosen)
 }
 

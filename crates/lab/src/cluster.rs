@@ -88,6 +88,10 @@ impl<'a> Cluster<'a> {
         let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
         let dir = dir.map_err(|source| LabError::Write { path: root, source })?;
         let run_dir = RunDir::new(dir.path());
+        if let Some(live) = &options.live {
+            let path = run_dir.tokens();
+            live.write_tokens(&path).map_err(|source| LabError::Write { path, source })?;
+        }
         let array = start_array(scenario, options, &run_dir)?;
         let sides = start_sides(scenario, options, &run_dir)?;
         let mut cluster = Cluster {
@@ -397,7 +401,8 @@ impl<'a> Cluster<'a> {
 
     fn configure(&self, id: HostId) -> Result<(), LabError> {
         let mut file = agent::configuration(self.scenario, id, self.state.host(id), &self.run_dir);
-        file.http = self.options.live.as_ref().and_then(|live| live.http(id));
+        file.http =
+            self.options.live.as_ref().and_then(|live| live.http(id, &self.run_dir.tokens()));
         let path = self.run_dir.configuration(id);
         let text = toml::to_string(&file).map_err(std::io::Error::other);
         let written = text.and_then(|text| fs::write(&path, &text).map(|()| text));

@@ -61,6 +61,11 @@ impl RunDir {
         self.0.join(format!("h{}.toml", host.0))
     }
 
+    /// File of the tokens with which agents are changed.
+    pub(crate) fn tokens(&self) -> PathBuf {
+        self.0.join("tokens")
+    }
+
     pub(crate) fn log(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.log"))
     }
