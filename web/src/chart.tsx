@@ -40,7 +40,9 @@ const style = (name: string) => getComputedStyle(document.documentElement).getPr
 const colour = (line: Line) =>
   style(typeof line.colour === "number" ? `--line-${line.colour % COLOURS}` : `--${line.colour}`);
 
-const timeOfDay = (at: number, span: number) => clock(at * 1000).slice(0, span < 120 ? 8 : 5);
+/** With seconds only where ticks are less than a minute apart. */
+const timeOfDay = (at: number, [first = 0, second = 60]: number[]) =>
+  clock(at * 1000).slice(0, second - first < 60 ? 8 : 5);
 
 export function Chart({ title, words, unit, time, lines, theme, seconds }: Props) {
   const place = useRef<HTMLDivElement>(null);
@@ -59,7 +61,7 @@ export function Chart({ title, words, unit, time, lines, theme, seconds }: Props
         legend: { show: lines.length <= LEGEND, live: true },
         cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { size: 5 } },
         scales: { x: { time: true }, y: { range: (_, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
-        axes: [{ ...axis, values: (_, ticks) => ticks.map((tick) => timeOfDay(tick, seconds)) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => number(tick)) }],
+        axes: [{ ...axis, space: 64, values: (_, ticks) => ticks.map((tick) => timeOfDay(tick, ticks)) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => number(tick)) }],
         series: [
           { label: "time", value: (_, at) => (at == null ? "–" : clock(at * 1000)) },
           ...lines.map((line) => ({
