@@ -23,6 +23,9 @@ pub(crate) const PARTS: u32 = 10;
 /// The longest that a VM may wait for its next IO.
 pub(crate) const HOLD_MAX: f64 = 10.0;
 
+/// An array without its write cache, as the file says it.
+pub(crate) const CACHE_OFF: &str = "[[event]]\nat = \"0s\"\narray = { write_cache = false }\n";
+
 /// An array, the threshold at it, and a period that fits it, in seconds.
 struct Array {
     name: &'static str,
@@ -287,11 +290,7 @@ impl Fleet {
             }
             _ => {}
         }
-        let cache = if cached || array.period < 1.0 {
-            ""
-        } else {
-            "[[event]]\nat = \"0s\"\narray = { write_cache = false }\n"
-        };
+        let cache = if cached || array.period < 1.0 { "" } else { CACHE_OFF };
         let from = (healed + RECOVERY * longest) * p;
         let to = from + LOOKED * p;
         let title = format!("name = \"fleet\"\nseed = {}\n", seed % (1 << 31));

@@ -459,9 +459,10 @@ fn one_fleet() {
         );
         for vm in &host.vms {
             let (per_share, held) = (vm.iops / f64::from(vm.shares.max(1)), vm.held_ms);
+            let device = vm.latency_ms.zip(held).map(|(all, held)| all.mean - held.mean);
             let held = held.map(|held| (held.mean, held.max));
             println!(
-                "  {} {}: {:.1} IOPS, {per_share:.5} a share, held {held:.1?}, saturated {}",
+                "  {} {}: {:.1} IOPS, {per_share:.5} a share, {device:.2?} ms, held {held:.1?}, saturated {}",
                 vm.name, vm.shares, vm.iops, vm.saturated
             );
         }
