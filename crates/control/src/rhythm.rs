@@ -111,22 +111,28 @@ impl Default for Rhythm {
     }
 }
 
-/// The law's state per share, as a report has it.
+/// The law's state per share, as a report has it. The window and β of a host whose VMs want little of large shares stay
+/// as they are while its window per share moves: then its active shares move.
 #[derive(Clone, Copy, Debug)]
 struct LawState {
     window: f64,
     beta: f64,
+    active: f64,
 }
 
 impl LawState {
     fn of(report: &Report) -> LawState {
         let shares = f64::from(report.shares.0.max(1));
-        LawState { window: report.window.0 / shares, beta: report.beta / shares }
+        let [window, beta, active] =
+            [report.window.0, report.beta, report.active].map(|value| value / shares);
+        LawState { window, beta, active }
     }
 
     fn moved(self, before: LawState) -> bool {
         let differ = |a: f64, b: f64| (a - b).abs() > MOVES * a.min(b);
-        differ(self.window, before.window) || differ(self.beta, before.beta)
+        differ(self.window, before.window)
+            || differ(self.beta, before.beta)
+            || differ(self.active, before.active)
     }
 }
 
@@ -300,6 +306,24 @@ mod tests {
             count += 1;
         }
         (count, shortest)
+    }
+
+    #[test]
+    fn rounds_are_nearer_while_the_window_per_share_moves_of_a_host_that_wants_little() {
+        let others = report(2000 / 64, Bounded::Slices);
+        let totals = Totals::of(core::iter::repeat_n(&others, 63));
+        let shortest = |factor: f64| {
+            let (mut rhythm, mut own) = (Rhythm::default(), others);
+            let next = (0..12).map(|_| {
+                own.active *= factor;
+                let (others, own) = (Some(&totals), &own);
+                rhythm.next(Round { period: SECOND, hosts: 64, others, own, visit: None }).secs()
+            });
+            next.skip(6).fold(f64::INFINITY, f64::min)
+        };
+        let rest = ROUND * 64.0 / (PART * 2000.0);
+        assert!(shortest(0.7) < 1.1 * rest / HASTE, "{}", shortest(0.7));
+        assert!(shortest(0.99) > 0.9 * rest, "{}", shortest(0.99));
     }
 
     #[test]
