@@ -103,7 +103,7 @@ simulated: ## Studies of the law, random clusters, the papers' figures, the prob
 	$(CARGO) test $(TESTS) $(SIMULATED)
 
 fuzz: ## Every parser, a short while each
-	tools/fuzz.sh 8
+	tools/fuzz.sh 5
 
 nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a story, half an hour of soak, 10^8 fuzzing runs, Miri, mutations
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
