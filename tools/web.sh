@@ -3,18 +3,23 @@
 # usage: tools/web.sh build | check | tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-target}
 
 # Vite needs this Node.js; who does not change the page needs none.
 node_for_vite() {
   command -v npm > /dev/null && node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2> /dev/null
 }
 
-# As the lock file has them, once for each lock file.
+# As the lock file has them, once for each lock file. Lint and stories may ask at the same time.
 packages() {
+  mkdir -p "$target"
+  exec 9> "$target/web.lock"
+  flock 9
   if ! cmp --silent web/package-lock.json web/node_modules/.parda-lock; then
     npm --prefix web ci --no-progress --no-audit --no-fund --loglevel=error
     cp web/package-lock.json web/node_modules/.parda-lock
   fi
+  exec 9>&-
 }
 
 # What the page is built from, by contents.
@@ -43,7 +48,7 @@ check)
     exit 0
   fi
   packages
-  out=$PWD/${CARGO_TARGET_DIR:-target}/page
+  out=$(realpath -m "$target")/page
   build "$out"
   diff --recursive --brief crates/http/page "$out" || { echo 'web: crates/http/page is not what web/ builds to: run `make web`' >&2; exit 1; }
   ;;

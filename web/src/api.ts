@@ -190,6 +190,13 @@ function change(path: string, wanted: Change): Promise<Changed> {
   return ask(path, { method: "PATCH", headers, body: JSON.stringify(wanted) });
 }
 
+/** Gives a setting of a disk back to the configuration. */
+export const resetDisk = (volume: string, disk: string, setting: string) =>
+  ask<Changed>(
+    `volumes/${encodeURIComponent(volume)}/disks/${encodeURIComponent(disk)}/overrides/${setting}`,
+    { method: "DELETE", headers: { "content-type": "application/json" } },
+  );
+
 export const changeVolume = (volume: string, wanted: Change) =>
   change(`volumes/${encodeURIComponent(volume)}`, wanted);
 

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { type Change, type Changed, changeDisk, changeVolume, type Disk, Refused, token, type Volume } from "./api";
+import { type Change, type Changed, changeDisk, changeVolume, type Disk, Refused, resetDisk, token, type Volume } from "./api";
 import type { Column } from "./api";
 import { Chart } from "./chart";
 import { mib, number } from "./format";
@@ -127,8 +127,16 @@ export function DiskDialog({ volume, disk, record, theme, seconds, close }: Disk
     const shares = differs(fields, "shares", before.shares);
     if (shares != null) change.shares = Number(shares);
     const aim = differs(fields, "target", before.target);
-    if (aim != null) change.latency_target = aim === "" ? null : aim;
+    if (aim != null) change.latency_target = aim;
     return change;
+  };
+  // An empty target is the configuration's.
+  const send = async ({ latency_target, ...change }: Change): Promise<Changed> => {
+    if (latency_target !== "") return changeDisk(volume.name, disk.key, { latency_target, ...change });
+    const reset = await resetDisk(volume.name, disk.key, "latency_target");
+    if (change.shares === undefined) return reset;
+    const { settings } = await changeDisk(volume.name, disk.key, change);
+    return { settings: [...settings, ...reset.settings] };
   };
   const line = (label: string, values: Column | undefined, colour: number) => ({ label, values: values ?? [], colour });
   const common = { time: record.time, theme, seconds };
@@ -159,14 +167,14 @@ export function DiskDialog({ volume, disk, record, theme, seconds, close }: Disk
         lines={[line("outstanding", seen.outstanding, 2), line("slice", seen.slice, 3)]}
         words={`${number(disk.outstanding)} of a slice of ${number(disk.slice)} now`}
       />
-      <ChangeForm wanted={wanted} send={(change) => changeDisk(volume.name, disk.key, change)}>
+      <ChangeForm wanted={wanted} send={send}>
         <label>
           Shares
           <input name="shares" type="number" min={1} max={1_000_000} step={1} defaultValue={before.shares} required />
         </label>
         <label>
           Latency target
-          <input name="target" placeholder="none, or 10ms" defaultValue={before.target} autoComplete="off" />
+          <input name="target" placeholder="that of the configuration, or 10ms" defaultValue={before.target} autoComplete="off" />
         </label>
       </ChangeForm>
     </Modal>

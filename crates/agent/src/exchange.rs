@@ -122,7 +122,9 @@ fn examine_one(volume: &Volume, exchange: &config::Exchange) -> Option<String> {
         config::Exchange::Udp(udp) => parda_exchange::udp::examine(udp.address, &udp.reach)
             .map(|fault| format!("exchange {udp}: {fault}")),
         config::Exchange::Etcd(etcd) => {
-            parda_exchange::etcd::examine(&etcd.cluster, LIMIT).map(|fault| {
+            let found =
+                parda_exchange::etcd::examine(&etcd.cluster, &etcd.prefix, &volume.name, LIMIT);
+            found.map(|fault| {
                 format!("exchange {fault}; this host and the others do not hear each other")
             })
         }

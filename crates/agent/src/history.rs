@@ -24,7 +24,8 @@ use series::Series;
 use watch::Watch;
 
 pub(crate) use quantity::rounded;
-pub(crate) use recent::{DiskRecent, Recent, disk_keys, vm_keys};
+pub use recent::disk_keys;
+pub(crate) use recent::{DiskRecent, Recent, vm_keys};
 pub(crate) use sampler::Sampler;
 
 /// How long a second is remembered.

@@ -17,9 +17,14 @@ use crate::config::Config;
 pub(crate) use overlay::{Overlay, Setting, Target};
 use state_file::StateFile;
 
+/// Settings of a disk that change without closing its connections.
+pub(crate) const OF_DISKS: [&str; 3] = ["shares", "burst", "latency_target"];
+
 /// A configuration with what was changed live.
 pub(crate) struct Live {
     layers: Mutex<Layers>,
+    /// The same without the settings that are left out.
+    in_force: Mutex<Layers>,
     /// Held while a change or a reload is made and taken over: one after the other.
     turn: Mutex<()>,
 }
@@ -33,25 +38,28 @@ pub(crate) struct Layers {
     pub(crate) state: Option<PathBuf>,
     pub(crate) kept: Overlay,
     pub(crate) temporary: Overlay,
+    /// Why the state file is not what `kept` has. It is not written then.
+    unreadable: Option<String>,
 }
 
 impl Layers {
     /// The configuration file, and the state file that it names. A state file that cannot be read is said, and does not count.
     fn read(file: Document) -> Result<(Layers, Config), Error> {
         let config = Config::check(&file)?;
-        let kept = match config.state.as_deref().map(|path| StateFile(path).read()) {
-            None => Overlay::default(),
-            Some(Ok(kept)) => kept,
+        let read = config.state.as_deref().map(|path| StateFile(path).read());
+        let (kept, unreadable) = match read {
+            None => (Overlay::default(), None),
+            Some(Ok(kept)) => (kept, None),
             Some(Err(error)) => {
                 tracing::error!(
                     event = "state_unreadable",
                     "{error}; what was changed live and kept there is not in force"
                 );
-                Overlay::default()
+                (Overlay::default(), Some(error))
             }
         };
         let state = config.state.clone();
-        Ok((Layers { file, state, kept, temporary: Overlay::default() }, config))
+        Ok((Layers { file, state, kept, temporary: Overlay::default(), unreadable }, config))
     }
 
     /// Both layers over the file, checked.
@@ -72,10 +80,15 @@ impl Layers {
             .map_err(|error| Error { place: None, ..error })
     }
 
-    /// The same without those settings that are wrong, which are said.
-    fn merged_as_far_as_possible(&self) -> Result<Config, Error> {
-        if let Ok(config) = self.merged() {
-            return Ok(config);
+    /// The same layers without those settings that are wrong, which are said, and their configuration.
+    fn in_force(&self) -> Result<(Layers, Config), Error> {
+        let live = |(target, setting, value): &(Target, Setting, toml::Value)| {
+            is_live(target, setting, value)
+        };
+        if self.kept.all().iter().chain(&self.temporary.all()).all(live)
+            && let Ok(config) = self.merged()
+        {
+            return Ok((self.clone(), config));
         }
         let bare = |kept, temporary| Layers { kept, temporary, ..self.clone() };
         let mut good = bare(Overlay::default(), Overlay::default());
@@ -85,7 +98,12 @@ impl Layers {
                 let mut more = good.clone();
                 let into = if temporary { &mut more.temporary } else { &mut more.kept };
                 into.set(&target, &setting, value.clone());
-                match more.merged() {
+                let merged = if is_live(&target, &setting, &value) {
+                    more.merged()
+                } else {
+                    Err(self.file.error(&setting, "is no setting that is changed live"))
+                };
+                match merged {
                     Ok(merged) => (good, config) = (more, merged),
                     Err(error) => tracing::warn!(
                         volume = target.volume,
@@ -97,7 +115,7 @@ impl Layers {
                 }
             }
         }
-        Ok(config)
+        Ok((good, config))
     }
 
     /// Where a setting in force comes from.
@@ -119,27 +137,39 @@ impl Layers {
 
     /// Writes what is to be kept.
     pub(crate) fn write(&self) -> Result<(), String> {
-        match &self.state {
-            Some(path) => StateFile(path).write(&self.kept),
-            None => Ok(()),
+        match (&self.state, &self.unreadable) {
+            (Some(_), Some(error)) => Err(format!(
+                "{error}; it is not written, as what it keeps would be lost: mend it or move it away, and reload"
+            )),
+            (Some(path), None) => StateFile(path).write(&self.kept),
+            (None, _) => Ok(()),
         }
     }
+}
+
+/// Whether a setting may stand in a layer: no key of a disk that names a file, and no table, which may.
+fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
+    !matches!(value, toml::Value::Table(_) | toml::Value::Array(_))
+        && (target.disk.is_none() || OF_DISKS.contains(&setting))
 }
 
 impl Live {
     /// Begins with a configuration file.
     pub(crate) fn start(file: Document) -> Result<(Live, Config), Error> {
         let (layers, _) = Layers::read(file)?;
-        let config = layers.merged_as_far_as_possible()?;
-        Ok((Live { layers: Mutex::new(layers), turn: Mutex::new(()) }, config))
+        let (in_force, config) = layers.in_force()?;
+        let (layers, in_force) = (Mutex::new(layers), Mutex::new(in_force));
+        Ok((Live { layers, in_force, turn: Mutex::new(()) }, config))
     }
 
-    fn locked(&self) -> MutexGuard<'_, Layers> {
-        self.layers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+    /// All that was changed, with what is left out.
     pub(crate) fn layers(&self) -> Layers {
-        self.locked().clone()
+        locked(&self.layers).clone()
+    }
+
+    /// The same without what is left out.
+    pub(crate) fn in_force(&self) -> Layers {
+        locked(&self.in_force).clone()
     }
 
     /// The turn of who changes something: nobody else does until it is dropped.
@@ -147,9 +177,10 @@ impl Live {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These are in force from now on.
-    pub(crate) fn take(&self, layers: Layers) {
-        *self.locked() = layers;
+    /// These are kept, and these in force, from now on.
+    pub(crate) fn take(&self, layers: Layers, in_force: Layers) {
+        *locked(&self.layers) = layers;
+        *locked(&self.in_force) = in_force;
     }
 
     /// Reads the configuration file again. `take_over` is given the result in its turn, and returns when it is in force.
@@ -160,16 +191,25 @@ impl Live {
         let read = file.and_then(|file| {
             let (layers, _) = Layers::read(file)?;
             // The state file is this agent's own: what it has in memory is what it wrote, if the path is the same.
-            let kept = if layers.state == before.state { before.kept } else { layers.kept.clone() };
-            let layers = Layers { kept, temporary: before.temporary, ..layers };
-            let config = layers.merged_as_far_as_possible()?;
-            Ok((layers, config))
+            let same = layers.state == before.state && before.unreadable.is_none();
+            let (kept, unreadable) = if same {
+                (before.kept, None)
+            } else {
+                (layers.kept.clone(), layers.unreadable.clone())
+            };
+            let layers = Layers { kept, unreadable, temporary: before.temporary, ..layers };
+            let (in_force, config) = layers.in_force()?;
+            Ok((layers, in_force, config))
         });
-        take_over(read.map(|(layers, config)| {
-            self.take(layers);
+        take_over(read.map(|(layers, in_force, config)| {
+            self.take(layers, in_force);
             config
         }));
     }
+}
+
+fn locked(layers: &Mutex<Layers>) -> MutexGuard<'_, Layers> {
+    layers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

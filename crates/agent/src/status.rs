@@ -18,6 +18,7 @@ use parda_steer::knob;
 use parda_steer::multipath::PathState;
 use serde::{Deserialize, Serialize};
 
+pub use crate::history::disk_keys;
 pub use exchange::{EtcdStatus, ExchangeStatus, FallbackStatus, PeerStatus, SlotStatus, UdpStatus};
 pub use limits::{ObjectiveStatus, SlowVmStatus, SlowestStatus, TargetStatus};
 

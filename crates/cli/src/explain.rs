@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use parda_agent::status::{Status, VolumeStatus};
+use parda_agent::status::{Status, VolumeStatus, disk_keys};
 use parda_explain::{Capacity, Change, Explanation};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
@@ -107,7 +107,7 @@ impl Explain {
             Some(socket) => socket.clone(),
             None => socket_of(&self.config)?,
         };
-        let look = || escaped(ask(&socket)?);
+        let look = || Ok(by_key(escaped(ask(&socket)?)?));
         let first = look()?;
         let volume = self.find(&first)?;
         if let Some(steer) = volume.steer.as_ref().filter(|_| volume.disks.is_empty()) {
@@ -198,6 +198,15 @@ impl Explain {
         let threshold = self.threshold.map(|t| Change::ThresholdMs(t.as_secs_f64() * 1e3));
         shares.into_iter().chain(threshold).collect()
     }
+}
+
+/// The same with each disk's key for its name, as two disks of a volume may have one name.
+fn by_key(mut status: Status) -> Status {
+    for volume in &mut status.volumes {
+        let keys = disk_keys(&volume.disks);
+        volume.disks.iter_mut().zip(keys).for_each(|(disk, key)| disk.name = key);
+    }
+    status
 }
 
 fn names(volume: &VolumeStatus) -> Vec<&str> {

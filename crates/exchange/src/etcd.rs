@@ -196,13 +196,18 @@ impl Exchange for EtcdExchange {
     }
 }
 
-/// Reason why a cluster cannot be used; `None` if it can. Reads one key and writes none. `limit`: time for the answer
-/// of each endpoint.
+/// Reason why the keys of a volume cannot be read; `None` if they can. Writes nothing. `limit`: time for the answer of all
+/// endpoints together.
 #[must_use]
-pub fn examine(cluster: &parda_etcd::Settings, limit: Duration) -> Option<String> {
+pub fn examine(
+    cluster: &parda_etcd::Settings,
+    prefix: &str,
+    volume: &str,
+    limit: Duration,
+) -> Option<String> {
     let limit = limit / cluster.endpoints.len().max(1) as u32;
-    // A key that nobody has.
-    let found = Client::new(cluster.clone(), 0).range(b"parda?", 1, limit);
+    let keys = value::prefix(prefix, volume);
+    let found = Client::new(cluster.clone(), 0).range(&keys, worker::MOST_KEYS, limit);
     found.err().map(|error| error.to_string())
 }
 

@@ -169,9 +169,8 @@ fn vitality(liveness: Liveness) -> impl Ord {
     Reverse(match liveness {
         Liveness::Live => 0,
         Liveness::Unproven => 1,
-        Liveness::Stale => 2,
-        Liveness::Left => 3,
-        Liveness::Gone => 4,
+        // The latest run says what became of its host, whatever an earlier one left behind.
+        Liveness::Stale | Liveness::Left | Liveness::Gone => 2,
     })
 }
 
@@ -334,6 +333,19 @@ mod tests {
         peers.observe(at(2), &[Arc::new(farewell)]);
         assert_eq!(seen(&peers, at(2)), one("a", 1, Liveness::Left));
         assert!(live(&peers, at(2)).is_empty());
+    }
+
+    #[test]
+    fn a_run_that_was_left_behind_hides_no_later_farewell() {
+        let mut peers = peers();
+        let left_behind = message(identity("a", 1), 2);
+        peers.observe(at(0), &[message(identity("a", 1), 1)]);
+        peers.observe(at(1), &[Arc::clone(&left_behind), message(identity("a", 9), 1)]);
+        peers.observe(at(2), &[Arc::clone(&left_behind), message(identity("a", 9), 2)]);
+        let farewell = Message { body: leaving(), ..crate::testing::message(identity("a", 9), 3) };
+        peers.observe(at(5), &[left_behind, Arc::new(farewell)]);
+        assert_eq!(seen(&peers, at(5)), one("a", 9, Liveness::Left));
+        assert_eq!(peers.totals(at(5)).unwrap().missing, 0.0, "nobody is missed");
     }
 
     #[test]

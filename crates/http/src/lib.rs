@@ -59,12 +59,14 @@ pub enum Reach {
 
 fn router(agent: Arc<dyn Agent>, reach: Reach) -> Router {
     let shared = shared::Shared::new(agent);
-    let api = match reach {
-        Reach::Unix => api::router(&shared),
-        Reach::Loopback => api::router(&shared).layer(from_fn(guard::by_address)),
-        Reach::Plain => Router::new().route("/api/{*path}", any(guard::without_tls)),
+    let router = match reach {
+        Reach::Unix => pages::router().merge(api::router(&shared)),
+        Reach::Loopback => {
+            pages::router().merge(api::router(&shared)).layer(from_fn(guard::by_address))
+        }
+        Reach::Plain => pages::router().route("/api/{*path}", any(guard::without_tls)),
     };
-    pages::router().merge(api).with_state(shared)
+    router.with_state(shared)
 }
 
 /// A thread that serves HTTP until it is dropped.

@@ -9,11 +9,11 @@ use serde_json::{Map, Value};
 use super::Api;
 use crate::config::Config;
 use crate::history::disk_keys;
-use crate::live::{Layers, Setting, Target};
-use crate::status::{Detail, VolumeStatus};
+use crate::live::{Layers, OF_DISKS, Setting, Target};
+use crate::status::{Detail, DiskState, VolumeStatus};
 
-/// Settings of a disk that change without closing its connections.
-const OF_DISKS: [&str; 3] = ["shares", "burst", "latency_target"];
+/// Settings of a volume that all IOs are counted in: what waits when they change is counted in the old unit.
+const UNITS: [&str; 2] = ["fairness", "slot_size"];
 
 /// How long a change may take until the volume has it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ impl Api {
         place: &Place,
         values: &[(Setting, Option<toml::Value>)],
         who: &Who,
-        edit: impl FnOnce(&mut Layers, &Target) -> Result<(), Refusal>,
+        edit: impl Fn(&mut Layers, &Target) -> Result<(), Refusal>,
     ) -> Result<Changed, Refusal> {
         let _turn = self.live.turn();
         let target = self.target(place)?;
@@ -104,16 +104,25 @@ impl Api {
             );
             return Err(Refusal::Invalid(message));
         }
+        if let (None, Some(key)) = (&place.disk, keys.iter().find(|key| UNITS.contains(key))) {
+            let message = format!(
+                "{key}: is the unit that windows are counted in: change the configuration of all hosts"
+            );
+            return Err(Refusal::Invalid(message));
+        }
         let before = self.live.layers();
         let mut layers = before.clone();
         edit(&mut layers, &target)?;
-        let config = layers.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
+        // What is left out stays so, and keeps no other setting from being changed.
+        let mut in_force = self.live.in_force();
+        edit(&mut in_force, &target)?;
+        let config = in_force.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
         let was = self.values(place, &keys)?;
         if layers.kept != before.kept {
             layers.write().map_err(Refusal::Failed)?;
         }
         let wanted = in_configuration(&config, &target, &keys);
-        self.live.take(layers.clone());
+        self.live.take(layers.clone(), in_force);
         if !self.agent.take_over(config) {
             return Err(Refusal::Failed("the agent is ending".to_owned()));
         }
@@ -168,7 +177,8 @@ impl Api {
             return Ok(keys.iter().map(value).collect());
         };
         let at = disk_keys(&volume.disks).iter().position(|other| other == key);
-        let disk = at.map(|at| &volume.disks[at]);
+        // A disk that is not served takes its settings when it is.
+        let disk = at.map(|at| &volume.disks[at]).filter(|disk| disk.state == DiskState::Serving);
         let value = |key: &&str| match *key {
             "shares" => disk.map(|disk| disk.shares.into()),
             "burst" => disk.map(|disk| disk.burst.into()),

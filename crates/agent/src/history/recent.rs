@@ -79,8 +79,9 @@ pub(crate) fn keys<'a>(all: impl Iterator<Item = (&'a str, &'a str)> + Clone) ->
     .collect()
 }
 
-/// Keys of the disks of a volume, in their order.
-pub(crate) fn disk_keys(disks: &[DiskStatus]) -> Vec<String> {
+/// Keys of the disks of a volume, in their order: the name, or `name@listen` where two disks have one name.
+#[must_use]
+pub fn disk_keys(disks: &[DiskStatus]) -> Vec<String> {
     keys(disks.iter().map(|disk| (disk.name.as_str(), disk.listen.as_str())))
 }
 

@@ -43,8 +43,12 @@ impl StateFile<'_> {
         let wrong = |error: std::io::Error| {
             format!("{}: the change cannot be kept: {error}", self.0.display())
         };
-        match std::fs::read_to_string(self.0) {
-            Ok(text) => self.check_mark(&text)?,
+        match std::fs::metadata(self.0) {
+            // A pipe would wait for somebody to write.
+            Ok(_) => {
+                let doc = Document::read_regular(self.0).map_err(|error| error.to_string())?;
+                self.check_mark(doc.text())?;
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(wrong(error)),
         }

@@ -68,6 +68,65 @@ fn what_does_not_go_with_the_file_any_more_is_left_out_alone() {
 }
 
 #[test]
+fn what_is_left_out_keeps_no_other_setting_from_being_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 0.into());
+    layers.write().unwrap();
+    let (live, config) = start(dir.path(), FILE);
+    assert_eq!(shares(&config), 500);
+    let mut in_force = live.in_force();
+    assert_eq!(in_force.from(&disk(), "shares"), ValueFrom::Configuration);
+    in_force.temporary.set(&Target::volume("array"), "latency_threshold", "20ms".into());
+    assert_eq!(in_force.merged().unwrap().volumes[0].law.control.law.threshold.secs(), 0.02);
+    assert_eq!(live.layers().kept.get(&disk(), "shares"), Some(&0.into()), "it is kept as it is");
+}
+
+#[test]
+fn a_state_file_moves_no_disk_to_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "path", "/etc/passwd".into());
+    layers.kept.set(&disk(), "shares", 2000.into());
+    layers.write().unwrap();
+    let (_, config) = start(dir.path(), FILE);
+    assert_eq!(config.volumes[0].disks()[0].place.to_string(), "/d");
+    assert_eq!(shares(&config), 2000);
+}
+
+#[test]
+fn a_state_file_with_a_mistake_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 2000.into());
+    layers.write().unwrap();
+    let path = dir.path().join("state.toml");
+    let torn = std::fs::read_to_string(&path).unwrap().replace("shares = 2000", "shares = ");
+    std::fs::write(&path, &torn).unwrap();
+    let (live, config) = start(dir.path(), FILE);
+    assert_eq!(shares(&config), 500);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "burst", 1.into());
+    let error = layers.write().unwrap_err();
+    assert!(error.contains("mend it or move it away"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), torn);
+}
+
+#[test]
+fn a_pipe_in_place_of_the_state_file_is_refused_and_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let path = dir.path().join("state.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 2000.into());
+    assert!(layers.write().is_err());
+}
+
+#[test]
 fn a_torn_state_file_stops_no_agent_and_a_file_of_others_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.toml");

@@ -71,7 +71,7 @@ fn in_force(fallback: &FallbackStatus) -> String {
         (true, Some(fault)) => format!("\n  in force: the FALL-BACK, as {fault}"),
     };
     if fallback.switches > 0 {
-        text += &format!("; {} since the start", count(fallback.switches, "switch"));
+        text += &format!("; changed {} since the start", count(fallback.switches, "time"));
     }
     if let Some(fault) = &fallback.fault {
         text += &format!("\n  FAULT of the fall-back: {fault}");

@@ -9,14 +9,19 @@ use crate::slot::{self, Content, InvalidReport, RECORD_BYTES, Record, SlotFault}
 /// none of a key.
 const NO_SLOT: SlotIndex = SlotIndex(u32::MAX - 1);
 
+/// A name as a part of a key: no name has the keys of another below it.
+fn part(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
+}
+
 /// What the keys of a volume begin with.
 pub(super) fn prefix(prefix: &str, volume: &str) -> Vec<u8> {
-    format!("{prefix}exchange/{volume}/").into_bytes()
+    format!("{prefix}exchange/{}/", part(volume)).into_bytes()
 }
 
 /// The key of one run of a host.
 pub(super) fn key(keys: &[u8], host: &Identity) -> Vec<u8> {
-    let own = format!("{}/{}", host.host, host.incarnation);
+    let own = format!("{}/{}", part(&host.host.to_string()), host.incarnation);
     [keys, own.as_bytes()].concat()
 }
 

@@ -10,7 +10,7 @@ use parda_etcd::{Client, EtcdError, Fault, KeyValue, Lease, Traffic};
 use super::notice::EtcdExchangeFault;
 
 /// Most keys of one volume that are read.
-const MOST_KEYS: usize = 8192;
+pub(super) const MOST_KEYS: usize = 8192;
 
 /// Part of its time after which a lease is renewed.
 const RENEWED_AFTER: u32 = 3;
@@ -43,11 +43,13 @@ struct Job<Order, Answer> {
     given: u64,
     answer: Option<Result<Answer, Arc<EtcdError>>>,
     answered: u64,
+    /// Fault of the last order that ended, if it had one: while the next one takes too long, the likely reason.
+    fault: Option<Arc<EtcdError>>,
 }
 
 impl<Order, Answer> Default for Job<Order, Answer> {
     fn default() -> Self {
-        Job { order: None, given: 0, answer: None, answered: 0 }
+        Job { order: None, given: 0, answer: None, answered: 0, fault: None }
     }
 }
 
@@ -63,15 +65,18 @@ impl<Order, Answer> Job<Order, Answer> {
     }
 
     fn end(&mut self, number: u64, answer: Result<Answer, EtcdError>) {
-        self.answer = Some(answer.map_err(Arc::new));
+        let answer = answer.map_err(Arc::new);
+        self.fault = answer.as_ref().err().cloned();
+        self.answer = Some(answer);
         self.answered = number;
     }
 
     /// The last answer that nobody has taken, to whichever order.
     fn take(&mut self, waited: Duration) -> Result<Answer, EtcdExchangeFault> {
-        match self.answer.take() {
-            Some(answer) => Ok(answer?),
-            None => Err(EtcdExchangeFault::NoAnswer(waited)),
+        match (self.answer.take(), &self.fault) {
+            (Some(answer), _) => Ok(answer?),
+            (None, Some(fault)) => Err(Arc::clone(fault).into()),
+            (None, None) => Err(EtcdExchangeFault::NoAnswer(waited)),
         }
     }
 }
