@@ -184,6 +184,22 @@ fn a_block_device_in_the_page_cache_takes_whole_blocks_only() {
     volume.shutdown(std::time::Duration::from_secs(10)).unwrap();
 }
 
+/// Serves a disk once its device is free: between fork and exec a process that another test starts has all that we have open.
+fn spawn_when_free(disk: impl Fn() -> parda_block::DiskConfig) -> parda_block::Handle {
+    let started = std::time::Instant::now();
+    loop {
+        match Volume::spawn(common::config(vec![disk()])) {
+            Ok(volume) => return volume,
+            Err(SpawnError::Backend { source: OpenError::InUse { .. }, .. })
+                if started.elapsed().as_secs() < 10 =>
+            {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 #[test]
 fn a_block_device_that_the_kernel_uses_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -192,7 +208,9 @@ fn a_block_device_that_the_kernel_uses_is_refused() {
     let Some(device) = LoopDevice::new(&path, &["--sector-size", "512"]) else { return };
     let backend = || file_as(device.path(), Direct::Auto, Lock::On);
     // As a mount does.
-    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL;
+    // Closed in what other tests start: it would hold the device for them.
+    use rustix::fs::OFlags;
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
     let claimed = rustix::fs::open(device.path(), flags, rustix::fs::Mode::empty()).unwrap();
     let refused = Volume::spawn(common::config(vec![disk("vm1", backend(), &socket)]));
     let Err(SpawnError::Backend { source, .. }) = refused else { panic!("{refused:?}") };
@@ -200,7 +218,7 @@ fn a_block_device_that_the_kernel_uses_is_refused() {
     let reads = parda_block::DiskConfig { read_only: true, ..disk("vm1", backend(), &socket) };
     spawn(vec![reads]).shutdown(std::time::Duration::ZERO).unwrap();
     drop(claimed);
-    let volume = spawn(vec![disk("vm1", backend(), &socket)]);
+    let volume = spawn_when_free(|| disk("vm1", backend(), &socket));
     let busy = rustix::fs::open(device.path(), flags, rustix::fs::Mode::empty()).unwrap_err();
     assert_eq!(busy, rustix::io::Errno::BUSY, "nobody mounts what is served");
     volume.shutdown(std::time::Duration::from_secs(10)).unwrap();
