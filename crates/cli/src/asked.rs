@@ -2,14 +2,42 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use parda_agent::config::Config;
 use parda_agent::status::{AskError, Status};
 use serde_json::Value;
 
 use crate::Failure;
 
-/// Status socket of the agent that has this configuration.
-pub(crate) fn socket_of(config: &Path) -> Result<PathBuf, Failure> {
+/// Arguments that name the agent.
+#[derive(Args)]
+pub(crate) struct Asked {
+    /// The agent's status socket
+    #[arg(value_name = "SOCKET")]
+    socket: Option<PathBuf>,
+    /// The agent's configuration, which names the socket
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        conflicts_with = "socket",
+        default_value = "/etc/parda.toml"
+    )]
+    config: PathBuf,
+}
+
+impl Asked {
+    /// The agent's status socket.
+    pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
+        socket(self.socket.as_deref(), &self.config)
+    }
+}
+
+/// The status socket that is named, or else that of the agent that has this configuration.
+pub(crate) fn socket(named: Option<&Path>, config: &Path) -> Result<PathBuf, Failure> {
+    if let Some(socket) = named {
+        return Ok(socket.to_owned());
+    }
     Config::read(config)?.status.ok_or_else(|| {
         Failure::usage(format!(
             "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",

@@ -13,7 +13,7 @@ use parda_explain::{Capacity, Change, Explanation};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
 
-use crate::asked::{ask, escaped, socket_of};
+use crate::asked::{ask, escaped, socket};
 use crate::{Failure, output};
 use look::Looks;
 
@@ -103,10 +103,7 @@ impl Explain {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let probed = self.probe.as_deref().map(read_probe).transpose()?;
         let last = self.score.as_deref().map(|file| kept::last(file, &self.vm)).transpose()?;
-        let socket = match &self.socket {
-            Some(socket) => socket.clone(),
-            None => socket_of(&self.config)?,
-        };
+        let socket = socket(self.socket.as_deref(), &self.config)?;
         let look = || Ok(by_key(escaped(ask(&socket)?)?));
         let first = look()?;
         let volume = self.find(&first)?;

@@ -17,7 +17,7 @@ use parda_agent::status::{
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
 
-use crate::asked::{ask, escaped, socket_of};
+use crate::asked::{Asked, ask, escaped};
 use crate::output::{align, count, plain};
 use crate::{Failure, output};
 use recent::Recent;
@@ -29,18 +29,8 @@ Examples:
   parda status -c vms.toml --over 10s
   parda status /run/parda/status.sock --json - | jq '.volumes[0].window'")]
 pub(crate) struct Status {
-    /// The agent's status socket
-    #[arg(value_name = "SOCKET")]
-    socket: Option<PathBuf>,
-    /// The agent's configuration, which names the socket
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        conflicts_with = "socket",
-        default_value = "/etc/parda.toml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    agent: Asked,
     /// Time over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     over: Duration,
@@ -54,10 +44,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let socket = match &self.socket {
-            Some(socket) => socket.clone(),
-            None => socket_of(&self.config)?,
-        };
+        let socket = self.agent.socket()?;
         let first = ask(&socket)?;
         if let Some(out) = &self.json {
             return output::json(out, &first);

@@ -4,7 +4,6 @@ mod draw;
 mod rows;
 mod screen;
 
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::Failure;
-use crate::asked::{ask, escaped, socket_of};
+use crate::asked::{Asked, ask, escaped};
 use screen::Screen;
 
 #[derive(Args)]
@@ -28,18 +27,8 @@ Examples:
   parda top                                 the agent of /etc/parda.toml
   parda top /run/parda/status.sock --every 5s")]
 pub(crate) struct Top {
-    /// The agent's status socket
-    #[arg(value_name = "SOCKET")]
-    socket: Option<PathBuf>,
-    /// The agent's configuration, which names the socket
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        conflicts_with = "socket",
-        default_value = "/etc/parda.toml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    agent: Asked,
     /// Time between two looks, over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::status::interval)]
     every: Duration,
@@ -50,10 +39,7 @@ const KEYS: Duration = Duration::from_millis(50);
 
 impl Top {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let socket = match &self.socket {
-            Some(socket) => socket.clone(),
-            None => socket_of(&self.config)?,
-        };
+        let socket = self.agent.socket()?;
         // An agent that is not there is an error before the terminal changes; one that goes away later is said on the screen.
         let first = escaped(ask(&socket)?)?;
         let (send, looks) = sync_channel(1);

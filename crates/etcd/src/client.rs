@@ -227,7 +227,7 @@ impl Client {
         }
     }
 
-    /// Renews a lease.
+    /// Renews a lease for the whole of its time, counted from now.
     ///
     /// # Errors
     /// [`Fault::NoLease`]: it ran out before.

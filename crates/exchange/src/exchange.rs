@@ -62,7 +62,7 @@ pub enum ExchangeEvent {
     Udp(UdpEvent),
     /// Of a transport over etcd.
     Etcd(EtcdEvent),
-    /// Of two transports.
+    /// Of an exchange with a fall-back: which of its two transports is in force, and whether both work.
     Fallback(FallbackEvent),
 }
 

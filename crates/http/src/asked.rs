@@ -9,7 +9,7 @@ pub trait Agent: Send + Sync + 'static {
     /// Metrics, and what is not served.
     fn pages(&self) -> Pages;
 
-    /// What is now. The role is the server's to fill in.
+    /// State of the agent, its volumes, disks and hosts. The role is the server's to fill in.
     fn state(&self) -> api::State;
 
     /// The last hour of a volume.
@@ -24,7 +24,7 @@ pub trait Agent: Send + Sync + 'static {
     /// Name and role of a token, if it is known.
     fn who(&self, secret: &str) -> Option<(String, api::Role)>;
 
-    /// Changes settings.
+    /// Changes settings of a volume or a disk while it runs.
     ///
     /// # Errors
     /// What is named is not there, a value is wrong, or the change cannot be kept.

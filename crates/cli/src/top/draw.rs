@@ -1,4 +1,4 @@
-//! The screen, drawn.
+//! Drawing of the screen: headings, lines of the past, the table and its keys.
 
 use std::collections::VecDeque;
 
