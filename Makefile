@@ -26,7 +26,7 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit real simulated fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit waiting real stories guests laboratory simulated fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -61,13 +61,18 @@ demo-live: ## The same with a web dashboard for each host, until Ctrl-C
 	@$(MAKE) --no-print-directory build
 	@$(PARDA) lab scenarios/demo.toml --live
 
-# All is built first. Then one core's worth of tests waits for real time to pass: what only computes goes on beside them.
+# All is built first. Stories wait more than they compute, and so does the laboratory: unit tests and guests run beside the former, and what only computes
+# beside all of them, at low priority. The laboratory compares real time with the simulator's, so no other test is beside it.
 test: ## What CI runs: lint, all tests but those that repeat what a faster one proves (make nightly), fuzzing for seconds
 	@tools/deps.sh $(TEST_DEPS)
 	@$(MAKE) --no-print-directory kit
 	$(CARGO) test $(TESTS) --tests --no-run
 	$(CARGO) test $(TESTS) $(REAL) $(SIMULATED) --no-run
-	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory lint simulated fuzz" "$(MAKE) --no-print-directory unit real"
+	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory lint fuzz simulated" "$(MAKE) --no-print-directory waiting"
+
+waiting:
+	@tools/beside.sh "$(MAKE) --no-print-directory unit guests -k" "$(MAKE) --no-print-directory stories"; beside=$$?; \
+	$(MAKE) --no-print-directory laboratory && [ $$beside -eq 0 ]
 
 check: ## Seconds: format, circles, prose; clippy, and unit tests of the crates that changed since origin/main
 	@tools/check.sh
@@ -88,11 +93,20 @@ unit: ## Unit, property, cluster and conformance tests, documentation tests
 	$(CARGO) test $(TESTS) --tests
 	$(CARGO) test $(TESTS) --doc
 
-real: kit ## Stories with real clients, guests, scenarios in real time
+real: stories guests laboratory ## Stories with real clients, guests, scenarios in real time
+
+stories:
 	@tools/deps.sh $(TEST_DEPS)
 	@tools/web.sh tests
-	$(CARGO) test $(TESTS) --test stories -- --test-threads=4; stories=$$?; \
-	$(CARGO) test $(TESTS) --test guests --test lab && [ $$stories -eq 0 ]
+	$(CARGO) test $(TESTS) --test stories -- --test-threads=4
+
+guests: kit
+	@tools/deps.sh $(TEST_DEPS)
+	$(CARGO) test $(TESTS) --test guests
+
+laboratory:
+	@tools/deps.sh $(TEST_DEPS)
+	$(CARGO) test $(TESTS) --test lab
 
 # Guests are for x86_64 only.
 kit:

@@ -79,9 +79,9 @@ fn tried(scenario: &Path, answer: &Path) -> (String, Vec<String>) {
 /// How many scenarios run side by side. Each asks for a fifth of a processor, and mostly waits.
 const AT_A_TIME: usize = 4;
 
-/// Scenarios of `make test`: shares, an agent that is killed, every kind of event, and hosts that do not hear one another.
+/// Scenarios of `make test`: shares, a host that hangs and a drive that fails, and hosts that do not hear one another.
 /// The others hold the law in real time too; `crates/sim/tests` hold each of them, or its study, in virtual time.
-const FIRST: [&str; 4] = ["demo", "kill-agent", "events", "exchange"];
+const FIRST: [&str; 3] = ["demo", "events", "exchange"];
 
 #[test]
 fn scenarios_hold_and_the_simulator_agrees() {
