@@ -239,12 +239,12 @@ impl Client {
         }
     }
 
-    fn error(&self, fault: Fault) -> EtcdError {
+    pub(crate) fn error(&self, fault: Fault) -> EtcdError {
         EtcdError { endpoint: self.endpoint(), fault }
     }
 
     /// Asks one endpoint after the other, until one of them answers or all have failed.
-    fn call<Answer: serde::de::DeserializeOwned>(
+    pub(crate) fn call<Answer: serde::de::DeserializeOwned>(
         &mut self,
         path: &str,
         body: &Value,

@@ -9,6 +9,7 @@
 //! | [`endpoint`] | the URL of a member |
 //! | [`password`] | the file that holds a password |
 //! | [`client`] | calls: fail-over, TLS, authentication |
+//! | [`revisions`] | reads that know revisions, writes that depend on them |
 //! | `wire` | requests and answers as JSON |
 //! | [`error`] | what can be wrong |
 #![forbid(unsafe_code)]
@@ -17,9 +18,17 @@ pub mod client;
 pub mod endpoint;
 pub mod error;
 pub mod password;
+pub mod revisions;
 mod wire;
 
 pub use client::{Client, KeyValue, Lease, Login, Settings, Tls, Traffic};
 pub use endpoint::{Endpoint, EndpointFault};
 pub use error::{EtcdError, Fault};
 pub use password::{PasswordError, PasswordFault};
+pub use revisions::{Entry, Found, Keys, LeaseTime, Write};
+
+/// A name as a part of a key: no name has the keys of another below it.
+#[must_use]
+pub fn part(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
+}

@@ -39,6 +39,15 @@ fn after(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
+/// The key itself, or all keys that begin with it.
+pub(crate) fn keys(key: &[u8], is_prefix: bool) -> Value {
+    if is_prefix {
+        json!({ "key": base64(key), "range_end": base64(&after(key)) })
+    } else {
+        json!({ "key": base64(key) })
+    }
+}
+
 /// Answer to a range. What is absent is the default, as everywhere in the gateway.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Range {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use parda_etcd::{Client, Endpoint, EtcdError, Fault, Login, Settings, Tls};
+use parda_etcd::{Client, Endpoint, EtcdError, Fault, Keys, Login, Settings, Tls, Write};
 use parda_testkit::{Etcd, EtcdTls};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -71,6 +71,55 @@ fn keys_hang_on_leases_and_compaction_takes_nothing() {
     let gone = client.put(b"/t/short", b"again", &short, PATIENT).unwrap_err();
     assert!(matches!(gone.fault, Fault::NoLease), "{gone}");
     assert!(client.traffic().calls > 10 && client.traffic().received > 500);
+}
+
+#[test]
+fn one_of_two_writers_is_told_and_a_look_for_news_finds_what_was_written_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let etcd = Etcd::start(dir.path(), 1);
+    let mut client = Client::new(settings(&etcd), 0);
+    let (key, big) = (b"/t/head".as_slice(), vec![b'x'; 1000]);
+    let put = |value| [Write::Put(key, value), Write::Put(b"/t/other", &big)];
+    assert!(client.write_if((key, 0), &put(b"1"), PATIENT).unwrap());
+    assert!(!client.write_if((key, 0), &put(b"2"), PATIENT).unwrap(), "it is there already");
+    let read = client.read(&[Keys::One(key), Keys::Prefix(b"/t/o")], PATIENT).unwrap();
+    let values: Vec<_> = read.entries.iter().map(|entry| &entry.value[..]).collect();
+    assert_eq!(values, [b"1", &big[..]]);
+    let mark = read.entries[0].revision;
+
+    let before = client.traffic();
+    let found = client.changed_since(key, mark + 1, PATIENT).unwrap();
+    assert_eq!((found.entries.len(), found.revision), (0, mark));
+    let bytes = client.traffic().received - before.received;
+    assert!(bytes < 200, "{bytes} bytes say that nothing is new");
+    assert!(client.write_if((key, mark), &put(b"2"), PATIENT).unwrap());
+    assert!(!client.write_if((key, mark), &put(b"3"), PATIENT).unwrap(), "somebody was faster");
+    let found = client.changed_since(key, mark + 1, PATIENT).unwrap();
+    assert_eq!(found.entries[0].value, b"2");
+
+    let gone = [Write::Delete(Keys::Between(b"/t/a", b"/t/i")), Write::Put(b"/t/z/1", b"1")];
+    assert!(client.write_if((key, found.entries[0].revision), &gone, PATIENT).unwrap());
+    for n in 2..=7 {
+        assert!(
+            client
+                .write_if((key, 0), &[Write::Put(format!("/t/z/{n}").as_bytes(), b"")], PATIENT)
+                .unwrap()
+        );
+    }
+    let keys: Vec<_> =
+        client.list(b"/t/", 3, PATIENT).unwrap().into_iter().map(|entry| entry.key).collect();
+    assert_eq!(
+        (keys.len(), &keys[0][..], &keys[7][..]),
+        (8, b"/t/other".as_slice(), b"/t/z/7".as_slice())
+    );
+
+    let lease = client.grant(LEASE, PATIENT).unwrap();
+    client.put(b"/t/held", b"", &lease, PATIENT).unwrap();
+    let held =
+        client.read(&[Keys::One(b"/t/held")], PATIENT).unwrap().entries.remove(0).lease.unwrap();
+    let time = client.time_of(&held, PATIENT).unwrap().unwrap();
+    assert!(time.granted == LEASE && time.left <= LEASE && time.left > LEASE / 2, "{time:?}");
+    assert_eq!(client.time_of("7", PATIENT).unwrap(), None);
 }
 
 /// Gives etcd a user with rights to all that begins with `/t/`, and a root, and turns users on.

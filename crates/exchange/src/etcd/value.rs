@@ -1,5 +1,7 @@
 //! Keys and values: one key for each run of a host, and a record as its value.
 
+use parda_etcd::part;
+
 use crate::identity::{Identity, VolumeId};
 use crate::message::Message;
 use crate::region::{Block, SlotIndex};
@@ -8,11 +10,6 @@ use crate::slot::{self, Content, InvalidReport, RECORD_BYTES, Record, SlotFault}
 /// The slot that the record of a key says it is for: none. So a record that was copied from a file or a datagram is
 /// none of a key.
 const NO_SLOT: SlotIndex = SlotIndex(u32::MAX - 1);
-
-/// A name as a part of a key: no name has the keys of another below it.
-fn part(name: &str) -> String {
-    name.replace('%', "%25").replace('/', "%2F")
-}
 
 /// What the keys of a volume begin with.
 pub(super) fn prefix(prefix: &str, volume: &str) -> Vec<u8> {

@@ -1,0 +1,234 @@
+//! Reads that know revisions, and writes that depend on them: a change by several writers at once is made by one of them.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::error::{EtcdError, Fault};
+use crate::wire;
+
+/// A key as the cluster has it at a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Name under which etcd has the value.
+    pub key: Vec<u8>,
+    /// Bytes that were written last.
+    pub value: Vec<u8>,
+    /// Revision of the cluster in which it was written last.
+    pub revision: i64,
+    /// Identity of the lease that it hangs on, if it does.
+    pub lease: Option<String>,
+}
+
+/// Result of a read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Revision of the cluster as the member that answered has it.
+    pub revision: i64,
+    /// Keys that were found, in their order.
+    pub entries: Vec<Entry>,
+}
+
+/// Keys that one read or deletion is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys<'a> {
+    /// One key, by its whole name.
+    One(&'a [u8]),
+    /// All keys that begin so.
+    Prefix(&'a [u8]),
+    /// All keys from the first up to, and without, the second.
+    Between(&'a [u8], &'a [u8]),
+}
+
+impl Keys<'_> {
+    fn json(self) -> Value {
+        match self {
+            Keys::One(key) => wire::keys(key, false),
+            Keys::Prefix(prefix) => wire::keys(prefix, true),
+            Keys::Between(from, to) => {
+                json!({ "key": wire::base64(from), "range_end": wire::base64(to) })
+            }
+        }
+    }
+}
+
+/// A write of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write<'a> {
+    /// Gives a key a value that stays.
+    Put(&'a [u8], &'a [u8]),
+    /// Removes keys and their values.
+    Delete(Keys<'a>),
+}
+
+/// Most operations of a transaction, as etcd has it unless it is told otherwise.
+pub const MOST_WRITES: usize = 128;
+
+#[derive(Debug, Deserialize)]
+struct Header {
+    #[serde(default)]
+    revision: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Pair {
+    key: String,
+    value: String,
+    #[serde(alias = "modRevision")]
+    mod_revision: String,
+    lease: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct RangeAnswer {
+    #[serde(default)]
+    kvs: Vec<Pair>,
+    #[serde(default)]
+    more: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct OneRange {
+    header: Header,
+    #[serde(flatten)]
+    range: RangeAnswer,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Response {
+    #[serde(alias = "responseRange")]
+    response_range: RangeAnswer,
+}
+
+#[derive(Debug, Deserialize)]
+struct Transaction {
+    header: Header,
+    #[serde(default)]
+    succeeded: bool,
+    #[serde(default)]
+    responses: Vec<Response>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Left {
+    #[serde(rename = "header")]
+    _header: Header,
+    #[serde(default, rename = "TTL")]
+    ttl: String,
+    #[serde(default, rename = "grantedTTL")]
+    granted: String,
+}
+
+/// Time of a lease: as it was granted, and what is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTime {
+    /// Time that it lasts without renewal.
+    pub granted: Duration,
+    /// Time until it ends, unless it is renewed.
+    pub left: Duration,
+}
+
+impl Client {
+    /// A key, if it was written in revision `since` of the cluster or later, as the member that answers has it: it may be a little
+    /// behind. An answer without the key is some hundred bytes, and costs the cluster no round between its members.
+    pub fn changed_since(
+        &mut self,
+        key: &[u8],
+        since: i64,
+        limit: Duration,
+    ) -> Result<Found, EtcdError> {
+        let mut body = wire::keys(key, false);
+        body["serializable"] = true.into();
+        body["min_mod_revision"] = since.to_string().into();
+        let found: OneRange = self.call("kv/range", &body, limit)?;
+        self.found(&found.header, vec![found.range])
+    }
+
+    /// Keys as they are at one revision that a majority of the members has.
+    pub fn read(&mut self, keys: &[Keys<'_>], limit: Duration) -> Result<Found, EtcdError> {
+        let reads: Vec<_> =
+            keys.iter().map(|keys| json!({ "request_range": keys.json() })).collect();
+        let answer: Transaction = self.call("kv/txn", &json!({ "success": reads }), limit)?;
+        let ranges = answer.responses.into_iter().map(|response| response.response_range);
+        self.found(&answer.header, ranges.collect())
+    }
+
+    /// All keys that begin with `prefix`, so many in one call: their values may be more than one answer has room for.
+    pub fn list(
+        &mut self,
+        prefix: &[u8],
+        page: usize,
+        limit: Duration,
+    ) -> Result<Vec<Entry>, EtcdError> {
+        let mut body = wire::keys(prefix, true);
+        body["limit"] = page.to_string().into();
+        let mut all = Vec::new();
+        loop {
+            let found: OneRange = self.call("kv/range", &body, limit)?;
+            let more = found.range.more;
+            let entries = self.found(&found.header, vec![found.range])?.entries;
+            let last = entries.last().map(|entry| [&entry.key[..], &[0]].concat());
+            all.extend(entries);
+            match last {
+                Some(next) if more => body["key"] = wire::base64(&next).into(),
+                _ => return Ok(all),
+            }
+        }
+    }
+
+    /// Makes all writes at once if `key` was written last in `revision` (0: it is not there), and otherwise none. Whether they
+    /// were made. A call whose answer was lost may have made them, and answers false when it is made again.
+    pub fn write_if(
+        &mut self,
+        (key, revision): (&[u8], i64),
+        writes: &[Write<'_>],
+        limit: Duration,
+    ) -> Result<bool, EtcdError> {
+        let writes = writes.iter().map(|write| match write {
+            Write::Put(key, value) => {
+                json!({ "request_put": { "key": wire::base64(key), "value": wire::base64(value) } })
+            }
+            Write::Delete(keys) => json!({ "request_delete_range": keys.json() }),
+        });
+        let body = json!({
+            "compare": [{
+                "key": wire::base64(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string(),
+            }],
+            "success": writes.collect::<Vec<_>>(),
+        });
+        let answer: Transaction = self.call("kv/txn", &body, limit)?;
+        Ok(answer.succeeded)
+    }
+
+    /// Time of the lease of an entry; `None` if it has ended.
+    pub fn time_of(
+        &mut self,
+        lease: &str,
+        limit: Duration,
+    ) -> Result<Option<LeaseTime>, EtcdError> {
+        let left: Left = self.call("lease/timetolive", &json!({ "ID": lease }), limit)?;
+        let seconds = |text: &str| text.parse().ok().map(Duration::from_secs);
+        Ok(seconds(&left.granted)
+            .zip(seconds(&left.ttl))
+            .map(|(granted, left)| LeaseTime { granted, left }))
+    }
+
+    fn found(&self, header: &Header, ranges: Vec<RangeAnswer>) -> Result<Found, EtcdError> {
+        let entry = |pair: Pair| {
+            Some(Entry {
+                key: wire::bytes(&pair.key)?,
+                value: wire::bytes(&pair.value)?,
+                revision: pair.mod_revision.parse().ok()?,
+                lease: Some(pair.lease).filter(|lease| !matches!(lease.as_str(), "" | "0")),
+            })
+        };
+        let entries = ranges.into_iter().flat_map(|range| range.kvs).map(entry).collect();
+        let found = Some(header.revision.parse().unwrap_or(0)).zip(entries);
+        let found = found.map(|(revision, entries)| Found { revision, entries });
+        found.ok_or_else(|| self.error(Fault::NotUnderstood("no entries of etcd".to_owned())))
+    }
+}
