@@ -54,7 +54,7 @@ impl parda_http::Agent for Api {
 
     fn state(&self) -> api::State {
         let status = self.views.status(Detail::Counters);
-        state::state(status, &self.live.in_force(), |volume| self.history.recent(volume))
+        state::state(status, |volume| self.history.recent(volume))
     }
 
     fn history(&self, query: &api::HistoryQuery) -> Result<api::History, Refusal> {

@@ -29,16 +29,19 @@ pub(crate) mod limits;
 mod listener;
 mod nbd;
 mod place;
+mod policy;
 mod server_tls;
 mod steer;
 mod udp;
 mod volume;
 
+pub use etcd::Etcd;
 pub use exchange::{Exchange, Slots};
 pub use idle_probe::IdleProbe;
 pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
 pub use place::Place;
+pub use policy::{Policy, named_cluster};
 pub use steer::{Steer, Vms};
 pub use udp::Udp;
 pub use volume::{Disk, Volume, Work};
@@ -56,6 +59,8 @@ pub struct Config {
     pub http: Option<Address>,
     /// File of the API's tokens.
     pub tokens: Option<PathBuf>,
+    /// Where settings come from that live in one place for all hosts.
+    pub policy: Option<Policy>,
     /// Memory for the buffers of all volumes, in bytes.
     pub memory: usize,
     /// Its volumes, at least one.
@@ -91,6 +96,10 @@ impl Config {
         apart::images(&doc, &config.volumes)?;
         files::certificates(&doc, &config.volumes)?;
         files::keys(&doc, &config.volumes)?;
+        // That of an exchange was read with the exchange.
+        if let Some(policy) = config.policy.as_ref().filter(|policy| policy.is_apart) {
+            files::policy(&doc, &policy.etcd)?;
+        }
         Ok(config)
     }
 
@@ -130,8 +139,12 @@ impl Config {
         if file.state.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(doc.error("state", "must be a path"));
         }
+        let policy = file.policy.as_ref();
+        let policy =
+            policy.map(|written| policy::check(doc, written, file.state.as_deref(), &volumes));
+        let policy = policy.transpose()?;
         let tokens = file.http.and_then(|http| http.tokens);
-        Ok(Config { host, status, state: file.state, http, tokens, memory, volumes })
+        Ok(Config { host, status, state: file.state, http, tokens, policy, memory, volumes })
     }
 
     /// Addresses of the HTTP server: that of the file, and a unix socket beside the status socket, at which the agent's own user may
@@ -334,14 +347,14 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
             }
         }
     };
-    if disk.shares == 0 || disk.shares > VmConfig::MAX_SHARES {
-        return Err(wrong("shares", format!("must be from 1 to {}", VmConfig::MAX_SHARES)));
-    }
-    if !(0.0..=1e6).contains(&disk.burst) {
-        return Err(wrong("burst", "must be from 0 to 1000000 IOs".into()));
-    }
-    if let Some(message) = disk.latency_target.and_then(parda_config::wrong_target) {
-        return Err(wrong("latency_target", message));
+    for (key, fault) in [
+        ("shares", parda_config::wrong_shares(disk.shares)),
+        ("burst", parda_config::wrong_burst(disk.burst)),
+        ("latency_target", disk.latency_target.and_then(parda_config::wrong_target)),
+    ] {
+        if let Some(message) = fault {
+            return Err(wrong(key, message));
+        }
     }
     let mut place = place(&disk.path).map_err(|e| wrong("path", e))?;
     let nbd = nbd::check(wrong, &place, disk.nbd.as_ref())?;

@@ -11,7 +11,7 @@ use crate::served::{Served, Shared};
 use crate::settings::SettingsStatus;
 use crate::shown::Shown;
 use crate::start_error::StartError;
-use crate::status::{Detail, DroppedStatus, VolumeStatus};
+use crate::status::{Detail, DroppedStatus, SettingsFrom, VolumeStatus};
 use crate::steered::Steered;
 
 /// A volume's enforcer. The control thread ticks it; the main thread changes it; the status thread
@@ -112,6 +112,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     let follows = matches!(law.mode, Mode::Parda { .. } | Mode::Published { .. });
     VolumeStatus {
         name: config.name.clone(),
+        settings_from: SettingsFrom::new(),
         mode: law.mode.name(),
         latency_threshold_ms: threshold.secs() * 1e3,
         threshold: None,

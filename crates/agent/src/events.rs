@@ -58,8 +58,17 @@ pub const KINDS: &[(&str, &str)] = &[
     ),
     (
         "state_unreadable",
-        "The state file cannot be read: what was changed live and kept is not in force",
+        "The state file, or the one with the policy, cannot be read: what is kept there is not in force",
     ),
+    ("policy_applied", "A policy of etcd is in force that was not"),
+    ("policy_refused", "The policy of a volume cannot be in force here; the one from before stays"),
+    ("policy_unknown", "A policy has keys that this version does not know; the rest is in force"),
+    (
+        "policy_unreachable",
+        "The policy cannot be read from etcd; what was read last stays in force",
+    ),
+    ("policy_reachable", "The policy can be read from etcd again"),
+    ("policy_not_kept", "The policy in force cannot be kept over restarts"),
     ("tokens_unreadable", "The file of tokens cannot be read: tokens are as before"),
     ("exchange_down", "The exchange cannot be read or written: control falls back"),
     ("exchange_up", "The exchange works again"),

@@ -25,6 +25,9 @@ pub struct File {
     /// Where metrics and health are, in HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
+    /// Takes settings from a policy in etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
     /// How clients connect, where it is not as usual.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listener: Vec<Listener>,
@@ -48,6 +51,33 @@ pub struct Http {
     /// File of tokens: a name, a role and a secret on each line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<PathBuf>,
+}
+
+/// `[policy]`: settings of volumes and VMs that live in etcd, for all hosts. Without `etcd` in the cluster of `[volume.exchange]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// How often it is looked for a change.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub period: Option<Duration>,
+    /// URLs of members of an etcd cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<Vec<String>>,
+    /// Beginning of all keys in etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Certificates for endpoints of etcd with TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<EtcdTls>,
+    /// Uses endpoints on other hosts without TLS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
+    /// Name of the user that logs in to etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// File that holds the user's password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
 }
 
 /// `[[listener]]`: who may connect at an address that disks listen at.

@@ -28,6 +28,7 @@
 //! | `history` | the last hour, second by second |
 //! | [`events`] | what happened |
 //! | `live` | settings that are changed while the agent runs |
+//! | `policy` | settings that live in etcd for all hosts: read, put in force, read back |
 //! | `tokens` | who may ask the API over TCP |
 //! | `views` | the volumes as other threads see them |
 //! | `manager` | readiness, state and signs of life for the service manager |
@@ -61,6 +62,7 @@ mod manager;
 pub mod metrics;
 mod objective;
 pub mod outlook;
+mod policy;
 mod running;
 mod served;
 pub mod server;

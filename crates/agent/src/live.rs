@@ -1,32 +1,43 @@
 //! Settings that are changed while the agent runs: over the configuration file, in its own language.
 //!
-//! There are two layers over the file: what the state file keeps, and what ends with the agent. All three are merged and checked as one
-//! configuration, which the agent takes over as it does after a reload. A setting that does not go with the file any more is left out, and
-//! said.
+//! There are three layers over the file: the policy, what the state file keeps, and what ends with the agent. All four are merged and
+//! checked as one configuration, which the agent takes over as it does after a reload. A changed setting that does not go with the file any
+//! more is left out, and said. The policy of a volume is in force as a whole or not at all.
 
+mod origins;
 mod overlay;
+mod policies;
 mod state_file;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parda_api::ValueFrom;
-use parda_config::{Document, Error};
+use parda_config::{Document, Error, VM_SETTINGS};
 
 use crate::config::Config;
+use crate::wakeup::Takeover;
+pub(crate) use origins::Origins;
 pub(crate) use overlay::{Overlay, Setting, Target};
-use state_file::StateFile;
-
-/// Settings of a disk that change without closing its connections.
-pub(crate) const OF_DISKS: [&str; 3] = ["shares", "burst", "latency_target"];
+pub(crate) use policies::{Policies, Refused};
+pub(crate) use state_file::StateFile;
 
 /// A configuration with what was changed live.
 pub(crate) struct Live {
     layers: Mutex<Layers>,
-    /// The same without the settings that are left out.
-    in_force: Mutex<Layers>,
+    in_force: Mutex<InForce>,
     /// Held while a change or a reload is made and taken over: one after the other.
     turn: Mutex<()>,
+}
+
+/// The layers without what is left out.
+#[derive(Clone)]
+pub(crate) struct InForce {
+    pub(crate) layers: Layers,
+    /// Volumes whose policy is not in force, with the reason.
+    pub(crate) refused: Refused,
+    /// Where each setting comes from.
+    pub(crate) origins: Arc<Origins>,
 }
 
 /// The file and the layers over it.
@@ -34,6 +45,10 @@ pub(crate) struct Live {
 pub(crate) struct Layers {
     /// The configuration file as it was read last.
     pub(crate) file: Document,
+    /// The policy of the volumes of this host.
+    pub(crate) policy: Policies,
+    /// Where the policy in force is kept, if there is to be one.
+    policy_file: Option<PathBuf>,
     /// Where changes are kept.
     pub(crate) state: Option<PathBuf>,
     pub(crate) kept: Overlay,
@@ -43,10 +58,10 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// The configuration file, and the state file that it names. A state file that cannot be read is said, and does not count.
-    fn read(file: Document) -> Result<(Layers, Config), Error> {
+    /// The configuration file, and the files of the agent that it names. One that cannot be read is said, and does not count.
+    fn read(file: Document) -> Result<Layers, Error> {
         let config = Config::check(&file)?;
-        let read = config.state.as_deref().map(|path| StateFile(path).read());
+        let read = config.state.as_deref().map(|path| StateFile::changes(path).read());
         let (kept, unreadable) = match read {
             None => (Overlay::default(), None),
             Some(Ok(kept)) => (kept, None),
@@ -58,21 +73,25 @@ impl Layers {
                 (Overlay::default(), Some(error))
             }
         };
-        let state = config.state.clone();
-        Ok((Layers { file, state, kept, temporary: Overlay::default(), unreadable }, config))
+        let policy_file = config.policy.map(|policy| policy.kept);
+        let policy = policy_file.as_deref().map(Policies::read).unwrap_or_default();
+        let temporary = Overlay::default();
+        Ok(Layers { file, policy, policy_file, state: config.state, kept, temporary, unreadable })
     }
 
-    /// Both layers over the file, checked.
+    /// All layers over the file, checked.
     ///
     /// # Errors
     /// The file is wrong, or a setting of the layers. The latter names no place in the file.
     pub(crate) fn merged(&self) -> Result<Config, Error> {
         // So that errors of the file have their places.
         let config = Config::check(&self.file)?;
-        if self.kept.is_empty() && self.temporary.is_empty() {
+        let live = !self.kept.is_empty() || !self.temporary.is_empty();
+        if !live && self.policy.volumes.is_empty() {
             return Ok(config);
         }
         let mut table: toml::Table = self.file.parse()?;
+        self.policy.overlay(&table).apply(&mut table);
         self.kept.apply(&mut table);
         self.temporary.apply(&mut table);
         let text = table.to_string();
@@ -80,53 +99,41 @@ impl Layers {
             .map_err(|error| Error { place: None, ..error })
     }
 
-    /// The same layers without those settings that are wrong, which are said, and their configuration.
-    fn in_force(&self) -> Result<(Layers, Config), Error> {
+    /// The same without what is wrong, which is said, and its configuration. A volume whose policy is wrong has the one of
+    /// `before`.
+    fn in_force(&self, before: &Policies) -> Result<(InForce, Config), Error> {
         let live = |(target, setting, value): &(Target, Setting, toml::Value)| {
             is_live(target, setting, value)
         };
         if self.kept.all().iter().chain(&self.temporary.all()).all(live)
+            && self.policy.check().is_empty()
             && let Ok(config) = self.merged()
         {
-            return Ok((self.clone(), config));
+            return Ok((self.clone().into_force(Refused::new()), config));
         }
-        let bare = |kept, temporary| Layers { kept, temporary, ..self.clone() };
-        let mut good = bare(Overlay::default(), Overlay::default());
-        let mut config = good.merged()?;
+        let mut found = Found::new(self)?;
+        found.add_policies(&self.policy);
         for (layer, temporary) in [(&self.kept, false), (&self.temporary, true)] {
             for (target, setting, value) in layer.all() {
-                let mut more = good.clone();
-                let into = if temporary { &mut more.temporary } else { &mut more.kept };
-                into.set(&target, &setting, value.clone());
-                let merged = if is_live(&target, &setting, &value) {
-                    more.merged()
-                } else {
-                    Err(self.file.error(&setting, "is no setting that is changed live"))
-                };
-                match merged {
-                    Ok(merged) => (good, config) = (more, merged),
-                    Err(error) => tracing::warn!(
-                        volume = target.volume,
-                        disk = target.disk_name(),
-                        event = "change_left_out",
-                        "{setting} = {value}, which was changed live, does not go with the \
-                         configuration and is left out: {error}"
-                    ),
-                }
+                found.add(&target, &setting, value, temporary);
             }
         }
-        Ok((good, config))
+        found.fall_back(before);
+        Ok((found.good.into_force(found.refused), found.config))
     }
 
-    /// Where a setting in force comes from.
-    pub(crate) fn from(&self, target: &Target, setting: &str) -> ValueFrom {
-        if self.temporary.get(target, setting).is_some() {
-            ValueFrom::Live
-        } else if self.kept.get(target, setting).is_some() {
-            ValueFrom::State
-        } else {
-            ValueFrom::Configuration
-        }
+    fn into_force(self, refused: Refused) -> InForce {
+        // The text was parsed before.
+        let file: toml::Table = self.file.parse().unwrap_or_default();
+        let origins = Origins::of(
+            &file,
+            &[
+                (&self.policy.overlay(&file), ValueFrom::Policy),
+                (&self.kept, ValueFrom::State),
+                (&self.temporary, ValueFrom::Live),
+            ],
+        );
+        InForce { layers: self, refused, origins: Arc::new(origins) }
     }
 
     /// The value of the file, if it has one.
@@ -141,7 +148,7 @@ impl Layers {
             (Some(_), Some(error)) => Err(format!(
                 "{error}; it is not written, as what it keeps would be lost: mend it or move it away, and reload"
             )),
-            (Some(path), None) => StateFile(path).write(&self.kept),
+            (Some(path), None) => StateFile::changes(path).write(&self.kept),
             (None, _) => Ok(()),
         }
     }
@@ -150,14 +157,105 @@ impl Layers {
 /// Whether a setting may stand in a layer: no key of a disk that names a file, and no table, which may.
 fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
     !matches!(value, toml::Value::Table(_) | toml::Value::Array(_))
-        && (target.disk.is_none() || OF_DISKS.contains(&setting))
+        && (target.disk.is_none() || VM_SETTINGS.contains(&setting))
+}
+
+/// Layers that go together, as they are found one setting after the other.
+struct Found {
+    good: Layers,
+    config: Config,
+    refused: Refused,
+}
+
+impl Found {
+    /// The file of these layers alone.
+    fn new(layers: &Layers) -> Result<Found, Error> {
+        let good = Layers {
+            policy: Policies { head: layers.policy.head.clone(), volumes: Vec::new() },
+            kept: Overlay::default(),
+            temporary: Overlay::default(),
+            ..layers.clone()
+        };
+        let config = good.merged()?;
+        Ok(Found { good, config, refused: Refused::new() })
+    }
+
+    /// Takes those layers over if they go together.
+    fn take(&mut self, layers: Layers) -> Result<(), Error> {
+        self.config = layers.merged()?;
+        self.good = layers;
+        Ok(())
+    }
+
+    /// Adds the policy of each volume, as a whole or not at all.
+    fn add_policies(&mut self, policies: &Policies) {
+        self.refused = policies.check();
+        for stored in &policies.volumes {
+            let name = &stored.volume.name;
+            if self.refused.contains_key(name) {
+                continue;
+            }
+            let mut more = self.good.clone();
+            more.policy.volumes.push(stored.clone());
+            if let Err(error) = self.take(more) {
+                self.refused.insert(name.clone(), plain(&error));
+            }
+        }
+    }
+
+    /// Adds a setting that was changed live, which counts over the policy.
+    fn add(&mut self, target: &Target, setting: &str, value: toml::Value, temporary: bool) {
+        let mut more = self.good.clone();
+        let into = if temporary { &mut more.temporary } else { &mut more.kept };
+        into.set(target, setting, value.clone());
+        let wrong = match is_live(target, setting, &value) {
+            true => self.take(more.clone()),
+            false => Err(self.good.file.error(setting, "is no setting that is changed live")),
+        };
+        let Err(error) = wrong else { return };
+        let had = more.policy.volumes.len();
+        more.policy.volumes.retain(|stored| stored.volume.name != target.volume);
+        if had > more.policy.volumes.len() && self.take(more).is_ok() {
+            let why = format!(
+                "does not go with {setting} = {value}, which was changed live on this host: {}",
+                plain(&error)
+            );
+            self.refused.insert(target.volume.clone(), why);
+            return;
+        }
+        tracing::warn!(
+            volume = target.volume,
+            disk = target.disk_name(),
+            event = "change_left_out",
+            "{setting} = {value}, which was changed live, does not go with the configuration and is left out: {error}"
+        );
+    }
+
+    /// Gives volumes whose policy is refused the one from before, if that still goes with the rest.
+    fn fall_back(&mut self, before: &Policies) {
+        let refused: Vec<_> = self.refused.keys().cloned().collect();
+        for stored in before.volumes.iter().filter(|stored| refused.contains(&stored.volume.name)) {
+            let mut more = self.good.clone();
+            more.policy.volumes.push(stored.clone());
+            // One that does not go either was said when it was refused.
+            let _ = self.take(more);
+        }
+    }
+}
+
+/// An error without a place, which would be of no file that anybody has.
+pub(crate) fn plain(error: &Error) -> String {
+    match &error.value {
+        Some(value) => format!("{value}: {}", error.message),
+        None => error.message.clone(),
+    }
 }
 
 impl Live {
     /// Begins with a configuration file.
     pub(crate) fn start(file: Document) -> Result<(Live, Config), Error> {
-        let (layers, _) = Layers::read(file)?;
-        let (in_force, config) = layers.in_force()?;
+        let layers = Layers::read(file)?;
+        let (in_force, config) = layers.in_force(&Policies::default())?;
         let (layers, in_force) = (Mutex::new(layers), Mutex::new(in_force));
         Ok((Live { layers, in_force, turn: Mutex::new(()) }, config))
     }
@@ -168,8 +266,13 @@ impl Live {
     }
 
     /// The same without what is left out.
-    pub(crate) fn in_force(&self) -> Layers {
+    pub(crate) fn in_force(&self) -> InForce {
         locked(&self.in_force).clone()
+    }
+
+    /// Where each setting in force comes from.
+    pub(crate) fn origins(&self) -> Arc<Origins> {
+        Arc::clone(&locked(&self.in_force).origins)
     }
 
     /// The turn of who changes something: nobody else does until it is dropped.
@@ -177,38 +280,78 @@ impl Live {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These are kept, and these in force, from now on.
+    /// These are kept, and these in force, from now on. Policies that were refused stay so.
     pub(crate) fn take(&self, layers: Layers, in_force: Layers) {
+        let refused = locked(&self.in_force).refused.clone();
+        self.put(layers, in_force.into_force(refused));
+    }
+
+    fn put(&self, layers: Layers, in_force: InForce) {
         *locked(&self.layers) = layers;
         *locked(&self.in_force) = in_force;
+    }
+
+    /// Puts a policy in force, as far as it goes with the file and what was changed live. Whether anything is in force that was not.
+    ///
+    /// Nothing is done if it is not `wanted` any more: a reload may have taken the turn before.
+    ///
+    /// # Errors
+    /// The file is not good any more, as with a file that it names.
+    pub(crate) fn adopt(
+        &self,
+        policy: Policies,
+        agent: &Takeover,
+        wanted: impl FnOnce() -> bool,
+    ) -> Result<bool, String> {
+        let _turn = self.turn();
+        if !wanted() {
+            return Ok(false);
+        }
+        let before = self.in_force();
+        let layers = Layers { policy, ..self.layers() };
+        let (in_force, config) =
+            layers.in_force(&before.layers.policy).map_err(|error| error.to_string())?;
+        let changed = in_force.layers.policy.volumes != before.layers.policy.volumes;
+        self.put(layers, in_force);
+        // An agent that is ending takes over nothing.
+        Ok(changed && agent.take_over(config))
+    }
+
+    /// Writes the policy in force to its file.
+    pub(crate) fn keep_policy(&self) -> Result<(), String> {
+        let in_force = self.in_force().layers;
+        match &in_force.policy_file {
+            Some(path) => StateFile::policy(path).write(&in_force.policy),
+            None => Ok(()),
+        }
     }
 
     /// Reads the configuration file again. `take_over` is given the result in its turn, and returns when it is in force.
     pub(crate) fn read_again(&self, path: &Path, take_over: impl FnOnce(Result<Config, Error>)) {
         let file = Document::read_regular(path);
         let _turn = self.turn();
-        let before = self.layers();
+        let (before, in_force) = (self.layers(), self.in_force());
         let read = file.and_then(|file| {
-            let (layers, _) = Layers::read(file)?;
-            // The state file is this agent's own: what it has in memory is what it wrote, if the path is the same.
-            let same = layers.state == before.state && before.unreadable.is_none();
-            let (kept, unreadable) = if same {
-                (before.kept, None)
-            } else {
-                (layers.kept.clone(), layers.unreadable.clone())
-            };
-            let layers = Layers { kept, unreadable, temporary: before.temporary, ..layers };
-            let (in_force, config) = layers.in_force()?;
+            let mut layers = Layers::read(file)?;
+            // These files are this agent's own: what it has in memory is what it wrote, if the path is the same.
+            if layers.state == before.state && before.unreadable.is_none() {
+                (layers.kept, layers.unreadable) = (before.kept, None);
+            }
+            if layers.policy_file == before.policy_file {
+                layers.policy = before.policy;
+            }
+            layers.temporary = before.temporary;
+            let (in_force, config) = layers.in_force(&in_force.layers.policy)?;
             Ok((layers, in_force, config))
         });
         take_over(read.map(|(layers, in_force, config)| {
-            self.take(layers, in_force);
+            self.put(layers, in_force);
             config
         }));
     }
 }
 
-fn locked(layers: &Mutex<Layers>) -> MutexGuard<'_, Layers> {
+fn locked<T>(layers: &Mutex<T>) -> MutexGuard<'_, T> {
     layers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

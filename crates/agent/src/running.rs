@@ -19,6 +19,7 @@ use crate::history::{History, Sampler};
 use crate::http::HttpServer;
 use crate::live::Live;
 use crate::manager::Manager;
+use crate::policy::{self, Follower};
 use crate::served::{Addresses, Shared};
 use crate::server::Server;
 use crate::start_error::StartError;
@@ -73,6 +74,8 @@ pub(crate) struct Agent {
     api: Api,
     /// Fills the history of `api`.
     sampler: Option<Sampler>,
+    /// Follows the policy, if one is configured.
+    follower: Option<Follower>,
     manager: Manager,
     status: Option<Server>,
     http: Vec<HttpServer>,
@@ -105,7 +108,8 @@ impl Agent {
         let me = Identity { host: config.host.clone(), incarnation: Incarnation::starting_now() };
         let served = config.volumes.iter().filter(|volume| !volume.disks().is_empty()).count();
         let memory = AgentMemory::new(config.memory, served);
-        let views = Views::new(config.host.clone());
+        let live = Arc::new(live);
+        let views = Views::new(config.host.clone(), Arc::clone(&live));
         let takeover = Takeover(events.clone());
         Ok(Agent {
             path: path.to_owned(),
@@ -121,11 +125,12 @@ impl Agent {
                 views,
                 history: Arc::new(History::new()),
                 events: recorder,
-                live: Arc::new(live),
+                live,
                 tokens: Arc::default(),
                 agent: takeover,
             },
             sampler: None,
+            follower: None,
             manager,
             status: None,
             http: Vec::new(),
@@ -143,6 +148,7 @@ impl Agent {
         });
         self.manager.stopping();
         let _outside = self.manager.pulse().outside();
+        self.follower = None;
         self.status = None;
         self.http.clear();
         self.sampler = None;
@@ -207,6 +213,7 @@ impl Agent {
         }
         self.api.read_tokens(self.config.tokens.as_deref());
         self.serve_http();
+        self.follow_policy();
         let (volumes, failed) = (self.volumes.len(), self.failed.len());
         tracing::info!(host = %self.me.host, volumes, failed, event = "agent_started", "started");
         self.manager.ready(self.state());
@@ -319,7 +326,7 @@ impl Agent {
                 }
                 let (done, is_done) = channel();
                 // An agent that is ending takes over nothing.
-                if events.send(Wakeup::Read(read, done)).is_ok() {
+                if events.send(Wakeup::Read(read.map(Box::new), done)).is_ok() {
                     let _ = is_done.recv();
                 }
             });
@@ -339,14 +346,17 @@ impl Agent {
         let _ = done.send(());
     }
 
-    fn reload(&mut self, read: Result<Config, parda_config::Error>, done: &Sender<()>) {
+    fn reload(&mut self, read: Result<Box<Config>, parda_config::Error>, done: &Sender<()>) {
         let again = self.reading.take();
         match read {
             Ok(new) => {
                 for warning in new.warnings() {
                     tracing::warn!("{warning}");
                 }
-                self.take_over(new, Why::Reloaded);
+                self.take_over(*new, Why::Reloaded);
+                if let Some(follower) = &self.follower {
+                    follower.reload();
+                }
                 self.manager.reloaded(self.state());
                 let path = self.path.display();
                 tracing::info!(
@@ -422,6 +432,24 @@ impl Agent {
         // A new address is an error of its own.
         self.http_due = None;
         self.serve_http();
+        self.follow_policy();
+    }
+
+    /// Follows the policy that the configuration names.
+    fn follow_policy(&mut self) {
+        if self.follower.as_ref().is_some_and(|follower| follower.follows(&self.config)) {
+            return;
+        }
+        let host = policy::Host {
+            name: self.me.host.clone(),
+            live: Arc::clone(&self.api.live),
+            views: Arc::clone(&self.api.views),
+            agent: self.api.agent.clone(),
+        };
+        self.follower = Follower::start(&self.config, host).unwrap_or_else(|error| {
+            tracing::error!("cannot start a thread for the policy: {error}");
+            None
+        });
     }
 
     fn move_status(&mut self, before: Option<PathBuf>) {

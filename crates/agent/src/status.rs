@@ -5,12 +5,14 @@
 mod exchange;
 mod limits;
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use parda_api::ValueFrom;
 use parda_block::{Latencies, VmStats};
 use parda_control::{ModeName, Shares, Source, VmConfig};
 use parda_steer::cgroup::Means;
@@ -28,6 +30,9 @@ use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
 use crate::threshold::ThresholdStatus;
 
+/// Where settings come from, by their keys.
+pub type SettingsFrom = BTreeMap<String, ValueFrom>;
+
 /// Answer of an agent to who connects to its status socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
@@ -39,6 +44,9 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: f64,
+    /// The policy, where one is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<parda_api::Policy>,
     /// Volumes of the configuration, in its order.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -48,6 +56,9 @@ pub struct Status {
 pub struct VolumeStatus {
     /// Name of the volume.
     pub name: String,
+    /// Where its settings come from that are set; those that are left out have their defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings_from: SettingsFrom,
     /// How the window is found.
     pub mode: ModeName,
     /// The latency to hold the array at, in milliseconds.
@@ -276,6 +287,9 @@ pub struct SteeredVmStatus {
     pub name: String,
     /// Path of the VM's cgroup below the root of the hierarchy.
     pub cgroup: String,
+    /// Where its settings come from that are set; those that are left out have their defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings_from: SettingsFrom,
     /// Shares of the VM.
     pub shares: u32,
     /// IOs completed since it was first seen.
@@ -332,6 +346,9 @@ pub struct DiskStatus {
     /// Address at which clients find it.
     #[serde(default)]
     pub listen: String,
+    /// Where its settings come from that are set; those that are left out have their defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings_from: SettingsFrom,
     /// Shares of the disk in force.
     pub shares: u32,
     /// IOs that it may gather while idle and spend ahead of its neighbours.
@@ -417,6 +434,7 @@ impl DiskStatus {
         DiskStatus {
             name,
             listen: String::new(),
+            settings_from: SettingsFrom::new(),
             // Before it is open, those of the configuration.
             shares: if stats.part.shares.0 > 0 { stats.part.shares.0 } else { vm.shares.0 },
             burst: vm.burst,

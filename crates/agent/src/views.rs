@@ -7,8 +7,10 @@ use parda_exchange::HostName;
 
 use crate::config;
 use crate::enforcer;
+use crate::history::disk_keys;
+use crate::live::{Live, Origins, Target};
 use crate::shown::Shown;
-use crate::status::{Detail, Status, VolumeStatus};
+use crate::status::{Detail, SettingsFrom, Status, VolumeStatus};
 use crate::volume::VolumeView;
 
 /// A volume as other threads see it.
@@ -23,11 +25,19 @@ pub(crate) struct Views {
     host: HostName,
     started: Instant,
     volumes: Mutex<Arc<Vec<View>>>,
+    live: Arc<Live>,
+    policy: Mutex<Option<parda_api::Policy>>,
 }
 
 impl Views {
-    pub(crate) fn new(host: HostName) -> Arc<Views> {
-        Arc::new(Views { host, started: Instant::now(), volumes: Mutex::default() })
+    pub(crate) fn new(host: HostName, live: Arc<Live>) -> Arc<Views> {
+        let (volumes, policy) = (Mutex::default(), Mutex::default());
+        Arc::new(Views { host, started: Instant::now(), volumes, live, policy })
+    }
+
+    /// Shows this of the policy from now on.
+    pub(crate) fn show_policy(&self, policy: Option<parda_api::Policy>) {
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
     }
 
     /// Shows these volumes from now on.
@@ -48,17 +58,45 @@ impl Views {
     pub(crate) fn status(&self, detail: Detail) -> Status {
         // Nobody waits for who looks.
         let volumes = Arc::clone(&self.volumes.lock().unwrap_or_else(PoisonError::into_inner));
-        let volumes = volumes.iter().filter_map(|view| match view {
-            View::Running(view) => view.status(detail),
-            View::Failed(config, error) => Some(failed(config, error)),
+        let origins = self.live.origins();
+        let volumes = volumes.iter().filter_map(|view| {
+            let mut status = match view {
+                View::Running(view) => view.status(detail)?,
+                View::Failed(config, error) => failed(config, error),
+            };
+            add_origins(&mut status, &origins);
+            Some(status)
         });
         Status {
             host: self.host.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
+            policy: self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             volumes: volumes.collect(),
         }
+    }
+}
+
+/// Says where the settings of a volume and its VMs come from.
+fn add_origins(status: &mut VolumeStatus, origins: &Origins) {
+    let from = |target: &Target| -> SettingsFrom {
+        let set = origins.of_target(target).iter();
+        set.map(|(setting, (_, from))| (setting.clone(), *from)).collect()
+    };
+    let volume = status.name.clone();
+    status.settings_from = from(&Target::volume(&volume));
+    let keys = disk_keys(&status.disks);
+    for (key, disk) in keys.into_iter().zip(&mut status.disks) {
+        let listen = (key != disk.name).then(|| disk.listen.clone());
+        let target = Target { volume: volume.clone(), disk: Some((disk.name.clone(), listen)) };
+        disk.settings_from = from(&target);
+    }
+    for vm in status.steer.iter_mut().flat_map(|steer| &mut steer.vms) {
+        // Where several cgroups match, each has its own name behind that of the configuration.
+        let name = vm.name.split_once('/').map_or(vm.name.as_str(), |(name, _)| name);
+        let target = Target { volume: volume.clone(), disk: Some((name.to_owned(), None)) };
+        vm.settings_from = from(&target);
     }
 }
 

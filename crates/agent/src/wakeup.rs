@@ -8,7 +8,7 @@ use crate::config::Config;
 pub(crate) enum Wakeup {
     Signal(i32),
     /// The configuration was read again.
-    Read(Result<Config, parda_config::Error>, Sender<()>),
+    Read(Result<Box<Config>, parda_config::Error>, Sender<()>),
     /// The configuration was changed live. It is answered when it was taken over.
     Changed(Box<Config>, Sender<()>),
     /// All of a volume was tried once.

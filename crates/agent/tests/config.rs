@@ -638,6 +638,37 @@ fn what_is_wrong_with_an_exchange_over_etcd_is_pointed_at() {
 }
 
 #[test]
+fn a_policy_is_in_the_etcd_that_it_names_or_in_that_of_the_exchange() {
+    let with = |top: &str, exchange: &str| {
+        check(&with_udp(exchange).replacen("\n[[volume]]", &format!("\n{top}\n[[volume]]"), 1))
+    };
+    let state = "state = \"/s\"\n[policy]\n";
+    let (one, other) = ("etcd = [\"http://127.0.0.1:1\"]", "etcd = [\"http://127.0.0.1:2\"]");
+    let found = |top: &str, exchange: &str| with(top, exchange).unwrap().policy.unwrap();
+    assert_eq!(found(state, one).etcd.to_string(), "etcd http://127.0.0.1:1");
+    let own = format!("{state}{other}\nperiod = \"1s\"");
+    let policy = found(&own, one);
+    assert_eq!(
+        (policy.etcd.to_string().as_str(), policy.period.as_secs()),
+        ("etcd http://127.0.0.1:2", 1)
+    );
+    assert_eq!(policy.kept.to_str(), Some("/s.policy"));
+    assert_eq!(with("", one).unwrap().policy, None, "an exchange over etcd brings no policy");
+    let file = "file = \"/x\"";
+    for (top, exchange, says) in [
+        ("[policy]", one, "needs state"),
+        (state, file, "names no cluster"),
+        (&format!("{state}prefix = \"/x/\""), one, "belongs to a cluster of its own"),
+        (&format!("{state}etcd = [\"http://a\"]"), file, "without TLS"),
+        (&format!("{state}period = \"99ms\""), one, "must be from 100ms to 1h"),
+        (&format!("{state}perod = \"1s\""), one, "unknown field `perod`"),
+    ] {
+        let error = with(top, exchange).unwrap_err();
+        assert!(error.contains(says) && error.starts_with("parda.toml:"), "{top}: {error}");
+    }
+}
+
+#[test]
 fn a_check_reads_the_files_for_etcd_and_points_at_them() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("parda.toml");

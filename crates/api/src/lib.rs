@@ -5,6 +5,7 @@
 //! | `state` | what is now |
 //! | `history` | the last hour, second by second |
 //! | `events` | what happened |
+//! | `policy` | the policy, as this host has it |
 //! | `change` | settings changed while the agent runs |
 //!
 //! Times and rates have their unit in their names. A value that is not known is `null`. `docs/api.md` explains each answer with
@@ -15,11 +16,13 @@
 mod change;
 mod events;
 mod history;
+mod policy;
 mod state;
 
 pub use change::{Changed, ChangedSetting, DiskChange, Keep, VolumeChange};
 pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
+pub use policy::{Policy, VolumePolicy};
 pub use state::{
     Disk, DiskLimits, Exchange, Host, Limit, Role, State, Steer, SteeredVm, Threshold,
     ThresholdFrom, ValueFrom, Volume,

@@ -1,7 +1,11 @@
 //! The state: what is now.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::policy::Policy;
 
 /// The agent now. Rates and means of disks and volumes are of the last whole second; those of hosts, windows and latencies of the
 /// law are of the last control period.
@@ -19,6 +23,8 @@ pub struct State {
     pub now_ms: u64,
     /// What this request may do.
     pub role: Role,
+    /// The policy; `null` where none is configured.
+    pub policy: Option<Policy>,
     /// Volumes in the order of the configuration.
     pub volumes: Vec<Volume>,
 }
@@ -45,6 +51,8 @@ pub struct Volume {
     pub mode: String,
     /// Reason why the volume does not run.
     pub fault: Option<String>,
+    /// Where its settings come from that are set; those that are left out have their defaults.
+    pub settings_from: BTreeMap<String, ValueFrom>,
     /// Latency threshold in force.
     pub threshold: Threshold,
     /// Device latency that the window rests on.
@@ -96,8 +104,12 @@ pub struct Threshold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThresholdFrom {
-    /// A number in the configuration file, or the default.
+    /// The default that is built in.
+    Default,
+    /// A number in the configuration file.
     Configuration,
+    /// The policy, which is the same for all hosts.
+    Policy,
     /// A change of the running agent that ends with it.
     Live,
     /// A change that the state file keeps.
@@ -112,9 +124,13 @@ pub enum ThresholdFrom {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueFrom {
-    /// The configuration file, or the default.
+    /// The default that is built in.
     #[default]
+    Default,
+    /// The configuration file of the host.
     Configuration,
+    /// The policy, which is the same for all hosts.
+    Policy,
     /// A change of the running agent that ends with it.
     Live,
     /// A change that the state file keeps.
@@ -184,6 +200,8 @@ pub struct Disk {
     pub shares: u32,
     /// Where the shares come from.
     pub shares_from: ValueFrom,
+    /// Where its settings come from that are set; those that are left out have their defaults.
+    pub settings_from: BTreeMap<String, ValueFrom>,
     /// Bounds in force for the disk.
     pub limits: DiskLimits,
     /// Latency objective of the disk.

@@ -15,6 +15,7 @@ mod log;
 mod manual;
 mod output;
 mod peers;
+mod policy;
 mod probe;
 mod reproduce;
 mod serve;
@@ -65,6 +66,7 @@ Examples:
   parda top                             the same, live
   parda explain db                      why a VM is as slow as it is, and what would help
   parda set vm1 shares=2000             change the shares of a disk while clients use it
+  parda policy apply policy.toml        settings of all hosts, from a file in git
 
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
 
@@ -75,6 +77,15 @@ Examples:
   parda steer restore                   put back all that a crash left set
 
 The agent steers by itself, as a volume with [volume.steer] says: parda serve -c /etc/parda.toml";
+
+const POLICY_EXAMPLES: &str = "\
+Examples:
+  parda policy diff policy.toml         what the file would change; exit status 1 if anything
+  parda policy apply policy.toml        change it, for all hosts
+  parda policy get                      the policy, and what each host has in force
+  parda policy history                  who changed what, and when
+
+Hosts take their settings from there with [policy] in parda.toml: see docs/policy.md";
 
 const WORKLOAD_EXAMPLES: &str = "\
 Examples:
@@ -98,6 +109,10 @@ enum Command {
     Explain(explain::Explain),
     /// Change shares, thresholds and other settings of a running agent
     Set(set::Set),
+    /// Shares, thresholds and modes in one place, etcd, for all hosts: show, change, compare, apply
+    #[command(after_help = POLICY_EXAMPLES)]
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Show what happened at an agent, and what happens
     Events(events::Events),
     /// Show the hosts of all volumes, as an agent hears them
@@ -150,6 +165,7 @@ fn main() -> ExitCode {
         Command::Top(command) => command.run(),
         Command::Explain(command) => command.run(),
         Command::Set(command) => command.run(),
+        Command::Policy(command) => command.run(),
         Command::Events(command) => command.run(),
         Command::Peers(command) => command.run(),
         Command::Steer(command) => command.run(),

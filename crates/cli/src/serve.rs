@@ -54,6 +54,10 @@ impl Check {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let config = Config::look(&self.config)?;
         let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
+        if let Some(policy) = &config.policy {
+            let period = humantime::format_duration(policy.period);
+            text += &format!("\n  policy from {}, looked for each {period}", policy.etcd);
+        }
         for volume in &config.volumes {
             let exchange = match &volume.exchange {
                 Some(exchange) => format!("exchange {exchange}"),

@@ -120,7 +120,9 @@ fn told(changed: &Changed) -> String {
     };
     for setting in &changed.settings {
         let from = match setting.from {
+            ValueFrom::Default => "the default",
             ValueFrom::Configuration => "from the configuration",
+            ValueFrom::Policy => "from the policy",
             ValueFrom::Live => "until the agent ends",
             ValueFrom::State => "kept in the state file",
         };

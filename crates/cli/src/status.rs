@@ -2,6 +2,7 @@
 
 mod disks;
 mod exchange;
+mod origins;
 pub(crate) mod recent;
 mod steered;
 
@@ -81,8 +82,10 @@ fn table(recent: &Recent) -> String {
         status.pid,
         if recent.since_start { String::new() } else { format!(" {:.1} s", recent.seconds) },
     );
+    text += &origins::policy(status);
     for volume in &status.volumes {
         text += &format!("\n{}\n", headline(volume));
+        text += &origins::lines(status, volume);
         if let Some(found) = &volume.threshold {
             text += &format!("{}\n", threshold(found));
         }

@@ -286,6 +286,9 @@ impl ControlSettings {
     }
 }
 
+/// Settings that all IOs are counted in: what waits when they change is counted in the old unit, so they are not changed live.
+pub const UNITS: [&str; 2] = ["fairness", "slot_size"];
+
 /// Documentation of one setting. `docs/tunables.md` is held to this table by a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunable {

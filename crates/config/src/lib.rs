@@ -6,11 +6,13 @@ mod changes;
 mod control;
 mod document;
 mod threshold;
+mod vm;
 
 pub use amount::Amount;
 pub use control::{
     ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, TUNABLES,
-    Tunable,
+    Tunable, UNITS,
 };
 pub use document::{Document, Error};
-pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting, wrong_target};
+pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
+pub use vm::{VM_SETTINGS, wrong_burst, wrong_shares, wrong_target};

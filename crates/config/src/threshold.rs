@@ -78,17 +78,8 @@ const AUTO: &str = "auto";
 
 /// Largest threshold. Linux guests give an IO up after 30 s, and arrays answer within a second: what is
 /// larger is another unit than the one that was meant.
-const MOST: Duration = Duration::from_secs(10);
-const AT_MOST: &str = "at most 10s, which is far above what an array needs";
-
-/// Says what is wrong with a disk's `latency_target`, which has the bounds of a threshold.
-#[must_use]
-pub fn wrong_target(target: Duration) -> Option<String> {
-    if target.is_zero() {
-        return Some("must be above zero".into());
-    }
-    (target > MOST).then(|| format!("must be {AT_MOST}"))
-}
+pub(crate) const MOST: Duration = Duration::from_secs(10);
+pub(crate) const AT_MOST: &str = "at most 10s, which is far above what an array needs";
 
 impl ThresholdSetting {
     /// Refuses durations that no array needs.

@@ -91,6 +91,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         status: Some(format!("unix:{}", run_dir.status(id).display())),
         state: None,
         http: None,
+        policy: None,
         listener: Vec::new(),
         volume: vec![volume],
     }
@@ -129,6 +130,7 @@ fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
         status,
         state: None,
         http: None,
+        policy: None,
         listener,
         limits,
         volume: vec![volume],

@@ -253,6 +253,7 @@ mod tests {
         DiskStatus {
             name: name.to_owned(),
             listen: String::new(),
+            settings_from: std::collections::BTreeMap::new(),
             shares: 1,
             burst: 0.0,
             slice: None,

@@ -3,17 +3,15 @@
 use std::time::{Duration, Instant};
 
 use parda_api::{Changed, ChangedSetting, Keep};
+use parda_config::{UNITS, VM_SETTINGS};
 use parda_http::{Place, Refusal, Who};
 use serde_json::{Map, Value};
 
 use super::Api;
 use crate::config::Config;
 use crate::history::disk_keys;
-use crate::live::{Layers, OF_DISKS, Setting, Target};
+use crate::live::{Layers, Setting, Target, plain};
 use crate::status::{Detail, DiskState, VolumeStatus};
-
-/// Settings of a volume that all IOs are counted in: what waits when they change is counted in the old unit.
-const UNITS: [&str; 2] = ["fairness", "slot_size"];
 
 /// How long a change may take until the volume has it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -96,11 +94,12 @@ impl Api {
         let _turn = self.live.turn();
         let target = self.target(place)?;
         let keys: Vec<&str> = values.iter().map(|(key, _)| key.as_str()).collect();
-        if let (Some(_), Some(key)) = (&place.disk, keys.iter().find(|k| !OF_DISKS.contains(k))) {
+        if let (Some(_), Some(key)) = (&place.disk, keys.iter().find(|k| !VM_SETTINGS.contains(k)))
+        {
             let message = format!(
                 "{key}: cannot be changed while the disk is served, as {} can: change the \
                  configuration",
-                OF_DISKS.join(", ")
+                VM_SETTINGS.join(", ")
             );
             return Err(Refusal::Invalid(message));
         }
@@ -114,7 +113,7 @@ impl Api {
         let mut layers = before.clone();
         edit(&mut layers, &target)?;
         // What is left out stays so, and keeps no other setting from being changed.
-        let mut in_force = self.live.in_force();
+        let mut in_force = self.live.in_force().layers;
         edit(&mut in_force, &target)?;
         let config = in_force.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
         let was = self.values(place, &keys)?;
@@ -127,12 +126,13 @@ impl Api {
             return Err(Refusal::Failed("the agent is ending".to_owned()));
         }
         let is = self.read_back(place, &keys, &wanted);
+        let origins = self.live.origins();
         let settings = keys.iter().enumerate().map(|(at, key)| ChangedSetting {
             setting: (*key).to_owned(),
             before: was[at].clone(),
             in_force: is[at].clone(),
             configured: layers.configured(&target, key).map_or(Value::Null, json),
-            from: layers.from(&target, key),
+            from: origins.from(&target, key),
             took_effect: alike(&is[at], &wanted[at]),
         });
         let (volume, disk) = (place.volume.clone(), place.disk.clone());
@@ -234,7 +234,9 @@ fn alike(one: &Value, other: &Value) -> bool {
 fn audit(changed: &Changed, who: &Who) {
     for ChangedSetting { setting, before, in_force, from, took_effect, .. } in &changed.settings {
         let from = match from {
+            parda_api::ValueFrom::Default => "the default",
             parda_api::ValueFrom::Configuration => "the configuration",
+            parda_api::ValueFrom::Policy => "the policy",
             parda_api::ValueFrom::Live => "live, until the agent ends",
             parda_api::ValueFrom::State => "live, kept",
         };
@@ -273,12 +275,4 @@ fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
 
 fn json(value: toml::Value) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
-}
-
-/// An error without a place, which would be of no file that anybody has.
-fn plain(error: &parda_config::Error) -> String {
-    match &error.value {
-        Some(value) => format!("{value}: {}", error.message),
-        None => error.message.clone(),
-    }
 }

@@ -7,19 +7,14 @@ use parda_api::{
 
 use crate::events::now_ms;
 use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
-use crate::live::{Layers, Target};
-use crate::status::{DiskStatus, PeerStatus, Status, SteerStatus, VolumeStatus};
+use crate::status::{DiskStatus, PeerStatus, SettingsFrom, Status, SteerStatus, VolumeStatus};
 
 /// The state. `recent` tells what a volume did in the last second.
-pub(super) fn state(
-    status: Status,
-    layers: &Layers,
-    recent: impl Fn(&str) -> Recent,
-) -> api::State {
-    let Status { host, version, pid, uptime_s, volumes } = status;
+pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
+    let Status { host, version, pid, uptime_s, policy, volumes } = status;
     let volumes = volumes.into_iter().map(|status| {
         let recent = recent(&status.name);
-        volume(status, layers, &recent)
+        volume(status, &recent)
     });
     api::State {
         host,
@@ -28,19 +23,22 @@ pub(super) fn state(
         uptime_s: (uptime_s * 10.0).round() / 10.0,
         now_ms: now_ms(),
         role: Role::default(),
+        policy,
         volumes: volumes.collect(),
     }
 }
 
-fn volume(status: VolumeStatus, layers: &Layers, recent: &Recent) -> Volume {
-    let told = layers.from(&Target::volume(&status.name), "latency_threshold");
+fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
+    let told = origin(&status.settings_from, "latency_threshold");
     let threshold = Threshold {
         ms: rounded(status.latency_threshold_ms),
         from: match (&status.objective, &status.threshold) {
             (Some(_), _) => ThresholdFrom::Objective,
             (None, Some(_)) => ThresholdFrom::Auto,
             (None, None) => match told {
+                ValueFrom::Default => ThresholdFrom::Default,
                 ValueFrom::Configuration => ThresholdFrom::Configuration,
+                ValueFrom::Policy => ThresholdFrom::Policy,
                 ValueFrom::Live => ThresholdFrom::Live,
                 ValueFrom::State => ThresholdFrom::State,
             },
@@ -51,7 +49,8 @@ fn volume(status: VolumeStatus, layers: &Layers, recent: &Recent) -> Volume {
     let hosts = status.own.iter().map(|own| host(own, true));
     let hosts = hosts.chain(others.map(|peer| host(peer, false))).collect();
     Volume {
-        disks: disks(status.disks, layers, &status.name, recent),
+        disks: disks(status.disks, recent),
+        settings_from: status.settings_from,
         name: status.name,
         mode: status.mode.to_string(),
         fault: status.fault,
@@ -103,7 +102,11 @@ fn host(peer: &PeerStatus, own: bool) -> Host {
     }
 }
 
-fn disks(disks: Vec<DiskStatus>, layers: &Layers, volume: &str, recent: &Recent) -> Vec<Disk> {
+fn origin(settings: &SettingsFrom, key: &str) -> ValueFrom {
+    settings.get(key).copied().unwrap_or_default()
+}
+
+fn disks(disks: Vec<DiskStatus>, recent: &Recent) -> Vec<Disk> {
     let keys = disk_keys(&disks);
     let did: Vec<_> = keys.iter().map(|key| recent.disks.get(key).copied()).collect();
     let slice = |did: &Option<DiskRecent>| did.filter(|did| did.limit == Limit::Slice);
@@ -116,11 +119,7 @@ fn disks(disks: Vec<DiskStatus>, layers: &Layers, volume: &str, recent: &Recent)
         });
     let each = keys.into_iter().zip(disks).zip(did).map(|((key, status), did)| {
         let entitled = slice(&did).map(|_| together * f64::from(status.shares) / shares);
-        let listen = (key != status.name).then(|| status.listen.clone());
-        let target =
-            Target { volume: volume.to_owned(), disk: Some((status.name.clone(), listen)) };
-        let shares_from = layers.from(&target, "shares");
-        Disk { shares_from, ..disk(key, status, did, entitled) }
+        disk(key, status, did, entitled)
     });
     each.collect()
 }
@@ -135,7 +134,8 @@ fn disk(key: String, status: DiskStatus, did: Option<DiskRecent>, entitled: Opti
         state: status.state.to_string(),
         fault: status.fault,
         shares: status.shares,
-        shares_from: ValueFrom::Configuration,
+        shares_from: origin(&status.settings_from, "shares"),
+        settings_from: status.settings_from,
         limits: DiskLimits { burst: status.burst },
         latency_target_ms: status.latency_target.map(|target| target.target_ms),
         iops: rate(|did| did.rates.iops),
@@ -162,7 +162,7 @@ fn steered(status: SteerStatus, recent: &Recent) -> Steer {
             name: vm.name,
             cgroup: vm.cgroup,
             shares: vm.shares,
-            shares_from: ValueFrom::Configuration,
+            shares_from: origin(&vm.settings_from, "shares"),
             iops: short(rates.map(|rates| rates.iops)),
             bytes_per_s: short(rates.map(|rates| rates.bytes)),
             pending: rounded(vm.pending),

@@ -1,7 +1,7 @@
 //! `[volume.exchange]` with `etcd`: endpoints, certificates and the user, checked.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use parda_config::Error;
 use parda_etcd::{Endpoint, Login, Settings, Tls};
@@ -26,6 +26,14 @@ pub struct Etcd {
     pub prefix: String,
     /// Where a member on this host has its data, if it is said.
     pub data_dir: Option<PathBuf>,
+}
+
+impl Etcd {
+    /// Uses another user of the cluster.
+    pub fn log_in(&mut self, user: &str, password_file: &Path) {
+        let (user, password_file) = (user.to_owned(), password_file.to_owned());
+        self.cluster.login = Some(Login { user, password_file });
+    }
 }
 
 impl fmt::Display for Etcd {
@@ -57,8 +65,8 @@ pub(super) fn check(
         let key = format!("exchange.etcd.{i}");
         let endpoint = Endpoint::parse(url).map_err(|fault| wrong(&key, fault.to_string()))?;
         if !endpoint.has_tls() && !endpoint.is_loopback() && !exchange.plain {
-            let message = "would be used without TLS: anybody on the network could say how loaded the volume \
-                           is. Use https://, or say plain = true";
+            let message = "would be used without TLS: anybody on the network could speak for the hosts or change their \
+                           policy. Use https://, or say plain = true";
             return Err(wrong(&key, message.into()));
         }
         endpoints.push(endpoint);

@@ -6,6 +6,7 @@ use parda_exchange::udp::{KeySource, Keys};
 
 use parda_tls::FileRole;
 
+use super::etcd::Etcd;
 use super::server_tls;
 use super::udp::Udp;
 use super::volume::Volume;
@@ -22,15 +23,8 @@ pub(super) fn certificates(doc: &Document, volumes: &[Volume]) -> Result<(), Err
                 let key = exchange.file_key();
                 server_tls::read(&wrong, &slots.place, key, &ServerTls::default())?;
             }
-            if let Some(tls) = exchange.etcd().and_then(|etcd| etcd.cluster.tls.as_ref()) {
-                tls.check().map_err(|file| {
-                    let key = match file.role {
-                        FileRole::Authorities => "exchange.tls.ca",
-                        FileRole::Certificate => "exchange.tls.certificate",
-                        FileRole::Key => "exchange.tls.key",
-                    };
-                    wrong(key, file.message)
-                })?;
+            if let Some(etcd) = exchange.etcd() {
+                etcd_certificates(doc, &format!("volume.{i}.exchange"), etcd)?;
             }
         }
         for (j, (disk, written)) in volume.disks().iter().zip(&written.disk).enumerate() {
@@ -50,11 +44,36 @@ pub(super) fn keys(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
             let key = format!("volume.{i}.exchange.key_file");
             Keys::read(file).map_err(|error| doc.error(&key, error.to_string()))?;
         }
-        if let Some(login) = exchange.etcd().and_then(|etcd| etcd.cluster.login.as_ref()) {
-            let key = format!("volume.{i}.exchange.password_file");
-            parda_etcd::password::read(&login.password_file)
-                .map_err(|error| doc.error(&key, error.to_string()))?;
+        if let Some(etcd) = exchange.etcd() {
+            etcd_password(doc, &format!("volume.{i}.exchange"), etcd)?;
         }
     }
     Ok(())
+}
+
+/// Reads the certificates and the password for the etcd of the policy.
+pub(super) fn policy(doc: &Document, etcd: &Etcd) -> Result<(), Error> {
+    etcd_certificates(doc, "policy", etcd)?;
+    etcd_password(doc, "policy", etcd)
+}
+
+/// Reads certificates for etcd, whose keys are in a table.
+fn etcd_certificates(doc: &Document, table: &str, etcd: &Etcd) -> Result<(), Error> {
+    let Some(tls) = &etcd.cluster.tls else { return Ok(()) };
+    tls.check().map_err(|file| {
+        let key = match file.role {
+            FileRole::Authorities => "ca",
+            FileRole::Certificate => "certificate",
+            FileRole::Key => "key",
+        };
+        doc.error(&format!("{table}.tls.{key}"), file.message)
+    })
+}
+
+fn etcd_password(doc: &Document, table: &str, etcd: &Etcd) -> Result<(), Error> {
+    let Some(login) = &etcd.cluster.login else { return Ok(()) };
+    let wrong = |error: parda_etcd::PasswordError| {
+        doc.error(&format!("{table}.password_file"), error.to_string())
+    };
+    parda_etcd::password::read(&login.password_file).map(|_| ()).map_err(wrong)
 }

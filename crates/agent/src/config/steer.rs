@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use parda_config::Error;
-use parda_control::{Shares, VmConfig};
+use parda_control::Shares;
 
 use parda_steer::cgroup::{Means, Pattern, PatternError, VmPattern};
 use parda_steer::knob::Method;
@@ -111,8 +111,8 @@ fn check_shares(
     key: &str,
     shares: u32,
 ) -> Result<Shares, Error> {
-    if shares == 0 || shares > VmConfig::MAX_SHARES {
-        return Err(wrong(key, format!("must be from 1 to {}", VmConfig::MAX_SHARES)));
+    match parda_config::wrong_shares(shares) {
+        Some(message) => Err(wrong(key, message)),
+        None => Ok(Shares(shares)),
     }
-    Ok(Shares(shares))
 }

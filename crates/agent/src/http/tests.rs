@@ -7,6 +7,7 @@ fn what_is_not_served_is_named() {
         version: "1".into(),
         pid: 1,
         uptime_s: 1.0,
+        policy: None,
         volumes: Vec::new(),
     };
     assert_eq!(lacking(&status), "");

@@ -1,5 +1,6 @@
 //! A layer of settings over a configuration file.
 
+use parda_config::VM_SETTINGS;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -32,7 +33,7 @@ struct Disk {
 }
 
 /// The volume or disk that a setting belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) volume: String,
     /// Name of the disk, and its listener where two have the name.
@@ -59,6 +60,28 @@ impl Disk {
 }
 
 impl Overlay {
+    /// Settings that a policy gives to a volume of a file, and to its VMs.
+    pub(crate) fn of_policy(policy: &parda_policy::Volume, file: &Table) -> Overlay {
+        let mut overlay = Overlay::default();
+        let Some(volume) = volumes(file).find(|volume| has_name(volume, &policy.name)) else {
+            return overlay;
+        };
+        let control = Target::volume(&policy.name);
+        for (key, value) in &policy.control {
+            overlay.set(&control, key, value.clone());
+        }
+        for (target, _) in vms(volume) {
+            let name = target.disk_name().unwrap_or_default();
+            for (key, value) in policy.settings_of(name) {
+                // The kernel's queue knows no other setting of a VM.
+                if key == "shares" || !is_steered(volume) {
+                    overlay.set(&target, &key, value);
+                }
+            }
+        }
+        overlay
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.volume.is_empty()
     }
@@ -71,6 +94,7 @@ impl Overlay {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn get(&self, target: &Target, setting: &str) -> Option<&Value> {
         self.settings(target)?.get(setting)
     }
@@ -148,20 +172,71 @@ pub(crate) fn written(file: &Table, target: &Target, setting: &str) -> Option<Va
     table_of(&mut file.clone(), target)?.get(setting).cloned()
 }
 
+/// The volumes of a file.
+fn volumes(file: &Table) -> impl Iterator<Item = &Table> {
+    let volumes = file.get("volume").and_then(Value::as_array);
+    volumes.into_iter().flatten().filter_map(Value::as_table)
+}
+
+fn has_name(table: &Table, name: &str) -> bool {
+    text(table, "name") == Some(name)
+}
+
+fn text<'a>(table: &'a Table, key: &str) -> Option<&'a str> {
+    table.get(key).and_then(Value::as_str)
+}
+
+fn is_steered(volume: &Table) -> bool {
+    volume.contains_key("steer")
+}
+
+/// The VMs of a volume: its disks, or the VMs of its device. A disk's listener names it where two have its name.
+fn vms(volume: &Table) -> Vec<(Target, &Table)> {
+    let list = match volume.get("steer") {
+        Some(steer) => steer.get("vm"),
+        None => volume.get("disk"),
+    };
+    let tables: Vec<_> =
+        list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_table).collect();
+    let of = text(volume, "name").unwrap_or_default();
+    let each = tables.iter().filter_map(|table| {
+        let name = text(table, "name")?;
+        let twins = tables.iter().filter(|other| has_name(other, name)).count();
+        let listen = text(table, "listen").filter(|_| twins > 1).map(str::to_owned);
+        Some((Target { volume: of.to_owned(), disk: Some((name.to_owned(), listen)) }, *table))
+    });
+    each.collect()
+}
+
+/// All settings of a file that a layer may have, each with its target.
+pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
+    let mut all = Vec::new();
+    for volume in volumes(file) {
+        let target = Target::volume(text(volume, "name").unwrap_or_default());
+        let control = volume.get("control").and_then(Value::as_table).into_iter().flatten();
+        all.extend(control.map(|(key, value)| (target.clone(), key.clone(), value.clone())));
+        for (target, table) in vms(volume) {
+            let set = VM_SETTINGS.iter().filter_map(|key| Some((*key, table.get(*key)?)));
+            all.extend(set.map(|(key, value)| (target.clone(), key.to_owned(), value.clone())));
+        }
+    }
+    all
+}
+
 /// The table of a file that has the settings of a target.
 fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
     let volumes = file.get_mut("volume")?.as_array_mut()?;
-    let named = |table: &Table, name: &str| table.get("name").and_then(Value::as_str) == Some(name);
     let volume = volumes.iter_mut().filter_map(Value::as_table_mut);
-    let volume = volume.into_iter().find(|table| named(table, &target.volume))?;
+    let volume = volume.into_iter().find(|table| has_name(table, &target.volume))?;
     let Some((name, listen)) = &target.disk else {
         let control = volume.entry("control").or_insert_with(|| Value::Table(Table::new()));
         return control.as_table_mut();
     };
-    let disks = volume.get_mut("disk")?.as_array_mut()?.iter_mut();
-    let here = |table: &Table| {
-        let place = table.get("listen").and_then(Value::as_str);
-        listen.is_none() || place == listen.as_deref()
+    let here = |table: &Table| listen.is_none() || text(table, "listen") == listen.as_deref();
+    let list = match is_steered(volume) {
+        true => volume.get_mut("steer")?.get_mut("vm")?,
+        false => volume.get_mut("disk")?,
     };
-    disks.filter_map(Value::as_table_mut).find(|table| named(table, name) && here(table))
+    let vms = list.as_array_mut()?.iter_mut().filter_map(Value::as_table_mut);
+    vms.into_iter().find(|table| has_name(table, name) && here(table))
 }

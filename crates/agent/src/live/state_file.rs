@@ -1,4 +1,4 @@
-//! The file in which changes are kept.
+//! Files in which the agent keeps settings over restarts: those that were changed live, and the policy.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -6,71 +6,95 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use parda_config::Document;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::overlay::Overlay;
+/// First line of a file of changes. A file without it is not the agent's, and is never written.
+const CHANGES: &str = "# Settings of parda that were changed while it ran. They are in force over those of parda.toml.\n";
 
-/// First line of the file. A file without it is not the agent's, and is never written.
-const MARK: &str = "# Settings of parda that were changed while it ran. They are in force over those of parda.toml.\n";
+/// First line of a file with the policy, as above.
+const POLICY: &str =
+    "# The policy of parda that was last in force here. It counts until etcd has been read.\n";
 
-/// The state file at a path.
-pub(super) struct StateFile<'a>(pub(super) &'a Path);
+/// Last line of a file with the policy. One without it has lost its end.
+const END: &str = "# end\n";
 
-impl StateFile<'_> {
+/// A file at a path, which holds values of one kind.
+pub(crate) struct StateFile<'a> {
+    path: &'a Path,
+    mark: &'static str,
+    end: &'static str,
+}
+
+impl<'a> StateFile<'a> {
+    /// A file with what was changed live.
+    pub(super) fn changes(path: &'a Path) -> StateFile<'a> {
+        StateFile { path, mark: CHANGES, end: "" }
+    }
+
+    /// A file with the policy that was last in force.
+    pub(crate) fn policy(path: &'a Path) -> StateFile<'a> {
+        StateFile { path, mark: POLICY, end: END }
+    }
+
     /// What is kept. Nothing if there is no such file, or an empty one.
-    pub(super) fn read(&self) -> Result<Overlay, String> {
-        match std::fs::metadata(self.0) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Overlay::default()),
+    pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
+        match std::fs::metadata(self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
             _ => {}
         }
-        let doc = Document::read_regular(self.0).map_err(|error| error.to_string())?;
+        let doc = Document::read_regular(self.path).map_err(|error| error.to_string())?;
         self.check_mark(doc.text())?;
+        if !doc.text().is_empty() && !doc.text().ends_with(self.end) {
+            return Err(format!("{}: has lost its end", self.path.display()));
+        }
         doc.parse().map_err(|error| error.to_string())
     }
 
     fn check_mark(&self, text: &str) -> Result<(), String> {
-        if text.is_empty() || text.starts_with(MARK) {
+        if text.is_empty() || text.starts_with(self.mark) {
             return Ok(());
         }
         Err(format!(
             "{}: state: is no state file of parda, and is not written: name a file that is not \
              there yet",
-            self.0.display()
+            self.path.display()
         ))
     }
 
     /// Puts another file in its place, whole: after a crash there is the one or the other.
-    pub(super) fn write(&self, kept: &Overlay) -> Result<(), String> {
+    pub(crate) fn write<T: Serialize>(&self, kept: &T) -> Result<(), String> {
         let wrong = |error: std::io::Error| {
-            format!("{}: the change cannot be kept: {error}", self.0.display())
+            format!("{}: the change cannot be kept: {error}", self.path.display())
         };
-        match std::fs::metadata(self.0) {
+        match std::fs::metadata(self.path) {
             // A pipe would wait for somebody to write.
             Ok(_) => {
-                let doc = Document::read_regular(self.0).map_err(|error| error.to_string())?;
+                let doc = Document::read_regular(self.path).map_err(|error| error.to_string())?;
                 self.check_mark(doc.text())?;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(wrong(error)),
         }
         let text = toml::to_string(kept).map_err(|error| {
-            format!("{}: the change cannot be written: {error}", self.0.display())
+            format!("{}: the change cannot be written: {error}", self.path.display())
         })?;
         let new = self.beside();
-        let written = write_through(&new, &format!("{MARK}{text}"));
-        let placed = written.and_then(|()| std::fs::rename(&new, self.0));
+        let written = write_through(&new, &format!("{}{text}{}", self.mark, self.end));
+        let placed = written.and_then(|()| std::fs::rename(&new, self.path));
         if let Err(error) = placed {
             let _ = std::fs::remove_file(&new);
             return Err(wrong(error));
         }
         // The name is on the disk when the folder is.
-        let folder = self.0.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let synced =
             File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
         synced.map_err(wrong)
     }
 
     fn beside(&self) -> PathBuf {
-        let mut name = self.0.as_os_str().to_owned();
+        let mut name = self.path.as_os_str().to_owned();
         name.push(".new");
         PathBuf::from(name)
     }

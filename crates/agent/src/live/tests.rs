@@ -28,8 +28,12 @@ fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
     let config = layers.merged().unwrap();
     assert_eq!(shares(&config), 2000);
     assert_eq!(config.volumes[0].law.control.law.threshold.secs(), 0.02);
-    assert_eq!(layers.from(&disk(), "shares"), ValueFrom::State);
-    assert_eq!(layers.from(&Target::volume("array"), "latency_threshold"), ValueFrom::Live);
+    let from = |target: &Target, key: &str| {
+        layers.clone().into_force(Refused::new()).origins.from(target, key)
+    };
+    assert_eq!(from(&disk(), "shares"), ValueFrom::State);
+    assert_eq!(from(&Target::volume("array"), "latency_threshold"), ValueFrom::Live);
+    assert_eq!(from(&disk(), "burst"), ValueFrom::Default);
     assert_eq!(layers.configured(&disk(), "shares"), Some(500.into()));
 
     let (live, config) = start(dir.path(), FILE);
@@ -76,8 +80,8 @@ fn what_is_left_out_keeps_no_other_setting_from_being_changed() {
     layers.write().unwrap();
     let (live, config) = start(dir.path(), FILE);
     assert_eq!(shares(&config), 500);
-    let mut in_force = live.in_force();
-    assert_eq!(in_force.from(&disk(), "shares"), ValueFrom::Configuration);
+    assert_eq!(live.origins().from(&disk(), "shares"), ValueFrom::Configuration);
+    let mut in_force = live.in_force().layers;
     in_force.temporary.set(&Target::volume("array"), "latency_threshold", "20ms".into());
     assert_eq!(in_force.merged().unwrap().volumes[0].law.control.law.threshold.secs(), 0.02);
     assert_eq!(live.layers().kept.get(&disk(), "shares"), Some(&0.into()), "it is kept as it is");
@@ -162,4 +166,115 @@ fn two_disks_of_one_name_are_told_apart() {
     let config = layers.merged().unwrap();
     let shares: Vec<_> = config.volumes[0].disks().iter().map(|disk| disk.vm.shares.0).collect();
     assert_eq!(shares, [500, 7]);
+}
+
+/// Policies of the volume, each as TOML below `[volume]`, with revisions from 1 on.
+fn policies(revision: u64, text: &str) -> Policies {
+    let volume = toml::from_str(&format!("name = \"array\"\n{text}")).unwrap();
+    Policies { head: None, volumes: vec![parda_policy::Stored::new(revision, volume)] }
+}
+
+/// Layers of a host with a policy, and what is in force of them.
+fn with_policy(live: &Live, policy: Policies, before: &Policies) -> (InForce, Config) {
+    Layers { policy, ..live.layers() }.in_force(before).unwrap()
+}
+
+#[test]
+fn what_counts_over_what_is_default_file_group_vm_and_live() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let shown = |live: &Live, policy: &str| {
+        let (in_force, config) = with_policy(live, policies(1, policy), &Policies::default());
+        assert_eq!(in_force.refused, Refused::new());
+        (shares(&config), in_force.origins.from(&disk(), "shares"))
+    };
+    assert_eq!(shown(&live, ""), (500, ValueFrom::Configuration));
+    let group = "[[group]]\nname = \"g\"\nvms = [\"v*\"]\nshares = 600\nburst = 7\n";
+    assert_eq!(shown(&live, group), (600, ValueFrom::Policy));
+    let vm = format!("{group}[[vm]]\nname = \"vm\"\nshares = 700\n");
+    assert_eq!(shown(&live, &vm), (700, ValueFrom::Policy));
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 800.into());
+    live.take(layers.clone(), layers);
+    assert_eq!(shown(&live, &vm), (800, ValueFrom::State));
+}
+
+#[test]
+fn a_policy_is_in_force_as_a_whole_or_the_one_from_before_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(
+        dir.path(),
+        &FILE.replace("[[volume.disk]]", "[volume.control]\nwindow_min = 8\n[[volume.disk]]"),
+    );
+    let good = policies(1, "[[vm]]\nname = \"vm\"\nshares = 700\n");
+    for bad in [
+        // Good by itself, and not with what the file of this host has.
+        "[control]\nwindow_max = 4\n[[vm]]\nname = \"vm\"\nshares = 900\n",
+        "[control]\nmode = \"parda\"\n[[vm]]\nname = \"vm\"\nshares = 0\n",
+        "[control]\nfairness = \"bytes\"\n[[vm]]\nname = \"vm\"\nshares = 900\n",
+    ] {
+        let (in_force, config) = with_policy(&live, policies(2, bad), &good);
+        assert_eq!(shares(&config), 700, "{bad}");
+        assert_eq!(in_force.layers.policy.volumes[0].revision, 1);
+        assert!(in_force.refused.contains_key("array"), "{bad}");
+        let (_, config) = with_policy(&live, policies(2, bad), &Policies::default());
+        assert_eq!(shares(&config), 500, "{bad}: there is none before");
+    }
+}
+
+#[test]
+fn a_policy_that_contradicts_a_live_change_is_refused_and_says_which() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    layers.temporary.set(&Target::volume("array"), "window_min", 8.into());
+    live.take(layers.clone(), layers);
+    let policy = policies(2, "[control]\nwindow_max = 4\n");
+    let (in_force, config) = with_policy(&live, policy.clone(), &Policies::default());
+    let why = &in_force.refused["array"];
+    assert!(why.contains("window_min = 8, which was changed live on this host"), "{why}");
+    assert_eq!(config.volumes[0].law.control.law.window_min.0, 8.0);
+    assert!(in_force.layers.policy.volumes.is_empty());
+    // It is taken once the change is taken back.
+    let mut layers = live.layers();
+    layers.temporary.clear(&Target::volume("array"), "window_min");
+    live.take(layers.clone(), layers);
+    let (in_force, config) = with_policy(&live, policy, &Policies::default());
+    assert_eq!((in_force.refused.len(), config.volumes[0].law.control.law.window_max.0), (0, 4.0));
+}
+
+#[test]
+fn a_steered_vm_takes_its_shares_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "host = \"a\"\n[[volume]]\nname = \"array\"\n[volume.steer]\ndevice = \"/dev/sdz\"\n\
+                [[volume.steer.vm]]\nname = \"vm\"\ncgroup = \"libvirt:vm\"\n";
+    let (live, _) = start(dir.path(), text);
+    let policy = policies(1, "[[group]]\nname = \"all\"\nvms = [\"*\"]\nshares = 700\nburst = 3\n");
+    let (in_force, config) = with_policy(&live, policy, &Policies::default());
+    assert_eq!(in_force.refused, Refused::new());
+    let crate::config::Work::Steer(steer) = &config.volumes[0].work else { panic!() };
+    assert_eq!(steer.vms.to_string(), "vm: 700");
+}
+
+const KEPT: &str = "[policy]\netcd = [\"http://127.0.0.1:2379\"]\n[[volume]]";
+
+#[test]
+fn the_policy_is_there_after_a_restart_and_a_file_without_its_end_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = FILE.replacen("[[volume]]", KEPT, 1);
+    let (live, _) = start(dir.path(), &file);
+    let policy = policies(3, "[[vm]]\nname = \"vm\"\nshares = 700\n");
+    let layers = Layers { policy, ..live.layers() };
+    live.take(layers.clone(), layers);
+    live.keep_policy().unwrap();
+    assert_eq!(shares(&start(dir.path(), &file).1), 700);
+    let path = dir.path().join("state.toml.policy");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, whole.replace("# end\n", "")).unwrap();
+    let (live, config) = start(dir.path(), &file);
+    assert_eq!(shares(&config), 500, "it may have lost more than its end");
+    live.keep_policy().unwrap();
+    std::fs::write(&path, "root:x:0:0\n").unwrap();
+    assert!(live.keep_policy().unwrap_err().contains("is no state file of parda"));
+    assert_eq!(shares(&start(dir.path(), FILE).1), 500, "without [policy] there is none");
 }

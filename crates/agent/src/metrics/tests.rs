@@ -75,6 +75,7 @@ fn a_status_without_volumes_is_a_document() {
         version: "1".to_owned(),
         pid: 1,
         uptime_s: 1.5,
+        policy: None,
         volumes: Vec::new(),
     };
     assert_eq!(

@@ -13,7 +13,7 @@ use parda_steer::{Device, Journal};
 use super::SteerError;
 use super::live::Look;
 use crate::config::{self, Steer};
-use crate::status::SteeredVmStatus;
+use crate::status::{SettingsFrom, SteeredVmStatus};
 
 /// Demand of a VM whose queue is full, as a multiple of what can be seen of it.
 const UNSEEN: f64 = 2.0;
@@ -182,6 +182,7 @@ impl HostVms {
             SteeredVmStatus {
                 name: vm.name.clone(),
                 cgroup: key.to_string(),
+                settings_from: SettingsFrom::new(),
                 shares: vm.shares.0,
                 ios,
                 bytes,

@@ -204,7 +204,7 @@ fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
     let volume = agent.volume();
     assert_eq!((volume.disks[0].shares, volume.window_max), (3000, Some(4.0)));
     let said = parda(&["set", "vm1", "--reset", "shares"]);
-    assert!(said.contains("shares = 1000 (before: 3000), from the configuration"), "{said}");
+    assert!(said.contains("shares = 1000 (before: 3000), the default"), "{said}");
     assert_eq!(agent.volume().disks[0].shares, 1000);
     assert!(wrong(&["vm1", "--reset", "shares"]).contains("was not changed live"));
 }

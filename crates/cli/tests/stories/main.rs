@@ -45,6 +45,7 @@
 //! | `lifecycle` | disks, listeners and volumes that come late, come and go, or panic |
 //! | `logging` | a log that nobody reads, or that others would fill or forge |
 //! | `pages` | the pages of probes, in a browser |
+//! | `policy` | settings that live in etcd for all hosts |
 //! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
 //! | `tutorial` | docs/tutorial.md, run as it stands |
 //! | `watching` | what a device does, shown by `parda steer watch` |
@@ -96,6 +97,7 @@ mod observe;
 mod packages;
 mod page_cache;
 mod pages;
+mod policy;
 mod probe;
 mod proxmox;
 mod reload;

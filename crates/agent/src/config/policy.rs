@@ -1,0 +1,99 @@
+//! `[policy]`: the etcd in which settings live for all hosts, checked.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use parda_config::{Document, Error};
+
+use super::etcd::{self, Etcd};
+use super::exchange::Exchange;
+use super::volume::Volume;
+use crate::file;
+
+/// How often it is looked for a change, unless the file says otherwise.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Shortest and longest time between two looks.
+const BOUNDS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3600);
+
+/// Where a host's policy comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The cluster, and who we are there.
+    pub etcd: Etcd,
+    /// Whether it is not the cluster of an exchange.
+    pub is_apart: bool,
+    /// How often it is looked for a change.
+    pub period: Duration,
+    /// File in which the policy in force is kept over restarts.
+    pub kept: PathBuf,
+}
+
+pub(super) fn check(
+    doc: &Document,
+    written: &file::Policy,
+    state: Option<&Path>,
+    volumes: &[Volume],
+) -> Result<Policy, Error> {
+    let period = written.period.unwrap_or(PERIOD);
+    if !BOUNDS.contains(&period) {
+        return Err(doc.error("policy.period", "must be from 100ms to 1h"));
+    }
+    let Some(state) = state else {
+        let message = "needs state = \"/var/lib/parda/state.toml\": what was last in force is kept beside that file, and \
+                       counts while etcd cannot be reached";
+        return Err(doc.error("policy", message));
+    };
+    let mut kept = state.as_os_str().to_owned();
+    kept.push(".policy");
+    let (etcd, is_apart) = (cluster(doc, written, volumes)?, written.etcd.is_some());
+    Ok(Policy { etcd, is_apart, period, kept: kept.into() })
+}
+
+/// Its own cluster, or else that in which the hosts of the volumes meet.
+fn cluster(doc: &Document, written: &file::Policy, volumes: &[Volume]) -> Result<Etcd, Error> {
+    if let Some(urls) = &written.etcd {
+        let wrong =
+            |key: &str, message: String| doc.error(&key.replacen("exchange", "policy", 1), message);
+        let exchange = file::Exchange {
+            prefix: written.prefix.clone(),
+            tls: written.tls.clone(),
+            plain: written.plain,
+            user: written.user.clone(),
+            password_file: written.password_file.clone(),
+            ..file::Exchange::default()
+        };
+        return etcd::check(&wrong, urls, &exchange);
+    }
+    for (key, there) in [
+        ("policy.prefix", written.prefix.is_some()),
+        ("policy.tls", written.tls.is_some()),
+        ("policy.plain", written.plain),
+        ("policy.user", written.user.is_some()),
+        ("policy.password_file", written.password_file.is_some()),
+    ] {
+        if there {
+            return Err(doc.error(key, "belongs to a cluster of its own: add etcd"));
+        }
+    }
+    let mut found =
+        volumes.iter().filter_map(|volume| volume.exchange.as_ref().and_then(Exchange::etcd));
+    let Some(first) = found.next() else {
+        let message = "names no cluster: add etcd, as no volume has it in [volume.exchange]";
+        return Err(doc.error("policy", message));
+    };
+    if found.any(|other| other.cluster != first.cluster || other.prefix != first.prefix) {
+        let message = "names no cluster, and the exchanges of the volumes are in several: add etcd";
+        return Err(doc.error("policy", message));
+    }
+    Ok(first.clone())
+}
+
+/// A cluster that is named without a configuration file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn named_cluster(written: &file::Policy) -> Result<Etcd, Error> {
+    cluster(&Document::new("command line", ""), written, &[])
+}

@@ -1,0 +1,48 @@
+//! Where each setting in force comes from.
+
+use std::collections::BTreeMap;
+
+use parda_api::ValueFrom;
+use toml::{Table, Value};
+
+use super::overlay::{Overlay, Setting, Target, all_written};
+
+/// All settings that are set anywhere; the others have their defaults.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origins(BTreeMap<Target, BTreeMap<Setting, (Value, ValueFrom)>>);
+
+impl Origins {
+    /// Settings of a file and of the layers over it, the last of which counts most.
+    pub(crate) fn of(file: &Table, layers: &[(&Overlay, ValueFrom)]) -> Origins {
+        let mut origins = Origins::default();
+        for (target, setting, value) in all_written(file) {
+            origins.set(target, setting, value, ValueFrom::Configuration);
+        }
+        for (layer, from) in layers {
+            for (target, setting, value) in layer.all() {
+                origins.set(target, setting, value, *from);
+            }
+        }
+        origins
+    }
+
+    fn set(&mut self, target: Target, setting: Setting, value: Value, from: ValueFrom) {
+        self.0.entry(target).or_default().insert(setting, (value, from));
+    }
+
+    /// Settings of a volume or a VM that are set.
+    pub(crate) fn of_target(&self, target: &Target) -> &BTreeMap<Setting, (Value, ValueFrom)> {
+        static NONE: BTreeMap<Setting, (Value, ValueFrom)> = BTreeMap::new();
+        self.0.get(target).unwrap_or(&NONE)
+    }
+
+    /// Where a setting in force comes from.
+    pub(crate) fn from(&self, target: &Target, setting: &str) -> ValueFrom {
+        self.of_target(target).get(setting).map_or(ValueFrom::Default, |(_, from)| *from)
+    }
+
+    /// VMs of a volume that have settings, with their targets.
+    pub(crate) fn vms<'a>(&'a self, volume: &'a str) -> impl Iterator<Item = &'a Target> {
+        self.0.keys().filter(move |target| target.volume == volume && target.disk.is_some())
+    }
+}

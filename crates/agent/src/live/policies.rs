@@ -1,0 +1,63 @@
+//! The policy of this host's volumes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use parda_policy::check::check_volume;
+use parda_policy::{Head, Stored};
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use super::overlay::Overlay;
+use super::state_file::StateFile;
+
+/// Volumes whose policy is not in force, with the reason.
+pub(crate) type Refused = BTreeMap<String, String>;
+
+/// Policies of volumes, without keys that this version does not know.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Policies {
+    /// The revision that was read last, if there is a policy.
+    pub(crate) head: Option<Head>,
+    /// Policy of each volume that has one.
+    #[serde(default)]
+    pub(crate) volumes: Vec<Stored>,
+}
+
+impl Policies {
+    /// What was in force last, from its file. A file that cannot be read is said, and does not count.
+    pub(super) fn read(path: &Path) -> Policies {
+        StateFile::policy(path).read().unwrap_or_else(|error| {
+            tracing::error!(
+                event = "state_unreadable",
+                "{error}; the policy that was last in force here is not in force until etcd has been read"
+            );
+            Policies::default()
+        })
+    }
+
+    /// Policy of a volume, if it has one.
+    pub(crate) fn of(&self, volume: &str) -> Option<&Stored> {
+        self.volumes.iter().find(|stored| stored.volume.name == volume)
+    }
+
+    /// Volumes whose policy is wrong whatever the host has, with the reason.
+    pub(super) fn check(&self) -> Refused {
+        let wrong = |stored: &Stored| {
+            let fault = check_volume(&stored.volume).err()?;
+            Some((stored.volume.name.clone(), fault))
+        };
+        self.volumes.iter().filter_map(wrong).collect()
+    }
+
+    /// Settings that it gives to the volumes and VMs of a file.
+    pub(super) fn overlay(&self, file: &Table) -> Overlay {
+        let mut all = Overlay::default();
+        for stored in &self.volumes {
+            for (target, setting, value) in Overlay::of_policy(&stored.volume, file).all() {
+                all.set(&target, &setting, value);
+            }
+        }
+        all
+    }
+}

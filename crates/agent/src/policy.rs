@@ -1,0 +1,326 @@
+//! Settings that live in etcd for all hosts: read, put in force, and read back.
+//!
+//! All calls to etcd are made by a thread of their own, which puts a policy in force the way that live changes go. Neither the control
+//! thread nor IO waits for this thread, and it waits for nobody but etcd and the agent's main thread.
+
+mod report;
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parda_etcd::Lease;
+use parda_exchange::HostName;
+use parda_policy::hosts::RENEWAL;
+use parda_policy::{Head, HostReport, Snapshot, Store, StoreError};
+
+use crate::config::{self, Config};
+use crate::live::{Live, Policies};
+use crate::views::Views;
+use crate::wakeup::Takeover;
+
+/// Time that each endpoint has for an answer.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Part of the period by which the rounds of a host vary, so that hosts that start together do not ask together.
+const SPREAD: f64 = 0.2;
+
+/// What a follower needs of the agent.
+#[derive(Clone)]
+pub(crate) struct Host {
+    pub(crate) name: HostName,
+    pub(crate) live: Arc<Live>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) agent: Takeover,
+}
+
+/// The thread that follows the policy, as the main thread sees it. It ends by itself after this was dropped.
+pub(crate) struct Follower {
+    config: config::Policy,
+    volumes: Vec<String>,
+    orders: Sender<()>,
+    /// The thread's work counts as long as this is here.
+    _wanted: Arc<()>,
+}
+
+impl Follower {
+    /// Begins to follow the policy that a configuration names, if it names one.
+    pub(crate) fn start(config: &Config, host: Host) -> std::io::Result<Option<Follower>> {
+        let volumes = names(config);
+        let Some(config) = config.policy.clone() else {
+            host.views.show_policy(None);
+            return Ok(None);
+        };
+        let (orders, waits) = channel();
+        let wanted = Arc::new(());
+        let (cluster, prefix) = (config.etcd.cluster.clone(), &config.etcd.prefix);
+        let following = Following {
+            store: Store::new(cluster, prefix, host.name.id().0, LIMIT),
+            host,
+            volumes: volumes.clone(),
+            seen: None,
+            unknown: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            fault: None,
+            published: None,
+            wanted: Arc::downgrade(&wanted),
+        };
+        let period = config.period;
+        // Never joined: a call that is under way ends within its limit, and the thread with it.
+        std::thread::Builder::new()
+            .name("parda-policy".to_owned())
+            .spawn(move || following.run(&waits, period))?;
+        Ok(Some(Follower { config, volumes, orders, _wanted: wanted }))
+    }
+
+    /// Whether it follows what a configuration names.
+    pub(crate) fn follows(&self, config: &Config) -> bool {
+        config.policy.as_ref() == Some(&self.config) && names(config) == self.volumes
+    }
+
+    /// Has certificates and password, and then the policy, read again.
+    pub(crate) fn reload(&self) {
+        let _ = self.orders.send(());
+    }
+}
+
+fn names(config: &Config) -> Vec<String> {
+    config.volumes.iter().map(|volume| volume.name.clone()).collect()
+}
+
+/// What was seen of the head.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Revision of etcd in which it was written; 0 if there is none.
+    mark: i64,
+    /// Revision of the cluster at the last look.
+    cluster: i64,
+}
+
+/// What was published, and the lease that it hangs on.
+struct Published {
+    report: HostReport,
+    lease: Lease,
+    renewed: Instant,
+}
+
+/// The thread's own state.
+struct Following {
+    store: Store,
+    host: Host,
+    volumes: Vec<String>,
+    /// None: all is to be read.
+    seen: Option<Seen>,
+    /// Keys that this version does not know, by volume.
+    unknown: BTreeMap<String, Vec<String>>,
+    /// Volumes whose policy cannot be read, with the reason.
+    unreadable: BTreeMap<String, String>,
+    /// Why etcd cannot be read, as it was said.
+    fault: Option<String>,
+    published: Option<Published>,
+    /// Gone once the main thread follows another policy, or none.
+    wanted: Weak<()>,
+}
+
+impl Following {
+    fn run(mut self, waits: &Receiver<()>, period: Duration) {
+        self.show();
+        loop {
+            self.round();
+            let part = 1.0 + SPREAD * (fastrand::f64() - 0.5);
+            match waits.recv_timeout(period.mul_f64(part)) {
+                Ok(()) => {
+                    self.store.reload();
+                    self.seen = None;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Looks for a change, puts it in force, and publishes what is in force.
+    fn round(&mut self) {
+        let looked = self.look();
+        if looked.is_err() {
+            // Another cluster, or other data, may answer next.
+            self.seen = None;
+        }
+        if !self.host.live.in_force().refused.is_empty() {
+            // What the policy did not go with may be gone.
+            let policy = self.host.live.layers().policy;
+            self.put_in_force(policy);
+        }
+        let done = looked.and_then(|()| self.publish());
+        self.say(done.err());
+        self.show();
+    }
+
+    /// Reads the head if it was written since, and then the policies.
+    fn look(&mut self) -> Result<(), StoreError> {
+        if let Some(seen) = &mut self.seen {
+            let news = self.store.news(seen.mark)?;
+            let back = news.cluster < seen.cluster;
+            seen.cluster = news.cluster;
+            // A cluster that went back has lost data, or its member lags: a read by a majority tells.
+            if !news.changed && !back {
+                return Ok(());
+            }
+        }
+        let names: Vec<_> = self.volumes.iter().map(String::as_str).collect();
+        let snapshot = self.store.read(&names)?;
+        let cluster = self.seen.map_or(0, |seen| seen.cluster);
+        self.seen = Some(Seen { mark: snapshot.mark, cluster: cluster.max(snapshot.mark) });
+        self.take_in(snapshot);
+        Ok(())
+    }
+
+    fn take_in(&mut self, snapshot: Snapshot) {
+        let before = self.host.live.layers().policy;
+        let Some(head) = snapshot.head else {
+            if before.head.is_some() {
+                tracing::warn!(
+                    event = "policy_unreachable",
+                    "etcd has no policy any more; what was read last stays in force. An empty policy takes it back: parda policy apply"
+                );
+            }
+            return;
+        };
+        self.unreadable.clear();
+        let mut unknown = BTreeMap::new();
+        let mut volumes = Vec::new();
+        for (name, stored) in snapshot.volumes {
+            match stored {
+                Ok(mut stored) => {
+                    let (volume, keys) = stored.volume.known();
+                    stored.volume = volume;
+                    volumes.push(stored);
+                    if !keys.is_empty() {
+                        unknown.insert(name, keys);
+                    }
+                }
+                Err(fault) => {
+                    // As a whole or not at all: what was read before stays.
+                    volumes.extend(before.of(&name).cloned());
+                    tracing::error!(
+                        volume = name,
+                        event = "policy_refused",
+                        "{fault}; the policy from before stays"
+                    );
+                    self.unreadable.insert(name, fault.to_string());
+                }
+            }
+        }
+        for (volume, keys) in &unknown {
+            if self.unknown.get(volume) != Some(keys) {
+                tracing::warn!(
+                    volume,
+                    event = "policy_unknown",
+                    "policy revision {}: {} is not known to this version, and has no effect; the rest is in force",
+                    head.revision,
+                    keys.join(", ")
+                );
+            }
+        }
+        self.unknown = unknown;
+        self.put_in_force(Policies { head: Some(head), volumes });
+    }
+
+    fn put_in_force(&self, policy: Policies) {
+        let live = &self.host.live;
+        let (before, head) = (live.in_force(), policy.head.clone());
+        match live.adopt(policy, &self.host.agent, || self.is_wanted()) {
+            Ok(true) => {
+                if let Some(Head { revision, by, comment, .. }) = &head {
+                    let why = comment.as_ref().map(|comment| format!(": {comment}"));
+                    let why = why.unwrap_or_default();
+                    tracing::info!(
+                        revision,
+                        by,
+                        event = "policy_applied",
+                        "policy is in force{why}"
+                    );
+                }
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(event = "policy_refused", "no policy is put in force: {error}")
+            }
+        }
+        let now = live.in_force();
+        for (volume, why) in &now.refused {
+            if before.refused.get(volume) != Some(why) {
+                tracing::error!(
+                    volume,
+                    event = "policy_refused",
+                    "the policy is not in force: {why}; the one from before stays, if there was one"
+                );
+            }
+        }
+        if now.layers.policy != before.layers.policy
+            && let Err(error) = live.keep_policy()
+        {
+            tracing::error!(
+                event = "policy_not_kept",
+                "{error}; after a restart the policy counts once etcd has been read"
+            );
+        }
+    }
+
+    /// Says what is wrong with etcd, once, and when it is well again.
+    fn say(&mut self, error: Option<StoreError>) {
+        match (&self.fault, error) {
+            (None, Some(error)) => {
+                tracing::warn!(
+                    event = "policy_unreachable",
+                    "policy: {error}; what was read last stays in force"
+                );
+                self.fault = Some(error.to_string());
+            }
+            (Some(_), None) => {
+                tracing::info!(event = "policy_reachable", "policy: etcd can be read again");
+                self.fault = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn report(&self) -> HostReport {
+        report::of(&self.host, &self.unknown, &self.unreadable)
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.strong_count() > 0
+    }
+
+    fn show(&self) {
+        if !self.is_wanted() {
+            return;
+        }
+        let policy =
+            report::shown(&self.report(), &self.host.live.layers().policy, self.fault.as_ref());
+        self.host.views.show_policy(Some(policy));
+    }
+
+    /// Publishes what is in force if it is not what was published, and renews the lease when it is time.
+    fn publish(&mut self) -> Result<(), StoreError> {
+        let report = self.report();
+        let begun = Instant::now();
+        if let Some(published) = &mut self.published
+            && published.report == report
+        {
+            if begun - published.renewed < RENEWAL {
+                return Ok(());
+            }
+            if self.store.renew(&published.lease)? {
+                published.renewed = begun;
+                return Ok(());
+            }
+        }
+        let mut lease = self.published.take().map(|published| published.lease);
+        self.store.publish(&report, &mut lease)?;
+        self.published = lease.map(|lease| Published { report, lease, renewed: begun });
+        Ok(())
+    }
+}

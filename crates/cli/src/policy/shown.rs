@@ -1,0 +1,182 @@
+//! The policy and what hosts have in force, as text and JSON.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, UNIX_EPOCH};
+
+use parda_policy::{
+    Change, Head, HistoryEntry, HostReport, HostState, InForce, Policy, Presence, Snapshot, Volume,
+    VolumeReport,
+};
+use serde::Serialize;
+use toml::Table;
+
+/// The policy and its hosts as JSON.
+#[derive(Serialize)]
+pub(super) struct Whole {
+    #[serde(flatten)]
+    head: Option<Head>,
+    policy: Policy,
+    /// Volumes whose policy this version cannot read, with the reason.
+    unreadable: Vec<(String, String)>,
+    hosts: Vec<HostState>,
+}
+
+impl Whole {
+    pub(super) fn new(read: &Snapshot, hosts: Vec<HostState>) -> Whole {
+        let (volume, unreadable) = parts(read);
+        let unreadable = unreadable.into_iter().map(|(name, fault)| (name.to_owned(), fault));
+        let policy =
+            Policy { volume: volume.into_iter().map(|(_, volume)| volume.clone()).collect() };
+        Whole { head: read.head.clone(), policy, unreadable: unreadable.collect(), hosts }
+    }
+}
+
+type Readable<'a> = Vec<(u64, &'a Volume)>;
+
+/// Volumes with the revisions of their policies, and those that cannot be read.
+fn parts(read: &Snapshot) -> (Readable<'_>, Vec<(&str, String)>) {
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for (name, stored) in &read.volumes {
+        match stored {
+            Ok(stored) => good.push((stored.revision, &stored.volume)),
+            Err(fault) => bad.push((name.as_str(), fault.to_string())),
+        }
+    }
+    (good, bad)
+}
+
+/// A revision in a line.
+pub(super) fn headline(head: &Head) -> String {
+    let at = UNIX_EPOCH + Duration::from_millis(head.at_ms);
+    let comment = head.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
+    let line = format!(
+        "revision {} by {} at {}{comment}",
+        head.revision,
+        head.by,
+        humantime::format_rfc3339_seconds(at)
+    );
+    plain(&line)
+}
+
+/// A text without what a terminal obeys.
+fn plain(text: &str) -> String {
+    let control = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(control).collect()
+}
+
+/// Changes, one a line.
+pub(super) fn lines(changes: &[Change]) -> String {
+    changes.iter().map(|change| format!("  {}\n", plain(&change.to_string()))).collect()
+}
+
+/// An entry of the history.
+pub(super) fn entry(entry: &HistoryEntry) -> String {
+    let mut text = format!("{}\n{}", headline(&entry.head), lines(&entry.changes));
+    if entry.more > 0 {
+        text += &format!("  and {} more\n", entry.more);
+    }
+    text
+}
+
+/// The policy, and what each host has in force.
+pub(super) fn text(read: &Snapshot, hosts: &[HostState]) -> String {
+    let mut text = match &read.head {
+        Some(head) => format!("policy {}\n", headline(head)),
+        None => "etcd has no policy yet\n".to_owned(),
+    };
+    let (volumes, unreadable) = parts(read);
+    for (revision, volume) in volumes {
+        text += &format!("\nvolume {}, changed last in revision {revision}\n", plain(&volume.name));
+        text += &settings("control", &volume.control);
+        for group in &volume.group {
+            text += &settings(
+                &format!("group {} ({})", group.name, group.vms.join(", ")),
+                &group.settings,
+            );
+        }
+        for vm in &volume.vm {
+            text += &settings(
+                &format!("vm {}{}", vm.name, nowhere(volume, &vm.name, hosts)),
+                &vm.settings,
+            );
+        }
+    }
+    for (name, fault) in unreadable {
+        text += &format!("\nvolume {}: {}\n", plain(name), plain(&fault));
+    }
+    text += "\nhosts\n";
+    for host in hosts {
+        text += &plain(&format!("  {}: {}", host.host, standing(host, read.revision())));
+        text += "\n";
+    }
+    if hosts.is_empty() {
+        text += "  none takes its settings from here yet: [policy] in parda.toml\n";
+    }
+    text
+}
+
+fn settings(of: &str, settings: &Table) -> String {
+    settings.iter().map(|(key, value)| plain(&format!("  {of}: {key} = {value}")) + "\n").collect()
+}
+
+/// Note on a VM that no host has.
+fn nowhere(volume: &Volume, vm: &str, hosts: &[HostState]) -> &'static str {
+    let reports = hosts.iter().filter_map(|host| host.report.as_ref());
+    let mut volumes =
+        reports.flat_map(|report| &report.volumes).filter(|of| of.name == volume.name).peekable();
+    if volumes.peek().is_none() || volumes.any(|of| of.vms.contains_key(vm)) {
+        ""
+    } else {
+        " (on no host)"
+    }
+}
+
+/// What a host has in force, in a line.
+fn standing(host: &HostState, revision: u64) -> String {
+    let mut said = match host.presence {
+        Presence::Live => Vec::new(),
+        Presence::Silent(seconds) => {
+            let silence = humantime::format_duration(Duration::from_secs(seconds));
+            vec![format!("SILENT for {silence}; what follows is what it said last")]
+        }
+    };
+    let Some(report) = &host.report else {
+        said.push("says what this version cannot read".to_owned());
+        return said.join("; ");
+    };
+    if report.revision == revision {
+        said.push(format!("revision {revision} read"));
+    } else {
+        said.push(format!("READ REVISION {} LAST, not {revision}", report.revision));
+    }
+    let names: BTreeSet<&str> = report.volumes.iter().map(|volume| volume.name.as_str()).collect();
+    if names.is_empty() {
+        said.push("no policy for its volumes".to_owned());
+    }
+    said.extend(report.volumes.iter().map(|volume| of_volume(report, volume)));
+    said.join("; ")
+}
+
+fn of_volume(report: &HostReport, volume: &VolumeReport) -> String {
+    let mut text = format!("volume {} ", volume.name);
+    text += &match (&volume.fault, volume.in_force) {
+        (None, Some(revision)) => format!("in force (revision {revision})"),
+        (None, None) => "NOT IN FORCE".to_owned(),
+        (Some(fault), None) => format!("NOT IN FORCE: {fault}"),
+        (Some(fault), Some(revision)) => format!("STILL AT REVISION {revision}: {fault}"),
+    };
+    if !volume.unknown.is_empty() {
+        text += &format!(", {} UNKNOWN to parda {}", volume.unknown.join(", "), report.version);
+    }
+    let other = |of: &str, values: &std::collections::BTreeMap<String, InForce>| -> String {
+        let differ = values.iter().filter(|(_, value)| value.from != "policy");
+        differ
+            .map(|(key, value)| format!(", DIFFERS: {of}{key} = {} ({})", value.value, value.from))
+            .collect()
+    };
+    text += &other("", &volume.control);
+    for (vm, values) in &volume.vms {
+        text += &other(&format!("vm {vm}: "), values);
+    }
+    text
+}

@@ -1,0 +1,320 @@
+//! Settings that live in etcd for all hosts: applied from a file, refused when wrong, kept while etcd is away, read back.
+
+use std::time::Duration;
+
+use parda_agent::config::named_cluster;
+use parda_agent::file;
+use parda_api::ValueFrom;
+use parda_policy::{Author, Of, Snapshot, Store, StoreError, set};
+use parda_testkit::Etcd;
+use serde_json::Value;
+
+use crate::array::{Array, Delays};
+use crate::stage::{Agent, PARDA, Stage, config, until, uri};
+
+/// How long a call may take on a busy machine.
+const PATIENT: Duration = Duration::from_secs(30);
+
+/// Two hosts that take their settings from an etcd of one member. The first has two disks, each on a slow array of its own.
+struct Site {
+    etcd: Etcd,
+    agents: Vec<Agent>,
+    stage: Stage,
+}
+
+impl Site {
+    fn start() -> Site {
+        let stage = Stage::new();
+        let etcd = Etcd::start(&stage.path(""), 1);
+        let delays = Delays { io: Duration::from_millis(1), flush: Duration::ZERO };
+        for array in ["array1", "array2"] {
+            Array::start(&stage.path(array), 4096, delays);
+        }
+        stage.sparse("data", 16 << 20);
+        let own = [("vm1", "nbd+unix:///?socket=array1"), ("vm2", "nbd+unix:///?socket=array2")];
+        let hosts: [(&str, &[(&str, &str)]); 2] = [("a", &own), ("b", &[("vm3", "data")])];
+        let agents = hosts.map(|(host, disks)| {
+            let exchange =
+                format!("[volume.exchange]\netcd = [\"{}\"]\n[[volume.disk]]", etcd.urls()[0]);
+            let text = config(host, "period = \"100ms\"\nwindow_max = 2", disks)
+                .replacen("[[volume]]", "[policy]\nperiod = \"100ms\"\n[[volume]]", 1)
+                .replacen("[[volume.disk]]", &exchange, 1);
+            stage.agent(host, &format!("state = \"{host}.state\"\n{text}"))
+        });
+        Site { etcd, agents: agents.into(), stage }
+    }
+
+    /// A command of the operator's that succeeds.
+    fn policy(&self, line: &[&str]) -> String {
+        self.stage.ok(&[&[PARDA, "policy"], line, &["-c", "a.toml"]].concat())
+    }
+
+    /// One that fails: its exit status and message.
+    fn refused(&self, line: &[&str]) -> (Option<i32>, String) {
+        let done = self.stage.parda(&[&["policy"], line, &["-c", "a.toml"]].concat());
+        (done.status.code(), done.err)
+    }
+
+    fn whole(&self) -> Value {
+        serde_json::from_str(&self.policy(&["get", "--json"])).unwrap()
+    }
+
+    /// The policy as a program may write it, without the checks of the command.
+    fn store(&self) -> Store {
+        let etcd = named_cluster(&file::Policy {
+            etcd: Some(self.etcd.urls()),
+            ..file::Policy::default()
+        });
+        let etcd = etcd.unwrap();
+        Store::new(etcd.cluster, &etcd.prefix, 0, PATIENT)
+    }
+
+    fn shares(&self, agent: usize) -> Vec<u32> {
+        self.agents[agent].volume().disks.iter().map(|disk| disk.shares).collect()
+    }
+}
+
+/// Reads of the first disk over those of the second while `more` IOs are done.
+fn ratio(agent: &Agent, more: u64) -> f64 {
+    let ios = || [0, 1].map(|i| agent.volume().disks[i].reads.ios);
+    let before = ios();
+    until("more IOs are done", || ios().iter().sum::<u64>() > before.iter().sum::<u64>() + more);
+    let after = ios();
+    (after[0] - before[0]) as f64 / (after[1] - before[1]) as f64
+}
+
+const POLICY: &str = "[[volume]]\nname = \"array\"\n[volume.control]\nlatency_threshold = \"20ms\"\n\
+    [[volume.group]]\nname = \"all\"\nvms = [\"vm*\"]\nshares = 1500\n[[volume.vm]]\nname = \"vm1\"\nshares = 4500\n";
+
+fn author(by: &str) -> Author {
+    Author { by: by.to_owned(), at_ms: 0, comment: None }
+}
+
+/// The policy with one more setting of `vm2`.
+fn with(read: &Snapshot, key: &str, value: i64) -> parda_policy::Policy {
+    let mut policy = read.policy().unwrap();
+    set(&mut policy, "array", &Of::Vm("vm2".to_owned()), key, Some(value.into()));
+    policy
+}
+
+#[test]
+fn one_change_reaches_every_host_and_is_read_back() {
+    let site = Site::start();
+    let stage = &site.stage;
+    let options = ["--rw=randread", "--bs=4k", "--size=16m", "--iodepth=16"];
+    let loads = ["vm1", "vm2"].map(|vm| stage.load(vm, &uri("a", vm), &options));
+    until("both load", || site.agents[0].volume().disks.iter().all(|disk| disk.reads.ios > 50));
+    let equal = ratio(&site.agents[0], 2000);
+    assert!((0.75..1.33).contains(&equal), "equal shares, and {equal}");
+
+    stage.write("bad.toml", POLICY.replace("shares = 4500", "shares = 0"));
+    for line in [&["apply", "bad.toml"][..], &["diff", "bad.toml"]] {
+        let (code, said) = site.refused(line);
+        assert_eq!(code, Some(2));
+        assert!(said.contains("bad.toml:11:10: shares = 0: must be from 1 to 1000000"), "{said}");
+    }
+    assert_eq!(site.whole()["revision"], Value::Null, "nothing was written");
+
+    stage.write("policy.toml", POLICY);
+    assert_eq!(site.refused(&["diff", "policy.toml"]).0, Some(1));
+    let said = site.policy(&["apply", "policy.toml", "--comment", "more for vm1"]);
+    assert!(
+        said.contains("revision 1\n") && said.contains("vm vm1: shares = 4500 (before: not set)"),
+        "{said}"
+    );
+    until("both hosts have it", || site.shares(0) == [4500, 1500] && site.shares(1) == [1500]);
+    assert!(site.policy(&["diff", "policy.toml"]).contains("no difference"));
+    let three = ratio(&site.agents[0], 2000);
+    assert!((2.2..4.0).contains(&three), "three to one, and {three}");
+    for load in loads {
+        load.finish();
+    }
+
+    let volume = site.agents[0].volume();
+    assert_eq!(volume.latency_threshold_ms, 20.0);
+    let from = |key: &str| volume.settings_from.get(key).copied();
+    assert_eq!(from("latency_threshold"), Some(ValueFrom::Policy));
+    assert_eq!((from("period"), from("mode")), (Some(ValueFrom::Configuration), None));
+    assert_eq!(volume.disks[0].settings_from["shares"], ValueFrom::Policy);
+    until("both say so", || site.policy(&["get"]).matches("in force (revision 1)").count() == 2);
+    let said = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "100ms"]);
+    assert!(said.contains("policy revision 1 by "), "{said}");
+    assert!(
+        said.contains("latency_threshold (policy)") && said.contains("vm1: shares (policy)"),
+        "{said}"
+    );
+
+    // What is changed live counts over the policy, and is seen from everywhere.
+    stage.ok(&[PARDA, "set", "vm1", "shares=9000", "-c", "a.toml"]);
+    until("the change is read back", || {
+        site.policy(&["get"]).contains("DIFFERS: vm vm1: shares = 9000 (state)")
+    });
+    let said = stage.ok(&[PARDA, "set", "vm1", "--reset", "shares", "-c", "a.toml"]);
+    assert!(said.contains("shares = 4500 (before: 9000), from the policy"), "{said}");
+
+    // A policy that does not go with what one host has: that host keeps the one from before, the other one follows.
+    stage.ok(&[PARDA, "set", "window_min=1.5", "-c", "a.toml", "--temporary"]);
+    site.policy(&["set", "--volume", "array", "window_max=1", "--comment", "too little for one"]);
+    until("b has it, a says why not", || {
+        let said = site.policy(&["get"]);
+        said.contains("a: revision 2 read; volume array STILL AT REVISION 1: does not go with window_min = 1.5")
+            && said.contains("b: revision 2 read; volume array in force (revision 2)")
+    });
+    assert_eq!(site.shares(0), [4500, 1500]);
+    stage.ok(&[PARDA, "set", "--reset", "window_min", "-c", "a.toml"]);
+    until("a follows", || site.agents[0].volume().window_max == Some(1.0));
+    let history = site.policy(&["history"]);
+    let at = |part: &str| history.find(part).unwrap_or_else(|| panic!("{part}: {history}"));
+    assert!(at("too little for one") < at("more for vm1"), "the latest first: {history}");
+    assert!(history.contains("control: window_max = 1 (before: not set)"), "{history}");
+    stage.write("before.toml", site.policy(&["history", "1"]));
+    site.policy(&["apply", "before.toml"]);
+    until("it is as it was", || {
+        site.agents.iter().all(|agent| agent.volume().window_max == Some(2.0))
+    });
+    site.agents.into_iter().for_each(Agent::stop);
+}
+
+#[test]
+fn hosts_keep_what_they_had_and_operators_do_not_undo_one_another() {
+    let mut site = Site::start();
+    site.stage.write("policy.toml", POLICY);
+    site.policy(&["apply", "policy.toml"]);
+    until("both hosts have it", || site.shares(0) == [4500, 1500] && site.shares(1) == [1500]);
+
+    // Two operators have read revision 1. The second one to write is told.
+    let (mut one, mut other) = (site.store(), site.store());
+    let (read, same) = (one.read_all().unwrap(), other.read_all().unwrap());
+    one.apply(&read, &with(&read, "shares", 600), author("one")).unwrap();
+    let told = other.apply(&same, &with(&same, "shares", 700), author("other")).unwrap_err();
+    assert!(matches!(&told, StoreError::Conflict(Some(head)) if head.by == "one"), "{told}");
+    assert!(
+        told.to_string().starts_with("revision 2 was made meanwhile by one; nothing was changed"),
+        "{told}"
+    );
+    let (code, said) = site.refused(&["apply", "policy.toml", "--if-revision", "1"]);
+    assert!(code == Some(1) && said.contains("etcd has revision 2 by one"), "{said}");
+    until("one's is in force", || site.shares(0) == [4500, 600]);
+
+    // A newer version writes a setting that this one does not know.
+    let read = one.read_all().unwrap();
+    let mut newer = with(&read, "warp", 9);
+    set(&mut newer, "array", &Of::Vm("vm2".to_owned()), "shares", Some(650.into()));
+    one.apply(&read, &newer, author("newer")).unwrap();
+    until("the rest is in force", || site.shares(0) == [4500, 650]);
+    site.agents[0].says("policy revision 3: vm vm2: warp is not known to this version");
+    until("it is read back", || site.policy(&["get"]).contains("vm vm2: warp UNKNOWN to parda"));
+    let events = site.stage.ok(&[PARDA, "events", "-c", "a.toml"]);
+    assert!(events.contains("warp is not known"), "{events}");
+
+    // The history has an end, and etcd's compaction takes nothing of it.
+    for shares in 1..=100 {
+        let read = one.read_all().unwrap();
+        let mut next = with(&read, "shares", shares);
+        set(&mut next, "array", &Of::Control, "window_max", Some(2.into()));
+        one.apply(&read, &next, author("many")).unwrap();
+    }
+    let compacted =
+        site.etcd.post(0, "/v3/kv/compaction", "{\"revision\":\"100\",\"physical\":true}").unwrap();
+    assert!(compacted.contains("200 OK"), "{compacted}");
+    let history = site.policy(&["history"]);
+    let revisions: Vec<_> = history.lines().filter(|line| line.starts_with("revision ")).collect();
+    assert_eq!(revisions.len(), 100, "{history}");
+    assert!(
+        revisions[0].starts_with("revision 103 ") && revisions[99].starts_with("revision 4 "),
+        "{history}"
+    );
+    let (code, said) = site.refused(&["history", "3"]);
+    assert!(code == Some(2) && said.contains("the history does not have it"), "{said}");
+    site.policy(&["apply", "policy.toml"]);
+    until("the file's is in force", || site.shares(0) == [4500, 1500]);
+
+    // etcd is away, and a host is started anew.
+    site.etcd.kill(0);
+    site.agents[0].says("policy: etcd http://127.");
+    let agent = site.agents.remove(0);
+    agent.stop();
+    let agent = site.stage.restart(&[], "a");
+    site.agents.insert(0, agent);
+    assert_eq!(site.shares(0), [4500, 1500]);
+    site.agents[0].says("what was read last stays in force");
+    let policy = site.agents[0].status().policy.unwrap();
+    assert!(policy.fault.is_some() && policy.volumes[0].in_force == Some(104), "{policy:?}");
+    site.etcd.restart(0);
+    site.etcd.wait();
+    site.policy(&["set", "--volume", "array", "--vm", "vm1", "shares=4600"]);
+    until("the next one is in force", || site.shares(0) == [4600, 1500]);
+
+    // All of etcd's data is lost: hosts keep theirs, and follow what is applied again.
+    site.etcd.wipe();
+    site.etcd.wait();
+    site.agents[0].says("etcd has no policy any more");
+    assert_eq!(site.shares(0), [4600, 1500]);
+    site.stage.write("empty.toml", "");
+    site.policy(&["apply", "empty.toml", "--if-revision", "0"]);
+    until("an empty policy takes it back", || {
+        site.shares(0) == [1000, 1000] && site.shares(1) == [1000]
+    });
+    site.stage.write("policy.toml", POLICY.replace("1500", "1600"));
+    site.policy(&["apply", "policy.toml"]);
+    until("all follow", || site.shares(0) == [4500, 1600] && site.shares(1) == [1600]);
+    site.agents.into_iter().for_each(Agent::stop);
+}
+
+/// Gives etcd the roles that docs/policy.md names, each with a user whose password is the name.
+fn enable_users(etcd: &Etcd) {
+    // Base64 of the beginnings of keys, and of the first key behind them.
+    let policy = r#""key":"L3BhcmRhL3BvbGljeS8=","range_end":"L3BhcmRhL3BvbGljeTA=""#;
+    let in_force = r#""key":"L3BhcmRhL2luLWZvcmNlLw==","range_end":"L3BhcmRhL2luLWZvcmNlMA==""#;
+    let post = |path: &str, body: &str| {
+        let answer = etcd.post(0, &format!("/v3/auth/{path}"), body).unwrap();
+        assert!(answer.contains("200 OK"), "{path}: {answer}");
+    };
+    for user in ["root", "agent", "operator"] {
+        post("role/add", &format!(r#"{{"name":"{user}"}}"#));
+        post("user/add", &format!(r#"{{"name":"{user}","password":"{user}"}}"#));
+        post("user/grant", &format!(r#"{{"user":"{user}","role":"{user}"}}"#));
+    }
+    for (role, keys, may) in [
+        ("agent", policy, "READ"),
+        ("agent", in_force, "READWRITE"),
+        ("operator", policy, "READWRITE"),
+        ("operator", in_force, "READ"),
+    ] {
+        post("role/grant", &format!(r#"{{"name":"{role}","perm":{{"permType":"{may}",{keys}}}}}"#));
+    }
+    post("enable", "{}");
+}
+
+#[test]
+fn agents_may_read_the_policy_and_operators_write_it() {
+    let stage = Stage::new();
+    let etcd = Etcd::start(&stage.path(""), 1);
+    enable_users(&etcd);
+    for user in ["agent", "operator"] {
+        stage.write(user, user);
+        stage.ok(&["chmod", "600", user]);
+    }
+    stage.sparse("data", 1 << 20);
+    let policy = format!(
+        "state = \"a.state\"\n[policy]\nperiod = \"100ms\"\netcd = [\"{}\"]\nuser = \"agent\"\npassword_file = \"agent\"\n[[volume]]",
+        etcd.urls()[0]
+    );
+    let text = config("a", "", &[("vm1", "data")]).replacen("[[volume]]", &policy, 1);
+    let agent = stage.agent("a", &text);
+    stage.write("policy.toml", POLICY);
+    let apply = [PARDA, "policy", "apply", "policy.toml", "-c", "a.toml"];
+    let said = stage.fails(&apply);
+    assert!(said.contains("refuses the user: permission denied"), "{said}");
+    let operator = ["--user", "operator", "--password-file", "operator"];
+    stage.ok(&[&apply[..], &operator].concat());
+    until("it is in force", || agent.volume().disks[0].shares == 4500);
+    let get = [&[PARDA, "policy", "get", "-c", "a.toml"], &operator[..]].concat();
+    until("it is read back", || {
+        stage.ok(&get).contains("a: revision 1 read; volume array in force (revision 1)")
+    });
+    assert!(stage.ok(&get).contains(", user operator of etcd"), "{}", stage.ok(&get));
+    let log = agent.process.log();
+    assert!(!log.contains("policy_unreachable"), "{log}");
+    agent.stop();
+}

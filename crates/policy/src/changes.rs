@@ -1,0 +1,213 @@
+//! What differs between two policies, and one setting changed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::document::{Group, Policy, Vm, Volume};
+
+/// What of a volume a setting belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Of {
+    /// The law of the volume.
+    Control,
+    /// A group of VMs, by its name.
+    Group(String),
+    /// One VM, by its name.
+    Vm(String),
+}
+
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Of::Control => f.write_str("control"),
+            Of::Group(name) => write!(f, "group {name}"),
+            Of::Vm(name) => write!(f, "vm {name}"),
+        }
+    }
+}
+
+/// A setting that differs between two policies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Name of the volume.
+    pub volume: String,
+    /// What of the volume it belongs to.
+    pub of: Of,
+    /// Key of the setting; `vms` of a group are its VMs, `place` its place among the groups.
+    pub setting: String,
+    /// Value in the first policy, if it is there.
+    pub before: Option<Value>,
+    /// Value in the second policy, if it is there.
+    pub after: Option<Value>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Change { volume, of, setting, before, after } = self;
+        write!(f, "volume {volume}, {of}: ")?;
+        match (before, after) {
+            (Some(before), Some(after)) => write!(f, "{setting} = {after} (before: {before})"),
+            (None, Some(after)) => write!(f, "{setting} = {after} (before: not set)"),
+            (Some(before), None) => write!(f, "{setting} not set (before: {before})"),
+            (None, None) => write!(f, "{setting}"),
+        }
+    }
+}
+
+type Settings = BTreeMap<(String, Of, String), Value>;
+
+fn settings(policy: &Policy) -> Settings {
+    let mut all = Settings::new();
+    for volume in &policy.volume {
+        let mut add = |of: Of, table: &Table| {
+            let each = table
+                .iter()
+                .map(|(k, v)| ((volume.name.clone(), of.clone(), k.clone()), v.clone()));
+            all.extend(each);
+        };
+        add(Of::Control, &volume.control);
+        add(Of::Control, &volume.other);
+        for (place, group) in volume.group.iter().enumerate() {
+            let mut table = group.settings.clone();
+            let vms = group.vms.iter().map(|vm| Value::String(vm.clone()));
+            table.insert("vms".to_owned(), Value::Array(vms.collect()));
+            table.insert("place".to_owned(), Value::Integer(place as i64 + 1));
+            add(Of::Group(group.name.clone()), &table);
+        }
+        for vm in &volume.vm {
+            add(Of::Vm(vm.name.clone()), &vm.settings);
+        }
+    }
+    all
+}
+
+/// Whether two values mean the same: 2 and 2.0 do.
+fn alike(one: &Value, other: &Value) -> bool {
+    let number = |value: &Value| value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
+    one == other || (number(one).is_some() && number(one) == number(other))
+}
+
+/// Settings that differ from those of the policy `before`.
+#[must_use]
+pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
+    let (before, mut left) = (settings(before), settings(after));
+    let mut changes = Vec::new();
+    for (key, was) in before {
+        let is = left.remove(&key);
+        if is.as_ref().is_some_and(|is| alike(is, &was)) {
+            continue;
+        }
+        let (volume, of, setting) = key;
+        changes.push(Change { volume, of, setting, before: Some(was), after: is });
+    }
+    changes.extend(left.into_iter().map(|((volume, of, setting), is)| Change {
+        volume,
+        of,
+        setting,
+        before: None,
+        after: Some(is),
+    }));
+    changes.sort_by(|a, b| (&a.volume, &a.of, &a.setting).cmp(&(&b.volume, &b.of, &b.setting)));
+    changes
+}
+
+/// Sets a setting of a policy, or takes it out. `vms` of a group is an array of names; without it a group is made empty, which
+/// [`check`](crate::check()) refuses.
+pub fn set(policy: &mut Policy, volume: &str, of: &Of, setting: &str, value: Option<Value>) {
+    let volume = entry(
+        &mut policy.volume,
+        |v| v.name == volume,
+        || Volume { name: volume.to_owned(), ..Volume::default() },
+    );
+    let table = match of {
+        Of::Control => &mut volume.control,
+        Of::Group(name) => {
+            let new = || Group { name: name.clone(), ..Group::default() };
+            let group = entry(&mut volume.group, |group| group.name == *name, new);
+            if setting == "vms" {
+                let names = value.as_ref().and_then(Value::as_array).into_iter().flatten();
+                group.vms = names.filter_map(Value::as_str).map(str::to_owned).collect();
+                return;
+            }
+            &mut group.settings
+        }
+        Of::Vm(name) => {
+            let new = || Vm { name: name.clone(), ..Vm::default() };
+            &mut entry(&mut volume.vm, |vm| vm.name == *name, new).settings
+        }
+    };
+    match value {
+        Some(value) => drop(table.insert(setting.to_owned(), value)),
+        None => drop(table.remove(setting)),
+    }
+    volume.vm.retain(|vm| !vm.settings.is_empty());
+    volume.group.retain(|group| !group.settings.is_empty() || !group.vms.is_empty());
+    let is_empty =
+        |volume: &Volume| *volume == Volume { name: volume.name.clone(), ..Volume::default() };
+    policy.volume.retain(|volume| !is_empty(volume));
+}
+
+/// The entry of a list, which is added if it is not there.
+fn entry<T>(list: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
+    let at = list.iter().position(is).unwrap_or_else(|| {
+        list.push(new());
+        list.len() - 1
+    });
+    &mut list[at]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Policy {
+        toml::from_str(text).unwrap()
+    }
+
+    const BEFORE: &str = "[[volume]]\nname = \"a\"\n[volume.control]\nwindow_max = 4\nmode = \"parda\"\n\
+        [[volume.group]]\nname = \"g\"\nvms = [\"*\"]\nshares = 1\n";
+
+    #[test]
+    fn each_setting_that_differs_is_named_with_both_values() {
+        let after = policy(
+            "[[volume]]\nname = \"a\"\n[volume.control]\nwindow_max = 4.0\n\
+             [[volume.group]]\nname = \"g\"\nvms = [\"x\"]\nshares = 2\n[[volume.vm]]\nname = \"x\"\nburst = 3\n",
+        );
+        let all = changes(&policy(BEFORE), &after);
+        let said: Vec<_> = all.iter().map(ToString::to_string).collect();
+        let expected = [
+            "volume a, control: mode not set (before: \"parda\")",
+            "volume a, group g: shares = 2 (before: 1)",
+            "volume a, group g: vms = [\"x\"] (before: [\"*\"])",
+            "volume a, vm x: burst = 3 (before: not set)",
+        ];
+        assert_eq!(said, expected);
+        assert_eq!(changes(&after, &after), []);
+    }
+
+    #[test]
+    fn the_order_of_groups_is_a_setting() {
+        let group = |name: &str| format!("[[volume.group]]\nname = \"{name}\"\nvms = [\"*\"]\n");
+        let one = policy(&format!("[[volume]]\nname = \"a\"\n{}{}", group("g"), group("h")));
+        let other = policy(&format!("[[volume]]\nname = \"a\"\n{}{}", group("h"), group("g")));
+        assert_eq!(changes(&one, &other).len(), 2);
+    }
+
+    #[test]
+    fn one_setting_is_set_and_taken_out_and_nothing_empty_stays() {
+        let mut policy = policy(BEFORE);
+        let before = policy.clone();
+        let vm = Of::Vm("x".to_owned());
+        set(&mut policy, "b", &vm, "shares", Some(7.into()));
+        assert_eq!(policy.of("b").unwrap().settings_of("x")["shares"].as_integer(), Some(7));
+        set(&mut policy, "b", &vm, "shares", None);
+        assert_eq!(policy, before);
+        let vms = Value::Array(vec!["db".into()]);
+        set(&mut policy, "a", &Of::Group("g".to_owned()), "vms", Some(vms));
+        assert_eq!(policy.of("a").unwrap().group[0].vms, ["db"]);
+    }
+}

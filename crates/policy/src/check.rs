@@ -1,0 +1,221 @@
+//! A policy as it is written, checked by the code that checks `parda.toml`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use parda_config::{
+    ControlSettings, Document, Error, UNITS, wrong_burst, wrong_shares, wrong_target,
+};
+use serde::Deserialize;
+
+use crate::document::{Policy, Volume};
+
+/// Most bytes of a policy: with its history it fits into one call to etcd.
+pub const MOST_BYTES: usize = 256 << 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    volume: Vec<VolumeFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VolumeFile {
+    name: String,
+    #[serde(default)]
+    control: ControlSettings,
+    #[serde(default)]
+    group: Vec<GroupFile>,
+    #[serde(default)]
+    vm: Vec<VmFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupFile {
+    name: String,
+    vms: Vec<String>,
+    shares: Option<u32>,
+    burst: Option<f64>,
+    #[serde(default, with = "humantime_serde")]
+    latency_target: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VmFile {
+    name: String,
+    shares: Option<u32>,
+    burst: Option<f64>,
+    #[serde(default, with = "humantime_serde")]
+    latency_target: Option<Duration>,
+}
+
+/// Checks a policy, each volume by itself: what it leaves out has its default.
+///
+/// # Errors
+/// The first thing that is wrong with it, with its place.
+pub fn check(doc: &Document) -> Result<Policy, Error> {
+    if doc.text().len() > MOST_BYTES {
+        let message =
+            format!("is larger than {} KiB, the most that a policy may have", MOST_BYTES >> 10);
+        return Err(Error { file: doc.name().to_owned(), place: None, value: None, message });
+    }
+    let file: File = doc.parse()?;
+    // As it is written: values are written to etcd as the operator has them.
+    let policy: Policy = doc.parse()?;
+    let mut names = BTreeSet::new();
+    for (i, (volume, written)) in file.volume.iter().zip(&policy.volume).enumerate() {
+        let wrong = |key: &str, message: &str| doc.error(&format!("volume.{i}.{key}"), message);
+        check_name(&wrong, "name", &volume.name, &mut names)?;
+        check_control(&wrong, &volume.control, written)?;
+        check_vms(&wrong, volume)?;
+    }
+    Ok(policy)
+}
+
+/// Checks the policy of a volume that was read from etcd.
+///
+/// # Errors
+/// The first thing that is wrong with it, without a place.
+pub fn check_volume(volume: &Volume) -> Result<(), String> {
+    let policy = Policy { volume: vec![volume.clone()] };
+    let text = policy.text().map_err(|error| error.to_string())?;
+    check(&Document::new("policy", text)).map(|_| ()).map_err(|error| match error.value {
+        Some(value) => format!("{value}: {}", error.message),
+        None => error.message,
+    })
+}
+
+type Wrong<'a> = &'a dyn Fn(&str, &str) -> Error;
+
+fn check_name(
+    wrong: Wrong<'_>,
+    key: &str,
+    name: &str,
+    others: &mut BTreeSet<String>,
+) -> Result<(), Error> {
+    if name.is_empty() || name.len() > 256 || name.chars().any(char::is_control) {
+        return Err(wrong(key, "must be 1 to 256 bytes without control characters"));
+    }
+    if !others.insert(name.to_owned()) {
+        return Err(wrong(key, "is there already: names must differ"));
+    }
+    Ok(())
+}
+
+fn check_control(
+    wrong: Wrong<'_>,
+    control: &ControlSettings,
+    written: &Volume,
+) -> Result<(), Error> {
+    for (key, value) in &written.control {
+        let at = format!("control.{key}");
+        if UNITS.contains(&key.as_str()) {
+            let message = "is the unit that windows are counted in, and is not changed live: change parda.toml of all hosts";
+            return Err(wrong(&at, message));
+        }
+        if value.is_table() || value.is_array() {
+            let message = "is a table, which may name a file: only parda.toml may have it";
+            return Err(wrong(&at, message));
+        }
+    }
+    control.resolve().map(|_| ()).map_err(|error| {
+        wrong(&format!("control.{}", error.parameter), &format!("must be {}", error.must_be))
+    })
+}
+
+fn check_vms(wrong: Wrong<'_>, volume: &VolumeFile) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    for (i, group) in volume.group.iter().enumerate() {
+        let at = |key: &str| format!("group.{i}.{key}");
+        check_name(wrong, &at("name"), &group.name, &mut names)?;
+        if group.vms.is_empty() || group.vms.iter().any(String::is_empty) {
+            return Err(wrong(&at("vms"), "must be names of VMs, with * for any text"));
+        }
+        check_settings(wrong, &at, group.shares, group.burst, group.latency_target)?;
+    }
+    let mut names = BTreeSet::new();
+    for (i, vm) in volume.vm.iter().enumerate() {
+        let at = |key: &str| format!("vm.{i}.{key}");
+        check_name(wrong, &at("name"), &vm.name, &mut names)?;
+        check_settings(wrong, &at, vm.shares, vm.burst, vm.latency_target)?;
+    }
+    Ok(())
+}
+
+fn check_settings(
+    wrong: Wrong<'_>,
+    at: &dyn Fn(&str) -> String,
+    shares: Option<u32>,
+    burst: Option<f64>,
+    target: Option<Duration>,
+) -> Result<(), Error> {
+    for (key, fault) in [
+        ("shares", shares.and_then(wrong_shares)),
+        ("burst", burst.and_then(wrong_burst)),
+        ("latency_target", target.and_then(wrong_target)),
+    ] {
+        if let Some(message) = fault {
+            return Err(wrong(&at(key), &message));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        let text = format!("[[volume]]\nname = \"array\"\n{text}");
+        check(&Document::new("p.toml", text)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        for (text, said) in [
+            ("[volume.control]\nwarp = 9", "p.toml:4:1: warp = 9: unknown field `warp`"),
+            (
+                "[volume.control]\nwindow_max = 0",
+                "p.toml:4:14: window_max = 0: must be at least window_min",
+            ),
+            (
+                "[volume.control]\nfairness = \"bytes\"",
+                "p.toml:4:12: fairness = \"bytes\": is the unit",
+            ),
+            ("[volume.control]\nlatency_threshold = { start = \"1ms\" }", "is a table"),
+            ("[volume.control]\nlatency_threshold = \"11s\"", "must be at most 10s"),
+            (
+                "[[volume.vm]]\nname = \"a\"\nshares = 0",
+                "p.toml:5:10: shares = 0: must be from 1 to 1000000",
+            ),
+            ("[[volume.vm]]\nname = \"a\"\nburst = -1", "must be from 0 to 1000000 IOs"),
+            ("[[volume.vm]]\nname = \"a\"\nlatency_target = \"0s\"", "must be above zero"),
+            ("[[volume.vm]]\nname = \"a\"\npath = \"/etc/passwd\"", "unknown field `path`"),
+            (
+                "[[volume.vm]]\nname = \"a\"\n[[volume.vm]]\nname = \"a\"",
+                "p.toml:6:8: name = \"a\": is there already",
+            ),
+            ("[[volume.group]]\nname = \"g\"\nvms = []", "must be names of VMs"),
+            ("[[volume.group]]\nname = \"g\"\nshares = 1", "missing field `vms`"),
+            ("[[volume]]\nname = \"array\"", "is there already"),
+        ] {
+            let is = wrong(text);
+            assert!(is.contains(said), "{text}: {is}");
+        }
+    }
+
+    #[test]
+    fn an_empty_policy_and_one_with_every_kind_of_setting_are_good() {
+        assert_eq!(check(&Document::new("p", "")).unwrap(), Policy::default());
+        let text = "[[volume]]\nname = \"a\"\n[volume.control]\nmode = \"observe\"\nlatency_threshold = \"auto\"\n\
+            [[volume.group]]\nname = \"g\"\nvms = [\"*\"]\nshares = 1\nburst = 2\nlatency_target = \"5ms\"\n\
+            [[volume.vm]]\nname = \"g\"\nburst = 2.5\n";
+        let policy = check(&Document::new("p", text)).unwrap();
+        assert_eq!(check_volume(&policy.volume[0]), Ok(()));
+        assert!(check(&Document::new("p", "#".repeat(MOST_BYTES + 1))).is_err());
+    }
+}

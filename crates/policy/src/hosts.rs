@@ -1,0 +1,103 @@
+//! What hosts have in force: each host has a key of its own, whose lease says how long the host has been silent.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Time after which the key of a host that is gone vanishes.
+pub const LEASE: Duration = Duration::from_secs(24 * 3600);
+
+/// How often a host renews its lease.
+pub const RENEWAL: Duration = Duration::from_secs(20);
+
+/// Silence from which on a host counts as silent: two renewals were missed.
+const SILENT: Duration = Duration::from_secs(60);
+
+/// What a host says of its policy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostReport {
+    /// Name of the host in its `parda.toml`.
+    pub host: String,
+    /// Version of its agent.
+    pub version: String,
+    /// Revision of the policy that it has read last.
+    pub revision: u64,
+    /// Its volumes that have a policy.
+    pub volumes: Vec<VolumeReport>,
+}
+
+/// What a host says of one volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VolumeReport {
+    /// Name of the volume.
+    pub name: String,
+    /// Revision of the volume's policy that is in force, if one is.
+    pub in_force: Option<u64>,
+    /// Reason why the one that was read last is not in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// Keys that this version does not know; the rest is in force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
+    /// Values of the settings of the law that the policy names.
+    #[serde(default)]
+    pub control: BTreeMap<String, InForce>,
+    /// The same of its VMs on this host.
+    #[serde(default)]
+    pub vms: BTreeMap<String, BTreeMap<String, InForce>>,
+}
+
+/// A value that a host has in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InForce {
+    /// The value; `null` if the default is in force.
+    pub value: Value,
+    /// Where it comes from: `policy`, or what counts over it.
+    pub from: String,
+}
+
+/// Whether a host is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    /// It renews its lease.
+    Live,
+    /// It has not done so for this many seconds.
+    Silent(u64),
+}
+
+/// A host as etcd knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostState {
+    /// Name of the host, from its key.
+    pub host: String,
+    /// Whether it is heard.
+    pub presence: Presence,
+    /// What it says; none if that cannot be read.
+    pub report: Option<HostReport>,
+}
+
+impl Presence {
+    /// Presence of a host whose lease lasts and has so much left.
+    #[must_use]
+    pub fn of(granted: Duration, left: Duration) -> Presence {
+        let silence = granted.saturating_sub(left);
+        if silence < SILENT { Presence::Live } else { Presence::Silent(silence.as_secs()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_silent_when_two_renewals_are_missed() {
+        let of = |left: u64| Presence::of(LEASE, LEASE - Duration::from_secs(left));
+        assert_eq!([of(0), of(59)], [Presence::Live; 2]);
+        assert_eq!(of(60), Presence::Silent(60));
+        assert_eq!(Presence::of(LEASE, LEASE * 2), Presence::Live, "no time runs backwards");
+        assert!(2 * RENEWAL < SILENT);
+    }
+}

@@ -1,0 +1,128 @@
+//! Values of the keys in etcd.
+
+use serde::{Deserialize, Serialize};
+
+use crate::changes::Change;
+use crate::document::Volume;
+
+/// Format of a volume's policy. A new setting leaves it as it is, as an older agent can leave that out. What gives the rest another
+/// meaning, such as a group that is for some hosts only, raises it.
+pub const FORMAT: u32 = 1;
+
+/// The head: the revision in force, and who made it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Number of the revision: one more with each change.
+    pub revision: u64,
+    /// Who made it: the user and host of the command, and the user of etcd.
+    pub by: String,
+    /// When, by that host's clock, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Why, in the words of who made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+}
+
+/// A revision as the history keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistoryEntry {
+    /// Number of the revision, and who made it.
+    #[serde(flatten)]
+    pub head: Head,
+    /// What changed, the first ones.
+    pub changes: Vec<Change>,
+    /// Number of changes that are not in `changes`.
+    #[serde(default)]
+    pub more: usize,
+    /// The whole policy of the revision, as TOML.
+    pub policy: String,
+}
+
+/// Policy of a volume, as a key of etcd and the agent's file hold it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Format that a reader must know.
+    pub format: u32,
+    /// Revision in which it changed last.
+    pub revision: u64,
+    /// Policy of the volume itself.
+    pub volume: Volume,
+}
+
+/// Reason why a stored policy cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoredFault {
+    /// A newer version wrote it, for which all of it may mean something else.
+    #[error(
+        "revision {revision} is of format {format}, and this version knows format {FORMAT}: upgrade parda on this host"
+    )]
+    Newer {
+        /// Format that was found.
+        format: u32,
+        /// Revision in which it changed last.
+        revision: u64,
+    },
+    /// It is no policy.
+    #[error("what etcd has is no policy: {0}")]
+    Damaged(String),
+}
+
+impl Stored {
+    /// Policy of a volume as this version writes it.
+    #[must_use]
+    pub fn new(revision: u64, volume: Volume) -> Stored {
+        Stored { format: FORMAT, revision, volume }
+    }
+
+    /// The value of its key.
+    ///
+    /// # Errors
+    /// A value that TOML cannot hold.
+    pub fn text(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+
+    /// Reads the value of a key.
+    pub fn read(value: &[u8]) -> Result<Stored, StoredFault> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+            revision: u64,
+        }
+        let damaged = |error: &dyn std::fmt::Display| {
+            StoredFault::Damaged(error.to_string().trim().replace('\n', "; "))
+        };
+        let text = std::str::from_utf8(value).map_err(|error| damaged(&error))?;
+        let Version { format, revision } = toml::from_str(text).map_err(|error| damaged(&error))?;
+        if format > FORMAT {
+            return Err(StoredFault::Newer { format, revision });
+        }
+        toml::from_str(text).map_err(|error| damaged(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_read_as_it_was_written_and_a_newer_format_by_nobody() {
+        let volume: Volume = toml::from_str(
+            "name = \"a\"\n[control]\nmode = \"off\"\n[[vm]]\nname = \"x\"\nshares = 3\n",
+        )
+        .unwrap();
+        let stored = Stored::new(7, volume);
+        let text = stored.text().unwrap();
+        assert_eq!(Stored::read(text.as_bytes()), Ok(stored));
+        let newer = text.replace("format = 1", "format = 2").replace("[volume]", "[volume_v2]");
+        let fault = Stored::read(newer.as_bytes()).unwrap_err();
+        assert_eq!(fault, StoredFault::Newer { format: 2, revision: 7 });
+        for value in ["", "x", "format = 1\nrevision = 7", "format = -1\nrevision = 7"] {
+            assert!(
+                matches!(Stored::read(value.as_bytes()), Err(StoredFault::Damaged(_))),
+                "{value}"
+            );
+        }
+        assert!(Stored::read(b"\xff").is_err());
+    }
+}
