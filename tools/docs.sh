@@ -32,7 +32,6 @@ awk '
     }
   }
 ' docs/README.md > "$book/src/SUMMARY.md"
-printf '\n---\n\n[Contributing](CONTRIBUTING.md)\n[Changelog](CHANGELOG.md)\n' >> "$book/src/SUMMARY.md"
 
 for page in docs/*.md; do
   grep -q "]($page)" "$book/src/SUMMARY.md" || { echo "docs: $page is not in docs/README.md" >&2; exit 1; }
