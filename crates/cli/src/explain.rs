@@ -21,10 +21,10 @@ use look::Looks;
 #[command(after_help = "\
 Examples:
   parda explain db                                   the VM db of the agent of /etc/parda.toml, over the last ten seconds
-  parda explain db --shares 2000 --threshold 15ms    what these would give
+  parda explain db --shares 2000 --threshold 15ms    predict the effect of these shares, and of this threshold
   parda explain db --probe array.json                with the array's throughput as `parda probe --json` measured it
-  parda explain db --keep db.jsonl                    keeps the predictions
-  parda explain db --score db.jsonl                  compares the last of them with what is now
+  parda explain db --keep db.jsonl                   keep the predictions in a file
+  parda explain db --score db.jsonl                  compare the last one in that file with measurements of now
 
 Exit status: 0 explained; 1 the agent does not answer, or nothing can be scored; 2 no such VM.
 See docs/explain.md")]
@@ -41,7 +41,7 @@ pub(crate) struct Explain {
     /// The agent's status socket
     #[arg(long, value_name = "SOCKET", conflicts_with = "config")]
     socket: Option<PathBuf>,
-    /// Time to look at the agent
+    /// Interval over which the agent is watched
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = over)]
     over: Duration,
     /// Predict what these shares of the VM would give
@@ -53,10 +53,10 @@ pub(crate) struct Explain {
     /// A probe of the array, as `parda probe --json` writes it: its throughput at other latencies
     #[arg(long, value_name = "FILE")]
     probe: Option<PathBuf>,
-    /// Append what was seen and predicted to a file, as a line of JSON
+    /// Append the measurements and the predictions to a file, as a line of JSON
     #[arg(long, value_name = "FILE", conflicts_with = "score")]
     keep: Option<PathBuf>,
-    /// Compare the last prediction of such a file with what is now
+    /// Compare the last prediction of a file that --keep wrote with measurements of now
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shares", "threshold", "probe"])]
     score: Option<PathBuf>,
     /// Write JSON to standard output
@@ -64,7 +64,7 @@ pub(crate) struct Explain {
     json: bool,
 }
 
-/// Shortest look: less says nothing of a law whose period is a second.
+/// Bounds of `--over`. Less than a second is less than a period of the law.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(600);
 
@@ -76,7 +76,7 @@ fn over(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// As in the configuration, a threshold is at most this.
+/// Largest threshold, as in the configuration.
 const MOST: Duration = Duration::from_secs(10);
 
 fn threshold(text: &str) -> Result<Duration, String> {
@@ -169,7 +169,7 @@ impl Explain {
         }
     }
 
-    /// Changes to predict: those that were asked for, and some that tell how much there is to gain.
+    /// Changes to predict: those that the command line names, and some multiples of shares and threshold.
     fn changes(&self, shares: f64, threshold_ms: f64) -> Vec<Change> {
         let mut all: Vec<Change> = self.asked();
         let factors = |factors: &[f64], of: f64| -> Vec<f64> {
@@ -197,7 +197,7 @@ impl Explain {
     }
 }
 
-/// The same with each disk's key for its name, as two disks of a volume may have one name.
+/// The status with each disk's key in place of its name, as two disks of a volume may have one name.
 fn by_key(mut status: Status) -> Status {
     for volume in &mut status.volumes {
         let keys = disk_keys(&volume.disks);
@@ -217,7 +217,7 @@ fn none(kind: &str, name: &str, all: &[&str]) -> Failure {
     Failure::usage(format!("{name}: no {kind} of this name; there are: {there}"))
 }
 
-/// The array's throughput by latency, of the mix that the probe's advice rests on.
+/// The array's throughput over its latency, from a stored probe: the mix that its advice rests on.
 fn read_probe(file: &std::path::Path) -> Result<Capacity, Failure> {
     let probe = ProbeDocument::read(file).map_err(|error| Failure::usage(error.to_string()))?;
     let mix = probe.findings.curves.first().map(|curve| curve.mix);

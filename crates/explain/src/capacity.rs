@@ -1,28 +1,28 @@
-//! Throughput of the array by its latency.
+//! The curve of an array's throughput over its latency, assumed or measured.
 
 use serde::{Deserialize, Serialize};
 
-/// How the array's throughput depends on its latency.
+/// The curve of an array's throughput over its latency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Capacity {
-    /// A straight line of latency over outstanding IOs is assumed, which begins at the time of an IO by itself.
+    /// Assumed: latency is a straight line over outstanding IOs that begins at the service time.
     Assumed {
-        /// That time, in milliseconds.
+        /// Service time, in milliseconds: the latency of an IO that is alone at the array.
         service_ms: f64,
     },
-    /// Measured by a probe: latencies in milliseconds and IO/s, ascending.
+    /// Measured by a probe.
     Probed {
-        /// Points of the curve.
+        /// Points (latency in milliseconds, IO/s), in ascending order of latency.
         curve: Vec<(f64, f64)>,
     },
 }
 
-/// The assumed time of an IO by itself may be off by this part of it.
-const UNSURE: f64 = 0.5;
+/// Uncertainty of an assumed service time, as a fraction of it.
+const UNCERTAINTY: f64 = 0.5;
 
 impl Capacity {
-    /// Time of an IO by itself, in milliseconds.
+    /// Service time, in milliseconds.
     #[must_use]
     pub fn service_ms(&self) -> f64 {
         match self {
@@ -31,7 +31,7 @@ impl Capacity {
         }
     }
 
-    /// Throughput at one latency over that at another.
+    /// Throughput at the latency `to_ms` over throughput at `from_ms`.
     #[must_use]
     pub fn ratio(&self, to_ms: f64, from_ms: f64) -> f64 {
         match self {
@@ -40,13 +40,13 @@ impl Capacity {
         }
     }
 
-    /// Least and largest ratio that is likely.
+    /// Smallest and largest likely [`Capacity::ratio`]. Both are that ratio if the curve was measured.
     #[must_use]
     pub fn range(&self, to_ms: f64, from_ms: f64) -> (f64, f64) {
         match self {
             Capacity::Assumed { service_ms } => {
                 let of = |part: f64| straight(part * service_ms, to_ms, from_ms);
-                let (a, b) = (of(1.0 - UNSURE), of(1.0 + UNSURE));
+                let (a, b) = (of(1.0 - UNCERTAINTY), of(1.0 + UNCERTAINTY));
                 (a.min(b), a.max(b))
             }
             Capacity::Probed { .. } => {
@@ -57,16 +57,18 @@ impl Capacity {
     }
 }
 
-/// With L = S + N / C the throughput N / L is C · (1 − S / L). Below S there is one outstanding IO at most.
+/// Throughput at `to_ms` over throughput at `from_ms`, if latency is a straight line over outstanding IOs.
+///
+/// With L = S + N / C the throughput N / L is C · (1 − S / L). A latency below S is not possible: [`LEAST`] stands for it.
 fn straight(service_ms: f64, to_ms: f64, from_ms: f64) -> f64 {
     let part = |ms: f64| (1.0 - service_ms / ms).max(LEAST);
     part(to_ms) / part(from_ms)
 }
 
-/// Part of its throughput that an array keeps whatever the latency is to be.
+/// Least throughput, as a fraction of C: a latency near or below the service time still lets one IO through.
 const LEAST: f64 = 0.05;
 
-/// A value of the curve, by straight lines between its points, and level beyond them.
+/// IO/s at a latency: interpolated between points, constant above the last, in proportion to latency below the first.
 fn at(curve: &[(f64, f64)], ms: f64) -> f64 {
     let after = curve.iter().position(|point| point.0 >= ms);
     match after {

@@ -1,4 +1,4 @@
-//! All that is found for one VM.
+//! The explanation of one VM: limit, times, entitlement, other VMs and hosts, predictions.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,49 +13,49 @@ use crate::view::{Bounded, Holding, View, Vm};
 pub struct Explanation {
     /// The VM over the interval.
     pub vm: Vm,
-    /// Whether the number of its IOs that are pending varies: it sends them at times of its own, or in bursts.
+    /// Whether its number of pending IOs varies, as of an open loop or a client with bursts.
     pub varies: bool,
     /// Mean IOs pending, held and at the array, in slots.
     pub pending: f64,
     /// Mean IOs at the array, in slots.
     pub outstanding: f64,
-    /// The same as a part of those of all hosts.
+    /// `outstanding` as a fraction of the IOs of all hosts at the array.
     pub part: f64,
-    /// Where the time of its IOs went; the parts add up to the mean latency.
+    /// Parts of the mean latency, by cause. They add up to it.
     pub spent: Vec<Spent>,
-    /// What it was entitled to, where something divides what all have.
+    /// Entitlement by its shares. `None` if no law divides outstanding IOs on this host.
     pub entitled: Option<Entitled>,
     /// What keeps the VM from doing more IOs.
     pub limit: Limit,
-    /// Who had the rest: other VMs of this host, other hosts; most outstanding IOs first.
+    /// Other VMs of this host and other hosts, in descending order of outstanding IOs.
     pub others: Vec<Other>,
-    /// What changes would give.
+    /// Predicted effects of changes.
     pub predictions: Vec<Prediction>,
-    /// What is not known.
+    /// Quantities that are not known, or known badly.
     pub unknown: Vec<Unknown>,
 }
 
-/// What a VM was entitled to.
+/// Entitlement of a VM by its shares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entitled {
     /// Slots that it may have outstanding.
     pub slots: f64,
-    /// IOs per second that these slots are at the VM's time at the array. None if it did nothing.
+    /// Throughput of these slots at the VM's device latency, in IO/s. `None` if the VM did no IO.
     pub iops: Option<f64>,
-    /// Its shares as a part of those of all hosts.
+    /// Its shares as a fraction of the shares of all hosts.
     pub part: f64,
 }
 
-/// Somebody else on the volume.
+/// Another VM of this host, or another host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Other {
-    /// A VM of this host or another host.
+    /// Name, as a VM of this host or another host.
     pub who: Who,
     /// Shares of the VM, or the sum of those of the host.
     pub shares: f64,
     /// Mean IOs at the array, in slots.
     pub outstanding: f64,
-    /// The same as a part of those of all hosts.
+    /// `outstanding` as a fraction of the IOs of all hosts at the array.
     pub part: f64,
     /// Reads and writes per second.
     pub iops: f64,
@@ -67,36 +67,36 @@ pub struct Other {
 pub enum Who {
     /// A VM of this host.
     Vm(String),
-    /// Another host, whose VMs are not known here.
+    /// Another host. The exchange carries sums of its VMs only.
     Host(String),
 }
 
-/// What an explanation cannot tell.
+/// Caveat of an explanation: a quantity that is not known, or known badly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
     /// No law holds IOs back on this host: shares and thresholds change nothing here.
     NoControl,
-    /// Its depth varies, so that no gain is predicted.
+    /// Its number of pending IOs varies, so no gain in IO/s is predicted.
     DepthVaries,
-    /// The array's throughput at other latencies is assumed: no probe was given.
+    /// The array's throughput at other latencies is assumed, as no probe was given.
     Capacity,
-    /// A host does not say what bounds it.
+    /// Another host runs a version that does not report what bounds it.
     Peers,
-    /// Fewer IOs than say much.
+    /// It did too few IOs (fewer than 100) for its means to be more than chance.
     FewIos,
-    /// Its slice is a small part of an IO: bounds that keep every VM going serve it as well.
+    /// Its slice is a small fraction of an IO: `window_min` and `hold_max`, which serve every VM, give it as much.
     FewShares,
 }
 
-/// Means of fewer IOs than this are off by chance.
+/// Number of IOs from which on a mean is taken for more than chance.
 const ENOUGH: f64 = 100.0;
 
-/// Slices below this are near to what `window_min` and `hold_max` give to any VM.
+/// Slice, in IOs, below which `window_min` and `hold_max` may give a VM as much as its shares do.
 const SMALL: f64 = 0.1;
 
 impl Explanation {
-    /// Explains the VM of this name. None if there is none.
+    /// Explains the VM of this name. `None` if the view has no such VM.
     #[must_use]
     pub fn of(
         view: &View,
@@ -132,7 +132,7 @@ fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {
     if view.holding == Holding::Nothing {
         return None;
     }
-    // The slice of a VM that is held is what it has.
+    // A held VM uses its whole slice, and what it had is measured better than the slice.
     let held = Limit::of_vm(view, vm).is_held();
     let slots = if held { vm.outstanding() } else { vm.slice? };
     let own: f64 = view.vms.iter().map(|vm| vm.shares).sum();

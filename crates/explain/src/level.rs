@@ -1,33 +1,39 @@
-//! Slots of all VMs at one level of the window per share: water-filling.
+//! Slots of all VMs at a window per share: water-filling.
+//!
+//! A *level* is a window per share, relative to the one of the view: at level 2 every slice is twice as large.
 
 use crate::limit::Limit;
 use crate::view::{Bounded, Holding, Peer, View};
 
-/// Part of their slices that VMs of another host use which want less than these: it is not known, and decides
-/// which part of that host's slots grows and shrinks with the level.
+/// Fraction of their slices that another host's VMs use which want less than their slices. An assumption, as the exchange has
+/// sums only. It decides how many of that host's slots grow and shrink with the level.
 const USED: f64 = 0.25;
 
-/// What a VM of this host wants and may have, in slots.
+/// Demand of a VM of this host, in slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
+    /// Slots that it would use, however large its slice is.
     pub(crate) wanted: f64,
+    /// Its slice at level 1.
     pub(crate) slice: f64,
 }
 
-/// Another host: slots that follow the level, up to any number, and slots that VMs want and no more.
+/// Demand of another host, in slots at level 1.
 #[derive(Clone, Copy, Debug)]
-struct Sum {
+struct PeerDemand {
+    /// Slices of VMs that use as much as they are given.
     elastic: f64,
+    /// Slots that the other VMs want, however large their slices are.
     wanted: f64,
-    /// Slices of the VMs that want no more.
+    /// Slices of those other VMs.
     slices: f64,
 }
 
-/// All of a cluster, as far as this host knows it. The level is the window per share relative to that of the view.
+/// Demand of the whole cluster, as far as this host knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
     pub(crate) own: Vec<Claim>,
-    peers: Vec<Sum>,
+    peers: Vec<PeerDemand>,
     holding: Holding,
 }
 
@@ -37,13 +43,13 @@ impl Cluster {
         let own = view.vms.iter().map(|vm| {
             let (wanted, outstanding) = (vm.pending(), vm.outstanding());
             let held = Limit::of_vm(view, vm).is_held();
-            // The slice of a VM that is held is what it has.
+            // A held VM uses its whole slice, and what it had is measured better than the slice.
             let slice =
                 if held { outstanding } else { vm.slice.unwrap_or(wanted).max(outstanding) };
             Claim { wanted, slice }
         });
         let own: Vec<Claim> = own.collect();
-        let peers = view.peers.iter().map(Sum::of).collect();
+        let peers = view.peers.iter().map(PeerDemand::of).collect();
         Cluster { own, peers, holding: view.holding }
     }
 
@@ -70,24 +76,24 @@ impl Cluster {
         own + self.peers.iter().map(|peer| peer.at(level)).sum::<f64>()
     }
 
-    /// The level at which all hosts together have so many slots; the highest, if they want no more than that.
+    /// The level at which all hosts together have `slots`; the highest level, if they want fewer than that.
     pub(crate) fn level(&self, slots: f64) -> f64 {
         search(|level| self.all_at(level) - slots)
     }
 }
 
-impl Sum {
-    fn of(peer: &Peer) -> Sum {
+impl PeerDemand {
+    fn of(peer: &Peer) -> PeerDemand {
         let active = peer.active_shares.min(peer.shares);
         let per_share = if active > 0.0 { peer.outstanding / active } else { 0.0 };
         let elastic = match peer.bounded {
-            // Some of its VMs have their slices, and others leave a part of theirs.
+            // Some of its VMs use their whole slices, the others the fraction `USED` of theirs.
             Bounded::Slices | Bounded::Unsaid => {
                 (peer.shares - (peer.shares - active) / (1.0 - USED)).clamp(active / 2.0, active)
             }
             Bounded::Nothing | Bounded::Window => 0.0,
         };
-        Sum {
+        PeerDemand {
             elastic: per_share * elastic,
             wanted: per_share * (active - elastic),
             slices: per_share * (peer.shares - elastic),
@@ -99,11 +105,11 @@ impl Sum {
     }
 }
 
-/// Levels that are looked at.
+/// Lowest and highest level of the search.
 const LOW: f64 = 1e-6;
 const HIGH: f64 = 1e6;
 
-/// Where a function that never falls is zero; the highest level, if it is below zero everywhere.
+/// The level at which `over`, a function that never falls, is zero, by bisection; [`HIGH`], if it is negative everywhere.
 fn search(over: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (LOW, HIGH);
     if over(high) <= 1e-9 {

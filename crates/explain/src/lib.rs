@@ -1,20 +1,20 @@
 #![forbid(unsafe_code)]
-//! An explanation of one VM, from one view of its volume: where the time of its IOs went, what the VM was
-//! entitled to and had, who had the rest, what limits it, and what other shares or another threshold would give.
+//! The explanation of one VM's performance, from one view of its volume: the parts of its latency, its entitlement and what it
+//! had, the other VMs and hosts, its limit, and predictions for other shares or another threshold.
 //!
-//! Findings are values with numbers; the command line makes sentences of them. No IO and no clock: the
+//! Findings are values with numbers; `parda explain` makes sentences of them. There is no IO and no clock: the
 //! same view gives the same explanation.
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `view` | what is known of a volume over an interval |
-//! | `limit` | what keeps a VM from doing more IOs |
-//! | `spent` | where the time of its IOs went |
-//! | `level` | slots of all VMs at one window per share |
-//! | `capacity` | throughput of the array by its latency |
-//! | `predict` | IOs and latency after a change |
-//! | `explanation` | all of that for one VM |
-//! | `score` | a prediction beside what then happened |
+//! | `view` | the input: measurements of a volume over an interval |
+//! | `limit` | the reason why a VM does no more IOs |
+//! | `spent` | the parts of a VM's latency, by cause |
+//! | `level` | slots of all VMs at a window per share |
+//! | `capacity` | the array's throughput over its latency |
+//! | `predict` | IO/s and latency of a VM after a change |
+//! | `explanation` | the output: all findings for one VM |
+//! | `score` | a prediction compared with later measurements |
 
 mod capacity;
 mod explanation;

@@ -1,30 +1,30 @@
-//! What keeps a VM from doing more IOs.
+//! The reason why a VM does no more IOs than it does.
 
 use serde::{Deserialize, Serialize};
 
 use crate::view::{View, Vm};
 
-/// Part of its IOs' time for which a VM is held before that is what limits it.
+/// Held time as a fraction of latency, above which a VM is limited by its slice or its host's window.
 pub const HELD: f64 = 0.05;
 
-/// What keeps a VM from doing more IOs.
+/// The reason why a VM does no more IOs than it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// It completed no request.
     NothingDone,
-    /// It did flushes, trims and other requests alone, which shares do not divide.
+    /// It did only flushes, trims and other requests, which shares do not divide.
     OtherRequests,
-    /// Its IOs are held: it wants more than its slice.
+    /// Its IOs are held, as it wants more than its slice.
     Slice,
-    /// Its IOs are held, as its host has all that the largest window allows.
+    /// Its IOs are held, as its host is at its largest window.
     WindowMax,
-    /// It is not held: it asks for no more IOs at a time, and each takes as long as the array takes.
+    /// Its IOs are not held: it keeps no more of them pending.
     OwnDepth,
 }
 
 impl Limit {
-    /// What limits a VM with so many IOs and other requests, held and at the array for so long.
+    /// The limit of a VM, from its numbers of IOs and of other requests, its mean held time and its mean device latency.
     #[must_use]
     pub fn of(ios: f64, others: f64, held_ms: f64, device_ms: f64, at_window_max: bool) -> Limit {
         if ios <= 0.0 {
@@ -56,7 +56,7 @@ impl Limit {
         }
     }
 
-    /// Whether IOs are held.
+    /// Whether the VM is held beyond [`HELD`].
     #[must_use]
     pub fn is_held(self) -> bool {
         matches!(self, Limit::Slice | Limit::WindowMax)

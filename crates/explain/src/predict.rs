@@ -1,4 +1,4 @@
-//! IOs and latency of a VM after a change of its shares or of the threshold.
+//! Predicted IO/s and latency of a VM after a change of its shares or of the threshold.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ use crate::view::{Bounded, Holding, View};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Shares of the VM.
+    /// The VM gets this number of shares.
     Shares(f64),
-    /// The threshold of all hosts, in milliseconds.
+    /// All hosts get this threshold, in milliseconds.
     ThresholdMs(f64),
 }
 
@@ -22,29 +22,31 @@ pub enum Change {
 pub struct Outcome {
     /// Reads and writes per second.
     pub iops: f64,
-    /// Mean latency, held and at the array, in milliseconds. None for a client whose depth varies and which is held.
+    /// Mean latency, held time included, in milliseconds. `None` for a VM that is held and whose number of pending IOs varies.
     pub latency_ms: Option<f64>,
-    /// Mean time at the array, in milliseconds.
+    /// Mean device latency, in milliseconds.
     pub device_ms: f64,
 }
 
 /// A change and its predicted effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The change that is predicted for.
+    /// The change whose effect is predicted.
     pub change: Change,
-    /// The VM after it.
+    /// The VM after the change.
     pub vm: Outcome,
-    /// IOs per second of all others after it, over those before it. None if there are no others.
+    /// IO/s of all other VMs after the change, over their IO/s before it. `None` if there are no others.
     pub others: Option<f64>,
-    /// Range of that, where it rests on an assumption about the array.
+    /// Range of `others`, where it rests on an assumption about the array.
     pub range: Option<(f64, f64)>,
-    /// What limits the VM after it.
+    /// The VM's limit after the change.
     pub limit: Limit,
 }
 
-/// Predicts the effect of a change on the VM of this name. None if the VM is not there, did nothing, or nothing on this host
-/// is held back; and of a threshold, if windows do not follow from slices.
+/// Predicts the effect of a change on the VM of this name.
+///
+/// `None` if the view has no such VM, if it did no IO, or if no law holds IOs back on this host. `None` for a threshold if windows
+/// do not follow from slices ([`Holding::Window`]).
 #[must_use]
 pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> Option<Prediction> {
     let index = view.vms.iter().position(|vm| vm.name == name)?;
@@ -79,7 +81,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
     let held = has < (1.0 - HELD) * wanted;
     let iops = vm.iops * has / had * vm.device_ms / device_ms;
     let varies = vm.varies();
-    // A client that sends at times of its own sends no more where there is more.
+    // An open loop sends no more IOs where it could have more.
     let iops = if varies { iops.min(vm.iops) } else { iops };
     let latency_ms = if varies {
         (!held).then_some(device_ms)
@@ -101,7 +103,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
     })
 }
 
-/// Latency of the array before and after.
+/// Latency of the array before and after a change.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     from_ms: f64,
@@ -109,7 +111,7 @@ struct Step {
 }
 
 impl Step {
-    /// A threshold above the latency matters only while somebody wants more than the present one gives.
+    /// The step to a threshold. Without contention latency is below the threshold: a higher one changes nothing then.
     fn between(view: &View, threshold_ms: f64) -> Step {
         let held = view.vms.iter().any(|vm| Limit::of_vm(view, vm).is_held());
         let contended = held || view.peers.iter().any(|peer| peer.bounded == Bounded::Slices);
@@ -119,7 +121,7 @@ impl Step {
         }
     }
 
-    /// Time of IOs at the array after the step: their wait there changes with that of all IOs, their service does not.
+    /// Device latency after the step: the wait at the array changes as it does for all IOs, the service time does not.
     fn device_ms(self, device_ms: f64, service_ms: f64) -> f64 {
         let service = service_ms.min(device_ms).min(self.from_ms * (1.0 - f64::EPSILON));
         let wait = ((self.to_ms - service) / (self.from_ms - service)).max(0.0);

@@ -1,4 +1,4 @@
-//! A prediction beside what then happened.
+//! A prediction compared with later measurements.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,45 +6,46 @@ use crate::capacity::Capacity;
 use crate::predict::{Change, Prediction, predict};
 use crate::view::View;
 
-/// A view that was explained, and what was predicted from it: one line of a log.
+/// A view and the predictions made from it: one line of a log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// When it was, RFC 3339.
+    /// Time of the explanation, RFC 3339.
     pub at: String,
     /// Name of the volume.
     pub volume: String,
     /// Name of the VM.
     pub vm: String,
-    /// The view that was explained.
+    /// The view from which predictions were made.
     pub view: View,
-    /// The array's throughput by latency, as assumed or measured.
+    /// The array's throughput over its latency, assumed or measured.
     pub capacity: Capacity,
-    /// What was predicted from the view.
+    /// Predictions made from the view.
     pub predictions: Vec<Prediction>,
 }
 
-/// A prediction beside what was measured after the change.
+/// A prediction and the measurements after the change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
-    /// The prediction for what is in force now.
+    /// The prediction for the shares and the threshold in force now.
     pub prediction: Prediction,
-    /// Whether it was in the log. Else it was made now, from the view of then.
+    /// Whether the log has the prediction. Otherwise it was made now, from the logged view.
     pub logged: bool,
-    /// Reads and writes per second as measured now.
+    /// Reads and writes per second, measured now.
     pub iops: f64,
-    /// Mean latency as measured now, in milliseconds.
+    /// Mean latency, measured now, in milliseconds.
     pub latency_ms: f64,
-    /// Predicted over measured IOs per second, less one.
+    /// Predicted over measured IO/s, less one.
     pub error: f64,
-    /// Others whose shares are not those of then, or who came or went.
+    /// Names of other VMs and hosts whose shares changed since, or that came or went.
     pub changed: Vec<String>,
 }
 
-/// Two settings are the same within this part.
+/// Relative difference up to which two settings count as the same.
 const SAME: f64 = 0.005;
 
-/// Compares what was predicted for the shares and threshold that are in force now. None if the VM is gone, did nothing then
-/// or does nothing now, or if both its shares and the threshold are not those of then.
+/// Compares the prediction for the shares and the threshold in force now with the measurements of now.
+///
+/// `None` if the VM is gone, did no IO then or now, or if both its shares and the threshold have changed.
 #[must_use]
 pub fn score(then: &Record, now: &View) -> Option<Score> {
     let (before, vm) = (then.view.vm(&then.vm)?, now.vm(&then.vm)?);
@@ -72,7 +73,7 @@ pub fn score(then: &Record, now: &View) -> Option<Score> {
     })
 }
 
-/// Names of other VMs and hosts whose shares are not those of then.
+/// Names of other VMs and hosts whose shares changed, or that came or went.
 fn changed(then: &View, now: &View, name: &str) -> Vec<String> {
     let shares = |view: &View| -> Vec<(String, f64)> {
         let vms = view.vms.iter().filter(|vm| vm.name != name);

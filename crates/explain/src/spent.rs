@@ -1,30 +1,30 @@
-//! Where the time of a VM's IOs went.
+//! The parts of a VM's latency, by cause.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limit::Limit;
 use crate::view::{View, Vm};
 
-/// A part of the mean time of an IO.
+/// A part of a VM's mean latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// What the time was spent on.
+    /// Cause of this part.
     pub cause: Cause,
-    /// Mean time of an IO, in milliseconds.
+    /// Mean over the VM's IOs, in milliseconds.
     pub ms: f64,
 }
 
-/// What time was spent on.
+/// Cause of a part of the latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Held on this host: the VM wants more than its slice.
+    /// Held on this host, as the VM wants more than its slice.
     HeldBySlice,
-    /// Held on this host: it has all that its largest window allows.
+    /// Held on this host, as the host is at its largest window.
     HeldByWindowMax,
-    /// Held on this host for short: the IO waited for its turn.
+    /// Held on this host for less than [`HELD`](crate::HELD) of the latency: the wait for a turn.
     HeldForTurn,
-    /// At the array, as long as an IO takes there by itself. Known only by a probe.
+    /// Service time at the array. Known only from a probe.
     Service,
     /// At the array, up to the threshold: time that the law allows.
     WithinThreshold,
@@ -32,7 +32,7 @@ pub enum Cause {
     BeyondThreshold,
 }
 
-/// Where the time of a VM's IOs went. The parts add up to its mean latency.
+/// The parts of a VM's latency. They add up to its mean latency.
 pub(crate) fn spent(view: &View, vm: &Vm, service_ms: Option<f64>) -> Vec<Spent> {
     let held = match Limit::of_vm(view, vm) {
         Limit::Slice => Cause::HeldBySlice,

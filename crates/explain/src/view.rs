@@ -1,4 +1,4 @@
-//! What is known of a volume over an interval, as one host sees it.
+//! Measurements of a volume over an interval, as one host sees it.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +9,11 @@ pub struct View {
     pub host: String,
     /// Length of the interval, in seconds.
     pub seconds: f64,
-    /// What holds IOs back on this host.
+    /// The bound that holds IOs back on this host.
     pub holding: Holding,
     /// The threshold in force, in milliseconds.
     pub threshold_ms: f64,
-    /// The latency that the law used, in milliseconds, once there is one.
+    /// The latency that the law used, in milliseconds. `None` before the first one.
     pub latency_ms: Option<f64>,
     /// VMs of this host.
     pub vms: Vec<Vm>,
@@ -21,7 +21,7 @@ pub struct View {
     pub peers: Vec<Peer>,
 }
 
-/// What holds IOs of a host back.
+/// The bound that holds IOs of a host back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Holding {
@@ -30,7 +30,7 @@ pub enum Holding {
         /// Largest window of the host, in slots.
         window_max: Option<f64>,
     },
-    /// The host has one window, which its VMs divide: `published` and `static`.
+    /// The host has one window, which its VMs divide (modes `published` and `static`).
     Window {
         /// The window, in slots.
         window: f64,
@@ -52,15 +52,15 @@ pub struct Vm {
     pub bytes_per_s: f64,
     /// Flushes, trims and other requests per second.
     pub others_per_s: f64,
-    /// Mean time held on this host, in milliseconds.
+    /// Mean held time, in milliseconds.
     pub held_ms: f64,
-    /// Mean time at the array, in milliseconds.
+    /// Mean device latency, in milliseconds.
     pub device_ms: f64,
-    /// Mean slots of the window for each IO.
+    /// Mean cost of an IO, in slots of the window.
     pub slots: f64,
-    /// Slots that the VM may have outstanding, if known.
+    /// The VM's slice, in slots. `None` if it has none.
     pub slice: Option<f64>,
-    /// How much what the VM had pending varied ([`spread`]), if that can be told.
+    /// [`spread`] of its number of pending IOs. `None` if it cannot be computed.
     pub spread: Option<f64>,
 }
 
@@ -71,33 +71,33 @@ pub struct Peer {
     pub host: String,
     /// Sum of the shares of its VMs.
     pub shares: f64,
-    /// The same, scaled down for VMs that use less than their slices.
+    /// Active shares: `shares`, scaled down for VMs that use less than their slices.
     pub active_shares: f64,
     /// Mean outstanding IOs at the array, in slots.
     pub outstanding: f64,
     /// Reads and writes per second.
     pub iops: f64,
-    /// What bounds the host.
+    /// The bound on the host's outstanding IOs.
     pub bounded: Bounded,
 }
 
-/// What bounds another host, by its own word.
+/// The bound on another host's outstanding IOs, as it reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bounded {
-    /// It does not say.
+    /// Not reported: the host runs an older version.
     #[default]
     Unsaid,
     /// Its VMs have what they want.
     Nothing,
-    /// A VM of it could use more than its slice.
+    /// One of its VMs could use more than its slice.
     Slices,
-    /// It has all that its largest window allows.
+    /// It is at its largest window.
     Window,
 }
 
 impl Vm {
-    /// Mean time of an IO, in milliseconds.
+    /// Mean latency, held time included, in milliseconds.
     #[must_use]
     pub fn latency_ms(&self) -> f64 {
         self.held_ms + self.device_ms
@@ -115,10 +115,10 @@ impl Vm {
         self.iops * self.latency_ms() / 1e3 * self.slots
     }
 
-    /// Spread from which on the depth is taken to vary.
+    /// Spread above which the number of pending IOs counts as varying.
     const VARIES: f64 = 0.5;
 
-    /// Whether the depth varies: IOs come at times of their own, or in bursts.
+    /// Whether the number of pending IOs varies, as of an open loop or a client with bursts.
     #[must_use]
     pub fn varies(&self) -> bool {
         self.spread.is_some_and(|spread| spread > Vm::VARIES)
@@ -132,14 +132,14 @@ impl View {
         self.vms.iter().find(|vm| vm.name == name)
     }
 
-    /// Slots at the array of all that are known.
+    /// Slots at the array of this host's VMs and of all other hosts that are heard.
     #[must_use]
     pub fn outstanding(&self) -> f64 {
         let own: f64 = self.vms.iter().map(Vm::outstanding).sum();
         own + self.peers.iter().map(|peer| peer.outstanding).sum::<f64>()
     }
 
-    /// Whether the host has all that its largest window allows.
+    /// Whether the host is at its largest window.
     #[must_use]
     pub fn at_window_max(&self) -> bool {
         let Holding::Slices { window_max: Some(most) } = self.holding else { return false };
@@ -147,15 +147,16 @@ impl View {
     }
 }
 
-/// A host that uses this part of its largest window is bounded by it: `FULL` of crates/control/src/governor.rs, with room
-/// for chance.
+/// Fraction of its largest window from which on a host counts as bounded by it: `FULL` of `crates/control/src/governor.rs`, with
+/// room for chance.
 const FULL: f64 = 0.95;
 
-/// How much the number of pending IOs varies from look to look, over how much it would if IOs came by chance: near 0 for a
-/// client that keeps a number of IOs pending, 1 for one that sends them by chance, more for bursts.
+/// Spread of a VM's number of pending IOs from sample to sample, relative to that of an open loop with Poisson arrivals: near 0 for a
+/// closed loop, 1 for such an open loop, more for bursts.
 ///
-/// `pending` is by Little's law for each look, `ios` the mean number of IOs in a look of so many `seconds`, `latency_ms` the mean
-/// time of an IO. None where looks are too short to tell: IOs that were sent in one and done in another make it vary as well.
+/// `pending` has the number by Little's law in each sample. A sample takes `seconds` and has `ios` IOs on average; `latency_ms` is their
+/// mean latency. `None` with fewer than three samples, or if a sample is shorter than four latencies: IOs that begin in
+/// one sample and end in the next make the number vary as well.
 #[must_use]
 pub fn spread(pending: &[f64], ios: f64, seconds: f64, latency_ms: f64) -> Option<f64> {
     let mean = pending.iter().sum::<f64>() / pending.len() as f64;
@@ -167,10 +168,10 @@ pub fn spread(pending: &[f64], ios: f64, seconds: f64, latency_ms: f64) -> Optio
     Some((square.sqrt() / mean - NOISE).max(0.0) * ios.sqrt())
 }
 
-/// What a client keeps pending varies by this part as it is measured.
+/// Relative standard deviation that measuring alone gives a closed loop.
 const NOISE: f64 = 0.03;
 
-/// A look is to be so many times as long as an IO takes.
+/// Least length of a sample, in latencies.
 const SHORT: f64 = 4.0;
 
 #[cfg(test)]

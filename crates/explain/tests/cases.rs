@@ -5,7 +5,7 @@ use parda_explain::{
     Who, predict, score,
 };
 
-/// A time of 7.1 ms for an IO by itself, as drives have it.
+/// A service time of 7.1 ms, as drives have it.
 const DRIVES: Capacity = Capacity::Assumed { service_ms: 7.1 };
 
 /// A VM that keeps so many IOs pending, of which so many are at the array for 30 ms.

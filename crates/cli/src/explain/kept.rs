@@ -1,4 +1,4 @@
-//! Predictions that are kept, and compared with what then happened.
+//! The file of kept predictions (`--keep`), and their comparison with later measurements (`--score`).
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use parda_explain::{Capacity, Change, Explanation, Record, View, score};
 use super::words;
 use crate::{Failure, output};
 
-/// Appends a line of JSON with what was seen and predicted.
+/// Appends a line of JSON with the view and the predictions.
 pub(super) fn append(
     file: &Path,
     volume: &str,
@@ -50,7 +50,7 @@ pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
     let file = file.display();
     found.ok_or_else(|| match torn {
         Some((number, error)) => {
-            Failure::usage(format!("{file}:{number}: no line that --keep writes: {error}"))
+            Failure::usage(format!("{file}:{number}: not a line that --keep writes: {error}"))
         }
         None => {
             Failure::new(format!("{file}: no prediction for {vm}: make one with --keep {file}"))
@@ -58,7 +58,7 @@ pub(super) fn last(file: &Path, vm: &str) -> Result<Record, Failure> {
     })
 }
 
-/// Compares a record with what is now.
+/// Compares a record with the measurements of now.
 pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Failure> {
     let Some(scored) = score(then, now) else {
         return Err(Failure::new(format!(
@@ -82,7 +82,7 @@ pub(super) fn tell_score(then: &Record, now: &View, json: bool) -> Result<(), Fa
          now:       {:.0} IO/s at {} an IO\n  off by {:+.1} %\n",
         then.at,
         then.vm,
-        if scored.logged { "" } else { ", made now from what was seen then" },
+        if scored.logged { "" } else { ", made now from the measurements kept then" },
         predicted.vm.iops,
         scored.iops,
         words::ms(scored.latency_ms),

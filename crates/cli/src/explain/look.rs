@@ -1,4 +1,4 @@
-//! Looks at an agent, second by second, and the view that they make of a volume.
+//! Looks at an agent, second by second, and the view of a volume that is computed from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use parda_explain::{Bounded, Holding, Peer, View, Vm, spread};
 use crate::Failure;
 use crate::status::recent::Recent;
 
-/// Fewest and most looks after the first.
+/// Smallest and largest number of looks after the first.
 const LOOKS: std::ops::RangeInclusive<u64> = 4..=60;
 
-/// Part of a host's IOs that are faster than its array takes for one by itself, as assumed without a probe.
+/// Fraction of a host's IOs that are assumed to be faster than the service time, where no probe was given.
 const FASTEST: f64 = 0.05;
 
-/// What was seen of a volume.
+/// All looks at a volume.
 pub(crate) struct Looks {
     host: String,
     recent: Recent,
     volume: usize,
     /// The volume at each look after the first, without distributions.
     states: Vec<VolumeStatus>,
-    /// For each look after the first, each disk by its place.
+    /// For each look after the first, each disk at its index in the status.
     disks: Vec<Vec<Look>>,
 }
 
@@ -40,7 +40,7 @@ struct Look {
 }
 
 impl Looks {
-    /// Looks at the volume for a time.
+    /// Looks at the volume for the time `over`.
     pub(crate) fn take(
         first: Status,
         volume: &str,
@@ -67,7 +67,7 @@ impl Looks {
             let disks = &status.volumes[volume].disks;
             disks.iter().map(|disk| format!("{} {}", disk.name, disk.listen)).collect()
         };
-        // Disks are told apart by their places.
+        // Looks identify a disk by its index.
         if first.volumes.get(volume).is_none() || names(&first) != names(&recent.status) {
             return Err(Failure::new(
                 "disks came or went while the agent was looked at: ask again",
@@ -85,7 +85,7 @@ impl Looks {
         mean(&self.states.iter().filter_map(of).collect::<Vec<_>>())
     }
 
-    /// Time of an IO at the array by itself, as far as the fastest IOs of this host tell, in milliseconds.
+    /// Service time, estimated from the fastest IOs of this host, in milliseconds.
     pub(crate) fn service_ms(&self) -> f64 {
         let disks = self.last().disks.iter().filter(|disk| !disk.page_cache);
         let all = disks.fold(Latency::default(), |all, disk| all.plus(&disk.device));
@@ -137,7 +137,7 @@ impl Looks {
         }
     }
 
-    /// How much what a disk had pending varied from look to look.
+    /// Spread of a disk's number of pending IOs from look to look.
     fn spread(&self, at: usize, iops: f64, latency_ms: f64) -> Option<f64> {
         let all: Option<Vec<f64>> =
             self.disks.iter().map(|disks| Some(disks.get(at)?.pending)).collect();
@@ -145,7 +145,7 @@ impl Looks {
         spread(&all?, iops * seconds, seconds, latency_ms)
     }
 
-    /// Other hosts, each in the mean over the looks at which it was there.
+    /// Other hosts, each with means over the looks that have it.
     fn peers(&self) -> Vec<Peer> {
         let mut hosts: BTreeMap<&str, Vec<&PeerStatus>> = BTreeMap::new();
         let all = self.states.iter().flat_map(|state| &state.exchange).flat_map(|e| &e.peers);
@@ -179,7 +179,7 @@ impl Looks {
     }
 }
 
-/// The place of a volume in a status, if its agent is the one that was looked at first.
+/// The index of a volume in a status, if the agent was not restarted since the first look.
 fn place(recent: &Recent, first: &Status, name: &str) -> Result<usize, Failure> {
     if recent.since_start || recent.status.pid != first.pid {
         return Err(Failure::new("the agent was restarted while it was looked at: ask again"));

@@ -8,7 +8,7 @@ use parda_explain::{
 use crate::output::{align, plain};
 use crate::{Failure, output};
 
-/// A time with three digits.
+/// A time in milliseconds, with three significant digits.
 pub(super) fn ms(ms: f64) -> String {
     match ms {
         ms if ms >= 99.95 => format!("{ms:.0} ms"),
@@ -28,10 +28,10 @@ fn change(ratio: f64) -> String {
     format!("{sign}{:.0} %", percent.abs())
 }
 
-/// Parts of an IO's time below this are left out.
+/// Parts of the latency below this fraction are left out.
 const LEAST: f64 = 0.005;
 
-/// The answer: a sentence, then times, entitlement, others and predictions.
+/// The answer as text: a sentence, then times, entitlement, others and predictions.
 pub(super) fn of(
     volume: &str,
     view: &View,
@@ -96,7 +96,9 @@ fn cause(cause: Cause, threshold_ms: f64) -> String {
             "held on this host: the host has all that window_max allows".to_owned()
         }
         Cause::HeldForTurn => "on this host, until it was its turn".to_owned(),
-        Cause::Service => "at the array, as long as an IO takes by itself".to_owned(),
+        Cause::Service => {
+            "at the array, service time: as long as an IO takes that is alone".to_owned()
+        }
         Cause::WithinThreshold => {
             format!("at the array, within the threshold of {}", ms(threshold_ms))
         }
@@ -104,7 +106,7 @@ fn cause(cause: Cause, threshold_ms: f64) -> String {
     }
 }
 
-/// What limits the VM, and what helps.
+/// Sentence on the VM's limit and on the change that would help.
 fn sentence(view: &View, found: &Explanation) -> String {
     let (vm, slots) = (&found.vm, found.entitled.map(|entitled| entitled.slots));
     let of_slice = slots.map_or(String::new(), |slots| format!(" of a slice of {slots:.1}"));
@@ -142,7 +144,7 @@ fn sentence(view: &View, found: &Explanation) -> String {
     }
 }
 
-/// What half of the threshold would give.
+/// Sentence on the highest predicted threshold that gives the VM more IO/s.
 fn halved(found: &Explanation) -> String {
     let thresholds = found.predictions.iter().filter_map(|p| match p.change {
         Change::ThresholdMs(ms) if p.vm.iops > found.vm.iops => Some((ms, p)),
@@ -153,15 +155,15 @@ fn halved(found: &Explanation) -> String {
     };
     let others = prediction
         .others
-        .map_or(String::new(), |ratio| format!(", {} for all others", change(ratio)));
+        .map_or(String::new(), |ratio| format!(", and all others {}", change(ratio)));
     format!(
-        "A threshold of {} would: about {:.1} times its IO/s{others}.",
+        "A threshold of {} would give it about {:.1} times its IO/s{others}.",
         ms(to),
         prediction.vm.iops / found.vm.iops
     )
 }
 
-/// What twice the shares would give.
+/// Sentence on the smallest predicted increase of shares.
 fn doubled(found: &Explanation) -> String {
     let more = found.predictions.iter().filter_map(|p| match p.change {
         Change::Shares(shares) if shares > found.vm.shares => Some((shares, p)),
@@ -175,6 +177,7 @@ fn doubled(found: &Explanation) -> String {
     format!("With {shares:.0} shares: about {:.0} IO/s{at}.", prediction.vm.iops)
 }
 
+/// Table of the other VMs and hosts.
 fn rest(others: &[Other]) -> String {
     let mut table = plain(["who had the rest", "shares", "outstanding", "part", "IO/s"]);
     for other in others {
@@ -224,8 +227,8 @@ fn unknown(what: Unknown, capacity: &Capacity) -> String {
                 .to_owned()
         }
         Unknown::Capacity => format!(
-            "Thresholds: the array's throughput at other latencies is assumed (an IO by itself takes {}; ranges for half of \
-             that more or less). A probe knows it: --probe FILE.",
+            "Thresholds: the array's throughput at other latencies is assumed, from a service time of {}; ranges are for half \
+             of that more or less. A probe measures it: --probe FILE.",
             ms(capacity.service_ms())
         ),
         Unknown::Peers => {

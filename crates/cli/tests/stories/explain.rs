@@ -112,7 +112,7 @@ fn a_vm_that_is_not_there_is_answered_by_those_that_are_and_an_idle_one_by_that(
     let idle = stage.ok(&[PARDA, "explain", "one", "-c", "a.toml", "--over", "1s"]);
     assert!(idle.contains("limited by nothing done"), "{idle}");
     stage.write("log", "no JSON\n");
-    assert!(of(&["one", "--score", "log"]).err.contains("log:1: no line that --keep writes"));
+    assert!(of(&["one", "--score", "log"]).err.contains("log:1: not a line that --keep writes"));
     stage.write("log", "");
     let done = of(&["one", "--score", "log"]);
     assert!(
