@@ -33,7 +33,7 @@ impl Asked {
     }
 }
 
-/// The status socket that is named, or else that of the agent that has this configuration.
+/// The status socket: `named`, or otherwise the `status` of a configuration.
 pub(crate) fn socket(named: Option<&Path>, config: &Path) -> Result<PathBuf, Failure> {
     if let Some(socket) = named {
         return Ok(socket.to_owned());
@@ -57,8 +57,8 @@ pub(crate) fn ask(socket: &Path) -> Result<Status, Failure> {
     })
 }
 
-/// The same with control characters escaped in all texts: names of disks and of other hosts may hold line breaks and
-/// what a terminal obeys.
+/// The status with control characters escaped in all texts: names of disks and of other hosts may contain line breaks and
+/// commands to a terminal.
 pub(crate) fn escaped(status: Status) -> Result<Status, Failure> {
     let wrong = |e: serde_json::Error| Failure::new(format!("cannot show the status: {e}"));
     let mut value = serde_json::to_value(status).map_err(wrong)?;

@@ -16,7 +16,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     tell(text).map(|_| ())
 }
 
-/// The same for one answer of many: whether the next one will be read.
+/// Prints one answer of many, as [`print`] does. Returns whether the reader still reads.
 pub(crate) fn tell(text: &str) -> Result<bool, Failure> {
     let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
     match writeln!(std::io::stdout().lock(), "{}", lines.join("\n")) {
@@ -46,7 +46,7 @@ pub(crate) fn align(mut table: Table) -> Table {
     table
 }
 
-/// Writes a text to a file, or to standard output for `-`: whether it went there.
+/// Writes a text to a file, or to standard output for `-`. Returns whether it went to standard output.
 pub(crate) fn write(to: &Path, text: &str) -> Result<bool, Failure> {
     if to.as_os_str() == "-" {
         return print(text).map(|()| true);
@@ -63,7 +63,7 @@ pub(crate) fn json(to: &Path, answer: &impl Serialize) -> Result<(), Failure> {
     write(to, &text).map(|_| ())
 }
 
-/// Gives the answer of a run, as JSON if that is where it goes, and fails if an expectation did.
+/// Writes the answer of a run, as JSON to `to` or as a table to standard output. Fails if an expectation failed.
 pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> {
     match to {
         Some(out) => {

@@ -1,4 +1,4 @@
-//! `parda status`.
+//! `parda status`: the status of an agent as text or JSON.
 
 mod disks;
 mod exchange;
@@ -60,7 +60,7 @@ impl Status {
     }
 }
 
-/// Shortest time over which rates mean something.
+/// Shortest interval over which rates are computed.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {

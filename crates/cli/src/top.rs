@@ -1,4 +1,4 @@
-//! `parda top`.
+//! `parda top`: the status of an agent as a live table.
 
 mod draw;
 mod rows;
@@ -18,10 +18,10 @@ use screen::Screen;
 
 #[derive(Args)]
 #[command(after_help = "\
-Keys: q quit, arrows and page keys move, < > choose the column to sort by, r reverses, / filters by name,
-Tab the next volume, h hosts or VMs, space holds the picture still, ? help.
+Keys: q quits, arrows and page keys move, < > choose the column to sort by, r reverses the order, / filters by
+name, Tab goes to the next volume, h switches between VMs and hosts, space pauses, ? shows all keys.
 
-`parda status` prints the same once, for scripts.
+For scripts, `parda status` prints the same values once.
 
 Examples:
   parda top                                 the agent of /etc/parda.toml
@@ -29,18 +29,18 @@ Examples:
 pub(crate) struct Top {
     #[command(flatten)]
     agent: Asked,
-    /// Time between two looks, over which rates and latencies are shown
+    /// Time between two looks at the agent, over which rates and latencies are shown
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::status::interval)]
     every: Duration,
 }
 
-/// How soon a key is answered while the agent is waited for.
+/// Longest wait for a key before the agent's answers are looked at again.
 const KEYS: Duration = Duration::from_millis(50);
 
 impl Top {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let socket = self.agent.socket()?;
-        // An agent that is not there is an error before the terminal changes; one that goes away later is said on the screen.
+        // If no agent answers, the command fails before it takes the terminal. If the agent ends later, the screen says so.
         let first = escaped(ask(&socket)?)?;
         let (send, looks) = sync_channel(1);
         let every = self.every;
@@ -48,8 +48,9 @@ impl Top {
             .name("looks".to_owned())
             .spawn(move || look(&socket, every, &send))
             .map_err(|e| Failure::new(format!("cannot start a thread: {e}")))?;
-        let mut terminal = ratatui::try_init()
-            .map_err(|e| Failure::new(format!("this is no terminal to draw on: {e}")))?;
+        let mut terminal = ratatui::try_init().map_err(|e| {
+            Failure::new(format!("cannot draw on standard output, is it a terminal? {e}"))
+        })?;
         let ended = draw_until_told(&mut terminal, Screen::new(first), &looks);
         ratatui::restore();
         ended.map_err(|e| Failure::new(format!("the terminal: {e}")))
@@ -59,7 +60,7 @@ impl Top {
 /// A status, or why there is none.
 type Look = Result<Status, String>;
 
-/// Asks until nobody wants to know any more.
+/// Asks the agent every `every` until the receiver is dropped.
 fn look(socket: &std::path::Path, every: Duration, send: &SyncSender<Look>) {
     loop {
         std::thread::sleep(every);

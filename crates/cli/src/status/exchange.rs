@@ -100,7 +100,7 @@ fn calls(etcd: &EtcdStatus, exchange: &ExchangeStatus) -> String {
     text
 }
 
-/// What became of datagrams.
+/// Numbers of datagrams sent, heard and ignored, and of hosts that are not proven.
 fn datagrams(udp: &UdpStatus, duplicate_hosts: u64) -> String {
     let mut text =
         format!(", {}: {} sent, {} heard", count(udp.keys as u64, "key"), udp.sent, udp.heard);

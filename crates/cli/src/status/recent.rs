@@ -1,4 +1,4 @@
-//! What an agent did between two looks at it.
+//! The difference between two statuses of an agent: counters and distributions of the interval between them.
 
 use parda_agent::latency::Latency;
 use parda_agent::status::{Counter, DiskStatus, Status, SteerStatus, VolumeStatus};
@@ -19,7 +19,7 @@ impl Recent {
         Recent { seconds: status.uptime_s, status, since_start: true }
     }
 
-    /// What happened between two looks. If another agent answered the second one, since that agent started.
+    /// The interval between two statuses. If the agent was restarted in it, the interval begins with that start.
     pub(crate) fn between(earlier: &Status, later: Status) -> Recent {
         let seconds = later.uptime_s - earlier.uptime_s;
         if later.pid != earlier.pid || seconds <= 0.0 {
@@ -44,7 +44,7 @@ impl Recent {
         self.rate(bytes) / f64::from(1 << 20)
     }
 
-    /// Mean number of IOs that were in a stage at a time, by Little's law from the time that they spent in it.
+    /// Mean number of IOs in a stage, by Little's law from the distribution of the time that they spent in it.
     pub(crate) fn at_a_time(&self, spent: &Latency) -> f64 {
         self.rate(spent.count()) * spent.summary().mean / 1e3
     }

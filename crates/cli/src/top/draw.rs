@@ -1,4 +1,4 @@
-//! Drawing of the screen: headings, lines of the past, the table and its keys.
+//! Drawing of the screen: heading, charts of the last looks, table, and the line of keys.
 
 use std::collections::VecDeque;
 
@@ -12,22 +12,22 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
 use super::rows::Column;
 use super::screen::{Input, Past, Screen, Subject};
 
-/// Looks in the line of a VM's past.
+/// Number of looks in the chart of a VM.
 const LATELY: u16 = 10;
 
 const HELP: &str = "\
  q         quit
  up down   move; also PgUp, PgDn, Home, End
- < >       sort by the column before, the next; also left and right
+ < >       sort by the previous or next column; also left and right
  r         reverse the order
  /         filter by name; Enter keeps it, Esc drops it
- h         hosts, or VMs
- Tab       the next volume
- space     hold the picture still, and go on
+ h         switch between VMs and hosts
+ Tab       next volume
+ space     pause, and go on
 
- array, held, latency: milliseconds, means. outst: outstanding IOs.
- limited by: its slice (more shares help), its own depth (only a lower
- latency at the array helps), the window at its bound.";
+ array, held, latency: means in milliseconds. outst: outstanding IOs.
+ limited by: its slice (more shares help), or its own depth (only lower
+ latency at the array helps).";
 
 pub(super) fn draw(screen: &mut Screen, frame: &mut Frame<'_>) {
     let [head, lines, table, foot] = Layout::vertical([
@@ -59,8 +59,8 @@ fn heading(screen: &Screen) -> Vec<Line<'static>> {
         Span::from("parda ").bold(),
         Span::from(format!("{}, {}, up {:.0} s", status.host, status.version, status.uptime_s)),
     ];
-    if screen.still {
-        first.push(Span::from("  held still (space goes on)").yellow());
+    if screen.paused {
+        first.push(Span::from("  paused (space goes on)").yellow());
     }
     let Some((volume, at, of)) = screen.volume() else {
         return vec![Line::from(first), Line::from("this agent has no volume")];
@@ -71,7 +71,10 @@ fn heading(screen: &Screen) -> Vec<Line<'static>> {
     let second = vec![
         Span::from(format!("{}{which}: {}, latency ", volume.name, volume.mode)),
         Span::styled(format!("{latency} ms"), if over { Style::new().red() } else { Style::new() }),
-        Span::from(format!(" for {:.1} ms, {} held", volume.latency_threshold_ms, volume.held)),
+        Span::from(format!(
+            " (threshold {:.1} ms), {} IOs held",
+            volume.latency_threshold_ms, volume.held
+        )),
     ];
     vec![Line::from(first), Line::from(second), trouble(screen, volume)]
 }
@@ -104,7 +107,7 @@ fn lately(frame: &mut Frame<'_>, area: Rect, volume: &VolumeStatus, past: &Past)
     }
 }
 
-/// The newest values, as many as there is room for.
+/// A chart of the newest values, as many as the width has room for.
 fn line(past: &VecDeque<Option<f64>>, width: u16) -> Sparkline<'static> {
     let newest = past.iter().skip(past.len().saturating_sub(width.into()));
     // A sparkline has whole numbers.
@@ -156,7 +159,7 @@ fn aligned(column: &Column, text: String) -> Cell<'static> {
     Cell::from(Line::from(text).alignment(alignment))
 }
 
-/// The past of a VM in characters, on a scale of its own.
+/// A chart of a VM's IO/s in characters, scaled to its own maximum.
 fn bars(past: Option<&VecDeque<Option<f64>>>) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let Some(past) = past else { return String::new() };
@@ -173,7 +176,7 @@ fn footer(screen: &Screen) -> Paragraph<'static> {
     let line = match screen.input {
         Input::Filter => Line::from(format!("filter: {}_", screen.filter)).yellow(),
         _ if !screen.filter.is_empty() => {
-            Line::from(format!("names with \"{}\" (Esc drops that)  ? help  q quit", screen.filter))
+            Line::from(format!("filter \"{}\" (Esc drops it)  ? help  q quit", screen.filter))
                 .yellow()
         }
         _ => Line::from("? help  q quit  < > sort  r reverse  / filter  h hosts  Tab volume").dim(),

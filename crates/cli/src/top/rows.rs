@@ -1,4 +1,4 @@
-//! Rows of the tables: VMs of this host, and hosts of the exchange. Columns sort.
+//! Rows and columns of the two tables: VMs of this host, and hosts of the exchange.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use crate::status::recent::Recent;
 pub(super) enum Cell {
     Text(String),
     Number(f64, usize),
-    /// Not known: stands last, whatever the order.
+    /// No value is known. Sorts last in both orders.
     Unknown,
 }
 
@@ -44,7 +44,7 @@ impl Cell {
     }
 }
 
-/// A column: its heading, its width in characters, and whether numbers stand in it.
+/// A column: its heading, its width in characters, and whether it has numbers.
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) width: u16,
@@ -59,7 +59,7 @@ const fn number(title: &'static str, width: u16) -> Column {
     Column { title, width, numeric: true }
 }
 
-/// Columns of the table of VMs. With its line of the past ten looks it is 80 characters wide.
+/// Columns of the table of VMs. With the chart of the last ten looks the table is 80 characters wide.
 pub(super) const VMS: [Column; 8] = [
     text("VM", 12),
     number("shares", 6),
@@ -86,7 +86,7 @@ pub(super) const HOSTS: [Column; 6] = [
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) cells: Vec<Cell>,
-    /// Something is wrong with it.
+    /// Whether to highlight it: a disk with a fault, or a host that is not live.
     pub(super) alarm: bool,
 }
 
@@ -133,7 +133,7 @@ pub(super) fn vms(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
     served.chain(steered).collect()
 }
 
-/// This host and the others, as the exchange shows them.
+/// Rows of this host and of the others that the exchange shows.
 pub(super) fn hosts(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
     let own = Row {
         name: recent.status.host.clone(),

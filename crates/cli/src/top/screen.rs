@@ -1,4 +1,4 @@
-//! What the screen shows, and what keys do to it.
+//! State of the screen, and the effect of each key on it.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use ratatui::widgets::TableState;
 use super::rows::{self, Column, Row};
 use crate::status::recent::Recent;
 
-/// Looks of which the lines of the past are made.
+/// Number of past looks that are kept for the charts.
 pub(super) const PAST: usize = 120;
 
 /// The table that is shown.
@@ -29,7 +29,7 @@ impl Subject {
     }
 }
 
-/// What the keys go to.
+/// The part of the screen that receives keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
     Table,
@@ -53,7 +53,8 @@ pub(super) struct Screen {
     recent: Option<Recent>,
     /// Why the last look failed.
     pub(super) fault: Option<String>,
-    pub(super) still: bool,
+    /// Whether the display is paused. Looks go on.
+    pub(super) paused: bool,
     volume: usize,
     pub(super) subject: Subject,
     pub(super) sorted_by: usize,
@@ -71,7 +72,7 @@ impl Screen {
             last: first,
             recent: None,
             fault: None,
-            still: false,
+            paused: false,
             volume: 0,
             subject: Subject::Vms,
             sorted_by: 2,
@@ -83,7 +84,7 @@ impl Screen {
         }
     }
 
-    /// Takes a look at the agent, or why there was none.
+    /// Takes in a status of the agent, or the reason why it did not answer.
     pub(super) fn take(&mut self, look: Result<Status, String>) {
         let status = match look {
             Ok(status) => status,
@@ -98,17 +99,17 @@ impl Screen {
         for volume in &recent.status.volumes {
             self.past.entry(volume.name.clone()).or_default().take(&recent, volume);
         }
-        if !self.still || self.recent.is_none() {
+        if !self.paused || self.recent.is_none() {
             self.recent = Some(recent);
         }
     }
 
-    /// The interval that is shown, once one is over.
+    /// The interval that is shown. `None` before the first one is over.
     pub(super) fn recent(&self) -> Option<&Recent> {
         self.recent.as_ref()
     }
 
-    /// The volume that is shown, its number and how many there are.
+    /// The volume that is shown, its number from 1 on, and the number of volumes.
     pub(super) fn volume(&self) -> Option<(&VolumeStatus, usize, usize)> {
         let volumes = &self.recent.as_ref()?.status.volumes;
         let at = self.volume.min(volumes.len().checked_sub(1)?);
@@ -137,7 +138,7 @@ impl Screen {
         rows
     }
 
-    /// Does what a key says; breaks if it says to end.
+    /// Executes a key. Breaks if the key ends the program.
     pub(super) fn press(&mut self, key: KeyEvent) -> ControlFlow<()> {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return ControlFlow::Break(());
@@ -171,8 +172,8 @@ impl Screen {
             KeyCode::Char('?') => self.input = Input::Help,
             KeyCode::Char('/') => self.input = Input::Filter,
             KeyCode::Char('r') => self.descending = !self.descending,
-            KeyCode::Char(' ') => self.still = !self.still,
-            KeyCode::Char('h') => self.turn(),
+            KeyCode::Char(' ') => self.paused = !self.paused,
+            KeyCode::Char('h') => self.switch_table(),
             KeyCode::Char('>') | KeyCode::Right => self.sort_by(1),
             KeyCode::Char('<') | KeyCode::Left => self.sort_by(-1),
             KeyCode::Tab => self.next_volume(),
@@ -188,7 +189,7 @@ impl Screen {
         ControlFlow::Continue(())
     }
 
-    fn turn(&mut self) {
+    fn switch_table(&mut self) {
         (self.subject, self.sorted_by, self.descending) = match self.subject {
             Subject::Vms => (Subject::Hosts, 0, false),
             Subject::Hosts => (Subject::Vms, 2, true),

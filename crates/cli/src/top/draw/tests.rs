@@ -70,7 +70,10 @@ fn order(screen: &mut Screen) -> String {
 fn all_is_on_a_terminal_of_eighty_by_twenty_four() {
     let lines = shown(&mut screen(), 80, 24);
     assert!(lines[0].starts_with("parda kvm-01, 0.1.0, up 12 s"), "{lines:#?}");
-    assert_eq!(lines[1], "san (1 of 2, Tab): parda, latency 29.5 ms for 30.0 ms, 12 held");
+    assert_eq!(
+        lines[1],
+        "san (1 of 2, Tab): parda, latency 29.5 ms (threshold 30.0 ms), 12 IOs held"
+    );
     assert!(lines[3].contains("latency ms 29.5") && lines[3].contains("IO/s 4000.0"), "{lines:#?}");
     assert_eq!(
         lines[7].split_whitespace().collect::<Vec<_>>().join(" "),
@@ -108,7 +111,7 @@ fn unknown_values_stand_last_in_both_orders() {
 }
 
 #[test]
-fn the_picture_is_held_still_and_goes_on() {
+fn a_paused_screen_keeps_its_values_until_it_goes_on() {
     let mut screen = screen();
     press(&mut screen, " ");
     screen.take(Ok(after(14.0)));
