@@ -1,12 +1,12 @@
-//! Two transports at once: a first one, and slots of a file as its fall-back.
+//! Two transports at once: a first transport, and slots as its fall-back.
 //!
-//! Both are used at all times, so that no host is lost while one of them fails for some hosts and not for
-//! others: what is heard over either is heard, and a host that is heard over both counts once, as its runs do. While
-//! the first one works, the fall-back is visited in every second round, which is half of what it costs alone. A host
-//! judges its own transports; hosts need not agree.
+//! Both are used at all times, so that no host is lost while one of them fails for some hosts only. A message counts over
+//! whichever transport it comes; a host that is heard over both counts once. While
+//! the first transport works, the fall-back is visited in every second round, at half the cost of a fall-back used alone.
+//! Each host judges its own transports, and hosts need not agree.
 //!
-//! The fall-back is *in force* at a host while the first transport fails there, or does not carry a host that lives
-//! in the fall-back. It is visited in each round then.
+//! The fall-back is *in force* at a host while the first transport fails there, or while a host is live in the fall-back
+//! and not heard over the first transport. A fall-back in force is visited in each round.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,49 +22,52 @@ use crate::peers::Peers;
 use crate::slots::notice::SlotEvent;
 use crate::udp::notice::UdpEvent;
 
-/// Rounds between two visits to the fall-back while the first transport works.
+/// Rounds from one visit to the fall-back to the next, while the first transport works.
 const EVERY: u64 = 2;
 
-/// Rounds for which a host must be missing in the first transport before the fall-back is in force, and for which the
-/// first one must work before it is in force again.
+/// Hysteresis in rounds: a host must be missing over the first transport for as long before the fall-back comes into force, and
+/// all must be well for as long before the first transport is in force again.
 const ROUNDS: u32 = 4;
 
-/// An exchange and its fall-back.
+/// An exchange over two transports: a first one and its fall-back.
 pub struct WithFallback {
     first: Half,
     second: Half,
     rounds: u64,
-    /// The fall-back is in force.
+    /// Whether the fall-back is in force.
     fallen: bool,
-    /// For how many rounds a host was missing, and for how many all was well.
+    /// Rounds in a row in which a host was missing over the first transport.
     missing: u32,
+    /// Rounds in a row in which the first transport worked and no host was missing.
     well: u32,
+    /// Changes of the transport in force since the start.
     switches: u64,
-    /// The log has it that the fall-back does not work.
+    /// Whether the last event on the fall-back said that it does not work.
     broken: bool,
-    /// What is to be told with the next collection that works.
+    /// Events for the next collection that succeeds.
     events: Vec<ExchangeEvent>,
 }
 
 /// One of the two transports.
 struct Half {
     exchange: Box<dyn Exchange>,
-    /// Hosts as this transport alone shows them.
+    /// Other hosts, by the messages of this transport alone.
     peers: Peers,
-    /// What it brought last. It is repeated in rounds that do not visit it: a dead run must not be forgotten and found
-    /// anew.
+    /// Messages of its last collection. They are repeated in rounds without a visit, so that a dead run is not forgotten and
+    /// then taken for a new one.
     last: Vec<Arc<Message>>,
-    /// Faults of its last collection and of its last publication.
+    /// Fault of its last collection.
     unread: Option<String>,
+    /// Fault of its last publication.
     unwritten: Option<String>,
 }
 
-/// Something about two transports that an operator should know.
+/// An event of an exchange with a fall-back, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FallbackEvent {
     /// The fall-back is in force from now on.
     Fallen {
-        /// Why the first transport is not.
+        /// Reason why the first transport is not in force.
         why: String,
     },
     /// The first transport is in force again.
@@ -79,7 +82,7 @@ pub enum FallbackEvent {
 }
 
 impl FallbackEvent {
-    /// Whether something is wrong. Else it is news.
+    /// Whether the event is a fault. Otherwise it is information.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         matches!(self, FallbackEvent::Fallen { .. } | FallbackEvent::Broken { .. })
@@ -110,9 +113,9 @@ pub struct FallbackStanding {
     pub second: Standing,
     /// Whether the fall-back is in force.
     pub in_force: bool,
-    /// How often that changed since the start.
+    /// Number of changes of the transport in force, since the start.
     pub switches: u64,
-    /// Faults of the two, as they are now.
+    /// Present faults of the first transport and of the fall-back.
     pub faults: [Option<String>; 2],
 }
 
@@ -171,7 +174,7 @@ impl WithFallback {
         self.fallen || self.rounds % EVERY == 1 || self.first.fault().is_some()
     }
 
-    /// A host that lives in the fall-back, and not in the first transport.
+    /// Name of a host that is live in the fall-back and not heard over the first transport.
     fn missing(&self, now: Instant) -> Option<String> {
         let heard = |host: HostId| {
             self.first.peers.all(now).any(|peer| {
@@ -192,7 +195,7 @@ impl WithFallback {
         let why = match (self.first.fault(), missing) {
             (Some(fault), _) => Some(fault.clone()),
             (None, Some(host)) => (self.missing >= ROUNDS)
-                .then(|| format!("host '{host}' is heard there, and not over the first transport")),
+                .then(|| format!("host '{host}' is heard there and not over the first transport")),
             (None, None) => None,
         };
         self.well =
@@ -207,7 +210,7 @@ impl WithFallback {
         Some(event)
     }
 
-    /// News of whether the fall-back works.
+    /// The event that the fall-back has stopped or begun to work, if it has.
     fn examine(&mut self) -> Option<FallbackEvent> {
         let fault = self.second.fault().cloned();
         let event = match fault {
@@ -220,7 +223,7 @@ impl WithFallback {
     }
 }
 
-/// Whether an event names another host of our name, which the first transport names as well.
+/// Whether an event is on a twin: another live host with our name.
 fn names_twin(event: &ExchangeEvent) -> bool {
     matches!(
         event,
@@ -232,7 +235,7 @@ fn names_twin(event: &ExchangeEvent) -> bool {
 
 impl Exchange for WithFallback {
     fn publish(&mut self, publication: &Publication) -> Result<(), PublishError> {
-        // The last word goes to both.
+        // The goodbye goes over both transports.
         let both = self.visits_both() || publication.leaving;
         let first = self.first.publish(publication);
         if !both && first.is_ok() {
@@ -250,7 +253,7 @@ impl Exchange for WithFallback {
         self.events.extend(own.map(ExchangeEvent::Fallback));
         let mut events = match (first, second) {
             (Ok(heard), Some(Ok(more))) => {
-                // While both work, one of them names a twin.
+                // Both transports see a twin: one event is enough.
                 let more = more.events.into_iter().filter(|event| !names_twin(event));
                 heard.events.into_iter().chain(more).collect()
             }

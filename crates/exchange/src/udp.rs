@@ -1,5 +1,5 @@
-//! The transport over UDP: PARDA's aggregation over the network (§4). Each period costs one datagram to
-//! each other host, or one to a multicast group. `docs/exchange-format.md` has the datagram and what holds
+//! The transport over UDP: PARDA's aggregation over the network (§4). In each period a host sends one datagram to
+//! each other host, or one to a multicast group. `docs/exchange-format.md` has the format of a datagram, and the protection
 //! against forged and replayed ones.
 
 use std::collections::BTreeSet;
@@ -38,58 +38,58 @@ pub use destinations::{MOST_PEERS, PeerAddress};
 pub use key::{KeyFileError, KeyFileFault, Keys, MOST_KEYS};
 pub use refusals::Refusal;
 
-/// How long a publication waits in all for room in the socket's send buffer.
+/// Longest time that a publication waits for room in the socket's send buffer, over all destinations.
 const SEND_LIMIT: Duration = Duration::from_millis(50);
 
-/// Where the other hosts are.
+/// The hosts to which each period's datagram goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// At these addresses. Our own may be among them.
+    /// The addresses of all hosts. The list may include our own.
     Peers(Vec<PeerAddress>),
-    /// In the multicast group that the exchange's address is, at this interface.
+    /// The multicast group whose address is the exchange's.
     Group {
         /// Name of the interface.
         interface: String,
     },
 }
 
-/// Which keys sign and verify.
+/// Source of the keys that sign and verify datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySource {
-    /// Those of a file, which is read again on [`Exchange::reload`].
+    /// A key file. It is read again on [`Exchange::reload`].
     File(PathBuf),
-    /// None that is secret. Only for loopback addresses.
+    /// One key that everybody knows. Only for loopback addresses.
     Loopback,
 }
 
-/// What a host must say of itself to use UDP.
+/// Settings of an exchange over UDP.
 #[derive(Clone, Debug)]
 pub struct UdpSettings {
     /// Name of this host.
     pub host: HostName,
-    /// The volume that is spoken of.
+    /// The volume of the exchange. Datagrams on other volumes are refused.
     pub volume: VolumeId,
     /// Address of this host, or the multicast group.
     pub address: SocketAddr,
-    /// Where the other hosts are.
+    /// The hosts to which each period's datagram goes.
     pub reach: Reach,
-    /// Which keys sign and verify.
+    /// Source of the keys that sign and verify datagrams.
     pub keys: KeySource,
 }
 
-/// An exchange over UDP.
+/// An exchange over UDP: the [`Exchange`] of one run of a host.
 #[derive(Debug)]
 pub struct UdpExchange {
     settings: UdpSettings,
     me: Identity,
     sequence: Sequence,
     inbox: Arc<Mutex<Inbox>>,
-    /// Whether keys were read at all. Until then nothing is received or sent.
+    /// Whether the keys have been read. Before that nothing is received or sent.
     has_keys: bool,
     to: Destinations,
     open: Option<Open>,
     events: Vec<UdpEvent>,
-    /// Faults of the last look-up of names, so that each is told once.
+    /// Faults of the last look-up of names, so that each is reported once.
     unknown: Vec<String>,
 }
 
@@ -100,8 +100,8 @@ struct Open {
 }
 
 impl UdpExchange {
-    /// An exchange over UDP. Nothing is opened yet: an address that comes up later than its agent is no
-    /// reason not to start. Each exchange is an incarnation of its own, as its sequence numbers begin anew.
+    /// An exchange that is not open yet: [`Exchange::collect`] opens it, and tries again in each period, as the address may come
+    /// up later than the agent. Each exchange is a run of its own, as its sequence numbers begin anew.
     #[must_use]
     pub fn new(settings: UdpSettings) -> UdpExchange {
         let me = Identity { host: settings.host.clone(), incarnation: Incarnation::starting_now() };
@@ -131,7 +131,7 @@ impl UdpExchange {
         UdpError { address: self.settings.address, fault: fault.into() }
     }
 
-    /// Reads the keys, binds the socket and starts its reader, as far as that is not done.
+    /// Reads the keys, binds the socket and starts its reader. Steps that are already done are skipped.
     fn open(&mut self) -> Result<(), UdpError> {
         if !self.has_keys
             && let KeySource::File(file) = &self.settings.keys
@@ -236,7 +236,7 @@ impl UdpExchange {
     }
 }
 
-/// What became of one period's datagrams.
+/// Numbers of datagrams that the kernel took and refused in one period, and the last error.
 #[derive(Debug, Default)]
 struct Sent {
     sent: u64,
@@ -248,7 +248,7 @@ fn would_block(result: &io::Result<usize>) -> bool {
     result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Whether the socket takes more within so much time.
+/// Waits until the socket has room, for `limit` at most. Returns whether it has.
 fn wait_for_room(socket: &UdpSocket, limit: Duration) -> bool {
     let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(limit.subsec_nanos()) };
     let mut wait = [PollFd::new(socket, PollFlags::OUT)];
@@ -265,7 +265,7 @@ impl Exchange for UdpExchange {
         Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Udp).collect() })
     }
 
-    /// Reads the key file again. Keys that cannot be read change nothing: those in force stay.
+    /// Reads the key file again. If it cannot be read, the keys in force stay.
     fn reload(&mut self) {
         let KeySource::File(file) = &self.settings.keys else { return };
         match Keys::read(file) {
@@ -278,7 +278,7 @@ impl Exchange for UdpExchange {
                 self.has_keys = true;
             }
             Err(error) if self.has_keys => self.events.push(UdpEvent::KeysKept(error.to_string())),
-            // The next collection says so.
+            // There were no keys before: the next collection fails with the error.
             Err(_) => {}
         }
     }
@@ -297,8 +297,8 @@ impl Exchange for UdpExchange {
     }
 }
 
-/// Reason why a socket cannot be opened for an exchange; `None` if it can. Takes no port, so that an agent
-/// which uses the exchange is not in the way.
+/// Reason why a socket cannot be opened for an exchange; `None` if it can. Any free port is bound, as an agent that runs may have
+/// the exchange's own port.
 #[must_use]
 pub fn examine(address: SocketAddr, reach: &Reach) -> Option<String> {
     let interface = match reach {
@@ -309,8 +309,7 @@ pub fn examine(address: SocketAddr, reach: &Reach) -> Option<String> {
     Some(notice::UdpFault::Bind(fault).to_string())
 }
 
-/// Reads a datagram as a receiver without a key file does, for fuzzing: whatever the bytes are, it answers.
-/// Returns whether it is believed to be written by a host.
+/// Whether a receiver without a key file accepts these bytes as a datagram. For fuzzing: no bytes may make it panic.
 #[must_use]
 pub fn is_datagram(bytes: &[u8]) -> bool {
     datagram::open(&Keys::public(), bytes).is_ok()

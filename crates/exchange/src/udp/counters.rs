@@ -1,37 +1,37 @@
-//! What is counted of datagrams.
+//! Counters of datagrams, and the reasons why some are refused.
 
 use std::fmt;
 
-/// Reason why a datagram that came in counts for nothing.
+/// Reason why a datagram that was received is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refused {
-    /// It is no datagram of parda.
+    /// It does not begin with parda's magic.
     Foreign,
-    /// Its datagram or its record has another format version.
+    /// The datagram or its record has another format version.
     OtherVersion,
-    /// It is shorter than it says, or than any can be.
+    /// It is shorter than its length field says, or than the shortest datagram.
     Truncated,
-    /// It is longer than it says, or than any can be.
+    /// It is longer than its length field says, or than the longest datagram.
     Oversized,
     /// It is signed with a key that this host does not have.
     UnknownKey,
     /// Its signature is wrong: it was forged, or damaged on the way.
     Forged,
-    /// Its signature is right, or its lengths contradict each other, and it says what no host may say.
+    /// Its lengths contradict each other; or its signature is right, and its record has values that no host may send.
     Malformed,
     /// It is about another volume.
     OtherVolume,
-    /// It was heard before, or one that was sent after it was: replayed, duplicated or late.
+    /// It, or a later datagram of its run, was heard before: it is replayed, duplicated or late.
     Replayed,
-    /// Its run has not yet shown that it hears this one: a host that starts, one that does not hear us, or a
+    /// Its run has not yet echoed this one: the host has just started, does not hear us, or the datagram is a
     /// recording.
     Unproven,
-    /// More hosts than can be remembered.
+    /// Its run is new, and as many runs as can be remembered are known.
     Crowded,
 }
 
 impl Refused {
-    /// All reasons, in the order in which a receiver looks for them.
+    /// All reasons, in the order of their declaration: `Refused as usize` is the index.
     pub const ALL: [Refused; 11] = [
         Refused::Foreign,
         Refused::OtherVersion,
@@ -64,7 +64,7 @@ impl Refused {
         }
     }
 
-    /// Whether the log has a line on it. A host that starts is not yet proven in its first periods.
+    /// Whether the log has a line on it. Not for [`Refused::Unproven`]: every host begins so in its first periods.
     pub(super) fn is_logged(self) -> bool {
         self != Refused::Unproven
     }
@@ -88,24 +88,24 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Datagrams since the start.
+/// Numbers of datagrams since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatagramCounters {
-    /// Handed to the kernel, one for each destination and period.
+    /// Datagrams that the kernel took, one for each destination and period.
     pub sent: u64,
-    /// Not taken by the kernel.
+    /// Datagrams that the kernel did not take.
     pub unsent: u64,
-    /// Heard, and counted for what they say.
+    /// Datagrams received and believed.
     pub heard: u64,
-    /// Our own, which came back: by multicast, or as we are among our own peers.
+    /// Datagrams of our own that came back, by multicast or because the list of peers has our address.
     pub own: u64,
-    /// Of another live host with our name.
+    /// Datagrams of another live host with our name.
     pub duplicate_hosts: u64,
     refused: [u64; Refused::ALL.len()],
 }
 
 impl DatagramCounters {
-    /// How many were refused for a reason.
+    /// Number of datagrams refused for a reason.
     #[must_use]
     pub fn refused(&self, why: Refused) -> u64 {
         self.refused[why as usize]

@@ -26,8 +26,8 @@ const MAGIC: &[u8; 8] = b"PARDAUDP";
 const ECHO_BYTES: usize = 8;
 const TAG_BYTES: usize = 32;
 
-/// The slot that the record in a datagram says it is for: none. So a record that was copied from a file
-/// is none of a datagram, and the other way round.
+/// Slot number of the record in a datagram: one that no file has. So a record copied from a file is refused in a datagram, and
+/// a record copied from a datagram is refused in a file.
 const NO_SLOT: SlotIndex = SlotIndex(u32::MAX);
 
 /// Where each field begins. All integers are little-endian.
@@ -46,7 +46,7 @@ mod at {
 }
 
 /// The first 8 bytes of a datagram's signature. Nobody can know them before the datagram was sent, so
-/// whoever echoes them has heard it.
+/// a host that echoes them has heard it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Mark(pub(super) u64);
 
@@ -60,7 +60,7 @@ pub(super) struct Datagram {
     pub(super) mark: Mark,
 }
 
-/// Writes a message down and signs it with the first key. Echoes beyond [`MOST_ECHOES`] are left out.
+/// Encodes a message as a datagram, signed with the first key. Echoes beyond [`MOST_ECHOES`] are left out.
 pub(super) fn seal(
     keys: &Keys,
     volume: VolumeId,
@@ -80,8 +80,7 @@ pub(super) fn seal(
     Ok((bytes, mark(&tag)))
 }
 
-/// Reads a datagram. Nothing but lengths, the magic and the key's name is looked at before the signature
-/// is known to be right.
+/// Decodes a datagram. Before the signature is verified, only magic, version, lengths and the key's name are read.
 pub(super) fn open(keys: &Keys, bytes: &[u8]) -> Result<Datagram, Refused> {
     if !bytes.starts_with(MAGIC) {
         return Err(Refused::Foreign);
@@ -124,7 +123,8 @@ pub(super) fn open(keys: &Keys, bytes: &[u8]) -> Result<Datagram, Refused> {
     Ok(Datagram { volume: record.volume, message: record.message, echoes, mark: mark(&expected) })
 }
 
-/// `bytes` as the front of a datagram, cut to what can be one, with lengths, key and signature that are right.
+/// A datagram with valid magic, version, lengths, key name and signature whose other bytes are `bytes`, cut or filled to a possible
+/// length.
 pub(super) fn signed(keys: &Keys, bytes: &[u8]) -> Vec<u8> {
     let echoes = bytes.len().saturating_sub(at::ECHOES) / ECHO_BYTES;
     let echoes = echoes.min(MOST_ECHOES);
@@ -136,7 +136,7 @@ pub(super) fn signed(keys: &Keys, bytes: &[u8]) -> Vec<u8> {
     front
 }
 
-/// Writes what stands before the record.
+/// Writes the fields before the record.
 fn frame(front: &mut [u8], keys: &Keys, echoes: usize) {
     let length = front.len() + TAG_BYTES;
     front[at::MAGIC].copy_from_slice(MAGIC);

@@ -1,4 +1,4 @@
-//! Where the other hosts are. Names are looked up on a thread of their own, as that may take minutes.
+//! Addresses of the other hosts. Names are looked up on a thread of their own, as a look-up may take minutes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -78,19 +78,23 @@ impl fmt::Display for PeerAddress {
 pub(super) struct Destinations {
     /// Our own address: nothing is sent there.
     own: SocketAddr,
+    /// Peers that are configured by address.
     fixed: Vec<SocketAddr>,
+    /// Peers that are configured by name, with their ports.
     names: Vec<(String, u16)>,
     found: Arc<Mutex<Found>>,
+    /// Time of the last look-up's beginning.
     asked: Option<Instant>,
 }
 
-/// What look-ups have found.
+/// State and results of the look-up of names.
 #[derive(Debug, Default)]
 struct Found {
+    /// Whether a look-up is running.
     busy: bool,
-    /// For each name, in the order of the names.
+    /// The result of each name, in the order of the names.
     answers: Vec<Result<SocketAddr, String>>,
-    /// The look-up has ended since the faults were last told.
+    /// Whether a look-up has ended since its faults were last reported.
     fresh: bool,
 }
 
@@ -112,22 +116,22 @@ impl Destinations {
         to
     }
 
-    /// All addresses that are known, each once, but our own.
+    /// All known addresses except our own, each once.
     pub(super) fn addresses(&self) -> BTreeSet<SocketAddr> {
         let found = lock(&self.found);
         let named = found.answers.iter().filter_map(|answer| answer.as_ref().ok());
         self.fixed.iter().chain(named).filter(|address| **address != self.own).copied().collect()
     }
 
-    /// Reason why there is nobody to send to, if all peers are names and the last look-up found none of them.
+    /// Reason why no destination is known: all peers are names, and the last look-up found none of them. `None` if one is known.
     pub(super) fn unknown(&self) -> Option<String> {
         let found = lock(&self.found);
         let known = !self.fixed.is_empty() || found.answers.iter().any(Result::is_ok);
         found.answers.iter().find_map(|answer| answer.clone().err()).filter(|_| !known)
     }
 
-    /// Begins to look names up, if some have no address, or one from which nothing was `heard`. Returns what
-    /// was wrong with the last look-up, each time that one has ended.
+    /// Begins a look-up of all names, if a name has no address, or an address from which nothing was `heard`. Returns the faults of
+    /// the last look-up, once after its end.
     pub(super) fn look_up(&mut self, heard: &BTreeSet<SocketAddr>) -> Option<Vec<String>> {
         if self.names.is_empty() {
             return None;
@@ -156,7 +160,7 @@ impl Destinations {
                 let mut found = lock(&shared);
                 found.take(answers);
             };
-            // Without a thread it is tried again, as after any other failure.
+            // If no thread can be started, the look-up is tried again later, as after any other failure.
             let thread = std::thread::Builder::new().name("parda-names".to_owned());
             found.busy = thread.spawn(work).is_ok();
         }
@@ -165,7 +169,7 @@ impl Destinations {
 }
 
 impl Found {
-    /// A name that was known and cannot be looked up now keeps its address.
+    /// Takes in the results of a look-up. A name that had an address and has none now keeps the old one.
     fn take(&mut self, answers: Vec<Result<SocketAddr, String>>) {
         self.busy = false;
         self.fresh = true;
@@ -181,7 +185,7 @@ impl Found {
     }
 }
 
-/// The first address of the family that our socket has.
+/// The first address of a name in the family of our socket.
 fn resolve(name: &str, port: u16, own: SocketAddr) -> Result<SocketAddr, String> {
     let family = if own.is_ipv4() { "IPv4" } else { "IPv6" };
     let mut found =

@@ -1,4 +1,4 @@
-//! Keys that datagrams are signed with, and the file that holds them.
+//! Keys that sign datagrams, and the key file.
 
 use std::fmt;
 use std::io::Read;
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Most keys that a file may hold: the one that signs, and those that are on their way in or out.
+/// Most keys in a key file: the signing one, and those being introduced or retired.
 pub const MOST_KEYS: usize = 8;
 
 /// Hexadecimal digits of a key in the file: 32 bytes.
 const DIGITS: usize = 64;
 
-/// Far more than [`MOST_KEYS`] lines with comments need.
+/// Largest size of a key file, far more than [`MOST_KEYS`] lines with comments need.
 const MOST_BYTES: u64 = 16 * 1024;
 
-/// Domains of key derivation (BLAKE3's `derive_key`): they must never change.
+/// Contexts of key derivation (BLAKE3's `derive_key`). They are part of the format and must never change.
 const SIGNING: &str = "parda exchange 2026-11 datagram signature";
 const NAMING: &str = "parda exchange 2026-11 key name";
 
-/// Derived from nothing that is secret: only for loopback addresses.
+/// Input of the key that everybody knows. Only for loopback addresses.
 const PUBLIC: &[u8] = b"loopback";
 
 /// A key that all hosts of an exchange share.
@@ -43,7 +43,7 @@ impl Key {
         Key { name, signing: blake3::derive_key(SIGNING, secret) }
     }
 
-    /// Number by which a receiver finds the key. It says nothing about the key itself.
+    /// Number by which a receiver finds the key. The key cannot be derived from it.
     pub(super) fn name(&self) -> u64 {
         self.name
     }
@@ -54,8 +54,9 @@ impl Key {
     }
 }
 
-/// The keys of an exchange: the first one signs, all of them verify. So a new key reaches all hosts as
-/// the second line, then becomes the first line, and the old one is taken out last.
+/// The keys of an exchange: the first one signs, all of them verify.
+///
+/// To replace a key without a gap: add the new key as second line on all hosts, then make it the first line, then remove the old one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys(Vec<Key>);
 
@@ -86,13 +87,13 @@ pub enum KeyFileFault {
         /// Permission bits of the file.
         mode: u32,
     },
-    /// It is far too long.
+    /// It is longer than [`MOST_KEYS`] keys with comments need.
     #[error("has more than {MOST_BYTES} bytes")]
     TooLong,
-    /// It is not text.
+    /// It is not UTF-8 text.
     #[error("is not text")]
     NotText,
-    /// A line that is no key. The line is not shown.
+    /// A line is not a key. The message does not show the line.
     #[error(
         "is no key ({found}): a key is {DIGITS} hexadecimal digits, as `openssl rand -hex 32` prints"
     )]
@@ -100,7 +101,7 @@ pub enum KeyFileFault {
         /// What the line looks like.
         found: String,
     },
-    /// One key is there twice.
+    /// A key stands in two lines.
     #[error("repeats the key of line {first}")]
     Repeated {
         /// Line where the key was first.
@@ -147,7 +148,7 @@ impl Keys {
         Keys(vec![Key::new(PUBLIC)])
     }
 
-    /// How many there are.
+    /// Number of keys, at most [`MOST_KEYS`].
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()

@@ -1,10 +1,10 @@
-//! Marks of the datagrams that this host has sent of late.
+//! Marks of the datagrams that this host has sent last.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::datagram::Mark;
 
-/// The last marks, and how many there ever were.
+/// The last marks, and the number of all marks since the start.
 #[derive(Debug)]
 pub(super) struct Marks {
     most: usize,
@@ -33,7 +33,7 @@ impl Marks {
         self.known.contains(&mark)
     }
 
-    /// How many were added since the start.
+    /// Number of marks added since the start.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

@@ -1,10 +1,10 @@
-//! The hosts that were heard, and which of them are believed. Nothing here has a socket or a clock: time is
+//! The runs of other hosts that were heard, and which of them are believed. There is no socket and no clock: time is
 //! counted in our own publications.
 //!
-//! A signature alone proves that a host once wrote a datagram, not that it did so now. So a run of another
-//! host is believed only after it has echoed the mark of one of our last [`MEMORY`] datagrams: nobody could
-//! have recorded that before. From then on its sequence numbers must rise. A run is forgotten after it was
-//! silent for [`MEMORY`] publications of ours; by then every mark that it can have echoed is forgotten as
+//! A signature proves that a host once wrote a datagram, not that it wrote it now. So a run of another
+//! host is believed only after it has echoed the mark of one of our last [`MEMORY`] datagrams, which no earlier recording can
+//! contain. From then on its sequence numbers must rise. A run is forgotten after it was
+//! silent for [`MEMORY`] publications of ours. By then every mark that it can have echoed is forgotten as
 //! well, so its recorded datagrams prove nothing any more.
 
 use std::collections::BTreeMap;
@@ -18,25 +18,25 @@ use super::counters::{DatagramCounters, Refused};
 use super::datagram::{Datagram, Mark};
 use super::marks::Marks;
 
-/// For how many of our own publications marks and silent runs are remembered.
+/// Number of our own publications for which marks and silent runs are remembered.
 pub(super) const MEMORY: u64 = 256;
 
-/// Most runs that are believed, and most that are not, that are remembered.
+/// Most proven runs that are remembered, and most unproven ones.
 const MOST_RUNS: usize = 2048;
 
-/// Most runs of one host that are remembered and not believed: those with the latest starts.
+/// Most unproven runs of one host that are remembered: those with the latest starts.
 const MOST_UNPROVEN: usize = 4;
 
-/// How many datagrams in a row echo a run that is new, so that the loss of some does no harm.
+/// Number of datagrams in a row that echo a new run, so that the loss of some does no harm.
 const REPEATS: u32 = 8;
 
 /// Most echoes of new runs in one datagram.
 const MOST_NEW: usize = 56;
 
-/// Most echoes of other runs in one datagram: they take turns.
+/// Most echoes of other runs in one datagram. These runs take turns.
 const MOST_OTHERS: usize = super::datagram::MOST_ECHOES - MOST_NEW;
 
-/// A run that was silent for more publications of ours than this is not echoed.
+/// Most publications of ours for which a run may be silent and is still echoed.
 const ECHOED_WITHIN: u64 = 3;
 
 type Key = (HostId, Incarnation);
@@ -48,11 +48,13 @@ pub(super) struct Members {
     volume: VolumeId,
     marks: Marks,
     runs: BTreeMap<Key, Run>,
+    /// Number of proven runs.
     proven: usize,
-    /// Where the turns of those that are echoed again and again go on.
+    /// The last run that was echoed in turn: the next turn begins after it.
     turn: Option<Key>,
-    /// Another run of our own name that is believed, and that was not yet told of.
+    /// A proven run of another host with our name, until it is reported.
     twin: Option<(Identity, SocketAddr)>,
+    /// The run of the last twin that was reported.
     told: Option<Incarnation>,
     counters: DatagramCounters,
 }
@@ -63,11 +65,11 @@ struct Run {
     message: Arc<Message>,
     mark: Mark,
     from: SocketAddr,
-    /// Whether it has echoed us.
+    /// Whether it has echoed a datagram of ours, and so is believed.
     proven: bool,
-    /// Our publication before which it was last heard.
+    /// Number of our publications when it was last heard.
     heard: u64,
-    /// How often it was echoed.
+    /// Number of our datagrams that echoed it.
     echoed: u32,
 }
 
@@ -94,7 +96,7 @@ impl Members {
         &mut self.counters
     }
 
-    /// Takes in a datagram whose signature is right. Returns why it counts for nothing, if so.
+    /// Takes in a datagram whose signature is right. Returns the reason if it is refused.
     pub(super) fn hear(&mut self, datagram: Datagram, from: SocketAddr) -> Option<Refused> {
         let why = self.judge(datagram, from);
         if let Some(why) = why {
@@ -148,7 +150,7 @@ impl Members {
         None
     }
 
-    /// Whether one more run can be remembered. A run that is not believed may go for another one of its host.
+    /// Makes room for one more run, if need be by forgetting the earliest unproven run of the same host. Returns whether there is room.
     fn make_room(&mut self, key: Key, proven: bool) -> bool {
         if proven {
             return self.proven < MOST_RUNS;
@@ -174,19 +176,19 @@ impl Members {
         }
     }
 
-    /// Another run of our own name and its address, once for each.
+    /// A run of another host with our name, and its address. Each run is returned once.
     pub(super) fn twin(&mut self) -> Option<(Identity, SocketAddr)> {
         self.twin.take()
     }
 
-    /// The last message of every other host's run that is believed.
+    /// The last message of each proven run of another host.
     pub(super) fn messages(&self) -> Vec<Arc<Message>> {
         let believed =
             self.runs.iter().filter(|((host, _), run)| run.proven && *host != self.me.host.id());
         believed.map(|(_, run)| Arc::clone(&run.message)).collect()
     }
 
-    /// How many hosts are heard now, none of whose runs is believed.
+    /// Number of hosts that are heard now and have no proven run.
     pub(super) fn unproven(&self) -> usize {
         let mut hosts: BTreeMap<HostId, bool> = BTreeMap::new();
         for ((host, _), run) in &self.runs {
@@ -197,7 +199,7 @@ impl Members {
         hosts.values().filter(|proven| !**proven).count()
     }
 
-    /// Addresses from which runs that are believed were heard of late.
+    /// Addresses of the proven runs that are heard now.
     pub(super) fn sources(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.runs.values().filter(|run| run.proven && self.is_recent(run)).map(|run| run.from)
     }
@@ -206,12 +208,12 @@ impl Members {
         self.marks.count() - run.heard <= ECHOED_WITHIN
     }
 
-    /// What the next datagram echoes: runs that are new, and some of the others in turn.
+    /// Marks for the next datagram to echo: of all new runs, and of some others in turn.
     pub(super) fn echoes(&mut self) -> Vec<Mark> {
         let recent = |(key, run): (&Key, &Run)| self.is_recent(run).then_some((*key, run.echoed));
         let (mut new, others): (Vec<_>, Vec<_>) =
             self.runs.iter().filter_map(recent).partition(|(_, echoed)| *echoed < REPEATS);
-        // Those that were echoed least come first.
+        // Runs that were echoed least come first.
         new.sort_by_key(|(_, echoed)| *echoed);
         let first = others.partition_point(|(key, _)| Some(*key) <= self.turn);
         let turns = others[first..].iter().chain(&others[..first]).take(MOST_OTHERS);
@@ -226,7 +228,7 @@ impl Members {
         marks.collect()
     }
 
-    /// A datagram of ours with this mark goes out. Forgets who was silent for long.
+    /// Records that a datagram of ours with this mark was sent. Forgets runs that were silent for too long.
     pub(super) fn publish(&mut self, mark: Mark) {
         self.marks.add(mark);
         let now = self.marks.count();

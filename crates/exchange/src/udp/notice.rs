@@ -1,4 +1,4 @@
-//! What a host notices of an exchange over UDP: events, errors and its standing.
+//! Events, errors and the state of an exchange over UDP.
 
 use std::fmt;
 use std::io;
@@ -11,31 +11,31 @@ use super::counters::DatagramCounters;
 use super::key::KeyFileError;
 use super::refusals::Refusal;
 
-/// Something about an exchange over UDP that an operator should know.
+/// An event of an exchange over UDP, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UdpEvent {
     /// Another host that is alive has our name.
     DuplicateHost {
-        /// Its name, which is ours, and its run, which is not.
+        /// Its name, which is also ours, and its run.
         twin: Identity,
-        /// Where it sends from.
+        /// Address from which it sends.
         from: SocketAddr,
     },
-    /// Datagrams counted for nothing.
+    /// Datagrams were refused for one reason.
     Refused(Refusal),
     /// A peer's name has no address. It is looked up again.
     UnknownName(String),
     /// The key file was read again, and other keys are in force.
     KeysRead {
-        /// How many there are.
+        /// Number of keys in force.
         count: usize,
     },
-    /// The key file could not be read again, and the keys from before stay in force.
+    /// The key file could not be read again, and the keys from before stay in force. Holds the error.
     KeysKept(String),
 }
 
 impl UdpEvent {
-    /// Whether something is wrong. Else it is news.
+    /// Whether the event is a fault. Otherwise it is information.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         !matches!(self, UdpEvent::KeysRead { .. })
@@ -65,7 +65,7 @@ impl fmt::Display for UdpEvent {
     }
 }
 
-/// An exchange over UDP that does not work.
+/// Reason why an exchange over UDP does not work, with its address.
 #[derive(Debug, thiserror::Error)]
 #[error("exchange udp {address}: {fault}")]
 pub struct UdpError {
@@ -75,7 +75,7 @@ pub struct UdpError {
     pub fault: UdpFault,
 }
 
-/// What is wrong with an exchange over UDP.
+/// Fault of an exchange over UDP.
 #[derive(Debug, thiserror::Error)]
 pub enum UdpFault {
     /// The keys cannot be read, so nothing is sent or believed.
@@ -90,15 +90,15 @@ pub enum UdpFault {
     /// All peers are names, and none has an address.
     #[error("no peer has an address: {0}")]
     Names(String),
-    /// No host could be sent to.
+    /// No datagram of this period could be sent.
     #[error("cannot send to {to}, nor to any other host: {error}")]
     Send {
-        /// The last one that was tried.
+        /// The last address that was tried.
         to: SocketAddr,
         /// Error that the socket returned.
         error: io::Error,
     },
-    /// The report holds what cannot be written down.
+    /// The report has a value that the format cannot represent.
     #[error(transparent)]
     Report(#[from] InvalidReport),
 }
@@ -108,7 +108,7 @@ pub enum UdpFault {
 pub struct DatagramStanding {
     /// Datagrams since the start.
     pub counters: DatagramCounters,
-    /// Hosts that are heard now and have not shown that they hear this one.
+    /// Number of hosts that are heard now and have not shown that they hear this one.
     pub unproven: usize,
     /// Number of keys in force.
     pub keys: usize,

@@ -17,20 +17,20 @@ use super::key::Keys;
 use super::members::Members;
 use super::refusals::Refusals;
 
-/// Most datagrams that are read in one [`SLICE`] of time. What comes beyond is left to the kernel, which
-/// drops it: a flood takes a bounded part of a processor.
-const MOST_IN_SLICE: u32 = 2_000;
-const SLICE: Duration = Duration::from_millis(10);
+/// Most datagrams that are read in one [`INTERVAL`]. The kernel keeps the others, and drops those that its buffer has no room for.
+/// So a flood takes a bounded part of a processor.
+const MOST_IN_INTERVAL: u32 = 2_000;
+const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long to wait after a socket's error, so that one that repeats does not keep a processor busy.
+/// Pause after an error of the socket, so that an error that repeats does not keep a processor busy.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// What the reader and the control thread share.
+/// State that the reader and the control thread share.
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) members: Members,
     pub(super) keys: Arc<Keys>,
-    /// Datagrams that were refused and that the log does not have yet.
+    /// Refused datagrams that are not yet logged.
     pub(super) refusals: Refusals,
 }
 
@@ -40,7 +40,7 @@ impl Inbox {
         self.refusals.add(why, from);
     }
 
-    /// Takes in what the socket has received.
+    /// Takes in one datagram.
     pub(super) fn receive(inbox: &Mutex<Inbox>, keys: &Keys, bytes: &[u8], from: SocketAddr) {
         let opened = match bytes.len() > MOST_BYTES {
             true => Err(Refused::Oversized),
@@ -98,7 +98,7 @@ impl Drop for Reader {
 }
 
 fn read(socket: &UdpSocket, inbox: &Mutex<Inbox>, stop: &(AtomicBool, OwnedFd)) {
-    // One byte more than any datagram has, so that one that is too long is seen to be.
+    // One byte more than the longest datagram, so that longer ones are recognised.
     let mut buffer = [0; MOST_BYTES + 1];
     while !stop.0.load(Ordering::Acquire) {
         let mut waits = [PollFd::new(socket, PollFlags::IN), PollFd::new(&stop.1, PollFlags::IN)];
@@ -109,8 +109,8 @@ fn read(socket: &UdpSocket, inbox: &Mutex<Inbox>, stop: &(AtomicBool, OwnedFd)) 
         let keys = Arc::clone(&lock(inbox).keys);
         let mut read = 0;
         let rest = loop {
-            if read == MOST_IN_SLICE {
-                break SLICE.saturating_sub(begun.elapsed());
+            if read == MOST_IN_INTERVAL {
+                break INTERVAL.saturating_sub(begun.elapsed());
             }
             match socket.recv_from(&mut buffer) {
                 Ok((length, from)) => Inbox::receive(inbox, &keys, &buffer[..length], from),

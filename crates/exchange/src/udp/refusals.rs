@@ -1,4 +1,4 @@
-//! Log lines on datagrams that were refused: one for each reason, at most once in a while.
+//! Log lines on refused datagrams: at most one a minute for each reason.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use super::counters::Refused;
 /// Time between two lines on one reason.
 const PAUSE: Span = Span::from_millis(60_000);
 
-/// What was refused since the last line on each reason.
+/// Datagrams refused since the last line on each reason.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     reasons: [Reason; Refused::ALL.len()],
@@ -22,14 +22,14 @@ struct Reason {
     said: Option<Instant>,
 }
 
-/// Datagrams that were refused for one reason.
+/// Datagrams refused for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Reason why they were refused.
+    /// Reason of the refusal.
     pub why: Refused,
-    /// How many there were since the last line on this reason.
+    /// Number of datagrams since the last line on this reason.
     pub count: u64,
-    /// Where the last one says that it comes from. Anybody can forge that.
+    /// Source address of the last one. It can be forged.
     pub from: SocketAddr,
 }
 
@@ -40,7 +40,7 @@ impl Refusals {
         reason.from = Some(from);
     }
 
-    /// What is to be logged now.
+    /// Refusals that are to be logged now.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Refusal> {
         let reasons = Refused::ALL.into_iter().zip(&mut self.reasons);
         let due = reasons.filter(|(why, reason)| {

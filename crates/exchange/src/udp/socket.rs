@@ -5,17 +5,17 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, netdevice, socket_with, sockopt};
 
-/// Bytes of datagrams that the kernel keeps for the reader, if it may. Those of 1,000 hosts take less, and
-/// a flood is read faster than it fills them.
+/// Size of the receive buffer that is asked for, in bytes. Datagrams of 1,000 hosts take less, and
+/// a flood is read faster than it fills the buffer.
 const RECEIVE_BYTES: usize = 4 << 20;
 
-/// Bytes of datagrams that wait to be sent, so that those of one period for 1,000 hosts find room.
+/// Size of the send buffer that is asked for, in bytes: room for the datagrams of one period to 1,000 hosts.
 const SEND_BYTES: usize = 2 << 20;
 
-/// Routers do not forward what goes to a group: the hosts are on one subnet.
+/// Time to live of multicast datagrams. Routers do not forward them: the hosts of a group are on one subnet.
 const GROUP_HOPS: u32 = 1;
 
-/// Opens a socket, which never blocks. `interface`: where the group is, if `address` is one.
+/// Opens a socket that does not block. `interface` names the interface of the group, if `address` is a multicast group.
 pub(super) fn open(address: SocketAddr, interface: Option<&str>) -> io::Result<UdpSocket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -27,7 +27,7 @@ pub(super) fn open(address: SocketAddr, interface: Option<&str>) -> io::Result<U
     if let Some(interface) = interface {
         let index = netdevice::name_to_index(&socket, interface)
             .map_err(|e| io::Error::new(e.kind(), format!("interface {interface}: {e}")))?;
-        // Every agent of this host that is in the group gets what is sent to it.
+        // Several agents of this machine may be in the group: each gets every datagram.
         sockopt::set_socket_reuseaddr(&socket, true)?;
         match address.ip() {
             IpAddr::V4(group) => {
@@ -58,7 +58,7 @@ pub(super) fn open(address: SocketAddr, interface: Option<&str>) -> io::Result<U
         }
     }
     bind(&socket, &address)?;
-    // The kernel gives what it may; less loses datagrams only where hosts are very many.
+    // The kernel may give smaller buffers. Datagrams are lost then only where there are very many hosts.
     let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES);
     let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BYTES);
     Ok(UdpSocket::from(socket))
