@@ -1,4 +1,4 @@
-//! What the kernel says of a device, and of the file system that a file is in.
+//! Description of a target by the kernel: a device and its queue, or a file and its file system.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-/// Of a device: what it is and how its queue is set.
+/// Facts about a device: its model, and the settings of its queue.
 pub(crate) fn device(number: u64) -> Vec<String> {
     let link = format!("/sys/dev/block/{}:{}", major(number), minor(number));
     let Ok(dir) = fs::canonicalize(link) else { return Vec::new() };
@@ -33,7 +33,7 @@ pub(crate) fn device(number: u64) -> Vec<String> {
     [what, queue].into_iter().filter(|line| !line.is_empty()).map(|line| line.join(", ")).collect()
 }
 
-/// Of a file: its file system, its device, and whether all of it is on it.
+/// Facts about a file: its file system, its device, and how much of it is holes.
 pub(crate) fn file(path: &Path, found: &Metadata) -> Vec<String> {
     let mut about = Vec::new();
     if let Some((kind, at, source)) = file_system(path) {
@@ -61,11 +61,11 @@ fn file_system(path: &Path) -> Option<(String, String, String)> {
         let (kind, source) = (back.next()?.to_owned(), back.next()?.to_owned());
         path.starts_with(&at).then_some((kind, at, source))
     };
-    // The last one of the longest covers the others.
+    // Of mounts with the longest path, the last one covers the others.
     mounts.lines().filter_map(fits).max_by_key(|(_, at, _)| at.len())
 }
 
-/// What is chosen in a list such as `none [bfq]`.
+/// The chosen entry of a list such as `none [bfq]`.
 fn chosen(list: &str) -> &str {
     let inside = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(list, |(chosen, _)| chosen)

@@ -1,8 +1,8 @@
 //! fio, as the driver of real targets.
 //!
-//! One fio for each load, with one thread. It is asked every slice how it stands (SIGUSR1: all that
-//! it has counted since its beginning, as JSON), so warm-up can be told from what follows while it
-//! runs, and it is stopped (SIGINT) when enough is known.
+//! Each load has a fio of its own, with one thread. Every slice, SIGUSR1 makes fio write its counters since the
+//! start as JSON, so that warm-up and steady state are recognised while fio
+//! runs. SIGINT stops fio when the load is known precisely enough.
 
 mod child;
 mod report;
@@ -20,21 +20,21 @@ use parda_probe::Recording;
 use parda_probe::Snapshot;
 use parda_probe::{Allowance, DriveError, Driven, Driver, Watch};
 
-/// A load is cut into so many slices, if they are no shorter and no longer than this.
+/// Number of slices of a load, as far as their length stays within these bounds.
 const SLICES: f64 = 40.0;
 const SHORTEST: f64 = 0.1;
 const LONGEST: f64 = 1.0;
 
-/// What is warm-up whatever it looks like: connections are made, queues fill.
+/// Least warm-up: connections are made and queues fill.
 const LEAST_WARMUP_S: f64 = 0.3;
 
-/// A target of which nothing has come back for so long, beyond what is right for it, has failed.
+/// Time without a completed IO, beyond the longest expected one, after which the target has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long fio may take to end when nobody waits for its IOs.
+/// Time for fio to end after the user has stopped the probe.
 const POLITE: Duration = Duration::from_secs(2);
 
-/// Why fio cannot be used.
+/// Reason why fio cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum FioError {
@@ -46,13 +46,13 @@ pub enum FioError {
     Engine(&'static str),
 }
 
-/// A real target, as fio is told of it.
+/// A real target in fio's terms.
 #[derive(Clone, Debug)]
 pub(crate) struct Fio {
     /// An NBD URI, or else a path.
     pub(crate) nbd: bool,
     pub(crate) name: String,
-    /// The part of it that is used.
+    /// Start of the range that is driven, in bytes.
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     /// Whether there may be writes.
@@ -60,7 +60,7 @@ pub(crate) struct Fio {
 }
 
 impl Fio {
-    /// Checks that there is a fio that can drive it.
+    /// Checks that fio is installed and has the engine for the target.
     pub(crate) fn check(&self) -> Result<(), FioError> {
         let engine = if self.nbd { "nbd" } else { "libaio" };
         let engines = child::engines().map_err(|e| match e.kind() {
@@ -71,7 +71,7 @@ impl Fio {
         if has { Ok(()) } else { Err(FioError::Engine(engine)) }
     }
 
-    /// What fio is told of a load, for so long at most.
+    /// The job of a load, which runs for `most` at most.
     pub(crate) fn job(
         &self,
         load: &Load,
@@ -81,14 +81,14 @@ impl Fio {
         let mut job = self.of("probe", load)?;
         job.set("runtime", most.as_secs().max(1));
         job.set("randseed", seed);
-        // From when it is begun to when it is done.
+        // Latency is measured from submission to completion.
         job.set("lat_percentiles", 1);
         job.set("clat_percentiles", 0);
         job.set("slat_percentiles", 0);
         Ok(job)
     }
 
-    /// A load that was run, for people: after those before it, and for as long as it was.
+    /// The job of a load that was run, for a job file: it begins after the jobs before it and takes as long as the load took.
     pub(crate) fn recorded(&self, number: usize, point: &Point) -> Result<Job, UnsupportedByFio> {
         let mut job = self.of(&format!("load-{}", number + 1), &point.load)?;
         job.set("ramp_time", point.warmup_s.ceil());
@@ -106,7 +106,7 @@ impl Fio {
         }
         job.set("allow_file_create", 0);
         job.set("time_based", 1);
-        // One process, so that to end it ends all of it.
+        // A single process, so that killing it leaves none behind.
         job.set("thread", 1);
         Ok(job)
     }
@@ -130,7 +130,7 @@ impl Driver for Fio {
         watch: Watch<'_>,
     ) -> Result<Driven, DriveError> {
         let failed = |error: &dyn std::fmt::Display| DriveError::Failed(error.to_string());
-        // It is stopped before; this is only so that it ends without us, too.
+        // fio is stopped earlier. The bound ends it if this process dies.
         let bound = Duration::from_secs_f64(allowance.most_s) + 2 * PATIENCE;
         let job = self.job(load, seed, bound).map_err(|e| failed(&e))?;
         let mut fio = Child::start(self.arguments(&job)).map_err(|e| failed(&e))?;
@@ -140,16 +140,16 @@ impl Driver for Fio {
         loop {
             match fio.ask_at(next, PATIENCE) {
                 Ok(Some(snapshot)) => running.take(snapshot),
-                // It has not begun yet.
+                // fio has not begun yet.
                 Ok(None) => {}
-                // Who was told to stop may have told fio, too, as a terminal does.
+                // A terminal sends Ctrl-C to fio as well.
                 Err(_) if watch(&running.recording) => return Ok(running.driven()),
                 Err(error) => return Err(failed(&error)),
             }
             next = Instant::now().max(next + running.slice);
             let enough = running.enough(allowance);
             if watch(&running.recording) {
-                // Whoever stops it does not care for what is still under way.
+                // The user has stopped the probe: outstanding IOs are not waited for.
                 fio.stop(POLITE);
                 return Ok(running.driven());
             }
@@ -172,12 +172,12 @@ impl Driver for Fio {
     }
 }
 
-/// A load that fio runs, and what came back of it.
+/// A load that fio runs, and its recording so far.
 struct Running {
     recording: Recording,
     /// Time between two snapshots.
     slice: Duration,
-    /// Start of the load: on a busy machine fio takes its time before it.
+    /// Start of the load, which on a busy machine is later than the start of fio.
     begun: Option<Instant>,
     /// Time at which an IO was last seen to complete.
     heard: Instant,
@@ -196,12 +196,12 @@ impl Running {
         self.recording.push(snapshot);
     }
 
-    /// Whether the load is known well enough, or its time is up.
+    /// Whether the load is known precisely enough, or its time is up.
     fn enough(&self, allowance: &Allowance) -> bool {
         let verdict = self.recording.steadiness(LEAST_WARMUP_S);
         let took_s = self.begun.map_or(0.0, |begun| begun.elapsed().as_secs_f64());
         let known = verdict.steady && verdict.precision <= allowance.precision;
-        // A load of which nothing has come back yet may be stuck: it is waited for.
+        // A load without a completed IO may be stuck. It goes on until `PATIENCE` is over.
         let over = took_s >= allowance.most_s && self.recording.ios() > 0;
         known && took_s >= allowance.least_s || over
     }

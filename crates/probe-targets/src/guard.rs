@@ -1,14 +1,14 @@
-//! What may be written to: only what is plainly there to be overwritten.
+//! The guard against overwriting data: a probe writes only to targets that pass these checks.
 //!
-//! | target | what makes it so |
+//! | target | condition |
 //! | --- | --- |
-//! | file | `--create` made it: it begins with the mark |
-//! | device | nobody uses it, nothing is known on it, and its first and last MiB are zeroes, or the mark |
-//! | NBD export | the same of what it holds, and its name was typed again: who else uses it cannot be seen |
+//! | file | it begins with the mark, so `--create` made it |
+//! | device | nobody uses it, no known format is found on it, and its first and last MiB are zeroes or have the mark |
+//! | NBD export | no known format, and zeroes or the mark, as for a device; and its name is given again, as other users of an export cannot be seen |
 //!
-//! All that is looked at is only read. The mark is written when all of it was good, so that a
-//! target that was overwritten once can be again; it stands at the beginning, and the first and last
-//! MiB are left out of what is driven.
+//! All checks only read. The mark is written after all checks have passed, so that the target passes again
+//! next time. The mark is at the beginning, and loads leave out the first and last
+//! MiB.
 
 mod ends;
 mod used;
@@ -20,18 +20,18 @@ pub(crate) use used::{claim, device_in_use, file_in_use};
 
 use parda_probe::Kind;
 
-/// Why a target is not written to.
+/// The refusal to write to a target.
 #[derive(Debug, thiserror::Error)]
 #[error("{target} will not be written to: {why}")]
 pub struct Refusal {
-    /// As it was named.
+    /// Name of the target, as on the command line.
     pub target: String,
     /// Reason of the refusal.
     #[source]
     pub why: Why,
 }
 
-/// Why a target is not written to, without its name.
+/// Reason why a target is not written to.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum Why {
@@ -78,20 +78,20 @@ pub enum Why {
     Nbd(String),
 }
 
-/// Whether there may be writes, as it was asked for.
+/// The user's permission to write to a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
-    /// None.
+    /// Writes are not allowed.
     #[default]
     No,
-    /// If the target is plainly there to be overwritten.
+    /// Writes are allowed if the target passes the checks of this module.
     Allowed,
-    /// The same, of the target of this name.
+    /// Writes are allowed if the target passes the checks and has this name.
     To(String),
 }
 
 impl Writes {
-    /// Whether what was typed is enough for a target of this name and kind.
+    /// Checks that the permission covers a target of this name and kind.
     pub(crate) fn named(&self, name: &str, kind: Kind) -> Result<(), Why> {
         match self {
             Writes::To(typed) if typed != name => Err(Why::OtherName(typed.clone())),
@@ -101,8 +101,8 @@ impl Writes {
     }
 }
 
-/// File systems, partition tables, volumes and the like that are known to be on a device or in a
-/// file.
+/// Checks that no known format is on a device or in a file: no file system, partition table, volume or the
+/// like.
 pub(crate) fn signatures(path: &Path) -> Result<(), Why> {
     let mut wipefs = std::process::Command::new("wipefs");
     wipefs.args(["--no-act", "--noheadings", "--output", "TYPE,OFFSET"]).arg(path);

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
-//! What can be probed: files, block devices and NBD exports, driven by fio, and the array model in virtual time.
+//! Targets of a probe: files, block devices and NBD exports, driven by fio, and the array model in virtual time.
 //!
-//! A [`Target`] is only read unless it is plainly there to be overwritten ([`Writes`]).
+//! A [`Target`] is only read, unless the user allows [`Writes`] and the target passes the checks against overwriting data.
 
 mod about;
 mod fio;

@@ -12,20 +12,21 @@ use parda_scenario::Vm;
 use parda_sim::Client;
 use parda_workload::{Demand, SizePart, Workload};
 
-/// Slices are so long at first, and twice as long whenever there are [`SLICES`] of them: what is a
-/// long time depends on the drive and the load.
+/// Length of the first slices. It doubles whenever there are [`SLICES`] of them, as the right
+/// length depends on the drive and the load.
 const FIRST_SLICE: Nanos = Nanos::from_millis(10);
 const SLICES: usize = 64;
 
-/// A tail is not known from less, nor a maximum comparable; and each slice is several latencies long.
+/// Least number of IOs of a load, in all and for each outstanding one. Fewer give no tail and no comparable maximum, and slices
+/// that are not several latencies long.
 const LEAST_IOS: u64 = 100_000;
 const LEAST_ROUNDS: u64 = 200;
 
-/// Where a load is not measured well enough after so many, it never will be.
+/// Most IOs of a load. A load that is not known precisely enough by then never will be.
 const MOST_IOS: u64 = 4_000_000;
 
-/// Writes are as fast as they can go on being when the caches' contents change by less than this
-/// part of what is written, over the last quarter of the time.
+/// Largest change of the caches' contents over the last quarter of the time, as a fraction of the bytes written, at which
+/// writes count as sustained.
 const BALANCED: f64 = 0.02;
 
 /// A preset of the array model, one of its LUNs.
@@ -36,20 +37,20 @@ pub struct Model {
     params: ArrayParams,
 }
 
-/// Why a name after `model:` is none.
+/// Reason why a name after `model:` names no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// There is no such preset.
+    /// No preset has this name.
     #[error(transparent)]
     Unknown(#[from] UnknownPreset),
-    /// It has no such LUN.
+    /// The preset has no LUN of this name.
     #[error("{preset} has no `{lun}`: it has lun0 to lun{last}")]
     Lun {
-        /// The preset.
+        /// Name of the preset.
         preset: &'static str,
-        /// What was asked for.
+        /// The name that was given.
         lun: String,
-        /// Its last LUN.
+        /// Number of its last LUN.
         last: usize,
     },
 }
@@ -57,7 +58,7 @@ pub enum ModelError {
 impl FromStr for Model {
     type Err = ModelError;
 
-    /// Such as `drive-7200`, or `flash-nvme/lun2`; without a LUN it is the first. `hdd-7200` is
+    /// Parses a name such as `drive-7200` or `flash-nvme/lun2`. Without a LUN it is the first one. `hdd-7200` is an alias of
     /// `drive-7200`.
     fn from_str(name: &str) -> Result<Model, ModelError> {
         let (preset, lun) = name.split_once('/').unwrap_or((name, "lun0"));
@@ -156,13 +157,13 @@ impl Driver for Model {
     }
 }
 
-/// A load on its way.
+/// A load that is being run.
 struct Run {
     array: Array,
     client: Client,
-    /// When each of those outstanding was begun, and what it is.
+    /// Start and kind of each outstanding IO.
     slots: Vec<(Nanos, IoKind)>,
-    /// Reads and writes.
+    /// Counters of reads and of writes.
     kinds: [Counter; 2],
 }
 
@@ -197,7 +198,7 @@ impl Run {
         }
     }
 
-    /// Everything that happens before `edge`.
+    /// Processes all events before `edge`.
     fn until(&mut self, edge: Nanos) -> Result<(), SubmitError> {
         while self.array.advance_to_completion(edge).is_some() {
             while let Some((at, IoTag(slot))) = self.array.pop_completion() {
@@ -226,7 +227,7 @@ impl Run {
     }
 }
 
-/// From when on as much leaves the caches as comes in, if it is so now.
+/// Time in seconds from which on as much leaves the caches as comes in. `None` if they are not in balance now.
 fn balanced(recording: &Recording, size: u64) -> Option<f64> {
     let snapshots = recording.snapshots();
     let now = snapshots.last().filter(|_| snapshots.len() > SLICES / 2)?;
@@ -236,7 +237,7 @@ fn balanced(recording: &Recording, size: u64) -> Option<f64> {
     (written > 0 && change as f64 <= BALANCED * written as f64).then_some(then.at_s)
 }
 
-/// What the slices say, without those before the caches were in balance. Until they are nothing is
+/// Steadiness by the slices after the caches came into balance. Before that nothing is
 /// steady.
 fn verdict(recording: &Recording, balance: Option<f64>) -> Steadiness {
     let verdict = recording.steadiness(balance.unwrap_or(0.0));

@@ -1,4 +1,4 @@
-//! What can be probed.
+//! The target of a probe, found by its name.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,13 +20,13 @@ use parda_probe::{Kind, ProbeDocument, TargetInfo};
 use parda_probe::{Plan, Wishes};
 use parda_probe::{Probe, Watcher};
 
-/// How long an NBD server may take for the few requests that are ours.
+/// Time limit for the few requests that the probe itself sends to an NBD server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A file that is made has this size at least: the ends of it are left alone.
+/// Smallest size of a created file, in bytes: loads leave out both of its ends.
 const LEAST_CREATED: u64 = 16 << 20;
 
-/// What is to be probed.
+/// A target that was found, with its driver.
 #[derive(Debug)]
 pub struct Target {
     info: TargetInfo,
@@ -41,7 +41,7 @@ enum Drive {
     Fio(Fio),
 }
 
-/// Why something cannot be probed.
+/// Reason why a target cannot be probed.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // The messages say it.
 pub enum TargetError {
@@ -85,11 +85,11 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl Target {
-    /// Finds out what a name stands for, without a byte written to it, unless `create` has a file
-    /// made (of so many bytes), or `writes` are asked for and it is plainly there to be overwritten.
+    /// Finds the target of a name. Nothing is written, except that `create` creates a file of this
+    /// number of bytes, and that a target that passes the checks for `writes` gets the mark.
     ///
     /// # Errors
-    /// There is no such target, it cannot be driven, or it may not be written to.
+    /// No target has this name, it cannot be driven, or it may not be written to.
     pub fn open(name: &str, writes: &Writes, create: Option<u64>) -> Result<Target, TargetError> {
         let owned = || name.to_owned();
         if let Some(model) = name.strip_prefix("model:") {
@@ -192,7 +192,7 @@ impl Target {
         &self.info
     }
 
-    /// How many bytes of it are driven.
+    /// Number of bytes that are driven.
     #[must_use]
     pub fn driven_bytes(&self) -> u64 {
         match &self.drive {
@@ -201,7 +201,7 @@ impl Target {
         }
     }
 
-    /// Whether it may be written to: a model always, as nothing is lost.
+    /// Whether it may be written to. A model always may, as it holds no data.
     #[must_use]
     pub fn may_be_written(&self) -> bool {
         match &self.drive {
@@ -210,8 +210,8 @@ impl Target {
         }
     }
 
-    /// The loads of a probe as a job file of fio: one after another, each warming up and measured for
-    /// as long as it was. Of a model, on a file called TARGET.
+    /// The loads of a probe as a job file of fio, one after another, each with the warm-up and the length that
+    /// it had. For a model, the jobs drive a file called TARGET.
     ///
     /// # Errors
     /// The target's name cannot stand in a job file.
@@ -238,7 +238,7 @@ impl Target {
         Ok(text)
     }
 
-    /// Probes it, within a time in seconds if there is one.
+    /// Runs a probe of the target, within a time in seconds if one is given.
     pub fn probe(
         &mut self,
         wishes: Wishes,
@@ -256,7 +256,7 @@ impl Target {
 }
 
 impl Fio {
-    /// Whether there may be writes; if so, the ends are left alone.
+    /// Whether writes are allowed. If so, loads leave out both ends.
     fn allow(&mut self, writes: bool) {
         if writes && !self.writes {
             self.offset = EDGE;
@@ -266,7 +266,7 @@ impl Fio {
     }
 }
 
-/// Whether a file or a device is plainly there to be overwritten; claims it, and marks it as such.
+/// Checks that a file or a device may be overwritten, claims it, and writes the mark.
 fn may_overwrite(path: &Path, kind: Kind, bytes: u64, writes: &Writes) -> Result<File, Why> {
     let name = path.to_string_lossy();
     writes.named(&name, kind)?;
@@ -291,11 +291,11 @@ fn may_overwrite(path: &Path, kind: Kind, bytes: u64, writes: &Writes) -> Result
     }
 }
 
-/// The bytes of an NBD export that may be overwritten: all but its ends, if it is plainly there for
-/// that. It is marked as such, so that it may be overwritten again.
+/// Checks that an NBD export may be overwritten, and writes the mark. Returns the bytes that may be written: all but
+/// both ends.
 ///
 /// # Errors
-/// It cannot be reached, or it may not be written to.
+/// The export cannot be reached, or it may not be written to.
 pub fn writable_export(name: &str, writes: &Writes) -> Result<Range<u64>, TargetError> {
     let uri: Uri =
         name.parse().map_err(|error| TargetError::Uri { name: name.to_owned(), error })?;
@@ -307,7 +307,7 @@ pub fn writable_export(name: &str, writes: &Writes) -> Result<Range<u64>, Target
     Ok(EDGE..connection.agreed().size - EDGE)
 }
 
-/// The same of an export, over a connection of our own.
+/// Checks that an NBD export may be overwritten, over a connection of the probe's own, and writes the mark.
 fn may_overwrite_export(
     connection: &mut NbdConnection,
     name: &str,
@@ -317,7 +317,7 @@ fn may_overwrite_export(
     if agreed.flags.contains(TransmissionFlags::READ_ONLY) {
         return Err(Why::ReadOnly);
     }
-    // As large as the export, with its ends, for what knows files only.
+    // A sparse file with the export's size and ends, as `wipefs` reads files only.
     let copy = tempfile::NamedTempFile::new()?;
     copy.as_file().set_len(agreed.size)?;
     let nbd = |error: &dyn ToString| Why::Nbd(error.to_string());
@@ -327,7 +327,7 @@ fn may_overwrite_export(
         buffer.copy_from_slice(&bytes);
         Ok(copy.as_file().write_all_at(&bytes, at)?)
     });
-    // What is known to be there says more than where it is.
+    // The name of a known format says more than the offset of the first byte that is not zero.
     if let Err(Why::Data { .. }) = ends {
         ends = guard::signatures(copy.path()).and(ends);
     } else {

@@ -1,10 +1,10 @@
-//! From points to what they say together.
+//! Analysis: from the points of a probe to its findings.
 //!
-//! Pure functions: the same points give the same findings, to the digit, with their confidence
-//! (which is drawn from resampled slices, with a seed that never changes).
+//! All functions are pure: the same points give the same findings, to the digit. Confidence intervals included, as
+//! they are computed from resampled slices with a constant seed.
 //!
-//! The knee is where throughput reaches [`WORTH`] of its peak: what lies beyond it buys the last
-//! twentieth of the throughput, and pays for it with all the latency there is.
+//! The knee is the load at which throughput reaches [`WORTH`] of its peak. More outstanding IOs buy the last
+//! twentieth of the throughput, with ever more latency.
 
 mod advice;
 mod asymmetry;
@@ -25,7 +25,7 @@ use crate::load::{Mix, Purpose};
 use crate::point::Point;
 use crate::reasons::Suspect;
 
-/// What the points say together.
+/// The findings of all points together.
 #[must_use]
 pub fn findings(points: &[Point], target: &TargetInfo) -> Findings {
     let noise = noise::noise(points);
@@ -35,7 +35,7 @@ pub fn findings(points: &[Point], target: &TargetInfo) -> Findings {
     let size_line = size::size_line(points);
     let asymmetry = asymmetry::asymmetry(points);
     let suspicions = suspicion::suspicions(points, &swept);
-    // A threshold of memory or of holes says nothing on the array.
+    // A threshold measured on memory or on holes says nothing about the array.
     let memory = suspicions.iter().any(|suspicion| suspicion.what == Suspect::Memory);
     let advice = advice::advice(&swept).filter(|_| !memory);
     let unknown = unknown::unknown(points, target, &swept, size_line.as_ref());
@@ -43,15 +43,15 @@ pub fn findings(points: &[Point], target: &TargetInfo) -> Findings {
     Findings { curves, size_line, asymmetry, noise, suspicions, advice, unknown }
 }
 
-/// The depth at which one more point of the mix would make its knee surer; `None` once the knee lies
-/// between two depths that are near enough, or if more depth, and not a denser sweep, is wanted.
+/// The depth at which one more point of the mix would make its knee more precise. `None` once the knee lies
+/// between two depths that are near enough, or if the sweep has to go deeper.
 #[must_use]
 pub fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
     knee::sharper(points, mix)
 }
 
-/// How much more runs of the same load differ than their own slices tell: a standard deviation,
-/// relative; 0 if nothing was run twice.
+/// Excess of the difference between runs of one load over what their slices explain, as a relative standard
+/// deviation. 0 if no load was run twice.
 pub fn between(points: &[Point]) -> f64 {
     noise::between(points)
 }

@@ -1,4 +1,4 @@
-//! A probe as a document: what `--json` writes.
+//! The document of a probe, as `parda probe --json` writes it.
 
 use std::path::Path;
 
@@ -11,28 +11,28 @@ use crate::point::Point;
 /// sentences where there are reason codes now.
 pub const FORMAT: u32 = 2;
 
-/// A probe: all points, and what they say together.
+/// The document of a probe: all points, and their findings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProbeDocument {
     /// Version of the document, at most [`FORMAT`].
     pub format: u32,
-    /// When it began, RFC 3339.
+    /// Time of its beginning, RFC 3339.
     pub begun: String,
-    /// How long it took, in seconds; of a model, in its own time.
+    /// Length in seconds, in virtual time for a model.
     pub took_s: f64,
     /// Target that was probed.
     pub target: TargetInfo,
     /// The seed that offsets and mixes follow from.
     pub seed: u64,
-    /// How it ended.
+    /// Reason of its end.
     pub end: End,
-    /// What was measured, in the order it was run.
+    /// Measured loads, in the order in which they were run.
     pub points: Vec<Point>,
-    /// What the points say together.
+    /// Findings of all points together.
     pub findings: Findings,
 }
 
-/// How a probe ended.
+/// Reason of a probe's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
@@ -49,7 +49,7 @@ pub enum End {
 /// Name, kind and size of a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// As it was named: a path, a URI, `model:drive-7200`.
+    /// Name as on the command line: a path, a URI, `model:drive-7200`.
     pub name: String,
     /// Kind of the target.
     pub kind: Kind,
@@ -57,11 +57,11 @@ pub struct TargetInfo {
     pub bytes: u64,
     /// Whether it was written to.
     pub writes: bool,
-    /// What else is known of it: model, scheduler, queue depth, file system below. In words.
+    /// Further facts as text: model, scheduler, queue depth, file system below.
     pub about: Vec<String>,
 }
 
-/// What a target is.
+/// Kind of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -75,7 +75,7 @@ pub enum Kind {
     Model,
 }
 
-/// Why a document cannot be read.
+/// Reason why a document cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// There is no such file, or it cannot be read.

@@ -1,4 +1,4 @@
-//! Experiments: loads that somebody has published numbers of, to be run on any target.
+//! Published experiments: loads whose results somebody has published, to be run on any target.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use crate::load::{Load, Mix, Purpose};
 /// A published experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Experiment {
-    /// `elling`: 4 KiB anywhere on the target, 1 to 10 at a time, reads, then writes (Richard Elling,
+    /// `elling`: random IOs of 4 KiB with 1 to 10 outstanding, first reads, then writes (Richard Elling,
     /// *IOPS and latency are not related*, 2012).
     Elling,
 }
 
-/// A name that no experiment bears.
+/// The error for a name that no experiment has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no experiment is called `{0}`: there is elling")]
 pub struct UnknownExperiment(String);
@@ -27,7 +27,7 @@ impl Experiment {
         }
     }
 
-    /// What it runs, in order; without writes only what reads.
+    /// Its loads, in order. Without `writes`, only those that read.
     #[must_use]
     pub fn loads(self, writes: bool) -> Vec<(Load, Purpose)> {
         let Experiment::Elling = self;

@@ -1,4 +1,4 @@
-//! What the points of a probe say together: reason codes and their numbers. `parda-probe-report` has the
+//! Findings of a probe, from all its points together: reason codes and their numbers. `parda-probe-report` has the
 //! sentences.
 
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use crate::load::Mix;
 use crate::reasons::{Suspicion, Unknown, Why};
 
-/// What the points of a probe say together.
+/// Findings of a probe, from all its points together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// One for each mix that was swept over outstanding, in the order they were run: the first is
-    /// the one that advice is drawn from.
+    /// Curves over outstanding IOs, one for each mix that was swept, in the order they were run. Advice rests on
+    /// the first.
     pub curves: Vec<Curve>,
     /// Latency against size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,19 +18,19 @@ pub struct Findings {
     /// Reads beside writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
-    /// How well runs of the same load agree.
+    /// Differences between runs of the same load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
     /// Caches and limits that may be between the probe and the medium, with their evidence.
     pub suspicions: Vec<Suspicion>,
-    /// What to set.
+    /// The threshold and the window to set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Advice>,
-    /// What these points cannot tell.
+    /// Questions that these points cannot answer.
     pub unknown: Vec<Unknown>,
 }
 
-/// A number, and where it lies with 95 % confidence.
+/// A number with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // The names say it.
 pub struct Estimate {
@@ -49,22 +49,22 @@ pub struct Curve {
     pub service_ms: Option<Estimate>,
     /// The highest throughput, in IOPS.
     pub peak_iops: Estimate,
-    /// The same in bytes a second.
+    /// The highest throughput, in bytes per second.
     pub peak_bytes_per_s: f64,
-    /// The fewest outstanding whose throughput is the peak, but for noise.
+    /// The smallest number of outstanding IOs whose throughput is the peak within noise.
     pub peak_outstanding: u32,
-    /// Where more outstanding no longer buys throughput; `None` if the sweep did not get there.
+    /// The knee. `None` if the sweep did not reach it.
     pub knee: Option<Knee>,
 }
 
-/// Where more outstanding no longer buys throughput worth its latency.
+/// The knee: the load from which on more outstanding IOs buy hardly any throughput for their latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// So many are outstanding.
+    /// Number of outstanding IOs at the knee.
     pub outstanding: Estimate,
-    /// The mean latency there, in milliseconds.
+    /// Mean latency at the knee, in milliseconds.
     pub latency_ms: Estimate,
-    /// The throughput there, in IOPS.
+    /// Throughput at the knee, in IOPS.
     pub iops: f64,
 }
 
@@ -75,7 +75,7 @@ pub struct SizeLine {
     pub ms_per_kib: Estimate,
     /// C.
     pub fixed_ms: Estimate,
-    /// How much of the variance the line explains, 0 to 1.
+    /// Fraction of the variance that the line explains (R²), 0 to 1.
     pub r_squared: f64,
     /// The largest distance of a point from the line, relative to the line.
     pub worst_residual: f64,
@@ -84,7 +84,7 @@ pub struct SizeLine {
 /// Reads beside writes of the same size, randomness and depth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Asymmetry {
-    /// With so many outstanding.
+    /// Number of outstanding IOs of both loads.
     pub outstanding: u32,
     /// Mean latency of writes over that of reads.
     pub latency_ratio: f64,
@@ -92,18 +92,18 @@ pub struct Asymmetry {
     pub iops_ratio: f64,
 }
 
-/// How well runs of the same load agree.
+/// Differences between runs of the same load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// How many pairs of runs.
+    /// Number of pairs of runs.
     pub pairs: u32,
     /// The largest difference of throughput between two runs of one load, relative to their mean.
     pub iops: f64,
-    /// The same of mean latency.
+    /// The largest difference of mean latency between two runs of one load, relative to their mean.
     pub latency: f64,
 }
 
-/// What to set, drawn from the first of [`Findings::curves`].
+/// The threshold and the window to set, computed from the first of [`Findings::curves`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// `latency_threshold`, in milliseconds: rounded up to something a person would write.

@@ -1,35 +1,35 @@
-//! What a target is driven with.
+//! The load on a target: a mix of IOs, and how many are kept outstanding.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What the IOs are: their size, how many read, how many go anywhere.
+/// The mix of a load's IOs: size, fraction of reads, fraction of random offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Mix {
     /// The size of an IO, in bytes.
     pub size: u64,
     /// Reads, in percent of IOs; the rest are writes.
     pub read_percent: u32,
-    /// IOs that go anywhere, in percent; the rest follow the one before.
+    /// IOs at random offsets, in percent. The rest are sequential.
     pub random_percent: u32,
 }
 
-/// A mix, and how many of it are under way.
+/// A load: a mix, and the number of outstanding IOs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Load {
-    /// What the IOs are.
+    /// Mix of the IOs.
     #[serde(flatten)]
     pub mix: Mix,
-    /// How many are kept outstanding, a closed loop.
+    /// Number of IOs kept outstanding, by a closed loop.
     pub outstanding: u32,
 }
 
-/// Which question a load answers.
+/// The question that a load answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Purpose {
-    /// Latency and throughput against outstanding: one of a curve of its mix.
+    /// Latency and throughput over outstanding IOs: a point on the curve of its mix.
     Depth,
     /// Latency against size, for the size model.
     Size,

@@ -1,7 +1,7 @@
-//! Which loads are run, in which order: each next one follows from what was measured so far.
+//! The plan of a probe: its loads and their order. Each load is chosen by the measurements so far.
 //!
-//! Drift must not look like load. So a sweep goes up in steps of four, and back down over what lies
-//! between; then come, shuffled, the sizes, the mixes, and some loads once more.
+//! A slow drift of the target must not look like an effect of the load. So a sweep goes up in steps of a factor of four, and back down
+//! over the depths between. Then sizes, mixes and repeats follow in random order.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -23,16 +23,16 @@ pub enum Effort {
     Full,
 }
 
-/// What is wanted of a probe.
+/// The user's wishes for a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
-    /// The mixes to be swept over outstanding; the first is the one that advice is drawn from.
+    /// Mixes to sweep over outstanding IOs. Advice rests on the first.
     pub mixes: Vec<Mix>,
-    /// From how many outstanding to how many.
+    /// Smallest and largest number of outstanding IOs.
     pub outstanding: RangeInclusive<u32>,
-    /// Go to the most outstanding, even where it has long stopped to pay.
+    /// Whether sweeps go to the largest number even after throughput has stopped growing.
     pub all: bool,
-    /// Which questions are asked; no repeats without what is repeated.
+    /// Questions to answer. Repeats need loads of another purpose to repeat.
     pub purposes: Vec<Purpose>,
     /// Thoroughness of the probe.
     pub effort: Effort,
@@ -40,7 +40,7 @@ pub struct Wishes {
     pub experiment: Option<Experiment>,
     /// Whether there may be writes.
     pub writes: bool,
-    /// No IO is larger than this.
+    /// Largest size of an IO, in bytes.
     pub largest: u64,
 }
 
@@ -48,27 +48,27 @@ pub struct Wishes {
 const SIZES_KIB: [u64; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 const FEW_SIZES_KIB: [u64; 3] = [4, 64, 512];
 
-/// The grid of mixes (SPEED'08 figure 2), and how many are outstanding there.
+/// The grid of mixes (SPEED'08 figure 2), and the number of outstanding IOs of its loads.
 const GRID_KIB: [u64; 4] = [4, 16, 64, 256];
 const GRID_PERCENT: [u32; 4] = [100, 67, 33, 0];
 const GRID_OUTSTANDING: u32 = 8;
 
-/// Throughput that grows by less over two doublings has stopped to grow.
+/// Growth of throughput over two doublings below which a sweep goes no deeper.
 const FLAT: f64 = 1.03;
 
 /// A plan of loads.
 #[derive(Clone, Debug)]
 pub struct Plan {
     wishes: Wishes,
-    /// How many are looked at around where throughput stops to grow.
+    /// Number of additional depths near the knee.
     around: usize,
-    /// Sweeps have only every other power of two.
+    /// Whether sweeps have only every other power of two.
     coarse: bool,
     sizes: Vec<u64>,
     grid: Grid,
     repeats: usize,
     tried: HashSet<Load>,
-    /// What comes after the sweeps, once they are done.
+    /// The loads after the sweeps, the next one last. `None` until the sweeps are done.
     rest: Option<Vec<(Load, Purpose)>>,
     random: fastrand::Rng,
 }
@@ -76,16 +76,16 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grid {
     None,
-    /// The ends of it, at the first mix's size.
+    /// The corners of the grid, at the first mix's size.
     Ends,
     Whole,
 }
 
 impl Plan {
-    /// The plan that follows from wishes; its order from the seed, too.
+    /// The plan for these wishes. The seed determines the order of the loads after the sweeps.
     #[must_use]
     pub fn new(mut wishes: Wishes, seed: u64) -> Plan {
-        // Its order is its own; the last one is the next one.
+        // An experiment has an order of its own. The last of `rest` is run next.
         let rest = wishes.experiment.map(|experiment| {
             wishes.purposes.clear();
             experiment.loads(wishes.writes).into_iter().rev().collect()
@@ -98,7 +98,7 @@ impl Plan {
         };
         let fits = |kib: &u64| (kib << 10 <= wishes.largest).then_some(kib << 10);
         let sizes = if asked(Purpose::Size) { sizes } else { &[] };
-        // Who asks for mixes alone wants all of them.
+        // If only mixes are asked for, the whole grid is run.
         let grid = if wishes.purposes == [Purpose::Mix] { Grid::Whole } else { grid };
         Plan {
             around: if asked(Purpose::Depth) { around } else { 0 },
@@ -118,7 +118,7 @@ impl Plan {
         self.wishes.purposes.contains(&Purpose::Depth)
     }
 
-    /// Leaves out what matters least until there are no more than `most` loads. What was left out.
+    /// Leaves out the least important parts until there are at most `most` loads. Returns these parts.
     pub fn shrink(&mut self, most: usize) -> Vec<LeftOut> {
         let mut left_out = Vec::new();
         type LeaveOut = fn(&mut Plan);
@@ -152,7 +152,7 @@ impl Plan {
         left_out
     }
 
-    /// The load to run next, and why.
+    /// The load to run next, and its purpose. `None` at the end.
     pub fn next(&mut self, points: &[Point]) -> Option<(Load, Purpose)> {
         if let Some(load) = self.next_of_sweeps(points) {
             self.tried.insert(load);
@@ -166,7 +166,7 @@ impl Plan {
         self.rest.as_mut()?.pop()
     }
 
-    /// How many are left at most, the next one included.
+    /// Largest number of loads still to run, the next one included.
     #[must_use]
     pub fn left(&self, points: &[Point]) -> usize {
         if let Some(rest) = &self.rest {
@@ -188,7 +188,7 @@ impl Plan {
         } else {
             0
         };
-        // What is repeated is not known before the sweep has been everywhere.
+        // The loads to repeat are known only after the sweep.
         let going_up = self.wishes.mixes.first().is_some_and(|mix| self.up(*mix, points).is_some());
         sweeps + self.rest_after(if going_up { &[] } else { points }).len()
     }
@@ -210,7 +210,7 @@ impl Plan {
         !self.tried.contains(&Load { mix, outstanding })
     }
 
-    /// All powers of two, and both ends.
+    /// All depths of a sweep: powers of two, and both ends of the range.
     fn powers(&self) -> Vec<u32> {
         let (low, high) = (*self.wishes.outstanding.start(), *self.wishes.outstanding.end());
         let between = (0..32).map(|power| 1 << power).filter(|n| *n > low && *n < high);
@@ -219,7 +219,7 @@ impl Plan {
         all
     }
 
-    /// Every other of them, and both ends.
+    /// The rungs of the way up: every other depth, and both ends of the range.
     fn ladder(&self) -> Vec<u32> {
         let powers = self.powers();
         let last = powers.len() - 1;
@@ -227,21 +227,21 @@ impl Plan {
         powers.iter().enumerate().filter_map(rung).collect()
     }
 
-    /// The next rung, unless throughput has stopped to grow.
+    /// The next rung. `None` once throughput has stopped growing.
     fn up(&self, mix: Mix, points: &[Point]) -> Option<u32> {
         let ladder = self.ladder();
         let next = ladder.iter().position(|n| self.is_new(mix, *n))?;
         let flat = next >= 2 && {
             let [before, last] = [ladder[next - 2], ladder[next - 1]];
             let [before, last] = [before, last].map(|n| iops(points, mix, n));
-            // A load of which nothing came back ends it, too.
+            // A load without a completed IO ends the way up as well.
             last.zip(before).is_none_or(|(last, before)| last < FLAT * before)
         };
         let failed = next == 1 && iops(points, mix, ladder[0]).is_none();
         (!failed && (!flat || self.wishes.all)).then(|| ladder[next])
     }
 
-    /// What lies between the rungs, from above.
+    /// The next depth between the rungs, from above.
     fn down(&self, mix: Mix, points: &[Point]) -> Option<u32> {
         let deepest = self.deepest(mix, points);
         let powers = if self.coarse { self.ladder() } else { self.powers() };
@@ -254,9 +254,9 @@ impl Plan {
         measured.max().copied().unwrap_or(0)
     }
 
-    /// Where one more makes the knee surer.
+    /// The next additional depth near the knee.
     fn around(&self, mix: Mix, points: &[Point]) -> Option<u32> {
-        // Without a point there is nothing to look at.
+        // Without a point there is no knee.
         self.near_peak(mix, points)?;
         let powers = self.powers();
         let extra = |load: &&Load| load.mix == mix && !powers.contains(&load.outstanding);
@@ -266,7 +266,7 @@ impl Plan {
         analysis::sharper(points, mix).filter(|n| self.is_new(mix, *n))
     }
 
-    /// The fewest of the sweep that are near its peak.
+    /// The smallest depth of the sweep whose throughput is near the peak.
     fn near_peak(&self, mix: Mix, points: &[Point]) -> Option<u32> {
         let powers = self.powers();
         let swept = || powers.iter().filter_map(|n| Some((*n, iops(points, mix, *n)?)));
@@ -312,8 +312,8 @@ impl Plan {
         all
     }
 
-    /// One outstanding, those near the peak, and the most; before it is known which those are, as
-    /// many.
+    /// Loads to repeat: the shallowest depth, one near the peak, and the deepest. Before the sweep is done, as many
+    /// other loads stand for them.
     fn repeated(&self, points: &[Point]) -> Vec<Load> {
         let Some(mix) = self.wishes.mixes.first().copied() else { return Vec::new() };
         if !self.wishes.purposes.contains(&Purpose::Depth) {
@@ -328,7 +328,7 @@ impl Plan {
         let mut all = vec![powers[0], near, last];
         all.sort_unstable();
         all.dedup();
-        // Where the peak is at an end, another from the midst.
+        // If the peak is at an end of the sweep, another depth from its middle.
         if all.len() < 3
             && let Some(middle) = powers.iter().rev().find(|n| **n < last && !all.contains(n))
         {

@@ -1,26 +1,26 @@
-//! What was measured at one load.
+//! Measurement of one load after its warm-up.
 
 use serde::{Deserialize, Serialize};
 
 use crate::load::{Load, Purpose};
 
-/// What was measured at one load, after warm-up.
+/// Measurement of one load after its warm-up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Load of the point.
     #[serde(flatten)]
     pub load: Load,
-    /// Which question it answers.
+    /// The question that the load answers.
     pub purpose: Purpose,
-    /// How long it warmed up, in seconds: dropped.
+    /// Length of the warm-up, which is dropped, in seconds.
     pub warmup_s: f64,
-    /// How long it was measured after that, in seconds.
+    /// Length of the measurement after the warm-up, in seconds.
     pub measured_s: f64,
-    /// Whether it was steady when it was measured. A run that never settles is kept, and said so.
+    /// Whether the load was steady during the measurement. A run that never becomes steady is kept and marked so.
     pub settled: bool,
-    /// How many were outstanding on average: the latencies added up over the time measured.
+    /// Mean number of outstanding IOs: the sum of all latencies over the time measured.
     pub outstanding_measured: f64,
-    /// X · L over the number asked for, less one: 0 where Little's law holds to the digit.
+    /// Throughput times latency over the number of outstanding IOs asked for, less one: 0 where Little's law holds exactly.
     pub little_error: f64,
     /// Reads and writes together.
     pub all: Measured,
@@ -30,34 +30,34 @@ pub struct Point {
     /// Writes, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes: Option<Measured>,
-    /// The time measured, cut into equal pieces, in order: what confidence is drawn from.
+    /// Slices of equal length of the time measured, in order. Confidence intervals are computed from them.
     pub slices: Vec<Slice>,
 }
 
 /// IOs of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// How many completed.
+    /// Number of completed IOs.
     pub ios: u64,
-    /// A second.
+    /// Completed IOs per second.
     pub iops: f64,
-    /// Bytes moved a second.
+    /// Bytes read and written per second.
     pub bytes_per_s: f64,
-    /// Mean latency, from issue to completion.
+    /// Mean latency, from submission to completion, in milliseconds.
     pub mean_ms: f64,
-    /// Its standard deviation.
+    /// Standard deviation of the latency, in milliseconds.
     pub stddev_ms: f64,
-    /// The median.
+    /// Median latency, in milliseconds.
     pub p50_ms: f64,
-    /// 90 % were no slower.
+    /// 90th percentile of the latency, in milliseconds.
     pub p90_ms: f64,
-    /// 99 % were no slower.
+    /// 99th percentile of the latency, in milliseconds.
     pub p99_ms: f64,
-    /// 99.9 % were no slower.
+    /// 99.9th percentile of the latency, in milliseconds.
     pub p99_9_ms: f64,
-    /// The slowest.
+    /// Largest latency, in milliseconds.
     pub max_ms: f64,
-    /// How many had which latency, ascending; buckets without any are left out.
+    /// Histogram of latencies, ascending. Empty buckets are left out.
     pub histogram: Vec<Bucket>,
 }
 
@@ -70,13 +70,13 @@ pub struct Bucket {
     pub ios: u64,
 }
 
-/// A piece of the time measured.
+/// A slice of the time measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
-    /// How long it is, in seconds.
+    /// Length of the slice, in seconds.
     pub seconds: f64,
-    /// IOs completed a second.
+    /// Completed IOs per second.
     pub iops: f64,
-    /// Their mean latency; not a number (`null`) if there were none.
+    /// Mean latency of these IOs, in milliseconds. `None` (`null`) if there were none.
     pub mean_ms: Option<f64>,
 }

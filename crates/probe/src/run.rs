@@ -1,4 +1,4 @@
-//! A probe from its first load to its document.
+//! Run of a probe, from its first load to its document.
 
 use std::time::{Instant, SystemTime};
 
@@ -10,53 +10,54 @@ use crate::plan::Plan;
 use crate::point::Point;
 use crate::reasons::Unknown;
 
-/// No load is worth running for less, in seconds.
+/// Shortest run of a load, in seconds.
 pub const LEAST_PER_LOAD_S: f64 = 2.0;
 
-/// How well throughput and mean latency should be known, half of where they lie with 95 %
-/// confidence, relative to them.
+/// Precision of throughput and mean latency at which a load may end: half the width of the 95 % confidence
+/// interval, relative to the value.
 const PRECISION: f64 = 0.03;
 const PRECISION_OF_MODELS: f64 = 0.01;
-/// Where a curve is flat, its knee moves ten times as far as its throughput; and virtual time is cheap.
+/// Precision of a model's sweep. Where a curve is flat, an error of the throughput moves the knee by ten times as much, and virtual
+/// time is cheap.
 const PRECISION_OF_MODELS_SWEPT: f64 = 0.002;
 
-/// A load may end before its share of the time is over, and may take more than that.
+/// Shortest and longest run of a load, over its equal part of the time that is left.
 const LEAST_OF_SHARE: f64 = 0.4;
 const MOST_OF_SHARE: f64 = 1.5;
 
-/// Time that is kept for a load that is still to come, over the least that it runs.
+/// Time reserved for each load still to come, over its shortest run.
 const ROOM: f64 = 1.1;
 
-/// How far a probe has come.
+/// Progress of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// What is being run.
+    /// The load that is being run.
     pub load: &'a Load,
     /// Purpose of the load.
     pub purpose: Purpose,
-    /// How many loads have been run.
+    /// Number of loads that have been run.
     pub done: usize,
-    /// How many are left at most, this one included.
+    /// Largest number of loads still to run, this one included.
     pub left: usize,
-    /// For how long this one has run, in the target's own time, in seconds.
+    /// Time for which this load has run, in seconds of the target's own clock.
     pub load_s: f64,
-    /// The time since the probe began, in the target's own time, in seconds.
+    /// Time since the probe began, in seconds of the target's own clock.
     pub took_s: f64,
-    /// How long it will take from now on at most, if that is bounded.
+    /// Longest time until the end of the probe, in seconds. `None` if it is not bounded.
     pub left_s: Option<f64>,
 }
 
-/// Who is told how a probe goes.
+/// Receiver of a probe's progress.
 pub trait Watcher {
-    /// How far it has come; whether to stop.
+    /// Takes in the progress, several times a second. Returns whether to stop the probe.
     fn progress(&mut self, progress: &Progress<'_>) -> bool;
-    /// A load was measured.
+    /// Takes in the point of a load that was measured.
     fn measured(&mut self, point: &Point);
-    /// Something that the probe will not tell, as soon as that is known.
+    /// Takes in a question that the probe will not answer, as soon as that is known.
     fn note(&mut self, note: &Unknown);
 }
 
-/// Nobody watches.
+/// A watcher that ignores all and stops nothing.
 impl Watcher for () {
     fn progress(&mut self, _: &Progress<'_>) -> bool {
         false
@@ -67,11 +68,11 @@ impl Watcher for () {
 
 /// A probe that has not run yet.
 pub struct Probe<'a> {
-    /// What is probed.
+    /// Name, kind and size of the target.
     pub target: TargetInfo,
-    /// What drives it.
+    /// Driver of the target.
     pub driver: &'a mut dyn Driver,
-    /// Which loads it runs.
+    /// Plan of the loads to run.
     pub plan: Plan,
     /// Bound on its time, in seconds of the target's own clock. `None`: unbounded.
     pub time: Option<f64>,
@@ -169,21 +170,21 @@ impl Probe<'_> {
             None => Allowance { least_s: 0.0, most_s: f64::INFINITY, precision },
             Some(time) => {
                 let share = time / left.max(1) as f64;
-                // Every other load must have its least, and what it takes to begin and to end one.
+                // Each load still to come keeps its shortest run, and time to begin and end it.
                 let others = ROOM * LEAST_PER_LOAD_S * (left.max(1) - 1) as f64;
                 let most_s = (MOST_OF_SHARE * share).min(time - others).max(LEAST_PER_LOAD_S);
                 let least_s = (LEAST_OF_SHARE * share).max(LEAST_PER_LOAD_S).min(most_s);
                 Allowance { least_s, most_s, precision }
             }
         };
-        // Any mixing will do that tells loads apart; 32 bits are what fio takes.
+        // Loads need different seeds, by any mixing. fio takes 32 bits.
         let mixed = (self.seed ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let seed = (mixed >> 32) ^ (mixed & 0xffff_ffff);
         self.driver.drive(load, seed, &allowance, &mut |recording| told(recording.seconds()))
     }
 }
 
-/// The target's own time.
+/// The target's own clock: real time, or virtual time of a model.
 struct Clock {
     began: Instant,
     /// Of a model.

@@ -1,32 +1,31 @@
-//! From when on a load is steady, and when it has been measured well enough.
+//! Steadiness: where the warm-up of a load ends, whether the rest is steady, and how precisely it is known.
 //!
-//! Where warm-up ends is found by MSER (White 1997): drop as many slices from the front as make the
-//! mean of the rest surest. What is left must not lean: its two halves agree, but for what chance
-//! explains.
+//! The end of the warm-up is found by MSER (White 1997), which drops as many slices from the front as minimise the standard error
+//! of the rest's mean. The rest is steady if it has no trend: the means of its two halves agree within chance.
 
 use crate::recording::Piece;
 use crate::sample::{self, spread};
 
-/// What is left must be so many slices at least, or nothing can be said of it.
+/// Least number of slices after the warm-up: fewer allow no judgement.
 const LEAST: usize = 6;
 
-/// A slice is dropped only if the square of the standard error falls below so much of what it was:
-/// chance alone makes it a little less now and then.
+/// Ratio that the squared standard error must fall below for further slices to be dropped. Chance alone makes it
+/// a little smaller now and then.
 const WORTH: f64 = 0.95;
 
-/// Halves that differ by less than this are the same for anyone who sets a threshold.
+/// Relative difference of the two halves that is always accepted: it matters to nobody who sets a threshold.
 const ALIKE: f64 = 0.02;
 
-/// Halves may differ by so many standard errors of their difference.
+/// Difference of the two halves that is accepted, in standard errors of the difference.
 const CHANCE: f64 = 3.0;
 
-/// A mean that is not known better than this is none that one could go by.
+/// Precision above which a load does not count as steady.
 const UNKNOWN: f64 = 0.25;
 
-/// What is left must last for so many latencies.
+/// Least length of the rest, in mean latencies.
 const ROUNDS: f64 = 5.0;
 
-/// Where a load's warm-up ends, and whether the rest is steady.
+/// Steadiness of a load: the end of its warm-up, and the quality of the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steadiness {
     /// Number of slices that are warm-up.
@@ -41,7 +40,7 @@ pub struct Steadiness {
 #[must_use]
 pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Steadiness {
     let iops: Vec<f64> = pieces.iter().map(Piece::iops).collect();
-    // A slice without an IO has no latency: what the last one had has not changed.
+    // A slice without an IO has no latency: that of the slice before stands for it.
     let mut last = pieces.iter().find_map(Piece::mean_ms).unwrap_or(0.0);
     let latency = pieces.iter().map(|piece| {
         last = piece.mean_ms().unwrap_or(last);
@@ -60,7 +59,7 @@ pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Steadiness {
     }
     let level = |values: &[f64]| level(&values[warmup..]);
     let precision = half_width(&iops[warmup..]).max(half_width(&latency[warmup..]));
-    // What was begun together comes back together: several rounds of it must have gone by.
+    // IOs that were submitted together complete together, so the rest must contain several such rounds.
     let seconds: f64 = pieces[warmup..].iter().map(|piece| piece.seconds).sum();
     let mean_ms = latency[warmup..].iter().sum::<f64>() / rest as f64;
     let steady =
@@ -68,14 +67,14 @@ pub(crate) fn judge(pieces: &[Piece], least_warmup: usize) -> Steadiness {
     Steadiness { warmup, steady, precision }
 }
 
-/// Where the mean of the rest is surest, from `from` to `half`.
+/// The index, from `from` to `half`, at which the mean of the rest has the smallest standard error.
 fn cut(values: &[f64], from: usize, half: usize) -> usize {
     let (mut best, mut at) = (f64::INFINITY, from);
     for start in from..=half {
         let rest = &values[start..];
         // The square of the standard error.
         let error = spread(rest).1 / rest.len() as f64;
-        // To drop a slice must be worth it.
+        // A slice is dropped only for a clearly smaller error.
         if error < best * WORTH {
             (best, at) = (error, start);
         }
@@ -83,7 +82,7 @@ fn cut(values: &[f64], from: usize, half: usize) -> usize {
     at
 }
 
-/// Whether two halves agree.
+/// Whether the means of the two halves agree within chance.
 fn level(values: &[f64]) -> bool {
     let (early, late) = values.split_at(values.len() / 2);
     let ((a, va), (b, vb)) = (spread(early), spread(late));
@@ -91,7 +90,7 @@ fn level(values: &[f64]) -> bool {
     (a - b).abs() <= (ALIKE * (a + b) / 2.0).max(CHANCE * error)
 }
 
-/// Half of where the mean lies with 95 % confidence, relative to it.
+/// Half the width of the mean's 95 % confidence interval, relative to the mean.
 fn half_width(values: &[f64]) -> f64 {
     let (mean, error) = sample::mean(values);
     if mean > 0.0 { sample::student(values.len() - 1) * error / mean } else { f64::INFINITY }

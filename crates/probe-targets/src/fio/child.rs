@@ -1,4 +1,4 @@
-//! A fio that runs, and can be asked how it stands.
+//! A running fio that writes its counters on request.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{self, Command, Stdio};
@@ -11,24 +11,24 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::report;
 use parda_probe::Snapshot;
 
-/// How often it is looked whether fio can be asked already.
+/// Interval between checks whether fio handles SIGUSR1 already.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Why nothing more comes from fio.
+/// Reason why fio gives no more counters.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Ended {
-    /// By itself, with what it said.
+    /// fio has ended. Holds its messages.
     #[error("fio ended: {0}")]
     Itself(String),
-    /// It does not answer.
+    /// fio did not answer in time.
     #[error("fio does not answer for {} s", .0.as_secs())]
     Silent(Duration),
-    /// What it says is not what is known of fio.
+    /// fio's answer has another form than expected.
     #[error("fio's answer is not understood: {0}")]
     Answer(#[from] report::ReportError),
 }
 
-/// Its engines, one a line.
+/// fio's list of engines, one a line.
 pub(super) fn engines() -> io::Result<String> {
     let output = Command::new("fio").arg("--enghelp").output()?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -38,9 +38,9 @@ pub(super) fn engines() -> io::Result<String> {
 pub(super) struct Child {
     child: process::Child,
     documents: Receiver<String>,
-    /// What it says beside its documents.
+    /// Lines of its output that are outside the JSON documents.
     said: [Option<JoinHandle<String>>; 2],
-    /// It has begun to listen to what it is asked.
+    /// Whether fio handles SIGUSR1 already.
     listens: bool,
 }
 
@@ -59,7 +59,7 @@ impl Child {
         let errors = child.stderr.take().map(|mut err| {
             thread::spawn(move || {
                 let mut text = Vec::new();
-                // What cannot be read is not there to be told.
+                // Output that cannot be read is left out of messages.
                 let _ = err.read_to_end(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
             })
@@ -67,17 +67,17 @@ impl Child {
         Ok(Child { child, documents, said: [reading, errors], listens: false })
     }
 
-    /// Asks it at a moment how it stands then. `None` if it does not listen yet.
+    /// Asks fio for its counters at this moment. `None` if fio does not handle SIGUSR1 yet.
     pub(super) fn ask_at(
         &mut self,
         at: Instant,
         patience: Duration,
     ) -> Result<Option<Snapshot>, Ended> {
-        // If it ends before, that shows at once.
+        // If fio ends before, the channel is closed and the wait ends at once.
         let wait = at.saturating_duration_since(Instant::now());
         match self.documents.recv_timeout(wait) {
             Err(RecvTimeoutError::Timeout) => {}
-            // What it says unasked is its last word.
+            // A document that was not asked for is fio's last one, written at its end.
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return Err(self.last_words()),
         }
         if !self.listens {
@@ -98,7 +98,7 @@ impl Child {
         }
     }
 
-    /// Tells it to end, and waits until it has; but not for longer than this. Whether it has by itself.
+    /// Stops fio and waits for its end, for a bounded time. Returns whether fio ended in that time.
     pub(super) fn stop(mut self, patience: Duration) -> bool {
         self.signal(Signal::INT);
         let began = Instant::now();
@@ -108,7 +108,7 @@ impl Child {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// Whether it would survive being asked: until it catches the signal, that would kill it.
+    /// Whether fio catches SIGUSR1. Before that, the signal would kill it.
     fn catches_usr1(&self) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let mask = status.ok().and_then(|status| {
@@ -119,7 +119,7 @@ impl Child {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // It is our child and was not waited for, so its id is not another's.
+        // A child that was not waited for keeps its process id.
         if matches!(self.child.try_wait(), Ok(None))
             && let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
         {
@@ -127,7 +127,7 @@ impl Child {
         }
     }
 
-    /// What it said of its end.
+    /// fio's messages on its end.
     fn last_words(&mut self) -> Ended {
         self.end();
         let said = self.said.iter_mut().filter_map(Option::take).filter_map(|it| it.join().ok());
@@ -141,7 +141,7 @@ impl Child {
     }
 
     fn end(&mut self) {
-        // Errors would mean that it is gone.
+        // An error means that fio has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -153,8 +153,8 @@ impl Drop for Child {
     }
 }
 
-/// Hands on each document, which begins and ends with a brace at the beginning of a line, and
-/// returns what stands between them.
+/// Passes on each JSON document, which begins and ends with a brace at the beginning of a line. Returns
+/// the lines outside the documents.
 fn split(out: impl BufRead, mut found: impl FnMut(String) -> bool) -> String {
     let (mut document, mut between) = (None::<String>, String::new());
     for line in out.lines().map_while(Result::ok) {

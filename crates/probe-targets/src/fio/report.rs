@@ -1,4 +1,4 @@
-//! What fio says of how it stands: its JSON, with all bins.
+//! fio's counters in JSON (`json+`), with all bins of its histograms.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use parda_probe::{Bin, Snapshot, Totals};
 
-/// fio tells latencies apart in this many steps to a factor of two (its `FIO_IO_U_PLAT_BITS`, 6).
+/// Binary logarithm of the number of fio's histogram bins for each factor of two (its `FIO_IO_U_PLAT_BITS`, 6).
 const STEP_BITS: u32 = 6;
 
-/// What fio says is not what is known of it.
+/// fio's JSON has another form than expected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReportError {
     #[error("{0}")]
@@ -18,10 +18,10 @@ pub(super) enum ReportError {
     NoJob,
 }
 
-/// One of its answers.
+/// One JSON document of fio.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// Its `errno`, if an IO failed.
+    /// `errno` of the job: 0 unless an IO failed.
     pub(super) error: i32,
     pub(super) snapshot: Snapshot,
 }
@@ -40,7 +40,7 @@ struct Job {
 
 #[derive(Deserialize)]
 struct Direction {
-    /// In milliseconds.
+    /// Run time in milliseconds.
     runtime: f64,
     lat_ns: Latency,
 }
@@ -52,7 +52,7 @@ struct Latency {
     stddev: f64,
     #[serde(rename = "N")]
     count: u64,
-    /// There are none where there were no IOs.
+    /// Histogram of latencies. fio leaves it out if there were no IOs.
     #[serde(default)]
     bins: BTreeMap<String, u64>,
 }
@@ -79,15 +79,15 @@ fn totals(latency: Latency) -> Totals {
     Totals {
         ios: count,
         sum_ms: mean * ios,
-        // fio's is that of a sample: over one less than there are.
+        // fio divides the variance by one less than the number of IOs.
         squares: stddev * stddev * (ios - 1.0).max(0.0) + mean * mean * ios,
         max_ms: max / 1e6,
         bins,
     }
 }
 
-/// The end of the bin in whose middle this is, in nanoseconds. Below two steps' worth of bits each
-/// nanosecond has a bin.
+/// The upper end of the bin with this middle, in nanoseconds. The first bins are one
+/// nanosecond wide.
 fn up_to(middle: u64) -> u64 {
     let top = u64::BITS - 1 - middle.max(1).leading_zeros();
     if top <= STEP_BITS { middle } else { middle + (1 << (top - STEP_BITS)) / 2 }

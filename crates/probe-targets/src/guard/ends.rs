@@ -1,4 +1,4 @@
-//! The beginning and the end of a target: zeroes, or our mark.
+//! Check of a target's first and last MiB, and the mark of targets that may be overwritten.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,24 +7,24 @@ use std::path::Path;
 
 use super::Why;
 
-/// What is looked at, and later left alone, at both ends of a target, in bytes.
+/// Length of either end of a target, in bytes. The ends are checked, and loads leave them out.
 pub(crate) const EDGE: u64 = 1 << 20;
 
-/// The first block of what may be overwritten: this line, again and again.
+/// Line of which the mark consists, repeated to the length of a block.
 const LINE: &[u8; 64] = b"parda probe --allow-writes: all of this is there to be written.\n";
 
-/// The first block of what may be overwritten.
+/// Length of the mark in bytes. The mark is the first block of a target that may be overwritten.
 pub(crate) const MARK: usize = 4096;
 
 fn mark_block() -> Vec<u8> {
     LINE.repeat(MARK / LINE.len())
 }
 
-/// Fills a buffer from a place.
+/// Fills a buffer from an offset of the target.
 pub(crate) type ReadAt<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> Result<(), Why>;
 
-/// Whether it holds nothing at either end: neither what may not be lost, nor the mark. `Ok(false)` if it
-/// bears the mark.
+/// Checks both ends of a target. `Ok(true)` if both are zeroes, `Ok(false)` if the target has the
+/// mark.
 pub(crate) fn unmarked(bytes: u64, read: ReadAt<'_>) -> Result<bool, Why> {
     if bytes < 4 * EDGE {
         return Err(Why::Small(bytes));
@@ -47,17 +47,17 @@ pub(crate) fn unmarked(bytes: u64, read: ReadAt<'_>) -> Result<bool, Why> {
     Ok(!marked)
 }
 
-/// Writes the mark. `write` writes at the beginning.
+/// Writes the mark by `write`, which writes at the beginning of the target.
 pub(crate) fn mark(write: &mut dyn FnMut(&[u8]) -> Result<(), Why>) -> Result<(), Why> {
     write(&mark_block())
 }
 
-/// Makes a file that may be overwritten: the mark, and data in all of the rest but its ends.
+/// Creates a file that may be overwritten: the mark, then data everywhere but in the two ends.
 pub(crate) fn create(path: &Path, bytes: u64) -> io::Result<()> {
     let file = File::create_new(path)?;
     let made = fill(&file, bytes);
     if made.is_err() {
-        // Half of it is of no use, and it is ours: it was not there before.
+        // An incomplete file is of no use. It did not exist before, so it may be removed.
         let _ = std::fs::remove_file(path);
     }
     made

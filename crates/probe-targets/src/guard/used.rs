@@ -1,4 +1,4 @@
-//! Who uses a device, or a file.
+//! Users of a device or a file: mounts, swap, other programs, devices built on it.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,14 +9,14 @@ use rustix::fs::{OFlags, major, minor};
 
 use super::Why;
 
-/// A device, as sysfs has it.
+/// A device in sysfs.
 #[derive(Clone, Debug)]
 struct Node {
     name: String,
     number: String,
 }
 
-/// Whether a device, its partitions, or what is built upon either is used for anything.
+/// Checks that a device, its partitions, and devices built upon these are not in use.
 pub(crate) fn device_in_use(path: &Path) -> Result<(), Why> {
     let dir = fs::canonicalize(format!("/sys/dev/block/{}", number(path)?))?;
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
@@ -24,7 +24,7 @@ pub(crate) fn device_in_use(path: &Path) -> Result<(), Why> {
     in_use(&dir, &mounts, &swaps)
 }
 
-/// The same of what sysfs has in a directory, with what is mounted and swapped on.
+/// As above, for a device's directory in sysfs, with the lists of mounts and of swap areas.
 fn in_use(dir: &Path, mounts: &str, swaps: &str) -> Result<(), Why> {
     let mut all = Vec::new();
     collect(dir, &mut all)?;
@@ -53,8 +53,8 @@ fn in_use(dir: &Path, mounts: &str, swaps: &str) -> Result<(), Why> {
     }
 }
 
-/// Claims a device for as long as what is returned lives: it can neither be mounted nor claimed by
-/// another then.
+/// Claims a device (`O_EXCL`) until the returned file is closed. Until then nobody can mount the device or
+/// claim it.
 pub(crate) fn claim(path: &Path) -> Result<File, Why> {
     let exclusively = OFlags::EXCL.bits().cast_signed();
     let opened = File::options().read(true).write(true).custom_flags(exclusively).open(path);
@@ -64,7 +64,7 @@ pub(crate) fn claim(path: &Path) -> Result<File, Why> {
     })
 }
 
-/// Whether a file is what a loop device or swapping stands on.
+/// Checks that a file is neither behind a loop device nor a swap file.
 pub(crate) fn file_in_use(path: &Path) -> Result<(), Why> {
     let file = fs::metadata(path)?;
     let same = |other: &Path| {
@@ -105,7 +105,7 @@ fn partitions(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(below.filter(|below| below.join("partition").exists()).collect())
 }
 
-/// The names in a directory; none if it is not there.
+/// The names in a directory. Empty if there is no such directory.
 fn names(dir: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -132,7 +132,7 @@ fn is(path: &Path, device: &str) -> bool {
     block && number(path).is_ok_and(|number| number == device)
 }
 
-/// Where a device is mounted: by its number, or by its name, as file systems of several devices have
+/// Mount point of a device, found by its number, or by its name, as file systems on several devices have
 /// numbers of their own.
 fn mounted(mounts: &str, node: &Node) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
@@ -150,7 +150,7 @@ fn swap_paths(swaps: &str) -> Vec<PathBuf> {
     swaps.lines().skip(1).filter_map(path).collect()
 }
 
-/// As the kernel writes blanks and the like in lists of paths: `\040`.
+/// A path without the octal escapes that the kernel writes in lists, such as `\040` for a blank.
 fn unescape(text: &str) -> PathBuf {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! What to set, and why.
+//! Advice: the threshold and the window to set, with reasons.
 
 use crate::analysis::curve::CurvePoint;
 use crate::analysis::knee::Swept;
@@ -10,14 +10,14 @@ use crate::reasons::Why;
 /// than this: one that is too low loses throughput, one that is too high costs everybody latency.
 const MARGIN: (f64, f64) = (0.025, 0.04);
 
-/// It is rounded up to steps of no more than this.
+/// Largest relative step of rounding up a threshold.
 const STEP: f64 = 0.02;
 
-/// A window needs to be as large as what is outstanding at the threshold, if its host is alone; and
-/// so much larger that it is the threshold that holds and not the bound.
+/// `window_max` over the outstanding IOs at the threshold. The window of a host that is alone needs these, and room above
+/// them, so that the threshold bounds the host and not `window_max`.
 const ROOM: f64 = 1.1;
 
-/// What to set, from the first mix that was swept.
+/// Advice from the first mix that was swept.
 pub(super) fn advice(swept: &[Swept]) -> Option<Advice> {
     let Swept { curve, fit } = swept.first()?;
     let knee = curve.knee?;

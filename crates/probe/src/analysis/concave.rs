@@ -1,23 +1,23 @@
-//! The nearest throughputs whose gain shrinks: each more outstanding buys no more than the one before.
+//! Concave regression: the nearest curve on which each further outstanding IO gains no more throughput than the one before.
 //!
-//! That holds of a closed loop over servers and queues, near its peak. It does not of few outstanding
-//! on a disk drive, which has nothing to choose from until there are three.
+//! A closed loop over servers and queues has such a curve near its peak. A disk drive with fewer than three outstanding IOs
+//! has not, as its queue gives it nothing to choose from.
 
-/// So often is every condition looked at, at most.
+/// Most passes over all conditions.
 const SWEEPS: usize = 2000;
 
-/// Conditions that are met but for so much of the throughput are met.
+/// Largest violation of a condition that is accepted, as a fraction of the throughput.
 const MET: f64 = 1e-7;
 
-/// Bends `y`, at ascending `x`, to where its slopes fall and the last one is not below zero, by weighted
-/// least squares: Hildreth's method, a multiplier for each condition.
+/// Replaces `y`, at ascending `x`, by the nearest values, by weighted least squares, whose slopes never rise and whose last slope is
+/// not negative. Hildreth's method, with a multiplier for each condition.
 pub(super) fn concave(x: &[f64], y: &mut [f64], weights: &[f64]) {
     let last = y.len().saturating_sub(1);
     if last < 2 {
         return;
     }
     let scale = y[last].abs().max(f64::MIN_POSITIVE);
-    // What must not be below zero, in units of throughput: how far the middle lies above the chord.
+    // Each condition is a sum that must not be negative, in units of throughput: the height of the middle of three above their chord.
     let mut conditions: Vec<[(usize, f64); 3]> = (1..last)
         .map(|at| {
             let way = (x[at] - x[at - 1]) / (x[at + 1] - x[at - 1]);
@@ -42,7 +42,7 @@ pub(super) fn concave(x: &[f64], y: &mut [f64], weights: &[f64]) {
             break;
         }
     }
-    // What is left of it is rounding.
+    // Falls that are left are rounding errors.
     for at in 1..=last {
         y[at] = y[at].max(y[at - 1]);
     }

@@ -1,40 +1,40 @@
-//! Throughput against outstanding, without its noise.
+//! Curve of throughput over outstanding IOs, with the noise removed.
 //!
-//! Nothing is assumed of a device but that more outstanding gives no less throughput up to its peak,
-//! and no more after it: that is fitted, by least squares with weights (pool adjacent violators). Near
-//! the peak gains shrink, too.
+//! The only assumption about a device is that throughput does not fall up to its peak,
+//! and does not rise after it. The curve is fitted by weighted least squares (pool adjacent violators). Near
+//! the peak it is concave as well.
 
 use crate::analysis::concave::concave;
 
 /// One depth of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Depth {
-    /// So many were asked for.
+    /// Number of outstanding IOs that the load asked for.
     pub(super) asked: f64,
-    /// So many were outstanding: throughput times latency.
+    /// Mean number of outstanding IOs: throughput times latency.
     pub(super) outstanding: f64,
-    /// IOs a second.
+    /// Throughput in IOs per second.
     pub(super) iops: f64,
-    /// The standard error of that, relative to it.
+    /// Standard error of `iops`, relative to it.
     pub(super) error: f64,
 }
 
-/// No run is known better than this: what is outside a run's slices strays, too.
+/// Least relative error of a run, as runs differ by more than their slices show.
 const LEAST_ERROR: f64 = 0.001;
 
-/// From so much of the peak on each more outstanding buys less than the one before.
+/// Fraction of the peak from which on the curve is concave.
 const NEAR_PEAK: f64 = 0.6;
 
-/// A decline is one if it explains so much more than a level does, in squared standard errors.
+/// Least improvement of the fit, in squared standard errors, at which a curve that declines is preferred to one that does not.
 const DECLINES: f64 = 12.0;
 
 /// A sweep, ascending in depth, and the throughput fitted to it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fit {
     pub(super) depths: Vec<Depth>,
-    /// IOPS, one for each depth: not falling up to the peak, not rising after it.
+    /// Fitted IOPS, one for each depth. They do not fall up to the peak and do not rise after it.
     pub(super) iops: Vec<f64>,
-    /// The first depth that is the peak.
+    /// Index of the first depth at the peak.
     pub(super) top: usize,
 }
 
@@ -46,14 +46,14 @@ pub(super) struct CurvePoint {
 }
 
 impl CurvePoint {
-    /// The mean latency there: Little's law.
+    /// Mean latency by Little's law, in milliseconds.
     pub(super) fn latency_ms(self) -> f64 {
         self.outstanding / self.iops * 1e3
     }
 }
 
 impl Fit {
-    /// Fits depths, of which there is one at least.
+    /// Fits a curve to at least one depth.
     pub(super) fn new(depths: Vec<Depth>) -> Fit {
         let level = monotone(&depths, false);
         let (mut best, mut iops) = (distance(&depths, &level), level);
@@ -74,7 +74,7 @@ impl Fit {
         Fit { depths, iops, top }
     }
 
-    /// The highest throughput.
+    /// The highest fitted throughput, in IOPS.
     pub(super) fn peak(&self) -> f64 {
         self.iops.get(self.top).copied().unwrap_or(0.0)
     }
@@ -121,11 +121,11 @@ impl Fit {
     }
 }
 
-/// Near the peak, and up to it, gains shrink: neighbours say where a depth's noise is.
+/// Makes the curve concave from [`NEAR_PEAK`] up to the peak, so that neighbours correct the noise of a depth.
 fn bend(depths: &[Depth], iops: &mut [f64]) {
     let peak = iops.iter().copied().fold(0.0, f64::max);
     let near = iops.iter().position(|iops| *iops >= NEAR_PEAK * peak).unwrap_or(0);
-    // The last that is as high as the peak: beyond it throughput falls.
+    // The last depth at the peak: beyond it throughput falls.
     let Some(top) = iops.iter().rposition(|iops| *iops >= peak) else { return };
     if near >= top {
         return;
@@ -134,7 +134,7 @@ fn bend(depths: &[Depth], iops: &mut [f64]) {
     let x: Vec<f64> = part.iter().map(|depth| depth.asked).collect();
     let mut y: Vec<f64> = part.iter().map(|depth| depth.iops).collect();
     concave(&x, &mut y, &part.iter().map(weight).collect::<Vec<_>>());
-    // What lies before keeps below it, what lies after as well.
+    // Depths before and after this part stay below its ends.
     for (fitted, bent) in iops[near..=top].iter_mut().zip(&y) {
         *fitted = *bent;
     }
@@ -147,14 +147,14 @@ fn weight(depth: &Depth) -> f64 {
     (depth.iops * depth.error.max(LEAST_ERROR)).max(f64::MIN_POSITIVE).powi(-2)
 }
 
-/// How far a fit is from what was measured, in squared standard errors.
+/// Distance of a fit from the measured values, in squared standard errors.
 fn distance(depths: &[Depth], fit: &[f64]) -> f64 {
     depths.iter().zip(fit).map(|(depth, fit)| weight(depth) * (depth.iops - fit).powi(2)).sum()
 }
 
-/// The nearest throughputs that never fall, or never rise.
+/// Monotone regression: the nearest throughputs that never fall, or never rise if `falling`.
 fn monotone(depths: &[Depth], falling: bool) -> Vec<f64> {
-    // Blocks of depths that have one throughput: that, its weight, how many.
+    // Blocks of depths with one throughput: (throughput, weight, number of depths).
     let mut blocks: Vec<(f64, f64, usize)> = Vec::with_capacity(depths.len());
     for depth in depths {
         let mut block = (depth.iops, weight(depth), 1);

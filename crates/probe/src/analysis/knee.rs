@@ -9,20 +9,20 @@ use crate::point::Point;
 /// The part of the peak's throughput that makes a knee.
 pub const WORTH: f64 = 0.95;
 
-/// What is nearer to the peak than this is the peak.
+/// Relative distance from the peak up to which a throughput counts as the peak.
 const PEAK: f64 = 0.01;
 
-/// Depths that differ by less than this factor need none between them.
+/// Ratio of two neighbouring depths below which the sweep needs none between them.
 const NEAR: f64 = 1.13;
 
-/// A mix that was swept: what is said of it, and what that was drawn from.
+/// A mix that was swept: its findings, and the fit on which they rest.
 pub(super) struct Swept {
     pub(super) curve: Curve,
     pub(super) fit: Fit,
 }
 
-/// Finds peak and knee of a mix. `between` is how much more runs differ than their slices tell,
-/// relative.
+/// Finds peak and knee of a mix. `between` is the excess of differences between runs of one load over what their slices
+/// explain, as a relative standard deviation.
 pub(super) fn swept(points: &[Point], mix: Mix, between: f64) -> Swept {
     let runs = runs(points, mix);
     let fit = Fit::new(depths(&runs, resample::seen));
@@ -69,7 +69,7 @@ fn reached(fit: &Fit) -> bool {
     after + 1 < fit.depths.len() && (2.0 * knee <= deepest * 1.05 || falls)
 }
 
-/// The depth at which one more point would make the knee surer.
+/// The depth at which one more point would make the knee more precise.
 pub(super) fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
     let runs = runs(points, mix);
     if runs.is_empty() {
@@ -85,19 +85,19 @@ pub(super) fn sharper(points: &[Point], mix: Mix) -> Option<u32> {
     (high > low * NEAR && middle > low && middle < high).then_some(middle as u32)
 }
 
-/// The runs of a mix that tell of its depth, by depth.
+/// The runs of a mix, grouped by depth.
 fn runs(points: &[Point], mix: Mix) -> Vec<Vec<&Point>> {
     let mut runs: Vec<&Point> = points
         .iter()
         .filter(|point| point.load.mix == mix && point.all.ios > 0)
         .filter(|point| point.all.iops > 0.0 && point.all.mean_ms > 0.0)
         .collect();
-    // A size or a mix was run at one depth only, maybe beside those of a sweep: no harm in it.
+    // Loads for the size model and the grid of mixes may be among them: they fit the curve as well.
     runs.sort_by_key(|point| point.load.outstanding);
     runs.chunk_by(|a, b| a.load.outstanding == b.load.outstanding).map(<[&Point]>::to_vec).collect()
 }
 
-/// One depth for each, from all its runs.
+/// One [`Depth`] for each group, from all runs of the group.
 fn depths(runs: &[Vec<&Point>], mut rate: impl FnMut(&Point) -> Rate) -> Vec<Depth> {
     runs.iter()
         .map(|runs| {

@@ -15,8 +15,8 @@ pub(super) fn noise(points: &[Point]) -> Option<Noise> {
     (noise.pairs > 0).then_some(noise)
 }
 
-/// How much more runs of the same load differ than their own slices tell: a standard deviation,
-/// relative. Something that changes slowly, or between runs.
+/// Excess of the difference between runs of one load over what their slices explain, as a relative standard
+/// deviation. Its cause is something that changes slowly, or from run to run.
 pub(super) fn between(points: &[Point]) -> f64 {
     let (mut seen, mut told, mut pairs_seen) = (0.0, 0.0, 0.0_f64);
     for (a, b) in pairs(points) {

@@ -1,33 +1,33 @@
-//! Confidence: what the numbers could as well have been.
+//! Confidence intervals by the bootstrap.
 //!
-//! Slices of a run are drawn again, with repetition, as often as there are slices (the bootstrap);
-//! whatever follows from them is calculated anew, and 95 % of what comes out is the interval.
+//! The slices of a run are resampled: as many as there are, with repetition. Every result is computed again from each resample, and
+//! the middle 95 % of the results are the interval.
 
 use crate::findings::Estimate;
 use crate::point::Point;
 use crate::sample;
 
-/// How often slices are drawn again.
+/// Number of resamples.
 pub(super) const TIMES: usize = 400;
 
-/// The seed of it, always the same: the same points have the same confidence.
+/// The generator of resamples. Its seed is constant, so that the same points have the same confidence.
 pub(super) fn random() -> fastrand::Rng {
     fastrand::Rng::with_seed(0x006b_6e65_6500)
 }
 
-/// IOs a second, and their mean latency in milliseconds.
+/// Throughput in IOs per second, and mean latency in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rate {
     pub(super) iops: f64,
     pub(super) mean_ms: f64,
 }
 
-/// A run as it was.
+/// The rate of a run as measured.
 pub(super) fn seen(point: &Point) -> Rate {
     Rate { iops: point.all.iops, mean_ms: point.all.mean_ms }
 }
 
-/// A run as it could as well have been.
+/// The rate of one resample of a run.
 pub(super) fn again(point: &Point, random: &mut fastrand::Rng) -> Rate {
     let was = seen(point);
     let slices = &point.slices;
@@ -44,8 +44,8 @@ pub(super) fn again(point: &Point, random: &mut fastrand::Rng) -> Rate {
     if seconds <= 0.0 || ios <= 0.0 {
         return was;
     }
-    // What is drawn strays less than what it is drawn from, by one degree of freedom. The middle is
-    // the run's, not the slices': a run's ends may lie within a slice.
+    // A resample varies less than the population, by one degree of freedom. The mean is
+    // the run's and not that of the slices, as a run may begin and end within a slice.
     let wider = (slices.len() as f64 / (slices.len() as f64 - 1.0)).sqrt();
     let whole = whole(point);
     Rate {
@@ -54,7 +54,7 @@ pub(super) fn again(point: &Point, random: &mut fastrand::Rng) -> Rate {
     }
 }
 
-/// All slices together.
+/// The rate of all slices together.
 fn whole(point: &Point) -> Rate {
     let (mut seconds, mut ios, mut sum) = (0.0, 0.0, 0.0);
     for slice in &point.slices {
@@ -65,13 +65,13 @@ fn whole(point: &Point) -> Rate {
     Rate { iops: ios / seconds, mean_ms: sum / ios }
 }
 
-/// The standard error of a run's throughput, relative to it: from its slices.
+/// Relative standard error of a run's throughput, from its slices.
 pub(super) fn error(point: &Point) -> f64 {
     let rates: Vec<f64> = point.slices.iter().map(|slice| slice.iops).collect();
     relative_error(&rates)
 }
 
-/// The standard error of a run's mean latency, relative to it: from its slices.
+/// Relative standard error of a run's mean latency, from its slices.
 pub(super) fn latency_error(point: &Point) -> f64 {
     let means: Vec<f64> = point.slices.iter().filter_map(|slice| slice.mean_ms).collect();
     relative_error(&means)
@@ -82,14 +82,14 @@ fn relative_error(values: &[f64]) -> f64 {
     if values.len() < 2 || mean <= 0.0 { 0.0 } else { error / mean }
 }
 
-/// A factor that is 1 on average and strays by about `spread`.
+/// A random factor with a median of 1 and a relative standard deviation of about `spread`.
 pub(super) fn jitter(random: &mut fastrand::Rng, spread: f64) -> f64 {
-    // Twelve uniform numbers: as normal as needed.
+    // The sum of twelve uniform numbers is nearly normal, with a standard deviation of 1.
     let normal = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
     (spread * normal).exp()
 }
 
-/// A value, and where 95 % of `drawn` lie. It lies between them itself.
+/// A value with the interval of the middle 95 % of `drawn`, widened if need be to contain the value.
 pub(super) fn estimate(value: f64, mut drawn: Vec<f64>) -> Estimate {
     drawn.retain(|value| value.is_finite());
     drawn.sort_by(f64::total_cmp);

@@ -5,12 +5,12 @@ use crate::findings::SizeLine;
 use crate::load::Purpose;
 use crate::point::Point;
 
-/// No mean is known better than this: weights stay finite, and no single size draws the line alone.
+/// Least relative error of a mean, so that weights stay finite and no single size determines the line.
 const LEAST_ERROR: f64 = 0.002;
 
 /// The line of latency against size, if three sizes were run with one outstanding.
 ///
-/// Weighted least squares: each size counts by how surely its mean is known.
+/// Weighted least squares: a size counts the more, the smaller the error of its mean is.
 pub(super) fn size_line(points: &[Point]) -> Option<SizeLine> {
     let wanted = |point: &&Point| {
         point.purpose == Purpose::Size && point.load.outstanding == 1 && point.all.ios > 0

@@ -5,20 +5,20 @@ use crate::load::{Load, Mix};
 use crate::point::{Bucket, Point, Slice};
 use crate::reasons::{Evidence, Suspect, Suspicion};
 
-/// No medium that is reached through a kernel and a bus answers sooner.
+/// Latency, in milliseconds, below which no medium behind a kernel and a bus answers.
 const MEMORY_MS: f64 = 0.008;
 
-/// Two kinds of answers: the slower take so many times as long on average.
+/// Least ratio of the mean latencies of two kinds of IOs.
 const APART: f64 = 4.0;
 
-/// Of each kind so much at least, and between them no more than so much, by IOs.
+/// Least fraction of the IOs in each of two kinds, and largest fraction between them.
 const SOME: f64 = 0.02;
 const NONE: f64 = 0.005;
 
-/// Where more than this are fast, it is the slow ones that want an explanation.
+/// Fraction of fast IOs above which the slow ones are reported, and not the fast ones.
 const MOST: f64 = 0.9;
 
-/// A change within one run that is worth a word: the last third over the first.
+/// Ratio of the last third of a run to the first, below which the change is reported.
 const CHANGED: f64 = 0.8;
 
 pub(super) fn suspicions(points: &[Point], swept: &[Swept]) -> Vec<Suspicion> {
@@ -158,14 +158,14 @@ fn round(rate: f64) -> Option<f64> {
     ((rate / near - 1.0).abs() < 0.002).then_some(near)
 }
 
-/// Two kinds of IOs: how many are fast, up to where, and from where on the others are.
+/// Two kinds of IOs: the fraction that is fast, the largest latency of these, and the smallest latency of the others.
 struct Kinds {
     fast: f64,
     up_to: f64,
     from: f64,
 }
 
-/// Parts latencies where they are furthest apart.
+/// Divides latencies at the widest gap.
 fn two_kinds(histogram: &[Bucket]) -> Option<Kinds> {
     let total: u64 = histogram.iter().map(|bucket| bucket.ios).sum();
     let part = |buckets: &[Bucket]| {

@@ -8,13 +8,13 @@ use crate::load::Purpose;
 use crate::point::Point;
 use crate::reasons::{Growth, Unknown};
 
-/// Little's law off by more than this: what was outstanding is not what was asked for.
+/// Relative deviation from Little's law above which the number of outstanding IOs was not the one asked for.
 const LITTLE: f64 = 0.05;
 
 /// Largest relative error of a point at which latency over size counts as a line.
 const BENT: f64 = 0.1;
 
-/// A knee whose confidence interval is wider than this, each way, is a guess.
+/// Relative half width of a knee's confidence interval above which the knee counts as not known.
 const WIDE: f64 = 0.15;
 
 /// Questions that these points cannot answer.
@@ -54,7 +54,7 @@ fn sizes(points: &[Point], line: Option<&SizeLine>) -> Option<Unknown> {
     }
 }
 
-/// The load whose outstanding IOs are furthest from what was asked for.
+/// The load whose number of outstanding IOs deviates most from the one asked for.
 fn other_load(points: &[Point]) -> Option<Unknown> {
     let off = |point: &&Point| point.little_error.abs() > LITTLE;
     let worst = |a: &&Point, b: &&Point| a.little_error.abs().total_cmp(&b.little_error.abs());
