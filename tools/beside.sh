@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs one command while another runs. What it said comes after the other has ended. Fails if either does.
+# Runs two commands at the same time. The output of the first is printed after the second has ended. Fails if either fails.
 # usage: tools/beside.sh "COMMAND" "THE OTHER COMMAND"
 set -uo pipefail
 

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Seconds: format, circles, prose, and clippy and unit tests of the crates that differ from a commit or have changes that are not
-# committed. What `make test` does beyond that is not done.
+# The checks that take seconds: format, circles, prose, and clippy and unit tests of the crates that differ from a commit or have
+# uncommitted changes. `make test` does more.
 #
-# usage: tools/check.sh [COMMIT]      of the last common ancestor with origin/main if not given
+# usage: tools/check.sh [COMMIT]      without COMMIT: the last common ancestor with origin/main
 set -eu
 cargo=${CARGO:-cargo}
 base=${1:-$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD)}

@@ -4,7 +4,7 @@
 //! | module | subject |
 //! | --- | --- |
 //! | [`array_server`] | the emulated array as an NBD server |
-//! | [`array_control`] | its control socket: state and faults |
+//! | [`array_control`] | the control socket of that server: state and faults |
 //! | [`run`](mod@run) | a scenario from its first process to its answer |
 //! | [`cluster`] | the processes of a scenario: array, agents, clients |
 //! | [`process`] | a child that never outlives the laboratory |
@@ -12,10 +12,12 @@
 //! | [`fio`] | a VM's client |
 //! | [`guest`] | a machine with a kernel of its own |
 //! | [`guest_host`] | a guest as a host of a scenario |
-//! | [`Dashboards`] | web dashboards of a run that goes on |
-//! | [`limits`] | what only the simulator can do |
+//! | [`Dashboards`] | web dashboards of the hosts, in a run that goes on until it is interrupted |
+//! | [`limits`] | features of scenarios that only the simulator has |
 //! | [`relay`] | a host's connection to the exchange, which can be cut |
-//! | [`meter`] | from the agents' counters to the answer of a phase |
+//! | [`meter`] | the answer of a phase, computed from the agents' counters |
+//! | [`LabOptions`], [`RunDir`] | options and directory of a run |
+//! | [`error`] | errors of a run |
 
 pub mod agent;
 pub mod array_control;

@@ -64,7 +64,7 @@ fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = &ExchangeSe
     std::iter::once(&scenario.host(id).exchange).chain(changes)
 }
 
-/// The first of these settings that a real exchange does not have.
+/// The first of these settings that only a simulated exchange has.
 fn beyond(settings: &ExchangeSettings) -> Option<&'static str> {
     let (hearing, usual) = (settings.hearing(), Hearing::default());
     let beyond = [

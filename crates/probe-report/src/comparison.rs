@@ -1,7 +1,7 @@
-//! Two probes side by side: what differs by more than they are uncertain.
+//! Comparison of two probes: the loads that both ran, and which differences are significant.
 //!
-//! A difference counts if it is larger than the confidence of both together: what the slices of each run tell, what
-//! runs of one load differed by within each probe, and two percent, below which nobody would act.
+//! A difference is significant if it is larger than the combined 95 % confidence interval, from the slices of each run and from the
+//! differences between runs of one load within each probe, and larger than two percent, below which nobody would act.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,31 +12,31 @@ use parda_probe::{Advice, Curve};
 use parda_probe::{End, FORMAT, ProbeDocument, TargetInfo};
 use parda_probe::{Load, Mix, Purpose};
 
-/// A difference of less than this is none, however sure it is.
+/// Relative difference up to which two values count as the same, however precise both are.
 pub const SMALL: f64 = 0.02;
-/// 95 % of what is normally distributed is within so many standard deviations.
+/// Half the width of the 95 % interval of a normal distribution, in standard deviations.
 const SIGMAS_95: f64 = 1.96;
 
-/// Two probes side by side: what `parda probe compare --json` writes.
+/// Comparison of two probes, as `parda probe compare --json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// [`FORMAT`].
+    /// Version of the document, [`FORMAT`].
     pub format: u32,
-    /// The one that is compared with.
+    /// The baseline.
     pub a: Side,
-    /// The one that is compared.
+    /// The probe that is compared with the baseline.
     pub b: Side,
     /// The loads that both ran, in the order of A.
     pub loads: Vec<Pair>,
-    /// How many loads only A ran.
+    /// Number of loads that only A ran.
     pub only_a: usize,
-    /// How many loads only B ran.
+    /// Number of loads that only B ran.
     pub only_b: usize,
     /// The mixes that were swept by one or both, in the order of A.
     pub curves: Vec<Curves>,
 }
 
-/// One of the two.
+/// One of the two probes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // As in the document.
 pub struct Side {
@@ -53,7 +53,7 @@ pub struct Pair {
     /// Load that both measured.
     #[serde(flatten)]
     pub load: Load,
-    /// Which question A asked by it.
+    /// The question that the load answers in A.
     pub purpose: Purpose,
     /// Throughput and latencies of the first probe, A.
     pub a: Run,
@@ -61,17 +61,17 @@ pub struct Pair {
     pub b: Run,
     /// B's throughput over A's.
     pub iops_ratio: f64,
-    /// From where to where that lies with 95 % confidence; none if there were too few slices to tell.
+    /// 95 % confidence interval of `iops_ratio`. `None` if there were too few slices.
     pub iops_ratio_95: Option<[f64; 2]>,
     /// B's mean latency over A's: near the reciprocal of `iops_ratio`, as the loop is closed.
     pub latency_ratio: f64,
-    /// B's 99th percentile over A's. Without confidence: slices do not keep it.
+    /// B's 99th percentile of latency over A's. It has no confidence interval, as slices have no percentiles.
     pub p99_ratio: f64,
     /// Verdict on the ratios.
     pub verdict: Change,
 }
 
-/// What one measured at a load; the mean if it ran it more than once.
+/// Measurement of a load in one probe: the mean if the probe ran it more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // As in a point.
 pub struct Run {
@@ -81,17 +81,17 @@ pub struct Run {
     pub settled: bool,
 }
 
-/// What a ratio says.
+/// Verdict on a ratio of throughputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// B has more throughput, and more than both are uncertain by.
+    /// B has significantly more throughput.
     Better,
-    /// They do not differ by more than they are uncertain by.
+    /// The difference is not significant.
     Same,
-    /// B has less throughput, and less than both are uncertain by.
+    /// B has significantly less throughput.
     Worse,
-    /// One of them did not settle, or had too few slices.
+    /// Not known: one of the two was not steady, or had too few slices.
     Unsure,
 }
 
@@ -127,13 +127,13 @@ impl Comparison {
         }
     }
 
-    /// How many loads are of a verdict.
+    /// Number of loads with a verdict.
     #[must_use]
     pub fn count(&self, verdict: Change) -> usize {
         self.loads.iter().filter(|pair| pair.verdict == verdict).count()
     }
 
-    /// The least, the middle and the largest ratio of throughput, of loads that both settled at.
+    /// The smallest, the median and the largest ratio of throughput, over loads that were steady in both.
     #[must_use]
     pub fn ratios(&self) -> Option<[f64; 3]> {
         let sure = self.loads.iter().filter(|pair| pair.verdict != Change::Unsure);
@@ -188,7 +188,7 @@ fn pair(load: Load, a: &[&Point], b: &[&Point], between: f64) -> Pair {
     };
     let (of_a, of_b) = (run(a), run(b));
     let ratio = of_b.iops / of_a.iops;
-    // Ratios are compared by their logarithms, so that A over B is as uncertain as B over A.
+    // Intervals are computed from logarithms, so that A over B is as uncertain as B over A.
     let half = match (uncertain(a, &of_a), uncertain(b, &of_b)) {
         (Some(a), Some(b)) => Some(a.hypot(b).hypot(SIGMAS_95 * between)),
         _ => None,

@@ -1,11 +1,11 @@
-//! How sure a mean is.
+//! Confidence intervals of means.
 
 use parda_probe::Estimate;
 use parda_probe::Point;
 use parda_probe::sample;
 
-/// Half the width of the 95 % interval of the mean of values that do not depend on one another; `None` of fewer
-/// than three.
+/// Half the width of the 95 % confidence interval of the mean of independent values. `None` for fewer
+/// than three values.
 pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
     if values.len() < 3 {
         return None;
@@ -13,13 +13,13 @@ pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
     Some(sample::student(values.len() - 1) * sample::mean(values).1)
 }
 
-/// A point's throughput, in IOPS, and where it lies by what its slices had.
+/// A point's throughput in IOPS, with a confidence interval from its slices.
 pub(crate) fn iops(point: &Point) -> Option<Estimate> {
     let slices: Vec<f64> = point.slices.iter().map(|s| s.iops).collect();
     around(point.all.iops, half_width(&slices)?)
 }
 
-/// A point's mean latency, in milliseconds, and where it lies by what its slices had.
+/// A point's mean latency in milliseconds, with a confidence interval from its slices.
 pub(crate) fn latency(point: &Point) -> Option<Estimate> {
     let slices: Vec<f64> = point.slices.iter().filter_map(|s| s.mean_ms).collect();
     around(point.all.mean_ms, half_width(&slices)?)

@@ -1,13 +1,13 @@
-//! A row a point, for other programs.
+//! A probe as CSV, one row for each point.
 
 use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
 use parda_probe::{Measured, Point};
 
-/// What a load is and how it was run.
+/// Columns on the load and on its run.
 const LOAD: &str = "purpose,size_bytes,read_percent,random_percent,outstanding,settled,warmup_s,measured_s,\
                     outstanding_measured,little_error";
-/// Of all IOs, of reads and of writes.
+/// Columns that stand three times: for all IOs, for reads and for writes.
 const MEASURED: [&str; 10] = [
     "ios",
     "iops_per_s",
@@ -21,9 +21,9 @@ const MEASURED: [&str; 10] = [
     "max_ms",
 ];
 
-/// All points as comma-separated values: a line with the names of the columns and their units, then a line a point in
-/// the order they were run. What there is not (writes of a load that only reads) is empty. There is no text in it that
-/// would need quotes.
+/// All points as comma-separated values: a line with the names of the columns and their units, then a line for each point in
+/// the order of the run. Missing values, such as writes of a load that only reads, are empty. No text in it
+/// needs quotes.
 #[must_use]
 pub fn csv(document: &ProbeDocument) -> String {
     let mut out = LOAD.to_owned();
@@ -78,7 +78,7 @@ fn measured(of: Option<&Measured>) -> Vec<String> {
     cells
 }
 
-/// All digits; nothing for what is no number.
+/// A number with all its digits. Empty for NaN and infinity.
 pub(super) fn cell(value: f64) -> String {
     if value.is_finite() { value.to_string() } else { String::new() }
 }

@@ -1,4 +1,4 @@
-//! A probe as it could be: a disk of eight spindles whose latencies follow from a closed queueing network.
+//! An example of a probe, for tests: a disk of eight spindles whose latencies follow from a closed queueing network.
 
 use parda_probe::{
     Advice, Asymmetry, Curve, Estimate, Evidence, Findings, Knee, Noise, SizeLine, Suspect,
@@ -8,10 +8,10 @@ use parda_probe::{Bucket, Measured, Point, Slice};
 use parda_probe::{End, FORMAT, Kind, ProbeDocument, TargetInfo};
 use parda_probe::{Load, Mix, Purpose};
 
-/// Servers that work side by side.
+/// Number of servers that work in parallel.
 const SERVERS: f64 = 8.0;
 
-/// How long one IO takes alone, in milliseconds.
+/// Service time of a mix, in milliseconds.
 fn service_ms(mix: &Mix) -> f64 {
     let seek = 0.2 + 6.0 * f64::from(mix.random_percent) / 100.0;
     let kind = 0.4 + 0.6 * f64::from(mix.read_percent) / 100.0;
@@ -76,7 +76,7 @@ pub(crate) fn point(load: Load, purpose: Purpose, scale: f64) -> Point {
     }
 }
 
-/// A probe with all that a probe can have. `scale` is by how much slower it is.
+/// A probe that has every part a probe can have. `scale` multiplies its latencies.
 pub(crate) fn slower(scale: f64) -> ProbeDocument {
     let mix = |size, read_percent, random_percent| Mix { size, read_percent, random_percent };
     let swept = [mix(4096, 100, 100), mix(4096, 0, 100), mix(65536, 100, 0)];

@@ -1,18 +1,17 @@
 #![forbid(unsafe_code)]
-//! A probe for people: a table for the terminal, a row a point for other programs, pictures, and a
-//! page.
+//! Reports of a probe: a table for the terminal, CSV, charts, and an HTML page.
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `words` | numbers, times and sizes as they are said |
+//! | `words` | numbers, times and sizes as text |
 //! | `sentences` | reason codes as sentences |
-//! | `confidence` | how sure a mean is, from the slices of a point |
-//! | `figures` | pictures |
-//! | `table` | for the terminal |
-//! | `csv` | for other programs |
-//! | `page` | for a browser |
-//! | `comparison` | two probes side by side: what differs by more than they are uncertain |
-//! | `compare` | a comparison, in all of these ways |
+//! | `confidence` | confidence intervals of means, from the slices of a point |
+//! | `figures` | charts |
+//! | `table` | tables for the terminal |
+//! | `csv` | a row for each point, for other programs |
+//! | `page` | an HTML page |
+//! | `comparison` | the comparison of two probes as data |
+//! | `compare` | a comparison as sentences, table, CSV, charts and page |
 
 pub mod compare;
 mod comparison;

@@ -1,4 +1,4 @@
-//! A probe for a browser.
+//! A probe as an HTML page.
 
 use parda_plot::{Cell, Figure, Page, Table};
 
@@ -11,8 +11,8 @@ use super::words::{
 use parda_probe::Estimate;
 use parda_probe::ProbeDocument;
 
-/// A probe as one HTML page that needs nothing else: what was probed, what to set and why, how the target answers load,
-/// what is suspected, what is not known, and all points.
+/// An HTML page without external files: target, advice with its reasons, curves, suspicions,
+/// open questions, and a table of all points.
 #[must_use]
 pub fn page(document: &ProbeDocument) -> String {
     let mut page = Page::new(format!("Probe of `{}`", document.target.name));
@@ -77,7 +77,7 @@ fn facts(page: &mut Page, document: &ProbeDocument) {
     }
 }
 
-/// Throughput and latency against load.
+/// Throughput and latency over the load.
 fn answers(page: &mut Page, document: &ProbeDocument) {
     let figures = figures::load(document);
     if figures.is_empty() {
@@ -132,7 +132,7 @@ fn sizes_and_mixes(page: &mut Page, document: &ProbeDocument) {
     }
 }
 
-/// Figures with their captions, as far as there are any.
+/// Charts with their captions. Empty if there are none.
 fn side_by_side(page: &mut Page, figures: Vec<(String, Figure)>, captions: &[&str]) {
     let caption = |i: usize| captions.get(i).copied().unwrap_or_default().to_owned();
     let with: Vec<(Figure, String)> =
@@ -142,7 +142,7 @@ fn side_by_side(page: &mut Page, figures: Vec<(String, Figure)>, captions: &[&st
     }
 }
 
-/// No line ends between a number and its unit.
+/// Text in which no line breaks between a number and its unit.
 fn unbroken(text: String) -> String {
     ["ms", "µs", "KiB", "MiB", "%"]
         .iter()
@@ -160,7 +160,7 @@ fn advice(page: &mut Page, document: &ProbeDocument) {
     page.code(&sentences::snippet(document, advice));
 }
 
-/// All points, a table each sweep.
+/// All points, with a table for each sweep.
 fn points(page: &mut Page, document: &ProbeDocument) {
     page.heading("All points");
     if document.points.is_empty() {

@@ -78,7 +78,7 @@ fn limit(mix: &str, limit: &str, from: f64) -> String {
     )
 }
 
-/// What the probe cannot tell, and why.
+/// A question that the probe cannot answer, and the reason.
 #[must_use]
 pub fn unknown(unknown: &Unknown) -> String {
     match unknown {
@@ -163,7 +163,7 @@ fn left_out(what: &LeftOut) -> &'static str {
     }
 }
 
-/// A reason for what is advised.
+/// A reason for the advice.
 pub(crate) fn why(why: &Why) -> String {
     match why {
         Why::Knee { mix, part, peak_iops, latency_ms, outstanding } => format!(
@@ -224,7 +224,7 @@ pub(crate) fn snippet(document: &ProbeDocument, advice: &Advice) -> String {
     )
 }
 
-/// As the configuration has it: `30.5ms`, `142us`.
+/// A time as the configuration spells it: `30.5ms`, `142us`.
 fn duration(nanos: u64) -> String {
     match nanos {
         nanos if nanos >= 1_000_000 => format!("{}ms", nanos as f64 / 1e6),
@@ -233,7 +233,7 @@ fn duration(nanos: u64) -> String {
     }
 }
 
-/// For a sentence: three digits, and a unit in which they are seen.
+/// A time for a sentence: three digits and a suitable unit.
 fn time(ms: f64) -> String {
     match ms {
         ms if ms >= 1000.0 => format!("{} s", number(ms / 1000.0)),
@@ -242,7 +242,7 @@ fn time(ms: f64) -> String {
     }
 }
 
-/// A number with three digits, as far as two decimals show them.
+/// A number with three significant digits and at most two decimals.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),

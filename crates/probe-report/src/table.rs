@@ -1,4 +1,4 @@
-//! A probe for the terminal.
+//! A probe as tables for the terminal.
 
 use std::fmt::Write;
 
@@ -11,11 +11,11 @@ use parda_probe::Point;
 use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
 
-/// The columns behind the first, of which each table has its own.
+/// Columns after the first. The first differs from table to table.
 const COLUMNS: [&str; 10] =
     ["IOPS", "MB/s", "mean ms", "stddev", "p50", "p90", "p99", "p99.9", "max", "X·L"];
 
-/// What a probe measured and found: a table of each sweep, then what it says, then what to set.
+/// A table of each sweep, then the findings, then the advice.
 #[must_use]
 pub fn table(document: &ProbeDocument) -> String {
     let mut out = format!("{}\n", story(document).replace('`', ""));
@@ -69,10 +69,10 @@ fn list(out: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
     }
 }
 
-/// A heading, what the first column is, and the points with what each has there.
+/// A table's heading, the title of its first column, and its points, each with its value for that column.
 type Section<'a> = (String, &'static str, Vec<(String, &'a Point)>);
 
-/// Points of one sweep are together.
+/// Points grouped by sweep.
 pub(super) fn sections(document: &ProbeDocument) -> Vec<Section<'_>> {
     let mut sections: Vec<Section> = Vec::new();
     for point in &document.points {
@@ -94,12 +94,12 @@ pub(super) fn sections(document: &ProbeDocument) -> Vec<Section<'_>> {
             None => sections.push((heading, first, vec![(name, point)])),
         }
     }
-    // They are run in another order.
+    // A sweep is not run in ascending order.
     sections.iter_mut().for_each(|section| section.2.sort_by_key(|(_, point)| point.load));
     sections
 }
 
-/// A mix without its size, with how many are outstanding.
+/// A mix without its size, and the number of outstanding IOs.
 fn rest(point: &Point) -> String {
     let mix = point.load.mix.to_string();
     let rest = mix.split_once(", ").map_or("", |(_, rest)| rest);
@@ -110,7 +110,7 @@ fn rows(first: &str, points: &[(String, &Point)]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).force_no_tty();
     let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-    // A number is headed where it is.
+    // Headings of numbers are aligned like the numbers.
     let counted = first == "outstanding";
     let named = |text: String| if counted { right(text) } else { Cell::new(text) };
     let head = COLUMNS.map(|c| right(c.to_owned()));

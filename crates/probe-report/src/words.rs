@@ -1,4 +1,4 @@
-//! Numbers, times and sizes as they are said.
+//! Numbers, times and sizes as text.
 
 use parda_plot::{brief, number};
 
@@ -7,7 +7,7 @@ use parda_probe::Mix;
 use parda_probe::{Curve, Estimate};
 use parda_probe::{End, Kind, ProbeDocument, TargetInfo};
 
-/// Bytes in what storage is sold in: `1.80 TB`.
+/// Bytes in decimal units, as storage is sold: `1.80 TB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     let units = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     let size = bytes as f64;
@@ -27,7 +27,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A time that somebody waits: `3 min 20 s`.
+/// A length of time in minutes and seconds: `3 min 20 s`.
 pub(crate) fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "an unknown time".to_owned();
@@ -45,7 +45,7 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// A latency, with three digits that count, in a unit in which they are seen.
+/// A latency with three significant digits, in a suitable unit.
 pub(crate) fn ms(ms: f64) -> String {
     match ms {
         ms if !ms.is_finite() => "–".to_owned(),
@@ -54,7 +54,7 @@ pub(crate) fn ms(ms: f64) -> String {
     }
 }
 
-/// The same with where it lies.
+/// A latency with its confidence interval.
 pub(crate) fn latency(of: &Estimate) -> String {
     if of.value >= 1.0 {
         return estimate(of, "ms");
@@ -63,7 +63,7 @@ pub(crate) fn latency(of: &Estimate) -> String {
     estimate(&Estimate { value, low, high }, "µs")
 }
 
-/// A number of the unit, and where it lies with 95 % confidence, if that is wider than it is said.
+/// A number with its unit, and its 95 % confidence interval if that is wider than the digits shown.
 pub(crate) fn estimate(of: &Estimate, unit: &str) -> String {
     let [value, low, high] = [of.value, of.low, of.high].map(short);
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
@@ -73,7 +73,7 @@ pub(crate) fn estimate(of: &Estimate, unit: &str) -> String {
     format!("{value}{unit} ({low} to {high})")
 }
 
-/// Three digits that count, and none behind the point of what is large.
+/// A number with three significant digits, and no decimals if it is large.
 pub(crate) fn short(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_owned(),
@@ -83,8 +83,8 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// What a row of a table says of a load: IOPS, MB/s, and in milliseconds the mean, its standard
-/// deviation, the median, 90, 99 and 99.9 %, and the slowest.
+/// Cells of a load's row: IOPS, MB/s, and in milliseconds mean, standard
+/// deviation, median, 90th, 99th and 99.9th percentile, and maximum of the latency.
 pub(crate) fn in_a_row(all: &Measured) -> [f64; 9] {
     let Measured { iops, bytes_per_s, mean_ms, stddev_ms, .. } = *all;
     let Measured { p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms, .. } = *all;
@@ -92,17 +92,17 @@ pub(crate) fn in_a_row(all: &Measured) -> [f64; 9] {
     [iops, mb_per_s, mean_ms, stddev_ms, p50_ms, p90_ms, p99_ms, p99_9_ms, max_ms]
 }
 
-/// Megabytes a second.
+/// Throughput in MB/s, of 10⁶ bytes.
 pub(crate) fn mb_per_s(bytes_per_s: f64) -> f64 {
     bytes_per_s / 1e6
 }
 
-/// `1 load`, `3 loads`.
+/// A number with the name of what is counted: `1 load`, `3 loads`.
 pub(crate) fn number_of(how_many: usize, what: &str) -> String {
     if how_many == 1 { format!("1 {what}") } else { format!("{how_many} {what}s") }
 }
 
-/// Percent of a part: `95 %`.
+/// A fraction in percent: `95 %`.
 pub(crate) fn percent(part: f64) -> String {
     let percent = part * 100.0;
     let decimals = match percent.abs() {
@@ -113,7 +113,7 @@ pub(crate) fn percent(part: f64) -> String {
     format!("{} %", number(percent, decimals))
 }
 
-/// What was probed: `a block device of 1.80 TB`.
+/// Kind and size of the target: `a block device of 1.80 TB`.
 pub(crate) fn kind(target: &TargetInfo) -> String {
     let kind = match target.kind {
         Kind::File => "a file",
@@ -128,7 +128,7 @@ pub(crate) fn kind(target: &TargetInfo) -> String {
     }
 }
 
-/// How it ended, as a sentence.
+/// Sentence on the end of the probe.
 pub(crate) fn end(end: End) -> &'static str {
     match end {
         End::Complete => "All loads were run.",
@@ -138,7 +138,7 @@ pub(crate) fn end(end: End) -> &'static str {
     }
 }
 
-/// When, where and for how long, as sentences. Names in backticks.
+/// Sentences on target, time and length of the probe. Names are in backticks.
 pub(crate) fn story(document: &ProbeDocument) -> String {
     let loads = number_of(document.points.len(), "load");
     let access = if document.target.writes { "reads and writes" } else { "reads only" };
@@ -158,7 +158,7 @@ pub(crate) fn story(document: &ProbeDocument) -> String {
     )
 }
 
-/// RFC 3339 as people write it: `2026-01-31 12:00 UTC`.
+/// A time of RFC 3339 in a short form: `2026-01-31 12:00 UTC`.
 pub(crate) fn date(begun: &str) -> String {
     let utc = begun.ends_with('Z') || begun.ends_with("+00:00");
     match (begun.get(..10), begun.get(10..11), begun.get(11..16)) {
@@ -178,7 +178,7 @@ pub(crate) fn curves(document: &ProbeDocument) -> Vec<String> {
     document.findings.curves.iter().map(sentence).collect()
 }
 
-/// What was found of a mix.
+/// Sentence on the findings for a mix.
 pub(crate) fn curve_words(curve: &Curve) -> String {
     let mut parts = vec![format!(
         "peak {} IOPS ({} MB/s) from {} outstanding on",
@@ -201,7 +201,7 @@ pub(crate) fn curve_words(curve: &Curve) -> String {
     format!("{}.", parts.join("; "))
 }
 
-/// What else the points say together, as sentences.
+/// Sentences on the other findings.
 pub(crate) fn others(document: &ProbeDocument) -> Vec<String> {
     let found = &document.findings;
     let mut out = Vec::new();
@@ -236,7 +236,7 @@ pub(crate) fn others(document: &ProbeDocument) -> Vec<String> {
     out
 }
 
-/// 0.9987 is 99.87 %: what is near to all is told by what is missing.
+/// A fraction in percent, with two decimals above 99 %: 0.9987 is 99.87 %.
 fn precise_percent(part: f64) -> String {
     let decimals = if part > 0.99 && part < 0.999_95 { 2 } else { 0 };
     format!("{} %", number(part * 100.0, decimals))

@@ -2,8 +2,7 @@
 //!
 //! QEMU's own NBD client (7.2) receives replies one by one, but completes all outstanding IOs to
 //! the guest, and takes new ones, in one go. With d IOs of a guest outstanding, an array that
-//! serves one at a time sees (d + 1)
-//! 2 of them. It sees all IOs to this file, up to [`UNDER_WAY`].
+//! serves one at a time sees (d + 1) / 2 of them on average. It sees all IOs to this file, up to [`UNDER_WAY`].
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

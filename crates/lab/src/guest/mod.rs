@@ -1,4 +1,4 @@
-//! A guest: a real kernel of its own, under software emulation, that does what it is told.
+//! A guest: a machine with a kernel of its own, under software emulation, that runs shell scripts on request.
 //!
 //! ```no_run
 //! # use parda_lab::guest::{Bus, Guest, GuestConfig, Source};
@@ -12,12 +12,12 @@
 //!
 //! | module | subject |
 //! | --- | --- |
-//! | [`kit`] | what guests are made of |
-//! | [`machine`] | what hardware a guest has |
-//! | [`export_file`] | the array's exports as files, for its disks |
-//! | [`iscsi`] | such a file as an iSCSI target, for its own initiator |
-//! | [`port`] | how it is told what to do |
-//! | `monitor` | how its emulator is |
+//! | [`kit`] | kernel, initramfs and disks that guests boot from |
+//! | [`machine`] | hardware of a guest |
+//! | [`export_file`] | exports of the array as files, for a guest's disks |
+//! | [`iscsi`] | an export as an iSCSI target, for a guest's own initiator |
+//! | [`port`] | the port over which a guest receives scripts |
+//! | `monitor` | QEMU's monitor, which adds hardware and saves states |
 
 mod error;
 pub mod export_file;

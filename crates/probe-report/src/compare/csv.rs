@@ -1,4 +1,4 @@
-//! A row a load, for other programs.
+//! A comparison as CSV, one row for each load.
 
 use super::word;
 use crate::comparison::Comparison;
@@ -8,8 +8,8 @@ const COLUMNS: &str = "purpose,size_bytes,read_percent,random_percent,outstandin
                        iops_ratio_low,iops_ratio_high,a_mean_ms,b_mean_ms,mean_ratio,a_p99_ms,b_p99_ms,p99_ratio,\
                        a_settled,b_settled,verdict";
 
-/// All loads that both ran as comma-separated values, ratios B over A: a line with the names of the columns and their
-/// units, then a line a load. What cannot be said is empty.
+/// All loads that both probes ran, as comma-separated values: a line with the names of the columns and their
+/// units, then a line for each load. Ratios are B over A. Unknown values are empty.
 #[must_use]
 pub fn csv(comparison: &Comparison) -> String {
     let mut out = format!("{COLUMNS}\n");

@@ -1,4 +1,4 @@
-//! Two probes in the same pictures, and where that cannot be, in pictures with the same axes.
+//! Charts of two probes: both in one chart, or in two charts with the same axes.
 
 use parda_plot::{Across, Figure, Panel};
 
@@ -8,7 +8,7 @@ use crate::figures::{Swept, curve, far_apart, narrow, spread_of, swept};
 use parda_probe::ProbeDocument;
 use parda_probe::{Mix, Purpose};
 
-/// B's throughput over A's, for each mix that both swept.
+/// Charts of B's throughput over A's, one for each mix that both swept.
 pub(super) fn ratios(comparison: &Comparison) -> Option<(String, Figure)> {
     let mut panel = Panel::new("Throughput, B over A", "ratio").log();
     let mut mixes: Vec<Mix> = Vec::new();
@@ -39,14 +39,14 @@ pub(super) fn ratios(comparison: &Comparison) -> Option<(String, Figure)> {
     if mixes.is_empty() {
         return None;
     }
-    // Even where both are the same there is some room to see that they are.
+    // The axis has some height even if both are the same.
     panel.room = Some((0.8, 1.25));
     let across = Across::Log { label: "IOs outstanding".to_owned() };
     let panel = panel.level("both the same", 1.0);
     Some(("ratio".to_owned(), narrow("What B has of A's throughput", across).panel(panel)))
 }
 
-/// For each mix that both swept: both against outstanding, and both as throughput against latency.
+/// Charts of each mix that both swept: over outstanding IOs, and throughput over latency.
 pub(super) fn loads(a: &ProbeDocument, b: &ProbeDocument) -> Vec<(Mix, [Figure; 2])> {
     let (of_a, of_b) = (swept(a), swept(b));
     let common = of_a.iter().filter_map(|a| Some((a, of_b.iter().find(|b| b.mix == a.mix)?)));
@@ -93,7 +93,7 @@ fn both(a: &ProbeDocument, b: &ProbeDocument, of_a: &Swept, of_b: &Swept) -> [Fi
     [load, answer]
 }
 
-/// For each mix that both swept: how latencies are spread in A, and in B.
+/// Charts of each mix that both swept: the distributions of latencies in A and in B.
 pub(super) fn spreads(a: &ProbeDocument, b: &ProbeDocument) -> Vec<(Mix, Vec<Figure>)> {
     let (of_a, of_b) = (swept(a), swept(b));
     let common = |mix: Mix| [&of_a, &of_b].iter().all(|all| all.iter().any(|s| s.mix == mix));

@@ -1,4 +1,4 @@
-//! Two probes side by side, for people and for other programs.
+//! A comparison of two probes as sentences, table, page, charts and CSV.
 
 mod csv;
 mod figures;
@@ -13,12 +13,12 @@ use super::words::{curve_words, date, kind, latency, number_of, percent, short};
 use crate::comparison::{Change, Comparison, Curves, SMALL, Side};
 use parda_probe::{Curve, Estimate};
 
-/// `A: model:drive-7200, 2026-01-31 12:00 UTC`.
+/// Heading of one probe: `A: model:drive-7200, 2026-01-31 12:00 UTC`.
 fn side(name: &str, side: &Side) -> String {
     format!("{name}: `{}`, {}, {}", side.target.name, kind(&side.target), date(&side.begun))
 }
 
-/// What it comes to, in sentences.
+/// Summary of a comparison, in sentences.
 fn summary(comparison: &Comparison) -> Vec<String> {
     let count = |verdict| comparison.count(verdict);
     let all = comparison.loads.len();
@@ -52,12 +52,12 @@ fn summary(comparison: &Comparison) -> Vec<String> {
     out
 }
 
-/// A ratio: `80 % of`, `175 times`.
+/// A ratio as text: `80 % of`, `175 times`.
 fn of(ratio: f64) -> String {
     if ratio >= 2.0 { format!("{} times", short(ratio)) } else { format!("{} of", percent(ratio)) }
 }
 
-/// What both found of a mix, in a sentence each.
+/// Sentences on peak and knee of a mix in both probes.
 fn curves(of: &Curves) -> Vec<String> {
     let mut out = Vec::new();
     if let (Some(a), Some(b)) = (&of.a, &of.b) {
@@ -93,7 +93,7 @@ fn latency_change(what: &str, a: &Estimate, b: &Estimate) -> String {
     format!("{what}: A {}, B {}: {}.", latency(a), latency(b), moved(a, b))
 }
 
-/// Whether two numbers differ by more than their intervals say.
+/// Whether two numbers differ by more than their confidence intervals allow.
 fn moved(a: &Estimate, b: &Estimate) -> String {
     let small = (b.value / a.value - 1.0).abs() <= SMALL;
     if small || (a.low <= b.high && b.low <= a.high) {
@@ -102,7 +102,7 @@ fn moved(a: &Estimate, b: &Estimate) -> String {
     format!("{} A's", of(b.value / a.value))
 }
 
-/// What both would set.
+/// The thresholds and windows that both probes advise.
 fn advice(comparison: &Comparison) -> Vec<String> {
     let said = |name: &str, side: &Side| match &side.advice {
         Some(advice) => format!(
@@ -125,7 +125,7 @@ fn advice(comparison: &Comparison) -> Vec<String> {
     out
 }
 
-/// A verdict in a word.
+/// A verdict in one word.
 fn word(verdict: Change) -> &'static str {
     match verdict {
         Change::Better => "better",
@@ -135,7 +135,7 @@ fn word(verdict: Change) -> &'static str {
     }
 }
 
-/// Where a ratio lies; nothing if that cannot be said.
+/// Confidence interval of a ratio. Empty if it is unknown.
 fn interval(ratio: Option<[f64; 2]>) -> String {
     ratio.map_or("–".to_owned(), |[low, high]| format!("{low:.3} to {high:.3}"))
 }

@@ -1,4 +1,4 @@
-//! Two probes side by side, for a browser.
+//! A comparison of two probes as an HTML page.
 
 use parda_plot::{Cell, Figure, Page, Table};
 
@@ -8,8 +8,8 @@ use crate::comparison::{Change, Comparison, Pair};
 use crate::words::{percent, short};
 use parda_probe::ProbeDocument;
 
-/// Two probes on one HTML page that needs nothing else: what it comes to, what both would set, their curves in the same
-/// pictures, how their latencies are spread, and all loads that both ran.
+/// An HTML page without external files: summary, the advice of both probes, their curves in the same
+/// charts, the distributions of their latencies, and a table of all loads that both ran.
 #[must_use]
 pub fn page(a: &ProbeDocument, b: &ProbeDocument) -> String {
     let comparison = Comparison::new(a, b);

@@ -1,4 +1,4 @@
-//! Two probes side by side, for the terminal.
+//! A comparison of two probes as tables for the terminal.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::comparison::{Comparison, Pair};
 use crate::words::short;
 use parda_probe::{Mix, Purpose};
 
-/// Two probes side by side: what it comes to, all loads that both ran, their knees, and what both would set.
+/// Summary, all loads that both probes ran, their knees, and the advice of both.
 #[must_use]
 pub fn table(comparison: &Comparison) -> String {
     let mut out = format!("{}\n{}\n", side("A", &comparison.a), side("B", &comparison.b));
@@ -33,7 +33,7 @@ pub fn table(comparison: &Comparison) -> String {
     out.replace('`', "")
 }
 
-/// Mixes that were swept have a table each, all else is in one.
+/// Mixes that were swept have a table each. All other loads share one.
 pub(super) fn by_mix(loads: &[Pair]) -> Vec<(String, Vec<&Pair>)> {
     let swept = |mix: &Mix| loads.iter().any(|p| p.purpose == Purpose::Depth && p.load.mix == *mix);
     let mut out: Vec<(String, Vec<&Pair>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Throughput and latency against outstanding, and throughput against latency.
+//! Charts of throughput and latency over outstanding IOs, and of throughput over latency.
 
 use parda_plot::{Across, Figure, Panel};
 
@@ -7,10 +7,10 @@ use crate::confidence;
 use crate::words::ms;
 use parda_probe::ProbeDocument;
 
-/// What is to be set, for the legend.
+/// The advised threshold, for the legend.
 const THRESHOLD: &str = "threshold to set";
 
-/// Two pictures: both against outstanding, and one against the other.
+/// Two charts: both over outstanding IOs, and throughput over latency.
 pub(crate) fn load(document: &ProbeDocument) -> Vec<(String, Figure)> {
     let swept = swept(document);
     if swept.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) fn load(document: &ProbeDocument) -> Vec<(String, Figure)> {
             curve(latency, &name, &of.points, outstanding, |p| p.all.mean_ms, confidence::latency);
         answer =
             curve(answer, &name, &of.points, |p| p.all.mean_ms, |p| p.all.iops, confidence::iops);
-        // How many are outstanding: at the ends of each curve, and along the first, where there is room.
+        // Labels with the number of outstanding IOs: at the ends of each curve, and along the first, where there is room.
         let last = of.points.len() - 1;
         for (i, point) in of.points.iter().enumerate() {
             let n = load_of(point);

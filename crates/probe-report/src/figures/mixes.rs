@@ -9,7 +9,7 @@ use parda_probe::Point;
 use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
 
-/// A picture for each size, all with the same axes: latency and bandwidth against randomness, a line for each part of
+/// A chart for each size, all with the same axes: latency and bandwidth over randomness, a line for each percentage of
 /// reads.
 pub(crate) fn mixes(document: &ProbeDocument) -> Vec<(String, Figure)> {
     let points: Vec<&Point> =

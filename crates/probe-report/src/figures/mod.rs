@@ -1,7 +1,7 @@
-//! A probe as pictures.
+//! Charts of a probe.
 //!
-//! All are narrow, so that two stand side by side and one fits a phone. Means have whiskers: where they lie with 95 %
-//! confidence, by what their slices had. What did not settle has a hollow mark around it.
+//! All are narrow, so that two stand side by side and one fits a phone. Whiskers are the 95 % confidence intervals of means, from
+//! their slices. A hollow mark stands around a load that was not steady.
 
 mod load;
 mod mixes;
@@ -19,12 +19,12 @@ use parda_probe::Point;
 use parda_probe::ProbeDocument;
 use parda_probe::{Mix, Purpose};
 
-/// Whose the hollow marks are.
+/// Legend of the hollow marks.
 const UNSETTLED: &str = "did not settle";
 
-/// All pictures of a probe, each with a name for its file: throughput and latency against outstanding, throughput
-/// against latency, how latencies are spread, what size costs, and reads × randomness × size. What was not measured has
-/// no picture.
+/// All charts of a probe, each with a name for its file: throughput and latency over outstanding IOs, throughput
+/// over latency, distributions of latencies, latency over size, and reads × randomness × size. Questions without measurements have
+/// no chart.
 #[must_use]
 pub fn figures(document: &ProbeDocument) -> Vec<(String, Figure)> {
     let mut all = load(document);
@@ -34,13 +34,13 @@ pub fn figures(document: &ProbeDocument) -> Vec<(String, Figure)> {
     all
 }
 
-/// A mix that was swept over outstanding, and its points from one outstanding on.
+/// A mix that was swept over outstanding IOs, and its points in ascending order.
 pub(super) struct Swept<'a> {
     pub(super) mix: Mix,
     pub(super) points: Vec<&'a Point>,
 }
 
-/// All mixes that were swept, in the order they were run.
+/// All mixes that were swept, in the order of the run.
 pub(super) fn swept(document: &ProbeDocument) -> Vec<Swept<'_>> {
     let mut all: Vec<Swept> = Vec::new();
     for point in document.points.iter().filter(|p| p.purpose == Purpose::Depth) {
@@ -55,7 +55,7 @@ pub(super) fn swept(document: &ProbeDocument) -> Vec<Swept<'_>> {
     all
 }
 
-/// A line through points, with whiskers, and hollow marks around what did not settle.
+/// A line through points, with whiskers, and hollow marks around points that were not steady.
 pub(super) fn curve(
     panel: Panel,
     name: &str,
@@ -76,7 +76,7 @@ pub(super) fn curve(
     if hollow.is_empty() { panel } else { panel.paper(name, hollow) }
 }
 
-/// A figure that two of which stand side by side.
+/// A chart of half the width of a page.
 pub(super) fn narrow(title: impl Into<String>, across: parda_plot::Across) -> Figure {
     let mut figure = Figure::new(title, across);
     figure.width = Figure::NARROW;
@@ -84,14 +84,14 @@ pub(super) fn narrow(title: impl Into<String>, across: parda_plot::Across) -> Fi
     figure
 }
 
-/// From the smallest to the largest that is above zero.
+/// The smallest and the largest of the values above zero.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let values: Vec<f64> = values.filter(|v| *v > 0.0 && v.is_finite()).collect();
     let low = values.iter().copied().reduce(f64::min)?;
     Some((low, values.iter().copied().fold(low, f64::max)))
 }
 
-/// Whether values are so far apart that on a plain scale the small ones would lie on its ground.
+/// Whether values are so far apart that on a linear scale the small ones could not be told from zero.
 pub(super) fn far_apart(values: impl Iterator<Item = f64>) -> bool {
     range(values).is_some_and(|(low, high)| high > 12.0 * low)
 }

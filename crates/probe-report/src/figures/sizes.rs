@@ -1,4 +1,4 @@
-//! Latency against size.
+//! Chart of latency over IO size.
 
 use parda_plot::{Across, Figure, Panel};
 
@@ -8,7 +8,7 @@ use parda_probe::Point;
 use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
 
-/// A picture of what size costs, with the line that it follows.
+/// Chart of latency over IO size, with the fitted line.
 pub(crate) fn sizes(document: &ProbeDocument) -> Option<(String, Figure)> {
     let mut points: Vec<&Point> =
         document.points.iter().filter(|p| p.purpose == Purpose::Size).collect();
@@ -28,7 +28,7 @@ pub(crate) fn sizes(document: &ProbeDocument) -> Option<(String, Figure)> {
     );
     if let (Some(line), Some(last)) = (&document.findings.size_line, points.last()) {
         let at = |x: f64| (x, line.fixed_ms.value + line.ms_per_kib.value * x);
-        // The points are marks, and the line is the line.
+        // Measured points are marks, and the model is a line.
         for series in panel.series.iter_mut().filter(|s| s.name == name) {
             if let parda_plot::Data::Line(points) = &series.data {
                 series.data = parda_plot::Data::Marks(points.clone());

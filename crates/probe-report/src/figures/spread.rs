@@ -1,4 +1,4 @@
-//! How latencies are spread, load by load.
+//! Heat maps of the distributions of latencies, load by load.
 
 use parda_plot::{Across, Figure, Panel, Tile};
 
@@ -6,10 +6,10 @@ use super::{Swept, narrow, range, swept};
 use parda_probe::ProbeDocument;
 use parda_probe::{Bucket, Point};
 
-/// About so many areas from the lowest latency to the highest, and so many for each tenfold at least and at most.
+/// Approximate number of bins from the lowest latency to the highest, and the smallest and largest number of bins for each decade.
 const BINS: f64 = 36.0;
 const PER_DECADE: (f64, f64) = (12.0, 40.0);
-/// Of a share of ten to the minus this and less nothing is seen.
+/// Decades of the colour scale: a fraction of ten to the minus this is not visible.
 const FAINTEST: f64 = 4.0;
 
 /// A heat map for each mix that was swept.
@@ -20,7 +20,7 @@ pub(crate) fn spread(document: &ProbeDocument) -> Vec<(String, Figure)> {
     figures.map(|(place, figure)| (format!("spread-{}", place + 1), figure)).collect()
 }
 
-/// A heat map for each of some sweeps, with its title, all with the same axes.
+/// Heat maps of several sweeps, each with its title, all with the same axes.
 pub(crate) fn spread_of(all: &[(String, Swept<'_>)]) -> Vec<Figure> {
     let points = || all.iter().flat_map(|(_, of)| &of.points);
     let ends =
@@ -45,14 +45,14 @@ pub(crate) fn spread_of(all: &[(String, Swept<'_>)]) -> Vec<Figure> {
         panel.room = up;
         let label = Across::Log { label: "IOs outstanding".to_owned() };
         let mut figure = narrow(title, label).panel(panel);
-        // Tiles are a half of a doubling wider than the points.
+        // Tiles reach half a doubling beyond the outer points.
         figure.room = across.map(|(low, high)| (low / 2f64.sqrt(), high * 2f64.sqrt()));
         figure
     };
     all.iter().map(figure).collect()
 }
 
-/// A column a point, from half the way to the one before to half the way to the next.
+/// One column for each point. It reaches half the way to either neighbour.
 fn tiles(points: &[&Point], per_decade: f64) -> Vec<Tile> {
     let at: Vec<f64> = points.iter().map(|p| f64::from(p.load.outstanding)).collect();
     let mut tiles = Vec::new();
@@ -74,16 +74,16 @@ fn tiles(points: &[&Point], per_decade: f64) -> Vec<Tile> {
     tiles
 }
 
-/// How many IOs have a latency in each bin, ascending. A bucket that reaches over several is divided.
+/// Number of IOs in each bin, ascending. A bucket that covers several bins is divided among them.
 fn shares(histogram: &[Bucket], per_decade: f64) -> Vec<(i32, f64)> {
     let ratios = histogram.windows(2).map(|w| w[1].up_to_ms / w[0].up_to_ms);
-    // Buckets without any are left out: how wide buckets are is seen where two follow one another.
+    // Empty buckets are left out of the document: the width of buckets is seen where two follow one another.
     let wide = ratios.filter(|r| *r > 1.0).fold(1.3, f64::min);
     let mut shares: Vec<(i32, f64)> = Vec::new();
     for bucket in histogram.iter().filter(|b| b.up_to_ms > 0.0 && b.up_to_ms.is_finite()) {
         let bin = |ms: f64| (ms.log10() * per_decade - 1e-9).floor() as i32;
         let (first, last) = (bin(bucket.up_to_ms / wide), bin(bucket.up_to_ms));
-        // What begins just below a bin belongs to the next one.
+        // A bucket that begins just below the end of a bin belongs to the next bin.
         let first = if wide < 10f64.powf(1.0 / per_decade) { last } else { first + 1 };
         let bins = f64::from(last - first + 1).max(1.0);
         for bin in first.min(last)..=last {
