@@ -1,4 +1,4 @@
-//! The trait of an exchange, what is heard over it and what is noticed on the way. A transport with slots
+//! The trait of an exchange, with its messages, events, errors and state. A transport with slots
 //! implements [`Region`](crate::region::Region), and [`SlotExchange`](crate::SlotExchange) does the rest.
 
 use std::fmt;
@@ -13,47 +13,47 @@ use crate::region::SlotIndex;
 use crate::slots::notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError};
 use crate::udp::notice::{DatagramStanding, UdpError, UdpEvent};
 
-/// A way to tell the other hosts of a volume how loaded it looks.
+/// A transport of reports between the hosts of a volume.
 ///
 /// Once per period, in this order: [`collect`](Self::collect), let the law tick,
-/// [`publish`](Self::publish). Reading comes first because only then does a transport with slots see what
-/// others wrote over its last publication. A failure of either loses nothing but this period:
-/// say so and go on.
+/// [`publish`](Self::publish). Reading comes first, as a transport with slots must see whether another host has
+/// overwritten its last publication. A failure of either loses this period only: report it
+/// and go on.
 pub trait Exchange: Send {
-    /// Says what this host found, to all others. Blocks for a bounded time.
+    /// Sends this host's report to all others. Blocks for a bounded time.
     fn publish(&mut self, publication: &Publication) -> Result<(), PublishError>;
 
-    /// Reads what the others said last. Blocks for a bounded time. The same message may come many times;
-    /// [`Peers`](crate::Peers) tells who is alive.
+    /// Reads the last messages of the others. Blocks for a bounded time. The same message may come many times:
+    /// [`Peers`](crate::Peers) finds out which hosts are alive.
     fn collect(&mut self, now: Instant) -> Result<Heard, CollectError>;
 
-    /// Takes note that the operator has had the configuration read again: what was replaced meanwhile was
-    /// replaced on purpose.
+    /// Called after a reload of the configuration. A place that was replaced since the last look was replaced on
+    /// purpose, and keys are read again.
     fn reload(&mut self);
 
-    /// Whether each collection and publication is an IO of the array, so that hosts should meet less often
-    /// where all of them together would be a load.
+    /// Whether collections and publications are IOs of the array. If so, rounds become rarer where those of all hosts together
+    /// would be a load on it.
     fn loads_array(&self) -> bool;
 
-    /// The shortest period at which so many hosts may meet, this one included, whatever the array does.
+    /// The shortest period that the transport allows for this number of hosts, this one included.
     fn least_period(&self, _hosts: usize) -> Span {
         Span::ZERO
     }
 
-    /// What was counted so far, for an operator.
+    /// State and counters, for the operator.
     fn standing(&self) -> Standing;
 }
 
-/// What one look at the exchange brought. `Event` is the transport's own kind of events within a transport.
+/// Result of a collection. `Event` is the transport's own type of events within a transport.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heard<Event = ExchangeEvent> {
-    /// The last message of everyone who ever spoke and was not written over. May include oneself.
+    /// The last message of each run that the transport still has. May include our own.
     pub messages: Vec<Arc<Message>>,
-    /// What an operator should know, each said once.
+    /// Events for the operator, each returned once.
     pub events: Vec<Event>,
 }
 
-/// Something an operator should know.
+/// An event of an exchange, for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExchangeEvent {
     /// Of a transport with slots.
@@ -67,7 +67,7 @@ pub enum ExchangeEvent {
 }
 
 impl ExchangeEvent {
-    /// Whether something is wrong. Else it is news.
+    /// Whether the event is a fault. Otherwise it is information.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         match self {
@@ -90,7 +90,7 @@ impl fmt::Display for ExchangeEvent {
     }
 }
 
-/// Hearing the others failed.
+/// Reason why a collection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectError {
     /// At a transport with slots.
@@ -104,7 +104,7 @@ pub enum CollectError {
     Etcd(#[from] EtcdExchangeError),
 }
 
-/// Publishing to the others failed.
+/// Reason why a publication failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// At a transport with slots.

@@ -1,7 +1,7 @@
-//! What bytes that are no exchange may be, for messages. Nothing depends on this list: whatever is not
-//! an exchange is never written.
+//! Names of known formats, for messages about places that hold other data. Nothing else depends on this list: a place without
+//! an exchange's header is never written.
 
-/// The marks of what is likely to be met: where they stand, the bytes, and what has them.
+/// Magic bytes of known formats: (offset, bytes, name).
 const MARKS: &[(usize, &[u8], &str)] = &[
     (0, b"QFI\xfb", "a qcow2 image"),
     (0, b"KDMV", "a VMDK image"),
@@ -22,10 +22,10 @@ const MARKS: &[(usize, &[u8], &str)] = &[
     (510, b"\x55\xaa", "a boot sector or partition table"),
 ];
 
-/// How many of its first bytes tell what something is.
+/// Number of bytes from the beginning that [`describe`] needs.
 pub(crate) const TELLING: usize = 68 << 10;
 
-/// What bytes from the beginning of something look like; at least, where they are not zero.
+/// The format of data that begins with `bytes`. For an unknown format, the first byte that is not zero.
 pub(crate) fn describe(bytes: &[u8]) -> String {
     let has = |(at, mark, _): &&(usize, &[u8], &str)| {
         bytes.get(*at..).is_some_and(|rest| rest.starts_with(mark))

@@ -1,26 +1,28 @@
 #![forbid(unsafe_code)]
-//! How hosts tell each other how loaded the array looks.
+//! The exchange: hosts of a volume tell each other which latency they measured, and with how many outstanding IOs.
 //!
-//! The law needs the latency that *all* hosts see (PARDA §4: hosts that only look at their own
-//! diverge for good). An [`Exchange`] carries it: once per control period the host reads what the
-//! others said, lets the law tick, and publishes its own report. These calls block; they belong on
+//! The law needs the latency that *all* hosts see (PARDA §4: hosts that use their own latency only
+//! diverge for good). An [`Exchange`] carries it: once per control period the host reads the reports of the
+//! others, lets the law tick, and publishes its own report. These calls block; they belong on
 //! a control thread, never on a path that carries IO.
+//!
+//! A new transport with slots implements [`Region`], any other one [`Exchange`]; `docs/extending.md` has the steps.
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | [`identity`] | who speaks: host names, incarnations, sequence numbers, volumes |
-//! | [`exchange`](mod@exchange) | the trait of an exchange, what is heard and what is noticed |
+//! | [`identity`] | identity of a sender: host names, incarnations, sequence numbers, volumes |
+//! | [`exchange`](mod@exchange) | the trait of an exchange, with its messages, events and errors |
 //! | [`freshness`] | judging age without synchronised clocks |
 //! | [`peers`] | the other hosts, and which of them are alive |
-//! | [`header`] | what makes bytes an exchange, byte by byte |
-//! | [`slot`] | one slot of it, byte by byte |
-//! | [`region`] | where slots live, the trait that a transport with slots implements: a file, a block device, an NBD export, memory |
-//! | [`location`] | where slots live, as configuration and command line spell it |
-//! | [`init`](mod@init) | making a place, and looking at one |
-//! | `found` | what bytes that are no exchange may be |
+//! | [`header`] | the header of an exchange with slots, byte by byte |
+//! | [`slot`] | one slot, byte by byte |
+//! | [`region`] | the place of slots, and the trait that a transport with slots implements: a file, a block device, an NBD export, memory |
+//! | [`location`] | the place of slots, as configuration and command line spell it |
+//! | [`init`](mod@init) | making an exchange in a place, and looking at one |
+//! | `found` | names of formats found where an exchange was expected, for messages |
 //! | `table` | all slots as they were last read |
-//! | `reach` | how many of them are read in a period |
-//! | [`claim`] | which slot is ours, and who else thinks so |
+//! | `reach` | the number of slots that are read in a period |
+//! | [`claim`] | the choice of our slot, and its defence against other hosts |
 //! | [`slots`] | the exchange over a region of slots: PARDA's shared file |
 //! | [`etcd`] | the exchange over etcd: one key per host, one read and one write a period |
 //! | [`fallback`] | two transports at once: one, and slots as its fall-back |

@@ -1,27 +1,27 @@
-//! What hosts say to one another.
+//! Messages between hosts.
 
 use parda_control::{Report, Span};
 
 use crate::identity::{Identity, Sequence};
 
-/// What a host says once per period.
+/// A host's report of one period, with the period and the goodbye.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Publication {
-    /// How soon the next one follows, by the host's own clock: what its silence is measured by.
+    /// Time to the next publication, by the host's own clock. Its silence is measured in these periods.
     pub period: Span,
-    /// The host stops: the others need not wait until it looks stale.
+    /// Whether the host stops. If so, the others need not wait until it is stale.
     pub leaving: bool,
-    /// What the law found.
+    /// Results of the law and measurements of the period.
     pub report: Report,
 }
 
-/// A publication as the others get it.
+/// A publication with its sender and its number, as the other hosts receive it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// Host and run that publish the message.
     pub from: Identity,
-    /// Which of its publications this is.
+    /// Number of the publication within its run.
     pub sequence: Sequence,
-    /// What it says.
+    /// Content of the message.
     pub body: Publication,
 }

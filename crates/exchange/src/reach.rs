@@ -1,25 +1,25 @@
-//! Which slots are read in a period, and among which a host looks for one of its own: those at the
-//! front that are in use, and a few more for hosts that come. The others are read now and then.
+//! The number of slots that are read in a period, and among which a host chooses its own: those in use, which are at the
+//! front, and a few free ones for new hosts. The others are read every [`ALL_EVERY`] looks.
 
-/// Slots come in groups of so many, so that a host that comes or goes seldom changes how much is read.
+/// Granularity of the number of slots that are read, so that a host that comes or goes seldom changes it.
 const GROUP: u32 = 8;
 
-/// So many slots at least are free among those that are read, for hosts that come.
+/// Least number of free slots among those that are read, for new hosts.
 const SPARE: u32 = 4;
 
-/// All slots are read once in so many looks: a host of an earlier version, or one whose slot was
-/// configured, may have come to a slot beyond those that are read.
+/// Number of looks of which one reads all slots: a host of an earlier version, or one with a configured
+/// slot, may have a slot beyond those that are read.
 pub(crate) const ALL_EVERY: u64 = 8;
 
-/// Among how many slots at the front a host looks for one, if so many of all `slots` are in use.
+/// Number of slots at the front among which a host chooses its own, if `used` of all `slots` are in use.
 pub(crate) fn choice(used: u32, slots: u32) -> u32 {
     (used + SPARE).next_multiple_of(GROUP).min(slots)
 }
 
-/// How many slots are read at the front, if so many of all `slots` are in use and `last` is the last
-/// one of them.
+/// Number of slots at the front that are read, if `used` of all `slots` are in use and `last` is the last
+/// of these.
 ///
-/// A host that reads all and takes a slot takes one that the others read.
+/// A new host reads all slots, and the slot that it chooses is one that the others read.
 #[must_use]
 pub fn reach(used: u32, last: Option<u32>, slots: u32) -> u32 {
     let last = last.map_or(0, |last| (last + 1).next_multiple_of(GROUP));

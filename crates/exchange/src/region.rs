@@ -1,4 +1,4 @@
-//! Where slots live: any stretch of bytes that all hosts of a volume see.
+//! Regions: places of slots, which are ranges of bytes that all hosts of a volume can read and write.
 
 mod deadline;
 mod file;
@@ -20,20 +20,20 @@ pub(crate) use nbd::Export;
 pub use nbd::{Connection as NbdConnection, Failure as NbdFailure, NbdRegion};
 pub(crate) use open::{Access, Kind, Opened};
 
-/// A place: a header and slots. Calls block; [`Deadline`] bounds how long.
+/// A place with a header and slots: the trait that a transport with slots implements. Calls block; [`Deadline`] bounds their time.
 ///
-/// [`read`](Self::read) leaves the file or connection open that it used, and [`write`](Self::write)
-/// goes there and nowhere else: so nothing is written to what was not looked at, even if another
-/// file has come to the path meanwhile. `write` closes a file again.
+/// [`read`](Self::read) leaves its file or connection open, and [`write`](Self::write)
+/// writes there and nowhere else. So nothing is written to a file that was not read before, even if another
+/// file has taken its path meanwhile. `write` closes a file again.
 pub trait Region: Send {
-    /// Where this is, for a message: a path or a URI.
+    /// The place for messages: a path or a URI.
     fn place(&self) -> &str;
 
-    /// How many slots it should have.
+    /// The configured number of slots.
     fn slots(&self) -> SlotCount;
 
-    /// Reads the header and the first `slots` slots, of as many as [`slots`](Self::slots) says, with one
-    /// IO. What a file is too short for reads as zeros.
+    /// Reads the header and the first `slots` slots, at most [`slots`](Self::slots), with one
+    /// IO. Bytes beyond the end of a file that is too short are zeros.
     fn read_front(&mut self, slots: SlotCount) -> Result<Image, RegionError>;
 
     /// Reads the header and all slots.
@@ -41,11 +41,11 @@ pub trait Region: Send {
         self.read_front(self.slots())
     }
 
-    /// Writes one slot of what the last call read, so that the other hosts see it. Fails if there was
-    /// another write since, or nothing is open.
+    /// Writes one slot of the place that was last read, so that the other hosts see it. Fails if that read was followed by
+    /// another write, or if nothing is open.
     fn write(&mut self, slot: SlotIndex, block: &Block) -> Result<(), RegionError>;
 
-    /// Gives up what was read: nothing is written to it.
+    /// Closes the file or connection of the last read, so that nothing is written to it.
     fn close(&mut self);
 }
 
@@ -152,13 +152,13 @@ pub(crate) fn aligned(offset: Bytes) -> Result<Bytes, Misaligned> {
 #[derive(Debug, thiserror::Error)]
 #[error("exchange {place}: {fault}")]
 pub struct RegionError {
-    /// Which region.
+    /// The place, as a path or a URI.
     pub place: String,
-    /// What happened.
+    /// Fault of the region.
     pub fault: RegionFault,
 }
 
-/// What can go wrong with a region.
+/// Fault of a region.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionFault {
     /// It is not there.

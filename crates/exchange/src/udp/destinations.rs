@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use super::reader::lock;
 
 /// Most peers in a configuration.
 pub const MOST_PEERS: usize = 1024;
@@ -193,10 +195,6 @@ fn resolve(name: &str, port: u16, own: SocketAddr) -> Result<SocketAddr, String>
     found
         .find(|address| address.is_ipv4() == own.is_ipv4())
         .ok_or_else(|| format!("peer {name}: has no address of {family}, as this host's is"))
-}
-
-fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
-    found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -58,9 +58,10 @@ impl Inbox {
     }
 }
 
-/// A panic of the other thread leaves counters that are one behind, and nothing worse.
-pub(super) fn lock(inbox: &Mutex<Inbox>) -> MutexGuard<'_, Inbox> {
-    inbox.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks state that two threads share. A panic of the other thread leaves a counter or a look-up that is one behind, and nothing
+/// worse.
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread, which ends when this is dropped.
