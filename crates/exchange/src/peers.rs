@@ -1,7 +1,7 @@
 //! The other hosts, and which of them are alive.
 //!
-//! In a cluster of n hosts every host hears n others in each period, so what is done for one of
-//! them is little: messages are shared and not copied, and a host that is known is looked up where
+//! In a cluster of n hosts every host hears n others in each period, so the work for each of
+//! them is small: messages are shared and not copied, and a known host is looked up first at the index where
 //! it was found the time before.
 
 use std::cmp::Reverse;
@@ -14,19 +14,19 @@ use crate::freshness::{Freshness, Liveness, Watch};
 use crate::identity::{HostId, Incarnation, Sequence};
 use crate::message::Message;
 
-/// What is known of the other hosts, over any transport. It keeps no clock: every call says when.
+/// The other hosts and their liveness, for any transport. It reads no clock: every call is handed `now`.
 #[derive(Debug)]
 pub struct Peers {
     me: HostId,
     freshness: Freshness,
-    /// By key. One entry per run of a host: the run before may still be heard beside its successor.
+    /// Runs of other hosts, sorted by key. A host has several while an earlier run is still heard beside its successor.
     runs: Vec<Run>,
-    /// Where in `runs` the sender of each message was found last: messages mostly come in the same
-    /// order. Only a hint.
+    /// Index in `runs` of the sender of each message at the last look. A hint only, as messages mostly come in the same
+    /// order.
     places: Vec<usize>,
-    /// How often was looked.
+    /// Number of looks since the start.
     looks: u64,
-    /// The threshold that our own run before had found.
+    /// The automatic threshold of our own previous run.
     before: Option<Span>,
 }
 
@@ -44,23 +44,23 @@ struct Run {
 /// Another host.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer<'a> {
-    /// What it said last.
+    /// Its last message.
     pub message: &'a Message,
-    /// How long ago that was first heard, by our clock: it may have been said up to one of our
+    /// Time since the message was first heard, by our clock. It may have been published up to one of our
     /// own periods earlier.
     pub age: Span,
-    /// How alive it looks.
+    /// Its liveness, by the age of the message.
     pub liveness: Liveness,
 }
 
 impl Peers {
-    /// Nobody is known yet. Messages of the host `me` will be left out.
+    /// A list without hosts. Messages of the host `me` will be left out.
     #[must_use]
     pub fn new(me: HostId, freshness: Freshness) -> Peers {
         Peers { me, freshness, runs: Vec::new(), places: Vec::new(), looks: 0, before: None }
     }
 
-    /// Takes in what was heard.
+    /// Takes in the messages of one look.
     pub fn observe<'a>(
         &mut self,
         now: Instant,
@@ -73,13 +73,13 @@ impl Peers {
         for (place, message) in messages.into_iter().enumerate() {
             let key = (message.from.host.id(), message.from.incarnation);
             if key.0 == self.me {
-                // What the exchange shows of us at the first look, another run has said.
+                // A message of ours at the first look is of our previous run.
                 let report = &message.body.report;
                 let found = Some(report.threshold).filter(|_| report.tuning == Tuning::Auto);
                 self.before = if look == 1 { found.or(self.before) } else { self.before };
                 continue;
             }
-            // A host that moved to another slot has left its last word in the one before.
+            // A host that moved to another slot has left its last message in the old one.
             let Some(run) = self.find(place, key) else {
                 let latest = strangers.entry(key).or_insert(message);
                 if message.sequence.is_after(latest.sequence) {
@@ -90,7 +90,7 @@ impl Peers {
             known += usize::from(run.hear(now, look, message));
         }
         if known < self.runs.len() {
-            // A dead run stays known while its record lies around: it must not look new again.
+            // A dead run stays known while its record is still heard, so that it is not taken for a new one.
             self.runs
                 .retain(|run| run.heard == look || run.looks(now, freshness) != Liveness::Gone);
         }
@@ -127,7 +127,7 @@ impl Peers {
         })
     }
 
-    /// How many hosts meet here, as far as is known: all that are neither gone nor have left, and this
+    /// Number of hosts in the exchange: those that are known, are not gone and have not left, and this
     /// one.
     #[must_use]
     pub fn present(&self, now: Instant) -> usize {
@@ -135,9 +135,8 @@ impl Peers {
         1 + self.all(now).filter(|peer| !away(peer)).count()
     }
 
-    /// What the hosts that are alive said last, added up: what the law ticks with. `None` while
-    /// nothing can be said of the others: hosts are seen, and none of them has yet been seen to
-    /// live.
+    /// Sum of the last reports of all live hosts, the law's input. `None` while hosts are unproven and none is
+    /// live: records are seen, and none of them has yet changed.
     #[must_use]
     pub fn totals(&self, now: Instant) -> Option<Totals> {
         let mut totals = Totals::default();
@@ -153,11 +152,11 @@ impl Peers {
                     live = true;
                 }
                 Liveness::Unproven => unproven = true,
-                // Whether it is dead or cut off cannot be told by its silence.
+                // A silent host may be dead or cut off: its shares count as missing.
                 Liveness::Stale if peer.message.body.report.governed != Governed::No => {
                     totals.missing += f64::from(peer.message.body.report.shares.0);
                 }
-                // For so long that it will not come back as what it was.
+                // Hosts that are gone, have left, or that no law governs do not count.
                 Liveness::Stale | Liveness::Gone | Liveness::Left => {}
             }
         }
@@ -169,7 +168,7 @@ fn vitality(liveness: Liveness) -> impl Ord {
     Reverse(match liveness {
         Liveness::Live => 0,
         Liveness::Unproven => 1,
-        // The latest run says what became of its host, whatever an earlier one left behind.
+        // Among these the latest run determines the state of its host.
         Liveness::Stale | Liveness::Left | Liveness::Gone => 2,
     })
 }
@@ -177,7 +176,7 @@ fn vitality(liveness: Liveness) -> impl Ord {
 impl Run {
     /// Takes in a message of this run. False if it was heard before in this look.
     fn hear(&mut self, now: Instant, look: u64, message: &Arc<Message>) -> bool {
-        // What is older than what is known is no news: the last word in a slot given up.
+        // An older message is the last one in a slot that the host has given up.
         if message.sequence.is_after(self.message.sequence) {
             self.watch.look(now, message.sequence);
             self.message = Arc::clone(message);

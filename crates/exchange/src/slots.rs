@@ -1,5 +1,5 @@
-//! The transport over slots: PARDA's file on the shared volume (§4), one slot per host. Each period
-//! costs one read of the header and the slots that are in use, and one write of one's own.
+//! The transport over slots: PARDA's file on the shared volume (§4), one slot per host. In each period a host
+//! does one read, of the header and the slots in use, and one write, of its own slot.
 
 use std::sync::Arc;
 
@@ -19,30 +19,30 @@ use notice::{SlotCollectError, SlotCounters, SlotEvent, SlotPublishError, Unusab
 
 pub mod notice;
 
-/// What a host must say of itself to use slots.
+/// Settings of an exchange over slots.
 #[derive(Clone, Debug)]
 pub struct SlotSettings {
-    /// Who we are.
+    /// Name and run of this host.
     pub me: Identity,
-    /// The volume that is spoken of.
+    /// The volume of the exchange.
     pub volume: VolumeId,
-    /// Slot of this host: a given one, or any that is free.
+    /// Choice of this host's slot: a given one, or any that is free.
     pub choice: SlotChoice,
-    /// Our own period: the least that a host of unknown period is given before it is gone.
+    /// Our own period. Periods of other hosts count as at least as long when a slot is judged to be free.
     pub period: Span,
-    /// When a slot's owner is given up.
+    /// Numbers of periods after which a silent host is stale, and gone.
     pub freshness: Freshness,
     /// The command that makes the place, for messages.
     pub make: String,
 }
 
-/// A slot that the region does not have.
+/// The error for a configured slot that the region does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("slot {slot} does not exist: there are {0} slots, from 0 to {1}", slots.get(), slots.get() - 1)]
 pub struct NoSuchSlot {
-    /// The slot asked for.
+    /// The configured slot.
     pub slot: SlotIndex,
-    /// How many there are.
+    /// Number of slots of the region.
     pub slots: SlotCount,
 }
 
@@ -54,21 +54,21 @@ pub struct SlotExchange {
     sequence: Sequence,
     claim: Claim,
     make: String,
-    /// The place that was found first. Another one in its stead is not written.
+    /// Identity of the place that was found first. A place with another identity is not written.
     known: Option<PlaceId>,
-    /// All was read, and is as it should be, since the last write.
+    /// Whether the place was read and found right since the last write.
     looked: bool,
-    /// What the last read that worked has shown.
+    /// All slots, as the last successful reads have shown them.
     table: Option<Table>,
-    /// How often was collected.
+    /// Number of collections since the start.
     looks: u64,
-    /// How many slots to read the next time. `None`: all.
+    /// Number of slots to read the next time. `None`: all.
     reach: Option<u32>,
     counters: SlotCounters,
 }
 
 impl SlotExchange {
-    /// An exchange over `region`. Nothing is read or written yet.
+    /// An exchange over `region`. The first collection opens and reads it.
     pub fn new(
         region: impl Region + 'static,
         settings: SlotSettings,
@@ -95,13 +95,13 @@ impl SlotExchange {
         })
     }
 
-    /// The slot that is ours, once one is.
+    /// Our slot. `None` before one is chosen.
     #[must_use]
     pub fn slot(&self) -> Option<SlotIndex> {
         self.claim.slot()
     }
 
-    /// What was read, ignored and noticed so far.
+    /// Counters since the start.
     #[must_use]
     pub fn counters(&self) -> SlotCounters {
         self.counters
@@ -147,7 +147,7 @@ impl SlotExchange {
     fn look(&mut self) -> Result<Image, SlotCollectError> {
         self.looked = false;
         let all = self.region.slots();
-        // After a failure all slots are read: nobody knows what has happened to them.
+        // After a failure all slots are read, as any of them may have changed.
         let slots = self.reach.take().map_or(all, |reach| all.front(reach));
         let image = match self.region.read_front(slots) {
             Err(RegionError { fault: RegionFault::Missing, .. }) => {
@@ -199,7 +199,7 @@ impl SlotExchange {
         Unusable { place: self.place(), fault, advice }
     }
 
-    /// The slot to write to, if it is known and holds nothing that a write would destroy.
+    /// The slot to write to, if there is one and a write destroys no other data in it.
     fn writable_slot(&self) -> Result<SlotIndex, SlotPublishError> {
         let Some(table) = &self.table else {
             return Err(SlotPublishError::NotRead { place: self.place() });
@@ -218,7 +218,7 @@ impl SlotExchange {
         Ok(slot)
     }
 
-    /// Looks once more, if there was a write or a failure since the last look.
+    /// Reads the place again, if there was a write or a failure since the last read.
     fn look_again(&mut self, slot: SlotIndex) -> Result<(), SlotPublishError> {
         if self.looked {
             return Ok(());
@@ -274,7 +274,7 @@ impl Exchange for SlotExchange {
         Ok(Heard { messages, events: events.into_iter().map(ExchangeEvent::Slot).collect() })
     }
 
-    /// Takes the place that is there now, whichever it is.
+    /// Forgets the identity of the place, so that the one that is there now is accepted.
     fn reload(&mut self) {
         self.known = None;
         self.reach = None;
