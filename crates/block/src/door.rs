@@ -95,8 +95,8 @@ impl Door {
         self.guests.insert(key, Guest { peer, stage: Stage::Handshake(turn) });
     }
 
-    /// Whether a connection whose handshake chose this disk may be served.
-    pub(crate) fn choose(&mut self, key: usize, disk: usize) -> Result<(), TurnedAway> {
+    /// Whether a connection whose handshake chose this disk may be served. If so, whether it is the disk's only one.
+    pub(crate) fn choose(&mut self, key: usize, disk: usize) -> Result<bool, TurnedAway> {
         let of_disk = self.by_disk.get(&disk).copied().unwrap_or(0);
         if self.served >= self.connections {
             return Err(TurnedAway::Volume);
@@ -112,7 +112,7 @@ impl Door {
             self.by_disk.insert(disk, of_disk + 1);
             self.served += 1;
         }
-        Ok(())
+        Ok(of_disk == 0)
     }
 
     /// Peer of the connection.
@@ -180,7 +180,7 @@ mod tests {
         for key in 2000..4000 {
             assert_ne!(enter(&mut door, key, process(1)), Ok(Some(1000)));
         }
-        assert_eq!(door.choose(1000, 0), Ok(()));
+        assert_eq!(door.choose(1000, 0), Ok(true));
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         let mut door = door(5, 3, 3);
         for key in 0..3 {
             enter(&mut door, key, process(1)).unwrap();
-            door.choose(key, 0).unwrap();
+            assert_eq!(door.choose(key, 0), Ok(key == 0));
         }
         assert_eq!(enter(&mut door, 9, process(1)), Err(TurnedAway::Peer));
         enter(&mut door, 3, process(2)).unwrap();

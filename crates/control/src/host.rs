@@ -276,6 +276,15 @@ impl Host {
         true
     }
 
+    /// Takes from a VM the credit that it gathered while idle: its client has just begun, here or after it moved from another
+    /// host, on which it may have spent its credit. `false` if there is no such VM.
+    pub fn forget_credit(&mut self, now: Instant, id: VmId) -> bool {
+        let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
+        vm.slice.forget_credit(now);
+        self.queue.forget_credit(FlowId(id.0));
+        true
+    }
+
     /// What a VM may take now. `None` if there is no such VM.
     #[must_use]
     pub fn part(&self, id: VmId) -> Option<VmPart> {

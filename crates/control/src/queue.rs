@@ -193,6 +193,14 @@ impl<T> FairQueue<T> {
         self.flows[flow.0].burst = burst;
     }
 
+    /// Takes from a flow of which nothing waits what it gathered while idle.
+    pub fn forget_credit(&mut self, flow: FlowId) {
+        let flow = &mut self.flows[flow.0];
+        if flow.waiting.is_empty() {
+            (flow.finish, flow.owed) = (flow.finish.max(self.virtual_time), 0);
+        }
+    }
+
     /// Changes for how long a backlogged flow waits at most before it is [`overdue`](Self::overdue).
     pub fn set_patience(&mut self, patience: Span) {
         if patience == self.patience {

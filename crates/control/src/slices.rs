@@ -181,6 +181,12 @@ impl Slice {
         Wanted { pending, used }
     }
 
+    /// Takes what was saved up. A debt stays.
+    pub fn forget_credit(&mut self, now: Instant) {
+        self.account(now);
+        self.saved = self.saved.min(0.0);
+    }
+
     /// Changes the shares from the next [`set`](Self::set) on, and the burst from now on.
     pub fn set_shares(&mut self, shares: Shares, burst: f64) {
         (self.shares, self.burst) = (f64::from(shares.0), burst);

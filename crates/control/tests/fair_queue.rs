@@ -61,6 +61,13 @@ impl Oracle {
         f.owed = self.virtual_time.saturating_sub(f.finish).min(8 * tag(slots, f.shares));
     }
 
+    fn forget(&mut self, flow: usize) {
+        let f = &mut self.flows[flow];
+        if f.waiting.is_empty() {
+            (f.finish, f.owed) = (f.finish.max(self.virtual_time), 0);
+        }
+    }
+
     fn pop(&mut self) -> Option<(usize, u64)> {
         if let Some(first) = self.ahead.pop_front() {
             return Some(first);
@@ -83,6 +90,7 @@ enum Step {
     Rests { flow: usize, slots: f64 },
     Pop,
     Reweigh { flow: usize, shares: u32 },
+    Forget { flow: usize },
 }
 
 fn steps(flows: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -93,6 +101,7 @@ fn steps(flows: usize) -> impl Strategy<Value = Vec<Step>> {
         1 => (0..flows, 0.25..32.0f64).prop_map(|(flow, slots)| Step::Rests { flow, slots }),
         3 => Just(Step::Pop),
         1 => (0..flows, 1..5000u32).prop_map(|(flow, shares)| Step::Reweigh { flow, shares }),
+        1 => (0..flows).prop_map(|flow| Step::Forget { flow }),
     ];
     prop::collection::vec(step, 0..400)
 }
@@ -139,6 +148,10 @@ proptest! {
                     prop_assert_eq!(ours.is_some(), waiting > 0);
                     prop_assert_eq!(ours, oracle.pop());
                     waiting -= usize::from(ours.is_some());
+                }
+                Step::Forget { flow } => {
+                    queue.forget_credit(FlowId(flow % config.len()));
+                    oracle.forget(flow % config.len());
                 }
                 Step::Reweigh { flow, shares } => {
                     let flow = flow % config.len();
@@ -235,6 +248,23 @@ fn an_idle_flow_spends_its_burst_as_one_batch_and_no_more() {
     let rest = &order[batch..];
     let gave = rest.iter().filter(|&&f| f == bursty).count();
     assert!(gave.abs_diff(rest.len() / 2) <= 1, "{gave} of {}", rest.len());
+}
+
+#[test]
+fn a_client_that_begins_has_no_credit_of_the_time_before() {
+    let mut queue = FairQueue::default();
+    let busy = queue.add_flow(Shares(100), Cost::slots(0.0));
+    let arrives = queue.add_flow(Shares(100), Cost::slots(8.0));
+    for _ in 0..200 {
+        queue.push(Instant(0), busy, Cost::ONE, false, ());
+    }
+    (0..50).for_each(|_| assert_eq!(queue.pop(Instant(0)).unwrap().0, busy));
+    queue.forget_credit(arrives);
+    for _ in 0..100 {
+        queue.push(Instant(0), arrives, Cost::ONE, false, ());
+    }
+    let gave = (0..20).filter(|_| queue.pop(Instant(0)).unwrap().0 == arrives).count();
+    assert!(gave.abs_diff(10) <= 1, "{gave}");
 }
 
 #[test]

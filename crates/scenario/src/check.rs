@@ -20,6 +20,7 @@ use crate::file::{self, File};
 use crate::guest::HostKind;
 use crate::many;
 use crate::metric::{Metric, Names};
+use crate::moves::Moves;
 use crate::scenario::{
     Action, EXCHANGE, Host, HostId, MAX_HOSTS, Phase, Scenario, State, TimelineEvent, USUAL_SLOTS,
     Vm, VmId, array_luns,
@@ -50,6 +51,7 @@ pub(crate) fn check(
         hosts: BTreeMap::new(),
         vms: BTreeMap::new(),
         disks: BTreeMap::new(),
+        moves: Moves::default(),
     }
     .scenario(file)
 }
@@ -69,6 +71,7 @@ pub(crate) struct Checker<'a> {
     pub(crate) vms: BTreeMap<String, VmId>,
     /// LUN and size of the disk of each VM that has one of its own, by the VM's name.
     disks: BTreeMap<String, (u32, Bytes)>,
+    pub(crate) moves: Moves,
 }
 
 /// An event, and the path of the entry that describes it.
@@ -96,6 +99,7 @@ impl Checker<'_> {
             let id = HostId(hosts.len());
             hosts.push(self.host(place, id, &host, file, &mut starts)?);
         }
+        self.moves = self.moves(&mut hosts, &file.event)?;
         let exchange_slots = self.exchange_slots(file.exchange.slots, hosts.len())?;
         let disks = array_luns(&hosts, exchange_slots);
         let array = file.array.params(disks).map_err(|fault| {
@@ -314,7 +318,7 @@ impl Checker<'_> {
     ) -> Result<Vec<TimelineEvent>, Error> {
         for (i, event) in events.iter().enumerate() {
             let path = format!("event.{i}");
-            let actions = self.actions_of(&path, event, hosts)?;
+            let actions = self.actions_of(i, event, hosts)?;
             placed.extend(actions.into_iter().map(|event| (event, format!("{path}.at"))));
         }
         // The sort is stable: events of one time keep the order of the file.

@@ -8,7 +8,7 @@ use crate::array::{ArrayEvent, Thousandths};
 use crate::check::Checker;
 use crate::exchange::ExchangeSettings;
 use crate::file::{self, ArrayChange, Verb};
-use crate::scenario::{Action, Host, HostId, TimelineEvent};
+use crate::scenario::{Action, Host, HostId, TimelineEvent, VmId};
 
 /// Kind of an event: what the entry does to the VM, host or array that it names.
 enum EventKind<'a> {
@@ -19,8 +19,8 @@ enum EventKind<'a> {
     Array(ArrayChange),
 }
 
-const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \"stop\"` or \
-                         `shares`; `host` with `do = \"kill\"`, `\"start\"`, `\"hang\"` or \
+const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \"stop\"`, \
+                         `do = \"move\"` and `to`, or `shares`; `host` with `do = \"kill\"`, `\"start\"`, `\"hang\"` or \
                          `\"resume\"`; `control` or `exchange`, for all hosts or with `host`; \
                          `array`";
 
@@ -53,11 +53,11 @@ impl Checker<'_> {
     /// The actions of one entry. Settings are as written, and not yet merged with those in force.
     pub(crate) fn actions_of(
         &self,
-        path: &str,
+        index: usize,
         event: &file::EventEntry,
         hosts: &[Host],
     ) -> Result<Vec<TimelineEvent>, Error> {
-        let at = |key: &str| format!("{path}.{key}");
+        let at = |key: &str| format!("event.{index}.{key}");
         let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
         let host = self.known(&at("host"), "host", event.host.as_ref(), &self.hosts)?;
         let outside = |host: HostId| hosts[host.0].outside;
@@ -74,12 +74,21 @@ impl Checker<'_> {
             let all = self.hosts.values().copied().filter(|&host| !outside(host));
             Ok(all.map(action).collect())
         };
+        let moves = event.verb == Some(Verb::Move);
+        self.ensure(moves || event.to.is_none(), &at("to"), "is for `do = \"move\"`")?;
+        let place = |vm: VmId| self.moves.place(vm, event.at);
         let actions = match (vm, host, kind_of(event).ok_or_else(not_one)?) {
-            (Some(vm), None, EventKind::Do(Verb::Start)) => vec![Action::StartVm(vm)],
-            (Some(vm), None, EventKind::Do(Verb::Stop)) => vec![Action::StopVm(vm)],
+            (Some(vm), None, EventKind::Do(Verb::Start)) => vec![Action::StartVm(place(vm))],
+            (Some(vm), None, EventKind::Do(Verb::Stop)) => vec![Action::StopVm(place(vm))],
+            (Some(_), None, EventKind::Do(Verb::Move)) => {
+                let (from, to) = self.moves.of(index).ok_or_else(not_one)?;
+                vec![Action::StopVm(from), Action::StartVm(to)]
+            }
             (Some(vm), None, EventKind::Shares(shares)) => {
                 controlled("vm", vm.host)?;
-                vec![Action::SetShares(vm, self.shares(&at("shares"), shares)?)]
+                let shares = self.shares(&at("shares"), shares)?;
+                let places = self.moves.places(vm).into_iter();
+                places.map(|place| Action::SetShares(place, shares)).collect()
             }
             (None, Some(host), EventKind::Do(Verb::Start)) => vec![Action::StartHost(host)],
             (None, Some(host), EventKind::Do(Verb::Kill)) => vec![Action::KillHost(host)],
@@ -108,7 +117,7 @@ impl Checker<'_> {
         Ok(actions.into_iter().map(|action| TimelineEvent { at: event.at, action }).collect())
     }
 
-    fn known<T: Copy>(
+    pub(crate) fn known<T: Copy>(
         &self,
         path: &str,
         kind: &str,

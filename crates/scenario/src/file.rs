@@ -108,6 +108,8 @@ pub(crate) struct EventEntry {
     pub at: Duration,
     pub vm: Option<String>,
     pub host: Option<String>,
+    /// Name of the host that a VM moves to.
+    pub to: Option<String>,
     #[serde(rename = "do")]
     pub verb: Option<Verb>,
     pub shares: Option<u32>,
@@ -134,6 +136,7 @@ pub(crate) enum Verb {
     Kill,
     Hang,
     Resume,
+    Move,
 }
 
 #[derive(Debug, Deserialize)]

@@ -31,6 +31,7 @@ mod file;
 pub mod guest;
 mod many;
 pub mod metric;
+mod moves;
 pub mod plot;
 mod run;
 pub mod scenario;

@@ -261,3 +261,55 @@ fn what_no_array_bears_is_refused_where_it_stands() {
     refused(&raid5(&["host = \"a\"\narray = { fail_drive = 2 }"]), "at = \"10s\"", "must say one");
     refused(&raid5(&["array = { fail_driver = 2 }"]), "fail_driver", "unknown field");
 }
+
+/// A move to each host, and back.
+const MOVES: [&str; 3] = [
+    "vm = \"db\"\ndo = \"move\"\nto = \"b\"",
+    "vm = \"db\"\nshares = 500",
+    "vm = \"db\"\ndo = \"move\"\nto = \"a\"",
+];
+
+#[test]
+fn a_vm_that_moves_runs_on_one_host_at_a_time_with_its_disk_and_its_shares() {
+    let scenario = parse(&with_events(&MOVES)).unwrap();
+    let (home, there) = (VmId { host: A, index: 0 }, VmId { host: B, index: 1 });
+    let (db, moved) = (scenario.vm(home), scenario.vm(there));
+    assert_eq!((moved.name.as_str(), moved.lun, moved.disk), ("db.b", db.lun, db.disk));
+    let at = |at| {
+        let state = scenario.state_at(Duration::from_secs(at));
+        [home, there].map(|vm| (state.runs(vm), state.vm(vm).shares))
+    };
+    assert_eq!(at(9), [(true, Shares(2000)), (false, Shares(2000))]);
+    assert_eq!(at(10), [(false, Shares(2000)), (true, Shares(2000))]);
+    assert_eq!(at(11), [(false, Shares(500)), (true, Shares(500))]);
+    assert_eq!(at(12), [(true, Shares(500)), (false, Shares(500))]);
+}
+
+#[test]
+fn a_vm_that_moved_is_stopped_where_it_is() {
+    let scenario = parse(&with_events(&[MOVES[0], "vm = \"db\"\ndo = \"stop\""])).unwrap();
+    let there = VmId { host: B, index: 1 };
+    assert_eq!(scenario.timeline.last().unwrap().action, Action::StopVm(there));
+}
+
+#[test]
+fn a_move_that_cannot_be_is_refused_where_it_stands() {
+    let with = |what: &str| with_events(&[what]);
+    let to = |host: &str| with(&format!("vm = \"db\"\ndo = \"move\"\nto = \"{host}\""));
+    refused(&to("a"), "to = \"a\"", "is the host that the VM is on");
+    refused(&to("none"), "to = \"none\"", "there is no host of this name");
+    refused(&to("out"), "to = \"out\"", "must be under control");
+    refused(&with("vm = \"db\"\ndo = \"move\""), "do = \"move\"", "must be with `vm`");
+    refused(&with("to = \"b\"\ndo = \"move\""), "do = \"move\"", "must be with `vm`");
+    refused(
+        &with("vm = \"db\"\ndo = \"stop\"\nto = \"b\""),
+        "to = \"b\"",
+        "is for `do = \"move\"`",
+    );
+    let named = to("b").replace("\"web\"", "\"db.b\"");
+    refused(&named, "to = \"b\"", "there is a VM named \"db.b\"");
+    let stopped = with_events(&["vm = \"db\"\ndo = \"stop\"", MOVES[0]]);
+    refused(&stopped, "at = \"11s\"", "this VM is not running");
+    let guest = to("b").replace("name = \"b\"", "name = \"b\"\nkind = \"guest\"");
+    refused(&guest, "to = \"b\"", "must not be a guest");
+}

@@ -121,6 +121,9 @@ impl Agent {
     pub(crate) fn start(&mut self, now: Instant, vm: VmId, run: ClientRun, client: &mut Client) {
         client.start();
         self.runs[vm.0] = Run::new(now, run, client.outstanding(), client.bursts());
+        if self.queue == Queue::Fair {
+            self.enforcer.begin(now, vm);
+        }
         self.submit(now, vm, client);
     }
 

@@ -26,6 +26,16 @@ impl Enforcer {
         }
     }
 
+    /// A VM's client begins. The kernel's queue keeps no credit.
+    pub(crate) fn begin(&mut self, now: Instant, vm: VmId) {
+        match self {
+            Enforcer::Host(host) => {
+                host.forget_credit(now, vm);
+            }
+            Enforcer::Kernel(_) => {}
+        }
+    }
+
     pub(crate) fn set_config(
         &mut self,
         now: Instant,

@@ -433,8 +433,13 @@ impl Engine {
             && let Some(disk) = conn.disk()
         {
             conn.chosen = true;
-            if let Err(turned_away) = self.door.choose(key, disk) {
-                return self.fail(key, &turned_away.into());
+            match self.door.choose(key, disk) {
+                Ok(false) => {}
+                // The VM may have spent its credit on another host.
+                Ok(true) => {
+                    self.host.forget_credit(now, self.disks[disk].vm_id);
+                }
+                Err(turned_away) => return self.fail(key, &turned_away.into()),
             }
         }
         for Arrival { disk, cookie, op, payload } in self.arrivals.drain(..) {
