@@ -92,6 +92,7 @@ mod logging;
 mod machine;
 mod manager;
 mod metrics;
+mod migration;
 mod nbd;
 mod observe;
 mod packages;
