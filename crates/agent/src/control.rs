@@ -14,6 +14,7 @@ use crate::config;
 use crate::enforcer::Enforcer;
 use crate::exchange::Local;
 use crate::idle_probe::IdleProber;
+use crate::outsider;
 use crate::settings::{self, Said};
 use crate::shown::Shown;
 use crate::slowed;
@@ -52,6 +53,8 @@ pub(crate) struct Control {
     concern: Option<&'static str>,
     /// Warnings about settings in which live hosts differ, so that each is logged once.
     settings: settings::Watch,
+    /// Messages about load that is not under control, so that each is logged once.
+    outsiders: outsider::Watch,
     /// For how many periods the window was at its least and the latency still too high.
     squeezed: u32,
     orders: Receiver<Order>,
@@ -96,6 +99,7 @@ impl Control {
             link: None,
             fault: None,
             law: volume.law.clone(),
+            outsiders: outsider::Watch::default(),
             squeezed: 0,
             concern: None,
             settings: settings::Watch::default(),
@@ -198,6 +202,7 @@ impl Control {
         }
         let peers = heard.map_or(0.0, |peers| peers.governed.outstanding);
         self.watch_threshold(&report, peers + report.outstanding);
+        self.outsiders.look(&self.volume, &report.finding);
         self.compare_thresholds(&report, heard.as_ref());
         self.compare_settings(&report);
         if let Some(prober) = &mut self.idle_prober {

@@ -7,6 +7,7 @@ use parda_control::law::Mode;
 use parda_control::{Instant, Report, Totals};
 
 use crate::config::{self, Work};
+use crate::outsider::OutsiderStatus;
 use crate::served::{Served, Shared};
 use crate::settings::SettingsStatus;
 use crate::shown::Shown;
@@ -117,6 +118,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
         latency_threshold_ms: threshold.secs() * 1e3,
         threshold: None,
         objective: None,
+        outsider: report.and_then(|report| OutsiderStatus::new(&report.finding)),
         slowest: None,
         settings: Some(SettingsStatus::new(config.law.control.settings(), differ)),
         overdue: 0,

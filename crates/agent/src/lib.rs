@@ -62,6 +62,7 @@ mod manager;
 pub mod metrics;
 mod objective;
 pub mod outlook;
+mod outsider;
 mod policy;
 mod running;
 mod served;

@@ -26,6 +26,7 @@ pub use limits::{ObjectiveStatus, SlowVmStatus, SlowestStatus, TargetStatus};
 
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
+pub use crate::outsider::OutsiderStatus;
 use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
 use crate::threshold::ThresholdStatus;
@@ -69,6 +70,9 @@ pub struct VolumeStatus {
     /// The objective of a disk that is in force in place of the volume's own threshold, if one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<ObjectiveStatus>,
+    /// Load on the array that is not under control, if there is some or the array became slower.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outsider: Option<OutsiderStatus>,
     /// The slowest VM of all hosts, if the law uses more than the mean over all IOs because of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<SlowestStatus>,

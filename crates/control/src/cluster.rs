@@ -3,6 +3,7 @@
 use crate::backlog::Backlog;
 use crate::latency::{Flows, Interval};
 use crate::objective::{Wants, strictest};
+use crate::outsider::Finding;
 use crate::rate::{Occupancy, Throughput};
 use crate::settings::{Ballot, Settings};
 use crate::slowest::Slowest;
@@ -46,6 +47,8 @@ pub struct Report {
     pub wants: Wants,
     /// What its VMs do that take part where throughput is balanced ([`crate::rate`]).
     pub saturated: Throughput,
+    /// What it finds of load that is not under control. It is not published: every host finds it by itself.
+    pub finding: Finding,
 }
 
 impl Report {
@@ -203,6 +206,8 @@ pub struct Totals {
     pub observing: Load,
     /// How well those are served that want more.
     pub backlog: Backlog,
+    /// The longest interval that one of them speaks of.
+    pub longest: Span,
     /// Shares of the hosts under control, or that observe, that have fallen silent without saying
     /// goodbye. Not part of any sum: who hears them, or does not, fills it in.
     pub missing: f64,
@@ -286,6 +291,7 @@ impl Totals {
         let flows = report.interval.per_second(report.elapsed);
         self.flows = self.flows.plus(flows);
         self.backlog.add(report);
+        self.longest = self.longest.max(report.elapsed);
         let load = match report.governed {
             Governed::No => return,
             Governed::Yes => &mut self.governed,

@@ -12,6 +12,7 @@ use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Flows, Interval, Signal};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Price, Wants, strictest};
+use crate::outsider::{Finding, Seen, Watch};
 use crate::quorum::Quorum;
 use crate::rate::{Throughput, Weight};
 use crate::settings::{Ballot, Proportional, Settings};
@@ -35,6 +36,9 @@ const USUALLY: f64 = 0.1;
 
 /// Mean of L / CAL from which on it is used at all: a smaller one is chance, and differs between hosts.
 const MUCH: f64 = 1.1;
+
+/// Factor over this host's period from which another's is a longer one.
+const EARLY: f64 = 1.5;
 
 /// What a VM wanted in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +130,8 @@ pub struct Governor {
     outlook: Outlook,
     /// Finds the threshold, where no operator says it.
     learner: Option<Learner>,
+    /// Looks for load that is not under control.
+    watch: Watch,
 }
 
 impl Governor {
@@ -163,6 +169,7 @@ impl Governor {
             wants: Wants::default(),
             effect: Effect::default(),
             own: config.law.threshold,
+            watch: Watch::default(),
             config,
         })
     }
@@ -396,6 +403,7 @@ impl Governor {
             settings: Some(self.config.settings()),
             wants: self.wants,
             saturated: self.saturated(vms),
+            finding: Finding::default(),
         };
         let signal = self.settings.signal;
         let ours = interval.per_second(elapsed).heard(signal);
@@ -426,6 +434,7 @@ impl Governor {
         let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
         self.hear(&load, all);
         self.learn(&totals, source, &own);
+        own.finding = self.look_for_others(&totals, source, elapsed);
         // While nobody does IO, there is nothing to act on: what was last measured is no news.
         let latency = self.latency().filter(|_| heard.ios > 0.0);
         if all {
@@ -542,6 +551,24 @@ impl Governor {
             learner.period(&Thresholds { pinned, ..totals.thresholds }, seen.as_ref());
         }
         self.agree();
+    }
+
+    /// Looks for load that is not under control, where all hosts are heard.
+    fn look_for_others(&mut self, totals: &Totals, source: Source, elapsed: Span) -> Finding {
+        let all = totals.flows.all();
+        if source != Source::Cluster || totals.missing > 0.0 {
+            self.watch.pause();
+        } else if all.ios > 0.0 {
+            self.watch.period(&Seen {
+                rate: all.ios,
+                outstanding: all.latency,
+                ios: all.ios * elapsed.secs(),
+                reads: totals.flows.reads.ios / all.ios,
+                size: all.bytes / all.ios,
+                early: totals.longest.secs() > EARLY * elapsed.secs(),
+            });
+        }
+        self.watch.finding()
     }
 
     /// Takes in how long slots stay at the array, where shares are of bytes. Answers by what factor

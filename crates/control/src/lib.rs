@@ -31,6 +31,7 @@
 //! | [`kernel`] | the state machine of a host whose queue is the kernel's | |
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
+//! | [`outsider`] | load on the array that is not under control | Little's law |
 //! | [`names`] | modes, states and settings as configuration and status spell them | |
 //! | [`integral`] | what means over a period are made of | |
 //! | [`units`] | types for time, bytes, windows and shares | |
@@ -56,6 +57,7 @@ pub mod latency;
 pub mod law;
 pub mod names;
 pub mod objective;
+pub mod outsider;
 pub mod period;
 pub mod queue;
 pub mod quorum;

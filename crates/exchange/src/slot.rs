@@ -2,6 +2,7 @@
 //! a table, which a test holds to this file.
 
 use parda_control::latency::{Interval, Sample, Signal};
+use parda_control::outsider::Finding;
 use parda_control::size::Moments;
 use parda_control::slowest::Slowest;
 use parda_control::{
@@ -331,6 +332,7 @@ fn report(from: &[u8; SLOT_BYTES]) -> Result<Report, SlotFault> {
             floor: Span(get_count(from, at::FLOOR, "floor")?),
             ios: get_count(from, at::ASKERS_IOS, "IO count of those that ask")?,
         },
+        finding: Finding::default(),
         saturated: Throughput {
             rate: get_measure(from, at::SATURATED, "saturated throughput")?,
             shares: get_measure(from, at::SATURATED_SHARES, "saturated shares")?,

@@ -1,6 +1,7 @@
 //! One host's agent: its law, its VMs' IOs, its part in the exchange.
 
 use parda_array::ArrayIo;
+use parda_control::outsider::Finding;
 use parda_control::{
     Bytes, Completed, Config, Host, Instant, Io, IoId, IoKind, Report, Shares, Span, Totals, View,
     VmConfig, VmId,
@@ -60,6 +61,7 @@ pub(crate) struct Agent {
     /// When it is going to be woken up.
     wakes: Option<Instant>,
     beta: f64,
+    finding: Finding,
 }
 
 impl Agent {
@@ -114,6 +116,7 @@ impl Agent {
             at_array: 0.0,
             wakes: None,
             beta: 0.0,
+            finding: Finding::default(),
         })
     }
 
@@ -222,6 +225,7 @@ impl Agent {
     pub(crate) fn tick(&mut self, now: Instant, heard: Option<Totals>) -> Report {
         let report = self.enforcer.tick(now, heard.map_or(View::Silent, View::Peers));
         self.beta = report.beta;
+        self.finding = report.finding;
         report
     }
 
@@ -233,6 +237,11 @@ impl Agent {
     /// The threshold in force.
     pub(crate) fn threshold(&self) -> Span {
         self.enforcer.threshold()
+    }
+
+    /// What it finds of load that is not under control.
+    pub(crate) fn finding(&self) -> &Finding {
+        &self.finding
     }
 
     /// β as last used.

@@ -1,5 +1,6 @@
 //! Windows, latencies and throughput over time.
 
+use parda_control::outsider::{Finding, State};
 use parda_scenario::Scenario;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,27 @@ pub struct HostSeries {
     pub device_latency_ms: Vec<Option<f64>>,
     /// IOs completed per second.
     pub iops: Vec<f64>,
+    /// Load on the array that is not under control, as the host found it then. `None` while it is dead.
+    #[serde(default)]
+    pub outsider: Vec<Option<Found>>,
+}
+
+/// What a host found of load that is not under control.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// What it was.
+    pub state: State,
+    /// Outstanding IOs of an outsider that would explain it.
+    pub outstanding: f64,
+    /// The interval in which that is with nine chances of ten.
+    pub within: (f64, f64),
+}
+
+impl Found {
+    fn of(finding: &Finding) -> Found {
+        let Finding { state, outstanding, within, .. } = *finding;
+        Found { state, outstanding, within }
+    }
 }
 
 impl HostSeries {
@@ -72,6 +94,7 @@ impl Series {
             host.latency_threshold_ms.push(agent.map(|a| a.threshold().secs() * 1e3));
             host.device_latency_ms.push(tally.device_ms());
             host.iops.push(tally.ios as f64);
+            host.outsider.push(agent.map(|agent| Found::of(agent.finding())));
         }
     }
 }
@@ -90,6 +113,7 @@ mod tests {
             latency_threshold_ms: some.clone(),
             device_latency_ms: some,
             iops: vec![1.0, 0.0],
+            outsider: vec![None, None],
         };
         for quantity in parda_scenario::plot::OVER_TIME {
             assert_eq!(host.get(quantity).len(), 2, "{quantity}");

@@ -94,6 +94,7 @@ prop_compose! {
             settings,
             wants: Wants { asks, floor: Span(counts.0), ios: counts.1 },
             saturated: Throughput { rate: saturated.0, shares: saturated.1 },
+            finding: Finding::default(),
         }
     }
 }

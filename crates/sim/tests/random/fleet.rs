@@ -35,6 +35,8 @@ struct Array {
     disk: &'static str,
     /// The outstanding IOs that saturate it.
     deep: u32,
+    /// About the most IO/s of small random reads.
+    capacity: f64,
 }
 
 const ARRAYS: [Array; 4] = [
@@ -45,6 +47,7 @@ const ARRAYS: [Array; 4] = [
         period: 1.0,
         disk: "4GiB",
         deep: 160,
+        capacity: 2000.0,
     },
     Array {
         name: "RAID-0, 10 drives",
@@ -53,6 +56,7 @@ const ARRAYS: [Array; 4] = [
         period: 1.0,
         disk: "4GiB",
         deep: 256,
+        capacity: 3200.0,
     },
     Array {
         name: "RAID-5, 5 drives",
@@ -61,6 +65,7 @@ const ARRAYS: [Array; 4] = [
         period: 1.0,
         disk: "2GiB",
         deep: 128,
+        capacity: 1500.0,
     },
     Array {
         name: "flash",
@@ -69,6 +74,7 @@ const ARRAYS: [Array; 4] = [
         period: 0.1,
         disk: "4GiB",
         deep: 256,
+        capacity: 60000.0,
     },
 ];
 
@@ -76,11 +82,11 @@ const ARRAYS: [Array; 4] = [
 pub(crate) struct Fleet {
     pub(crate) text: String,
     /// Name and seed; array and law; hosts without what happens to them.
-    title: String,
-    settings: String,
-    hosts: String,
+    pub(crate) title: String,
+    pub(crate) settings: String,
+    pub(crate) hosts: String,
     /// The longest period of a host, in periods.
-    longest: f64,
+    pub(crate) longest: f64,
     /// What it is an example of.
     pub(crate) classes: Vec<&'static str>,
     /// The same kind of IO everywhere: as large a share of the slots is as large a share of the IOPS.
@@ -94,6 +100,16 @@ pub(crate) struct Fleet {
     pub(crate) period: f64,
     /// What each VM is.
     pub(crate) vms: Vec<Vec<Kind>>,
+    /// The IOs of all VMs, if they are alike.
+    pub(crate) same: String,
+    /// VMs write, too; into a cache.
+    pub(crate) writes: bool,
+    pub(crate) cached: bool,
+    pub(crate) raid5: bool,
+    /// Size of a VM's disk, the outstanding IOs that saturate the array, and about the most IO/s of it.
+    pub(crate) disk: &'static str,
+    pub(crate) deep: u32,
+    pub(crate) capacity: f64,
 }
 
 /// What a VM wants.
@@ -112,7 +128,7 @@ pub(crate) enum Kind {
 }
 
 /// A number that is as likely to be small as large.
-fn log_uniform(rng: &mut Rng, from: f64, to: f64) -> f64 {
+pub(crate) fn log_uniform(rng: &mut Rng, from: f64, to: f64) -> f64 {
     from * (to / from).powf(rng.f64())
 }
 
@@ -319,6 +335,13 @@ impl Fleet {
             drives: array.name != "flash",
             period: p,
             vms,
+            same,
+            writes,
+            cached,
+            raid5: array.name.starts_with("RAID-5"),
+            disk: array.disk,
+            deep: array.deep,
+            capacity: array.capacity,
         }
     }
 
@@ -347,7 +370,7 @@ impl Fleet {
 }
 
 /// A phase as a scenario says it.
-fn phase(name: &str, from: f64, to: f64) -> String {
+pub(crate) fn phase(name: &str, from: f64, to: f64) -> String {
     format!("[[phase]]\nname = \"{name}\"\nfrom = \"{from:.3}s\"\nto = \"{to:.3}s\"\n")
 }
 

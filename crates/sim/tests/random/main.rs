@@ -13,6 +13,7 @@ mod common;
 mod explained;
 mod fleet;
 mod judge;
+mod outsiders;
 
 use std::fmt::Write as _;
 use std::slice;

@@ -1,0 +1,169 @@
+//! Load on the array that is not under control: what is said of it, and its status.
+
+use parda_control::outsider::{Finding, State};
+use serde::{Deserialize, Serialize};
+
+/// Periods for which the array must be slower before that is said: a burst of somebody else passes.
+const LASTS: u32 = 10;
+
+/// Load on the array that is not under control, and the figures that say so.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutsiderStatus {
+    /// `outsider`: somebody else uses the array. `slower`: the array became slower, or somebody else uses it, and nothing
+    /// says which.
+    pub state: State,
+    /// Mean latency of all hosts' IOs in the last period, in milliseconds.
+    pub latency_ms: f64,
+    /// The usual latency with as many outstanding IOs, in milliseconds.
+    pub usual_ms: f64,
+    /// Periods for which the latency has been above that.
+    pub periods: u32,
+    /// Outstanding IOs of an outsider that would explain it, counted in IOs like ours.
+    pub outstanding: f64,
+    /// Least number of these, with nine chances of ten that it is from here to `outstanding_most`.
+    pub outstanding_least: f64,
+    /// Largest number of these.
+    pub outstanding_most: f64,
+    /// Part of all outstanding IOs, and of the array, that such an outsider has, from 0 to 1.
+    pub part: f64,
+    /// Factor by which the array would be slower, if that explained it.
+    pub factor: f64,
+    /// Natural logarithm of how many times likelier the outsider is than the slower array.
+    pub evidence: f64,
+    /// Periods that the evidence rests on.
+    pub compared: u32,
+}
+
+impl OutsiderStatus {
+    /// `None` while the array does what it did, or too little is known of it.
+    pub(crate) fn new(finding: &Finding) -> Option<OutsiderStatus> {
+        (finding.state >= State::Slower).then_some(OutsiderStatus {
+            state: finding.state,
+            latency_ms: finding.latency * 1e3,
+            usual_ms: finding.usual * 1e3,
+            periods: finding.periods,
+            outstanding: finding.outstanding,
+            outstanding_least: finding.within.0,
+            outstanding_most: finding.within.1,
+            part: finding.part,
+            factor: finding.factor,
+            evidence: finding.evidence,
+            compared: finding.compared,
+        })
+    }
+}
+
+/// Remembers what was said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watch {
+    said: State,
+}
+
+impl Watch {
+    /// Says once what is found, and once that it is over.
+    pub(crate) fn look(&mut self, volume: &str, finding: &Finding) {
+        let Some(state) = self.news(finding) else { return };
+        let Finding { latency, usual, periods, outstanding, within, part, .. } = *finding;
+        let Finding { factor, evidence, compared, .. } = *finding;
+        let (latency_ms, usual_ms) = (latency * 1e3, usual * 1e3);
+        match state {
+            State::Outsider => tracing::warn!(
+                volume,
+                outstanding,
+                at_least = within.0,
+                at_most = within.1,
+                part,
+                latency_ms,
+                usual_ms,
+                evidence,
+                compared,
+                event = "outsider_seen",
+                "somebody who is not under control uses the array. parda status shows how much"
+            ),
+            State::Slower => tracing::info!(
+                volume,
+                factor,
+                outstanding,
+                latency_ms,
+                usual_ms,
+                periods,
+                evidence,
+                event = "array_slower",
+                "the array became slower, or somebody who is not under control uses it: nothing says which"
+            ),
+            State::Usual if self.said == State::Outsider => tracing::info!(
+                volume,
+                latency_ms,
+                event = "outsider_gone",
+                "nobody is seen any more who is not under control and uses the array"
+            ),
+            State::Usual => tracing::info!(
+                volume,
+                latency_ms,
+                event = "array_as_usual",
+                "the array serves IOs as fast again as it did"
+            ),
+            State::Unknown => {}
+        }
+        self.said = state;
+    }
+
+    /// What there is to say.
+    fn news(&self, finding: &Finding) -> Option<State> {
+        let is_new = match finding.state {
+            // Who is not heard for a while says nothing of the array.
+            State::Unknown => false,
+            State::Usual => self.said >= State::Slower,
+            // What was once known to be an outsider is not called a slower array.
+            State::Slower => self.said < State::Slower && finding.periods >= LASTS,
+            State::Outsider => self.said < State::Outsider,
+        };
+        is_new.then_some(finding.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thing_is_said_once() {
+        let mut watch = Watch::default();
+        let mut said = Vec::new();
+        let states = [
+            (State::Unknown, 0),
+            (State::Usual, 0),
+            (State::Slower, 3),
+            (State::Slower, 10),
+            (State::Slower, 11),
+            (State::Outsider, 12),
+            (State::Outsider, 13),
+            (State::Slower, 14),
+            (State::Unknown, 0),
+            (State::Usual, 0),
+            (State::Usual, 0),
+        ];
+        for (state, periods) in states {
+            let finding = Finding { state, periods, ..Finding::default() };
+            said.extend(watch.news(&finding));
+            watch.look("v", &finding);
+        }
+        assert_eq!(said, [State::Slower, State::Outsider, State::Usual]);
+    }
+
+    #[test]
+    fn the_status_has_what_is_not_usual() {
+        let finding = Finding { state: State::Usual, ..Finding::default() };
+        assert_eq!(OutsiderStatus::new(&finding), None);
+        let finding = Finding {
+            state: State::Outsider,
+            latency: 0.040,
+            within: (20.0, 40.0),
+            ..Finding::default()
+        };
+        let status = OutsiderStatus::new(&finding).unwrap();
+        assert_eq!((status.latency_ms, status.outstanding_most), (40.0, 40.0));
+        let json = serde_json::to_value(status).unwrap();
+        assert_eq!(json["state"], "outsider");
+    }
+}

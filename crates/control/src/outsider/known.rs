@@ -1,0 +1,171 @@
+//! What is known of an array under one kind of load: its latency against what is outstanding.
+
+use alloc::vec::Vec;
+
+use libm::{fabs, floor, log, sqrt};
+
+use super::curve::{Curve, Point};
+use super::finding::Seen;
+
+/// Periods after which the array is known.
+const FEW: f64 = 12.0;
+/// Width of a class of outstanding IOs, in their logarithm.
+const WIDTH: f64 = 0.1;
+/// Periods that a class is a mean of, at most: older ones fade. So what was seen at other outstanding IOs stays known.
+const KEPT: f64 = 40.0;
+/// Classes of less weight do not count.
+const LEAST: f64 = 0.3;
+/// IOs whose mean is off by chance by as much as arrays are by themselves.
+const IOS: f64 = 400.0;
+/// Relative deviation before any is known, the least that arrays have, the most that one period counts for, and how fast it is learned.
+const NOISE: f64 = 0.06;
+const LEAST_NOISE: f64 = 0.02;
+const MOST_NOISE: f64 = 0.2;
+const LEARNS: f64 = 0.05;
+/// By how much a kind's part of reads may differ, and the logarithm of the mean size.
+const READS: f64 = 0.1;
+const SIZE: f64 = 0.15;
+/// By how much these may differ by chance in a period of one IO.
+const CHANCE: f64 = 1.5;
+/// The part of the change at more outstanding IOs by which latency changes at fewer than are known, at least.
+const FALLS: f64 = 0.75;
+/// Periods over which that change is measured.
+const REMEMBERS: f64 = 200.0;
+/// Weight of a new period in these.
+const FOLLOWS: f64 = 0.02;
+
+/// What was seen at about so many outstanding IOs.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    at: i32,
+    mean: Point,
+}
+
+/// What is known of an array under one kind of load.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    reads: f64,
+    size: f64,
+    periods: f64,
+    /// By their outstanding IOs.
+    classes: Vec<Class>,
+    /// Mean square of the relative deviation of latency from what is known, of a period of many IOs.
+    noise: f64,
+    /// Outstanding IOs of the last period, and the mean square of how much they change from period to period, relative.
+    last: f64,
+    moves: f64,
+    slope: Slope,
+    /// When it was last seen.
+    pub(super) used: u64,
+}
+
+impl Known {
+    pub(super) fn new(seen: &Seen) -> Known {
+        Known {
+            reads: seen.reads,
+            size: seen.size,
+            periods: 0.0,
+            classes: Vec::new(),
+            noise: NOISE * NOISE,
+            last: 0.0,
+            moves: 0.0,
+            slope: Slope::default(),
+            used: 0,
+        }
+    }
+
+    /// Whether a period is of this kind.
+    pub(super) fn is_like(&self, seen: &Seen) -> bool {
+        let chance = CHANCE / sqrt(seen.ios.max(1.0));
+        fabs(self.reads - seen.reads) < READS + chance
+            && fabs(log(self.size / seen.size)) < SIZE + chance
+    }
+
+    pub(super) fn add(&mut self, seen: &Seen) {
+        let at = floor(log(seen.outstanding) / WIDTH) as i32;
+        let Seen { outstanding, .. } = *seen;
+        let moved = if self.last > 0.0 { log(outstanding / self.last) } else { 0.0 };
+        self.moves += LEARNS * ((moved * moved).min(1.0) - self.moves);
+        self.last = outstanding;
+        self.slope.add(log(outstanding), log(seen.latency()), weight(seen));
+        let period = Point { outstanding, latency: seen.latency(), weight: weight(seen) };
+        match self.classes.binary_search_by_key(&at, |class| class.at) {
+            Err(place) => self.classes.insert(place, Class { at, mean: period }),
+            Ok(place) => {
+                let mean = &mut self.classes[place].mean;
+                *mean = mean.with(period);
+                mean.weight = mean.weight.min(KEPT);
+            }
+        }
+        self.reads += FOLLOWS * (seen.reads - self.reads);
+        self.size += FOLLOWS * (seen.size - self.size);
+        self.periods += 1.0;
+    }
+
+    /// Whether outstanding IOs go up and down by themselves: the mean of a period then says little of its latency.
+    pub(super) fn is_restless(&self) -> bool {
+        self.moves > RESTLESS * RESTLESS
+    }
+
+    /// Latency against what is outstanding. `None` while too little is known.
+    pub(super) fn curve(&self) -> Option<Curve> {
+        if self.periods < FEW {
+            return None;
+        }
+        let classes = self.classes.iter().map(|class| class.mean);
+        let falls = FALLS * self.slope.least(sqrt(self.noise));
+        Curve::new(classes.filter(|mean| mean.weight >= LEAST), falls)
+    }
+
+    /// Relative deviation of the latency of a period by chance.
+    pub(super) fn noise(&self, seen: &Seen) -> f64 {
+        sqrt(self.noise.max(LEAST_NOISE * LEAST_NOISE) / weight(seen))
+    }
+
+    pub(super) fn learn_noise(&mut self, seen: &Seen, off: f64) {
+        self.noise +=
+            LEARNS * ((off * off * weight(seen)).min(MOST_NOISE * MOST_NOISE) - self.noise);
+    }
+}
+
+/// Relative change of the outstanding IOs from period to period from which on they are restless.
+const RESTLESS: f64 = 0.15;
+
+/// By what part of a change of the outstanding IOs latency changed, by least squares over the last periods.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slope {
+    weight: f64,
+    n: f64,
+    l: f64,
+    nn: f64,
+    nl: f64,
+}
+
+impl Slope {
+    fn add(&mut self, n: f64, l: f64, weight: f64) {
+        let keep = if self.weight > REMEMBERS { REMEMBERS / self.weight } else { 1.0 };
+        // Sums of squares about the means, which do not cancel.
+        let all = keep * self.weight + weight;
+        let (from_n, from_l) = (n - self.n, l - self.l);
+        let part = weight / all;
+        let both = keep * self.weight * part;
+        self.nn = keep * self.nn + both * from_n * from_n;
+        self.nl = keep * self.nl + both * from_n * from_l;
+        self.n += part * from_n;
+        self.l += part * from_l;
+        self.weight = all;
+    }
+
+    /// The least that it is likely to be.
+    fn least(&self, noise: f64) -> f64 {
+        if self.nn <= 0.0 {
+            return 0.0;
+        }
+        (self.nl / self.nn - 2.0 * noise / sqrt(self.nn)).clamp(0.0, 1.0)
+    }
+}
+
+/// Weight of a period beside one of many IOs.
+fn weight(seen: &Seen) -> f64 {
+    seen.ios / (seen.ios + IOS)
+}
