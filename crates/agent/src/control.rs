@@ -241,7 +241,7 @@ impl Control {
     /// Says once what of the others' thresholds does not go with this host's.
     fn compare_thresholds(&mut self, report: &Report, others: Option<&Totals>) {
         let Some(others) = others.filter(|_| report.governed == Governed::Yes) else { return };
-        let concern = threshold::concern(self.law.control.auto.is_some(), others);
+        let concern = threshold::concern(self.law.control.moves().is_some(), others);
         if concern != self.concern
             && let Some(concern) = concern
         {

@@ -108,7 +108,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     let Shown { ticks, report, own, exchange, differ } = shown;
     let law = &config.law.control.law;
     // A number is in force at once, what is found is what the last tick found.
-    let found = report.filter(|_| config.law.control.auto.is_some());
+    let found = report.filter(|_| config.law.control.moves().is_some());
     let threshold = found.map_or(law.threshold, |report| report.threshold);
     let follows = matches!(law.mode, Mode::Parda { .. } | Mode::Published { .. });
     VolumeStatus {

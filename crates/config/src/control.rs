@@ -7,8 +7,11 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use parda_control::latency::Signal;
 use parda_control::law::{Estimation, LawConfig, Mode};
+use parda_control::outsider::Answer;
 use parda_control::size::{Line, SizeModel};
-use parda_control::{Auto, Bytes, Config, ConfigError, ModeName, Proportional, Span, Window};
+use parda_control::{
+    Auto, Bytes, Config, ConfigError, ModeName, Proportional, Span, VmConfig, Window,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::threshold::{IdleProbeSetting, ThresholdSetting};
@@ -21,6 +24,18 @@ pub enum Fairness {
     Iops,
     /// Bytes/s: an IO takes a slot for each `slot_size` of its bytes.
     Bytes,
+}
+
+/// What is done about load on the array that is not under control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutsiderSetting {
+    /// The threshold holds: hosts under control make room. The default.
+    Hold,
+    /// It counts as a host with `outsider_shares` shares.
+    Share,
+    /// Hosts under control keep the outstanding IOs that they had.
+    Compete,
 }
 
 /// Scaling of latencies to one size.
@@ -104,6 +119,12 @@ pub struct ControlSettings {
     pub hold_periods: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub hold_max: Option<Duration>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outsider: Option<OutsiderSetting>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outsider_shares: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    pub outsider_at_most: Option<Duration>,
 }
 
 /// Settings with every default filled in.
@@ -119,6 +140,9 @@ const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
 const DEFAULT_EPSILON: f64 = 0.4;
 const DEFAULT_BETA_PER_SHARE: f64 = 0.002;
 const DEFAULT_SLOT: Bytes = Bytes::kib(8);
+const DEFAULT_OUTSIDER_SHARES: u32 = 1000;
+/// Twice the largest threshold.
+const MOST_OUTSIDER: Span = Span::from_millis(20_000);
 
 /// The shortest period: below it an interval holds too few IOs of a disk array to mean anything.
 const MIN_PERIOD: Duration = Duration::from_millis(50);
@@ -154,6 +178,9 @@ impl ControlSettings {
             min_ios: over.min_ios.or(self.min_ios),
             hold_periods: over.hold_periods.or(self.hold_periods),
             hold_max: over.hold_max.or(self.hold_max),
+            outsider: over.outsider.or(self.outsider),
+            outsider_shares: over.outsider_shares.or(self.outsider_shares),
+            outsider_at_most: over.outsider_at_most.or(self.outsider_at_most),
         }
     }
 
@@ -221,6 +248,7 @@ impl ControlSettings {
             proportional: self.proportional.unwrap_or_default(),
             objective_floor: self.latency_target_min.map_or(default.objective_floor, Into::into),
             auto,
+            outsider: self.law_outsider(threshold)?,
         };
         control.validate()?;
         let period = self.law_period()?;
@@ -237,6 +265,23 @@ impl ControlSettings {
             },
             ModeName::Parda => Mode::Parda { epsilon: self.epsilon.unwrap_or(DEFAULT_EPSILON) },
         }
+    }
+
+    fn law_outsider(&self, threshold: Span) -> Result<Answer, ConfigError> {
+        let at_most = self.outsider_at_most.map_or(Span(2 * threshold.0), Span::from);
+        let shares = self.outsider_shares.unwrap_or(DEFAULT_OUTSIDER_SHARES);
+        let refused = |parameter, must_be, value| Err(ConfigError { parameter, must_be, value });
+        if at_most > MOST_OUTSIDER {
+            return refused("outsider_at_most", "at most 20s", at_most.secs());
+        }
+        if !(1..=VmConfig::MAX_SHARES).contains(&shares) {
+            return refused("outsider_shares", "from 1 to 1000000", f64::from(shares));
+        }
+        Ok(match self.outsider {
+            None | Some(OutsiderSetting::Hold) => Answer::Hold,
+            Some(OutsiderSetting::Share) => Answer::Share { shares: f64::from(shares), at_most },
+            Some(OutsiderSetting::Compete) => Answer::Compete { at_most },
+        })
     }
 
     fn law_size_model(&self) -> SizeModel {
@@ -488,6 +533,31 @@ pub const TUNABLES: &[Tunable] = &[
               the time after which guests give an IO up, which is 30 s with Linux.",
         source: "docs/control.md",
     },
+    Tunable {
+        key: "outsider",
+        unit: "\"hold\", \"share\" or \"compete\"",
+        default: "\"hold\"",
+        why: "What is done when somebody who is not under control uses the array. hold: the threshold holds, and hosts under control make room. share: it counts as \
+              a host with outsider_shares shares, and the threshold rises so far that the others keep the rest. compete: the threshold rises so far that hosts under \
+              control keep the outstanding IOs that they had. Not with an automatic threshold. All hosts of a volume should have it alike: one with hold, \
+              or of an older version, keeps all at its threshold.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "outsider_shares",
+        unit: "shares, 1 to 1000000",
+        default: "1000",
+        why: "Shares of the outsider, with outsider = \"share\". As many as a VM has by default.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "outsider_at_most",
+        unit: "duration, latency_threshold to 20s",
+        default: "60ms",
+        why: "Largest threshold beside an outsider, with outsider = \"share\" or \"compete\": the latency that you bear at most. Twice latency_threshold if not given, \
+              whatever that is.",
+        source: "docs/control.md",
+    },
 ];
 
 #[cfg(test)]
@@ -585,6 +655,11 @@ mod tests {
             ("epsilon = 0.0", "epsilon"),
             ("mode = \"published\"\nbeta_per_share = 0.0", "beta_per_share"),
             ("fairness = \"bytes\"\nslot_size = \"0B\"", "slot_size"),
+            ("outsider = \"share\"\noutsider_shares = 0", "outsider_shares"),
+            ("outsider = \"compete\"\noutsider_at_most = \"29ms\"", "outsider_at_most"),
+            ("outsider_at_most = \"1h\"", "outsider_at_most"),
+            ("outsider = \"share\"\nlatency_threshold = \"auto\"", "outsider"),
+            ("outsider = \"share\"\nmode = \"published\"", "outsider"),
         ] {
             assert_eq!(parse(text).resolve().unwrap_err().parameter, name, "{text}");
         }

@@ -1,6 +1,7 @@
 //! Configuration of a host at one volume, and the checks of its values.
 
 use crate::law::{LawConfig, Mode};
+use crate::outsider::Answer;
 use crate::settings::{Proportional, Settings};
 use crate::size::SizeModel;
 use crate::threshold::Auto;
@@ -24,6 +25,8 @@ pub struct Config {
     pub objective_floor: Span,
     /// Search for the threshold, which begins at `law.threshold`. `None`: the threshold stays there.
     pub auto: Option<Auto>,
+    /// What is done about an outsider.
+    pub outsider: Answer,
 }
 
 impl Default for Config {
@@ -36,6 +39,7 @@ impl Default for Config {
             proportional: Proportional::Concurrency,
             objective_floor: Span::from_millis(1),
             auto: None,
+            outsider: Answer::Hold,
         }
     }
 }
@@ -68,6 +72,12 @@ impl Config {
             signal: self.law.signal,
             proportional: self.proportional,
         }
+    }
+
+    /// Bounds of the threshold, if it is found while working or moves beside an outsider.
+    #[must_use]
+    pub fn moves(&self) -> Option<Auto> {
+        self.auto.or_else(|| self.outsider.bounds(self.law.threshold))
     }
 
     /// Checks every parameter.
@@ -105,6 +115,15 @@ impl Config {
         check(self.slot_size != Some(Bytes(0)), "slot_size", "above zero", 0.0)?;
         let floor = self.objective_floor.secs();
         check(floor > 0.0, "latency_target_min", "above zero", floor)?;
+        if self.outsider != Answer::Hold {
+            let must_be = "\"hold\" where latency_threshold is automatic";
+            check(self.auto.is_none(), "outsider", must_be, f64::NAN)?;
+            let parda = matches!(law.mode, Mode::Parda { .. } | Mode::Observe);
+            check(parda, "outsider", "\"hold\" in this mode", f64::NAN)?;
+            let most =
+                self.outsider.bounds(law.threshold).map_or(threshold, |auto| auto.at_most.secs());
+            check(most >= threshold, "outsider_at_most", "latency_threshold or more", most)?;
+        }
         let Some(Auto { at_least, at_most, step, .. }) = self.auto else { return Ok(()) };
         let (least, most) = (at_least.secs(), at_most.secs());
         check(least > 0.0, "latency_threshold.at_least", "above zero", least)?;

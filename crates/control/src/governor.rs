@@ -12,7 +12,7 @@ use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Flows, Interval, Signal};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Price, Wants, strictest};
-use crate::outsider::{Finding, Seen, Watch};
+use crate::outsider::{Answer, Finding, Seen, Watch};
 use crate::quorum::Quorum;
 use crate::rate::{Throughput, Weight};
 use crate::settings::{Ballot, Proportional, Settings};
@@ -141,7 +141,7 @@ impl Governor {
     /// A parameter that cannot work.
     pub fn new(config: Config) -> Result<Governor, ConfigError> {
         config.validate()?;
-        let learner = config.auto.map(|auto| learner(auto, config.law.threshold));
+        let learner = config.moves().map(|auto| learner(auto, config.law.threshold));
         let mut law = Law::new(config.law.clone());
         if let Some(learner) = &learner {
             law.set_threshold(learner.threshold());
@@ -185,10 +185,12 @@ impl Governor {
         }
         let in_force = self.threshold();
         self.law.set_config(config.law.clone());
-        self.learner = match (config.auto, self.learner.take()) {
+        let before = self.config.moves();
+        self.learner = match (config.moves(), self.learner.take()) {
             (None, _) => None,
             (Some(auto), Some(mut kept))
-                if auto.start == self.config.auto.and_then(|a| a.start) =>
+                if auto.start == before.and_then(|before| before.start)
+                    && config.auto.is_some() == self.config.auto.is_some() =>
             {
                 kept.set_auto(auto);
                 Some(kept)
@@ -286,7 +288,7 @@ impl Governor {
     /// What is known of the threshold, if it is found while working.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
-        self.learner.as_ref().map(Learner::estimate)
+        self.learner.as_ref().filter(|_| self.config.auto.is_some()).map(Learner::estimate)
     }
 
     fn observes(&self) -> bool {
@@ -433,8 +435,9 @@ impl Governor {
         let observes = self.observes();
         let load = if observes { totals.governed.plus(totals.observing) } else { totals.governed };
         self.hear(&load, all);
-        self.learn(&totals, source, &own);
         own.finding = self.look_for_others(&totals, source, elapsed);
+        self.answer(&load);
+        self.learn(&totals, source, &own);
         // While nobody does IO, there is nothing to act on: what was last measured is no news.
         let latency = self.latency().filter(|_| heard.ios > 0.0);
         if all {
@@ -569,6 +572,19 @@ impl Governor {
             });
         }
         self.watch.finding()
+    }
+
+    /// Says where the threshold goes beside an outsider, if it is not to hold.
+    fn answer(&mut self, load: &Load) {
+        let answer = self.config.outsider;
+        let Some(learner) = self.learner.as_mut().filter(|_| answer != Answer::Hold) else {
+            return;
+        };
+        let own = self.config.law.threshold.secs();
+        // The law holds the slowest VM: the mean is lower by as much as that one is slower.
+        let alone = own / self.beyond.max(1.0);
+        let factor = self.watch.beside(alone, answer.keeps(load.active)).unwrap_or(1.0);
+        learner.aim(Span::from_secs(own * factor));
     }
 
     /// Takes in how long slots stay at the array, where shares are of bytes. Answers by what factor

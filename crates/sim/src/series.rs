@@ -40,7 +40,7 @@ pub struct HostSeries {
 /// What a host found of load that is not under control.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
-    /// What it was.
+    /// State of the array, as the host saw it.
     pub state: State,
     /// Outstanding IOs of an outsider that would explain it.
     pub outstanding: f64,

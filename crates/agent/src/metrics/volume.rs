@@ -1,6 +1,7 @@
 //! Families of a volume. Label: `volume`.
 
 use parda_control::Source;
+use parda_control::outsider::State;
 
 use super::table::{
     Family, Value, bytes, count, counter, counts, gauge, gauges, maybe, ms, one, seconds,
@@ -70,6 +71,18 @@ fn law() -> Vec<Family<VolumeStatus>> {
             "The same, less for those that use less than their slice",
             |v| one(v.active_shares),
         ),
+        gauge(
+            "volume_outsider",
+            "1 for what is found: outsider, somebody who is not under control uses the array; slower, that or the array became slower",
+            |v| {
+                let found = v.outsider.map(|found| found.state);
+                let is = |state| f64::from(u8::from(found == Some(state)));
+                gauges("state", [("outsider", is(State::Outsider)), ("slower", is(State::Slower))])
+            },
+        ),
+        gauge("volume_outsider_ios", "Outstanding IOs of that outsider, as estimated", |v| {
+            maybe(v.outsider.map(|found| found.outstanding))
+        }),
         counter("volume_periods", "Control periods", |v| count(v.ticks)),
         counter(
             "volume_overdue_ios",

@@ -19,6 +19,8 @@ const COMING: f64 = 1.0;
 const UNANSWERED: f64 = 0.7;
 /// For how many periods latencies are foretold from one.
 const FORETOLD: u32 = 10;
+/// Periods after the first of a change from which on there is only one array for sure.
+const LATER: u32 = 2;
 /// Standard deviations by which the better explanation may be off: what is off by more explains nothing.
 const EXPLAINS: f64 = 2.0;
 /// Evidence from which on it is an outsider, with which it stays one, and for how many periods running there must be so much.
@@ -101,6 +103,8 @@ pub(super) struct Episode {
     /// What explains its last periods, in the mean.
     now: Guess,
     origin: Origin,
+    /// A period after that: where the first is of two arrays, this one is not.
+    later: Option<Origin>,
     /// Evidence of earlier changes.
     evidence: f64,
     /// Periods running with enough of it.
@@ -168,8 +172,20 @@ impl Episode {
             }
             let age = if comes && !jumps { self.origin.age } else { 0 };
             self.origin = Origin { counts: origin.counts && !drops, age, ..origin };
+            self.later = None;
         } else {
             self.origin.compare(curve, seen, noise);
+            match &mut self.later {
+                Some(later) => {
+                    later.age += 1;
+                    later.compare(curve, seen, noise);
+                }
+                None if self.origin.age >= LATER => {
+                    self.later =
+                        Some(Origin { counts: origin.counts && self.origin.counts, ..origin })
+                }
+                None => {}
+            }
         }
         self.now = if jumps || drops { guess } else { self.now.towards(guess) };
         self.tell(seen);
@@ -178,7 +194,9 @@ impl Episode {
 
     fn tell(&mut self, seen: &Seen) {
         let enough = if self.is_outsider() { STAYS } else { TELLS };
-        let tells = self.evidence() >= enough && self.part(seen) >= LEAST_PART;
+        // Evidence of the first period alone may be that of two arrays in one period.
+        let holds = self.later.is_some_and(|later| later.evidence() > 0.0);
+        let tells = holds && self.evidence() >= enough && self.part(seen) >= LEAST_PART;
         self.told = if tells { self.told + 1 } else { 0 };
     }
 

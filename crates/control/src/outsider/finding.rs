@@ -3,9 +3,9 @@
 /// What all hosts that are heard did in a period, those outside control among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// IO/s.
+    /// IOs per second of all these hosts.
     pub rate: f64,
-    /// Mean outstanding IOs.
+    /// Mean number of their outstanding IOs.
     pub outstanding: f64,
     /// IOs that these are means of.
     pub ios: f64,
@@ -43,7 +43,7 @@ pub enum State {
 /// What is found, and the figures that say so.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Finding {
-    /// What it is.
+    /// What explains the latency best.
     pub state: State,
     /// Mean latency of the last period, in seconds.
     pub latency: f64,

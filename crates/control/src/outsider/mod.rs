@@ -9,11 +9,13 @@
 //!
 //! What cannot be told apart is [`State::Slower`]: the array became slower, or somebody else uses it.
 
+mod answer;
 mod curve;
 mod episode;
 mod finding;
 mod known;
 
+pub use answer::Answer;
 pub use finding::{Finding, Seen, State};
 
 use alloc::vec::Vec;
@@ -52,10 +54,23 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What is found.
+    /// What is found of the array now.
     #[must_use]
     pub fn finding(&self) -> Finding {
         self.finding
+    }
+
+    /// Latency, over the usual one of `alone` seconds, at which ours have this part of the outstanding IOs that they have there while they
+    /// are alone. `None` where there is no outsider, or if it leaves them more.
+    #[must_use]
+    pub fn beside(&self, alone: f64, part: f64) -> Option<f64> {
+        if self.finding.state != State::Outsider {
+            return None;
+        }
+        let curve = self.kinds.get(self.kind)?.curve()?;
+        let ours = part * curve.outstanding(alone);
+        let factor = curve.at(ours + self.finding.outstanding) / alone;
+        (factor > 1.0).then_some(factor)
     }
 
     /// A period in which not all hosts were heard: what those did that were not is load, too, and nothing is found.

@@ -60,6 +60,8 @@ pub struct Learner {
     auto: Auto,
     threshold: Threshold,
     search: Search,
+    /// Where it goes, if it is told and does not search.
+    goal: Option<Span>,
     heard: u32,
     leads: bool,
     why: Why,
@@ -75,6 +77,7 @@ impl Learner {
             auto,
             threshold: auto.clamp(Threshold::from_secs(threshold.secs())),
             search: Search::new(known),
+            goal: None,
             heard: 0,
             leads: false,
             why: Why::Joins,
@@ -118,6 +121,11 @@ impl Learner {
         }
     }
 
+    /// Says where the threshold goes while this host leads: it searches no more.
+    pub fn aim(&mut self, goal: Span) {
+        self.goal = Some(goal);
+    }
+
     /// A period that says nothing of the threshold.
     pub fn stay(&mut self, why: Why) {
         self.last.iter_mut().for_each(|(_, ago)| *ago += 1);
@@ -138,6 +146,9 @@ impl Learner {
             self.why = Why::Unsaid;
         } else if let Some(leader) = others.leader {
             self.go_towards(leader, Why::Follows);
+        } else if let Some(goal) = self.goal {
+            self.leads = true;
+            self.go_towards(goal, Why::Beside);
         } else {
             self.leads = true;
             let found = seen.and_then(|s| self.search.period(&self.auto, self.threshold, s));

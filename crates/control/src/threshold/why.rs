@@ -31,6 +31,8 @@ pub enum Why {
     /// Throughput fell by itself, and a higher threshold brings back as much of it as it would from
     /// a host outside control.
     Outsider,
+    /// It is as high as an outsider makes it, by the operator's choice ([`crate::outsider::Answer`]).
+    Beside,
     /// Throughput is worth more, but the threshold is at its most.
     AtMost,
     /// It has just started, and first hears what the others have.
@@ -73,6 +75,7 @@ impl core::fmt::Display for Why {
                 "stays: throughput had fallen without a step, and a higher threshold seemed to take \
                  it back from another load: a host outside control?"
             }
+            Why::Beside => "follows the outsider that uses the array, within the bounds given",
             Why::AtMost => {
                 "stays at at_most, though more outstanding IOs bring more throughput: the knee is \
                  higher, or the gain is the loss of a host outside control"
