@@ -72,8 +72,6 @@ struct ExchangeState {
     /// It failed in this period: hearing, saying, or both.
     failing: bool,
     failures: u64,
-    /// Whether this host's publications do not reach the exchange.
-    unheard: bool,
     /// Messages about the rhythm of the rounds, so that each is logged once.
     slowed: slowed::Watch,
     crowd: slowed::Crowd,
@@ -328,7 +326,6 @@ impl ExchangeState {
             fault: None,
             failing: false,
             failures: 0,
-            unheard: false,
             slowed: slowed::Watch::default(),
             crowd: slowed::Crowd::default(),
         })
@@ -357,8 +354,7 @@ impl ExchangeState {
                 return None;
             }
         }
-        // Who is not heard is no part of what the others take for the cluster, whatever it hears.
-        if self.unheard { None } else { self.peers.totals(now) }
+        self.peers.totals(now)
     }
 
     fn say(&mut self, volume: &str, clock: &mut PeriodClock, report: Report, leaving: bool) {
@@ -366,12 +362,10 @@ impl ExchangeState {
         let begun = Clock::now();
         let published = self.exchange.publish(&publication);
         clock.written(published.is_ok().then(|| begun.elapsed().into()));
+        self.peers.published(published.is_ok());
         match published {
-            Err(error) => {
-                self.unheard = true;
-                self.fail(volume, &error);
-            }
-            Ok(()) if self.failing => self.unheard = false,
+            Err(error) => self.fail(volume, &error),
+            Ok(()) if self.failing => {}
             // Not before both ways work: one that can be read and not written is no good.
             Ok(()) => self.mend(volume),
         }
@@ -395,7 +389,6 @@ impl ExchangeState {
     }
 
     fn mend(&mut self, volume: &str) {
-        self.unheard = false;
         if self.fault.take().is_some() {
             tracing::info!(volume, event = "exchange_up", "the exchange works again");
         }

@@ -28,6 +28,8 @@ pub struct Peers {
     looks: u64,
     /// The automatic threshold of our own previous run.
     before: Option<Span>,
+    /// The last publication of this host did not reach the exchange.
+    unheard: bool,
 }
 
 type Key = (HostId, Incarnation);
@@ -57,7 +59,20 @@ impl Peers {
     /// A list without hosts. Messages of the host `me` will be left out.
     #[must_use]
     pub fn new(me: HostId, freshness: Freshness) -> Peers {
-        Peers { me, freshness, runs: Vec::new(), places: Vec::new(), looks: 0, before: None }
+        Peers {
+            me,
+            freshness,
+            runs: Vec::new(),
+            places: Vec::new(),
+            looks: 0,
+            before: None,
+            unheard: false,
+        }
+    }
+
+    /// Takes in whether this host's own publication reached the exchange.
+    pub fn published(&mut self, worked: bool) {
+        self.unheard = !worked;
     }
 
     /// Takes in the messages of one look.
@@ -136,9 +151,13 @@ impl Peers {
     }
 
     /// Sum of the last reports of all live hosts, the law's input. `None` while hosts are unproven and none is
-    /// live: records are seen, and none of them has yet changed.
+    /// live: records are seen, and none of them has yet changed. `None` also while this host's own publications
+    /// fail: a host that is not heard is no part of what the others take for the cluster.
     #[must_use]
     pub fn totals(&self, now: Instant) -> Option<Totals> {
+        if self.unheard {
+            return None;
+        }
         let mut totals = Totals::default();
         totals.thresholds.before = self.before;
         let (mut live, mut unproven) = (false, false);
@@ -261,6 +280,18 @@ mod tests {
         one.thresholds.hear(&report, identity("a", 1).host.id() < peers.me);
         one.backlog.hear(&report, identity("a", 1).host.id().0);
         assert_eq!(peers.totals(at(1)), Some(one));
+    }
+
+    #[test]
+    fn a_host_that_is_not_heard_hears_nobody() {
+        let mut peers = peers();
+        peers.observe(at(0), &[message(identity("a", 1), 1)]);
+        peers.observe(at(1), &[message(identity("a", 1), 2)]);
+        peers.published(false);
+        assert_eq!(peers.totals(at(1)), None);
+        assert_eq!(peers.present(at(1)), 2, "the other one is still there");
+        peers.published(true);
+        assert!(peers.totals(at(1)).is_some());
     }
 
     #[test]

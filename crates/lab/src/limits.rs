@@ -70,6 +70,7 @@ fn beyond(settings: &ExchangeSettings) -> Option<&'static str> {
     let beyond = [
         (hearing.delay != usual.delay, "exchange.delay"),
         (hearing.loss != usual.loss, "exchange.loss"),
+        (hearing.writable != usual.writable, "exchange.writable"),
     ];
     beyond.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
 }
@@ -93,7 +94,9 @@ mod tests {
 
     #[test]
     fn what_a_real_exchange_cannot_do_is_refused_by_name() {
-        for (setting, name) in [("delay = \"1s\"", "delay"), ("loss = 1", "loss")] {
+        for (setting, name) in
+            [("delay = \"1s\"", "delay"), ("loss = 1", "loss"), ("writable = false", "writable")]
+        {
             let says = format!("exchange.{name} is beyond the laboratory: parda sim can do it");
             assert_eq!(checked(&format!("exchange = {{ {setting} }}")).1, Err(says));
         }

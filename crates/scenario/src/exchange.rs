@@ -22,6 +22,8 @@ pub struct ExchangeSettings {
     pub loss: Option<Amount>,
     /// Whether the exchange can be read and written at all: see [`Hearing::reachable`].
     pub reachable: Option<bool>,
+    /// Whether what the host publishes reaches the exchange: see [`Hearing::writable`].
+    pub writable: Option<bool>,
     /// Side of a partition: see [`Hearing::side`].
     pub side: Option<String>,
 }
@@ -35,6 +37,8 @@ pub struct Hearing {
     pub loss: f64,
     /// Whether the exchange can be read and written. If not, every visit fails at once.
     pub reachable: bool,
+    /// Whether the host's writes to the exchange work. If not, each fails at once, and reads still work.
+    pub writable: bool,
     /// Side of a partition. A host finds only hosts of its own side. All hosts begin on the side named
     /// `""`.
     pub side: String,
@@ -42,7 +46,13 @@ pub struct Hearing {
 
 impl Default for Hearing {
     fn default() -> Hearing {
-        Hearing { delay: Duration::ZERO, loss: 0.0, reachable: true, side: String::new() }
+        Hearing {
+            delay: Duration::ZERO,
+            loss: 0.0,
+            reachable: true,
+            writable: true,
+            side: String::new(),
+        }
     }
 }
 
@@ -55,6 +65,7 @@ impl ExchangeSettings {
             delay: over.delay.or(self.delay),
             loss: over.loss.or(self.loss),
             reachable: over.reachable.or(self.reachable),
+            writable: over.writable.or(self.writable),
             side: over.side.clone().or_else(|| self.side.clone()),
         }
     }
@@ -67,6 +78,7 @@ impl ExchangeSettings {
             delay: self.delay.unwrap_or(usual.delay),
             loss: self.loss.map_or(usual.loss, |loss| loss.percent() / 100.0),
             reachable: self.reachable.unwrap_or(usual.reachable),
+            writable: self.writable.unwrap_or(usual.writable),
             side: self.side.clone().unwrap_or(usual.side),
         }
     }

@@ -105,16 +105,15 @@ fn an_outsider_lives_and_dies_like_any_host() {
 #[test]
 fn the_exchange_is_as_it_was_set_last_for_each_host() {
     let scenario = parse(&with_events(&[
-        "host = \"a\"\nexchange = { delay = \"5s\", side = \"left\" }",
+        "host = \"a\"\nexchange = { delay = \"5s\", side = \"left\", writable = false }",
         "exchange = { loss = 0.5, reachable = false }",
-        "host = \"a\"\nexchange = { reachable = true, side = \"\" }",
+        "host = \"a\"\nexchange = { reachable = true, writable = true, side = \"\" }",
     ]))
     .unwrap();
-    let first =
-        Hearing { delay: Duration::from_secs(2), loss: 0.1, reachable: true, side: String::new() };
+    let first = Hearing { delay: Duration::from_secs(2), loss: 0.1, ..Hearing::default() };
     assert_eq!(hearing(&scenario, A, 9), first);
     let delay = Duration::from_secs(5);
-    let left = Hearing { delay, side: "left".to_owned(), ..first.clone() };
+    let left = Hearing { delay, side: "left".to_owned(), writable: false, ..first.clone() };
     assert_eq!(
         (hearing(&scenario, A, 10), hearing(&scenario, B, 10)),
         (left.clone(), first.clone())

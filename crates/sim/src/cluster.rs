@@ -377,6 +377,11 @@ impl<'a> Cluster<'a> {
         !reachable || (loss > 0.0 && self.loss_rng.f64() < loss)
     }
 
+    /// Whether a write of this host to the exchange fails that begins now.
+    fn write_fails(&mut self, id: HostId) -> bool {
+        !self.state.host(id).hearing.writable || self.visit_fails(id)
+    }
+
     fn visit(
         &mut self,
         host: HostId,
@@ -413,7 +418,10 @@ impl<'a> Cluster<'a> {
         agent.rounds.has_read(self.now, read);
         let report = agent.tick(self.now, heard);
         agent.rounds.settle(self.now, heard.as_ref(), &report);
-        if self.visit_fails(id) {
+        if self.write_fails(id) {
+            if let Some(agent) = &mut self.nodes[id.0].agent {
+                agent.rounds.not_written();
+            }
             self.rest(id);
         } else if let Some(agent) = &mut self.nodes[id.0].agent {
             let (life, visit) = (agent.life, agent.rounds.write(self.now, report));

@@ -202,9 +202,16 @@ impl Rounds {
             Step::Reads(since) => Ended::Read(since),
             Step::Writes(since, _) => {
                 self.clock.written(worked.then(|| now.since(since)));
+                self.peers.published(worked);
                 Ended::Written
             }
         }
+    }
+
+    /// The write of this round failed before it began.
+    pub(crate) fn not_written(&mut self) {
+        self.clock.written(None);
+        self.peers.published(false);
     }
 
     /// What the slots say, as a read shows them that was begun then, added up. `None` while nothing
