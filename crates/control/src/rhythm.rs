@@ -10,7 +10,7 @@
 //! judge its liveness and its counts. So hosts need not have the same period, and hosts of earlier versions
 //! keep the configured one.
 
-use crate::cluster::{Bounded, Report, Totals};
+use crate::cluster::{Bounded, Governed, Report, Totals};
 use crate::units::Span;
 
 /// Fraction of the array's IOs that the rounds of all hosts take while the law rests. With what is saved for
@@ -145,9 +145,11 @@ impl Rhythm {
         let bounded = matches!(own.bounded, Bounded::Slices | Bounded::Window);
         let busy = bounded || others.is_some_and(|o| o.governed.wants || o.observing.wants);
         if let Some(others) = others {
-            let ios = others.flows.all().ios + own.interval.per_second(own.elapsed).all().ios;
+            let all = others.flows.all().plus(own.interval.per_second(own.elapsed).all());
+            // A host without windows does not show whether it wants more; the latency does.
+            let full = own.governed == Governed::No && all.latency > all.ios * own.threshold.secs();
             // Hosts that are not heard now do IOs as well.
-            self.see(ios, busy && others.missing <= 0.0);
+            self.see(all.ios, (busy || full) && others.missing <= 0.0);
         }
         if let Some(now) = visit.map(Span::secs) {
             // One long visit, as of a host that was stopped for a while, says nothing of the next ones.
@@ -259,6 +261,22 @@ mod tests {
         assert_eq!(settled(4, 8, Bounded::Nothing, None).0, 1.0);
         let (slow, _) = settled(4, 8, Bounded::Slices, None);
         assert_eq!(slow, 60.0, "the longest period");
+    }
+
+    #[test]
+    fn a_host_without_windows_takes_the_array_for_busy_above_the_threshold() {
+        let period = |latency_ms: u64| {
+            let mut own = Report { governed: Governed::No, ..report(300, Bounded::Nothing) };
+            own.interval.reads.latency = Span::from_millis(300 * latency_ms);
+            own.threshold = Span::from_millis(30);
+            let others = Totals::of([&own]);
+            let mut rhythm = Rhythm::default();
+            let others = Some(&others);
+            let round = Round { period: SECOND, hosts: 16, others, own: &own, visit: None };
+            (0..30).map(|_| rhythm.next(round).secs()).fold(0.0, f64::max)
+        };
+        assert!((period(29) - 2.0).abs() < 0.01, "{}: as at 2,000 IO/s", period(29));
+        assert!((period(31) - 6.67).abs() < 0.01, "{}: as at 600 IO/s", period(31));
     }
 
     #[test]
