@@ -28,8 +28,8 @@ pub struct Peers {
     looks: u64,
     /// The automatic threshold of our own previous run.
     before: Option<Span>,
-    /// The last publication of this host did not reach the exchange.
-    unheard: bool,
+    /// Publications of this host in a row that did not reach the exchange, the last ones.
+    unheard: u32,
 }
 
 type Key = (HostId, Incarnation);
@@ -66,13 +66,13 @@ impl Peers {
             places: Vec::new(),
             looks: 0,
             before: None,
-            unheard: false,
+            unheard: 0,
         }
     }
 
     /// Takes in whether this host's own publication reached the exchange.
     pub fn published(&mut self, worked: bool) {
-        self.unheard = !worked;
+        self.unheard = if worked { 0 } else { self.unheard.saturating_add(1) };
     }
 
     /// Takes in the messages of one look.
@@ -151,11 +151,11 @@ impl Peers {
     }
 
     /// Sum of the last reports of all live hosts, the law's input. `None` while hosts are unproven and none is
-    /// live: records are seen, and none of them has yet changed. `None` also while this host's own publications
-    /// fail: a host that is not heard is no part of what the others take for the cluster.
+    /// live: records are seen, and none of them has yet changed. `None` also when as many publications of this host
+    /// have failed as make it stale for the others: a host that is not heard is no part of what they take for the cluster.
     #[must_use]
     pub fn totals(&self, now: Instant) -> Option<Totals> {
-        if self.unheard {
+        if self.unheard >= self.freshness.stale_after {
             return None;
         }
         let mut totals = Totals::default();
@@ -287,7 +287,10 @@ mod tests {
         let mut peers = peers();
         peers.observe(at(0), &[message(identity("a", 1), 1)]);
         peers.observe(at(1), &[message(identity("a", 1), 2)]);
-        peers.published(false);
+        for _ in 0..Freshness::default().stale_after {
+            assert!(peers.totals(at(1)).is_some(), "the others still count what it said last");
+            peers.published(false);
+        }
         assert_eq!(peers.totals(at(1)), None);
         assert_eq!(peers.present(at(1)), 2, "the other one is still there");
         peers.published(true);
