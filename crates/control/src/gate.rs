@@ -9,12 +9,19 @@
 //! is not negative. For a grant of 0.3 an IO of 10 ms is followed by a pause of 23 ms. No two hosts
 //! have the same latencies, so they do not swing in step, and nothing is drawn at random.
 //!
+//! Credit is kept for the time that an IO which is under way takes in the mean. That is more than the mean over
+//! IOs, as one that takes ten times as long is under way ten times as much. While an IO is at the array nobody looks at the gate
+//! before it is back, and the fraction that opened meanwhile is not to be lost.
+//!
 //! A debt is always paid. A client that keeps a single IO pending has nothing waiting while that IO
 //! is at the array; if the time in between wiped out what the IO took beyond the grant, a fraction
 //! would become one IO outstanding all the time.
 
 use crate::queue::Cost;
 use crate::units::{Instant, Span, Window};
+
+/// IOs of which the mean time of those under way is known. On flash one of a few tens takes ten times as long as the others.
+const LASTING: f64 = 64.0;
 
 /// The gate in front of the array. Integrals are in slots times nanoseconds.
 #[derive(Debug)]
@@ -30,8 +37,12 @@ pub struct Gate {
     /// The cost of the IO that last went beyond the whole part of the grant: the most that
     /// `outstanding` may rightly exceed it.
     overshoot: f64,
-    /// Running mean of the time that an IO spends at the array: what credit is bounded by.
+    /// Running mean of the time that an IO spends at the array.
     service: f64,
+    /// The same, and that of its square, over more IOs.
+    lasting: [f64; 2],
+    /// Mean time that an IO takes which is under way: what credit is bounded by.
+    under_way: f64,
     updated: Instant,
 }
 
@@ -46,6 +57,8 @@ impl Gate {
             credit: 0.0,
             overshoot: 1.0,
             service: 0.0,
+            lasting: [0.0; 2],
+            under_way: 0.0,
             updated: now,
         }
     }
@@ -114,7 +127,12 @@ impl Gate {
         self.account(now);
         // Costs are multiples of 1/1024, exact in binary: the sum comes back to zero.
         self.outstanding = (self.outstanding - cost.as_slots()).max(0.0);
-        self.service += (device.0 as f64 - self.service) / 8.0;
+        let device = device.0 as f64;
+        self.service += (device - self.service) / 8.0;
+        self.lasting[0] += (device - self.lasting[0]) / LASTING;
+        self.lasting[1] += (device * device - self.lasting[1]) / LASTING;
+        let [mean, square] = self.lasting;
+        self.under_way = if mean > 0.0 { square / mean } else { 0.0 };
     }
 
     /// When the gate opens by itself. `None` while something is outstanding, as its completion
@@ -141,11 +159,46 @@ impl Gate {
             // Above the grant after it shrank: that excess is not the fraction's to pay back.
             let rate = (self.grant - self.outstanding).max(-self.overshoot);
             // Credit is kept across one IO at most: more would be a burst, not a fraction.
-            let bound = self.service * self.overshoot;
+            let bound = self.under_way * self.overshoot;
             self.credit = (self.credit + rate * dt).min(bound);
         } else if self.credit < 0.0 && self.full > 0.0 {
             // Nobody wants anything: what would be nobody's pays, and nothing is gained.
             self.credit = (self.credit + self.full * dt).min(0.0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One IO is at the array all the time, most for a short time and some for very long, and another one as
+    /// often as the gate admits it when one comes back.
+    #[test]
+    fn a_fraction_is_kept_while_a_neighbours_io_takes_long() {
+        const MS: u64 = 1_000_000;
+        let (grant, end) = (1.7, Instant(20_000 * MS));
+        let mut gate = Gate::new(Instant(0));
+        gate.set_grant(Instant(0), grant);
+        let mut times = (0_u64..).map(|i| if i * 7 % 10 == 0 { 6 * MS } else { MS / 5 });
+        let mut under_way = alloc::vec![(Instant(0), Span(0))];
+        gate.dispatched(Instant(0), Cost::ONE);
+        let mut busy = 0.0;
+        loop {
+            under_way.sort_unstable();
+            let (now, took) = under_way.remove(0);
+            if now >= end {
+                break;
+            }
+            gate.completed(now, Cost::ONE, took);
+            while under_way.is_empty() || (under_way.len() < 2 && gate.admits(now, Cost::ONE)) {
+                let time = Span(times.next().unwrap_or_default());
+                under_way.push((now + time, time));
+                gate.dispatched(now, Cost::ONE);
+                busy += time.0 as f64;
+            }
+        }
+        let mean = busy / end.0 as f64;
+        assert!((mean / grant - 1.0).abs() < 0.02, "{mean} of {grant}");
     }
 }

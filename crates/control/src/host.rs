@@ -561,7 +561,8 @@ impl Host {
         self.demands.extend(vms.map(|(_, vm)| {
             let wanted = vm.slice.roll(now, nanos);
             let rate = Some(core::mem::take(&mut vm.done) / elapsed.secs().max(1e-9));
-            vm.slowest = Slowest::of_vm(vm.slowness.each_mut().map(|class| class.period(&scale)));
+            vm.slowest =
+                Slowest::of_vm(vm.slowness.each_mut().map(|class| class.period(&scale, elapsed)));
             VmDemand {
                 shares: vm.shares,
                 pending: wanted.pending,

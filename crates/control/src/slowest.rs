@@ -50,6 +50,9 @@ const ENOUGH: f64 = 400.0;
 /// Factor per period on IOs of earlier periods: the least, where there are enough, and the most. The ratio changes
 /// with the windows where cheap IOs get faster and slow ones do not, so that old periods must fade.
 const PAST: (f64, f64) = (0.3, 0.95);
+/// IOs of earlier periods that came at more than this many times the rate of now count as if they had come at that.
+/// Else a class that had a large window once, and is slow for that, would count as slow for as long as few IOs come.
+const FEWER: f64 = 2.0;
 /// The fastest IO is forgotten by this much in a period.
 const FORGETS: f64 = 1.002;
 
@@ -115,6 +118,8 @@ struct Sums {
     squares: f64,
     /// Of the mean over all IOs, in their periods.
     mean: f64,
+    /// Of the rate of IOs in their periods, per second.
+    rate: f64,
 }
 
 /// The latency of a class, from period to period.
@@ -133,6 +138,8 @@ pub struct Slowness {
     /// The period before, whose mean over all IOs was found at its end; and those before that, fading.
     last: Sums,
     past: Sums,
+    /// Rates of IOs in the last two periods that had any, latest first.
+    rates: [f64; 2],
     /// The fastest IO of earlier periods, in seconds.
     fastest: f64,
 }
@@ -148,6 +155,7 @@ impl Default for Slowness {
             large: Bytes(0),
             last: Sums::default(),
             past: Sums::default(),
+            rates: [0.0; 2],
             fastest: f64::INFINITY,
         }
     }
@@ -166,13 +174,14 @@ impl Slowness {
         }
     }
 
-    /// Ends a period. Without IOs in it nothing counts, and there is no VM.
-    pub fn period(&mut self, scale: &Scale) -> Slowest {
+    /// Ends a period, which was so long. Without IOs in it nothing counts, and there is no VM.
+    pub fn period(&mut self, scale: &Scale, elapsed: Span) -> Slowest {
         if let Some(mean) = scale.mean {
             self.fade(mean);
         }
         let ios = self.ios as f64;
-        self.last = Sums { ios, latency: self.sum.secs(), squares: self.squares, mean: 0.0 };
+        let rate = ios * ios / elapsed.secs().max(1e-9);
+        self.last = Sums { ios, latency: self.sum.secs(), squares: self.squares, rate, mean: 0.0 };
         self.fastest *= FORGETS;
         if self.ios == 0 {
             return Slowest::default();
@@ -190,11 +199,20 @@ impl Slowness {
     /// Takes in the period before the one that ends, with the mean over all IOs in it.
     fn fade(&mut self, mean: f64) {
         let (past, last) = (&mut self.past, self.last);
+        if last.ios > 0.0 {
+            self.rates = [last.rate / last.ios, self.rates[0]];
+        }
         let keep = if past.ios > 0.0 {
             ((ENOUGH - last.ios) / past.ios).clamp(PAST.0, PAST.1)
         } else {
             0.0
         };
+        // A period in which a VM stops or starts has fewer IOs by that: of two the larger one.
+        let now = self.rates[0].max(self.rates[1]);
+        let fewer =
+            if past.rate > 0.0 { (FEWER * now * past.ios / past.rate).min(1.0) } else { 1.0 };
+        let keep = keep * fewer;
+        past.rate = keep * fewer * past.rate + last.rate;
         past.ios = keep * past.ios + last.ios;
         past.latency = keep * past.latency + last.latency;
         past.squares = keep * past.squares + last.squares;
@@ -203,7 +221,7 @@ impl Slowness {
 
     /// Factor on the mean over all IOs that the law uses because of this class.
     fn excess(&self, scale: &Scale) -> f64 {
-        let Sums { ios, latency, squares, mean: all } = self.past;
+        let Sums { ios, latency, squares, mean: all, .. } = self.past;
         if ios <= 0.0 || all <= 0.0 {
             return 0.0;
         }
@@ -237,6 +255,7 @@ mod tests {
     use super::*;
 
     const SCALE: Scale = Scale { threshold: Span::from_millis(30), mean: Some(0.030), vms: 8 };
+    const SECOND: Span = Span::from_millis(1000);
 
     /// What a class says after so many periods of such IOs, and one more.
     fn after(periods: u32, latencies_ms: &[u64], scale: Scale) -> f64 {
@@ -244,7 +263,7 @@ mod tests {
         let mut last = Slowest::default();
         for _ in 0..=periods {
             latencies_ms.iter().for_each(|ms| slowness.add(Bytes::kib(8), Span::from_millis(*ms)));
-            last = slowness.period(&scale);
+            last = slowness.period(&scale, SECOND);
         }
         last.excess
     }
@@ -297,7 +316,7 @@ mod tests {
             about(2000, mean)
                 .iter()
                 .for_each(|ms| slowness.add(Bytes::kib(8), Span::from_millis(*ms)));
-            said = slowness.period(&scale).excess;
+            said = slowness.period(&scale, SECOND).excess;
             before = mean as f64 / 1e3;
             if period > 20 {
                 near(said, 1.0 / ALLOWED, "it is as fast as all others");
@@ -327,11 +346,30 @@ mod tests {
     fn the_fastest_of_small_ios_says_nothing_of_large_ones() {
         let mut slowness = Slowness::default();
         (0..500).for_each(|_| slowness.add(Bytes::kib(512), Span::from_millis(300)));
-        slowness.period(&SCALE);
+        slowness.period(&SCALE, SECOND);
         (0..500).for_each(|_| slowness.add(Bytes::kib(4), Span::from_millis(1)));
         (0..500).for_each(|_| slowness.add(Bytes::kib(512), Span::from_millis(300)));
-        slowness.period(&SCALE);
+        slowness.period(&SCALE, SECOND);
         assert!(slowness.fastest >= 0.300, "{}", slowness.fastest);
+    }
+
+    #[test]
+    fn a_class_that_was_slow_when_it_had_many_ios_does_not_count_for_long_when_it_has_few() {
+        let mut slowness = Slowness::default();
+        let mut said = [0.0; 10];
+        for _ in 0..10 {
+            about(400, 90)
+                .iter()
+                .for_each(|ms| slowness.add(Bytes::kib(8), Span::from_millis(*ms)));
+            said[0] = slowness.period(&SCALE, SECOND).excess;
+        }
+        near(said[0], 90.0 / 30.0 / ALLOWED, "slow");
+        for said in &mut said {
+            about(5, 30).iter().for_each(|ms| slowness.add(Bytes::kib(8), Span::from_millis(*ms)));
+            *said = slowness.period(&SCALE, SECOND).excess;
+        }
+        assert!(said[1] > 2.0, "{said:?}: a period of few IOs may be the VM's last one");
+        assert!(said[3..].iter().all(|said| *said <= 1.0), "{said:?}");
     }
 
     #[test]
@@ -348,8 +386,8 @@ mod tests {
     fn a_period_without_io_says_nothing() {
         let mut slowness = Slowness::default();
         (0..100).for_each(|_| slowness.add(Bytes::kib(8), Span::from_millis(50)));
-        assert_eq!(slowness.period(&SCALE).vms, 1);
-        assert_eq!(slowness.period(&SCALE), Slowest::default());
+        assert_eq!(slowness.period(&SCALE, SECOND).vms, 1);
+        assert_eq!(slowness.period(&SCALE, SECOND), Slowest::default());
     }
 
     #[test]
