@@ -168,7 +168,9 @@ struct Answer<'a> {
 
 fn failed(error: StoreError) -> Failure {
     match error {
-        StoreError::Conflict(_) | StoreError::Etcd(_) => Failure::new(error.to_string()),
+        StoreError::Conflict(_) | StoreError::Etcd(_) | StoreError::Unanswered(_) => {
+            Failure::new(error.to_string())
+        }
         _ => Failure::usage(error.to_string()),
     }
 }

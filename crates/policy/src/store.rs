@@ -98,12 +98,36 @@ pub enum StoreError {
         /// Reason why it cannot be read.
         fault: StoredFault,
     },
+    /// The policy of a volume cannot be replaced, as the value of its key is none.
+    #[error(
+        "volume {volume}: what etcd has is no policy: {why}. Remove its key below policy/volume/ (etcdctl del), and apply a policy file"
+    )]
+    Damaged {
+        /// Name of the volume.
+        volume: String,
+        /// What is wrong with the value.
+        why: String,
+    },
+    /// etcd did not answer to a write, which it may have made.
+    #[error(
+        "{0}; the change may have been made all the same: parda policy get shows the revision in etcd"
+    )]
+    Unanswered(EtcdError),
     /// It is too much for one transaction.
     #[error("{0} volumes change at once, and etcd makes {most} writes at once: change fewer volumes at a time", most = MOST_WRITES)]
     TooMany(usize),
     /// A value cannot be written.
     #[error("cannot be written: {0}")]
     Unwritable(String),
+}
+
+impl StoreError {
+    fn of_a_write(error: EtcdError) -> StoreError {
+        match error.fault {
+            Fault::NoAnswer | Fault::NotUnderstood(_) => StoreError::Unanswered(error),
+            _ => StoreError::Etcd(error),
+        }
+    }
 }
 
 fn now(head: Option<&Head>) -> String {
@@ -129,6 +153,9 @@ impl Snapshot {
     pub fn policy(&self) -> Result<Policy, StoreError> {
         let each = self.volumes.iter().map(|(name, stored)| match stored {
             Ok(stored) => Ok(stored.volume.clone()),
+            Err(StoredFault::Damaged(why)) => {
+                Err(StoreError::Damaged { volume: name.clone(), why: why.clone() })
+            }
             Err(fault) => {
                 Err(StoreError::Unreadable { volume: name.clone(), fault: fault.clone() })
             }
@@ -241,9 +268,14 @@ impl Store {
             return Ok(Applied { head: None, changes });
         }
         let Author { by, at_ms, comment } = author;
-        let head = Head { revision: read.revision() + 1, by, at_ms, comment };
-        let writes = self.writes(&before, policy, &head, &changes)?;
-        let (puts, deletes) = (writes.0, writes.1);
+        let revision = read.revision().checked_add(1).ok_or_else(|| StoreError::Value {
+            key: String::from_utf8_lossy(&self.key("head")).into_owned(),
+            message: "has the highest revision there is: remove the key and apply a policy file"
+                .to_owned(),
+        })?;
+        let head = Head { revision, by, at_ms, comment };
+        let entry = history_entry(policy, &head, &changes)?;
+        let (puts, deletes) = self.writes(&before, policy, &entry, &changes)?;
         let oldest = head.revision.saturating_sub(MOST_HISTORY);
         let (first, last) = (self.history_key(0), self.history_key(oldest + 1));
         let each = puts.iter().map(|(key, value)| Write::Put(key, value));
@@ -256,10 +288,12 @@ impl Store {
             return Err(StoreError::TooMany(puts.len() + deletes.len()));
         }
         let key = self.key("head");
-        if !self.client.write_if((&key, read.mark), &writes, self.limit)? {
-            let is = self.snapshot(&[Keys::One(&key)], Snapshot::default())?.head;
-            // An answer may have been lost on its way, and the call have been made again.
-            if is.as_ref() != Some(&head) {
+        let written = self.client.write_if((&key, read.mark), &writes, self.limit);
+        if !written.map_err(StoreError::of_a_write)? {
+            // An answer may have been lost on its way, and the call have been made again. Head and policy tell our own write.
+            let made = self.revision(head.revision)?;
+            if !made.is_some_and(|made| made.head == head && made.policy == entry.policy) {
+                let is = self.snapshot(&[Keys::One(&key)], Snapshot::default())?.head;
                 return Err(StoreError::Conflict(is));
             }
         }
@@ -272,20 +306,14 @@ impl Store {
         &self,
         before: &Policy,
         policy: &Policy,
-        head: &Head,
+        entry: &HistoryEntry,
         changes: &[Change],
     ) -> Result<(Vec<(Vec<u8>, Vec<u8>)>, Vec<Vec<u8>>), StoreError> {
-        let unwritable = |error: &dyn std::fmt::Display| StoreError::Unwritable(error.to_string());
         let text = |value: serde_json::Result<Vec<u8>>| value.map_err(|error| unwritable(&error));
-        let entry = HistoryEntry {
-            head: head.clone(),
-            changes: changes.iter().take(MOST_CHANGES).cloned().collect(),
-            more: changes.len().saturating_sub(MOST_CHANGES),
-            policy: policy.text().map_err(|error| unwritable(&error))?,
-        };
+        let head = &entry.head;
         let mut puts = vec![
             (self.key("head"), text(serde_json::to_vec(head))?),
-            (self.history_key(head.revision), text(serde_json::to_vec(&entry))?),
+            (self.history_key(head.revision), text(serde_json::to_vec(entry))?),
         ];
         let differs = |name: &str| changes.iter().any(|change| change.volume == name);
         for volume in policy.volume.iter().filter(|volume| differs(&volume.name)) {
@@ -368,10 +396,29 @@ impl Store {
     }
 }
 
+fn history_entry(
+    policy: &Policy,
+    head: &Head,
+    changes: &[Change],
+) -> Result<HistoryEntry, StoreError> {
+    Ok(HistoryEntry {
+        head: head.clone(),
+        changes: changes.iter().take(MOST_CHANGES).cloned().collect(),
+        more: changes.len().saturating_sub(MOST_CHANGES),
+        policy: policy.text().map_err(|error| unwritable(&error))?,
+    })
+}
+
+fn unwritable(error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Unwritable(error.to_string())
+}
+
 fn json<T: DeserializeOwned>(entry: &Entry) -> Result<T, StoreError> {
     serde_json::from_slice(&entry.value).map_err(|error| StoreError::Value {
         key: String::from_utf8_lossy(&entry.key).into_owned(),
-        message: format!("is not what parda writes there: {error}"),
+        message: format!(
+            "is not what parda writes there: {error}. Remove the key (etcdctl del), and apply a policy file"
+        ),
     })
 }
 

@@ -94,6 +94,9 @@ impl Stored {
         };
         let text = std::str::from_utf8(value).map_err(|error| damaged(&error))?;
         let Version { format, revision } = toml::from_str(text).map_err(|error| damaged(&error))?;
+        if format == 0 {
+            return Err(damaged(&"format = 0: there is no such format"));
+        }
         if format > FORMAT {
             return Err(StoredFault::Newer { format, revision });
         }
@@ -117,7 +120,8 @@ mod tests {
         let newer = text.replace("format = 1", "format = 2").replace("[volume]", "[volume_v2]");
         let fault = Stored::read(newer.as_bytes()).unwrap_err();
         assert_eq!(fault, StoredFault::Newer { format: 2, revision: 7 });
-        for value in ["", "x", "format = 1\nrevision = 7", "format = -1\nrevision = 7"] {
+        let zero = text.replace("format = 1", "format = 0");
+        for value in ["", "x", "format = 1\nrevision = 7", "format = -1\nrevision = 7", &zero] {
             assert!(
                 matches!(Stored::read(value.as_bytes()), Err(StoredFault::Damaged(_))),
                 "{value}"

@@ -10,6 +10,9 @@ use parda_policy::{
 use serde::Serialize;
 use toml::Table;
 
+/// The end of the year 9999, in milliseconds since 1970.
+const LAST_MS: u64 = 253_402_300_799_999;
+
 /// The policy and its hosts as JSON.
 #[derive(Serialize)]
 pub(super) struct Whole {
@@ -47,7 +50,8 @@ fn parts(read: &Snapshot) -> (Readable<'_>, Vec<(&str, String)>) {
 
 /// A revision in a line.
 pub(super) fn headline(head: &Head) -> String {
-    let at = UNIX_EPOCH + Duration::from_millis(head.at_ms);
+    // Later years have five digits, which the format does not have.
+    let at = UNIX_EPOCH + Duration::from_millis(head.at_ms.min(LAST_MS));
     let comment = head.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
     let line = format!(
         "revision {} by {} at {}{comment}",
@@ -179,4 +183,21 @@ fn of_volume(report: &HostReport, volume: &VolumeReport) -> String {
         text += &other(&format!("vm {vm}: "), values);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_somebody_made_up_is_shown() {
+        let head = Head {
+            revision: u64::MAX,
+            by: "x\u{1b}[31m".to_owned(),
+            at_ms: u64::MAX,
+            comment: None,
+        };
+        let shown = headline(&head);
+        assert!(shown.ends_with(r"by x\u{1b}[31m at 9999-12-31T23:59:59Z"), "{shown}");
+    }
 }
