@@ -152,6 +152,14 @@ impl Layers {
             (None, _) => Ok(()),
         }
     }
+
+    /// Writes the policy to its file.
+    pub(crate) fn keep_policy(&self) -> Result<(), String> {
+        match &self.policy_file {
+            Some(path) => StateFile::policy(path).write(&self.policy),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Whether a setting may stand in a layer: no key of a disk that names a file, and no table, which may.
@@ -317,15 +325,6 @@ impl Live {
         Ok(changed && agent.take_over(config))
     }
 
-    /// Writes the policy in force to its file.
-    pub(crate) fn keep_policy(&self) -> Result<(), String> {
-        let in_force = self.in_force().layers;
-        match &in_force.policy_file {
-            Some(path) => StateFile::policy(path).write(&in_force.policy),
-            None => Ok(()),
-        }
-    }
-
     /// Reads the configuration file again. `take_over` is given the result in its turn, and returns when it is in force.
     pub(crate) fn read_again(&self, path: &Path, take_over: impl FnOnce(Result<Config, Error>)) {
         let file = Document::read_regular(path);
@@ -337,7 +336,8 @@ impl Live {
             if layers.state == before.state && before.unreadable.is_none() {
                 (layers.kept, layers.unreadable) = (before.kept, None);
             }
-            if layers.policy_file == before.policy_file {
+            // The same for a policy that was read, wherever it is kept from now on.
+            if layers.policy_file.is_some() && before.policy.head.is_some() {
                 layers.policy = before.policy;
             }
             layers.temporary = before.temporary;

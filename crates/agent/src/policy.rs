@@ -49,7 +49,7 @@ impl Follower {
     pub(crate) fn start(config: &Config, host: Host) -> std::io::Result<Option<Follower>> {
         let volumes = names(config);
         let Some(config) = config.policy.clone() else {
-            host.views.show_policy(None);
+            host.views.show_policy(None, || true);
             return Ok(None);
         };
         let (orders, waits) = channel();
@@ -64,6 +64,7 @@ impl Follower {
             unreadable: BTreeMap::new(),
             fault: None,
             published: None,
+            kept: None,
             wanted: Arc::downgrade(&wanted),
         };
         let period = config.period;
@@ -119,6 +120,8 @@ struct Following {
     /// Why etcd cannot be read, as it was said.
     fault: Option<String>,
     published: Option<Published>,
+    /// What its file holds, or why it could not be written.
+    kept: Option<Result<Policies, String>>,
     /// Gone once the main thread follows another policy, or none.
     wanted: Weak<()>,
 }
@@ -152,6 +155,11 @@ impl Following {
             let policy = self.host.live.layers().policy;
             self.put_in_force(policy);
         }
+        // A reload may have taken it away during the call: nothing is in force then that could be said.
+        if !self.is_wanted() {
+            return;
+        }
+        self.keep();
         let done = looked.and_then(|()| self.publish());
         self.say(done.err());
         self.show();
@@ -170,6 +178,9 @@ impl Following {
         }
         let names: Vec<_> = self.volumes.iter().map(String::as_str).collect();
         let snapshot = self.store.read(&names)?;
+        if !self.is_wanted() {
+            return Ok(());
+        }
         let cluster = self.seen.map_or(0, |seen| seen.cluster);
         self.seen = Some(Seen { mark: snapshot.mark, cluster: cluster.max(snapshot.mark) });
         self.take_in(snapshot);
@@ -258,14 +269,24 @@ impl Following {
                 );
             }
         }
-        if now.layers.policy != before.layers.policy
-            && let Err(error) = live.keep_policy()
+    }
+
+    /// Keeps what is in force for the next start. Tried again each round until it is done: a full disk has room again.
+    fn keep(&mut self) {
+        let layers = self.host.live.in_force().layers;
+        if layers.policy.head.is_none() || self.kept.as_ref() == Some(&Ok(layers.policy.clone())) {
+            return;
+        }
+        let kept = layers.keep_policy().map(|()| layers.policy);
+        if let Err(error) = &kept
+            && self.kept.as_ref() != Some(&kept)
         {
             tracing::error!(
                 event = "policy_not_kept",
-                "{error}; after a restart the policy counts once etcd has been read"
+                "{error}; tried again each period; until then the policy counts after a restart once etcd has been read"
             );
         }
+        self.kept = Some(kept);
     }
 
     /// Says what is wrong with etcd, once, and when it is well again.
@@ -295,12 +316,9 @@ impl Following {
     }
 
     fn show(&self) {
-        if !self.is_wanted() {
-            return;
-        }
         let policy =
             report::shown(&self.report(), &self.host.live.layers().policy, self.fault.as_ref());
-        self.host.views.show_policy(Some(policy));
+        self.host.views.show_policy(Some(policy), || self.is_wanted());
     }
 
     /// Publishes what is in force if it is not what was published, and renews the lease when it is time.

@@ -446,6 +446,8 @@ impl Agent {
             views: Arc::clone(&self.api.views),
             agent: self.api.agent.clone(),
         };
+        // What follows until now shows nothing any more.
+        self.follower = None;
         self.follower = Follower::start(&self.config, host).unwrap_or_else(|error| {
             tracing::error!("cannot start a thread for the policy: {error}");
             None

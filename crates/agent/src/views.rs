@@ -35,9 +35,16 @@ impl Views {
         Arc::new(Views { host, started: Instant::now(), volumes, live, policy })
     }
 
-    /// Shows this of the policy from now on.
-    pub(crate) fn show_policy(&self, policy: Option<parda_api::Policy>) {
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
+    /// Shows this of the policy from now on, if who shows it `may` still when it is their turn.
+    pub(crate) fn show_policy(
+        &self,
+        policy: Option<parda_api::Policy>,
+        may: impl FnOnce() -> bool,
+    ) {
+        let mut shown = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        if may() {
+            *shown = policy;
+        }
     }
 
     /// Shows these volumes from now on.

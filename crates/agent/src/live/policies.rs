@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use parda_policy::check::check_volume;
+use parda_policy::stored::FORMAT;
 use parda_policy::{Head, Stored};
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -27,13 +28,15 @@ pub(crate) struct Policies {
 impl Policies {
     /// What was in force last, from its file. A file that cannot be read is said, and does not count.
     pub(super) fn read(path: &Path) -> Policies {
-        StateFile::policy(path).read().unwrap_or_else(|error| {
+        let mut kept: Policies = StateFile::policy(path).read().unwrap_or_else(|error| {
             tracing::error!(
                 event = "state_unreadable",
                 "{error}; the policy that was last in force here is not in force until etcd has been read"
             );
             Policies::default()
-        })
+        });
+        kept.volumes = kept.volumes.into_iter().filter_map(|stored| known(path, stored)).collect();
+        kept
     }
 
     /// Policy of a volume, if it has one.
@@ -60,4 +63,29 @@ impl Policies {
         }
         all
     }
+}
+
+/// The part of a kept policy that this version knows: a newer one may have written the file.
+fn known(path: &Path, stored: Stored) -> Option<Stored> {
+    let Stored { format, revision, volume } = stored;
+    if format != FORMAT {
+        tracing::error!(
+            volume = volume.name,
+            event = "state_unreadable",
+            "{}: revision {revision} is of format {format}, and this version knows format {FORMAT}; it is not in force until etcd has been read",
+            path.display()
+        );
+        return None;
+    }
+    let (volume, unknown) = volume.known();
+    if !unknown.is_empty() {
+        tracing::warn!(
+            volume = volume.name,
+            event = "policy_unknown",
+            "{}: {} is not known to this version, and has no effect; the rest is in force",
+            path.display(),
+            unknown.join(", ")
+        );
+    }
+    Some(Stored { format, revision, volume })
 }

@@ -1,3 +1,5 @@
+use parda_policy::Head;
+
 use super::*;
 
 const FILE: &str = "host = \"a\"\nstate = \"STATE\"\n[[volume]]\nname = \"array\"\n[[volume.disk]]\nname = \"vm\"\n\
@@ -266,15 +268,59 @@ fn the_policy_is_there_after_a_restart_and_a_file_without_its_end_is_not() {
     let policy = policies(3, "[[vm]]\nname = \"vm\"\nshares = 700\n");
     let layers = Layers { policy, ..live.layers() };
     live.take(layers.clone(), layers);
-    live.keep_policy().unwrap();
+    live.in_force().layers.keep_policy().unwrap();
     assert_eq!(shares(&start(dir.path(), &file).1), 700);
     let path = dir.path().join("state.toml.policy");
     let whole = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, whole.replace("# end\n", "")).unwrap();
     let (live, config) = start(dir.path(), &file);
     assert_eq!(shares(&config), 500, "it may have lost more than its end");
-    live.keep_policy().unwrap();
+    live.in_force().layers.keep_policy().unwrap();
     std::fs::write(&path, "root:x:0:0\n").unwrap();
-    assert!(live.keep_policy().unwrap_err().contains("is no state file of parda"));
+    assert!(
+        live.in_force().layers.keep_policy().unwrap_err().contains("is no state file of parda")
+    );
     assert_eq!(shares(&start(dir.path(), FILE).1), 500, "without [policy] there is none");
+}
+
+#[test]
+fn what_a_newer_version_kept_is_in_force_as_far_as_this_one_knows_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = FILE.replacen("[[volume]]", KEPT, 1);
+    let (live, _) = start(dir.path(), &file);
+    let keep = |format: u32| {
+        let vm = "[[vm]]\nname = \"vm\"\nshares = 700\nwarp = 9\n";
+        let mut policy = policies(3, vm);
+        policy.volumes[0].format = format;
+        Layers { policy, ..live.layers() }.keep_policy().unwrap();
+    };
+    keep(1);
+    let (now, config) = start(dir.path(), &file);
+    assert_eq!(shares(&config), 700, "warp has no effect, and the rest is there");
+    assert_eq!(now.in_force().refused, Refused::new());
+    keep(2);
+    assert_eq!(shares(&start(dir.path(), &file).1), 500, "all of it may mean something else");
+}
+
+#[test]
+fn a_policy_that_was_read_stays_when_the_state_file_moves() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = FILE.replacen("[[volume]]", KEPT, 1);
+    let (live, _) = start(dir.path(), &file);
+    let head = Head { revision: 3, by: "anna".to_owned(), at_ms: 0, comment: None };
+    let policy = policies(3, "[[vm]]\nname = \"vm\"\nshares = 700\n");
+    let layers = Layers { policy: Policies { head: Some(head), ..policy }, ..live.layers() };
+    live.take(layers.clone(), layers);
+    let path = dir.path().join("parda.toml");
+    let reload = |text: &str, state: &str| {
+        std::fs::write(&path, text.replace("STATE", dir.path().join(state).to_str().unwrap()))
+            .unwrap();
+        let mut found = 0;
+        live.read_again(&path, |config| found = shares(&config.unwrap()));
+        found
+    };
+    assert_eq!(reload(&file, "other.toml"), 700);
+    live.in_force().layers.keep_policy().unwrap();
+    assert!(dir.path().join("other.toml.policy").exists());
+    assert_eq!(reload(FILE, "other.toml"), 500, "without [policy] there is none");
 }

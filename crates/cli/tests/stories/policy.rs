@@ -1,5 +1,6 @@
 //! Settings that live in etcd for all hosts: applied from a file, refused when wrong, kept while etcd is away, read back.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use parda_agent::config::named_cluster;
@@ -7,6 +8,7 @@ use parda_agent::file;
 use parda_api::ValueFrom;
 use parda_policy::{Author, Of, Snapshot, Store, StoreError, set};
 use parda_testkit::Etcd;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::array::{Array, Delays};
@@ -186,7 +188,8 @@ fn hosts_keep_what_they_had_and_operators_do_not_undo_one_another() {
     let (mut one, mut other) = (site.store(), site.store());
     let (read, same) = (one.read_all().unwrap(), other.read_all().unwrap());
     one.apply(&read, &with(&read, "shares", 600), author("one")).unwrap();
-    let told = other.apply(&same, &with(&same, "shares", 700), author("other")).unwrap_err();
+    // By the same user in the same millisecond, as scripts do.
+    let told = other.apply(&same, &with(&same, "shares", 700), author("one")).unwrap_err();
     assert!(matches!(&told, StoreError::Conflict(Some(head)) if head.by == "one"), "{told}");
     assert!(
         told.to_string().starts_with("revision 2 was made meanwhile by one; nothing was changed"),
@@ -258,6 +261,7 @@ fn hosts_keep_what_they_had_and_operators_do_not_undo_one_another() {
     site.stage.write("policy.toml", POLICY.replace("1500", "1600"));
     site.policy(&["apply", "policy.toml"]);
     until("all follow", || site.shares(0) == [4500, 1600] && site.shares(1) == [1600]);
+    damaged_values_are_named_with_the_way_out(&site);
     site.agents.into_iter().for_each(Agent::stop);
 }
 
@@ -301,6 +305,9 @@ fn agents_may_read_the_policy_and_operators_write_it() {
         etcd.urls()[0]
     );
     let text = config("a", "", &[("vm1", "data")]).replacen("[[volume]]", &policy, 1);
+    // Neither can the policy be kept at first.
+    let kept = stage.path("a.state.policy");
+    std::fs::create_dir(&kept).unwrap();
     let agent = stage.agent("a", &text);
     stage.write("policy.toml", POLICY);
     let apply = [PARDA, "policy", "apply", "policy.toml", "-c", "a.toml"];
@@ -316,5 +323,69 @@ fn agents_may_read_the_policy_and_operators_write_it() {
     assert!(stage.ok(&get).contains(", user operator of etcd"), "{}", stage.ok(&get));
     let log = agent.process.log();
     assert!(!log.contains("policy_unreachable"), "{log}");
+    agent.says("is not a regular file; tried again each period");
+    std::fs::remove_dir(&kept).unwrap();
+    until("the policy is kept", || {
+        std::fs::read_to_string(&kept).is_ok_and(|text| text.contains("4500"))
+    });
+    assert_eq!(agent.process.log().matches("policy_not_kept").count(), 1, "said once");
     agent.stop();
+}
+
+/// Values that somebody else wrote: each command says what to do.
+fn damaged_values_are_named_with_the_way_out(site: &Site) {
+    // In base64, as etcd takes them.
+    let (head, volume) = ("L3BhcmRhL3BvbGljeS9oZWFk", "L3BhcmRhL3BvbGljeS92b2x1bWUvYXJyYXk=");
+    let put = |key: &str, value: &str| {
+        let body = format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}");
+        let answer = site.etcd.post(0, "/v3/kv/put", &body).unwrap();
+        assert!(answer.contains("200 OK"), "{answer}");
+    };
+    let no_text = "/w==";
+    put(volume, no_text);
+    let said = site.refused(&["apply", "policy.toml"]).1;
+    assert!(said.contains("is no policy") && said.contains("Remove its key"), "{said}");
+    put(head, no_text);
+    let said = site.refused(&["apply", "policy.toml"]).1;
+    assert!(said.contains("key /parda/policy/head") && said.contains("Remove the key"), "{said}");
+    // The highest revision and time that there are, and a volume without settings.
+    let (last, empty) = (
+        "eyJyZXZpc2lvbiI6MTg0NDY3NDQwNzM3MDk1NTE2MTUsImJ5IjoieCIsImF0X21zIjoxODQ0Njc0NDA3MzcwOTU1MTYxNX0=",
+        "Zm9ybWF0ID0gMQpyZXZpc2lvbiA9IDEKW3ZvbHVtZV0KbmFtZSA9ICJhcnJheSIK",
+    );
+    put(head, last);
+    put(volume, empty);
+    assert!(site.policy(&["get"]).contains("by x at 9999-12-31T23:59:59Z"));
+    let said = site.refused(&["apply", "policy.toml"]).1;
+    assert!(said.contains("has the highest revision there is"), "{said}");
+}
+
+/// An etcd that takes calls and never answers: `[policy]` is taken away while it is waited for.
+#[test]
+fn a_policy_that_is_taken_away_during_a_call_says_nothing_more() {
+    let stage = Stage::new();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    stage.sparse("data", 1 << 20);
+    let without = format!("state = \"a.state\"\n{}", config("a", "", &[("vm1", "data")]));
+    let policy =
+        format!("[policy]\netcd = [\"http://{}\"]\n[[volume]]", silent.local_addr().unwrap());
+    let agent = stage.agent("a", &without.replacen("[[volume]]", &policy, 1));
+    let (call, _) = silent.accept().unwrap();
+    assert!(agent.status().policy.is_some(), "the agent serves meanwhile");
+    stage.write("a.toml", &without);
+    agent.process.signal(Signal::HUP);
+    agent.says("reload_applied");
+    drop((call, silent));
+    until("the call has ended", || !threads(&agent).contains(&"parda-policy\n".to_owned()));
+    assert!(agent.status().policy.is_none());
+    let log = agent.process.log();
+    assert!(!log.contains("policy_unreachable"), "{log}");
+    agent.stop();
+}
+
+/// Names of an agent's threads.
+fn threads(agent: &Agent) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", agent.process.pid())).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+    names.filter_map(Result::ok).collect()
 }
