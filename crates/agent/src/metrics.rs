@@ -163,13 +163,32 @@ fn sample(to: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
     }
 }
 
-fn agent() -> [Family<Status>; 2] {
+fn agent() -> [Family<Status>; 4] {
     [
         gauge("agent_info", "Host name of the configuration, and version of the agent", |status| {
             let labels = vec![("host", status.host.clone()), ("version", status.version.clone())];
             vec![(labels, Value::Gauge(1.0))]
         }),
         seconds("agent_uptime", "Time since the agent started", |status| one(status.uptime_s)),
+        gauge(
+            "policy_up",
+            "Whether etcd could be read for the policy at the last try; no sample without [policy]",
+            |status| {
+                status.policy.iter().flat_map(|of| one(f64::from(of.fault.is_none()))).collect()
+            },
+        ),
+        gauge(
+            "policy_refused",
+            "Whether the policy that was read last is not in force for a volume, by `volume`",
+            |status| {
+                let volumes = status.policy.iter().flat_map(|policy| &policy.volumes);
+                let each = volumes.map(|volume| {
+                    let labels = vec![("volume", volume.name.clone())];
+                    (labels, Value::Gauge(f64::from(volume.fault.is_some())))
+                });
+                each.collect()
+            },
+        ),
     ]
 }
 

@@ -90,3 +90,31 @@ fn a_status_without_volumes_is_a_document() {
          # EOF\n"
     );
 }
+
+#[test]
+fn a_refused_policy_and_an_etcd_that_is_away_are_seen() {
+    let volume = |name: &str, fault: Option<&str>| parda_api::VolumePolicy {
+        name: name.to_owned(),
+        in_force: Some(6),
+        fault: fault.map(str::to_owned),
+        unknown: Vec::new(),
+    };
+    let volumes = vec![volume("good", None), volume("bad", Some("window_max = 4: too small"))];
+    let policy = |fault: Option<String>| parda_api::Policy {
+        revision: 7,
+        by: None,
+        at_ms: None,
+        fault,
+        volumes: volumes.clone(),
+    };
+    let shown = |fault| text(Status { policy: Some(policy(fault)), ..twins() });
+    let text = shown(None);
+    for line in [
+        "parda_policy_up 1.0\n",
+        "parda_policy_refused{volume=\"good\"} 0.0\n",
+        "parda_policy_refused{volume=\"bad\"} 1.0\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    assert!(shown(Some("no answer in time".to_owned())).contains("parda_policy_up 0.0\n"));
+}
