@@ -11,12 +11,13 @@ use parda_http::{Change, Pages, Place, Refusal, Who};
 
 use crate::events::Recorder;
 use crate::history::History;
+use crate::http;
 use crate::live::Live;
+use crate::metrics::Exposition;
 use crate::status::Detail;
 use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::wakeup::Takeover;
-use crate::{http, metrics};
 
 /// The agent as its HTTP server asks it.
 #[derive(Clone)]
@@ -25,6 +26,7 @@ pub(crate) struct Api {
     pub(crate) history: Arc<History>,
     pub(crate) events: Recorder,
     pub(crate) live: Arc<Live>,
+    pub(crate) metrics: Arc<Mutex<Exposition>>,
     pub(crate) tokens: Arc<Mutex<Tokens>>,
     pub(crate) agent: Takeover,
 }
@@ -48,8 +50,10 @@ impl Api {
 
 impl parda_http::Agent for Api {
     fn pages(&self) -> Pages {
-        let status = self.views.status(Detail::Whole);
-        Pages { lacking: http::lacking(&status), metrics: metrics::text(status).into() }
+        let status = self.views.status(Detail::Counters);
+        let lacking = http::lacking(&status);
+        let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        Pages { lacking, metrics: metrics.text(status).into() }
     }
 
     fn state(&self) -> api::State {

@@ -30,11 +30,15 @@ pub struct Summary {
 
 impl From<&Histogram<u64>> for Latency {
     fn from(histogram: &Histogram<u64>) -> Latency {
-        let bucket = |v: hdrhistogram::iterators::IterationValue<u64>| {
-            (histogram.median_equivalent(v.value_iterated_to()), v.count_at_value())
-        };
-        Latency { buckets: histogram.iter_recorded().map(bucket).collect() }
+        Latency { buckets: occupied(histogram).collect() }
     }
+}
+
+/// Occupied buckets of a histogram as [`Latency`] has them.
+pub(crate) fn occupied(histogram: &Histogram<u64>) -> impl Iterator<Item = (u64, u64)> {
+    histogram
+        .iter_recorded()
+        .map(|v| (histogram.median_equivalent(v.value_iterated_to()), v.count_at_value()))
 }
 
 impl Latency {

@@ -5,34 +5,63 @@
 
 mod disk;
 mod exchange;
+mod kept;
 mod steer;
 mod table;
 mod volume;
 
 use std::fmt;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::status::{Status, VolumeStatus};
+use disk::DiskNow;
+use kept::Kept;
 use table::{Family, Labels, Value, gauge, one, seconds};
 
 /// An object with the labels that all of its samples have.
 struct Labelled<'a, T>(Labels, &'a T);
 
-/// Writes a status as OpenMetrics text.
-pub fn text(status: Status) -> String {
-    let mut registry = Registry::with_prefix("parda");
-    registry.register_collector(Box::new(Snapshot(status)));
-    let mut text = String::new();
+/// Prefix of all names.
+const PREFIX: &str = "parda";
+
+/// Statuses as OpenMetrics text, one after the other.
+#[derive(Debug, Default)]
+pub struct Exposition {
+    disks: Kept,
+}
+
+impl Exposition {
+    /// The status as text. Samples of disks are kept for the next one.
+    pub fn text(&mut self, mut status: Status) -> String {
+        let disks: Vec<_> = status.volumes.iter_mut().flat_map(disks).collect();
+        let mut registry = Registry::with_prefix(PREFIX);
+        registry.register_collector(Box::new(Snapshot(status)));
+        let mut text = String::new();
+        written(encode_registry(&mut text, &registry));
+        self.disks.write(&mut text, disks.into_iter());
+        written(encode_eof(&mut text));
+        text
+    }
+}
+
+/// Disks of a volume, which it has no more.
+fn disks(volume: &mut VolumeStatus) -> impl Iterator<Item = DiskNow> + use<> {
+    let name: Arc<str> = volume.name.as_str().into();
+    let disks = std::mem::take(&mut volume.disks);
+    disks.into_iter().map(move |disk| DiskNow::new(&name, disk))
+}
+
+fn written(result: fmt::Result) {
     // Writing to a string does not fail.
-    if let Err(error) = encode(&mut text, &registry) {
+    if let Err(error) = result {
         tracing::error!("metrics cannot be written: {error}");
     }
-    text
 }
 
 /// A family as it is exposed.
@@ -54,9 +83,9 @@ pub fn families() -> Vec<Described> {
     list(&volume::families(), &mut all);
     list(&exchange::families(), &mut all);
     list(&exchange::peer_families(), &mut all);
-    list(&disk::families(), &mut all);
     list(&steer::families(), &mut all);
     list(&steer::vm_families(), &mut all);
+    list(&disk::families(), &mut all);
     all
 }
 
@@ -69,6 +98,7 @@ fn list<T>(families: &[Family<T>], all: &mut Vec<Described>) {
     }
 }
 
+/// Status of all but its disks.
 #[derive(Debug)]
 struct Snapshot(Status);
 
@@ -85,13 +115,6 @@ impl Collector for Snapshot {
             exchange.peers.iter().map(|peer| Labelled(with(labels, "peer", &peer.host), peer))
         });
         write(&mut to, &exchange::peer_families(), &peers.collect::<Vec<_>>())?;
-        let disks = volumes.iter().flat_map(|Labelled(labels, volume)| {
-            volume.disks.iter().map(|disk| {
-                let labels = with(labels, "disk", &disk.name);
-                Labelled(with(&labels, "listen", &disk.listen), disk)
-            })
-        });
-        write(&mut to, &disk::families(), &disks.collect::<Vec<_>>())?;
         let steered = status.volumes.iter().filter_map(|v| Some((v, v.steer.as_ref()?)));
         let steered: Vec<_> = steered.map(|(v, s)| Labelled(of(v), s)).collect();
         write(&mut to, &steer::families(), &steered)?;

@@ -126,6 +126,7 @@ impl Agent {
                 history: Arc::new(History::new()),
                 events: recorder,
                 live,
+                metrics: Arc::default(),
                 tokens: Arc::default(),
                 agent: takeover,
             },

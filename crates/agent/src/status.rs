@@ -406,9 +406,18 @@ pub struct DiskStatus {
     pub device: Latency,
     /// Both together: what the client sees, but for its own socket.
     pub total: Latency,
-    /// Distribution of the time at the array as the ring has it, for who looks each second.
+    /// Distributions as the ring has them, for who looks each second.
     #[serde(skip)]
-    pub recorded: Option<Arc<Latencies>>,
+    pub recorded: Option<Recorded>,
+}
+
+/// Distributions of a disk as the ring has them. The next IO of the disk copies those that somebody has.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Time held in the host's queue, of reads and writes.
+    pub held: Arc<Latencies>,
+    /// Time at the array.
+    pub device: Arc<Latencies>,
 }
 
 /// How much a status tells.
@@ -416,7 +425,7 @@ pub struct DiskStatus {
 pub(crate) enum Detail {
     /// Everything, with all distributions.
     Whole,
-    /// Counters, and empty distributions.
+    /// Counters, and distributions as the ring has them.
     Counters,
 }
 
@@ -460,7 +469,8 @@ impl DiskStatus {
             held: latency(&stats.held),
             device: latency(&stats.device),
             total: latency(&stats.total),
-            recorded: (detail == Detail::Counters).then_some(stats.device),
+            recorded: (detail == Detail::Counters)
+                .then_some(Recorded { held: stats.held, device: stats.device }),
         }
     }
 }

@@ -53,7 +53,7 @@ impl Views {
     }
 
     /// Configuration in force of a volume that runs.
-    pub(crate) fn config(&self, volume: &str) -> Option<config::Volume> {
+    pub(crate) fn config(&self, volume: &str) -> Option<Arc<config::Volume>> {
         let volumes = Arc::clone(&self.volumes.lock().unwrap_or_else(PoisonError::into_inner));
         volumes.iter().find_map(|view| match view {
             View::Running(view) => Some(view.config()).filter(|config| config.name == volume),

@@ -25,11 +25,14 @@ pub(crate) enum Why {
     Changed,
 }
 
+/// Configuration of a volume, for who changes it and who looks.
+type InForce = Arc<Mutex<Arc<config::Volume>>>;
+
 /// A volume that runs.
 pub(crate) struct Volume {
     me: Identity,
     /// Configuration in force, live changes included.
-    config: Arc<Mutex<config::Volume>>,
+    config: InForce,
     enforcer: Arc<Enforcer>,
     orders: Sender<Order>,
     control: JoinHandle<()>,
@@ -50,7 +53,7 @@ impl Volume {
         let enforcer = Arc::new(Enforcer::start(&config, shared, settled)?);
         let shown = Arc::default();
         let (orders, control) = start_control(me, &config, &enforcer, &shown)?;
-        let config = Arc::new(Mutex::new(config));
+        let config = Arc::new(Mutex::new(Arc::new(config)));
         Ok(Volume { me: me.clone(), config, enforcer, orders, control, shown })
     }
 
@@ -68,11 +71,11 @@ impl Volume {
 
     /// Takes over the new configuration. Each change is logged as it is made.
     pub(crate) fn reload(&mut self, new: &config::Volume, why: Why) {
-        let before = self.config().clone();
-        if why == Why::Changed && before == *new {
+        let before = self.config();
+        if why == Why::Changed && *before == *new {
             return;
         }
-        let mut in_force = before.clone();
+        let mut in_force = config::Volume::clone(&before);
         self.enforcer.reload(&mut in_force, new);
         (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
         (in_force.exchange, in_force.idle_probe) = (new.exchange.clone(), new.idle_probe.clone());
@@ -86,7 +89,7 @@ impl Volume {
             );
             in_force.exchange.clone_from(&before.exchange);
         }
-        *self.config() = in_force.clone();
+        *locked(&self.config) = Arc::new(in_force.clone());
         if before.exchange != in_force.exchange || before.idle_probe != in_force.idle_probe {
             match start_control(&self.me, &in_force, &self.enforcer, &self.shown) {
                 Ok((orders, control)) => {
@@ -143,9 +146,13 @@ impl Volume {
         }
     }
 
-    fn config(&self) -> MutexGuard<'_, config::Volume> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    fn config(&self) -> Arc<config::Volume> {
+        Arc::clone(&locked(&self.config))
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start_control(
@@ -166,20 +173,20 @@ fn start_control(
 /// A volume as the status thread sees it. It does not keep the volume alive.
 #[derive(Clone)]
 pub(crate) struct VolumeView {
-    config: Arc<Mutex<config::Volume>>,
+    config: InForce,
     enforcer: Weak<Enforcer>,
     shown: Arc<Mutex<Shown>>,
 }
 
 impl VolumeView {
     /// Configuration of the volume that is in force now.
-    pub(crate) fn config(&self) -> config::Volume {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn config(&self) -> Arc<config::Volume> {
+        Arc::clone(&locked(&self.config))
     }
 
     /// The volume's state; `None` once it has ended.
     pub(crate) fn status(&self, detail: Detail) -> Option<VolumeStatus> {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shown = locked(&self.shown).clone();
         let config = self.config();
         Some(self.enforcer.upgrade()?.status(&config, shown, detail))
     }

@@ -163,7 +163,7 @@ impl DiskBefore {
         let held_ms = mean(now.held_s, before.held_s);
         let mut p99_ms = None;
         if ios > 0 {
-            let whole = disk.recorded.as_deref().map(Latency::from);
+            let whole = disk.recorded.as_ref().map(|recorded| Latency::from(&*recorded.device));
             let earlier = match before.reads + before.writes {
                 0 => Some(Latency::default()),
                 _ => before.device,

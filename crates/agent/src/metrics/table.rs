@@ -118,14 +118,17 @@ pub(super) fn gauges<const N: usize>(
 
 /// A distribution in the buckets of [`BOUNDS`].
 pub(super) fn times(latency: &Latency) -> Value {
+    let sum = latency.buckets.iter().map(|&(ns, ios)| ns as f64 / 1e9 * ios as f64).sum();
+    Value::Histogram(bounded(latency.buckets.iter().copied()), sum)
+}
+
+/// Numbers of IOs between [`BOUNDS`], from their times in nanoseconds.
+pub(super) fn bounded(times: impl Iterator<Item = (u64, u64)>) -> Vec<(f64, u64)> {
     let mut buckets: Vec<(f64, u64)> =
         BOUNDS.iter().chain([&f64::MAX]).map(|bound| (*bound, 0)).collect();
-    let mut sum = 0.0;
-    for &(nanoseconds, ios) in &latency.buckets {
+    for (nanoseconds, ios) in times {
         let seconds = nanoseconds as f64 / 1e9;
-        let bucket = BOUNDS.partition_point(|bound| *bound < seconds);
-        buckets[bucket].1 += ios;
-        sum += seconds * ios as f64;
+        buckets[BOUNDS.partition_point(|bound| *bound < seconds)].1 += ios;
     }
-    Value::Histogram(buckets, sum)
+    buckets
 }

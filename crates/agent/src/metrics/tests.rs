@@ -1,6 +1,7 @@
 use super::table::times;
 use super::*;
 use crate::latency::Latency;
+use crate::status::{Recorded, TargetStatus};
 
 #[test]
 fn names_follow_the_conventions_and_stand_once() {
@@ -59,13 +60,50 @@ fn twins() -> Status {
 
 #[test]
 fn no_series_stands_twice() {
-    let text = text(twins());
+    let text = Exposition::default().text(twins());
     let series = text.lines().filter(|line| !line.starts_with('#'));
     let mut seen = std::collections::BTreeSet::new();
     for name in series.map(|line| line.rsplit_once(' ').unwrap().0) {
         assert!(seen.insert(name), "{name} stands twice");
     }
     assert!(seen.iter().filter(|name| name.contains("listen=\"unix:b\"")).count() == 49);
+}
+
+#[test]
+fn text_that_is_kept_is_what_would_be_written_anew() {
+    let mut kept = Exposition::default();
+    let mut status = twins();
+    let mut same = |status: &Status, what: &str| {
+        let anew = Exposition::default().text(status.clone());
+        assert_eq!(kept.text(status.clone()), anew, "{what}");
+        anew
+    };
+    let first = same(&status, "the first look");
+    assert_eq!(same(&status, "nothing has changed"), first);
+    let disk = &mut status.volumes[0].disks[1];
+    (disk.reads.ios, disk.reads.bytes, disk.time_at_device_s) = (2, 8192, 0.25);
+    let mut histogram = hdrhistogram::Histogram::new(2).unwrap();
+    histogram.record_n(125_000_000, 2).unwrap();
+    let histogram = Arc::new(histogram);
+    disk.recorded = Some(Recorded { held: Arc::clone(&histogram), device: histogram });
+    let labels = "volume=\"array\",disk=\"vm\",listen=\"unix:b\"";
+    let busy = same(&status, "a disk has done IOs");
+    assert!(busy.contains(&format!("parda_disk_device_seconds_sum{{{labels}}} 0.25\n")), "{busy}");
+    assert!(busy.contains(&format!("parda_disk_device_seconds_bucket{{le=\"0.2\",{labels}}} 2\n")));
+    status.volumes[0].disks[0].latency_target = Some(TargetStatus {
+        target_ms: 10.0,
+        asks_ms: None,
+        device_ms: None,
+        held_ms: None,
+        short_of_shares: true,
+    });
+    assert!(same(&status, "a family has its first sample").contains("parda_disk_short_of_shares"));
+    status.volumes[0].disks.swap(0, 1);
+    same(&status, "disks have moved");
+    status.volumes[0].disks.pop();
+    same(&status, "a disk has gone");
+    status.volumes.clear();
+    same(&status, "all have gone");
 }
 
 #[test]
@@ -79,7 +117,7 @@ fn a_status_without_volumes_is_a_document() {
         volumes: Vec::new(),
     };
     assert_eq!(
-        text(status),
+        Exposition::default().text(status),
         "# HELP parda_agent_info Host name of the configuration, and version of the agent\n\
          # TYPE parda_agent_info gauge\n\
          parda_agent_info{host=\"kvm \\\"1\\\"\\\\\\n\",version=\"1\"} 1.0\n\

@@ -47,11 +47,22 @@ pub(super) struct Shown {
     pub(super) restarts: u64,
 }
 
+impl Shown {
+    /// Names and shares of disks, in this order.
+    fn named(&self, disks: &[DiskId]) -> Vec<(String, u32)> {
+        let named = disks.iter().map(|id| {
+            let disk = self.disks.iter().find(|disk| disk.id == Some(*id));
+            disk.map_or((String::new(), 0), |disk| (disk.name.clone(), disk.vm.shares.0))
+        });
+        named.collect()
+    }
+}
+
 /// State that the keeper writes and other threads read.
 #[derive(Clone, Default)]
 pub(super) struct Board {
     ring: Arc<Mutex<Option<Arc<Handle>>>>,
-    shown: Arc<Mutex<Shown>>,
+    shown: Arc<Mutex<Arc<Shown>>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -69,7 +80,7 @@ impl Board {
     }
 
     pub(super) fn show(&self, shown: Shown) {
-        *locked(&self.shown) = shown;
+        *locked(&self.shown) = Arc::new(shown);
     }
 
     pub(super) fn describe(
@@ -78,25 +89,21 @@ impl Board {
         config: &config::Volume,
         detail: Detail,
     ) {
-        let shown = locked(&self.shown).clone();
+        let shown = Arc::clone(&locked(&self.shown));
         let stats = self.ring().and_then(|ring| ring.stats().ok());
         status.shares = config.disks().iter().map(|d| d.vm.shares.0).sum();
-        status.fault = shown.fault;
+        status.fault.clone_from(&shown.fault);
         status.restarts = shown.restarts;
         let now = Instant::now();
         let secs = |since: Instant| now.saturating_duration_since(since).as_secs_f64();
-        let past = |(why, at)| PastFailure { why, ago_s: secs(at) };
-        status.last_failure = shown.last_failure.map(past);
+        let past = |(why, at): &(String, _)| PastFailure { why: why.clone(), ago_s: secs(*at) };
+        status.last_failure = shown.last_failure.as_ref().map(past);
         if let Some(stats) = &stats {
             status.cluster_latency_ms = stats.latency.map(|l| l.secs() * 1e3);
             status.window = Some(stats.window.0).filter(|w| w.is_finite());
-            // In the order in which the law has them.
-            let named = stats.disks.iter().map(|id| {
-                let disk = shown.disks.iter().find(|disk| disk.id == Some(*id));
-                disk.map_or((String::new(), 0), |d| (d.name.clone(), d.vm.shares.0))
-            });
-            let named: Vec<_> = named.collect();
-            status.outlook = stats.outlook.as_ref().and_then(|o| OutlookStatus::new(o, &named));
+            let outlook = stats.outlook.as_ref();
+            status.outlook =
+                outlook.and_then(|outlook| OutlookStatus::new(outlook, &shown.named(&stats.disks)));
             status.threshold =
                 stats.estimate.map(|e| ThresholdStatus::new(&e, config.probed.as_ref()));
             status.held = stats.held as u64;
@@ -112,14 +119,14 @@ impl Board {
         let signal = stats.as_ref().map(|stats| stats.settings.signal);
         let mut counted: HashMap<_, _> =
             stats.into_iter().flat_map(|stats| stats.disks.into_iter().zip(stats.vms)).collect();
-        status.disks = (shown.disks.into_iter())
+        status.disks = (shown.disks.iter())
             .map(|disk| {
                 // Zero while it is not open.
                 let counted = disk.id.and_then(|id| counted.remove(&id)).unwrap_or_default();
-                let state_s = secs(disk.since);
-                let ShownDisk { name, listen, vm, state, fault, .. } = disk;
-                let fault = fault.or_else(|| self::fault(&counted));
-                let disk = DiskStatus::new(name, vm, counted, detail);
+                let (state, state_s) = (disk.state, secs(disk.since));
+                let fault = disk.fault.clone().or_else(|| fault(&counted));
+                let listen = disk.listen.clone();
+                let disk = DiskStatus::new(disk.name.clone(), disk.vm, counted, detail);
                 DiskStatus { state, state_s, fault, listen, ..disk }
             })
             .collect();
@@ -128,9 +135,12 @@ impl Board {
         status.slowest = signal
             .filter(|_| status.mode == ModeName::Parda)
             .and_then(|signal| SlowestStatus::new(signal, &status.disks, peers));
-        status.listeners = (shown.listeners.into_iter())
-            .map(|l| ListenerStatus { address: l.address, state_s: secs(l.since), fault: l.fault })
-            .collect();
+        let listeners = shown.listeners.iter().map(|listener| ListenerStatus {
+            address: listener.address.clone(),
+            state_s: secs(listener.since),
+            fault: listener.fault.clone(),
+        });
+        status.listeners = listeners.collect();
     }
 }
 
