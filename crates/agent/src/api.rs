@@ -1,6 +1,7 @@
 //! What the agent answers to HTTP.
 
 mod change;
+mod disks;
 mod state;
 
 use std::path::Path;
@@ -50,7 +51,7 @@ impl Api {
 
 impl parda_http::Agent for Api {
     fn pages(&self) -> Pages {
-        let status = self.views.status(Detail::Counters);
+        let status = self.views.counters(Detail::Counters);
         let lacking = http::lacking(&status);
         let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         Pages { lacking, metrics: metrics.text(status).into() }
@@ -84,5 +85,27 @@ impl parda_http::Agent for Api {
         who: &Who,
     ) -> Result<api::Changed, Refusal> {
         self.reset(place, setting, who)
+    }
+
+    fn add_disk(
+        &self,
+        volume: &str,
+        new: &api::NewDisk,
+        who: &Who,
+    ) -> Result<api::DiskDone, Refusal> {
+        self.add(volume, new, who)
+    }
+
+    fn remove_disk(
+        &self,
+        place: &Place,
+        keep: Option<api::Keep>,
+        who: &Who,
+    ) -> Result<api::DiskDone, Refusal> {
+        self.remove(place, keep, who)
+    }
+
+    fn drain(&self, volume: &str, drain: &api::Drain, who: &Who) -> Result<api::Drained, Refusal> {
+        self.drain_all(volume, drain, who)
     }
 }

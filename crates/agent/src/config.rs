@@ -18,7 +18,7 @@ use crate::threshold::Probed;
 use listener::Listeners;
 use place::{REGION_ALIGNMENT, place};
 
-mod apart;
+pub(crate) mod apart;
 mod etcd;
 mod etcd_data;
 mod exchange;
@@ -373,6 +373,7 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
             target: disk.latency_target.map(Into::into),
         },
         read_only: disk.read_only,
+        drain: disk.drain,
         direct: disk.direct,
         lock: disk.lock,
         raw: disk.format == Some(file::Format::Raw),

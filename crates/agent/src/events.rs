@@ -37,6 +37,8 @@ pub const KINDS: &[(&str, &str)] = &[
     ("disk_up", "Clients find the disk"),
     ("disk_down", "The disk cannot be served"),
     ("disk_removed", "The disk is removed"),
+    ("disk_drains", "A disk takes no new connections"),
+    ("disk_drains_no_more", "A disk that was drained takes new connections again"),
     ("disk_shrunk", "The disk's data is smaller than it was: IOs behind its end fail"),
     ("disk_grown", "The disk's data is larger than it was"),
     ("disk_replaced", "The disk's path leads to another file now"),

@@ -297,6 +297,9 @@ pub struct Disk {
     /// Whether the export refuses writes. Default: false.
     #[serde(default)]
     pub read_only: bool,
+    /// Whether it takes no new connections, while those that exist go on. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drain: bool,
     /// Whether to bypass the page cache.
     #[serde(default)]
     pub direct: Direct,

@@ -12,13 +12,13 @@ mod state_file;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parda_api::ValueFrom;
+use parda_api::{Keep, ValueFrom};
 use parda_config::{Document, Error, VM_SETTINGS};
 
 use crate::config::Config;
 use crate::wakeup::Takeover;
 pub(crate) use origins::Origins;
-pub(crate) use overlay::{Overlay, Setting, Target};
+pub(crate) use overlay::{DRAIN, DiskName, Overlay, Setting, Shape, Target};
 pub(crate) use policies::{Policies, Refused};
 pub(crate) use state_file::StateFile;
 
@@ -90,13 +90,21 @@ impl Layers {
         if !live && self.policy.volumes.is_empty() {
             return Ok(config);
         }
-        let mut table: toml::Table = self.file.parse()?;
+        let mut table = self.shaped()?;
         self.policy.overlay(&table).apply(&mut table);
         self.kept.apply(&mut table);
         self.temporary.apply(&mut table);
         let text = table.to_string();
         Config::check(&Document::new(self.file.name(), text))
             .map_err(|error| Error { place: None, ..error })
+    }
+
+    /// The file, with the disks that were added and without those that were removed.
+    fn shaped(&self) -> Result<toml::Table, Error> {
+        let mut table: toml::Table = self.file.parse()?;
+        self.kept.shape(&mut table);
+        self.temporary.shape(&mut table);
+        Ok(table)
     }
 
     /// The same without what is wrong, which is said, and its configuration. A volume whose policy is wrong has the one of
@@ -112,6 +120,11 @@ impl Layers {
             return Ok((self.clone().into_force(Refused::new()), config));
         }
         let mut found = Found::new(self)?;
+        for (layer, temporary) in [(&self.kept, false), (&self.temporary, true)] {
+            for (volume, shape) in layer.shapes() {
+                found.shape(&volume, shape, temporary);
+            }
+        }
         found.add_policies(&self.policy);
         for (layer, temporary) in [(&self.kept, false), (&self.temporary, true)] {
             for (target, setting, value) in layer.all() {
@@ -124,7 +137,7 @@ impl Layers {
 
     fn into_force(self, refused: Refused) -> InForce {
         // The text was parsed before.
-        let file: toml::Table = self.file.parse().unwrap_or_default();
+        let file = self.shaped().unwrap_or_default();
         let origins = Origins::of(
             &file,
             &[
@@ -134,6 +147,27 @@ impl Layers {
             ],
         );
         InForce { layers: self, refused, origins: Arc::new(origins) }
+    }
+
+    /// Where it comes from that a disk is served, or is not.
+    pub(crate) fn disk_from(&self, volume: &str, disk: &DiskName) -> ValueFrom {
+        let says = |layer: &Overlay| layer.adds(volume, disk) || layer.removes(volume, disk);
+        if says(&self.temporary) {
+            ValueFrom::Live
+        } else if says(&self.kept) {
+            ValueFrom::State
+        } else {
+            ValueFrom::Configuration
+        }
+    }
+
+    /// Whether the file, and the layer of what is kept if the other one is asked about, have a disk.
+    pub(crate) fn has_below(&self, keep: Keep, volume: &str, disk: &DiskName) -> bool {
+        let Ok(mut table) = self.file.parse::<toml::Table>() else { return false };
+        if keep == Keep::UntilRestart {
+            self.kept.shape(&mut table);
+        }
+        overlay::has(&mut table, volume, disk)
     }
 
     /// The value of the file, if it has one.
@@ -165,7 +199,12 @@ impl Layers {
 /// Whether a setting may stand in a layer: no key of a disk that names a file, and no table, which may.
 fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
     !matches!(value, toml::Value::Table(_) | toml::Value::Array(_))
-        && (target.disk.is_none() || VM_SETTINGS.contains(&setting))
+        && (target.disk.is_none() || is_of_vms(setting))
+}
+
+/// Whether a setting of a disk or VM changes without closing its connections.
+pub(crate) fn is_of_vms(setting: &str) -> bool {
+    VM_SETTINGS.contains(&setting) || setting == DRAIN
 }
 
 /// Layers that go together, as they are found one setting after the other.
@@ -208,6 +247,21 @@ impl Found {
             if let Err(error) = self.take(more) {
                 self.refused.insert(name.clone(), plain(&error));
             }
+        }
+    }
+
+    /// Adds or removes a disk.
+    fn shape(&mut self, volume: &str, shape: Shape, temporary: bool) {
+        let mut more = self.good.clone();
+        let into = if temporary { &mut more.temporary } else { &mut more.kept };
+        into.take(volume, shape.clone());
+        if let Err(error) = self.take(more) {
+            tracing::warn!(
+                volume,
+                disk = shape.disk(),
+                event = "change_left_out",
+                "{shape}, which was changed live, does not go with the configuration and is left out: {error}"
+            );
         }
     }
 

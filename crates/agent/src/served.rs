@@ -15,6 +15,7 @@ use parda_block::{
     BackendConfig, Direct, DiskConfig, Drained, Handle, ListenerConfig, ListenerTls, Lock, Region,
 };
 use parda_control::Bytes;
+use parda_nbd::uri::Address;
 
 use crate::activation::Passed;
 use crate::config::{self, Disk, Listener, Place};
@@ -145,6 +146,11 @@ fn disk(disk: &Disk) -> DiskConfig {
             .map(|r| Region { offset: Bytes(r.start), len: Bytes(r.end - r.start) }),
         vm: disk.vm,
         read_only: disk.read_only,
-        listen: vec![disk.listen.clone()],
+        listen: offered_at(disk),
     }
+}
+
+/// Where new clients find a disk: nowhere, while it is drained.
+fn offered_at(disk: &Disk) -> Vec<Address> {
+    if disk.drain { Vec::new() } else { vec![disk.listen.clone()] }
 }

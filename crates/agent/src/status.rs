@@ -353,6 +353,9 @@ pub struct DiskStatus {
     /// Where its settings come from that are set; those that are left out have their defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_from: SettingsFrom,
+    /// Where the disk itself comes from.
+    #[serde(default)]
+    pub from: ValueFrom,
     /// Shares of the disk in force.
     pub shares: u32,
     /// IOs that it may gather while idle and spend ahead of its neighbours.
@@ -371,6 +374,12 @@ pub struct DiskStatus {
     /// shrunk. It is tried again until it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// Whether it takes no new connections, as it is drained.
+    #[serde(default)]
+    pub drain: bool,
+    /// Number of clients that are connected to it.
+    #[serde(default)]
+    pub clients: u64,
     /// Reads completed since the start.
     pub reads: Counter,
     /// Writes completed since the start.
@@ -448,6 +457,7 @@ impl DiskStatus {
             name,
             listen: String::new(),
             settings_from: SettingsFrom::new(),
+            from: ValueFrom::Configuration,
             // Before it is open, those of the configuration.
             shares: if stats.part.shares.0 > 0 { stats.part.shares.0 } else { vm.shares.0 },
             burst: vm.burst,
@@ -455,6 +465,8 @@ impl DiskStatus {
             state: DiskState::Serving,
             state_s: 0.0,
             fault: None,
+            drain: false,
+            clients: stats.clients as u64,
             reads: counter(stats.reads),
             writes: counter(stats.writes),
             others: stats.others.ios,

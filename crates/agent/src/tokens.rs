@@ -51,7 +51,8 @@ impl Tokens {
             let role = match role {
                 "read" => Role::Read,
                 "write" => Role::Write,
-                _ => return wrong("the role must be read or write"),
+                "admin" => Role::Admin,
+                _ => return wrong("the role must be read, write or admin"),
             };
             if secret.len() < SHORTEST {
                 return wrong("the secret must be of 16 characters or more: openssl rand -hex 32");
@@ -95,7 +96,7 @@ mod tests {
     fn wrong_lines_are_named_without_their_secrets() {
         for (text, line) in [
             ("ops write", 1),
-            ("\nops admin 0123456789abcdef", 2),
+            ("\nops owner 0123456789abcdef", 2),
             ("ops write short", 1),
             ("a read 0123456789abcdef\na read 0123456789abcdeg", 2),
         ] {

@@ -63,16 +63,19 @@ impl Views {
 
     /// The state of the agent and of all volumes.
     pub(crate) fn status(&self, detail: Detail) -> Status {
+        let mut status = self.counters(detail);
+        let origins = self.live.origins();
+        status.volumes.iter_mut().for_each(|volume| add_origins(volume, &origins));
+        status
+    }
+
+    /// The same without where settings come from, for who looks each second.
+    pub(crate) fn counters(&self, detail: Detail) -> Status {
         // Nobody waits for who looks.
         let volumes = Arc::clone(&self.volumes.lock().unwrap_or_else(PoisonError::into_inner));
-        let origins = self.live.origins();
-        let volumes = volumes.iter().filter_map(|view| {
-            let mut status = match view {
-                View::Running(view) => view.status(detail)?,
-                View::Failed(config, error) => failed(config, error),
-            };
-            add_origins(&mut status, &origins);
-            Some(status)
+        let volumes = volumes.iter().filter_map(|view| match view {
+            View::Running(view) => view.status(detail),
+            View::Failed(config, error) => Some(failed(config, error)),
         });
         Status {
             host: self.host.to_string(),
@@ -98,6 +101,7 @@ fn add_origins(status: &mut VolumeStatus, origins: &Origins) {
         let listen = (key != disk.name).then(|| disk.listen.clone());
         let target = Target { volume: volume.clone(), disk: Some((disk.name.clone(), listen)) };
         disk.settings_from = from(&target);
+        disk.from = origins.of_disk(&volume, &disk.name);
     }
     for vm in status.steer.iter_mut().flat_map(|steer| &mut steer.vms) {
         // Where several cgroups match, each has its own name behind that of the configuration.

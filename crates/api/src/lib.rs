@@ -7,6 +7,7 @@
 //! | `events` | what happened |
 //! | `policy` | the policy, as this host has it |
 //! | `change` | settings changed while the agent runs |
+//! | `disks` | disks added, removed and drained while it runs |
 //!
 //! Times and rates have their unit in their names. A value that is not known is `null`. `docs/api.md` explains each answer with
 //! an example.
@@ -14,12 +15,14 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod disks;
 mod events;
 mod history;
 mod policy;
 mod state;
 
 pub use change::{Changed, ChangedSetting, DiskChange, Keep, VolumeChange};
+pub use disks::{DiskDone, Drain, Drained, DrainedDisk, NewDisk};
 pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
 pub use policy::{Policy, VolumePolicy};

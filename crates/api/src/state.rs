@@ -40,6 +40,8 @@ pub enum Role {
     Read,
     /// Look at all and change settings.
     Write,
+    /// All of that, and add disks, which names files of the host.
+    Admin,
 }
 
 /// A volume, as this host sees it.
@@ -196,6 +198,12 @@ pub struct Disk {
     pub state: String,
     /// Reason why it is not served or why IOs of it fail.
     pub fault: Option<String>,
+    /// Where the disk comes from.
+    pub from: ValueFrom,
+    /// Whether it takes no new connections.
+    pub drain: bool,
+    /// Number of clients that are connected to it.
+    pub clients: u64,
     /// Shares that are in force.
     pub shares: u32,
     /// Where the shares come from.

@@ -52,6 +52,8 @@ pub struct VmStats {
     pub standing: Option<ObjectiveState>,
     /// How slow its IOs were in the last period, beside those of all hosts.
     pub slowest: Slowest,
+    /// Number of clients that are connected to it.
+    pub clients: usize,
     /// They go through the page cache, whose latencies are not those of the array.
     pub page_cache: bool,
     /// Reason why the NBD server behind it is not found, if it was lost.
@@ -81,6 +83,7 @@ impl Default for VmStats {
             part: VmPart::default(),
             standing: None,
             slowest: Slowest::default(),
+            clients: 0,
             page_cache: false,
             away: None,
             replaced: false,
@@ -142,6 +145,7 @@ impl VmStats {
             part: self.part,
             standing: self.standing,
             slowest: self.slowest,
+            clients: self.clients,
             page_cache: self.page_cache,
             away: self.away.clone(),
             replaced: self.replaced,
@@ -154,6 +158,7 @@ impl VmStats {
 
     /// Adds what another VM did.
     pub fn add(&mut self, other: &VmStats) {
+        self.clients += other.clients;
         self.page_cache |= other.page_cache;
         self.replaced |= other.replaced;
         self.lost += other.lost;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use parda_agent::config::Config;
+use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
 use parda_nbd::uri::Address;
 use serde::de::DeserializeOwned;
@@ -56,6 +57,27 @@ impl Agent {
     /// Asks for something, below `/api/v1/`.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.ask("GET", path, None)
+    }
+
+    /// The volume that is meant, by its name or by that of one of its disks.
+    pub(crate) fn volume_of(
+        &self,
+        volume: Option<&str>,
+        disk: Option<&str>,
+    ) -> Result<String, Failure> {
+        if let Some(volume) = volume {
+            return Ok(volume.to_owned());
+        }
+        let state: State = self.get("state")?;
+        let has = |volume: &&parda_api::Volume| {
+            disk.is_none_or(|disk| volume.disks.iter().any(|d| d.key == disk || d.name == disk))
+        };
+        let volumes: Vec<_> = state.volumes.iter().filter(has).map(|v| v.name.clone()).collect();
+        match (&volumes[..], disk) {
+            ([one], _) => Ok(one.clone()),
+            ([], Some(disk)) => Err(Failure::usage(format!("disk {disk:?}: no volume has one"))),
+            _ => Err(Failure::usage(format!("--volume: name one of {}", volumes.join(", ")))),
+        }
     }
 
     /// Sends a request, and reads its answer.

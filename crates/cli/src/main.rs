@@ -6,6 +6,8 @@ mod api;
 mod array;
 mod asked;
 mod bench;
+mod disk;
+mod drain;
 mod events;
 mod exchange;
 mod explain;
@@ -67,6 +69,8 @@ Examples:
   parda explain db                      why a VM is as slow as it is, and what would help
   parda set vm1 shares=2000             change the shares of a disk while clients use it
   parda policy apply policy.toml        settings of all hosts, from a file in git
+  parda disk add vm9 path=/mnt/array-a/vm9.img listen=unix:/run/parda/array-a.sock
+  parda drain --wait 60s                no new connections; wait until nobody is connected
 
 Exit status: 0 success; 1 a run failed or an expectation was not met; 2 bad usage or configuration.";
 
@@ -86,6 +90,12 @@ Examples:
   parda policy history                  who changed what, and when
 
 Hosts take their settings from there with [policy] in parda.toml: see docs/policy.md";
+const DISK_EXAMPLES: &str = "\
+Examples:
+  parda disk add vm9 path=/mnt/array-a/vm9.img listen=unix:/run/parda/array-a.sock shares=500
+  parda disk remove vm9
+
+A configuration file is the place for disks that stay: these commands are for who manages many.";
 
 const WORKLOAD_EXAMPLES: &str = "\
 Examples:
@@ -113,6 +123,12 @@ enum Command {
     #[command(after_help = POLICY_EXAMPLES)]
     #[command(subcommand)]
     Policy(policy::Policy),
+    /// Add a disk to a running agent, or remove one
+    #[command(subcommand)]
+    #[command(after_help = DISK_EXAMPLES)]
+    Disk(disk::Disk),
+    /// Take no new connections, before an upgrade or a removal
+    Drain(drain::Drain),
     /// Show what happened at an agent, and what happens
     Events(events::Events),
     /// Show the hosts of all volumes, as an agent hears them
@@ -166,6 +182,8 @@ fn main() -> ExitCode {
         Command::Explain(command) => command.run(),
         Command::Set(command) => command.run(),
         Command::Policy(command) => command.run(),
+        Command::Disk(command) => command.run(),
+        Command::Drain(command) => command.run(),
         Command::Events(command) => command.run(),
         Command::Peers(command) => command.run(),
         Command::Steer(command) => command.run(),

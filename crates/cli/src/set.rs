@@ -1,7 +1,7 @@
 //! `parda set`.
 
 use clap::Args;
-use parda_api::{Changed, State, ValueFrom};
+use parda_api::{Changed, ValueFrom};
 use serde_json::{Map, Value};
 
 use crate::api::{Agent, segment};
@@ -12,6 +12,7 @@ use crate::{Failure, output};
 Examples:
   parda set vm1 shares=2000                          kept in the state file, if one is configured
   parda set vm1 shares=2000 latency_target=10ms --temporary
+  parda set vm1 drain=true                           no new connections; parda drain has more
   parda set --volume array latency_threshold=20ms    a setting of the volume's law
   parda set vm1 --reset shares                       what the configuration says
   parda set vm1 --reset-all
@@ -53,7 +54,7 @@ impl Set {
         };
         let settings = first.into_iter().chain(self.settings.iter().map(String::as_str));
         let settings = settings.map(setting).collect::<Result<Map<_, _>, _>>()?;
-        let volume = self.volume_of(disk)?;
+        let volume = self.agent.volume_of(self.volume.as_deref(), disk)?;
         let mut path = format!("volumes/{}", segment(&volume));
         if let Some(disk) = disk {
             path += &format!("/disks/{}", segment(disk));
@@ -79,27 +80,10 @@ impl Set {
         }
         output::print(&told(&changed))
     }
-
-    /// The volume that is meant.
-    fn volume_of(&self, disk: Option<&str>) -> Result<String, Failure> {
-        if let Some(volume) = &self.volume {
-            return Ok(volume.clone());
-        }
-        let state: State = self.agent.get("state")?;
-        let has = |volume: &&parda_api::Volume| {
-            disk.is_none_or(|disk| volume.disks.iter().any(|d| d.key == disk || d.name == disk))
-        };
-        let volumes: Vec<_> = state.volumes.iter().filter(has).map(|v| v.name.clone()).collect();
-        match (&volumes[..], disk) {
-            ([one], _) => Ok(one.clone()),
-            ([], Some(disk)) => Err(Failure::usage(format!("disk {disk:?}: no volume has one"))),
-            _ => Err(Failure::usage(format!("--volume: name one of {}", volumes.join(", ")))),
-        }
-    }
 }
 
 /// A setting as the API takes it: numbers and truths as such, all else as text.
-fn setting(text: &str) -> Result<(String, Value), Failure> {
+pub(crate) fn setting(text: &str) -> Result<(String, Value), Failure> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));
     };

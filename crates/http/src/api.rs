@@ -1,12 +1,13 @@
 //! `/api/v1`: what is now, what was, what happened, and changes.
 
 mod change;
+mod disks;
 mod query;
 
 use axum::extract::{RawQuery, State};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
-use axum::routing::{delete, get, patch};
+use axum::routing::{delete, get, patch, post};
 use axum::{Extension, Router};
 use parda_api as api;
 use utoipa::OpenApi;
@@ -32,7 +33,10 @@ use crate::who;
         change::reset_volume_setting,
         change::set_disk,
         change::reset_disk,
-        change::reset_disk_setting
+        change::reset_disk_setting,
+        disks::add,
+        disks::remove,
+        disks::drain
     ),
     servers((url = "/"))
 )]
@@ -45,13 +49,19 @@ pub(crate) fn router(shared: &Shared) -> Router<Shared> {
         .route(volume, patch(change::set_volume))
         .route(&format!("{volume}/overrides"), delete(change::reset_volume))
         .route(&format!("{volume}/overrides/{{setting}}"), delete(change::reset_volume_setting))
-        .route(disk, patch(change::set_disk))
+        .route(disk, patch(change::set_disk).delete(disks::remove))
+        .route(&format!("{volume}/drain"), post(disks::drain))
         .route(&format!("{disk}/overrides"), delete(change::reset_disk))
         .route(&format!("{disk}/overrides/{{setting}}"), delete(change::reset_disk_setting))
         .route_layer(from_fn(who::writers_only))
         .route_layer(from_fn(guard::of_one_site));
+    let files = Router::new()
+        .route(&format!("{volume}/disks"), post(disks::add))
+        .route_layer(from_fn(who::admins_only))
+        .route_layer(from_fn(guard::of_one_site));
     Router::new()
         .merge(changes)
+        .merge(files)
         .route("/api/v1/state", get(state))
         .route("/api/v1/history", get(history))
         .route("/api/v1/events", get(events))

@@ -40,6 +40,34 @@ pub trait Agent: Send + Sync + 'static {
         setting: Option<&str>,
         who: &Who,
     ) -> Result<api::Changed, Refusal>;
+
+    /// Serves one more disk of a volume.
+    ///
+    /// # Errors
+    /// The disk is wrong, or cannot be served, or the change cannot be kept.
+    fn add_disk(
+        &self,
+        volume: &str,
+        new: &api::NewDisk,
+        who: &Who,
+    ) -> Result<api::DiskDone, Refusal>;
+
+    /// Serves a disk no more. Nothing is done to its data.
+    ///
+    /// # Errors
+    /// There is no such disk, it is the last one of its volume, or the change cannot be kept.
+    fn remove_disk(
+        &self,
+        place: &Place,
+        keep: Option<api::Keep>,
+        who: &Who,
+    ) -> Result<api::DiskDone, Refusal>;
+
+    /// Has all disks of a volume take no new connections, or take them again.
+    ///
+    /// # Errors
+    /// There is no such volume, or the change cannot be kept.
+    fn drain(&self, volume: &str, drain: &api::Drain, who: &Who) -> Result<api::Drained, Refusal>;
 }
 
 /// The volume or disk that a change is about.

@@ -20,6 +20,11 @@ impl<T> Latest<T> {
         Arc::new(Latest(Mutex::new(None)))
     }
 
+    /// The next one who asks looks.
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// The value of now, or of a moment ago. Who comes while another looks waits for that one.
     fn get(&self, look: impl FnOnce() -> T) -> Arc<T> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,6 +66,21 @@ impl Shared {
     /// Name and role of a token. It is looked up in memory.
     pub(crate) fn who(&self, secret: &str) -> Option<(String, api::Role)> {
         self.agent.who(secret)
+    }
+
+    /// Has the agent change something. Who looks from then on sees it.
+    pub(crate) async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&dyn Agent) -> T + Send + 'static,
+    ) -> Result<T, StatusCode> {
+        let shared = self.clone();
+        self.ask(move |agent| {
+            let done = change(agent);
+            shared.state.forget();
+            shared.pages.forget();
+            done
+        })
+        .await
     }
 
     /// Asks the agent on a thread that may block.

@@ -44,6 +44,7 @@ impl Agent for Stub {
     fn who(&self, secret: &str) -> Option<(String, parda_api::Role)> {
         match secret {
             "look" => Some(("screen".to_owned(), parda_api::Role::Read)),
+            "build" => Some(("root".to_owned(), parda_api::Role::Admin)),
             "turn" => Some(("ops".to_owned(), parda_api::Role::Write)),
             _ => None,
         }
@@ -63,6 +64,33 @@ impl Agent for Stub {
         _: &Who,
     ) -> Result<parda_api::Changed, Refusal> {
         Err(Refusal::Failed(format!("{} {:?} {setting:?}", place.volume, place.disk)))
+    }
+
+    fn add_disk(
+        &self,
+        volume: &str,
+        new: &parda_api::NewDisk,
+        who: &Who,
+    ) -> Result<parda_api::DiskDone, Refusal> {
+        Err(Refusal::Conflict(format!("{volume} {:?} {}", new.disk, who.name)))
+    }
+
+    fn remove_disk(
+        &self,
+        place: &Place,
+        keep: Option<parda_api::Keep>,
+        _: &Who,
+    ) -> Result<parda_api::DiskDone, Refusal> {
+        Err(Refusal::Conflict(format!("{} {:?} {keep:?}", place.volume, place.disk)))
+    }
+
+    fn drain(
+        &self,
+        volume: &str,
+        drain: &parda_api::Drain,
+        _: &Who,
+    ) -> Result<parda_api::Drained, Refusal> {
+        Err(Refusal::Conflict(format!("{volume} {} {:?}", drain.drain, drain.keep)))
     }
 }
 
@@ -198,7 +226,7 @@ fn the_api_answers_in_json_and_says_what_is_wrong() {
     let served = Served::new();
     let state = served.get("/api/v1/state");
     assert!(state.contains("content-type: application/json\r\n"), "{state}");
-    assert!(state.ends_with(r#""now_ms":1,"role":"write","policy":null,"volumes":[]}"#), "{state}");
+    assert!(state.ends_with(r#""now_ms":1,"role":"admin","policy":null,"volumes":[]}"#), "{state}");
     assert!(served.get("/api/v1/events?after=3").ends_with(r#""last_id":3,"lost":0}"#));
     let missing = served.get("/api/v1/history?volume=a");
     assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
@@ -216,7 +244,7 @@ fn the_description_has_every_path_and_no_loose_end() {
     for path in ["/api/v1/events", "/api/v1/state", "/api/v1/volumes/{volume}/disks/{disk}"] {
         assert!(paths.iter().any(|other| *other == path), "{paths:?}");
     }
-    assert_eq!(paths.len(), 9);
+    assert_eq!(paths.len(), 11);
     let schemas = &doc["components"]["schemas"];
     for reference in text.split("#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();
@@ -273,15 +301,20 @@ fn the_dashboard_is_there_and_runs_no_script_but_its_own() {
     assert!(html.contains("./app.js"), "{html}");
 }
 
-/// A server at loopback, and a PATCH of a disk with these headers.
+/// A PATCH of a disk with these headers.
 fn patched(reach: Reach, headers: &str, body: &str) -> String {
+    asked(reach, "PATCH", "/api/v1/volumes/a%20b/disks/c%2Fd", headers, body)
+}
+
+/// A server at loopback or a unix socket, and the answer to a request with these headers.
+fn asked(reach: Reach, method: &str, path: &str, headers: &str, body: &str) -> String {
     let (dir, looks) = (tempfile::tempdir().unwrap(), Arc::<AtomicUsize>::default());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let stub = Stub { looks: Arc::clone(&looks), lacking: "" };
     let mut answer = Vec::new();
     let head = format!(
-        "PATCH /api/v1/volumes/a%20b/disks/c%2Fd HTTP/1.1\r\nhost: {address}\r\n{headers}content-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
     );
     if reach == Reach::Unix {
@@ -337,4 +370,24 @@ fn a_body_that_is_too_large_or_no_object_is_refused() {
         let answer = patched(Reach::Unix, JSON, body);
         assert!(answer.starts_with("HTTP/1.1 400"), "{body}: {answer}");
     }
+}
+
+#[test]
+fn a_disk_is_added_by_who_may_name_files_and_removed_by_who_may_change() {
+    let ask = |method: &str, path: &str, token: &str, body: &str| {
+        let headers = format!("{JSON}authorization: Bearer {token}\r\n");
+        asked(Reach::Loopback, method, &format!("/api/v1/volumes/a/{path}"), &headers, body)
+    };
+    let disk = r#"{"name": "d", "path": "/etc/shadow", "listen": "unix:s"}"#;
+    for (token, code) in [("look", "403"), ("turn", "403"), ("nobody", "401")] {
+        let answer = ask("POST", "disks", token, disk);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{token}: {answer}");
+    }
+    let added = ask("POST", "disks", "build", disk);
+    assert!(added.starts_with("HTTP/1.1 409") && added.contains("/etc/shadow"), "{added}");
+    let removed = ask("DELETE", "disks/d%40unix?keep=state", "turn", "");
+    assert!(removed.ends_with(r#"{"error":"a Some(\"d@unix\") Some(State)"}"#), "{removed}");
+    let drained = ask("POST", "drain", "turn", r#"{"drain": true}"#);
+    assert!(drained.ends_with(r#"{"error":"a true None"}"#), "{drained}");
+    assert!(ask("POST", "drain", "look", r#"{"drain": true}"#).starts_with("HTTP/1.1 403"));
 }

@@ -32,7 +32,7 @@ pub(crate) async fn identify(
         Peer::Unix(uid) => Who {
             name: uid.map_or("a user".to_owned(), |uid| format!("uid {uid}")),
             at: "the unix socket".to_owned(),
-            role: Role::Write,
+            role: Role::Admin,
         },
         Peer::Tcp(address) => {
             let at = address.map_or("TCP".to_owned(), |address| address.to_string());
@@ -63,15 +63,25 @@ fn unauthorized(message: &str) -> Response {
 
 /// Refuses who may not change anything.
 pub(crate) async fn writers_only(request: Request, next: Next) -> Response {
-    match request.extensions().get::<Who>() {
-        Some(Who { role: Role::Write, .. }) => next.run(request).await,
-        Some(Who { role: Role::Read, name, .. }) if name != "nobody" => {
-            let message =
-                format!("token {name}: may only read: changes take one with the role write");
+    at_least(Role::Write, request, next).await
+}
+
+/// Refuses who may not name files of the host.
+pub(crate) async fn admins_only(request: Request, next: Next) -> Response {
+    at_least(Role::Admin, request, next).await
+}
+
+async fn at_least(least: Role, request: Request, next: Next) -> Response {
+    let who = request.extensions().get::<Who>();
+    let needed = if least == Role::Admin { "admin" } else { "write" };
+    match who {
+        Some(Who { role, .. }) if *role >= least => next.run(request).await,
+        Some(Who { name, .. }) if name != "nobody" => {
+            let message = format!("token {name}: this takes one with the role {needed}");
             Refused(StatusCode::FORBIDDEN, message).into_response()
         }
-        _ => unauthorized(
-            "changes take a token with the role write (http.tokens), or the agent's unix socket",
-        ),
+        _ => unauthorized(&format!(
+            "this takes a token with the role {needed} (http.tokens), or the agent's unix socket"
+        )),
     }
 }

@@ -60,6 +60,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         burst: vm.burst,
         latency_target: vm.latency_target,
         read_only: false,
+        drain: false,
         description: String::new(),
         direct: Direct::Auto,
         lock: Lock::On,

@@ -252,6 +252,7 @@ mod tests {
         let half = Counter { ios: ios / 2, bytes: ios / 2 * 16384 };
         DiskStatus {
             name: name.to_owned(),
+            from: Default::default(),
             listen: String::new(),
             settings_from: std::collections::BTreeMap::new(),
             shares: 1,
@@ -260,6 +261,8 @@ mod tests {
             state: parda_agent::status::DiskState::Serving,
             state_s: 0.0,
             fault: None,
+            drain: false,
+            clients: 1,
             reads: half,
             writes: half,
             others: 0,

@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 use super::Api;
 use crate::config::Config;
 use crate::history::disk_keys;
-use crate::live::{Layers, Setting, Target, plain};
+use crate::live::{DRAIN, Layers, Setting, Target, is_of_vms, plain};
 use crate::status::{Detail, DiskState, VolumeStatus};
 
 /// How long a change may take until the volume has it.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether the volume has it.
-const LOOK: Duration = Duration::from_millis(10);
+pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 impl Api {
     /// Sets settings of a volume or a disk, and reads back the values in force.
@@ -35,13 +35,7 @@ impl Api {
             settings.iter().map(|(key, value)| Ok((key.clone(), Some(scalar(key, value)?))));
         let values = values.collect::<Result<Vec<_>, _>>()?;
         self.change(place, &values, who, |layers, target| {
-            let kept = layers.state.is_some();
-            let keep = keep.unwrap_or(if kept { Keep::State } else { Keep::UntilRestart });
-            if keep == Keep::State && !kept {
-                let message = "keep = \"state\": the configuration names no state file: set state = \
-                               \"/var/lib/parda/state.toml\", or keep it until_restart";
-                return Err(Refusal::Conflict(message.to_owned()));
-            }
+            let keep = kept_where(layers, keep)?;
             for (key, value) in &values {
                 let Some(value) = value.clone() else { continue };
                 if keep == Keep::State {
@@ -94,10 +88,9 @@ impl Api {
         let _turn = self.live.turn();
         let target = self.target(place)?;
         let keys: Vec<&str> = values.iter().map(|(key, _)| key.as_str()).collect();
-        if let (Some(_), Some(key)) = (&place.disk, keys.iter().find(|k| !VM_SETTINGS.contains(k)))
-        {
+        if let (Some(_), Some(key)) = (&place.disk, keys.iter().find(|k| !is_of_vms(k))) {
             let message = format!(
-                "{key}: cannot be changed while the disk is served, as {} can: change the \
+                "{key}: cannot be changed while the disk is served, as {} and {DRAIN} can: change the \
                  configuration",
                 VM_SETTINGS.join(", ")
             );
@@ -109,22 +102,9 @@ impl Api {
             );
             return Err(Refusal::Invalid(message));
         }
-        let before = self.live.layers();
-        let mut layers = before.clone();
-        edit(&mut layers, &target)?;
-        // What is left out stays so, and keeps no other setting from being changed.
-        let mut in_force = self.live.in_force().layers;
-        edit(&mut in_force, &target)?;
-        let config = in_force.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
         let was = self.values(place, &keys)?;
-        if layers.kept != before.kept {
-            layers.write().map_err(Refusal::Failed)?;
-        }
+        let (layers, config) = self.make(|layers| edit(layers, &target))?;
         let wanted = in_configuration(&config, &target, &keys);
-        self.live.take(layers.clone(), in_force);
-        if !self.agent.take_over(config) {
-            return Err(Refusal::Failed("the agent is ending".to_owned()));
-        }
         let is = self.read_back(place, &keys, &wanted);
         let origins = self.live.origins();
         let settings = keys.iter().enumerate().map(|(at, key)| ChangedSetting {
@@ -141,8 +121,41 @@ impl Api {
         Ok(changed)
     }
 
+    /// Changes the layers over the configuration, and takes over what results, if it is good. The caller has the turn.
+    pub(super) fn make(
+        &self,
+        edit: impl Fn(&mut Layers) -> Result<(), Refusal>,
+    ) -> Result<(Layers, Config), Refusal> {
+        let mut layers = self.live.layers();
+        edit(&mut layers)?;
+        // What is left out stays so, and keeps no other setting from being changed.
+        let mut in_force = self.live.in_force().layers;
+        edit(&mut in_force)?;
+        let config = in_force.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
+        self.put(layers.clone(), in_force, config.clone())?;
+        Ok((layers, config))
+    }
+
+    /// Keeps these layers, and takes over their configuration.
+    pub(super) fn put(
+        &self,
+        layers: Layers,
+        in_force: Layers,
+        config: Config,
+    ) -> Result<(), Refusal> {
+        if layers.kept != self.live.layers().kept {
+            layers.write().map_err(Refusal::Failed)?;
+        }
+        self.live.take(layers, in_force);
+        if self.agent.take_over(config) {
+            Ok(())
+        } else {
+            Err(Refusal::Failed("the agent is ending".to_owned()))
+        }
+    }
+
     /// The volume or disk of a path.
-    fn target(&self, place: &Place) -> Result<Target, Refusal> {
+    pub(super) fn target(&self, place: &Place) -> Result<Target, Refusal> {
         let volume = self.volume(&place.volume)?;
         let Some(key) = &place.disk else { return Ok(Target::volume(&place.volume)) };
         let keys = disk_keys(&volume.disks);
@@ -160,7 +173,7 @@ impl Api {
         Ok(Target { volume: place.volume.clone(), disk: Some((disk.name.clone(), listen)) })
     }
 
-    fn volume(&self, name: &str) -> Result<VolumeStatus, Refusal> {
+    pub(super) fn volume(&self, name: &str) -> Result<VolumeStatus, Refusal> {
         let volumes = self.views.status(Detail::Counters).volumes;
         let found = volumes.into_iter().find(|volume| volume.name == name);
         found.ok_or_else(|| Refusal::NotFound(format!("volume {name:?}: there is no such volume")))
@@ -182,6 +195,7 @@ impl Api {
         let value = |key: &&str| match *key {
             "shares" => disk.map(|disk| disk.shares.into()),
             "burst" => disk.map(|disk| disk.burst.into()),
+            "drain" => disk.map(|disk| disk.drain.into()),
             _ => disk.and_then(|disk| disk.latency_target.as_ref()).map(|target| {
                 let nanos = (target.target_ms * 1e6).round() as u64;
                 humantime::format_duration(Duration::from_nanos(nanos)).to_string().into()
@@ -218,11 +232,26 @@ fn in_configuration(config: &Config, target: &Target, keys: &[&str]) -> Vec<Valu
         (None, key) => control.get(key).cloned().map(json),
         (Some(_), "shares") => disk.map(|disk| disk.vm.shares.0.into()),
         (Some(_), "burst") => disk.map(|disk| disk.vm.burst.into()),
+        (Some(_), "drain") => disk.map(|disk| disk.drain.into()),
         (Some(_), _) => disk.and_then(|disk| disk.vm.target).map(|target| {
             humantime::format_duration(Duration::from_nanos(target.0)).to_string().into()
         }),
     };
     keys.iter().map(|key| value(key).unwrap_or(Value::Null)).collect()
+}
+
+/// Where a change is kept, if the request does not say: in the state file, if there is one.
+pub(super) fn kept_where(layers: &Layers, keep: Option<Keep>) -> Result<Keep, Refusal> {
+    match (keep, &layers.state) {
+        (Some(Keep::State), None) => {
+            let message = "keep = \"state\": the configuration names no state file: set state = \
+                           \"/var/lib/parda/state.toml\", or keep it until_restart";
+            Err(Refusal::Conflict(message.to_owned()))
+        }
+        (Some(keep), _) => Ok(keep),
+        (None, Some(_)) => Ok(Keep::State),
+        (None, None) => Ok(Keep::UntilRestart),
+    }
 }
 
 /// Whether two values mean the same: 2 and 2.0 do.

@@ -98,17 +98,22 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
 pub(super) fn images(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     for (i, volume) in volumes.iter().enumerate() {
         for (j, disk) in volume.disks().iter().enumerate() {
-            let Place::Path(path) = &disk.place else { continue };
-            let begins = disk.region.as_ref().is_none_or(|region| region.start == 0);
-            if disk.raw || !begins {
-                continue;
-            }
-            if let Some(image) = Image::at(path, disk.name.as_str(), disk.read_only) {
+            if let Some(image) = image(disk) {
                 return Err(doc.error(&format!("volume.{i}.disk.{j}.path"), image.to_string()));
             }
         }
     }
     Ok(())
+}
+
+/// The format that a disk is an image of, if it would be served as if it were data.
+pub(crate) fn image(disk: &Disk) -> Option<Image> {
+    let Place::Path(path) = &disk.place else { return None };
+    let begins = disk.region.as_ref().is_none_or(|region| region.start == 0);
+    if disk.raw || !begins {
+        return None;
+    }
+    Image::at(path, disk.name.as_str(), disk.read_only)
 }
 
 /// Bytes that an exchange may write to: all of a file that is its own, or as much of a device as it

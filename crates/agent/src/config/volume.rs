@@ -80,6 +80,8 @@ pub struct Disk {
     pub vm: VmConfig,
     /// Whether the export refuses writes.
     pub read_only: bool,
+    /// Whether it takes no new connections.
+    pub drain: bool,
     /// Whether to bypass the page cache.
     pub direct: file::Direct,
     /// How the NBD server behind it is used, if it is one.

@@ -26,7 +26,7 @@ impl Sampler {
             let calendar = &history.calendar;
             let timeout = Err(RecvTimeoutError::Timeout);
             while stopped.recv_timeout(calendar.until_next_second()) == timeout {
-                let status = views.status(Detail::Counters);
+                let status = views.counters(Detail::Counters);
                 let second = calendar.now() / 1000;
                 let before = std::mem::replace(&mut looked, Instant::now());
                 let seconds = looked.saturating_duration_since(before).as_secs_f64();

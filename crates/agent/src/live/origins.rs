@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 use parda_api::ValueFrom;
 use toml::{Table, Value};
 
-use super::overlay::{Overlay, Setting, Target, all_written};
+use super::overlay::{Overlay, Setting, Shape, Target, all_written};
 
 /// All settings that are set anywhere; the others have their defaults.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Origins(BTreeMap<Target, BTreeMap<Setting, (Value, ValueFrom)>>);
+pub(crate) struct Origins {
+    settings: BTreeMap<Target, BTreeMap<Setting, (Value, ValueFrom)>>,
+    /// Disks that were added to those of the file, by volume and name.
+    added: BTreeMap<(String, String), ValueFrom>,
+}
 
 impl Origins {
     /// Settings of a file and of the layers over it, the last of which counts most.
@@ -22,18 +26,29 @@ impl Origins {
             for (target, setting, value) in layer.all() {
                 origins.set(target, setting, value, *from);
             }
+            for (volume, shape) in layer.shapes() {
+                if let Shape::Add(_) = shape {
+                    origins.added.insert((volume, shape.disk().to_owned()), *from);
+                }
+            }
         }
         origins
     }
 
     fn set(&mut self, target: Target, setting: Setting, value: Value, from: ValueFrom) {
-        self.0.entry(target).or_default().insert(setting, (value, from));
+        self.settings.entry(target).or_default().insert(setting, (value, from));
     }
 
     /// Settings of a volume or a VM that are set.
     pub(crate) fn of_target(&self, target: &Target) -> &BTreeMap<Setting, (Value, ValueFrom)> {
         static NONE: BTreeMap<Setting, (Value, ValueFrom)> = BTreeMap::new();
-        self.0.get(target).unwrap_or(&NONE)
+        self.settings.get(target).unwrap_or(&NONE)
+    }
+
+    /// Where a disk comes from.
+    pub(crate) fn of_disk(&self, volume: &str, disk: &str) -> ValueFrom {
+        let added = self.added.get(&(volume.to_owned(), disk.to_owned()));
+        added.copied().unwrap_or(ValueFrom::Configuration)
     }
 
     /// Where a setting in force comes from.
@@ -43,6 +58,6 @@ impl Origins {
 
     /// VMs of a volume that have settings, with their targets.
     pub(crate) fn vms<'a>(&'a self, volume: &'a str) -> impl Iterator<Item = &'a Target> {
-        self.0.keys().filter(move |target| target.volume == volume && target.disk.is_some())
+        self.settings.keys().filter(move |target| target.volume == volume && target.disk.is_some())
     }
 }

@@ -1,8 +1,13 @@
 //! A layer of settings over a configuration file.
 
+use std::fmt;
+
 use parda_config::VM_SETTINGS;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
+
+/// Setting of a disk that takes no new connections. It is changed live, and no policy's.
+pub(crate) const DRAIN: &str = "drain";
 
 /// Settings that were changed, in the shape of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,8 +23,32 @@ struct Volume {
     name: String,
     #[serde(default, skip_serializing_if = "Table::is_empty")]
     control: Table,
+    /// Disks of what is below this layer that are not served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remove: Vec<DiskName>,
+    /// Disks that are served besides, as `[[volume.disk]]` has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    add: Vec<Table>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disk: Vec<Disk>,
+}
+
+/// Name of a disk, and its listener where two have the name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiskName {
+    pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) listen: Option<String>,
+}
+
+/// A change of a layer to the disks that a volume serves.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// A disk of what is below is not served.
+    Remove(DiskName),
+    /// A disk is served besides those of what is below.
+    Add(Table),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -105,12 +134,7 @@ impl Overlay {
     }
 
     pub(crate) fn set(&mut self, target: &Target, setting: &str, value: Value) {
-        let at = self.volume.iter().position(|volume| volume.name == target.volume);
-        let at = at.unwrap_or_else(|| {
-            self.volume.push(Volume { name: target.volume.clone(), ..Volume::default() });
-            self.volume.len() - 1
-        });
-        let volume = &mut self.volume[at];
+        let volume = self.volume(&target.volume);
         let Some(disk) = &target.disk else {
             volume.control.insert(setting.to_owned(), value);
             return;
@@ -137,7 +161,64 @@ impl Overlay {
                 }
             }
         }
-        self.volume.retain(|volume| !volume.control.is_empty() || !volume.disk.is_empty());
+        self.tidy();
+    }
+
+    /// Serves a disk besides those of what is below.
+    pub(crate) fn add(&mut self, volume: &str, disk: Table) {
+        self.volume(volume).add.push(disk);
+    }
+
+    /// Serves a disk no more, whether this layer has added it or it is one of what is below.
+    pub(crate) fn remove(&mut self, volume: &str, disk: DiskName) {
+        self.forget(volume, &disk);
+        self.volume(volume).remove.push(disk);
+    }
+
+    /// Takes out all that is about a disk. True if the layer had added or removed it.
+    pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName) -> bool {
+        let Some(volume) = self.volume.iter_mut().find(|other| other.name == volume) else {
+            return false;
+        };
+        let before = volume.add.len() + volume.remove.len();
+        volume.add.retain(|other| !disk.is(other));
+        volume.remove.retain(|other| other != disk);
+        volume.disk.retain(|other| other.name != disk.name || other.listen != disk.listen);
+        let after = volume.add.len() + volume.remove.len();
+        self.tidy();
+        after < before
+    }
+
+    /// Whether this layer has added a disk.
+    pub(crate) fn adds(&self, volume: &str, disk: &DiskName) -> bool {
+        let volume = self.volume.iter().find(|other| other.name == volume);
+        volume.is_some_and(|volume| volume.add.iter().any(|other| disk.is(other)))
+    }
+
+    /// Whether this layer has removed a disk.
+    pub(crate) fn removes(&self, volume: &str, disk: &DiskName) -> bool {
+        let volume = self.volume.iter().find(|other| other.name == volume);
+        volume.is_some_and(|volume| volume.remove.contains(disk))
+    }
+
+    /// All disks that were added and removed, each with its volume, in the order in which that applies.
+    pub(crate) fn shapes(&self) -> Vec<(String, Shape)> {
+        let of = |volume: &Volume| {
+            let removed = volume.remove.iter().cloned().map(Shape::Remove);
+            let added = volume.add.iter().cloned().map(Shape::Add);
+            let name = volume.name.clone();
+            removed.chain(added).map(move |shape| (name.clone(), shape)).collect::<Vec<_>>()
+        };
+        self.volume.iter().flat_map(of).collect()
+    }
+
+    /// Takes in what another layer has.
+    pub(crate) fn take(&mut self, volume: &str, shape: Shape) {
+        let volume = self.volume(volume);
+        match shape {
+            Shape::Remove(disk) => volume.remove.push(disk),
+            Shape::Add(disk) => volume.add.push(disk),
+        }
     }
 
     /// All settings that were changed, each with its target.
@@ -157,6 +238,19 @@ impl Overlay {
         all
     }
 
+    /// Adds its disks to those of a file, and takes those out that it removes.
+    pub(crate) fn shape(&self, file: &mut Table) {
+        for (volume, shape) in self.shapes() {
+            let Some(disks) = disks_of(file, &volume) else { continue };
+            match shape {
+                Shape::Remove(disk) => {
+                    disks.retain(|other| !other.as_table().is_some_and(|table| disk.is(table)));
+                }
+                Shape::Add(disk) => disks.push(Value::Table(disk)),
+            }
+        }
+    }
+
     /// Writes its settings over those of a file. What the file does not have any more is left alone.
     pub(crate) fn apply(&self, file: &mut Table) {
         for (target, setting, value) in self.all() {
@@ -165,6 +259,68 @@ impl Overlay {
             }
         }
     }
+
+    fn volume(&mut self, name: &str) -> &mut Volume {
+        let at = self.volume.iter().position(|volume| volume.name == name);
+        let at = at.unwrap_or_else(|| {
+            self.volume.push(Volume { name: name.to_owned(), ..Volume::default() });
+            self.volume.len() - 1
+        });
+        &mut self.volume[at]
+    }
+
+    /// Takes out volumes of which nothing is changed.
+    fn tidy(&mut self) {
+        self.volume.retain(|volume| {
+            let Volume { name: _, control, remove, add, disk } = volume;
+            !(control.is_empty() && remove.is_empty() && add.is_empty() && disk.is_empty())
+        });
+    }
+}
+
+impl Shape {
+    /// Name of the disk.
+    pub(crate) fn disk(&self) -> &str {
+        match self {
+            Shape::Remove(disk) => &disk.name,
+            Shape::Add(disk) => text(disk, "name").unwrap_or_default(),
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Shape::Remove(_) => "the disk's removal",
+            Shape::Add(_) => "the disk",
+        })
+    }
+}
+
+impl DiskName {
+    /// Whether a table of a disk has this name.
+    pub(crate) fn is(&self, disk: &Table) -> bool {
+        has_name(disk, &self.name)
+            && self.listen.as_deref().is_none_or(|listen| text(disk, "listen") == Some(listen))
+    }
+}
+
+/// Disks of a volume of a file. A steered volume has none, and the check of the configuration says so.
+fn disks_of<'a>(file: &'a mut Table, volume: &str) -> Option<&'a mut Vec<Value>> {
+    let disks = volume_of(file, volume)?.entry("disk");
+    disks.or_insert_with(|| Value::Array(Vec::new())).as_array_mut()
+}
+
+fn volume_of<'a>(file: &'a mut Table, name: &str) -> Option<&'a mut Table> {
+    let volumes = file.get_mut("volume")?.as_array_mut()?.iter_mut();
+    volumes.filter_map(Value::as_table_mut).find(|table| has_name(table, name))
+}
+
+/// Whether a file has a disk.
+pub(super) fn has(file: &mut Table, volume: &str, disk: &DiskName) -> bool {
+    let target =
+        Target { volume: volume.to_owned(), disk: Some((disk.name.clone(), disk.listen.clone())) };
+    table_of(file, &target).is_some()
 }
 
 /// A setting as a file has it.
@@ -216,7 +372,8 @@ pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
         let control = volume.get("control").and_then(Value::as_table).into_iter().flatten();
         all.extend(control.map(|(key, value)| (target.clone(), key.clone(), value.clone())));
         for (target, table) in vms(volume) {
-            let set = VM_SETTINGS.iter().filter_map(|key| Some((*key, table.get(*key)?)));
+            let keys = VM_SETTINGS.iter().chain([&DRAIN]);
+            let set = keys.filter_map(|key| Some((*key, table.get(*key)?)));
             all.extend(set.map(|(key, value)| (target.clone(), key.to_owned(), value.clone())));
         }
     }
@@ -225,9 +382,7 @@ pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
 
 /// The table of a file that has the settings of a target.
 fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
-    let volumes = file.get_mut("volume")?.as_array_mut()?;
-    let volume = volumes.iter_mut().filter_map(Value::as_table_mut);
-    let volume = volume.into_iter().find(|table| has_name(table, &target.volume))?;
+    let volume = volume_of(file, &target.volume)?;
     let Some((name, listen)) = &target.disk else {
         let control = volume.entry("control").or_insert_with(|| Value::Table(Table::new()));
         return control.as_table_mut();

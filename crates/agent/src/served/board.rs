@@ -26,6 +26,7 @@ pub(super) struct ShownDisk {
     pub(super) state: DiskState,
     pub(super) since: Instant,
     pub(super) fault: Option<String>,
+    pub(super) drain: bool,
 }
 
 /// A listener as it is shown.
@@ -125,9 +126,9 @@ impl Board {
                 let counted = disk.id.and_then(|id| counted.remove(&id)).unwrap_or_default();
                 let (state, state_s) = (disk.state, secs(disk.since));
                 let fault = disk.fault.clone().or_else(|| fault(&counted));
-                let listen = disk.listen.clone();
+                let (listen, drain) = (disk.listen.clone(), disk.drain);
                 let disk = DiskStatus::new(disk.name.clone(), disk.vm, counted, detail);
-                DiskStatus { state, state_s, fault, listen, ..disk }
+                DiskStatus { state, state_s, fault, listen, drain, ..disk }
             })
             .collect();
         let peers = status.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);

@@ -191,6 +191,7 @@ impl Keeper {
             vm: member.config.vm,
             since: member.since,
             fault: member.fault.clone(),
+            drain: member.config.drain,
             id: match member.state {
                 State::Open(id) => Some(id),
                 _ => None,

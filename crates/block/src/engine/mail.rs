@@ -1,5 +1,7 @@
 //! Commands of other threads to a volume's thread, and its end.
 
+use std::collections::HashMap;
+
 use parda_control::{Instant, Span, View};
 
 use super::{Disk, Engine};
@@ -63,10 +65,14 @@ impl Engine {
     }
 
     pub(super) fn stats(&self, now: Instant) -> Stats {
-        let mut disks: Vec<&Disk> = self.disks.iter().map(|(_, disk)| disk).collect();
-        disks.retain(|disk| disk.leaving.is_none());
+        let mut disks: Vec<(usize, &Disk)> = self.disks.iter().collect();
+        disks.retain(|(_, disk)| disk.leaving.is_none());
         // The order in which the law has them.
-        disks.sort_by_key(|disk| disk.vm_id);
+        disks.sort_by_key(|(_, disk)| disk.vm_id);
+        let mut clients = HashMap::new();
+        for disk in self.conns.iter().filter_map(|(_, conn)| conn.disk()) {
+            *clients.entry(disk).or_insert(0) += 1;
+        }
         Stats {
             at: now,
             window: self.host.window(),
@@ -82,9 +88,10 @@ impl Engine {
             connections: self.conns.len(),
             memory: self.memory(),
             dropped: self.dropped,
-            disks: disks.iter().map(|disk| disk.id).collect(),
+            disks: disks.iter().map(|(_, disk)| disk.id).collect(),
             vms: (disks.iter())
-                .map(|disk| VmStats {
+                .map(|(key, disk)| VmStats {
+                    clients: clients.get(key).copied().unwrap_or(0),
                     part: self.host.part(disk.vm_id).unwrap_or_default(),
                     standing: self.host.standing(disk.vm_id),
                     slowest: self.host.slowest(disk.vm_id),

@@ -38,6 +38,13 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
         ]);
     }
     let mut text = format!("{}\n", align(table));
+    for disk in volume.disks.iter().filter(|disk| disk.drain) {
+        let clients = match disk.clients {
+            0 => "nobody is connected".to_owned(),
+            clients => format!("{} still connected", count(clients, "client")),
+        };
+        text += &format!("  disk {}: drained, takes no new connections; {clients}\n", disk.name);
+    }
     for disk in volume.disks.iter().filter(|disk| disk.errors > 0) {
         let failed = count(disk.errors, "IO");
         text += &format!("  disk {}: {failed} FAILED at the array since the start\n", disk.name);

@@ -14,6 +14,7 @@
 //! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
 //! | `api` | the HTTP API: state, history, events |
+//! | `live_disks` | disks added, removed and drained by command |
 //! | `auto` | a latency threshold that is found while working |
 //! | `observe` | looking before acting |
 //! | `explain` | why a VM is as slow as it is, and predictions that come true |
@@ -87,6 +88,7 @@ mod journal;
 mod latency_targets;
 mod lifecycle;
 mod listeners;
+mod live_disks;
 mod locks;
 mod logging;
 mod machine;

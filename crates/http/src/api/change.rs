@@ -18,7 +18,10 @@ use crate::shared::Shared;
 const LARGEST: usize = 64 << 10;
 
 /// Reads a body of JSON. Forms of pages, which any site may send, have other types.
-async fn body<T: DeserializeOwned>(headers: &HeaderMap, body: Body) -> Result<T, Refused> {
+pub(super) async fn body<T: DeserializeOwned>(
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, Refused> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
@@ -41,7 +44,7 @@ async fn set(
     settings: Map<String, Value>,
 ) -> Result<Json<api::Changed>, Refused> {
     let change = Change { place, keep, settings };
-    Ok(Json(shared.ask(move |agent| agent.set(&change, &who)).await??))
+    Ok(Json(shared.change(move |agent| agent.set(&change, &who)).await??))
 }
 
 async fn reset(
@@ -50,7 +53,7 @@ async fn reset(
     place: Place,
     setting: Option<String>,
 ) -> Result<Json<api::Changed>, Refused> {
-    Ok(Json(shared.ask(move |agent| agent.reset(&place, setting.as_deref(), &who)).await??))
+    Ok(Json(shared.change(move |agent| agent.reset(&place, setting.as_deref(), &who)).await??))
 }
 
 /// Changes settings of a volume's law.

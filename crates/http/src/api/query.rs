@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use axum::extract::Query;
 use axum::http::Uri;
-use parda_api::{EventsQuery, HistoryQuery};
+use parda_api::{EventsQuery, HistoryQuery, Keep};
 
 use crate::asked::Refusal;
 
@@ -50,6 +50,23 @@ pub(super) fn events(text: Option<&str>) -> Result<EventsQuery, Refusal> {
         }
     }
     Ok(query)
+}
+
+/// How long a change is kept.
+pub(super) fn keep(text: Option<&str>) -> Result<Option<Keep>, Refusal> {
+    let mut keep = None;
+    for (key, value) in pairs(text)? {
+        match (key.as_str(), value.as_str()) {
+            ("keep", "state") => once(&key, &mut keep, Keep::State)?,
+            ("keep", "until_restart") => once(&key, &mut keep, Keep::UntilRestart)?,
+            ("keep", _) => {
+                let message = format!("keep = {value:?}: must be state or until_restart");
+                return Err(Refusal::Invalid(message));
+            }
+            _ => return Err(unknown(&key, "keep")),
+        }
+    }
+    Ok(keep)
 }
 
 fn once<T>(key: &str, place: &mut Option<T>, value: T) -> Result<(), Refusal> {
@@ -102,5 +119,7 @@ mod tests {
             assert!(message.contains(wrong), "{text}: {message}");
         }
         assert!(events(Some("limit=1001")).is_err());
+        assert_eq!(keep(Some("keep=until_restart")), Ok(Some(Keep::UntilRestart)));
+        assert!(keep(Some("keep=ever")).is_err() && keep(Some("until=ever")).is_err());
     }
 }

@@ -8,6 +8,7 @@ use parda_block::{DiskId, OpenDisk, OpenError, SpawnError, Stopped};
 use super::member::{Member, State};
 use super::{Keeper, Order, Owner, apart};
 use crate::config::Disk;
+use crate::served::offered_at;
 
 /// How long a disk that is removed answers what is in flight.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -25,12 +26,14 @@ impl Keeper {
                 leave.push((member.owner, "not in the configuration any more"));
                 continue;
             };
-            let moved = Disk { vm: disk.vm, listen: disk.listen.clone(), ..member.config.clone() };
+            let (listen, drain) = (disk.listen.clone(), disk.drain);
+            let moved = Disk { vm: disk.vm, listen, drain, ..member.config.clone() };
             if moved != *disk {
                 leave.push((member.owner, "its data is to be another: it is opened anew"));
                 continue;
             }
             let (vm, listen) = (disk.vm != member.config.vm, disk.listen != member.config.listen);
+            let drain = disk.drain != member.config.drain;
             member.config = disk.clone();
             let (State::Open(id), Some(ring)) = (member.state, &self.ring) else { continue };
             let (volume, name) = (&self.wanted.name, &disk.name);
@@ -44,8 +47,16 @@ impl Keeper {
                     _ => tracing::error!(volume, disk = %name, "shares not changed: it has ended"),
                 }
             }
-            if listen {
-                match ring.set_listen(id, vec![disk.listen.clone()]) {
+            if listen || drain {
+                match ring.set_listen(id, offered_at(disk)) {
+                    Ok(true) if drain && disk.drain => tracing::info!(
+                        volume, disk = %name, event = "disk_drains",
+                        "takes no new connections; those that exist go on"
+                    ),
+                    Ok(true) if drain => tracing::info!(
+                        volume, disk = %name, event = "disk_drains_no_more",
+                        "takes new connections again"
+                    ),
                     Ok(true) => tracing::info!(
                         volume, disk = %name, listen = %disk.listen,
                         "offered elsewhere; its connections stay"
@@ -133,7 +144,7 @@ impl Keeper {
         let added = self.ring.as_ref().ok_or(Stopped).and_then(|ring| {
             let id = ring.add_disk(open)?;
             ring.set_vm(id, disk.vm)?;
-            ring.set_listen(id, vec![disk.listen.clone()])?;
+            ring.set_listen(id, offered_at(&disk))?;
             Ok(id)
         });
         match added {

@@ -1,0 +1,237 @@
+//! Disks that are added, removed and drained while the agent runs. They go the way of other changes: over the configuration, checked with it,
+//! and taken over as after a reload.
+
+use std::time::Instant;
+
+use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
+use parda_http::{Place, Refusal, Who};
+use parda_nbd::uri::Address;
+use serde_json::{Map, Value};
+
+use super::Api;
+use super::change::{LOOK, PATIENCE, kept_where};
+use crate::config::{Config, Disk, apart};
+use crate::history::disk_keys;
+use crate::live::{DRAIN, DiskName, Layers, Target, plain};
+use crate::status::{DiskState, DiskStatus};
+
+impl Api {
+    /// Serves one more disk. One that cannot be opened leaves all as it was.
+    pub(super) fn add(&self, volume: &str, new: &NewDisk, who: &Who) -> Result<DiskDone, Refusal> {
+        self.volume(volume)?;
+        let table = table(&new.disk)?;
+        let name = name(&table)?;
+        let again = table.keys().all(|key| matches!(key.as_str(), "name" | "listen"));
+        let edit = |layers: &mut Layers| {
+            let keep = kept_where(layers, new.keep)?;
+            match (again, keep) {
+                (true, _) => {
+                    let removed = [&layers.kept, &layers.temporary];
+                    if !removed.iter().any(|layer| layer.removes(volume, &name)) {
+                        let message = "path: is missing, and no disk of this name was removed";
+                        return Err(Refusal::Invalid(message.to_owned()));
+                    }
+                    layers.kept.forget(volume, &name);
+                    layers.temporary.forget(volume, &name);
+                }
+                (false, Keep::State) => layers.kept.add(volume, table.clone()),
+                (false, Keep::UntilRestart) => layers.temporary.add(volume, table.clone()),
+            }
+            Ok(())
+        };
+        // A look at the disk's data takes as long as its file system: nobody waits for that.
+        let mut trial = self.live.in_force().layers;
+        edit(&mut trial)?;
+        let trial = trial.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
+        let disk = find(&trial, volume, &name)?;
+        if let Some(image) = apart::image(&disk) {
+            return Err(Refusal::Invalid(format!("path = {}: {image}", disk.place)));
+        }
+        let _turn = self.live.turn();
+        let before = (self.live.layers(), self.live.in_force().layers);
+        let (layers, _) = self.make(edit)?;
+        let state = self.until(volume, &disk, |found| {
+            found.is_some_and(|disk| disk.state == DiskState::Serving || disk.fault.is_some())
+        });
+        let served = state.as_ref().filter(|disk| disk.state == DiskState::Serving);
+        if served.is_none_or(|disk| disk.fault.is_some()) {
+            let (layers, in_force) = before;
+            let config = in_force.merged().map_err(|error| Refusal::Failed(plain(&error)))?;
+            self.put(layers, in_force, config)?;
+            let late = || {
+                let seconds = PATIENCE.as_secs();
+                format!("it is not open after {seconds} s: another program may have locked it")
+            };
+            let why = state.and_then(|disk| disk.fault).unwrap_or_else(late);
+            let message = format!("disk {}: cannot be served, and is not added: {why}", disk.name);
+            return Err(Refusal::Conflict(message));
+        }
+        let done = done(volume, &disk, state, &layers);
+        audit(&done, who, &format!("the disk is served: {}", disk.place));
+        Ok(done)
+    }
+
+    /// Serves a disk no more, and closes its connections when their requests are answered.
+    pub(super) fn remove(
+        &self,
+        place: &Place,
+        keep: Option<Keep>,
+        who: &Who,
+    ) -> Result<DiskDone, Refusal> {
+        let _turn = self.live.turn();
+        let Target { volume, disk: Some((name, listen)) } = self.target(place)? else {
+            return Err(Refusal::Invalid("disk: is missing".to_owned()));
+        };
+        let name = DiskName { name, listen };
+        let before = self.live.in_force().layers.merged();
+        let before = before.map_err(|error| Refusal::Failed(plain(&error)))?;
+        let disk = find(&before, &volume, &name)?;
+        let (layers, _) = self.make(|layers| {
+            let keep = kept_where(layers, keep)?;
+            layers.temporary.forget(&volume, &name);
+            let layer = match keep {
+                Keep::State => &mut layers.kept,
+                Keep::UntilRestart => &mut layers.temporary,
+            };
+            layer.forget(&volume, &name);
+            if layers.has_below(keep, &volume, &name) {
+                let layer = match keep {
+                    Keep::State => &mut layers.kept,
+                    Keep::UntilRestart => &mut layers.temporary,
+                };
+                layer.remove(&volume, name.clone());
+            }
+            Ok(())
+        })?;
+        let state = self.until(&volume, &disk, |found| found.is_none());
+        let done = done(&volume, &disk, state, &layers);
+        audit(&done, who, "the disk is served no more");
+        Ok(done)
+    }
+
+    /// Has all disks of a volume take no new connections, or do as the configuration says again.
+    pub(super) fn drain_all(
+        &self,
+        volume: &str,
+        drain: &Drain,
+        who: &Who,
+    ) -> Result<Drained, Refusal> {
+        let _turn = self.live.turn();
+        let disks = self.volume(volume)?.disks;
+        if disks.is_empty() {
+            let message = format!(
+                "volume {volume:?}: has no disks to drain: who opens a steered device does not ask parda"
+            );
+            return Err(Refusal::Invalid(message));
+        }
+        let targets = disk_keys(&disks)
+            .into_iter()
+            .map(|key| self.target(&Place { volume: volume.to_owned(), disk: Some(key) }));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        let (_, config) = self.make(|layers| {
+            let keep = kept_where(layers, drain.keep)?;
+            for target in &targets {
+                layers.temporary.clear(target, DRAIN);
+                match (drain.drain, keep) {
+                    (false, _) => layers.kept.clear(target, DRAIN),
+                    (true, Keep::State) => layers.kept.set(target, DRAIN, true.into()),
+                    (true, Keep::UntilRestart) => layers.temporary.set(target, DRAIN, true.into()),
+                }
+            }
+            Ok(())
+        })?;
+        let wanted = config.volumes.iter().find(|other| other.name == volume);
+        let wanted = wanted.map_or(&[][..], |volume| volume.disks());
+        let until = Instant::now() + PATIENCE;
+        let disks = loop {
+            let disks = self.volume(volume)?.disks;
+            let all = wanted
+                .iter()
+                .all(|disk| disks.iter().any(|found| is(found, disk) && found.drain == disk.drain));
+            if all || Instant::now() >= until {
+                break disks;
+            }
+            std::thread::sleep(LOOK);
+        };
+        let what = if drain.drain { "takes no new connections" } else { "is drained no more" };
+        tracing::info!(
+            volume,
+            by = who.name,
+            at = who.at,
+            event = "live_change",
+            "the volume {what}"
+        );
+        let each = disk_keys(&disks).into_iter().zip(disks);
+        let each = each.map(|(key, disk)| DrainedDisk {
+            disk: key,
+            drain: disk.drain,
+            clients: disk.clients,
+        });
+        Ok(Drained { volume: volume.to_owned(), disks: each.collect() })
+    }
+
+    /// State of a disk once it is as wanted, or after a while. None if there is no such disk any more.
+    fn until(
+        &self,
+        volume: &str,
+        disk: &Disk,
+        wanted: impl Fn(Option<&DiskStatus>) -> bool,
+    ) -> Option<DiskStatus> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let disks = self.volume(volume).map(|volume| volume.disks).unwrap_or_default();
+            let found = disks.into_iter().find(|found| is(found, disk));
+            if wanted(found.as_ref()) || Instant::now() >= until {
+                return found;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Whether a disk of the status is one of the configuration.
+fn is(found: &DiskStatus, disk: &Disk) -> bool {
+    found.name == disk.name.to_string() && found.listen == disk.listen.to_string()
+}
+
+/// A disk of a checked configuration.
+fn find(config: &Config, volume: &str, name: &DiskName) -> Result<Disk, Refusal> {
+    let listen = name.listen.as_deref().and_then(|listen| listen.parse::<Address>().ok());
+    let disks = config.volumes.iter().find(|other| other.name == volume);
+    let found = disks.into_iter().flat_map(|volume| volume.disks()).find(|disk| {
+        disk.name.to_string() == name.name
+            && listen.as_ref().is_none_or(|listen| disk.listen == *listen)
+    });
+    found.cloned().ok_or_else(|| {
+        Refusal::NotFound(format!("disk {:?}: volume {volume:?} has none", name.name))
+    })
+}
+
+/// Name of a new disk. With its listener, as others may have the name.
+fn name(table: &toml::Table) -> Result<DiskName, Refusal> {
+    let text = |key: &str| table.get(key).and_then(toml::Value::as_str).map(str::to_owned);
+    let name = text("name").ok_or_else(|| Refusal::Invalid("name: is missing".to_owned()))?;
+    Ok(DiskName { name, listen: text("listen") })
+}
+
+/// A disk of a request in the language of the configuration.
+fn table(disk: &Map<String, Value>) -> Result<toml::Table, Refusal> {
+    toml::Table::try_from(disk)
+        .map_err(|error| Refusal::Invalid(format!("the disk cannot be read: {error}")))
+}
+
+fn done(volume: &str, disk: &Disk, state: Option<DiskStatus>, layers: &Layers) -> DiskDone {
+    let name = DiskName { name: disk.name.to_string(), listen: None };
+    DiskDone {
+        volume: volume.to_owned(),
+        disk: disk.name.to_string(),
+        state: state.map(|disk| disk.state.to_string()),
+        from: layers.disk_from(volume, &name),
+    }
+}
+
+/// The journal's line on who did what, and the event.
+fn audit(done: &DiskDone, who: &Who, what: &str) {
+    let DiskDone { volume, disk, .. } = done;
+    tracing::info!(volume, disk, by = who.name, at = who.at, event = "live_change", "{what}");
+}

@@ -1,0 +1,119 @@
+//! `parda disk`: disks that are added and removed while the agent runs.
+
+use clap::{Args, Subcommand};
+use parda_api::{DiskDone, ValueFrom};
+use serde_json::{Map, Value};
+
+use crate::api::{Agent, segment};
+use crate::set::setting;
+use crate::{Failure, output};
+
+#[derive(Subcommand)]
+pub(crate) enum Disk {
+    /// Serve one more disk
+    Add(Add),
+    /// Serve a disk no more, and leave its data as it is
+    Remove(Remove),
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda disk add vm9 path=/mnt/array-a/vm9.img listen=unix:/run/parda/array-a.sock shares=500
+  parda disk add vm9 path=/dev/vg/vm9 listen=tcp:127.0.0.1:10809 read_only=true --temporary
+  parda disk add vm1                                 one of the configuration that was removed
+
+The disk is checked as those of the configuration are, and opened at once. If it cannot be opened, it is not added. Over TCP it
+takes a token with the role admin, as a disk names a file of the host.")]
+pub(crate) struct Add {
+    /// Name of the disk
+    #[arg(value_name = "NAME")]
+    disk: String,
+    /// Keys of [[volume.disk]]: path and listen, and what else it has
+    #[arg(value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda disk remove vm9
+  parda drain vm9 --wait 60s && parda disk remove vm9
+
+Requests in flight are answered, then its connections close. The data stays as it is.")]
+pub(crate) struct Remove {
+    /// Name of the disk
+    #[arg(value_name = "NAME")]
+    disk: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+struct Common {
+    /// Name of the volume, if there are several
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
+    /// Until the agent ends, and not kept in its state file
+    #[arg(long)]
+    temporary: bool,
+    /// Write the answer as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    agent: Agent,
+}
+
+impl Disk {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        match self {
+            Disk::Add(add) => add.run(),
+            Disk::Remove(remove) => remove.run(),
+        }
+    }
+}
+
+impl Add {
+    fn run(&self) -> Result<(), Failure> {
+        let settings = self.settings.iter().map(|text| setting(text));
+        let mut body = settings.collect::<Result<Map<_, _>, _>>()?;
+        body.insert("name".to_owned(), self.disk.as_str().into());
+        if self.common.temporary {
+            body.insert("keep".to_owned(), "until_restart".into());
+        }
+        let volume = self.common.agent.volume_of(self.common.volume.as_deref(), None)?;
+        let path = format!("volumes/{}/disks", segment(&volume));
+        let done: DiskDone = self.common.agent.ask("POST", &path, Some(&Value::Object(body)))?;
+        self.common.tell(&done)
+    }
+}
+
+impl Remove {
+    fn run(&self) -> Result<(), Failure> {
+        let Common { volume, agent, temporary, .. } = &self.common;
+        let volume = agent.volume_of(volume.as_deref(), Some(&self.disk))?;
+        let keep = if *temporary { "?keep=until_restart" } else { "" };
+        let path = format!("volumes/{}/disks/{}{keep}", segment(&volume), segment(&self.disk));
+        let done: DiskDone = agent.ask("DELETE", &path, None)?;
+        self.common.tell(&done)
+    }
+}
+
+impl Common {
+    fn tell(&self, done: &DiskDone) -> Result<(), Failure> {
+        if self.json {
+            return output::json("-".as_ref(), done);
+        }
+        let from = match done.from {
+            ValueFrom::Configuration | ValueFrom::Default | ValueFrom::Policy => {
+                "as the configuration says"
+            }
+            ValueFrom::Live => "until the agent ends",
+            ValueFrom::State => "kept in the state file",
+        };
+        let state = done.state.as_deref().unwrap_or("removed");
+        output::print(&format!("volume {}, disk {}: {state}, {from}\n", done.volume, done.disk))
+    }
+}

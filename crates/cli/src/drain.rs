@@ -1,0 +1,130 @@
+//! `parda drain`: disks that take no new connections.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use parda_api::{Changed, Disk, State};
+use serde_json::json;
+
+use crate::api::{Agent, segment};
+use crate::{Failure, output};
+
+/// How often it is asked whether somebody is still connected.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// After what time the agent shows what it was told.
+const SHOWN: Duration = Duration::from_secs(1);
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda drain --wait 60s                  all disks of the only volume; done when nobody is connected
+  parda drain vm1                         one disk
+  parda drain --undo                      new connections are taken again
+
+Connections that exist go on, until their clients close them: move the VMs away, or shut them down. What they
+do not use of the array the others have. Steered devices cannot be drained: who opens one does not ask parda.")]
+pub(crate) struct Drain {
+    /// Name of the disk. None: all disks of the volume
+    #[arg(value_name = "VM")]
+    disk: Option<String>,
+    /// Name of the volume, if there are several
+    #[arg(long, value_name = "NAME")]
+    volume: Option<String>,
+    /// Take new connections again
+    #[arg(long, conflicts_with_all = ["wait", "temporary"])]
+    undo: bool,
+    /// Wait until nobody is connected, and fail after this time
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    wait: Option<Duration>,
+    /// Until the agent ends, and not kept in its state file
+    #[arg(long)]
+    temporary: bool,
+    /// Write the disks and their clients as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    agent: Agent,
+}
+
+impl Drain {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let volume = self.agent.volume_of(self.volume.as_deref(), self.disk.as_deref())?;
+        self.change(&volume)?;
+        let began = Instant::now();
+        let until = self.wait.map(|wait| began + wait);
+        let disks = loop {
+            let disks = self.disks(&volume)?;
+            let clients: u64 = disks.iter().map(|disk| disk.clients).sum();
+            let before = disks.iter().any(|disk| disk.drain == self.undo);
+            match until {
+                _ if before && began.elapsed() < SHOWN => std::thread::sleep(LOOK),
+                Some(until) if clients > 0 && Instant::now() < until => std::thread::sleep(LOOK),
+                Some(_) if clients > 0 => {
+                    let wait = humantime::format_duration(self.wait.unwrap_or_default());
+                    return Err(Failure::new(format!(
+                        "clients after {wait}: {}",
+                        connected(&disks)
+                    )));
+                }
+                _ => break disks,
+            }
+        };
+        if self.json {
+            let each = disks.iter().map(
+                |disk| json!({ "disk": disk.key, "drain": disk.drain, "clients": disk.clients }),
+            );
+            return output::json("-".as_ref(), &each.collect::<Vec<_>>());
+        }
+        let mut text = String::new();
+        for disk in &disks {
+            text += &format!("volume {volume}, disk {}: {}\n", disk.key, told(disk));
+        }
+        output::print(&text)
+    }
+
+    fn change(&self, volume: &str) -> Result<(), Failure> {
+        let mut body = json!({ "drain": !self.undo });
+        if self.temporary {
+            body["keep"] = "until_restart".into();
+        }
+        let path = format!("volumes/{}", segment(volume));
+        match &self.disk {
+            None => self
+                .agent
+                .ask("POST", &format!("{path}/drain"), Some(&body))
+                .map(|_: serde_json::Value| ()),
+            Some(disk) if self.undo => {
+                let path = format!("{path}/disks/{}/overrides/drain", segment(disk));
+                self.agent.ask("DELETE", &path, None).map(|_: Changed| ())
+            }
+            Some(disk) => {
+                let path = format!("{path}/disks/{}", segment(disk));
+                self.agent.ask("PATCH", &path, Some(&body)).map(|_: Changed| ())
+            }
+        }
+    }
+
+    /// The disks that are meant.
+    fn disks(&self, volume: &str) -> Result<Vec<Disk>, Failure> {
+        let state: State = self.agent.get("state")?;
+        let volumes = state.volumes.into_iter().filter(|other| other.name == volume);
+        let meant = |disk: &Disk| self.disk.as_ref().is_none_or(|name| disk.key == *name);
+        Ok(volumes.flat_map(|volume| volume.disks).filter(meant).collect())
+    }
+}
+
+/// Disks that have clients, and how many.
+fn connected(disks: &[Disk]) -> String {
+    let each = disks.iter().filter(|disk| disk.clients > 0);
+    each.map(|disk| format!("{} has {}", disk.key, disk.clients)).collect::<Vec<_>>().join(", ")
+}
+
+fn told(disk: &Disk) -> String {
+    let clients = output::count(disk.clients, "client");
+    match (disk.drain, disk.clients) {
+        (false, _) => format!("takes connections, {clients}"),
+        (true, 0) => "drained: nobody is connected".to_owned(),
+        (true, _) => format!("takes no new connections, {clients}"),
+    }
+}

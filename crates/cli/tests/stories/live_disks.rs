@@ -1,0 +1,125 @@
+//! Disks that are added, removed and drained while the agent runs.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::stage::{Agent, PARDA, Stage, config, until, uri};
+
+/// An agent with a state file and one disk, `vm1`.
+fn start(stage: &Stage) -> Agent {
+    stage.sparse("data1", 1 << 20);
+    let text = config("a", "mode = \"off\"", &[("vm1", "data1")]);
+    stage.agent("a", &format!("state = \"state.toml\"\n{text}"))
+}
+
+fn parda(stage: &Stage, line: &[&str]) -> String {
+    stage.ok(&[&[PARDA], line, &["-c", "a.toml"]].concat())
+}
+
+fn refused(stage: &Stage, line: &[&str]) -> String {
+    stage.fails(&[&[PARDA], line, &["-c", "a.toml"]].concat())
+}
+
+/// Whether a client finds a disk.
+fn found(stage: &Stage, disk: &str) -> bool {
+    stage.run(&["nbdinfo", "--size", &uri("a", disk)]).status.success()
+}
+
+fn names(agent: &Agent) -> Vec<String> {
+    agent.volume().disks.into_iter().map(|disk| disk.name).collect()
+}
+
+#[test]
+fn disks_come_and_go_by_command_and_outlive_the_agent() {
+    let stage = Stage::new();
+    let agent = start(&stage);
+    stage.sparse("data2", 2 << 20);
+    stage.sparse("data3", 1 << 20);
+    let said = parda(&stage, &["disk", "add", "vm2", "path=data2", "listen=unix:a", "shares=500"]);
+    assert_eq!(said.trim(), "volume array, disk vm2: serving, kept in the state file");
+    assert!(found(&stage, "vm2"));
+    parda(&stage, &["disk", "add", "vm3", "path=data3", "listen=unix:a", "--temporary"]);
+    parda(&stage, &["set", "vm2", "shares=700"]);
+    assert_eq!(names(&agent), ["vm1", "vm2", "vm3"]);
+    agent.says("by=\"uid ");
+
+    // Removed with the client connected: it is told so, and its data stays.
+    let load = stage.load("vm3", &uri("a", "vm3"), &["--rw=randread", "--bs=4k", "--size=1m"]);
+    until("it loads", || agent.volume().disks[2].reads.ios > 0);
+    let said = parda(&stage, &["disk", "remove", "vm3"]);
+    assert!(said.contains("disk vm3: removed"), "{said}");
+    assert!(!found(&stage, "vm3") && stage.path("data3").exists());
+    drop(load);
+
+    // A disk of the configuration comes back by its name.
+    parda(&stage, &["disk", "remove", "vm1"]);
+    assert_eq!(names(&agent), ["vm2"]);
+    let error = refused(&stage, &["disk", "remove", "vm2"]);
+    assert!(error.contains("a [[volume.disk]] to serve is needed"), "the last one stays: {error}");
+    agent.process.signal(Signal::HUP);
+    agent.says("a.toml: in force");
+    assert_eq!(names(&agent), ["vm2"], "a reload keeps it");
+    agent.stop();
+    let agent = stage.restart(&[], "a");
+    assert_eq!(names(&agent), ["vm2"], "so does a restart");
+    assert_eq!(agent.volume().disks[0].shares, 700);
+    let said = parda(&stage, &["disk", "add", "vm1"]);
+    assert_eq!(said.trim(), "volume array, disk vm1: serving, as the configuration says");
+    assert_eq!(names(&agent), ["vm2", "vm1"].map(str::to_owned).to_vec());
+    parda(&stage, &["disk", "remove", "vm2"]);
+    let kept = String::from_utf8(stage.read("state.toml")).unwrap();
+    assert!(!kept.contains("[["), "nothing is changed any more: {kept}");
+}
+
+#[test]
+fn a_disk_that_cannot_be_served_is_not_added() {
+    let stage = Stage::new();
+    let agent = start(&stage);
+    stage.ok(&["qemu-img", "create", "-q", "-f", "qcow2", "image", "1M"]);
+    stage.write("locked", vec![0; 1 << 20]);
+    let _other = stage.agent("b", &config("b", "mode = \"off\"", &[("vm", "locked")]));
+    let add = |path: &str| {
+        let path = format!("path={path}");
+        refused(&stage, &["disk", "add", "vm2", &path, "listen=unix:a"])
+    };
+    assert!(add("nowhere").contains("cannot be served, and is not added"), "{}", add("nowhere"));
+    assert!(add("image").contains("qcow2"), "{}", add("image"));
+    assert!(add("data1").contains("overlaps the disk vm1"), "{}", add("data1"));
+    assert!(add("locked").contains("is not added"), "another program has it");
+    let error = refused(&stage, &["disk", "add", "vm2", "path=nowhere", "listen=tcp:0.0.0.0:1"]);
+    assert!(error.contains("is not a loopback address"), "{error}");
+    let error = refused(&stage, &["disk", "add", "vm2", "listen=unix:a", "paht=data2"]);
+    assert!(error.contains("paht"), "{error}");
+    let error = refused(&stage, &["disk", "add", "vm2"]);
+    assert!(error.contains("path: is missing"), "{error}");
+    assert_eq!(names(&agent), ["vm1"]);
+    agent.stop();
+    let agent = stage.restart(&[], "a");
+    assert_eq!(names(&agent), ["vm1"]);
+}
+
+#[test]
+fn a_drained_disk_takes_no_new_clients_and_keeps_those_it_has() {
+    let stage = Stage::new();
+    let agent = start(&stage);
+    let load = stage.load("vm1", &uri("a", "vm1"), &["--rw=randread", "--bs=4k", "--size=1m"]);
+    until("it loads", || agent.volume().disks[0].reads.ios > 0);
+    let said = parda(&stage, &["drain"]);
+    assert_eq!(said.trim(), "volume array, disk vm1: takes no new connections, 1 client");
+    assert!(!found(&stage, "vm1"));
+    let before = agent.volume().disks[0].reads.ios;
+    until("its client goes on", || agent.volume().disks[0].reads.ios > before + 100);
+    let error = refused(&stage, &["drain", "--wait", "100ms"]);
+    assert!(error.contains("clients after 100ms: vm1 has 1"), "{error}");
+    assert!(parda(&stage, &["status"]).contains("drained, takes no new connections; 1 client"));
+    load.finish();
+    let said = parda(&stage, &["drain", "vm1", "--wait", "20s"]);
+    assert_eq!(said.trim(), "volume array, disk vm1: drained: nobody is connected");
+    agent.stop();
+    let agent = stage.restart(&[], "a");
+    assert!(agent.volume().disks[0].drain && !found(&stage, "vm1"), "a restart keeps it");
+    let said: Value = serde_json::from_str(&parda(&stage, &["drain", "--undo", "--json"])).unwrap();
+    assert_eq!(said[0]["drain"], false);
+    assert!(found(&stage, "vm1"));
+    assert!(parda(&stage, &["events"]).contains("takes new connections again"));
+}

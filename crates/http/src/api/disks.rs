@@ -1,0 +1,92 @@
+//! Requests that add, remove and drain disks.
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use parda_api as api;
+
+use super::change::body;
+use super::query;
+use crate::answer::{Json, Refused};
+use crate::asked::{Place, Who};
+use crate::shared::Shared;
+
+/// Serves one more disk of a volume.
+///
+/// It takes a token with the role `admin`: a disk names a file of the host. One that cannot be opened is not added.
+#[utoipa::path(
+    post,
+    path = "/api/v1/volumes/{volume}/disks",
+    params(("volume" = String, Path, description = "Name of the volume.")),
+    request_body = api::NewDisk,
+    responses(
+        (status = 200, body = api::DiskDone),
+        (status = "4XX", body = api::Problem),
+        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
+    )
+)]
+pub(super) async fn add(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(volume): Path<String>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<impl IntoResponse, Refused> {
+    let new: api::NewDisk = body(&headers, sent).await?;
+    Ok(Json(shared.change(move |agent| agent.add_disk(&volume, &new, &who)).await??))
+}
+
+/// Serves a disk no more.
+///
+/// Its connections close when their requests are answered. Nothing is done to its data.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/volumes/{volume}/disks/{disk}",
+    params(
+        ("volume" = String, Path, description = "Name of the volume."),
+        ("disk" = String, Path, description = "Key of the disk."),
+        ("keep" = Option<api::Keep>, Query, description = "How long. Default: `state` if a state file is configured, else `until_restart`.")
+    ),
+    responses(
+        (status = 200, body = api::DiskDone),
+        (status = "4XX", body = api::Problem),
+        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
+    )
+)]
+pub(super) async fn remove(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path((volume, disk)): Path<(String, String)>,
+    RawQuery(text): RawQuery,
+) -> Result<impl IntoResponse, Refused> {
+    let keep = query::keep(text.as_deref())?;
+    let place = Place { volume, disk: Some(disk) };
+    Ok(Json(shared.change(move |agent| agent.remove_disk(&place, keep, &who)).await??))
+}
+
+/// Has all disks of a volume take no new connections, or take them again.
+///
+/// Connections that exist go on. A single disk is drained by its setting `drain`.
+#[utoipa::path(
+    post,
+    path = "/api/v1/volumes/{volume}/drain",
+    params(("volume" = String, Path, description = "Name of the volume.")),
+    request_body = api::Drain,
+    responses(
+        (status = 200, body = api::Drained),
+        (status = "4XX", body = api::Problem),
+        (status = 500, body = api::Problem, description = "The change cannot be kept: a full disk, for one.")
+    )
+)]
+pub(super) async fn drain(
+    State(shared): State<Shared>,
+    Extension(who): Extension<Who>,
+    Path(volume): Path<String>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<impl IntoResponse, Refused> {
+    let drain: api::Drain = body(&headers, sent).await?;
+    Ok(Json(shared.change(move |agent| agent.drain(&volume, &drain, &who)).await??))
+}
