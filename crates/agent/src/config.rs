@@ -37,6 +37,7 @@ mod volume;
 
 pub use etcd::Etcd;
 pub use exchange::{Exchange, Slots};
+pub use http::Http;
 pub use idle_probe::IdleProbe;
 pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
@@ -56,7 +57,7 @@ pub struct Config {
     /// File in which live changes are kept.
     pub state: Option<PathBuf>,
     /// Where metrics, health and the API are, in HTTP.
-    pub http: Option<Address>,
+    pub http: Option<Http>,
     /// File of the API's tokens.
     pub tokens: Option<PathBuf>,
     /// Where settings come from that live in one place for all hosts.
@@ -134,7 +135,7 @@ impl Config {
         apart::disks(doc, &volumes)?;
         let status = status.transpose()?;
         if let Some(http) = &http {
-            http::is_its_own(doc, http, status.as_deref(), &volumes)?;
+            http::is_its_own(doc, &http.address, status.as_deref(), &volumes)?;
         }
         if file.state.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
             return Err(doc.error("state", "must be a path"));
@@ -147,14 +148,14 @@ impl Config {
         Ok(Config { host, status, state: file.state, http, tokens, policy, memory, volumes })
     }
 
-    /// Addresses of the HTTP server: that of the file, and a unix socket beside the status socket, at which the agent's own user may
+    /// Places of the HTTP server: that of the file, and a unix socket beside the status socket, at which the agent's own user may
     /// change settings.
     #[must_use]
-    pub fn http_addresses(&self) -> Vec<Address> {
+    pub fn http_places(&self) -> Vec<Http> {
         let beside = |status: &PathBuf| {
             let mut path = status.clone().into_os_string();
             path.push(".api");
-            Address::Unix(path.into())
+            Http { address: Address::Unix(path.into()), tls: None }
         };
         self.http.iter().cloned().chain(self.status.as_ref().map(beside)).collect()
     }

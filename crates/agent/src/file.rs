@@ -48,6 +48,9 @@ pub struct Http {
     /// Serves an address that other hosts can reach, without TLS.
     #[serde(default)]
     pub plain: bool,
+    /// TLS at a TCP address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<HttpTls>,
     /// File of tokens: a name, a role and a secret on each line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<PathBuf>,
@@ -78,6 +81,19 @@ pub struct Policy {
     /// File that holds the user's password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
+}
+
+/// `tls` of `[http]`: PEM files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpTls {
+    /// The server's certificate, with the intermediate ones after it.
+    pub certificate: PathBuf,
+    /// Private key of the certificate.
+    pub key: PathBuf,
+    /// The CAs of clients. Without, clients need no certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<PathBuf>,
 }
 
 /// `[[listener]]`: who may connect at an address that disks listen at.

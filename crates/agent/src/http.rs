@@ -8,12 +8,13 @@ use parda_block::SocketFile;
 use parda_http::{Listener, Reach, Server};
 use parda_nbd::uri::Address;
 
+use crate::config::Http;
 use crate::server::bind;
 use crate::status::{DiskState, Status};
 
 /// A server at the address of the configuration, until it is dropped.
 pub(crate) struct HttpServer {
-    address: Address,
+    place: Http,
     _server: Server,
     _file: Option<SocketFile>,
 }
@@ -23,14 +24,13 @@ impl HttpServer {
     ///
     /// # Errors
     /// The address cannot be bound, or there is no thread to be had.
-    pub(crate) fn start(
-        address: &Address,
-        agent: impl parda_http::Agent,
-    ) -> io::Result<HttpServer> {
-        let reach = match address {
-            Address::Unix(_) => Reach::Unix,
-            Address::Tcp { .. } if address.is_local() => Reach::Loopback,
-            Address::Tcp { .. } => Reach::Plain,
+    pub(crate) fn start(place: &Http, agent: impl parda_http::Agent) -> io::Result<HttpServer> {
+        let Http { address, tls } = place;
+        let reach = match (address, tls) {
+            (Address::Unix(_), _) => Reach::Unix,
+            (Address::Tcp { .. }, _) if address.is_local() => Reach::Loopback,
+            (Address::Tcp { .. }, Some(_)) => Reach::Tls,
+            (Address::Tcp { .. }, None) => Reach::Plain,
         };
         let (listener, file) = match address {
             Address::Unix(path) => {
@@ -42,13 +42,24 @@ impl HttpServer {
                 (Listener::Tcp(TcpListener::bind(&*addresses)?), None)
             }
         };
-        let server = Server::start(listener, Arc::new(agent), reach)?;
-        Ok(HttpServer { address: address.clone(), _server: server, _file: file })
+        let server = Server::start(listener, tls.clone(), Arc::new(agent), reach)?;
+        Ok(HttpServer { place: place.clone(), _server: server, _file: file })
     }
 
     /// Address of the configuration at which it serves.
     pub(crate) fn address(&self) -> &Address {
-        &self.address
+        &self.place.address
+    }
+
+    /// Whether it is what a configuration wants. Certificates are those of the configuration from then on.
+    pub(crate) fn stays(&self, wanted: &[Http]) -> bool {
+        let Some(wanted) = wanted.iter().find(|wanted| **wanted == self.place) else {
+            return false;
+        };
+        if let (Some(ours), Some(theirs)) = (&self.place.tls, &wanted.tls) {
+            ours.renew(theirs);
+        }
+        true
     }
 }
 

@@ -478,24 +478,25 @@ impl Agent {
     /// Serves HTTP at the addresses of the configuration. One that cannot be bound is tried again later, as disks must not
     /// wait for it.
     fn serve_http(&mut self) {
-        let wanted = self.config.http_addresses();
+        let wanted = self.config.http_places();
         // Waits for old servers, and for look-ups of names. Old and new addresses may overlap.
         let _outside = self.manager.pulse().outside();
         self.http.retain(|server| {
-            let stays = wanted.contains(server.address());
+            let stays = server.stays(&wanted);
             if !stays {
                 tracing::info!(address = %server.address(), "no HTTP server there any more");
             }
             stays
         });
         let mut due = None;
-        for address in wanted {
-            if self.http.iter().any(|server| *server.address() == address) {
+        for place in wanted {
+            let address = &place.address;
+            if self.http.iter().any(|server| server.address() == address) {
                 continue;
             }
-            match HttpServer::start(&address, self.api.clone()) {
+            match HttpServer::start(&place, self.api.clone()) {
                 Ok(server) => {
-                    tracing::info!(%address, "serves HTTP");
+                    tracing::info!(%address, tls = place.tls.is_some(), "serves HTTP");
                     self.http.push(server);
                 }
                 Err(error) => {

@@ -7,6 +7,7 @@ use parda_agent::config::Config;
 use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
 use parda_nbd::uri::Address;
+use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -18,9 +19,12 @@ pub(crate) struct Agent {
     /// The agent's configuration, which names its sockets
     #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
     config: PathBuf,
-    /// The agent's HTTP server, in place of its configuration: unix:PATH or http://ADDRESS:PORT
+    /// The agent's HTTP server, in place of its configuration: unix:PATH, http://ADDRESS:PORT or https://HOST:PORT
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     url: Option<String>,
+    /// The CA of the agent's certificate, for https
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca: Option<PathBuf>,
     /// File with the secret of a token, for a TCP address
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -30,28 +34,54 @@ impl Agent {
     /// Where to ask: the unix socket, if the agent has one.
     fn server(&self) -> Result<Server, Failure> {
         if let Some(url) = &self.url {
-            let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-            return match (url.strip_prefix("unix:"), authority) {
-                (Some(path), _) => Ok(Server::Unix(path.into())),
-                (None, Some(authority)) => Ok(Server::Tcp(authority.to_owned())),
-                (None, None) => Err(Failure::usage(format!(
-                    "--url {url}: must be unix:PATH or http://ADDRESS:PORT"
-                ))),
-            };
+            return self.at(url);
         }
-        let addresses = Config::read(&self.config)?.http_addresses();
-        let unix = addresses.iter().find(|address| matches!(address, Address::Unix(_)));
-        match unix.or(addresses.first()) {
-            Some(Address::Unix(path)) => Ok(Server::Unix(path.clone())),
-            Some(Address::Tcp { host, port }) => Ok(Server::Tcp(match host.contains(':') {
-                true => format!("[{host}]:{port}"),
-                false => format!("{host}:{port}"),
-            })),
+        let places = Config::read(&self.config)?.http_places();
+        let unix = places.iter().find(|place| matches!(place.address, Address::Unix(_)));
+        match unix.or(places.first()).map(|place| (&place.address, &place.tls)) {
+            Some((Address::Unix(path), _)) => Ok(Server::Unix(path.clone())),
+            Some((Address::Tcp { host, port }, None)) => {
+                Ok(Server::Tcp(match host.contains(':') {
+                    true => format!("[{host}]:{port}"),
+                    false => format!("{host}:{port}"),
+                }))
+            }
+            Some((address, Some(_))) => Err(Failure::usage(format!(
+                "{}: http.tls: name the agent as its certificate does: --url https://HOST:PORT --ca FILE, \
+                 where {address} is",
+                self.config.display()
+            ))),
             None => Err(Failure::usage(format!(
                 "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
                 self.config.display()
             ))),
         }
+    }
+
+    fn at(&self, url: &str) -> Result<Server, Failure> {
+        let authority = |scheme: &str| {
+            url.strip_prefix(scheme).map(|rest| rest.trim_end_matches('/').to_owned())
+        };
+        if let Some(path) = url.strip_prefix("unix:") {
+            return Ok(Server::Unix(path.into()));
+        }
+        if let Some(authority) = authority("http://") {
+            return Ok(Server::Tcp(authority));
+        }
+        let Some(authority) = authority("https://") else {
+            return Err(Failure::usage(format!(
+                "--url {url}: must be unix:PATH, http://ADDRESS:PORT or https://HOST:PORT"
+            )));
+        };
+        let Some(ca) = self.ca.clone() else {
+            return Err(Failure::usage(
+                "--ca: is missing: the CA of the agent's certificate, for https",
+            ));
+        };
+        let name = authority.rsplit_once(':').map_or(authority.as_str(), |(name, _)| name);
+        let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let connector = Connector::new(&ClientFiles { ca, identity: None, name });
+        Ok(Server::Tls(authority, connector.map_err(|error| Failure::usage(error.to_string()))?))
     }
 
     /// Asks for something, below `/api/v1/`.

@@ -9,8 +9,10 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::{Method, Request};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use parda_tls::Connector;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
 
 /// How long an answer may take: longer than a change takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,12 +21,14 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LARGEST: usize = 256 << 20;
 
 /// Place where an agent answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Server {
     /// Path of a unix socket.
     Unix(PathBuf),
     /// `HOST:PORT`, in plain text.
     Tcp(String),
+    /// `HOST:PORT`, and the TLS that is spoken there.
+    Tls(String, Connector),
 }
 
 impl std::fmt::Display for Server {
@@ -32,6 +36,7 @@ impl std::fmt::Display for Server {
         match self {
             Server::Unix(path) => write!(f, "{}", path.display()),
             Server::Tcp(authority) => write!(f, "http://{authority}"),
+            Server::Tls(authority, _) => write!(f, "https://{authority}"),
         }
     }
 }
@@ -80,6 +85,15 @@ pub fn ask(
                 Server::Tcp(authority) => {
                     let stream = tokio::net::TcpStream::connect(authority).await;
                     exchange(stream, authority, method, path, body, token).await
+                }
+                Server::Tls(authority, connector) => {
+                    let (config, name) = connector.parts();
+                    let stream = tokio::net::TcpStream::connect(authority).await;
+                    let stream = stream.map_err(AskError::Connect)?;
+                    let stream = TlsConnector::from(config).connect(name, stream).await;
+                    let stream =
+                        stream.map_err(|e| AskError::Answer(format!("TLS failed: {e}")))?;
+                    exchange(Ok(stream), authority, method, path, body, token).await
                 }
             }
         };

@@ -23,14 +23,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::any;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use parda_tls::Acceptor;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
+use tokio_rustls::TlsAcceptor;
 
 pub use asked::{Agent, Change, Pages, Place, Refusal, Who};
 pub use axum::body::Bytes;
@@ -55,6 +58,8 @@ pub enum Reach {
     Loopback,
     /// Other hosts, without TLS. They get no more than metrics, health and readiness.
     Plain,
+    /// Other hosts, with TLS. Whoever asks needs a token, but for health and the page of the dashboard, which has nothing in it.
+    Tls,
 }
 
 fn router(agent: Arc<dyn Agent>, reach: Reach) -> Router {
@@ -63,6 +68,11 @@ fn router(agent: Arc<dyn Agent>, reach: Reach) -> Router {
         Reach::Unix => pages::router().merge(api::router(&shared)),
         Reach::Loopback => {
             pages::router().merge(api::router(&shared)).layer(from_fn(guard::by_address))
+        }
+        // A page of another site gets no certificate for its own name here, and has no token.
+        Reach::Tls => {
+            let known = from_fn_with_state(shared.clone(), who::known_only);
+            pages::looks().merge(api::router(&shared)).route_layer(known).merge(pages::open())
         }
         Reach::Plain => pages::router().route("/api/{*path}", any(guard::without_tls)),
     };
@@ -81,7 +91,12 @@ impl Server {
     ///
     /// # Errors
     /// The socket cannot be watched, or there is no thread to be had.
-    pub fn start(listener: Listener, agent: Arc<dyn Agent>, reach: Reach) -> io::Result<Server> {
+    pub fn start(
+        listener: Listener,
+        tls: Option<Arc<Acceptor>>,
+        agent: Arc<dyn Agent>,
+        reach: Reach,
+    ) -> io::Result<Server> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _inside = runtime.enter();
@@ -93,7 +108,7 @@ impl Server {
             runtime.block_on(async {
                 tokio::select! {
                     () = stopped.notified() => {}
-                    () = listener.serve(router(agent, reach)) => {}
+                    () = listener.serve(tls, router(agent, reach)) => {}
                 }
             });
             // A status that hangs keeps no reload and no end waiting.
@@ -140,7 +155,7 @@ impl Listener {
 }
 
 impl Watched {
-    async fn serve(&self, router: Router) {
+    async fn serve(&self, tls: Option<Arc<Acceptor>>, router: Router) {
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
@@ -155,8 +170,12 @@ impl Watched {
                 }),
                 Listener::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
                     let peer = Peer::Tcp(Some(from));
+                    let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.config()));
                     tokio::spawn(async move {
-                        answer(stream, peer, router).await;
+                        match tls {
+                            None => answer(stream, peer, router).await,
+                            Some(tls) => answer_within(tls, stream, peer, router).await,
+                        }
                         drop(place);
                     })
                 }),
@@ -165,6 +184,15 @@ impl Watched {
                 tokio::time::sleep(PAUSE).await;
             }
         }
+    }
+}
+
+/// The same within TLS.
+async fn answer_within(tls: TlsAcceptor, stream: TcpStream, peer: Peer, router: Router) {
+    match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => answer(stream, peer, router).await,
+        Ok(Err(error)) => tracing::debug!("TLS of an HTTP client failed: {error}"),
+        Err(_) => tracing::debug!("an HTTP client did not begin with TLS in time"),
     }
 }
 

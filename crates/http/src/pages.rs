@@ -13,11 +13,17 @@ use crate::shared::Shared;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(crate) fn router() -> Router<Shared> {
-    Router::new()
-        .route("/metrics", get(exposition))
-        .route("/healthz", get(|| async { "alive\n" }))
-        .route("/readyz", get(readiness))
-        .merge(dashboard::router())
+    looks().merge(open())
+}
+
+/// Pages that tell of volumes and disks.
+pub(crate) fn looks() -> Router<Shared> {
+    Router::new().route("/metrics", get(exposition)).route("/readyz", get(readiness))
+}
+
+/// Pages that tell nothing of them.
+pub(crate) fn open() -> Router<Shared> {
+    dashboard::router().route("/healthz", get(|| async { "alive\n" }))
 }
 
 async fn exposition(State(shared): State<Shared>) -> Result<Response, StatusCode> {

@@ -111,7 +111,7 @@ impl Served {
 
     fn with(stub: Stub, reach: Reach, dir: tempfile::TempDir, looks: Arc<AtomicUsize>) -> Served {
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
-        let server = Server::start(Listener::Unix(listener), Arc::new(stub), reach).unwrap();
+        let server = Server::start(Listener::Unix(listener), None, Arc::new(stub), reach).unwrap();
         Served { dir, looks, _server: server }
     }
 
@@ -320,7 +320,7 @@ fn asked(reach: Reach, method: &str, path: &str, headers: &str, body: &str) -> S
     if reach == Reach::Unix {
         return Served::with(stub, reach, dir, looks).ask(&head);
     }
-    let _server = Server::start(Listener::Tcp(listener), Arc::new(stub), reach).unwrap();
+    let _server = Server::start(Listener::Tcp(listener), None, Arc::new(stub), reach).unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     // The server may close before all was sent.
     let _ = stream.write_all(head.as_bytes());

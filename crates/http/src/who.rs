@@ -50,6 +50,19 @@ pub(crate) async fn identify(
     next.run(request).await
 }
 
+/// Refuses who has no token.
+pub(crate) async fn known_only(
+    State(shared): State<Shared>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match token(request.headers()).map(|secret| shared.who(secret)) {
+        Some(Some(_)) => next.run(request).await,
+        Some(None) => unauthorized("the token is not known"),
+        None => unauthorized("this takes a token (http.tokens): authorization: Bearer SECRET"),
+    }
+}
+
 /// The secret of a request, if it has one.
 fn token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, secret) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;

@@ -93,7 +93,7 @@ impl Acceptor {
 
     /// Takes over the certificates of `other`. Connections that exist keep what they negotiated.
     pub fn renew(&self, other: &Acceptor) {
-        let new = Arc::clone(&other.current.read().unwrap_or_else(PoisonError::into_inner));
+        let new = other.config();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
@@ -103,14 +103,19 @@ impl Acceptor {
         &self.files
     }
 
+    /// Settings of the next connection, with the certificates of now.
+    #[must_use]
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// A connection that waits for the client's hello.
     ///
     /// # Errors
     /// rustls refuses the configuration. No configuration that [`Acceptor::new`] accepts is known to
     /// cause this.
     pub fn accept(&self) -> Result<Channel, TlsError> {
-        let config = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        Channel::server(Arc::clone(&config))
+        Channel::server(self.config())
     }
 }
 
@@ -153,6 +158,12 @@ impl Connector {
         };
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), name })
+    }
+
+    /// Settings of a connection, and the name that the server's certificate must be valid for.
+    #[must_use]
+    pub fn parts(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
+        (Arc::clone(&self.config), self.name.clone())
     }
 
     /// A connection whose hello is ready to be sent.

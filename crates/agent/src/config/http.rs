@@ -1,29 +1,70 @@
 //! `[http]`: where metrics and health are, checked.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use parda_config::{Document, Error};
 use parda_nbd::uri::{Address, AddressError};
+use parda_tls::{Acceptor, FileRole, ServerFiles};
 
 use super::volume::Volume;
 use crate::file;
 
-/// Checks the table and gives the address.
-pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Address, Error> {
+/// A place of the HTTP server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Http {
+    /// Address of the server.
+    pub address: Address,
+    /// TLS of its clients, with the certificates as they were when the file was checked.
+    pub tls: Option<Arc<Acceptor>>,
+}
+
+/// Checks the table.
+pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Http, Error> {
     let address: Address =
         http.address.parse().map_err(|e: AddressError| doc.error("http.address", e.to_string()))?;
     if http.plain && matches!(address, Address::Unix(_)) {
         return Err(doc.error("http.plain", "is for TCP: no other host reaches a unix socket"));
     }
-    if !address.is_local() && !http.plain {
+    let tls = http.tls.as_ref().map(|files| check_tls(doc, &address, http.plain, files));
+    let tls = tls.transpose()?;
+    if !address.is_local() && !http.plain && tls.is_none() {
         let message = "is not a loopback address, and whoever reaches it can read the names and the load of \
-                       all disks: add plain = true, if that is meant";
+                       all disks: add tls and tokens, or plain = true for metrics and health alone";
         return Err(doc.error("http.address", message));
+    }
+    if !address.is_local() && tls.is_some() && http.tokens.is_none() {
+        let message = "needs tokens, the file of those who may ask: other hosts reach the address";
+        return Err(doc.error("http.tls", message));
     }
     if matches!(address, Address::Tcp { port: 0, .. }) {
         return Err(doc.error("http.address", "needs a port that Prometheus can be told: 0 is any"));
     }
-    Ok(address)
+    Ok(Http { address, tls })
+}
+
+fn check_tls(
+    doc: &Document,
+    address: &Address,
+    plain: bool,
+    files: &file::HttpTls,
+) -> Result<Arc<Acceptor>, Error> {
+    if matches!(address, Address::Unix(_)) {
+        return Err(doc.error("http.tls", "is for TCP: no other host reaches a unix socket"));
+    }
+    if plain {
+        return Err(doc.error("http.plain", "contradicts tls: take one of them out"));
+    }
+    let file::HttpTls { certificate, key, clients } = files.clone();
+    let acceptor = Acceptor::new(ServerFiles { certificate, key, clients }).map_err(|error| {
+        let key = match error.role {
+            FileRole::Certificate => "http.tls.certificate",
+            FileRole::Key => "http.tls.key",
+            FileRole::Authorities => "http.tls.clients",
+        };
+        doc.error(key, error.message)
+    })?;
+    Ok(Arc::new(acceptor))
 }
 
 /// Refuses the address of another socket of the agent.

@@ -14,6 +14,7 @@
 //! | `durability` | what was promised, after kills at random points |
 //! | `reload` | SIGHUP |
 //! | `api` | the HTTP API: state, history, events |
+//! | `api_tls` | the HTTP API for other hosts: with TLS, and tokens |
 //! | `live_disks` | disks added, removed and drained by command |
 //! | `auto` | a latency threshold that is found while working |
 //! | `observe` | looking before acting |
@@ -56,6 +57,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod api;
+mod api_tls;
 mod array;
 mod auto;
 mod bad_clients;
