@@ -79,8 +79,9 @@ impl History {
 
 impl Kept {
     fn take(&mut self, second: u64, seconds: f64, now: &VolumeStatus) {
-        self.recent = self.before.recent(now, seconds);
-        self.watch.look(now);
+        let keys = disk_keys(&now.disks);
+        self.recent = self.before.recent(now, &keys, seconds);
+        self.watch.look(now, &keys);
         let rates = self.recent.all;
         let runs = now.fault.is_none();
         self.volume.push(
@@ -96,7 +97,7 @@ impl Kept {
                 packed(runs.then_some(now.held as f64)),
             ],
         );
-        for (key, disk) in disk_keys(&now.disks).into_iter().zip(&now.disks) {
+        for (key, disk) in keys.into_iter().zip(&now.disks) {
             let Some(did) = self.recent.disks.get(&key) else { continue };
             let slice = disk.slice.filter(|_| did.device_ms.is_some());
             self.disks.entry(key).or_default().push(

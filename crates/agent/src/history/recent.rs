@@ -91,16 +91,21 @@ pub(crate) fn vm_keys(vms: &[SteeredVmStatus]) -> Vec<String> {
 }
 
 impl Before {
-    /// What a volume did since the last look, so many seconds ago.
-    pub(super) fn recent(&mut self, now: &VolumeStatus, seconds: f64) -> Recent {
+    /// What a volume did since the last look, so many seconds ago. `keys`: of its disks.
+    pub(super) fn recent(&mut self, now: &VolumeStatus, keys: &[String], seconds: f64) -> Recent {
         let before = std::mem::take(self);
         self.restarts = now.restarts;
         // A ring that was started again counts from zero.
         let known = before.restarts == now.restarts && seconds > 0.0 && seconds < TOO_LONG;
         let mut recent = Recent::default();
         let mut old = before.disks;
-        for (key, disk) in disk_keys(&now.disks).into_iter().zip(&now.disks) {
-            let earlier = old.remove(&key);
+        recent.disks.reserve(keys.len());
+        self.disks.reserve(keys.len());
+        for (key, disk) in keys.iter().zip(&now.disks) {
+            let (key, earlier) = match old.remove_entry(key) {
+                Some((key, earlier)) => (key, Some(earlier)),
+                None => (key.clone(), None),
+            };
             let (seen, did) = DiskBefore::look(disk, earlier, seconds);
             if let Some(did) = did.filter(|_| known) {
                 recent.disks.insert(key.clone(), did);
@@ -149,10 +154,16 @@ impl DiskBefore {
             device_s: disk.time_at_device_s,
             device: None,
         };
-        let Some(before) = before else { return (now, None) };
+        let whole = || disk.recorded.as_ref().map(|recorded| Latency::from(&*recorded.device));
+        let Some(before) = before else {
+            // Later looks begin from here.
+            now.device = whole().filter(|_| now.reads + now.writes > 0);
+            return (now, None);
+        };
         let back = now.reads < before.reads || now.writes < before.writes;
         if back || now.device_s < before.device_s || now.held_s < before.held_s {
             // It was opened anew.
+            now.device = whole();
             return (now, None);
         }
         let (reads, writes) = (now.reads - before.reads, now.writes - before.writes);
@@ -163,7 +174,7 @@ impl DiskBefore {
         let held_ms = mean(now.held_s, before.held_s);
         let mut p99_ms = None;
         if ios > 0 {
-            let whole = disk.recorded.as_ref().map(|recorded| Latency::from(&*recorded.device));
+            let whole = whole();
             let earlier = match before.reads + before.writes {
                 0 => Some(Latency::default()),
                 _ => before.device,
@@ -210,11 +221,15 @@ mod tests {
         .unwrap()
     }
 
+    fn look(before: &mut Before, reads: u64, seconds: f64) -> Recent {
+        before.recent(&volume(reads), &["vm".to_owned()], seconds)
+    }
+
     #[test]
     fn two_looks_give_rates_and_means() {
         let mut before = Before::default();
-        assert!(before.recent(&volume(1000), 1.0).disks.is_empty(), "nothing to compare with");
-        let recent = before.recent(&volume(3000), 0.5);
+        assert!(look(&mut before, 1000, 1.0).disks.is_empty(), "nothing to compare with");
+        let recent = look(&mut before, 3000, 0.5);
         let disk = recent.disks["vm"];
         assert_eq!(disk.rates, Rates { iops: 4000.0, bytes: 4000.0 * 4096.0 });
         assert_eq!(recent.all, Some(disk.rates));
@@ -227,18 +242,18 @@ mod tests {
     #[test]
     fn an_idle_second_has_rates_and_no_means() {
         let mut before = Before::default();
-        before.recent(&volume(1000), 1.0);
-        let disk = before.recent(&volume(1000), 1.0).disks["vm"];
+        look(&mut before, 1000, 1.0);
+        let disk = look(&mut before, 1000, 1.0).disks["vm"];
         assert_eq!((disk.rates.iops, disk.device_ms, disk.limit), (0.0, None, Limit::Nothing));
     }
 
     #[test]
     fn looks_too_far_apart_and_disks_opened_anew_tell_nothing() {
         let mut before = Before::default();
-        before.recent(&volume(1000), 1.0);
-        assert!(before.recent(&volume(2000), 3.0).all.is_none());
-        assert!(before.recent(&volume(500), 1.0).disks.is_empty());
-        assert_eq!(before.recent(&volume(600), 1.0).disks["vm"].reads, 100.0);
+        look(&mut before, 1000, 1.0);
+        assert!(look(&mut before, 2000, 3.0).all.is_none());
+        assert!(look(&mut before, 500, 1.0).disks.is_empty());
+        assert_eq!(look(&mut before, 600, 1.0).disks["vm"].reads, 100.0);
     }
 
     #[test]

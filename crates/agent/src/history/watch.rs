@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use parda_exchange::Liveness;
 
-use super::recent::disk_keys;
 use crate::status::{DiskStatus, PeerStatus, VolumeStatus};
 
 /// A disk whose IOs go out of turn is news again after so many looks without one.
@@ -27,8 +26,8 @@ struct Seen {
 }
 
 impl Watch {
-    /// Says what is new.
-    pub(super) fn look(&mut self, volume: &VolumeStatus) {
+    /// Says what is new. `keys`: of the volume's disks.
+    pub(super) fn look(&mut self, volume: &VolumeStatus, keys: &[String]) {
         let name = &volume.name;
         let peers = volume.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);
         self.hosts(name, peers);
@@ -49,8 +48,10 @@ impl Watch {
         }
         self.objective = objective;
         let mut before = std::mem::take(&mut self.disks);
-        for (key, disk) in disk_keys(&volume.disks).into_iter().zip(&volume.disks) {
-            let seen = before.remove(&key).unwrap_or_default();
+        self.disks.reserve(keys.len());
+        for (key, disk) in keys.iter().zip(&volume.disks) {
+            let before = before.remove_entry(key);
+            let (key, seen) = before.unwrap_or_else(|| (key.clone(), Seen::default()));
             self.disks.insert(key, seen.look(name, disk));
         }
     }
@@ -120,6 +121,7 @@ mod tests {
 
     use super::*;
     use crate::events::Recorder;
+    use crate::history::disk_keys;
 
     /// Kinds of events of these looks.
     fn said(looks: &[serde_json::Value]) -> Vec<String> {
@@ -137,7 +139,8 @@ mod tests {
                 for (key, value) in look.as_object().unwrap() {
                     volume[key] = value.clone();
                 }
-                watch.look(&serde_json::from_value(volume).unwrap());
+                let volume: VolumeStatus = serde_json::from_value(volume).unwrap();
+                watch.look(&volume, &disk_keys(&volume.disks));
             }
         });
         recorder.tell(Default::default()).events.into_iter().map(|event| event.kind).collect()
