@@ -145,7 +145,8 @@ fn a_refused_policy_and_an_etcd_that_is_away_are_seen() {
         fault,
         volumes: volumes.clone(),
     };
-    let shown = |fault| text(Status { policy: Some(policy(fault)), ..twins() });
+    let shown =
+        |fault| Exposition::default().text(Status { policy: Some(policy(fault)), ..twins() });
     let text = shown(None);
     for line in [
         "parda_policy_up 1.0\n",
