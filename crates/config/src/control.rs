@@ -14,6 +14,7 @@ use parda_control::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::bounds;
 use crate::threshold::{IdleProbeSetting, ThresholdSetting};
 
 /// Quantity that shares divide.
@@ -224,6 +225,7 @@ impl ControlSettings {
         let law = default.law;
         let bytes = |size: ByteSize| Bytes(size.as_u64());
         self.latency_threshold.as_ref().map_or(Ok(()), ThresholdSetting::check)?;
+        bounds::check(self)?;
         let (threshold, auto) = self.law_threshold(law.threshold, probed)?;
         let control = Config {
             law: LawConfig {
@@ -373,7 +375,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "period",
-        unit: "duration, at least 50ms",
+        unit: "duration from 50ms to 1h",
         default: "1s",
         why: "How often a host publishes, reads and adjusts. Each period costs the array two IOs \
               per host; convergence takes a number of periods, so shorter is faster. \
@@ -382,21 +384,21 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "window_min",
-        unit: "outstanding IOs, may be below 1",
+        unit: "outstanding IOs, may be below 1, at most 1000000",
         default: "0.02",
         why: "Smallest window. Below 1 so that hundreds of hosts can share one array.",
         source: "docs/control.md",
     },
     Tunable {
         key: "window_max",
-        unit: "outstanding IOs",
+        unit: "outstanding IOs, at most 1000000",
         default: "64",
         why: "Largest window: bounds what a host can have at the array when it is alone.",
         source: "eq. 2; typical LUN queue depths of 32 to 64",
     },
     Tunable {
         key: "window_start",
-        unit: "outstanding IOs",
+        unit: "outstanding IOs, at most 1000000",
         default: "4",
         why: "Window before anything is known. A host that finds peers takes their window per \
               share in the first period in which it hears them.",
@@ -404,7 +406,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "cluster_min",
-        unit: "outstanding IOs, 0 or more",
+        unit: "outstanding IOs from 0 to 1000000",
         default: "1",
         why: "Mode parda: what all hosts together may have outstanding however high the latency, \
               divided by their shares. Below one IO smaller windows only lose throughput; more, \
@@ -439,7 +441,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "beta_per_share",
-        unit: "outstanding IOs per share",
+        unit: "outstanding IOs per share, at most 1000000",
         default: "0.002",
         why: "Mode published: K of β = K · shares. Latency settles above the threshold by \
               Σβ / throughput.",
@@ -464,7 +466,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "size_model",
-        unit: "\"off\", \"learned\" or { per_kib, fixed }",
+        unit: "\"off\", \"learned\" or { per_kib, up to 1s, fixed, up to 10s }",
         default: "\"off\"",
         why: "Scales latencies to reference_size by latency = m · size + C. Off, so that the \
               threshold means the latency that is seen; learned where sizes are mixed widely.",
@@ -472,7 +474,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "reference_size",
-        unit: "size",
+        unit: "size up to 1GiB",
         default: "8KiB",
         why: "The size that size_model scales to.",
         source: "FAST '09 used 8 KB, SPEED '08 4 KB",
@@ -487,7 +489,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "slot_size",
-        unit: "size",
+        unit: "size up to 1GiB",
         default: "8KiB",
         why: "With fairness = \"bytes\": the bytes that one slot of the window stands for.",
         source: "SPEED '08 §2; FAST '09 used 8 KB",
@@ -504,7 +506,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "latency_target_min",
-        unit: "duration",
+        unit: "duration up to 10s",
         default: "1ms",
         why: "No disk's `latency_target`, on any host, brings the threshold below this. Of the values on all \
               hosts the largest counts.",
@@ -512,14 +514,14 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "min_ios",
-        unit: "IOs",
+        unit: "IOs, at most 1000000",
         default: "4",
         why: "Fewer completed IOs do not move the latency estimate; they wait for more.",
         source: "docs/control.md",
     },
     Tunable {
         key: "hold_periods",
-        unit: "periods",
+        unit: "periods, at most 1000000",
         default: "5",
         why: "When the others are silent: for how long the source is `last-good`. Then it is \
               `local`, and λ moves, ever more slowly, by the host's own latency.",
@@ -527,7 +529,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "hold_max",
-        unit: "duration",
+        unit: "duration up to 1h",
         default: "10s",
         why: "A VM whose IOs wait gets one through in about that time, whatever its shares. Below \
               the time after which guests give an IO up, which is 30 s with Linux.",

@@ -110,7 +110,7 @@ impl Document {
     /// The text is not TOML or not a `T`; the error points at the offending place.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         toml::from_str(&self.text).map_err(|e| {
-            let message = e.message().trim().replace('\n', "; ");
+            let message = plainly(&e.message().trim().replace('\n', "; "));
             match e.span() {
                 Some(span) => Error {
                     value: Some(self.line_of(&span)),
@@ -182,6 +182,33 @@ impl Document {
     }
 }
 
+/// A parser's message on a value of another type, in the words of the configuration. All others are as they were.
+fn plainly(message: &str) -> String {
+    let parts =
+        message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "));
+    let Some((found, expected)) = parts else { return message.to_owned() };
+    let found = match found.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("integer" | "boolean", value)) => value.replace('`', ""),
+        Some(("floating", value)) => value.trim_start_matches("point ").replace('`', ""),
+        _ if found == "sequence" => "a list".to_owned(),
+        _ if found == "map" => "a table".to_owned(),
+        _ => found.to_owned(),
+    };
+    let number =
+        |kind: &str| kind.len() <= 5 && kind[1..].parse::<u8>().is_ok() || kind.ends_with("size");
+    let expected = match expected {
+        "a boolean" => "true or false",
+        "a string" | "path string" => "a text, in quotes",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        kind if kind.starts_with("struct ") => "a table",
+        kind if kind.starts_with(['u', 'i', 'f']) && number(kind) => "a number",
+        other => other,
+    };
+    format!("must be {expected}, not {found}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +238,16 @@ mod tests {
     fn a_wrong_type_is_pointed_at() {
         let doc = Document::new("p.toml", "[[volume]]\nwindow = \"x\"\n");
         let error = doc.parse::<Conf>().unwrap_err().to_string();
-        assert!(error.starts_with("p.toml:2:10: window = \"x\": invalid type"), "{error}");
+        assert_eq!(error, "p.toml:2:10: window = \"x\": must be a number, not the text \"x\"");
+        for (message, plain) in [
+            ("string \"yes\", expected a boolean", "must be true or false, not the text \"yes\""),
+            ("integer `3`, expected a string", "must be a text, in quotes, not 3"),
+            ("floating point `3.5`, expected usize", "must be a number, not 3.5"),
+            ("sequence, expected struct Http", "must be a table, not a list"),
+            ("map, expected a duration", "must be a duration, not a table"),
+        ] {
+            assert_eq!(plainly(&format!("invalid type: {message}")), plain);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! numbers and percentages, and the settings of the control law, which the agent and the scenario language share.
 
 mod amount;
+mod bounds;
 mod changes;
 mod control;
 mod document;

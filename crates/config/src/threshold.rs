@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_pointed_at() {
         for (value, wrong) in [
-            ("30", "p.toml:1:21: latency_threshold = 30: invalid type"),
+            ("30", "p.toml:1:21: latency_threshold = 30: must be a duration such"),
             ("\"30\"", "p.toml:1:21: latency_threshold = \"30\": "),
             ("\"automatic\"", "p.toml:1:21: latency_threshold = \"automatic\": "),
             (

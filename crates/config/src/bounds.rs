@@ -1,0 +1,93 @@
+//! Largest values of the law's settings. What is beyond is a mistake in the number or its unit, and would stop the law without a word.
+
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use parda_control::ConfigError;
+
+use crate::control::{ControlSettings, SizeModelSetting};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+const SECOND: Duration = Duration::from_secs(1);
+const MILLION: f64 = 1e6;
+
+/// Refuses the first setting that is beyond its largest value.
+pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
+    let line = match settings.size_model {
+        Some(SizeModelSetting::Line(line)) => Some(line),
+        _ => None,
+    };
+    let time = |value: Option<Duration>, most: Duration| {
+        (value.map(|value| value.as_secs_f64()), most.as_secs_f64())
+    };
+    let size = |value: Option<ByteSize>| {
+        (value.map(|value| value.as_u64() as f64), ByteSize::gib(1).as_u64() as f64)
+    };
+    let count = |value: Option<f64>| (value, MILLION);
+    for (parameter, (value, most), must_be) in [
+        ("period", time(settings.period, HOUR), "from 50ms to 1h"),
+        ("hold_max", time(settings.hold_max, HOUR), "above zero, at most 1h"),
+        (
+            "latency_target_min",
+            time(settings.latency_target_min, TEN_SECONDS),
+            "above zero, at most 10s",
+        ),
+        ("size_model.per_kib", time(line.map(|line| line.per_kib), SECOND), "at most 1s"),
+        ("size_model.fixed", time(line.map(|line| line.fixed), TEN_SECONDS), "at most 10s"),
+        ("window_min", count(settings.window_min), "above zero, at most 1000000"),
+        ("window_max", count(settings.window_max), "at least window_min, at most 1000000"),
+        ("window_start", count(settings.window_start), "above zero, at most 1000000"),
+        ("cluster_min", count(settings.cluster_min), "zero or more, at most 1000000"),
+        ("beta_per_share", count(settings.beta_per_share), "above zero, at most 1000000"),
+        ("min_ios", count(settings.min_ios.map(f64::from)), "at most 1000000"),
+        ("hold_periods", count(settings.hold_periods.map(f64::from)), "at most 1000000"),
+        ("reference_size", size(settings.reference_size), "above zero, at most 1GiB"),
+        ("slot_size", size(settings.slot_size), "above zero, at most 1GiB"),
+    ] {
+        if let Some(value) = value.filter(|value| *value > most) {
+            return Err(ConfigError { parameter, must_be, value });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::control::TUNABLES;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_means_is_refused_and_the_page_says_where_it_begins() {
+        for (text, parameter) in [
+            ("period = \"99999999h\"", "period"),
+            ("period = \"3601s\"", "period"),
+            ("hold_max = \"2h\"", "hold_max"),
+            ("latency_target_min = \"11s\"", "latency_target_min"),
+            ("size_model = { per_kib = \"2s\", fixed = \"1s\" }", "size_model.per_kib"),
+            ("size_model = { per_kib = \"1ms\", fixed = \"1h\" }", "size_model.fixed"),
+            ("window_min = 1e7", "window_min"),
+            ("window_max = 1e300", "window_max"),
+            ("window_start = inf", "window_start"),
+            ("cluster_min = 1e9", "cluster_min"),
+            ("mode = \"published\"\nbeta_per_share = 1e9", "beta_per_share"),
+            ("min_ios = 4000000000", "min_ios"),
+            ("hold_periods = 4000000000", "hold_periods"),
+            ("reference_size = \"1TiB\"", "reference_size"),
+            ("fairness = \"bytes\"\nslot_size = \"2GiB\"", "slot_size"),
+        ] {
+            let settings: ControlSettings = toml::from_str(text).unwrap();
+            let error = settings.resolve().unwrap_err();
+            assert_eq!(error.parameter, parameter, "{text}");
+            let (_, most) = error.must_be.rsplit_once(' ').unwrap();
+            let key = parameter.split('.').next().unwrap();
+            let tunable = TUNABLES.iter().find(|tunable| tunable.key == key).unwrap();
+            assert!(tunable.unit.contains(most), "{key}: {} has no {most}", tunable.unit);
+        }
+        for text in ["period = \"1h\"", "window_max = 1000000", "hold_max = \"1h\""] {
+            let settings: ControlSettings = toml::from_str(text).unwrap();
+            assert!(settings.resolve().is_ok(), "{text}");
+        }
+    }
+}
