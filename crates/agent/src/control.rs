@@ -254,11 +254,14 @@ impl Control {
         let now = self.now();
         // What nobody hears cannot be compared.
         let Some(link) = self.link.as_ref().filter(|link| !link.failing) else { return };
-        let own = Said { host: self.me.host.as_str(), period: self.law.period.into(), report };
+        let period = Some(self.law.period.into());
+        let own = Said { host: self.me.host.as_str(), period, report };
         let peers = link.peers.all(now).filter(|peer| peer.liveness == Liveness::Live);
         let others = peers.map(|peer| {
             let parda_exchange::Message { from, body, .. } = peer.message;
-            Said { host: from.host.as_str(), period: body.period, report: &body.report }
+            // A host that meets less often than it was told does not say what that was.
+            let period = Some(body.period).filter(|_| !body.slowed);
+            Said { host: from.host.as_str(), period, report: &body.report }
         });
         let hosts: Vec<_> = std::iter::once(own).chain(others).collect();
         let (new, over) = self.settings.period(settings::compare(&hosts));
@@ -358,7 +361,8 @@ impl ExchangeState {
     }
 
     fn say(&mut self, volume: &str, clock: &mut PeriodClock, report: Report, leaving: bool) {
-        let publication = Publication { period: clock.period(), leaving, report };
+        let slowed = slowed::reason(clock).is_some();
+        let publication = Publication { period: clock.period(), slowed, leaving, report };
         let begun = Clock::now();
         let published = self.exchange.publish(&publication);
         clock.written(published.is_ok().then(|| begun.elapsed().into()));

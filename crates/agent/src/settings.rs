@@ -81,7 +81,8 @@ impl std::fmt::Display for Difference {
 /// Report of a live host.
 pub(crate) struct Said<'a> {
     pub(crate) host: &'a str,
-    pub(crate) period: Span,
+    /// Period that it was told, if it is known.
+    pub(crate) period: Option<Span>,
     pub(crate) report: &'a Report,
 }
 
@@ -120,11 +121,10 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     let number = |said: &Said<'_>| {
         (said.report.tuning == Tuning::Pinned).then(|| threshold(said.report.threshold))
     };
-    let (shortest, longest) =
-        hosts.iter().filter(|said| votes(said, own)).fold((u64::MAX, 0), |(least, most), said| {
-            (least.min(said.period.0), most.max(said.period.0))
-        });
-    let period = |said: &Said<'_>| Some(time(said.period));
+    let periods = hosts.iter().filter(|said| votes(said, own)).filter_map(|said| said.period);
+    let (shortest, longest) = periods
+        .fold((u64::MAX, 0), |(least, most), period| (least.min(period.0), most.max(period.0)));
+    let period = |said: &Said<'_>| said.period.map(time);
     let apart = longest > shortest.saturating_mul(PERIODS);
     [
         differ("fairness", won.map(|w| self::fairness(w.slot_size)), &fairness),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn said<'a>(host: &'a str, report: &'a Report) -> Said<'a> {
-        Said { host, period: Span::from_millis(1000), report }
+        Said { host, period: Some(Span::from_millis(1000)), report }
     }
 
     #[test]
@@ -248,10 +248,12 @@ mod tests {
     #[test]
     fn periods_within_reason_are_no_difference() {
         let (a, b) = (report(1000, |_| ()), report(1000, |_| ()));
-        let at = |ms| Said { period: Span::from_millis(ms), ..said("b", &b) };
+        let at = |ms| Said { period: Some(Span::from_millis(ms)), ..said("b", &b) };
         assert_eq!(compare(&[said("a", &a), at(4000)]), []);
         let text = compare(&[said("a", &a), at(4100)])[0].to_string();
         assert!(text.ends_with("4s 100ms on b (1000 shares). Each host keeps its own"), "{text}");
+        let slowed = Said { period: None, ..said("c", &b) };
+        assert_eq!(compare(&[said("a", &a), slowed]), [], "a host that has slowed itself");
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod tests {
             host: host.to_owned(),
             liveness: Liveness::Live,
             age_s: 0.1,
+            slowed_to_s: None,
             window: Some(4.0),
             would_be: None,
             latency_threshold_ms: None,

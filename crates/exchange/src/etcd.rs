@@ -192,7 +192,8 @@ impl Exchange for EtcdExchange {
 
     fn standing(&self) -> Standing {
         let (endpoint, traffic, leases) = self.worker.standing();
-        Standing::Etcd(EtcdStanding { endpoint, traffic, leases, counters: self.reader.counters() })
+        let (counters, ignored_key) = (self.reader.counters(), self.reader.ignored_key());
+        Standing::Etcd(EtcdStanding { endpoint, traffic, leases, counters, ignored_key })
     }
 }
 

@@ -9,6 +9,8 @@ use crate::identity::{Identity, Sequence};
 pub struct Publication {
     /// Time to the next publication, by the host's own clock. Its silence is measured in these periods.
     pub period: Span,
+    /// Whether that is longer than the host was told, as its rounds would be too much for the exchange.
+    pub slowed: bool,
     /// Whether the host stops. If so, the others need not wait until it is stale.
     pub leaving: bool,
     /// Results of the law and measurements of the period.

@@ -67,6 +67,7 @@ mod at {
     pub(super) const BOUNDED: usize = 241;
     pub(super) const VMS: usize = 242;
     pub(super) const SLOWEST: usize = 248;
+    pub(super) const SLOWED: usize = 246;
     pub(super) const SAYS: usize = 243;
     pub(super) const SIGNAL: usize = 244;
     pub(super) const PROPORTIONAL: usize = 245;
@@ -163,7 +164,7 @@ pub(crate) fn is_record(block: &Block) -> bool {
 /// Writes `record` down as a whole slot.
 pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
     let Message { from, sequence, body } = &record.message;
-    let Publication { period, leaving, report } = body;
+    let Publication { period, slowed, leaving, report } = body;
     let mut block = Block::ZERO;
     let to = &mut block.0;
     to[at::MAGIC].copy_from_slice(MAGIC);
@@ -194,6 +195,7 @@ pub fn encode(record: &Record) -> Result<Block, InvalidReport> {
         Source::Local => 2,
     };
     to[at::LEAVING] = (*leaving).into();
+    to[at::SLOWED] = (*slowed).into();
     let name = from.host.as_str().as_bytes();
     to[at::NAME_LEN] = name.len() as u8;
     to[at::NAME][..name.len()].copy_from_slice(name);
@@ -263,6 +265,7 @@ fn record(from: &[u8; SLOT_BYTES], slot: SlotIndex) -> Result<Record, SlotFault>
             sequence: Sequence(get_u64(from, at::SEQUENCE)),
             body: Publication {
                 period: Span(get_count(from, at::PERIOD, "period")?),
+                slowed: from[at::SLOWED] == 1,
                 leaving: get_flag(from, at::LEAVING, "leaving")?,
                 report: report(from)?,
             },

@@ -31,6 +31,7 @@ pub(crate) fn identity(host: &str, incarnation: u64) -> Identity {
 pub(crate) fn publication(window: f64) -> Publication {
     Publication {
         period: PERIOD,
+        slowed: false,
         leaving: false,
         report: Report {
             elapsed: Span::from_millis(1_003),

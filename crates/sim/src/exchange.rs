@@ -173,7 +173,8 @@ impl Rounds {
     /// Begins to write what came of it.
     pub(crate) fn write(&mut self, now: Instant, report: Report) -> Visit {
         self.sequence = self.sequence.next();
-        let body = Publication { period: self.clock.period(), leaving: false, report };
+        let body =
+            Publication { period: self.clock.period(), slowed: false, leaving: false, report };
         let message = Message { from: self.me.clone(), sequence: self.sequence, body };
         self.step = Step::Writes(now, Arc::new(message));
         self.begin()

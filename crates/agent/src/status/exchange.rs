@@ -116,11 +116,17 @@ pub struct EtcdStatus {
     pub received_bytes: u64,
     /// Leases that were granted.
     pub leases: u64,
+    /// Values that counted for nothing, by the reason.
+    #[serde(default)]
+    pub ignored: BTreeMap<String, u64>,
+    /// Key of the last one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignored_key: Option<String>,
 }
 
 impl From<&EtcdStanding> for EtcdStatus {
     fn from(standing: &EtcdStanding) -> EtcdStatus {
-        let EtcdStanding { endpoint, traffic, leases, counters: _ } = standing;
+        let EtcdStanding { endpoint, traffic, leases, counters, ignored_key } = standing;
         let Traffic { calls, failures, sent, received } = *traffic;
         EtcdStatus {
             endpoint: endpoint.clone(),
@@ -129,6 +135,8 @@ impl From<&EtcdStanding> for EtcdStatus {
             sent_bytes: sent,
             received_bytes: received,
             leases: *leases,
+            ignored: counters.ignored().map(|(why, count)| (why.to_owned(), count)).into(),
+            ignored_key: ignored_key.clone(),
         }
     }
 }
@@ -162,9 +170,10 @@ impl ExchangeStatus {
                 self.udp = Some(udp);
             }
             Standing::Etcd(etcd) => {
-                self.ignored += etcd.counters.ignored();
+                let etcd_status = EtcdStatus::from(etcd);
+                self.ignored += etcd_status.ignored.values().sum::<u64>();
                 self.duplicate_hosts += etcd.counters.duplicate_hosts;
-                self.etcd = Some(etcd.into());
+                self.etcd = Some(etcd_status);
             }
             Standing::Both(both) => {
                 self.count(&both.first);
@@ -186,6 +195,9 @@ pub struct PeerStatus {
     pub liveness: Liveness,
     /// Seconds since it was last seen to change.
     pub age_s: f64,
+    /// Seconds between two of its rounds, if these are further apart than it was told, as they would be too much for the exchange.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowed_to_s: Option<f64>,
     /// Its window, in slots. None without control.
     pub window: Option<f64>,
     /// Window that it would have, in slots, if it observes.
@@ -227,7 +239,11 @@ pub struct PeerStatus {
 impl PeerStatus {
     pub(crate) fn new(peer: &Peer<'_>) -> PeerStatus {
         let host = &peer.message.from.host;
-        PeerStatus::of(host, peer.liveness, peer.age, &peer.message.body.report)
+        let body = &peer.message.body;
+        PeerStatus {
+            slowed_to_s: body.slowed.then(|| body.period.secs()),
+            ..PeerStatus::of(host, peer.liveness, peer.age, &body.report)
+        }
     }
 
     /// By what a host reports.
@@ -244,6 +260,7 @@ impl PeerStatus {
             host: host.to_string(),
             liveness,
             age_s: age.secs(),
+            slowed_to_s: None,
             window: report.in_force().map(|w| w.0),
             would_be: report.would_be().map(|w| w.0),
             latency_threshold_ms: says_threshold.then(|| report.threshold.secs() * 1e3),

@@ -1,5 +1,7 @@
 //! Lines of `parda status` on a volume's exchange.
 
+use std::collections::BTreeMap;
+
 use comfy_table::Table;
 use parda_agent::status::{EtcdStatus, ExchangeStatus, FallbackStatus, PeerStatus, UdpStatus};
 
@@ -42,6 +44,14 @@ pub(super) fn lines(exchange: &ExchangeStatus) -> String {
     if !exchange.peers.is_empty() {
         text += &format!("{}\n", peers(&exchange.peers));
     }
+    for peer in &exchange.peers {
+        if let Some(period) = peer.slowed_to_s {
+            let host = &peer.host;
+            text += &format!(
+                "  {host} meets every {period:.2} s, less often than it was told, as more would load the array or etcd\n"
+            );
+        }
+    }
     text
 }
 
@@ -66,6 +76,7 @@ fn peers(peers: &[PeerStatus]) -> Table {
 /// Which of two transports is in force.
 fn in_force(fallback: &FallbackStatus) -> String {
     let mut text = match (fallback.in_force, &fallback.first_fault) {
+        (false, _) if fallback.fault.is_some() => "\n  in force: the first".to_owned(),
         (false, _) => "\n  in force: the first, with the fall-back ready".to_owned(),
         (true, None) => "\n  in force: the FALL-BACK".to_owned(),
         (true, Some(fault)) => format!("\n  in force: the FALL-BACK, as {fault}"),
@@ -85,11 +96,14 @@ fn calls(etcd: &EtcdStatus, exchange: &ExchangeStatus) -> String {
     if etcd.failed_calls > 0 {
         text += &format!(", {} failed", etcd.failed_calls);
     }
-    if let Some(period) = exchange.period_s {
+    // Rounds in slots have a part of the array's IOs, and say their period with it.
+    if let (Some(period), None) = (exchange.period_s, exchange.part) {
         text += &format!("; every {period:.2} s");
     }
-    if exchange.ignored > 0 {
-        text += &format!("\n  ignored: {}", count(exchange.ignored, "value"));
+    let ignored = named(&etcd.ignored);
+    if !ignored.is_empty() {
+        let last = etcd.ignored_key.as_deref().unwrap_or_default();
+        text += &format!("\n  ignored values: {ignored}; the last one at the key {last}");
     }
     if exchange.duplicate_hosts > 0 {
         text += &format!(
@@ -100,6 +114,13 @@ fn calls(etcd: &EtcdStatus, exchange: &ExchangeStatus) -> String {
     text
 }
 
+/// Numbers of what was ignored, with the reasons.
+fn named(ignored: &BTreeMap<String, u64>) -> String {
+    let ignored = ignored.iter().filter(|(_, count)| **count > 0);
+    let ignored = ignored.map(|(why, count)| format!("{count} {}", why.replace('_', " ")));
+    ignored.collect::<Vec<_>>().join(", ")
+}
+
 /// Numbers of datagrams sent, heard and ignored, and of hosts that are not proven.
 fn datagrams(udp: &UdpStatus, duplicate_hosts: u64) -> String {
     let mut text =
@@ -107,11 +128,9 @@ fn datagrams(udp: &UdpStatus, duplicate_hosts: u64) -> String {
     if udp.unsent > 0 {
         text += &format!(", {} not sent", udp.unsent);
     }
-    let refused = udp.refused.iter().filter(|(_, count)| **count > 0);
-    let refused: Vec<_> =
-        refused.map(|(why, count)| format!("{count} {}", why.replace('_', " "))).collect();
+    let refused = named(&udp.refused);
     if !refused.is_empty() {
-        text += &format!("\n  ignored datagrams: {}", refused.join(", "));
+        text += &format!("\n  ignored datagrams: {refused}");
     }
     if duplicate_hosts > 0 {
         text += &format!(

@@ -83,11 +83,17 @@ impl EtcdCounters {
         } += 1;
     }
 
-    /// Values that counted for nothing, for any reason.
+    /// Values that counted for nothing, by the reason.
     #[must_use]
-    pub fn ignored(&self) -> u64 {
+    pub fn ignored(&self) -> [(&'static str, u64); 5] {
         let EtcdCounters { other_volume, other_version, damaged, malformed, foreign, .. } = *self;
-        other_volume + other_version + damaged + malformed + foreign
+        [
+            ("other_volume", other_volume),
+            ("other_version", other_version),
+            ("damaged", damaged),
+            ("malformed", malformed),
+            ("foreign", foreign),
+        ]
     }
 }
 
@@ -102,4 +108,6 @@ pub struct EtcdStanding {
     pub leases: u64,
     /// Values since the start.
     pub counters: EtcdCounters,
+    /// Key of the last value that counted for nothing.
+    pub ignored_key: Option<String>,
 }

@@ -108,10 +108,11 @@ prop_compose! {
         incarnation: u64,
         sequence: u64,
         period in arb_count(),
+        slowed: bool,
         leaving: bool,
         report in arb_report(),
     ) -> Record {
-        let body = Publication { period: Span(period), leaving, report };
+        let body = Publication { period: Span(period), slowed, leaving, report };
         Record {
             volume: VolumeId(volume),
             slot: SlotIndex(slot),
@@ -349,13 +350,14 @@ fn every_field_lies_where_the_page_says() {
     fn settings(record: &mut Record) -> &mut Settings {
         record.message.body.report.settings.get_or_insert_default()
     }
-    let edits: [(&str, Edit); 42] = [
+    let edits: [(&str, Edit); 43] = [
         ("slot", |r| r.slot.0 = 0x0101_0101),
         ("volume", |r| r.volume.0 = !r.volume.0),
         ("incarnation", |r| r.message.from.incarnation.0 ^= u64::MAX),
         ("sequence", |r| r.message.sequence.0 ^= u64::MAX),
         ("period", |r| r.message.body.period.0 += 1),
         ("leaving", |r| r.message.body.leaving = true),
+        ("slowed", |r| r.message.body.slowed = true),
         ("elapsed", |r| r.message.body.report.elapsed.0 += 1),
         ("reads: IO count", |r| r.message.body.report.interval.reads.ios += 1),
         ("reads: bytes", |r| r.message.body.report.interval.reads.bytes.0 += 1),

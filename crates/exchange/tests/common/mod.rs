@@ -48,5 +48,5 @@ pub(crate) fn publication(window: f64) -> Publication {
         tuning: Tuning::Pinned,
         ..Report::default()
     };
-    Publication { period: Span::from_millis(1_000), leaving: false, report }
+    Publication { period: Span::from_millis(1_000), slowed: false, leaving: false, report }
 }
