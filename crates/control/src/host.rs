@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
 use crate::slowest::{Slowest, Slowness};
 use crate::threshold::Estimate;
-use crate::units::{Instant, Shares, Span, Window};
+use crate::units::{Bytes, Instant, Shares, Span, Window};
 
 /// A VM of this host. The id of one that was removed is used again, as soon as none of its IOs is
 /// held or outstanding.
@@ -162,6 +162,8 @@ pub struct Host {
     /// What they wanted in the last period. Kept for its memory.
     demands: Vec<VmDemand>,
     queue: FairQueue<Waiting>,
+    /// What waits is charged by slots of this size.
+    unit: Option<Bytes>,
     gate: Gate,
     rule: Rule,
     /// The VMs are not those any more that their slices were found for.
@@ -197,6 +199,7 @@ impl Host {
             vms: Slab::new(),
             demands: Vec::new(),
             queue,
+            unit: governor.settings().slot_size,
             gate: Gate::new(now),
             rule: Rule::Free,
             changed: true,
@@ -302,8 +305,26 @@ impl Host {
         let Config { size_model, reference_size, .. } = *self.governor.config();
         self.meter.scale(size_model, reference_size);
         self.queue.set_patience(self.config().law.hold_max);
+        self.charge_anew(now);
         self.share_out(now);
         Ok(())
+    }
+
+    /// Charges what waits by the slots in force, if these are others now: an IO of many slots of before might fit into no window of now.
+    fn charge_anew(&mut self, now: Instant) {
+        let unit = self.governor.settings().slot_size;
+        if self.unit == unit {
+            return;
+        }
+        self.unit = unit;
+        let (vms, service) = (&mut self.vms, self.gate.service());
+        self.queue.charge_anew(|flow, before, waiting| {
+            let cost = waiting.io.cost(unit);
+            let slice = &mut vms[flow.0].slice;
+            slice.take(now, before.as_slots(), service);
+            slice.add(now, cost.as_slots(), service);
+            cost
+        });
     }
 
     /// Computes how many slots each VM, and the host, may have outstanding.
@@ -583,6 +604,7 @@ impl Host {
         if self.resumed < now {
             self.period = elapsed;
         }
+        self.charge_anew(now);
         self.share_out(now);
         report
     }

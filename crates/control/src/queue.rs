@@ -214,6 +214,25 @@ impl<T> FairQueue<T> {
         }
     }
 
+    /// Charges all that waits anew, as costs are counted in another unit. All flows begin at virtual time again: what one was ahead or
+    /// behind was counted in the unit from before. `anew` is handed the flow, the cost from before and the item. O(items).
+    pub fn charge_anew(&mut self, mut anew: impl FnMut(FlowId, Cost, &T) -> Cost) {
+        for (_, flow, cost, item) in &mut self.ahead {
+            *cost = anew(*flow, *cost, item);
+        }
+        self.heads.clear();
+        self.stale = 0;
+        for (id, flow) in &mut self.flows {
+            for (cost, item) in &mut flow.waiting {
+                *cost = anew(FlowId(id), *cost, item);
+            }
+            (flow.finish, flow.owed) = (self.virtual_time, 0);
+            if !flow.waiting.is_empty() {
+                self.heads.push(Head::new(flow.finish, FlowId(id)));
+            }
+        }
+    }
+
     /// Queues an item. `wants`: the flow has wanted all of its part since its last item was taken, though nothing
     /// may have waited. O(log backlogged flows) if nothing waited, O(1) otherwise.
     pub fn push(&mut self, now: Instant, flow: FlowId, cost: Cost, wants: bool, item: T) {

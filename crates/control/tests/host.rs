@@ -306,3 +306,33 @@ fn parameters_that_cannot_work_are_refused_and_change_nothing() {
     assert_eq!(host.config(), &Config::default());
     assert!(Host::new(Instant(0), bad).is_err());
 }
+
+#[test]
+fn what_waits_is_charged_by_the_slots_in_force() {
+    let large = Io { kind: IoKind::Read, bytes: Bytes::kib(1024) };
+    let bytes = Config { slot_size: Some(Bytes::kib(8)), ..static_window(4.0) };
+    let mut host = Host::new(Instant(0), bytes.clone()).unwrap();
+    let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+    let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
+    for token in 0..8 {
+        host.submit(Instant(0), vms[token as usize % 2], large, token);
+    }
+    let out = |host: &mut Host, now| -> Vec<u64> {
+        std::iter::from_fn(|| host.next_dispatch(now)).map(|dispatch| dispatch.token).collect()
+    };
+    // An IO of 128 slots goes when nothing is at the array, and no second one beside it.
+    assert_eq!(out(&mut host, Instant(0)).len(), 1);
+    let now = Instant(1_000_000);
+    host.set_config(now, static_window(5.0)).unwrap();
+    host.tick(now, View::Silent);
+    host.set_config(now, static_window(5.0)).unwrap();
+    assert_eq!(host.held(), 7);
+    let ios = out(&mut host, now);
+    assert!(ios.is_empty(), "128 slots of before are at the array: {ios:?}");
+    let first = IoId(0);
+    assert!(host.complete(now, first, Outcome::Done).is_some());
+    assert_eq!(out(&mut host, now).len(), 5, "of one slot each");
+    host.set_config(now, bytes).unwrap();
+    assert!(out(&mut host, now).is_empty(), "the next one is of 128 slots again");
+    assert_eq!(host.held(), 2);
+}
