@@ -170,6 +170,7 @@ mod tests {
             window_max: 64.0,
             throughput_fraction: 0.96,
             why: Vec::new(),
+            choices: Vec::new(),
         });
         let read = stored(&serde_json::to_string(&probe).unwrap()).unwrap();
         assert_eq!(read.threshold, Some(Duration::from_micros(12_500)));

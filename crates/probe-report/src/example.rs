@@ -1,7 +1,7 @@
 //! An example of a probe, for tests: a disk of eight spindles whose latencies follow from a closed queueing network.
 
 use parda_probe::{
-    Advice, Asymmetry, Curve, Estimate, Evidence, Findings, Knee, Noise, SizeLine, Suspect,
+    Advice, Asymmetry, Choice, Curve, Estimate, Evidence, Findings, Knee, Noise, SizeLine, Suspect,
     Suspicion, Unknown, Why,
 };
 use parda_probe::{Bucket, Measured, Point, Slice};
@@ -155,10 +155,21 @@ pub(crate) fn slower(scale: f64) -> ProbeDocument {
                 window_max: 16.0,
                 throughput_fraction: 0.97,
                 why: vec![Why::AboveKnee { by: 0.03 }],
+                choices: choices(threshold),
             }),
             unknown: vec![Unknown::OtherHosts],
         },
     }
+}
+
+fn choices(threshold: f64) -> Vec<Choice> {
+    let choice = |(part, throughput_fraction)| Choice {
+        latency_threshold_ms: threshold * part,
+        outstanding: 14.0 * part,
+        throughput_fraction,
+        one_at_a_time_iops: 1e3 / (threshold * part),
+    };
+    [(0.5, 0.82), (1.0, 0.97)].map(choice).to_vec()
 }
 
 pub(crate) fn document() -> ProbeDocument {

@@ -6,10 +6,11 @@ use super::figures;
 use super::sentences;
 use super::table::sections;
 use super::words::{
-    curve, curves, estimate, in_a_row, mb_per_s, ms, others, percent, short, story,
+    CHOICE_COLUMNS, curve, curves, estimate, in_a_row, in_rows, mb_per_s, ms, others, percent,
+    short, story,
 };
-use parda_probe::Estimate;
 use parda_probe::ProbeDocument;
+use parda_probe::{Advice, Estimate};
 
 /// An HTML page without external files: target, advice with its reasons, curves, suspicions,
 /// open questions, and a table of all points.
@@ -158,6 +159,19 @@ fn advice(page: &mut Page, document: &ProbeDocument) {
     page.list(advice.why.iter().map(sentences::why));
     page.prose("For `parda.toml`:");
     page.code(&sentences::snippet(document, advice));
+    if advice.choices.len() > 1 {
+        page.prose(sentences::CHOICES);
+        choices(page, advice);
+    }
+}
+
+/// What each threshold costs and gives.
+fn choices(page: &mut Page, advice: &Advice) {
+    let mut table = Table::new(CHOICE_COLUMNS).caption("Thresholds to choose from".to_owned());
+    for row in in_rows(advice) {
+        table = table.row(row.map(Cell::Number));
+    }
+    page.table(table);
 }
 
 /// All points, with a table for each sweep.

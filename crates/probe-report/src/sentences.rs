@@ -78,6 +78,10 @@ fn limit(mix: &str, limit: &str, from: f64) -> String {
     )
 }
 
+/// Purpose of the table of thresholds.
+pub(crate) const CHOICES: &str = "A client that keeps few IOs outstanding, as a database does, has IOPS by latency alone: no shares help it, a lower \
+    threshold does. What each costs all clients together is in the second column.";
+
 /// A question that the probe cannot answer, and the reason.
 #[must_use]
 pub fn unknown(unknown: &Unknown) -> String {

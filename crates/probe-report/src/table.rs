@@ -5,11 +5,13 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use parda_plot::number;
 
-use super::words::{curves, in_a_row, ms, others, percent, short, size, story};
+use super::words::{
+    CHOICE_COLUMNS, curves, in_a_row, in_rows, ms, others, percent, short, size, story,
+};
 use crate::sentences;
-use parda_probe::Point;
 use parda_probe::ProbeDocument;
 use parda_probe::Purpose;
+use parda_probe::{Advice, Point};
 
 /// Columns after the first. The first differs from table to table.
 const COLUMNS: [&str; 10] =
@@ -54,10 +56,26 @@ pub fn table(document: &ProbeDocument) -> String {
             for line in sentences::snippet(document, advice).trim_end().lines() {
                 let _ = writeln!(out, "    {line}");
             }
+            if advice.choices.len() > 1 {
+                let _ = write!(out, "\nOther thresholds\n  {}\n", sentences::CHOICES);
+                let _ = writeln!(out, "{}", choices(advice));
+            }
         }
         None => out.push_str("\nTo set\n  These points say nothing on what to set.\n"),
     }
     out
+}
+
+/// What each threshold costs and gives.
+fn choices(advice: &Advice) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).force_no_tty();
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    table.set_header(CHOICE_COLUMNS.map(|column| right(column.to_owned())));
+    for row in in_rows(advice) {
+        table.add_row(row.map(right));
+    }
+    table.to_string()
 }
 
 fn list(out: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
@@ -147,6 +165,8 @@ mod tests {
             "latency_threshold = 40 ms, window_max = 16",
             "    latency_threshold = \"40ms\"",
             "* did not settle",
+            "Other thresholds\n",
+            "advised: 40 ms",
         ] {
             assert!(table.contains(part), "{part:?} is not in\n{table}");
         }

@@ -4,7 +4,7 @@ use parda_plot::{brief, number};
 
 use parda_probe::Measured;
 use parda_probe::Mix;
-use parda_probe::{Curve, Estimate};
+use parda_probe::{Advice, Curve, Estimate};
 use parda_probe::{End, Kind, ProbeDocument, TargetInfo};
 
 /// Bytes in decimal units, as storage is sold: `1.80 TB`.
@@ -240,6 +240,24 @@ pub(crate) fn others(document: &ProbeDocument) -> Vec<String> {
 fn precise_percent(part: f64) -> String {
     let decimals = if part > 0.99 && part < 0.999_95 { 2 } else { 0 };
     format!("{} %", number(part * 100.0, decimals))
+}
+
+/// Heads of the columns that [`in_rows`] fills.
+pub(crate) const CHOICE_COLUMNS: [&str; 4] =
+    ["threshold", "of the peak", "outstanding", "IOPS of one IO at a time"];
+
+/// Thresholds to choose from, one a row. The advised one is marked.
+pub(crate) fn in_rows(advice: &Advice) -> impl Iterator<Item = [String; 4]> {
+    let advised = advice.latency_threshold_ms;
+    advice.choices.iter().map(move |choice| {
+        let mark = if choice.latency_threshold_ms == advised { "advised: " } else { "" };
+        [
+            format!("{mark}{}", ms(choice.latency_threshold_ms)),
+            percent(choice.throughput_fraction),
+            short(choice.outstanding),
+            short(choice.one_at_a_time_iops),
+        ]
+    })
 }
 
 #[cfg(test)]

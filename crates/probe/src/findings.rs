@@ -114,4 +114,20 @@ pub struct Advice {
     pub throughput_fraction: f64,
     /// Reasons, with their numbers.
     pub why: Vec<Why>,
+    /// What other thresholds would do, and this one among them, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<Choice>,
+}
+
+/// A threshold, and what it costs and gives.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The `latency_threshold` to choose, in milliseconds.
+    pub latency_threshold_ms: f64,
+    /// IOs outstanding at the array then, of all hosts.
+    pub outstanding: f64,
+    /// Throughput of all hosts over the peak, 0 to 1.
+    pub throughput_fraction: f64,
+    /// IOPS of a client that keeps one IO outstanding beside them.
+    pub one_at_a_time_iops: f64,
 }

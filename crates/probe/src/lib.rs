@@ -25,7 +25,7 @@ mod steady;
 pub use document::{DocumentError, End, FORMAT, Kind, ProbeDocument, TargetInfo};
 pub use driver::{Allowance, DriveError, Driven, Driver, Watch};
 pub use experiment::{Experiment, UnknownExperiment};
-pub use findings::{Advice, Asymmetry, Curve, Estimate, Findings, Knee, Noise, SizeLine};
+pub use findings::{Advice, Asymmetry, Choice, Curve, Estimate, Findings, Knee, Noise, SizeLine};
 pub use load::{Load, Mix, Purpose};
 pub use plan::{Effort, Plan, Wishes};
 pub use point::{Bucket, Measured, Point, Slice};

@@ -1,9 +1,9 @@
 //! Advice: the threshold and the window to set, with reasons.
 
-use crate::analysis::curve::CurvePoint;
+use crate::analysis::curve::{CurvePoint, Fit};
 use crate::analysis::knee::Swept;
 use crate::analysis::knee::WORTH;
-use crate::findings::{Advice, Knee};
+use crate::findings::{Advice, Choice, Knee};
 use crate::reasons::Why;
 
 /// The threshold lies above the knee by as much as the knee is uncertain, but by no less and no more
@@ -12,6 +12,12 @@ const MARGIN: (f64, f64) = (0.025, 0.04);
 
 /// Largest relative step of rounding up a threshold.
 const STEP: f64 = 0.02;
+
+/// Other thresholds that are shown, as fractions of the advised one.
+const PARTS: [f64; 7] = [0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 2.0];
+
+/// Least threshold that is shown, over the latency of the least load: nothing would be left of the throughput below it.
+const ABOVE_LEAST: f64 = 1.05;
 
 /// `window_max` over the outstanding IOs at the threshold. The window of a host that is alone needs these, and room above
 /// them, so that the threshold bounds the host and not `window_max`.
@@ -35,7 +41,29 @@ pub(super) fn advice(swept: &[Swept]) -> Option<Advice> {
         window_max: window,
         throughput_fraction: fraction,
         why: why(&knee, swept, &Threshold { ms: threshold, window, place }),
+        choices: choices(fit, threshold, peak),
     })
+}
+
+/// The advised threshold among others, as far as the sweep tells of them.
+fn choices(fit: &Fit, advised: f64, peak: f64) -> Vec<Choice> {
+    let latency = |at: usize| fit.depths[at].outstanding / fit.iops[at] * 1e3;
+    let (least, most) = (latency(0) * ABOVE_LEAST, latency(fit.depths.len() - 1));
+    let mut choices: Vec<Choice> = Vec::new();
+    for part in PARTS {
+        let ms = if part == 1.0 { advised } else { plain(advised * part * 1e6) as f64 / 1e6 };
+        if part != 1.0 && !(least..=most).contains(&ms) {
+            continue;
+        }
+        let place = fit.at_latency(ms);
+        choices.push(Choice {
+            latency_threshold_ms: ms,
+            outstanding: place.outstanding,
+            throughput_fraction: (place.iops / peak).min(1.0),
+            one_at_a_time_iops: 1e3 / ms,
+        });
+    }
+    choices
 }
 
 /// The threshold that is advised.

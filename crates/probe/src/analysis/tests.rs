@@ -119,6 +119,30 @@ fn advice_is_at_the_knee_or_a_little_above() {
 }
 
 #[test]
+fn lower_thresholds_cost_throughput_and_give_latency() {
+    // With n outstanding an IO takes n + 2 ms.
+    let points = sweep(0.001, 3, |n| 1000.0 * n / (n + 2.0));
+    let found = findings(&points, &target());
+    let peak = found.curves[0].peak_iops.value;
+    let advice = found.advice.unwrap();
+    let choices = advice.choices;
+    assert!(choices.len() >= 5, "{choices:?}");
+    assert!(choices.iter().any(|c| c.latency_threshold_ms == advice.latency_threshold_ms));
+    for pair in choices.windows(2) {
+        assert!(pair[0].latency_threshold_ms < pair[1].latency_threshold_ms, "{pair:?}");
+        assert!(pair[0].throughput_fraction <= pair[1].throughput_fraction, "{pair:?}");
+    }
+    for choice in choices {
+        let ms = choice.latency_threshold_ms;
+        assert!(ms > 3.0, "the least load takes 3 ms: {choice:?}");
+        let iops = 1000.0 * (ms - 2.0) / ms;
+        // Between two depths the curve is a straight line, a little below the truth.
+        assert!((0.93..1.02).contains(&(choice.throughput_fraction * peak / iops)), "{choice:?}");
+        assert!((choice.one_at_a_time_iops * ms / 1e3 - 1.0).abs() < 1e-9, "{choice:?}");
+    }
+}
+
+#[test]
 fn what_answers_as_memory_does_is_no_advice() {
     let found = findings(&sweep(0.003, 3, |n| 1_000_000.0 * n / (n + 2.0)), &target());
     assert!(found.suspicions.iter().any(|s| s.what == Suspect::Memory), "{:?}", found.suspicions);
