@@ -1,5 +1,6 @@
 //! What the agent answers to HTTP.
 
+mod audit;
 mod change;
 mod disks;
 mod state;
@@ -9,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use parda_api as api;
 use parda_http::{Change, Pages, Place, Refusal, Who};
+
+pub(crate) use audit::Audit;
 
 use crate::events::Recorder;
 use crate::history::History;
@@ -28,6 +31,7 @@ pub(crate) struct Api {
     pub(crate) events: Recorder,
     pub(crate) live: Arc<Live>,
     pub(crate) metrics: Arc<Mutex<Exposition>>,
+    pub(crate) audit: Arc<Audit>,
     pub(crate) tokens: Arc<Mutex<Tokens>>,
     pub(crate) agent: Takeover,
 }

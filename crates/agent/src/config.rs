@@ -92,14 +92,21 @@ impl Config {
     /// The first thing that is wrong with it or with those certificates or keys, or a disk that is an
     /// image of another format.
     pub fn look(path: &Path) -> Result<Config, Error> {
-        let doc = Document::read(path)?;
-        let config = Config::check(&doc)?;
-        apart::images(&doc, &config.volumes)?;
-        files::certificates(&doc, &config.volumes)?;
-        files::keys(&doc, &config.volumes)?;
+        Config::look_into(&Document::read(path)?)
+    }
+
+    /// The same with a file that was read before, which a pipe can be once.
+    ///
+    /// # Errors
+    /// As with [`Config::look`].
+    pub fn look_into(doc: &Document) -> Result<Config, Error> {
+        let config = Config::check(doc)?;
+        apart::images(doc, &config.volumes)?;
+        files::certificates(doc, &config.volumes)?;
+        files::keys(doc, &config.volumes)?;
         // That of an exchange was read with the exchange.
         if let Some(policy) = config.policy.as_ref().filter(|policy| policy.is_apart) {
-            files::policy(&doc, &policy.etcd)?;
+            files::policy(doc, &policy.etcd)?;
         }
         Ok(config)
     }

@@ -27,7 +27,7 @@
 //! | `api` | its answers |
 //! | `history` | the last hour, second by second |
 //! | [`events`] | what happened |
-//! | `live` | settings that are changed while the agent runs |
+//! | [`live`] | settings that are changed while the agent runs |
 //! | `policy` | settings that live in etcd for all hosts: read, put in force, read back |
 //! | `tokens` | who may ask the API over TCP |
 //! | `views` | the volumes as other threads see them |
@@ -57,7 +57,7 @@ mod history;
 mod http;
 mod idle_probe;
 pub mod latency;
-mod live;
+pub mod live;
 mod manager;
 pub mod metrics;
 mod objective;

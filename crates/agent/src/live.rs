@@ -58,25 +58,26 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// The configuration file, and the files of the agent that it names. One that cannot be read is said, and does not count.
+    /// The configuration file, and the files of the agent that it names. One that cannot be read does not count.
     fn read(file: Document) -> Result<Layers, Error> {
         let config = Config::check(&file)?;
         let read = config.state.as_deref().map(|path| StateFile::changes(path).read());
         let (kept, unreadable) = match read {
             None => (Overlay::default(), None),
             Some(Ok(kept)) => (kept, None),
-            Some(Err(error)) => {
-                tracing::error!(
-                    event = "state_unreadable",
-                    "{error}; what was changed live and kept there is not in force"
-                );
-                (Overlay::default(), Some(error))
-            }
+            Some(Err(error)) => (Overlay::default(), Some(error)),
         };
         let policy_file = config.policy.map(|policy| policy.kept);
         let policy = policy_file.as_deref().map(Policies::read).unwrap_or_default();
         let temporary = Overlay::default();
         Ok(Layers { file, policy, policy_file, state: config.state, kept, temporary, unreadable })
+    }
+
+    /// Says it if the state file cannot be read.
+    fn say_unreadable(&self) {
+        if let Some(error) = &self.unreadable {
+            tracing::error!(event = "state_unreadable", "{error}; {NOT_IN_FORCE}");
+        }
     }
 
     /// All layers over the file, checked.
@@ -110,6 +111,12 @@ impl Layers {
     /// The same without what is wrong, which is said, and its configuration. A volume whose policy is wrong has the one of
     /// `before`.
     fn in_force(&self, before: &Policies) -> Result<(InForce, Config), Error> {
+        let found = self.find(before)?;
+        found.left_out.iter().for_each(LeftOut::say);
+        Ok((found.good.into_force(found.refused), found.config))
+    }
+
+    fn find(&self, before: &Policies) -> Result<Found, Error> {
         let live = |(target, setting, value): &(Target, Setting, toml::Value)| {
             is_live(target, setting, value)
         };
@@ -117,7 +124,8 @@ impl Layers {
             && self.policy.check().is_empty()
             && let Ok(config) = self.merged()
         {
-            return Ok((self.clone().into_force(Refused::new()), config));
+            let (good, refused) = (self.clone(), Refused::new());
+            return Ok(Found { good, config, refused, left_out: Vec::new() });
         }
         let mut found = Found::new(self)?;
         for (layer, temporary) in [(&self.kept, false), (&self.temporary, true)] {
@@ -132,7 +140,7 @@ impl Layers {
             }
         }
         found.fall_back(before);
-        Ok((found.good.into_force(found.refused), found.config))
+        Ok(found)
     }
 
     fn into_force(self, refused: Refused) -> InForce {
@@ -212,6 +220,60 @@ struct Found {
     good: Layers,
     config: Config,
     refused: Refused,
+    left_out: Vec<LeftOut>,
+}
+
+/// Consequence of a state file that cannot be read.
+const NOT_IN_FORCE: &str = "what was changed live and kept there is not in force";
+
+/// A change that does not go with the configuration.
+struct LeftOut {
+    volume: String,
+    disk: Option<String>,
+    why: String,
+}
+
+impl LeftOut {
+    fn new(volume: &str, disk: Option<&str>, change: &str, error: &Error) -> LeftOut {
+        let why = format!(
+            "{change}, which was changed live, does not go with the configuration and is left out: {error}"
+        );
+        LeftOut { volume: volume.to_owned(), disk: disk.map(str::to_owned), why }
+    }
+
+    fn say(&self) {
+        let LeftOut { volume, disk, why } = self;
+        tracing::warn!(volume, disk, event = "change_left_out", "{why}");
+    }
+}
+
+/// What the state file of a configuration changes, or cannot, one a line. No agent fails by that: it runs without what is wrong.
+///
+/// # Errors
+/// The configuration is wrong.
+pub fn examine(file: Document) -> Result<Vec<String>, Error> {
+    let layers = Layers::read(file)?;
+    let Some(state) = &layers.state else { return Ok(Vec::new()) };
+    let state = state.display();
+    if let Some(error) = &layers.unreadable {
+        return Ok(vec![format!("{error}; {NOT_IN_FORCE}")]);
+    }
+    let found = layers.find(&Policies::default())?;
+    let place = |volume: &str, disk: Option<&str>| match disk {
+        Some(disk) => format!("{state}: volume {volume}, disk {disk}"),
+        None => format!("{state}: volume {volume}"),
+    };
+    let kept = &found.good.kept;
+    let shapes = kept.shapes().into_iter();
+    let shapes =
+        shapes.map(|(volume, shape)| format!("{}: {shape}", place(&volume, Some(shape.disk()))));
+    let settings = kept.all().into_iter().map(|(target, setting, value)| {
+        format!("{}: {setting} = {value}", place(&target.volume, target.disk_name()))
+    });
+    let left_out = found.left_out.iter();
+    let left_out =
+        left_out.map(|left| format!("{}: {}", place(&left.volume, left.disk.as_deref()), left.why));
+    Ok(shapes.chain(settings).chain(left_out).collect())
 }
 
 impl Found {
@@ -224,7 +286,7 @@ impl Found {
             ..layers.clone()
         };
         let config = good.merged()?;
-        Ok(Found { good, config, refused: Refused::new() })
+        Ok(Found { good, config, refused: Refused::new(), left_out: Vec::new() })
     }
 
     /// Takes those layers over if they go together.
@@ -256,12 +318,8 @@ impl Found {
         let into = if temporary { &mut more.temporary } else { &mut more.kept };
         into.take(volume, shape.clone());
         if let Err(error) = self.take(more) {
-            tracing::warn!(
-                volume,
-                disk = shape.disk(),
-                event = "change_left_out",
-                "{shape}, which was changed live, does not go with the configuration and is left out: {error}"
-            );
+            let left_out = LeftOut::new(volume, Some(shape.disk()), &shape.to_string(), &error);
+            self.left_out.push(left_out);
         }
     }
 
@@ -285,12 +343,9 @@ impl Found {
             self.refused.insert(target.volume.clone(), why);
             return;
         }
-        tracing::warn!(
-            volume = target.volume,
-            disk = target.disk_name(),
-            event = "change_left_out",
-            "{setting} = {value}, which was changed live, does not go with the configuration and is left out: {error}"
-        );
+        let change = format!("{setting} = {value}");
+        let left_out = LeftOut::new(&target.volume, target.disk_name(), &change, &error);
+        self.left_out.push(left_out);
     }
 
     /// Gives volumes whose policy is refused the one from before, if that still goes with the rest.
@@ -317,6 +372,7 @@ impl Live {
     /// Begins with a configuration file.
     pub(crate) fn start(file: Document) -> Result<(Live, Config), Error> {
         let layers = Layers::read(file)?;
+        layers.say_unreadable();
         let (in_force, config) = layers.in_force(&Policies::default())?;
         let (layers, in_force) = (Mutex::new(layers), Mutex::new(in_force));
         Ok((Live { layers, in_force, turn: Mutex::new(()) }, config))
@@ -386,6 +442,7 @@ impl Live {
         let (before, in_force) = (self.layers(), self.in_force());
         let read = file.and_then(|file| {
             let mut layers = Layers::read(file)?;
+            layers.say_unreadable();
             // These files are this agent's own: what it has in memory is what it wrote, if the path is the same.
             if layers.state == before.state && before.unreadable.is_none() {
                 (layers.kept, layers.unreadable) = (before.kept, None);

@@ -127,6 +127,7 @@ impl Agent {
                 events: recorder,
                 live,
                 metrics: Arc::default(),
+                audit: Arc::default(),
                 tokens: Arc::default(),
                 agent: takeover,
             },
@@ -152,6 +153,7 @@ impl Agent {
         self.follower = None;
         self.status = None;
         self.http.clear();
+        self.api.audit.flush();
         self.sampler = None;
         // Also what a failed start has started: no socket is left behind.
         for volume in std::mem::take(&mut self.volumes) {

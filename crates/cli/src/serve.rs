@@ -52,7 +52,8 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let config = Config::look(&self.config)?;
+        let file = Document::read(&self.config)?;
+        let config = Config::look_into(&file)?;
         let mut text = format!("{}: good. Host {}", self.config.display(), config.host);
         if let Some(policy) = &config.policy {
             let period = humantime::format_duration(policy.period);
@@ -73,6 +74,9 @@ impl Check {
         }
         // Not an error: disks are served without it, and an agent that is restarted must start.
         for note in config.volumes.iter().filter_map(parda_agent::exchange::examine) {
+            text += &format!("\n  note: {note}");
+        }
+        for note in parda_agent::live::examine(file)? {
             text += &format!("\n  note: {note}");
         }
         for note in parda_agent::servers::examine(&config) {

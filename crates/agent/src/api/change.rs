@@ -8,6 +8,7 @@ use parda_http::{Place, Refusal, Who};
 use serde_json::{Map, Value};
 
 use super::Api;
+use super::audit::Change;
 use crate::config::Config;
 use crate::history::disk_keys;
 use crate::live::{DRAIN, Layers, Setting, Target, is_of_vms, plain};
@@ -117,7 +118,18 @@ impl Api {
         });
         let (volume, disk) = (place.volume.clone(), place.disk.clone());
         let changed = Changed { volume, disk, settings: settings.collect() };
-        audit(&changed, who);
+        for setting in &changed.settings {
+            let change = Change {
+                volume: changed.volume.clone(),
+                disk: changed.disk.clone(),
+                setting: setting.setting.clone(),
+                before: setting.before.clone(),
+                in_force: setting.in_force.clone(),
+                from: setting.from,
+                took_effect: setting.took_effect,
+            };
+            self.audit.say(change, who);
+        }
         Ok(changed)
     }
 
@@ -257,28 +269,6 @@ pub(super) fn kept_where(layers: &Layers, keep: Option<Keep>) -> Result<Keep, Re
 /// Whether two values mean the same: 2 and 2.0 do.
 fn alike(one: &Value, other: &Value) -> bool {
     one == other || (one.is_number() && one.as_f64() == other.as_f64())
-}
-
-/// The journal's line on who changed what, and the event.
-fn audit(changed: &Changed, who: &Who) {
-    for ChangedSetting { setting, before, in_force, from, took_effect, .. } in &changed.settings {
-        let from = match from {
-            parda_api::ValueFrom::Default => "the default",
-            parda_api::ValueFrom::Configuration => "the configuration",
-            parda_api::ValueFrom::Policy => "the policy",
-            parda_api::ValueFrom::Live => "live, until the agent ends",
-            parda_api::ValueFrom::State => "live, kept",
-        };
-        let later = if *took_effect { "" } else { ", not in force yet" };
-        tracing::info!(
-            volume = changed.volume,
-            disk = changed.disk,
-            by = who.name,
-            at = who.at,
-            event = "live_change",
-            "{setting} = {in_force} (before: {before}), {from}{later}"
-        );
-    }
 }
 
 /// A value of a request in the language of the configuration. Tables would name files, which only the configuration may.

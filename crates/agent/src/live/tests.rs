@@ -324,3 +324,71 @@ fn a_policy_that_was_read_stays_when_the_state_file_moves() {
     assert!(dir.path().join("other.toml.policy").exists());
     assert_eq!(reload(FILE, "other.toml"), 500, "without [policy] there is none");
 }
+
+#[test]
+fn a_look_at_the_state_file_names_what_counts_and_what_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 2000.into());
+    layers.kept.set(&disk(), "burst", (-1.0).into());
+    let more = "name = \"vm2\"\npath = \"/e\"\nlisten = \"unix:s\"";
+    layers.kept.add("array", more.parse().unwrap());
+    layers.write().unwrap();
+    let look = || {
+        let text = FILE.replace("STATE", dir.path().join("state.toml").to_str().unwrap());
+        examine(Document::new("parda.toml", text)).unwrap().join("\n")
+    };
+    let said = look();
+    for part in [
+        "state.toml: volume array, disk vm2: the disk",
+        "state.toml: volume array, disk vm: shares = 2000",
+        "volume array, disk vm: burst = -1.0, which was changed live, does not go with",
+        "must be from 0 to",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+    std::fs::write(dir.path().join("state.toml"), "torn").unwrap();
+    assert!(look().contains("is not in force"), "{}", look());
+}
+
+#[test]
+fn disks_are_added_and_removed_over_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    let name = |name: &str| DiskName { name: name.to_owned(), listen: None };
+    let add = |layer: &mut Overlay, name: &str| {
+        let text = format!("name = \"{name}\"\npath = \"/{name}\"\nlisten = \"unix:s\"");
+        layer.add("array", text.parse().unwrap());
+    };
+    let names = |layers: &Layers| -> Vec<String> {
+        let config = layers.merged().unwrap();
+        config.volumes[0].disks().iter().map(|disk| disk.name.to_string()).collect()
+    };
+    add(&mut layers.kept, "vm2");
+    add(&mut layers.temporary, "vm3");
+    assert_eq!(names(&layers), ["vm", "vm2", "vm3"]);
+    assert_eq!(layers.disk_from("array", &name("vm2")), ValueFrom::State);
+    assert_eq!(layers.disk_from("array", &name("vm3")), ValueFrom::Live);
+    assert!(!layers.has_below(Keep::State, "array", &name("vm2")));
+    assert!(layers.has_below(Keep::UntilRestart, "array", &name("vm2")));
+    layers.temporary.remove("array", name("vm2"));
+    layers.kept.remove("array", name("vm"));
+    assert_eq!(names(&layers), ["vm3"]);
+    layers.write().unwrap();
+    // Another disk under the name of one that was removed.
+    let (live, config) = start(dir.path(), FILE);
+    assert_eq!(config.volumes[0].disks().len(), 1, "vm2 was removed until the restart");
+    let mut layers = live.layers();
+    add(&mut layers.kept, "vm");
+    let config = layers.merged().unwrap();
+    assert_eq!(config.volumes[0].disks()[1].place.to_string(), "/vm");
+    assert!(layers.kept.forget("array", &name("vm")));
+    assert_eq!(names(&layers), ["vm", "vm2"]);
+    assert!(!layers.kept.forget("array", &name("vm")));
+    // The last one cannot go.
+    layers.kept.remove("array", name("vm"));
+    layers.kept.remove("array", name("vm2"));
+    assert!(layers.merged().is_err());
+}

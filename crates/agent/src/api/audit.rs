@@ -1,0 +1,180 @@
+//! The journal's lines on who changed what, and the events. Of a setting that one changes over and over there is a line a second, which says
+//! how often: none of the others is lost in a flood.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use parda_api::ValueFrom;
+use parda_http::Who;
+use serde_json::Value;
+
+/// Time between two lines on one setting.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Changes that were made, and are said or about to be.
+#[derive(Default)]
+pub(crate) struct Audit(Mutex<Changes>);
+
+#[derive(Default)]
+struct Changes {
+    /// By what was changed, and by whom.
+    last: HashMap<Key, Last>,
+    /// A thread will say what waits.
+    will: bool,
+}
+
+type Key = (String, Option<String>, String, String);
+
+struct Last {
+    said: Instant,
+    /// The change to be said, from the value that was said last to the one in force, and how many it stands for.
+    waits: Option<(Change, u64)>,
+}
+
+/// A change of a setting.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) volume: String,
+    pub(super) disk: Option<String>,
+    pub(super) setting: String,
+    pub(super) before: Value,
+    pub(super) in_force: Value,
+    pub(super) from: ValueFrom,
+    pub(super) took_effect: bool,
+}
+
+impl Audit {
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says a change at once, or within a second if the same one has just changed the same.
+    pub(super) fn say(self: &Arc<Self>, change: Change, who: &Who) {
+        let key = (
+            change.volume.clone(),
+            change.disk.clone(),
+            change.setting.clone(),
+            format!("{} at {}", who.name, who.at),
+        );
+        let now = Instant::now();
+        let mut changes = self.changes();
+        changes.last.retain(|_, last| last.waits.is_some() || now - last.said < PAUSE);
+        let Some(last) = changes.last.get_mut(&key) else {
+            changes.last.insert(key, Last { said: now, waits: None });
+            drop(changes);
+            return change.say(&who.name, &who.at, 1);
+        };
+        last.waits = Some(match last.waits.take() {
+            Some((first, count)) => (Change { before: first.before, ..change }, count + 1),
+            None => (change, 1),
+        });
+        if std::mem::replace(&mut changes.will, true) {
+            return;
+        }
+        drop(changes);
+        let audit = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("audit".to_owned());
+        let spawned = thread.spawn(move || {
+            std::thread::sleep(PAUSE);
+            audit.flush();
+        });
+        if spawned.is_err() {
+            self.flush();
+        }
+    }
+
+    /// Says all that waits.
+    pub(crate) fn flush(&self) {
+        let mut changes = self.changes();
+        changes.will = false;
+        let mut say = Vec::new();
+        for ((.., who), last) in &mut changes.last {
+            if let Some((change, count)) = last.waits.take() {
+                last.said = Instant::now();
+                say.push((change, count, who.clone()));
+            }
+        }
+        drop(changes);
+        for (change, count, who) in say {
+            let (name, at) = who.rsplit_once(" at ").unwrap_or((&who, ""));
+            change.say(name, at, count);
+        }
+    }
+}
+
+impl Change {
+    /// The line and the event.
+    fn say(&self, by: &str, at: &str, count: u64) {
+        let Change { volume, disk, setting, before, in_force, from, took_effect } = self;
+        let from = match from {
+            ValueFrom::Default => "the default",
+            ValueFrom::Configuration => "the configuration",
+            ValueFrom::Policy => "the policy",
+            ValueFrom::Live => "live, until the agent ends",
+            ValueFrom::State => "live, kept",
+        };
+        let later = if *took_effect { "" } else { ", not in force yet" };
+        let often = if count > 1 { format!(", in {count} changes") } else { String::new() };
+        tracing::info!(
+            volume,
+            disk,
+            by,
+            at,
+            event = "live_change",
+            "{setting} = {in_force} (before: {before}), {from}{later}{often}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+    use crate::events::Recorder;
+
+    #[test]
+    fn a_flood_of_changes_of_one_setting_is_a_line_and_hides_no_other() {
+        let recorder = Recorder::default();
+        let layers = tracing_subscriber::registry().with(recorder.layer());
+        let audit = Arc::new(Audit::default());
+        // So that no thread says them in another place.
+        audit.changes().will = true;
+        let who = |name: &str| Who {
+            name: name.to_owned(),
+            at: "the unix socket".to_owned(),
+            role: parda_api::Role::Admin,
+        };
+        let change = |disk: &str, before: u32, now: u32| Change {
+            volume: "array".to_owned(),
+            disk: Some(disk.to_owned()),
+            setting: "shares".to_owned(),
+            before: before.into(),
+            in_force: now.into(),
+            from: ValueFrom::State,
+            took_effect: true,
+        };
+        tracing::subscriber::with_default(layers, || {
+            for shares in 1..100 {
+                audit.say(change("vm1", shares, shares + 1), &who("uid 0"));
+            }
+            audit.say(change("vm2", 5, 6), &who("uid 0"));
+            audit.say(change("vm1", 100, 7), &who("ops"));
+            audit.flush();
+            audit.flush();
+        });
+        let told = recorder.tell(parda_api::EventsQuery::default()).events;
+        let told: Vec<_> = told.iter().map(|event| event.message.as_str()).collect();
+        let by = |name: &str| format!(" by={name} at=the unix socket");
+        assert_eq!(
+            told,
+            [
+                format!("shares = 2 (before: 1), live, kept{}", by("uid 0")),
+                format!("shares = 6 (before: 5), live, kept{}", by("uid 0")),
+                format!("shares = 7 (before: 100), live, kept{}", by("ops")),
+                format!("shares = 100 (before: 2), live, kept, in 98 changes{}", by("uid 0")),
+            ]
+        );
+    }
+}
