@@ -16,7 +16,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     tell(text).map(|_| ())
 }
 
-/// Prints one answer of many, as [`print`] does. Returns whether the reader still reads.
+/// Prints one answer of many, as [`print()`] does. Returns whether the reader still reads.
 pub(crate) fn tell(text: &str) -> Result<bool, Failure> {
     let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
     match writeln!(std::io::stdout().lock(), "{}", lines.join("\n")) {
