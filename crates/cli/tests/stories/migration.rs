@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use crate::stage::{Agent, Load, PARDA, Process, Stage, config, until, uri};
 
-/// Shares of each host's disks, and where in the LUN each disk begins. Both hosts have the VM that moves.
-const DISKS: [(&str, [(&str, u32, u32); 2]); 2] =
+/// Name of a disk, its shares, and the GiB of the LUN at which it begins.
+type Disk = (&'static str, u32, u32);
+
+/// Disks of each host. Both hosts have the VM that moves.
+const DISKS: [(&str, [Disk; 2]); 2] =
     [("a", [("db", 2000, 0), ("batch", 1000, 1)]), ("b", [("db", 2000, 0), ("mail", 1000, 2)])];
 
 /// Two hosts on one modelled array.
