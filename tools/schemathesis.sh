@@ -15,7 +15,7 @@ venv=${SCHEMATHESIS:-$dir/venv}
 cd "$dir"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 truncate -s 1M vm1.img vm2.img
-echo "ops write 0123456789abcdef" > tokens
+echo "ops admin 0123456789abcdef" > tokens
 chmod 600 tokens
 cat > parda.toml <<TOML
 host = "a"

@@ -103,8 +103,10 @@ impl Layers {
     /// The file, with the disks that were added and without those that were removed.
     fn shaped(&self) -> Result<toml::Table, Error> {
         let mut table: toml::Table = self.file.parse()?;
+        let before = overlay::listeners_of_disks(&table);
         self.kept.shape(&mut table);
         self.temporary.shape(&mut table);
+        overlay::drop_unused_listeners(&mut table, &before);
         Ok(table)
     }
 

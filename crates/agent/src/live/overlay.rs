@@ -1,5 +1,6 @@
 //! A layer of settings over a configuration file.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use parda_config::VM_SETTINGS;
@@ -321,6 +322,23 @@ pub(super) fn has(file: &mut Table, volume: &str, disk: &DiskName) -> bool {
     let target =
         Target { volume: volume.to_owned(), disk: Some((disk.name.clone(), disk.listen.clone())) };
     table_of(file, &target).is_some()
+}
+
+/// Addresses at which the disks of a file listen.
+pub(super) fn listeners_of_disks(file: &Table) -> BTreeSet<String> {
+    let disks = volumes(file).filter_map(|volume| volume.get("disk").and_then(Value::as_array));
+    let listen = |disk: &Value| disk.get("listen").and_then(Value::as_str).map(str::to_owned);
+    disks.flatten().filter_map(listen).collect()
+}
+
+/// Takes those `[[listener]]` tables out of a file that disks used before, and none does now: each must be used by a disk.
+pub(super) fn drop_unused_listeners(file: &mut Table, before: &BTreeSet<String>) {
+    let now = listeners_of_disks(file);
+    let Some(listeners) = file.get_mut("listener").and_then(Value::as_array_mut) else { return };
+    listeners.retain(|listener| {
+        let address = listener.get("address").and_then(Value::as_str).unwrap_or_default();
+        now.contains(address) || !before.contains(address)
+    });
 }
 
 /// A setting as a file has it.

@@ -387,6 +387,17 @@ fn disks_are_added_and_removed_over_the_file() {
     assert!(layers.kept.forget("array", &name("vm")));
     assert_eq!(names(&layers), ["vm", "vm2"]);
     assert!(!layers.kept.forget("array", &name("vm")));
+    // A listener with a table of its own goes with the last disk there, and comes back with it.
+    let own = format!(
+        "{FILE}[[volume.disk]]\nname = \"vm4\"\npath = \"/f\"\nlisten = \"unix:t\"\n\
+         [[listener]]\naddress = \"unix:t\"\nmode = \"0660\"\n"
+    );
+    let (other, _) = start(tempfile::tempdir().unwrap().path(), &own);
+    let mut removed = other.layers();
+    removed.temporary.remove("array", name("vm4"));
+    assert_eq!(names(&removed), ["vm"]);
+    assert!(removed.temporary.forget("array", &name("vm4")));
+    assert_eq!(removed.merged().unwrap().volumes[0].listeners.len(), 2);
     // The last one cannot go.
     layers.kept.remove("array", name("vm"));
     layers.kept.remove("array", name("vm2"));
