@@ -100,6 +100,11 @@ impl Checker<'_> {
             hosts.push(self.host(place, id, &host, file, &mut starts)?);
         }
         self.moves = self.moves(&mut hosts, &file.event)?;
+        for (event, _) in &mut starts {
+            if let Action::StopVm(vm) = &mut event.action {
+                *vm = self.moves.place(*vm, event.at);
+            }
+        }
         let exchange_slots = self.exchange_slots(file.exchange.slots, hosts.len())?;
         let disks = array_luns(&hosts, exchange_slots);
         let array = file.array.params(disks).map_err(|fault| {

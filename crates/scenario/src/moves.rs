@@ -33,6 +33,12 @@ impl Moves {
         moved.take_while(|(since, _)| *since <= at).last().map_or(vm, |(_, place)| *place)
     }
 
+    /// Whether a VM is one that moved, under the name that it has there.
+    pub(crate) fn is_arrival(&self, vm: VmId) -> bool {
+        !self.by_vm.contains_key(&vm)
+            && self.by_vm.values().flatten().any(|(_, place)| *place == vm)
+    }
+
     /// All places of a VM, each once.
     pub(crate) fn places(&self, vm: VmId) -> Vec<VmId> {
         let moved = self.by_vm.get(&vm).into_iter().flatten().map(|(_, place)| *place);
@@ -57,6 +63,7 @@ impl Checker<'_> {
         for (index, event) in entries {
             let path = format!("event.{index}");
             let (vm, to) = self.vm_and_host(&path, event)?;
+            self.is_home(&path, &moves, vm)?;
             let from = moves.place(vm, event.at);
             self.may_move(&path, &hosts[from.host.0], &hosts[to.0])?;
             let there = moves.places(vm).into_iter().find(|place| place.host == to);
@@ -79,6 +86,12 @@ impl Checker<'_> {
             self.error(&at("do"), "must be with `vm` and, for the host that the VM moves to, `to`")
         };
         vm.zip(to).ok_or_else(missing)
+    }
+
+    /// Refuses the name that a VM has on a host that it moves to.
+    pub(crate) fn is_home(&self, path: &str, moves: &Moves, vm: VmId) -> Result<(), Error> {
+        let message = "is the name of a VM on a host that it moves to: use its own name, which is for the VM wherever it is";
+        self.ensure(!moves.is_arrival(vm), &format!("{path}.vm"), message)
     }
 
     fn may_move(&self, path: &str, from: &Host, to: &Host) -> Result<(), Error> {

@@ -292,6 +292,22 @@ fn a_vm_that_moved_is_stopped_where_it_is() {
 }
 
 #[test]
+fn the_end_of_a_vm_that_moved_is_where_it_is() {
+    let stop = CLUSTER.replacen("shares = 2000", "shares = 2000\nstop = \"15s\"", 1);
+    let text = with_events(&MOVES[..1]).replace(CLUSTER, &stop);
+    let there = VmId { host: B, index: 1 };
+    assert_eq!(parse(&text).unwrap().timeline.last().unwrap().action, Action::StopVm(there));
+}
+
+#[test]
+fn a_vm_that_moved_has_its_own_name_in_events() {
+    for event in ["do = \"start\"", "do = \"stop\"", "shares = 5", "do = \"move\"\nto = \"a\""] {
+        let text = with_events(&[MOVES[0], MOVES[2], &format!("vm = \"db.b\"\n{event}")]);
+        refused(&text, "vm = \"db.b\"", "use its own name");
+    }
+}
+
+#[test]
 fn a_move_that_cannot_be_is_refused_where_it_stands() {
     let with = |what: &str| with_events(&[what]);
     let to = |host: &str| with(&format!("vm = \"db\"\ndo = \"move\"\nto = \"{host}\""));

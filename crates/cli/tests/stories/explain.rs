@@ -23,7 +23,11 @@ fn load(stage: &Stage, host: &str, disk: &str, depth: u32) -> Load {
 fn until_explained(stage: &Stage, vm: &str, more: &[&str], wanted: &[&str]) {
     until(&format!("{vm} is explained by {wanted:?}"), || {
         let said = explained(stage, vm, more);
-        wanted.iter().all(|what| said.contains(what))
+        let all = wanted.iter().all(|what| said.contains(what));
+        if !all {
+            eprintln!("{said}");
+        }
+        all
     });
 }
 

@@ -38,9 +38,14 @@ pub(super) struct Curve {
 
 impl Curve {
     /// Through points in the order of their outstanding IOs. `falls`: by what part of a change of the outstanding IOs latency changes, at
-    /// least, below all of them. `None` without points.
-    pub(super) fn new(means: impl Iterator<Item = Point>, falls: f64) -> Option<Curve> {
-        let mut points: Vec<Point> = Vec::new();
+    /// least, below all of them. `room`: memory of an earlier curve. `None` without points.
+    pub(super) fn new(
+        mut room: Vec<Point>,
+        means: impl Iterator<Item = Point>,
+        falls: f64,
+    ) -> Option<Curve> {
+        room.clear();
+        let mut points = room;
         for mut point in means {
             // More outstanding IOs take no less time: where they seem to, that is chance.
             while let Some(last) = points.pop_if(|last| last.latency >= point.latency) {
@@ -50,6 +55,11 @@ impl Curve {
         }
         let (first, last) = (*points.first()?, *points.last()?);
         Some(Curve { first, last, points, falls })
+    }
+
+    /// Memory for the next curve.
+    pub(super) fn into_room(self) -> Vec<Point> {
+        self.points
     }
 
     /// The least outstanding IOs that are known of.

@@ -107,14 +107,14 @@ impl Known {
         self.moves > RESTLESS * RESTLESS
     }
 
-    /// Latency against what is outstanding. `None` while too little is known.
-    pub(super) fn curve(&self) -> Option<Curve> {
+    /// Latency against what is outstanding. `room`: memory of an earlier curve. `None` while too little is known.
+    pub(super) fn curve(&self, room: Vec<Point>) -> Option<Curve> {
         if self.periods < FEW {
             return None;
         }
         let classes = self.classes.iter().map(|class| class.mean);
         let falls = FALLS * self.slope.least(sqrt(self.noise));
-        Curve::new(classes.filter(|mean| mean.weight >= LEAST), falls)
+        Curve::new(room, classes.filter(|mean| mean.weight >= LEAST), falls)
     }
 
     /// Relative deviation of the latency of a period by chance.

@@ -20,6 +20,8 @@ pub use finding::{Finding, Seen, State};
 
 use alloc::vec::Vec;
 
+use self::curve::Point;
+
 use libm::log;
 
 use episode::Episode;
@@ -51,6 +53,8 @@ pub struct Watch {
     /// Periods that were watched.
     clock: u64,
     finding: Finding,
+    /// Memory for the next curve: a period allocates nothing.
+    room: Vec<Point>,
 }
 
 impl Watch {
@@ -67,7 +71,7 @@ impl Watch {
         if self.finding.state != State::Outsider {
             return None;
         }
-        let curve = self.kinds.get(self.kind)?.curve()?;
+        let curve = self.kinds.get(self.kind)?.curve(Vec::new())?;
         let ours = part * curve.outstanding(alone);
         let factor = curve.at(ours + self.finding.outstanding) / alone;
         (factor > 1.0).then_some(factor)
@@ -92,7 +96,7 @@ impl Watch {
         self.kind = self.kind(seen);
         let known = &mut self.kinds[self.kind];
         known.used = self.clock;
-        let Some(curve) = known.curve() else {
+        let Some(curve) = known.curve(core::mem::take(&mut self.room)) else {
             known.add(seen);
             return self.pause();
         };
@@ -119,6 +123,7 @@ impl Watch {
         }
         let state = if self.above < SURE { State::Usual } else { self.episode.state() };
         self.finding = Finding { state, latency, usual, ..self.episode.finding(seen, noise) };
+        self.room = curve.into_room();
     }
 
     /// The kind of load that this period is of. A new one takes the place of that which was not seen for longest.

@@ -117,7 +117,7 @@ fn a_host_that_only_the_fallback_carries_brings_it_in_force() {
     // Nothing fails, and no datagram comes.
     pair.periods(12, true);
     assert_eq!(pair.in_force(), [true, true]);
-    assert_eq!(pair.told("is heard there, and not over the first transport"), 2);
+    assert_eq!(pair.told("is heard there and not over the first transport"), 2);
     pair.cut.store(false, Ordering::Relaxed);
     pair.periods(12, true);
     assert_eq!((pair.in_force(), pair.told("no longer in force")), (vec![false; 2], 2));
