@@ -62,7 +62,7 @@ fn a_database_of_few_ios_is_latency_bound_and_a_batch_job_share_bound_and_a_pred
 
     let wanted = [
         "Latency-bound: it keeps ",
-        "More shares change nothing. A threshold of 30.0 ms would: about ",
+        "More shares change nothing. A threshold of 30.0 ms would give it about ",
         "VM batch",
         "host b",
         "at the array, within the threshold of 60.0 ms",
