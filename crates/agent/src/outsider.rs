@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// Periods for which the array must be slower before that is said: a burst of somebody else passes.
 const LASTS: u32 = 10;
 
+/// Factor by which the array must be slower before that is said. With periods of 0.2 s, and few IOs in each, smaller ones came and went.
+const SLOWER_BY: f64 = 1.15;
+
 /// Load on the array that is not under control, and the figures that say so.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutsiderStatus {
@@ -115,7 +118,9 @@ impl Watch {
             State::Unknown => false,
             State::Usual => self.said >= State::Slower,
             // What was once known to be an outsider is not called a slower array.
-            State::Slower => self.said < State::Slower && finding.periods >= LASTS,
+            State::Slower => {
+                self.said < State::Slower && finding.periods >= LASTS && finding.factor >= SLOWER_BY
+            }
             State::Outsider => self.said < State::Outsider,
         };
         is_new.then_some(finding.state)
@@ -131,20 +136,22 @@ mod tests {
         let mut watch = Watch::default();
         let mut said = Vec::new();
         let states = [
-            (State::Unknown, 0),
-            (State::Usual, 0),
-            (State::Slower, 3),
-            (State::Slower, 10),
-            (State::Slower, 11),
-            (State::Outsider, 12),
-            (State::Outsider, 13),
-            (State::Slower, 14),
-            (State::Unknown, 0),
-            (State::Usual, 0),
-            (State::Usual, 0),
+            (State::Unknown, 0, 1.2),
+            (State::Usual, 0, 1.2),
+            (State::Slower, 3, 1.2),
+            (State::Slower, 12, 1.1),
+            (State::Usual, 0, 1.2),
+            (State::Slower, 10, 1.2),
+            (State::Slower, 11, 1.2),
+            (State::Outsider, 12, 1.2),
+            (State::Outsider, 13, 1.2),
+            (State::Slower, 14, 1.2),
+            (State::Unknown, 0, 1.2),
+            (State::Usual, 0, 1.2),
+            (State::Usual, 0, 1.2),
         ];
-        for (state, periods) in states {
-            let finding = Finding { state, periods, ..Finding::default() };
+        for (state, periods, factor) in states {
+            let finding = Finding { state, periods, factor, ..Finding::default() };
             said.extend(watch.news(&finding));
             watch.look("v", &finding);
         }
