@@ -113,8 +113,10 @@ fn damage_that_heals_itself() {
     for (what, damage) in damages {
         damage();
         cluster.goes_on();
+        until(&format!("it is whole when it was {what}"), || {
+            fs::metadata(&file).unwrap().len() == WHOLE
+        });
         cluster.is_well(&format!("the exchange heals when it was {what}"));
-        assert_eq!(fs::metadata(&file).unwrap().len(), WHOLE, "{what}");
     }
     cluster.finish();
 }
