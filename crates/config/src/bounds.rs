@@ -39,13 +39,22 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
         ("window_max", count(settings.window_max), "at least window_min, at most 1000000"),
         ("window_start", count(settings.window_start), "above zero, at most 1000000"),
         ("cluster_min", count(settings.cluster_min), "zero or more, at most 1000000"),
-        ("beta_per_share", count(settings.beta_per_share), "above zero, at most 1000000"),
         ("min_ios", count(settings.min_ios.map(f64::from)), "at most 1000000"),
         ("hold_periods", count(settings.hold_periods.map(f64::from)), "at most 1000000"),
         ("reference_size", size(settings.reference_size), "above zero, at most 1GiB"),
         ("slot_size", size(settings.slot_size), "above zero, at most 1GiB"),
     ] {
-        if let Some(value) = value.filter(|value| *value > most) {
+        // A number that is none is within no bounds.
+        if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
+            return Err(ConfigError { parameter, must_be, value });
+        }
+    }
+    // Those of another mode are not in the law that is checked.
+    for (parameter, value, most, must_be) in [
+        ("beta_per_share", settings.beta_per_share, MILLION, "above zero, at most 1000000"),
+        ("epsilon", settings.epsilon, 1.0, "above 0, at most 1"),
+    ] {
+        if let Some(value) = value.filter(|value| !(*value > 0.0 && *value <= most)) {
             return Err(ConfigError { parameter, must_be, value });
         }
     }
@@ -84,6 +93,16 @@ mod tests {
             let key = parameter.split('.').next().unwrap();
             let tunable = TUNABLES.iter().find(|tunable| tunable.key == key).unwrap();
             assert!(tunable.unit.contains(most), "{key}: {} has no {most}", tunable.unit);
+        }
+        let numbers = ["window_min", "window_max", "window_start", "cluster_min", "alpha", "gamma"];
+        for key in numbers.iter().chain(&["epsilon", "beta_per_share"]) {
+            for mode in ["parda", "published", "static", "observe", "off"] {
+                for value in ["-1", "nan", "-nan", "inf", "-inf"] {
+                    let text = format!("mode = \"{mode}\"\n{key} = {value}");
+                    let settings: ControlSettings = toml::from_str(&text).unwrap();
+                    assert_eq!(settings.resolve().unwrap_err().parameter, *key, "{text}");
+                }
+            }
         }
         for text in ["period = \"1h\"", "window_max = 1000000", "hold_max = \"1h\""] {
             let settings: ControlSettings = toml::from_str(text).unwrap();
