@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parda_block::AgentMemory;
 use parda_config::{Document, Error};
@@ -28,6 +29,7 @@ mod idle_probe;
 pub(crate) mod limits;
 mod listener;
 mod nbd;
+pub(crate) mod own;
 mod place;
 mod policy;
 mod server_tls;
@@ -102,6 +104,7 @@ impl Config {
     pub fn look_into(doc: &Document) -> Result<Config, Error> {
         let config = Config::check(doc)?;
         apart::images(doc, &config.volumes)?;
+        apart::own_files(doc, &config.volumes)?;
         files::certificates(doc, &config.volumes)?;
         files::keys(doc, &config.volumes)?;
         // That of an exchange was read with the exchange.
@@ -130,7 +133,7 @@ impl Config {
         let served = file.volume.iter().filter(|volume| volume.steer.is_none()).count();
         let memory = limits::check_agent(doc, &file.limits, served)?;
         let mut unique = Unique::new(listeners, AgentMemory::new(memory, served));
-        let volumes = file
+        let mut volumes = file
             .volume
             .iter()
             .enumerate()
@@ -141,6 +144,11 @@ impl Config {
         unique.described.all_are_used(doc)?;
         apart::disks(doc, &volumes)?;
         let status = status.transpose()?;
+        apart::own_sockets(doc, status.as_deref(), &volumes)?;
+        let disks = volumes.iter().flat_map(Volume::disks);
+        let places = disks.map(|disk| (&disk.place, &disk.listen));
+        let own = Arc::new(own::Own::new(doc, &file, places));
+        volumes.iter_mut().for_each(|volume| volume.own = Arc::clone(&own));
         if let Some(http) = &http {
             http::is_its_own(doc, &http.address, status.as_deref(), &volumes)?;
         }
@@ -159,11 +167,8 @@ impl Config {
     /// change settings.
     #[must_use]
     pub fn http_places(&self) -> Vec<Http> {
-        let beside = |status: &PathBuf| {
-            let mut path = status.clone().into_os_string();
-            path.push(".api");
-            Http { address: Address::Unix(path.into()), tls: None }
-        };
+        let beside =
+            |status: &PathBuf| Http { address: Address::Unix(own::api_beside(status)), tls: None };
         self.http.iter().cloned().chain(self.status.as_ref().map(beside)).collect()
     }
 
@@ -275,7 +280,8 @@ fn check_volume(
     let listeners = unique.listeners_of_last();
     let name = volume.name.clone();
     let control = volume.control.clone();
-    Ok(Volume { name, control, law, probed, idle_probe, exchange, listeners, limits, work })
+    let own = Arc::default();
+    Ok(Volume { name, control, law, probed, idle_probe, exchange, listeners, limits, work, own })
 }
 
 /// Target of the idle probe of a volume: its first disk that is a file or a device.

@@ -314,6 +314,9 @@ pub struct ListenerStatus {
     /// Reason why nobody can connect, if so. The address is tried again until they can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// Whether it is open. Only the agent itself asks, while it opens one.
+    #[serde(skip)]
+    pub is_bound: bool,
 }
 
 /// Whether clients find a disk.

@@ -47,22 +47,28 @@ impl Api {
         if let Some(image) = apart::image(&disk) {
             return Err(Refusal::Invalid(format!("path = {}: {image}", disk.place)));
         }
+        let own = trial.volumes.iter().find(|other| other.name == volume);
+        if let Some(fault) =
+            own.and_then(|volume| volume.own.fault(&disk.place, disk.region.as_ref()))
+        {
+            return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.place)));
+        }
         let _turn = self.live.turn();
         let before = (self.live.layers(), self.live.in_force().layers);
         let (layers, _) = self.make(edit)?;
+        let until = Instant::now() + PATIENCE;
         let state = self.until(volume, &disk, |found| {
             found.is_some_and(|disk| disk.state == DiskState::Serving || disk.fault.is_some())
         });
         let served = state.as_ref().filter(|disk| disk.state == DiskState::Serving);
-        if served.is_none_or(|disk| disk.fault.is_some()) {
+        let why = match served.filter(|disk| disk.fault.is_none()) {
+            Some(_) => self.listens(volume, &disk, until).err(),
+            None => Some(state.as_ref().and_then(|disk| disk.fault.clone()).unwrap_or_else(late)),
+        };
+        if let Some(why) = why {
             let (layers, in_force) = before;
             let config = in_force.merged().map_err(|error| Refusal::Failed(plain(&error)))?;
             self.put(layers, in_force, config)?;
-            let late = || {
-                let seconds = PATIENCE.as_secs();
-                format!("it is not open after {seconds} s: another program may have locked it")
-            };
-            let why = state.and_then(|disk| disk.fault).unwrap_or_else(late);
             let message = format!("disk {}: cannot be served, and is not added: {why}", disk.name);
             return Err(Refusal::Conflict(message));
         }
@@ -170,6 +176,27 @@ impl Api {
         Ok(Drained { volume: volume.to_owned(), disks: each.collect() })
     }
 
+    /// Waits until clients can connect where a disk listens: another program, or another volume, may be about to let go of the address.
+    fn listens(&self, volume: &str, disk: &Disk, until: Instant) -> Result<(), String> {
+        let address = disk.listen.to_string();
+        loop {
+            let listeners = self.volume(volume).map(|volume| volume.listeners).unwrap_or_default();
+            let found = listeners.into_iter().filter(|found| found.address == address);
+            let found = found.reduce(|one, other| if one.is_bound { one } else { other });
+            if found.as_ref().is_some_and(|listener| listener.is_bound) {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                let fault = found.and_then(|listener| listener.fault);
+                let seconds = PATIENCE.as_secs();
+                return Err(fault.unwrap_or_else(|| {
+                    format!("nobody can connect at {address} after {seconds} s")
+                }));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// State of a disk once it is as wanted, or after a while. None if there is no such disk any more.
     fn until(
         &self,
@@ -187,6 +214,11 @@ impl Api {
             std::thread::sleep(LOOK);
         }
     }
+}
+
+fn late() -> String {
+    let seconds = PATIENCE.as_secs();
+    format!("it is not open after {seconds} s: another program may have locked it")
 }
 
 /// Whether a disk of the status is one of the configuration.

@@ -3,13 +3,14 @@
 //! how they are spelled.
 
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::path::Path;
 
 use parda_block::{Image, Stretch};
 use parda_config::{Document, Error};
 
 use super::exchange::Slots;
-use super::place::{Place, REGION_ALIGNMENT};
+use super::own;
+use super::place::{Place, REGION_ALIGNMENT, stretch};
 use super::volume::{Disk, Volume};
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
@@ -127,9 +128,30 @@ fn written(exchange: &Slots) -> Stretch {
     stretch(&exchange.place, range)
 }
 
-fn stretch(place: &Place, range: Option<Range<u64>>) -> Stretch {
-    match place {
-        Place::Path(path) => Stretch::of_path(path, range),
-        Place::Nbd(uri) => Stretch::of_export(uri, range),
+/// Checks that no disk has its data in what is the agent's own. Only for who asks: the other disks of a host start.
+pub(super) fn own_files(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    for (i, volume) in volumes.iter().enumerate() {
+        for (j, disk) in volume.disks().iter().enumerate() {
+            if let Some(fault) = volume.own.fault(&disk.place, disk.region.as_ref()) {
+                return Err(doc.error(&format!("volume.{i}.disk.{j}.path"), fault));
+            }
+        }
     }
+    Ok(())
+}
+
+/// Refuses disks that listen at a socket of the agent itself.
+pub(super) fn own_sockets(
+    doc: &Document,
+    status: Option<&Path>,
+    volumes: &[Volume],
+) -> Result<(), Error> {
+    for (i, volume) in volumes.iter().enumerate() {
+        for (j, disk) in volume.disks().iter().enumerate() {
+            if let Some(taken) = own::taken(&disk.listen, status) {
+                return Err(doc.error(&format!("volume.{i}.disk.{j}.listen"), taken));
+            }
+        }
+    }
+    Ok(())
 }

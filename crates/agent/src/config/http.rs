@@ -7,6 +7,7 @@ use parda_config::{Document, Error};
 use parda_nbd::uri::{Address, AddressError};
 use parda_tls::{Acceptor, FileRole, ServerFiles};
 
+use super::own;
 use super::volume::Volume;
 use crate::file;
 
@@ -74,8 +75,8 @@ pub(super) fn is_its_own(
     status: Option<&Path>,
     volumes: &[Volume],
 ) -> Result<(), Error> {
-    if matches!(http, Address::Unix(path) if Some(path.as_path()) == status) {
-        return Err(doc.error("http.address", "is the status socket's: give it a path of its own"));
+    if let Some(taken) = own::taken(http, status) {
+        return Err(doc.error("http.address", taken));
     }
     match volumes.iter().flat_map(Volume::disks).find(|disk| disk.listen == *http) {
         Some(disk) => {

@@ -1,8 +1,10 @@
 //! A place where data is, as the file spells it.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 
+use parda_block::Stretch;
 use parda_nbd::uri::{Uri, UriError};
 
 /// Granularity of regions, in bytes: what O_DIRECT needs on every device.
@@ -37,4 +39,12 @@ pub(super) fn place(text: &str) -> Result<Place, String> {
         return text.parse().map(Place::Nbd).map_err(|e: UriError| e.to_string());
     }
     Ok(Place::Path(PathBuf::from(text)))
+}
+
+/// Bytes of a place; without a range, all of it.
+pub(super) fn stretch(place: &Place, range: Option<Range<u64>>) -> Stretch {
+    match place {
+        Place::Path(path) => Stretch::of_path(path, range),
+        Place::Nbd(uri) => Stretch::of_export(uri, range),
+    }
 }

@@ -7,6 +7,7 @@ use parda_config::{Document, Error};
 
 use super::etcd::{self, Etcd};
 use super::exchange::Exchange;
+use super::own;
 use super::volume::Volume;
 use crate::file;
 
@@ -45,10 +46,9 @@ pub(super) fn check(
                        counts while etcd cannot be reached";
         return Err(doc.error("policy", message));
     };
-    let mut kept = state.as_os_str().to_owned();
-    kept.push(".policy");
+    let kept = own::policy_beside(state);
     let (etcd, is_apart) = (cluster(doc, written, volumes)?, written.etcd.is_some());
-    Ok(Policy { etcd, is_apart, period, kept: kept.into() })
+    Ok(Policy { etcd, is_apart, period, kept })
 }
 
 /// Its own cluster, or else that in which the hosts of the volumes meet.

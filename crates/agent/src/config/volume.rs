@@ -1,5 +1,7 @@
 //! A checked volume: its disks, its place of meeting, its work.
 
+use std::sync::Arc;
+
 use parda_block::{Limits, NbdOptions};
 use parda_config::{ControlSettings, Resolved};
 use parda_control::VmConfig;
@@ -9,6 +11,7 @@ use parda_nbd::uri::Address;
 use super::exchange::Exchange;
 use super::idle_probe::IdleProbe;
 use super::listener::Listener;
+use super::own::Own;
 use super::place::Place;
 use super::steer::Steer;
 use crate::file;
@@ -35,6 +38,8 @@ pub struct Volume {
     pub limits: Limits,
     /// Mode of this host: to serve disks, or to steer a device.
     pub work: Work,
+    /// Files and sockets of the agent, which no disk may be.
+    pub own: Arc<Own>,
 }
 
 /// Mode in which a host uses a volume.

@@ -35,6 +35,7 @@ pub(super) struct ShownListener {
     pub(super) address: String,
     pub(super) since: Instant,
     pub(super) fault: Option<String>,
+    pub(super) is_bound: bool,
 }
 
 #[derive(Clone, Default)]
@@ -140,6 +141,7 @@ impl Board {
             address: listener.address.clone(),
             state_s: secs(listener.since),
             fault: listener.fault.clone(),
+            is_bound: listener.is_bound,
         });
         status.listeners = listeners.collect();
     }

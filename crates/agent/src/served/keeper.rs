@@ -29,11 +29,21 @@ pub(super) enum Order {
     /// Serve this from now on.
     Want(Box<config::Volume>),
     Stop(Duration, Sender<Option<Drained>>),
-    Opened(Owner, Box<Result<OpenDisk, SpawnError>>),
+    Opened(Owner, Box<Result<OpenDisk, NotOpened>>),
     Removed(Owner),
     Bound(Owner, Result<Address, AddListenerError>),
     Unbound(Owner),
     Ended(u64, Ended),
+}
+
+/// Reason why a disk is not open.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotOpened {
+    /// Its data is the agent's own: its export, and what is wrong.
+    #[error("disk {0:?}: path {1}")]
+    Own(String, String),
+    #[error(transparent)]
+    Cannot(#[from] SpawnError),
 }
 
 pub(super) struct Keeper {
@@ -207,6 +217,7 @@ impl Keeper {
             address: member.config.address.to_string(),
             since: member.since,
             fault: member.fault.clone(),
+            is_bound: matches!(member.state, State::Open(())),
         });
         self.board.show(Shown {
             disks: disks.collect(),

@@ -99,6 +99,72 @@ fn a_disk_that_cannot_be_served_is_not_added() {
 }
 
 #[test]
+fn a_disk_is_not_added_where_nobody_could_connect() {
+    let stage = Stage::new();
+    let agent = start(&stage);
+    stage.sparse("data2", 1 << 20);
+    stage.write("file", "no socket");
+    std::fs::create_dir(stage.path("d")).unwrap();
+    let add = |listen: &str| {
+        let listen = format!("listen=unix:{listen}");
+        refused(&stage, &["disk", "add", "vm2", "path=data2", &listen, "--volume", "array"])
+    };
+    for (listen, why) in [
+        ("a.status", "is the status socket's"),
+        ("d/../a.status", "is the status socket's"),
+        ("a.status.api", "is the socket of the API"),
+        ("file", "cannot be served, and is not added: "),
+    ] {
+        let error = add(listen);
+        assert!(error.contains(why), "{listen}: {error}");
+    }
+    assert_eq!(names(&agent), ["vm1"]);
+    parda(&stage, &["disk", "add", "vm2", "path=data2", "listen=unix:a"]);
+    agent.stop();
+    // What an older agent has kept does not keep this one from starting.
+    let kept = String::from_utf8(stage.read("state.toml")).unwrap();
+    assert!(kept.contains("\"unix:a\""), "{kept}");
+    stage.write("state.toml", kept.replace("\"unix:a\"", "\"unix:a.status\""));
+    let agent = stage.restart(&[], "a");
+    assert_eq!(names(&agent), ["vm1"]);
+    agent.says("is the status socket's");
+}
+
+#[test]
+fn the_files_of_the_agent_are_no_disks() {
+    let stage = Stage::new();
+    let agent = start(&stage);
+    stage.sparse("data2", 1 << 20);
+    parda(&stage, &["disk", "add", "vm2", "path=data2", "listen=unix:a"]);
+    std::os::unix::fs::symlink("a.toml", stage.path("link")).unwrap();
+    std::fs::hard_link(stage.path("state.toml"), stage.path("hard")).unwrap();
+    let add = |path: &str| {
+        let path = format!("path={path}");
+        refused(&stage, &["disk", "add", "vm3", &path, "listen=unix:a"])
+    };
+    for (path, what) in [
+        ("a.toml", "the configuration"),
+        ("link", "the configuration"),
+        ("state.toml", "the state file"),
+        ("hard", "the state file"),
+        ("nbd+unix:///vm1?socket=a", "is served by this agent itself"),
+    ] {
+        let error = add(path);
+        assert!(error.contains(what), "{path}: {error}");
+    }
+    assert_eq!(names(&agent), ["vm1", "vm2"]);
+    agent.stop();
+    let text = String::from_utf8(stage.read("a.toml")).unwrap();
+    let own = "\n[[volume.disk]]\nname = \"vm3\"\npath = \"link\"\nlisten = \"unix:a\"\n";
+    stage.write("a.toml", format!("{text}{own}"));
+    let error = stage.fails(&[PARDA, "check", "a.toml"]);
+    assert!(error.contains("is the configuration of this agent"), "{error}");
+    let agent = stage.restart(&[], "a");
+    assert!(found(&stage, "vm1") && found(&stage, "vm2") && !found(&stage, "vm3"));
+    agent.says("is the configuration of this agent");
+}
+
+#[test]
 fn a_drained_disk_takes_no_new_clients_and_keeps_those_it_has() {
     let stage = Stage::new();
     let agent = start(&stage);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parda_block::{DiskId, OpenDisk, OpenError, SpawnError, Stopped};
 
 use super::member::{Member, State};
-use super::{Keeper, Order, Owner, apart};
+use super::{Keeper, NotOpened, Order, Owner, apart};
 use crate::config::Disk;
 use crate::served::offered_at;
 
@@ -105,9 +105,14 @@ impl Keeper {
             }
             let owner = member.owner;
             member.state = State::Opening;
-            let (config, orders) = (crate::served::disk(&member.config), self.orders.clone());
+            let (disk, own) = (member.config.clone(), Arc::clone(&self.wanted.own));
+            let orders = self.orders.clone();
             let begun = apart("open", move || {
-                let _ = orders.send(Order::Opened(owner, Box::new(OpenDisk::open(config))));
+                let opened = match own.fault(&disk.place, disk.region.as_ref()) {
+                    Some(fault) => Err(NotOpened::Own(disk.name.to_string(), fault)),
+                    None => OpenDisk::open(crate::served::disk(&disk)).map_err(NotOpened::from),
+                };
+                let _ = orders.send(Order::Opened(owner, Box::new(opened)));
             });
             if !begun {
                 member.failed("there is no thread to open it".to_owned());
@@ -115,7 +120,7 @@ impl Keeper {
         }
     }
 
-    pub(super) fn opened(&mut self, owner: Owner, opened: Result<OpenDisk, SpawnError>) {
+    pub(super) fn opened(&mut self, owner: Owner, opened: Result<OpenDisk, NotOpened>) {
         let volume = &self.wanted.name;
         let member = self.disks.iter_mut().find(|disk| disk.owner == owner);
         let Some(member) = member else {
@@ -127,7 +132,14 @@ impl Keeper {
             Ok(open) => open,
             Err(error) => {
                 let (why, name) = (error.to_string(), &disk.name);
-                if let SpawnError::Backend { source: OpenError::Overlap { .. }, .. } = error {
+                let overlap = matches!(
+                    error,
+                    NotOpened::Cannot(SpawnError::Backend {
+                        source: OpenError::Overlap { .. },
+                        ..
+                    })
+                );
+                if overlap {
                     if member.must_wait(why.clone()) {
                         tracing::info!(volume, disk = %name, "waits until it can be opened: {why}");
                     }

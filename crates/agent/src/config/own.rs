@@ -1,0 +1,202 @@
+//! Files and sockets of the agent itself: no disk has its data there, and no disk listens there.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
+use std::ops::Range;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use parda_block::Stretch;
+use parda_config::Document;
+use parda_nbd::uri::{Address, Certificates, Uri};
+use rustix::fs::{FileType, fstat, stat};
+
+use super::place::{Place, stretch};
+use crate::file;
+
+/// What the agent has for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// Each with what it is.
+    files: Vec<(&'static str, PathBuf)>,
+    /// Where its disks are served.
+    listeners: Vec<Address>,
+}
+
+impl Own {
+    /// `disks` are the places of the data of all disks, each with the address where clients find it.
+    pub(super) fn new<'a>(
+        doc: &Document,
+        file: &file::File,
+        disks: impl Iterator<Item = (&'a Place, &'a Address)>,
+    ) -> Own {
+        let mut own = Own::default();
+        own.add("the configuration", Some(&PathBuf::from(doc.name())));
+        own.add("the state file", file.state.as_ref());
+        let policy = file.state.as_deref().map(policy_beside);
+        own.add("the file of the policy", policy.as_ref());
+        if let Some(http) = &file.http {
+            own.add("the file of tokens", http.tokens.as_ref());
+            if let Some(tls) = &http.tls {
+                own.identity(Some(&tls.certificate), Some(&tls.key));
+                own.add(AUTHORITIES, tls.clients.as_ref());
+            }
+        }
+        for tls in file.listener.iter().filter_map(|listener| listener.tls.as_ref()) {
+            own.identity(Some(&tls.certificate), Some(&tls.key));
+            own.add(AUTHORITIES, tls.clients.as_ref());
+        }
+        if let Some(policy) = &file.policy {
+            own.etcd(policy.tls.as_ref(), policy.password_file.as_ref());
+        }
+        for volume in &file.volume {
+            own.add("a stored probe", volume.control.probe().map(Path::to_owned).as_ref());
+            if let Some(exchange) = &volume.exchange {
+                own.add("a file of keys", exchange.key_file.as_ref());
+                own.etcd(exchange.tls.as_ref(), exchange.password_file.as_ref());
+            }
+            for tls in volume.disk.iter().filter_map(|disk| disk.nbd.as_ref()?.tls.as_ref()) {
+                own.identity(tls.certificate.as_ref(), tls.key.as_ref());
+                own.add(AUTHORITIES, tls.ca.as_ref());
+            }
+        }
+        for (place, listen) in disks {
+            own.certificates(place);
+            if !own.listeners.contains(listen) {
+                own.listeners.push(listen.clone());
+            }
+        }
+        own
+    }
+
+    fn add(&mut self, what: &'static str, path: Option<&PathBuf>) {
+        self.files.extend(path.map(|path| (what, path.clone())));
+    }
+
+    fn identity(&mut self, certificate: Option<&PathBuf>, key: Option<&PathBuf>) {
+        self.add("a certificate", certificate);
+        self.add("a private key", key);
+    }
+
+    fn etcd(&mut self, tls: Option<&file::EtcdTls>, password: Option<&PathBuf>) {
+        if let Some(tls) = tls {
+            self.add(AUTHORITIES, Some(&tls.ca));
+            self.identity(tls.certificate.as_ref(), tls.key.as_ref());
+        }
+        self.add("a password", password);
+    }
+
+    /// Those for the server behind a disk, if its URI names them.
+    fn certificates(&mut self, place: &Place) {
+        let Place::Nbd(Uri { tls: Some(tls), .. }) = place else { return };
+        match &tls.certificates {
+            Certificates::Unsaid => {}
+            Certificates::Directory(directory) => {
+                self.add(AUTHORITIES, Some(&directory.join("ca-cert.pem")));
+                let (certificate, key) = ("client-cert.pem", "client-key.pem");
+                self.identity(Some(&directory.join(certificate)), Some(&directory.join(key)));
+            }
+            Certificates::Files { ca, identity } => {
+                self.add(AUTHORITIES, Some(ca));
+                if let Some((certificate, key)) = identity {
+                    self.identity(Some(certificate), Some(key));
+                }
+            }
+        }
+    }
+
+    /// What is wrong with the place of a disk's data, if that is the agent's own. Looks at the file, and looks names of hosts up:
+    /// that takes as long as it takes.
+    pub(crate) fn fault(&self, place: &Place, region: Option<&Range<u64>>) -> Option<String> {
+        match place {
+            Place::Path(path) => {
+                let place = stretch(place, region.cloned());
+                let is = |path: &Path| Stretch::of_path(path, None).meets(&place);
+                let named = self.files.iter().find(|(_, own)| is(own)).map(|(what, _)| *what);
+                let what = named.or_else(|| is_log(path).then_some("the log"))?;
+                Some(format!(
+                    "is {what} of this agent: clients would read and write it; a disk needs a file of its own"
+                ))
+            }
+            Place::Nbd(uri) => {
+                let own = self.listeners.iter().find(|own| is_one(own, &uri.address))?;
+                Some(format!(
+                    "is served by this agent itself, at {own}: name the data of that disk, or another server"
+                ))
+            }
+        }
+    }
+}
+
+const AUTHORITIES: &str = "a certificate of CAs";
+
+/// Whether a path leads to the file that standard error goes to.
+fn is_log(path: &Path) -> bool {
+    let (Ok(log), Ok(file)) = (fstat(std::io::stderr().as_fd()), stat(path)) else { return false };
+    let regular = FileType::from_raw_mode(log.st_mode) == FileType::RegularFile;
+    regular && (log.st_dev, log.st_ino) == (file.st_dev, file.st_ino)
+}
+
+/// Whether a client that connects to `server` reaches `own`.
+fn is_one(own: &Address, server: &Address) -> bool {
+    match (own, server) {
+        (Address::Unix(own), Address::Unix(server)) => is_socket(own, server),
+        (Address::Tcp { host: own, port }, Address::Tcp { host: server, port: there }) => {
+            port == there && (own.eq_ignore_ascii_case(server) || reaches(own, server, *port))
+        }
+        _ => false,
+    }
+}
+
+/// Whether two paths are one socket, however they are spelled, and whether it is there or not.
+fn is_socket(one: &Path, other: &Path) -> bool {
+    Stretch::of_path(one, None).meets(&Stretch::of_path(other, None))
+}
+
+fn reaches(own: &str, server: &str, port: u16) -> bool {
+    let addresses = |host: &str| {
+        (host, port).to_socket_addrs().map(|all| all.map(|at| ip(&at)).collect::<Vec<_>>())
+    };
+    let (Ok(own), Ok(server)) = (addresses(own), addresses(server)) else { return false };
+    own.iter().any(|own| {
+        server.iter().any(|server| {
+            own == server
+                || own.is_unspecified() && is_of_this_host(*server)
+                || server.is_unspecified() && own.is_loopback()
+        })
+    })
+}
+
+fn ip(address: &SocketAddr) -> IpAddr {
+    address.ip().to_canonical()
+}
+
+/// Only an address of this host can be bound.
+fn is_of_this_host(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// The socket beside the status socket, at which the API is.
+pub(super) fn api_beside(status: &Path) -> PathBuf {
+    beside(status, ".api")
+}
+
+/// The file beside the state file, in which the policy is kept.
+pub(super) fn policy_beside(state: &Path) -> PathBuf {
+    beside(state, ".policy")
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+/// What an address is for already, if the agent has a socket there for itself.
+pub(super) fn taken(address: &Address, status: Option<&Path>) -> Option<&'static str> {
+    let (Address::Unix(path), Some(status)) = (address, status) else { return None };
+    if is_socket(path, status) {
+        return Some("is the status socket's: give it a path of its own");
+    }
+    is_socket(path, &api_beside(status))
+        .then_some("is the socket of the API, beside the status socket: give it a path of its own")
+}
