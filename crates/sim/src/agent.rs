@@ -27,7 +27,7 @@ struct Pending {
     vm: VmId,
     run: ClientRun,
     io: ArrayIo,
-    /// Slots, by our own books.
+    /// Slots, by our own books, once it is at the array.
     cost: f64,
     submitted: Instant,
 }
@@ -166,17 +166,11 @@ impl Agent {
 
     fn submit_one(&mut self, now: Instant, vm: VmId, client: &mut Client) {
         let drawn = client.draw();
-        let kind = match drawn.kind {
-            parda_array::IoKind::Read => IoKind::Read,
-            parda_array::IoKind::Write => IoKind::Write,
-            parda_array::IoKind::Trim => IoKind::Discard,
-        };
-        let io = Io { kind, bytes: Bytes(drawn.len.0) };
-        let cost = self.enforcer.cost(io);
+        let io = io_of(&drawn);
         let run = &mut self.runs[vm.0];
         run.begin(now);
         let run = run.id;
-        let pending = Pending { vm, run, io: drawn, cost: cost.as_slots(), submitted: now };
+        let pending = Pending { vm, run, io: drawn, cost: 0.0, submitted: now };
         let token = self.ios.insert(pending);
         let flow = if self.queue == Queue::Fifo { VmId(0) } else { vm };
         self.enforcer.submit(now, flow, io, token as u64);
@@ -189,7 +183,9 @@ impl Agent {
         name: &str,
     ) -> Result<Option<(IoId, ArrayIo)>, Violation> {
         let Some(dispatch) = self.enforcer.next_dispatch(now) else { return Ok(None) };
-        let pending = &self.ios[dispatch.token as usize];
+        let pending = &mut self.ios[dispatch.token as usize];
+        // What waits is charged by the slots in force.
+        pending.cost = self.enforcer.cost(io_of(&pending.io)).as_slots();
         if !dispatch.overdue {
             check::window(name, self.at_array, pending.cost, self.enforcer.bound())?;
         }
@@ -281,4 +277,14 @@ impl Agent {
         let (held, outstanding) = (self.enforcer.held(), self.enforcer.outstanding());
         check::books(name, self.ios.len(), "the law", held + outstanding)
     }
+}
+
+/// An IO of the array as the law sees it.
+fn io_of(io: &ArrayIo) -> Io {
+    let kind = match io.kind {
+        parda_array::IoKind::Read => IoKind::Read,
+        parda_array::IoKind::Write => IoKind::Write,
+        parda_array::IoKind::Trim => IoKind::Discard,
+    };
+    Io { kind, bytes: Bytes(io.len.0) }
 }
