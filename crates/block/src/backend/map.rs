@@ -249,7 +249,8 @@ mod tests {
         while answers.len() < 101 {
             match mailbox.next() {
                 Some(Command::Mapped { key, extents }) => {
-                    assert_eq!(extents.unwrap().len(), 64);
+                    // As many as its time was enough for.
+                    assert!(!extents.unwrap().is_empty());
                     answers.push(key);
                     let mut failed = Vec::new();
                     mapper.answered(&mut failed);
