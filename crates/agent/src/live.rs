@@ -171,6 +171,14 @@ impl Layers {
         }
     }
 
+    /// The layer that a change is kept in.
+    pub(crate) fn layer(&mut self, keep: Keep) -> &mut Overlay {
+        match keep {
+            Keep::State => &mut self.kept,
+            Keep::UntilRestart => &mut self.temporary,
+        }
+    }
+
     /// Whether the file, and the layer of what is kept if the other one is asked about, have a disk.
     pub(crate) fn has_below(&self, keep: Keep, volume: &str, disk: &DiskName) -> bool {
         let Ok(mut table) = self.file.parse::<toml::Table>() else { return false };

@@ -39,12 +39,8 @@ impl Api {
             let keep = kept_where(layers, keep)?;
             for (key, value) in &values {
                 let Some(value) = value.clone() else { continue };
-                if keep == Keep::State {
-                    layers.temporary.clear(target, key);
-                    layers.kept.set(target, key, value);
-                } else {
-                    layers.temporary.set(target, key, value);
-                }
+                layers.temporary.clear(target, key);
+                layers.layer(keep).set(target, key, value);
             }
             Ok(())
         })

@@ -24,19 +24,17 @@ impl Api {
         let again = table.keys().all(|key| matches!(key.as_str(), "name" | "listen"));
         let edit = |layers: &mut Layers| {
             let keep = kept_where(layers, new.keep)?;
-            match (again, keep) {
-                (true, _) => {
-                    let removed = [&layers.kept, &layers.temporary];
-                    if !removed.iter().any(|layer| layer.removes(volume, &name)) {
-                        let message = "path: is missing, and no disk of this name was removed";
-                        return Err(Refusal::Invalid(message.to_owned()));
-                    }
-                    layers.kept.forget(volume, &name);
-                    layers.temporary.forget(volume, &name);
-                }
-                (false, Keep::State) => layers.kept.add(volume, table.clone()),
-                (false, Keep::UntilRestart) => layers.temporary.add(volume, table.clone()),
+            if !again {
+                layers.layer(keep).add(volume, table.clone());
+                return Ok(());
             }
+            let removed = [&layers.kept, &layers.temporary];
+            if !removed.iter().any(|layer| layer.removes(volume, &name)) {
+                let message = "path: is missing, and no disk of this name was removed";
+                return Err(Refusal::Invalid(message.to_owned()));
+            }
+            layers.kept.forget(volume, &name);
+            layers.temporary.forget(volume, &name);
             Ok(())
         };
         // A look at the disk's data takes as long as its file system: nobody waits for that.
@@ -95,17 +93,9 @@ impl Api {
         let (layers, _) = self.make(|layers| {
             let keep = kept_where(layers, keep)?;
             layers.temporary.forget(&volume, &name);
-            let layer = match keep {
-                Keep::State => &mut layers.kept,
-                Keep::UntilRestart => &mut layers.temporary,
-            };
-            layer.forget(&volume, &name);
+            layers.layer(keep).forget(&volume, &name);
             if layers.has_below(keep, &volume, &name) {
-                let layer = match keep {
-                    Keep::State => &mut layers.kept,
-                    Keep::UntilRestart => &mut layers.temporary,
-                };
-                layer.remove(&volume, name.clone());
+                layers.layer(keep).remove(&volume, name.clone());
             }
             Ok(())
         })?;
@@ -138,10 +128,10 @@ impl Api {
             let keep = kept_where(layers, drain.keep)?;
             for target in &targets {
                 layers.temporary.clear(target, DRAIN);
-                match (drain.drain, keep) {
-                    (false, _) => layers.kept.clear(target, DRAIN),
-                    (true, Keep::State) => layers.kept.set(target, DRAIN, true.into()),
-                    (true, Keep::UntilRestart) => layers.temporary.set(target, DRAIN, true.into()),
+                if drain.drain {
+                    layers.layer(keep).set(target, DRAIN, true.into());
+                } else {
+                    layers.kept.clear(target, DRAIN);
                 }
             }
             Ok(())
