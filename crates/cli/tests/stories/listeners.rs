@@ -100,7 +100,8 @@ fn clients_wait_in_a_passed_socket_while_the_agent_restarts() {
         "manager",
         &["systemd-socket-activate", &listen_unix, &listen_tcp, PARDA, "serve", "-c", "host.toml"],
     );
-    until("the manager listens", || unix.exists());
+    // The socket's file is there before anybody listens.
+    until("the manager listens", || manager.log().contains("as 4."));
     let inode = || std::fs::symlink_metadata(&unix).unwrap().ino();
     let bound = inode();
     // The manager starts the agent for the first client, in its own place.
