@@ -6,6 +6,7 @@
 //! publishes the report that it gets. When nothing else happens, [`Host::next_wakeup`] says when
 //! to ask again.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use slab::Slab;
@@ -127,7 +128,8 @@ struct Vm {
     removed: bool,
     /// What it may have outstanding.
     slice: Slice,
-    objective: Option<Objective>,
+    /// Apart, as few VMs have one.
+    objective: Option<Box<Objective>>,
     /// Slots that it completed in this period.
     done: f64,
     /// Of its reads, and of all its IOs.
@@ -227,7 +229,7 @@ impl Host {
             at_array: 0.0,
             removed: false,
             slice,
-            objective: vm.target.map(Objective::new),
+            objective: vm.target.map(Objective::new).map(Box::new),
             done: 0.0,
             slowness: Default::default(),
             slowest: Slowest::default(),
@@ -270,8 +272,8 @@ impl Host {
         let Some(vm) = self.vms.get_mut(id.0).filter(|vm| !vm.removed) else { return false };
         vm.shares = config.shares;
         vm.slice.set_shares(config.shares, config.burst);
-        if vm.objective.as_ref().map(Objective::target) != config.target {
-            vm.objective = config.target.map(Objective::new);
+        if vm.objective.as_deref().map(Objective::target) != config.target {
+            vm.objective = config.target.map(Objective::new).map(Box::new);
         }
         self.changed = true;
         self.queue.set_shares(FlowId(id.0), config.shares);
@@ -616,7 +618,7 @@ impl Host {
         let own = self.governor.own_threshold();
         let mut wants = Wants::default();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
-        for objective in vms.filter_map(|(_, vm)| vm.objective.as_mut()) {
+        for objective in vms.filter_map(|(_, vm)| vm.objective.as_deref_mut()) {
             let Some(ios) = objective.roll(latency, least) else { continue };
             wants.ios += ios;
             let asks = objective.asks(own);

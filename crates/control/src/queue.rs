@@ -85,19 +85,21 @@ const TAG_SHIFT: u32 = 30;
 /// cannot use its part, as its IOs take longer than others', would else gather a debt without end.
 const OWED: Tag = 8;
 
+/// What each IO needs comes first and takes one line of the processor's cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Flow<T> {
-    shares: Shares,
-    /// What one slot adds to a tag: to divide for each IO would cost a tenth of all.
-    slot: Tag,
-    burst: Cost,
+    waiting: VecDeque<(Cost, T)>,
     /// Finish tag of the IO dispatched last. While the flow is backlogged: start tag of its head.
     finish: Tag,
-    /// How far the finish tag was behind virtual time when the flow began to want less than its part.
-    owed: Tag,
-    waiting: VecDeque<(Cost, T)>,
+    /// What one slot adds to a tag: to divide for each IO would cost a tenth of all.
+    slot: u64,
     /// When it was served last, or became backlogged.
     served: Instant,
+    shares: Shares,
+    burst: Cost,
+    /// How far the finish tag was behind virtual time when the flow began to want less than its part.
+    owed: Tag,
     /// The time of its entry in [`FairQueue::dues`], if it has one.
     due: Option<Instant>,
 }
@@ -116,8 +118,13 @@ impl<T> Flow<T> {
     }
 
     fn tag_of(&self, cost: Cost) -> Tag {
-        if cost == Cost::ONE { self.slot } else { tag(self.shares, cost) }
+        if cost == Cost::ONE { self.slot.into() } else { tag(self.shares, cost) }
     }
+}
+
+/// What one slot adds to a tag.
+fn slot(Shares(shares): Shares) -> u64 {
+    (Cost::UNIT << TAG_SHIFT) / u64::from(shares.max(1))
 }
 
 /// What a cost adds to a tag.
@@ -170,7 +177,7 @@ impl<T> FairQueue<T> {
     pub fn add_flow(&mut self, shares: Shares, burst: Cost) -> FlowId {
         let finish = self.virtual_time;
         let (waiting, served, due) = (VecDeque::new(), Instant(0), None);
-        let (slot, owed) = (tag(shares, Cost::ONE), 0);
+        let (slot, owed) = (slot(shares), 0);
         let flow = Flow { shares, slot, burst, finish, owed, waiting, served, due };
         FlowId(self.flows.insert(flow))
     }
@@ -185,7 +192,7 @@ impl<T> FairQueue<T> {
     /// Changes a flow's shares from its next dispatched IO on.
     pub fn set_shares(&mut self, flow: FlowId, shares: Shares) {
         let flow = &mut self.flows[flow.0];
-        (flow.shares, flow.slot) = (shares, tag(shares, Cost::ONE));
+        (flow.shares, flow.slot) = (shares, slot(shares));
     }
 
     /// Changes how much a flow may gather while idle.

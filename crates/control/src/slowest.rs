@@ -26,6 +26,8 @@
 //!
 //! The slowest class halves the windows in a period at most.
 
+use alloc::boxed::Box;
+
 use crate::units::{Bytes, Span};
 
 /// Factor over the threshold that the slowest class's mean latency may reach. The studies expect 1.25 at most.
@@ -123,7 +125,7 @@ struct Sums {
 }
 
 /// The latency of a class, from period to period.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Slowness {
     /// In this period: IOs, bytes, and the sum of the IOs' latencies.
     ios: u64,
@@ -135,12 +137,19 @@ pub struct Slowness {
     least: Span,
     /// The mean size in earlier periods.
     large: Bytes,
+    /// Apart, as each IO would else have to fetch what only a period needs.
+    earlier: Box<Earlier>,
+}
+
+/// What is known of a class from earlier periods.
+#[derive(Clone, Debug)]
+struct Earlier {
     /// The period before, whose mean over all IOs was found at its end; and those before that, fading.
     last: Sums,
     past: Sums,
     /// Rates of IOs in the last two periods that had any, latest first.
     rates: [f64; 2],
-    /// The fastest IO of earlier periods, in seconds.
+    /// The fastest IO, in seconds.
     fastest: f64,
 }
 
@@ -153,10 +162,12 @@ impl Default for Slowness {
             squares: 0.0,
             least: Span(u64::MAX),
             large: Bytes(0),
-            last: Sums::default(),
-            past: Sums::default(),
-            rates: [0.0; 2],
-            fastest: f64::INFINITY,
+            earlier: Box::new(Earlier {
+                last: Sums::default(),
+                past: Sums::default(),
+                rates: [0.0; 2],
+                fastest: f64::INFINITY,
+            }),
         }
     }
 }
@@ -176,26 +187,30 @@ impl Slowness {
 
     /// Ends a period, which was so long. Without IOs in it nothing counts, and there is no VM.
     pub fn period(&mut self, scale: &Scale, elapsed: Span) -> Slowest {
+        let earlier = &mut *self.earlier;
         if let Some(mean) = scale.mean {
-            self.fade(mean);
+            earlier.fade(mean);
         }
         let ios = self.ios as f64;
         let rate = ios * ios / elapsed.secs().max(1e-9);
-        self.last = Sums { ios, latency: self.sum.secs(), squares: self.squares, rate, mean: 0.0 };
-        self.fastest *= FORGETS;
+        earlier.last =
+            Sums { ios, latency: self.sum.secs(), squares: self.squares, rate, mean: 0.0 };
+        earlier.fastest *= FORGETS;
         if self.ios == 0 {
             return Slowest::default();
         }
         if self.least < Span(u64::MAX) {
-            self.fastest = self.fastest.min(self.least.secs());
+            earlier.fastest = earlier.fastest.min(self.least.secs());
         }
         self.large = Bytes(self.bytes / self.ios);
         (self.ios, self.bytes, self.sum, self.squares) = (0, 0, Span::ZERO, 0.0);
         self.least = Span(u64::MAX);
-        let latency = Span::from_secs(self.last.latency / ios);
-        Slowest { latency, excess: self.excess(scale), vms: 1 }
+        let latency = Span::from_secs(earlier.last.latency / ios);
+        Slowest { latency, excess: earlier.excess(scale), vms: 1 }
     }
+}
 
+impl Earlier {
     /// Takes in the period before the one that ends, with the mean over all IOs in it.
     fn fade(&mut self, mean: f64) {
         let (past, last) = (&mut self.past, self.last);
@@ -350,7 +365,7 @@ mod tests {
         (0..500).for_each(|_| slowness.add(Bytes::kib(4), Span::from_millis(1)));
         (0..500).for_each(|_| slowness.add(Bytes::kib(512), Span::from_millis(300)));
         slowness.period(&SCALE, SECOND);
-        assert!(slowness.fastest >= 0.300, "{}", slowness.fastest);
+        assert!(slowness.earlier.fastest >= 0.300, "{}", slowness.earlier.fastest);
     }
 
     #[test]
