@@ -4,6 +4,7 @@ mod audit;
 mod change;
 mod disks;
 mod state;
+mod wait;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

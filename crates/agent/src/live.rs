@@ -8,6 +8,7 @@ mod origins;
 mod overlay;
 mod policies;
 mod state_file;
+mod target;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,9 +19,10 @@ use parda_config::{Document, Error, VM_SETTINGS};
 use crate::config::Config;
 use crate::wakeup::Takeover;
 pub(crate) use origins::Origins;
-pub(crate) use overlay::{DRAIN, DiskName, Overlay, Setting, Shape, Target};
+pub(crate) use overlay::{DRAIN, Overlay, Shape};
 pub(crate) use policies::{Policies, Refused};
 pub(crate) use state_file::StateFile;
+pub(crate) use target::{DiskName, Setting, Target};
 
 /// A configuration with what was changed live.
 pub(crate) struct Live {

@@ -8,7 +8,7 @@ use parda_exchange::HostName;
 use crate::config;
 use crate::enforcer;
 use crate::history::disk_keys;
-use crate::live::{Live, Origins, Target};
+use crate::live::{DiskName, Live, Origins, Target};
 use crate::shown::Shown;
 use crate::status::{Detail, SettingsFrom, Status, VolumeStatus};
 use crate::volume::VolumeView;
@@ -99,14 +99,16 @@ fn add_origins(status: &mut VolumeStatus, origins: &Origins) {
     let keys = disk_keys(&status.disks);
     for (key, disk) in keys.into_iter().zip(&mut status.disks) {
         let listen = (key != disk.name).then(|| disk.listen.clone());
-        let target = Target { volume: volume.clone(), disk: Some((disk.name.clone(), listen)) };
+        let name = DiskName { name: disk.name.clone(), listen };
+        let target = Target { volume: volume.clone(), disk: Some(name) };
         disk.settings_from = from(&target);
         disk.from = origins.of_disk(&volume, &disk.name);
     }
     for vm in status.steer.iter_mut().flat_map(|steer| &mut steer.vms) {
         // Where several cgroups match, each has its own name behind that of the configuration.
         let name = vm.name.split_once('/').map_or(vm.name.as_str(), |(name, _)| name);
-        let target = Target { volume: volume.clone(), disk: Some((name.to_owned(), None)) };
+        let name = DiskName { name: name.to_owned(), listen: None };
+        let target = Target { volume: volume.clone(), disk: Some(name) };
         vm.settings_from = from(&target);
     }
 }

@@ -9,16 +9,11 @@ use serde_json::{Map, Value};
 
 use super::Api;
 use super::audit::Change;
+use super::wait::{PATIENCE, wait};
 use crate::config::Config;
 use crate::history::disk_keys;
-use crate::live::{DRAIN, Layers, Setting, Target, is_of_vms, plain};
+use crate::live::{DRAIN, DiskName, Layers, Setting, Target, is_of_vms, plain};
 use crate::status::{Detail, DiskState, VolumeStatus};
-
-/// How long a change may take until the volume has it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How often it is looked whether the volume has it.
-pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 impl Api {
     /// Sets settings of a volume or a disk, and reads back the values in force.
@@ -178,7 +173,8 @@ impl Api {
         };
         let disk = &volume.disks[at];
         let listen = (disk.name != *key).then(|| disk.listen.clone());
-        Ok(Target { volume: place.volume.clone(), disk: Some((disk.name.clone(), listen)) })
+        let name = DiskName { name: disk.name.clone(), listen };
+        Ok(Target { volume: place.volume.clone(), disk: Some(name) })
     }
 
     pub(super) fn volume(&self, name: &str) -> Result<VolumeStatus, Refusal> {
@@ -212,17 +208,12 @@ impl Api {
         Ok(keys.iter().map(|key| value(key).unwrap_or(Value::Null)).collect())
     }
 
-    /// The same once they are as wanted, or after a while.
+    /// Values in force once they are the wanted ones, or after [`PATIENCE`].
     fn read_back(&self, place: &Place, keys: &[&str], wanted: &[Value]) -> Vec<Value> {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let is = self.values(place, keys).unwrap_or_else(|_| vec![Value::Null; keys.len()]);
-            let all = is.iter().zip(wanted).all(|(is, wanted)| alike(is, wanted));
-            if all || Instant::now() >= until {
-                return is;
-            }
-            std::thread::sleep(LOOK);
-        }
+        let look = || self.values(place, keys).unwrap_or_else(|_| vec![Value::Null; keys.len()]);
+        wait(Instant::now() + PATIENCE, look, |is| {
+            is.iter().zip(wanted).all(|(is, wanted)| alike(is, wanted))
+        })
     }
 }
 
@@ -230,12 +221,7 @@ impl Api {
 fn in_configuration(config: &Config, target: &Target, keys: &[&str]) -> Vec<Value> {
     let volume = config.volumes.iter().find(|volume| volume.name == target.volume);
     let control = volume.and_then(|v| toml::Table::try_from(&v.control).ok()).unwrap_or_default();
-    let disk = target.disk.as_ref().zip(volume).and_then(|((name, listen), volume)| {
-        volume.disks().iter().find(|disk| {
-            let here = listen.as_ref().is_none_or(|listen| disk.listen.to_string() == *listen);
-            disk.name.to_string() == *name && here
-        })
-    });
+    let disk = target.disk.as_ref().zip(volume).and_then(|(disk, volume)| disk.find(volume));
     let value = |key: &&str| match (&target.disk, *key) {
         (None, key) => control.get(key).cloned().map(json),
         (Some(_), "shares") => disk.map(|disk| disk.vm.shares.0.into()),

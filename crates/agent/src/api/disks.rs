@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use parda_api::{DiskDone, Drain, Drained, DrainedDisk, Keep, NewDisk};
 use parda_http::{Place, Refusal, Who};
-use parda_nbd::uri::Address;
 use serde_json::{Map, Value};
 
 use super::Api;
-use super::change::{LOOK, PATIENCE, kept_where};
+use super::change::kept_where;
+use super::wait::{PATIENCE, wait};
 use crate::config::{Config, Disk, apart};
 use crate::history::disk_keys;
 use crate::live::{DRAIN, DiskName, Layers, Target, plain};
@@ -83,10 +83,9 @@ impl Api {
         who: &Who,
     ) -> Result<DiskDone, Refusal> {
         let _turn = self.live.turn();
-        let Target { volume, disk: Some((name, listen)) } = self.target(place)? else {
+        let Target { volume, disk: Some(name) } = self.target(place)? else {
             return Err(Refusal::Invalid("disk: is missing".to_owned()));
         };
-        let name = DiskName { name, listen };
         let before = self.live.in_force().layers.merged();
         let before = before.map_err(|error| Refusal::Failed(plain(&error)))?;
         let disk = find(&before, &volume, &name)?;
@@ -138,17 +137,14 @@ impl Api {
         })?;
         let wanted = config.volumes.iter().find(|other| other.name == volume);
         let wanted = wanted.map_or(&[][..], |volume| volume.disks());
-        let until = Instant::now() + PATIENCE;
-        let disks = loop {
-            let disks = self.volume(volume)?.disks;
-            let all = wanted
-                .iter()
-                .all(|disk| disks.iter().any(|found| is(found, disk) && found.drain == disk.drain));
-            if all || Instant::now() >= until {
-                break disks;
-            }
-            std::thread::sleep(LOOK);
+        let look = || self.volume(volume).map(|volume| volume.disks);
+        let drained = |disks: &[DiskStatus], disk: &Disk| {
+            disks.iter().any(|found| is(found, disk) && found.drain == disk.drain)
         };
+        let disks = wait(Instant::now() + PATIENCE, look, |disks| {
+            let Ok(disks) = disks else { return true };
+            wanted.iter().all(|disk| drained(disks, disk))
+        })?;
         let what = if drain.drain { "takes no new connections" } else { "is drained no more" };
         tracing::info!(
             volume,
@@ -169,40 +165,33 @@ impl Api {
     /// Waits until clients can connect where a disk listens: another program, or another volume, may be about to let go of the address.
     fn listens(&self, volume: &str, disk: &Disk, until: Instant) -> Result<(), String> {
         let address = disk.listen.to_string();
-        loop {
+        let look = || {
             let listeners = self.volume(volume).map(|volume| volume.listeners).unwrap_or_default();
             let found = listeners.into_iter().filter(|found| found.address == address);
-            let found = found.reduce(|one, other| if one.is_bound { one } else { other });
-            if found.as_ref().is_some_and(|listener| listener.is_bound) {
-                return Ok(());
-            }
-            if Instant::now() >= until {
-                let fault = found.and_then(|listener| listener.fault);
+            found.reduce(|one, other| if one.is_bound { one } else { other })
+        };
+        let found = wait(until, look, |found| found.as_ref().is_some_and(|found| found.is_bound));
+        match found {
+            Some(listener) if listener.is_bound => Ok(()),
+            found => Err(found.and_then(|listener| listener.fault).unwrap_or_else(|| {
                 let seconds = PATIENCE.as_secs();
-                return Err(fault.unwrap_or_else(|| {
-                    format!("nobody can connect at {address} after {seconds} s")
-                }));
-            }
-            std::thread::sleep(LOOK);
+                format!("nobody can connect at {address} after {seconds} s")
+            })),
         }
     }
 
-    /// State of a disk once it is as wanted, or after a while. None if there is no such disk any more.
+    /// State of a disk once it is the wanted one, or after [`PATIENCE`]. `None` if there is no such disk.
     fn until(
         &self,
         volume: &str,
         disk: &Disk,
         wanted: impl Fn(Option<&DiskStatus>) -> bool,
     ) -> Option<DiskStatus> {
-        let until = Instant::now() + PATIENCE;
-        loop {
+        let look = || {
             let disks = self.volume(volume).map(|volume| volume.disks).unwrap_or_default();
-            let found = disks.into_iter().find(|found| is(found, disk));
-            if wanted(found.as_ref()) || Instant::now() >= until {
-                return found;
-            }
-            std::thread::sleep(LOOK);
-        }
+            disks.into_iter().find(|found| is(found, disk))
+        };
+        wait(Instant::now() + PATIENCE, look, |found| wanted(found.as_ref()))
     }
 }
 
@@ -218,13 +207,8 @@ fn is(found: &DiskStatus, disk: &Disk) -> bool {
 
 /// A disk of a checked configuration.
 fn find(config: &Config, volume: &str, name: &DiskName) -> Result<Disk, Refusal> {
-    let listen = name.listen.as_deref().and_then(|listen| listen.parse::<Address>().ok());
-    let disks = config.volumes.iter().find(|other| other.name == volume);
-    let found = disks.into_iter().flat_map(|volume| volume.disks()).find(|disk| {
-        disk.name.to_string() == name.name
-            && listen.as_ref().is_none_or(|listen| disk.listen == *listen)
-    });
-    found.cloned().ok_or_else(|| {
+    let own = config.volumes.iter().find(|other| other.name == volume);
+    own.and_then(|volume| name.find(volume)).cloned().ok_or_else(|| {
         Refusal::NotFound(format!("disk {:?}: volume {volume:?} has none", name.name))
     })
 }

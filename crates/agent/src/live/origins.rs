@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use parda_api::ValueFrom;
 use toml::{Table, Value};
 
-use super::overlay::{Overlay, Setting, Shape, Target, all_written};
+use super::overlay::{Overlay, Shape, all_written};
+use super::target::{Setting, Target};
 
 /// All settings that are set anywhere; the others have their defaults.
 #[derive(Clone, Debug, Default)]

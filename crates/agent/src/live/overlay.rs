@@ -7,10 +7,12 @@ use parda_config::VM_SETTINGS;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-/// Setting of a disk that takes no new connections. It is changed live, and no policy's.
+use super::target::{DiskName, Setting, Target, has_name, text};
+
+/// Setting of a disk that takes no new connections. It can be changed live, and stands in no policy.
 pub(crate) const DRAIN: &str = "drain";
 
-/// Settings that were changed, in the shape of the configuration.
+/// A layer: settings and disks that were changed, in the shape of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Overlay {
@@ -24,68 +26,38 @@ struct Volume {
     name: String,
     #[serde(default, skip_serializing_if = "Table::is_empty")]
     control: Table,
-    /// Disks of what is below this layer that are not served.
+    /// Disks of the layers below that are not served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     remove: Vec<DiskName>,
-    /// Disks that are served besides, as `[[volume.disk]]` has them.
+    /// Disks that are served besides those of the layers below, with the keys of `[[volume.disk]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     add: Vec<Table>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disk: Vec<Disk>,
 }
 
-/// Name of a disk, and its listener where two have the name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct DiskName {
-    pub(crate) name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) listen: Option<String>,
-}
-
 /// A change of a layer to the disks that a volume serves.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shape {
-    /// A disk of what is below is not served.
+    /// A disk of the layers below is not served.
     Remove(DiskName),
-    /// A disk is served besides those of what is below.
+    /// A disk is served besides those of the layers below.
     Add(Table),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Disk {
     name: String,
-    /// There if the volume has two disks of the name.
+    /// Address of the disk's listener, if two disks of the volume have the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     listen: Option<String>,
     #[serde(flatten)]
     settings: Table,
 }
 
-/// The volume or disk that a setting belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Target {
-    pub(crate) volume: String,
-    /// Name of the disk, and its listener where two have the name.
-    pub(crate) disk: Option<(String, Option<String>)>,
-}
-
-/// Key of a setting.
-pub(crate) type Setting = String;
-
-impl Target {
-    pub(crate) fn volume(name: &str) -> Target {
-        Target { volume: name.to_owned(), disk: None }
-    }
-
-    pub(crate) fn disk_name(&self) -> Option<&str> {
-        self.disk.as_ref().map(|(name, _)| name.as_str())
-    }
-}
-
 impl Disk {
-    fn is(&self, (name, listen): &(String, Option<String>)) -> bool {
-        self.name == *name && self.listen == *listen
+    fn is(&self, disk: &DiskName) -> bool {
+        self.name == disk.name && self.listen == disk.listen
     }
 }
 
@@ -103,7 +75,7 @@ impl Overlay {
         for (target, _) in vms(volume) {
             let name = target.disk_name().unwrap_or_default();
             for (key, value) in policy.settings_of(name) {
-                // The kernel's queue knows no other setting of a VM.
+                // A VM of a steered device has no other setting: its queue is the kernel's.
                 if key == "shares" || !is_steered(volume) {
                     overlay.set(&target, &key, value);
                 }
@@ -142,7 +114,7 @@ impl Overlay {
         };
         let at = volume.disk.iter().position(|other| other.is(disk));
         let at = at.unwrap_or_else(|| {
-            let (name, listen) = disk.clone();
+            let DiskName { name, listen } = disk.clone();
             volume.disk.push(Disk { name, listen, settings: Table::new() });
             volume.disk.len() - 1
         });
@@ -165,18 +137,18 @@ impl Overlay {
         self.tidy();
     }
 
-    /// Serves a disk besides those of what is below.
+    /// Serves a disk besides those of the layers below.
     pub(crate) fn add(&mut self, volume: &str, disk: Table) {
         self.volume(volume).add.push(disk);
     }
 
-    /// Serves a disk no more, whether this layer has added it or it is one of what is below.
+    /// Serves a disk no more, whether this layer or one below has it.
     pub(crate) fn remove(&mut self, volume: &str, disk: DiskName) {
         self.forget(volume, &disk);
         self.volume(volume).remove.push(disk);
     }
 
-    /// Takes out all that is about a disk. True if the layer had added or removed it.
+    /// Takes out a disk's settings, and its addition or removal. True if this layer had added or removed it.
     pub(crate) fn forget(&mut self, volume: &str, disk: &DiskName) -> bool {
         let Some(volume) = self.volume.iter_mut().find(|other| other.name == volume) else {
             return false;
@@ -184,7 +156,7 @@ impl Overlay {
         let before = volume.add.len() + volume.remove.len();
         volume.add.retain(|other| !disk.is(other));
         volume.remove.retain(|other| other != disk);
-        volume.disk.retain(|other| other.name != disk.name || other.listen != disk.listen);
+        volume.disk.retain(|other| !other.is(disk));
         let after = volume.add.len() + volume.remove.len();
         self.tidy();
         after < before
@@ -202,7 +174,7 @@ impl Overlay {
         volume.is_some_and(|volume| volume.remove.contains(disk))
     }
 
-    /// All disks that were added and removed, each with its volume, in the order in which that applies.
+    /// All removals and additions of disks, each with its volume, in the order in which they apply.
     pub(crate) fn shapes(&self) -> Vec<(String, Shape)> {
         let of = |volume: &Volume| {
             let removed = volume.remove.iter().cloned().map(Shape::Remove);
@@ -213,7 +185,7 @@ impl Overlay {
         self.volume.iter().flat_map(of).collect()
     }
 
-    /// Takes in what another layer has.
+    /// Takes over an addition or removal of another layer.
     pub(crate) fn take(&mut self, volume: &str, shape: Shape) {
         let volume = self.volume(volume);
         match shape {
@@ -228,7 +200,10 @@ impl Overlay {
         for volume in &self.volume {
             let of = |disk: Option<&Disk>| Target {
                 volume: volume.name.clone(),
-                disk: disk.map(|disk| (disk.name.clone(), disk.listen.clone())),
+                disk: disk.map(|Disk { name, listen, .. }| DiskName {
+                    name: name.clone(),
+                    listen: listen.clone(),
+                }),
             };
             let mut add = |target: Target, table: &Table| {
                 all.extend(table.iter().map(|(k, v)| (target.clone(), k.clone(), v.clone())));
@@ -252,7 +227,7 @@ impl Overlay {
         }
     }
 
-    /// Writes its settings over those of a file. What the file does not have any more is left alone.
+    /// Writes its settings over those of a file. Settings of volumes and disks that the file does not have are skipped.
     pub(crate) fn apply(&self, file: &mut Table) {
         for (target, setting, value) in self.all() {
             if let Some(table) = table_of(file, &target) {
@@ -270,7 +245,7 @@ impl Overlay {
         &mut self.volume[at]
     }
 
-    /// Takes out volumes of which nothing is changed.
+    /// Takes out volumes without any change.
     fn tidy(&mut self) {
         self.volume.retain(|volume| {
             let Volume { name: _, control, remove, add, disk } = volume;
@@ -298,14 +273,6 @@ impl fmt::Display for Shape {
     }
 }
 
-impl DiskName {
-    /// Whether a table of a disk has this name.
-    pub(crate) fn is(&self, disk: &Table) -> bool {
-        has_name(disk, &self.name)
-            && self.listen.as_deref().is_none_or(|listen| text(disk, "listen") == Some(listen))
-    }
-}
-
 /// Disks of a volume of a file. A steered volume has none, and the check of the configuration says so.
 fn disks_of<'a>(file: &'a mut Table, volume: &str) -> Option<&'a mut Vec<Value>> {
     let disks = volume_of(file, volume)?.entry("disk");
@@ -319,8 +286,7 @@ fn volume_of<'a>(file: &'a mut Table, name: &str) -> Option<&'a mut Table> {
 
 /// Whether a file has a disk.
 pub(super) fn has(file: &mut Table, volume: &str, disk: &DiskName) -> bool {
-    let target =
-        Target { volume: volume.to_owned(), disk: Some((disk.name.clone(), disk.listen.clone())) };
+    let target = Target { volume: volume.to_owned(), disk: Some(disk.clone()) };
     table_of(file, &target).is_some()
 }
 
@@ -341,7 +307,7 @@ pub(super) fn drop_unused_listeners(file: &mut Table, before: &BTreeSet<String>)
     });
 }
 
-/// A setting as a file has it.
+/// Value of a setting in a file, if the file has it.
 pub(crate) fn written(file: &Table, target: &Target, setting: &str) -> Option<Value> {
     table_of(&mut file.clone(), target)?.get(setting).cloned()
 }
@@ -350,14 +316,6 @@ pub(crate) fn written(file: &Table, target: &Target, setting: &str) -> Option<Va
 fn volumes(file: &Table) -> impl Iterator<Item = &Table> {
     let volumes = file.get("volume").and_then(Value::as_array);
     volumes.into_iter().flatten().filter_map(Value::as_table)
-}
-
-fn has_name(table: &Table, name: &str) -> bool {
-    text(table, "name") == Some(name)
-}
-
-fn text<'a>(table: &'a Table, key: &str) -> Option<&'a str> {
-    table.get(key).and_then(Value::as_str)
 }
 
 fn is_steered(volume: &Table) -> bool {
@@ -377,7 +335,8 @@ fn vms(volume: &Table) -> Vec<(Target, &Table)> {
         let name = text(table, "name")?;
         let twins = tables.iter().filter(|other| has_name(other, name)).count();
         let listen = text(table, "listen").filter(|_| twins > 1).map(str::to_owned);
-        Some((Target { volume: of.to_owned(), disk: Some((name.to_owned(), listen)) }, *table))
+        let disk = DiskName { name: name.to_owned(), listen };
+        Some((Target { volume: of.to_owned(), disk: Some(disk) }, *table))
     });
     each.collect()
 }
@@ -398,18 +357,17 @@ pub(crate) fn all_written(file: &Table) -> Vec<(Target, Setting, Value)> {
     all
 }
 
-/// The table of a file that has the settings of a target.
+/// The table of a file with the settings of a target. A missing `[volume.control]` is added.
 fn table_of<'a>(file: &'a mut Table, target: &Target) -> Option<&'a mut Table> {
     let volume = volume_of(file, &target.volume)?;
-    let Some((name, listen)) = &target.disk else {
+    let Some(disk) = &target.disk else {
         let control = volume.entry("control").or_insert_with(|| Value::Table(Table::new()));
         return control.as_table_mut();
     };
-    let here = |table: &Table| listen.is_none() || text(table, "listen") == listen.as_deref();
     let list = match is_steered(volume) {
         true => volume.get_mut("steer")?.get_mut("vm")?,
         false => volume.get_mut("disk")?,
     };
     let vms = list.as_array_mut()?.iter_mut().filter_map(Value::as_table_mut);
-    vms.into_iter().find(|table| has_name(table, name) && here(table))
+    vms.into_iter().find(|table| disk.is(table))
 }

@@ -10,8 +10,13 @@ fn start(dir: &Path, text: &str) -> (Live, Config) {
     Live::start(Document::new("parda.toml", text)).unwrap()
 }
 
+fn target(disk: &str, listen: Option<&str>) -> Target {
+    let disk = DiskName { name: disk.to_owned(), listen: listen.map(str::to_owned) };
+    Target { volume: "array".to_owned(), disk: Some(disk) }
+}
+
 fn disk() -> Target {
-    Target { volume: "array".to_owned(), disk: Some(("vm".to_owned(), None)) }
+    target("vm", None)
 }
 
 fn shares(config: &Config) -> u32 {
@@ -64,7 +69,7 @@ fn what_does_not_go_with_the_file_any_more_is_left_out_alone() {
     let mut layers = live.layers();
     layers.kept.set(&disk(), "shares", 2000.into());
     layers.kept.set(&disk(), "burst", (-1.0).into());
-    let gone = Target { volume: "array".to_owned(), disk: Some(("gone".to_owned(), None)) };
+    let gone = target("gone", None);
     layers.kept.set(&gone, "shares", 7.into());
     layers.write().unwrap();
     let (live, config) = start(dir.path(), FILE);
@@ -162,8 +167,7 @@ fn two_disks_of_one_name_are_told_apart() {
     let twin = "[[volume.disk]]\nname = \"vm\"\npath = \"/e\"\nlisten = \"unix:t\"\n";
     let (live, _) = start(dir.path(), &format!("{FILE}{twin}"));
     let mut layers = live.layers();
-    let second =
-        Target { volume: "array".into(), disk: Some(("vm".into(), Some("unix:t".into()))) };
+    let second = target("vm", Some("unix:t"));
     layers.kept.set(&second, "shares", 7.into());
     let config = layers.merged().unwrap();
     let shares: Vec<_> = config.volumes[0].disks().iter().map(|disk| disk.vm.shares.0).collect();

@@ -1,0 +1,64 @@
+//! Names of the volumes and disks that settings belong to.
+
+use parda_nbd::uri::Address;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::config;
+
+/// Key of a setting, such as `shares`.
+pub(crate) type Setting = String;
+
+/// Name of a disk in its volume, with the listener where two disks have the name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiskName {
+    pub(crate) name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) listen: Option<String>,
+}
+
+/// The volume or disk that a setting belongs to. A VM of a steered device counts as a disk.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Target {
+    pub(crate) volume: String,
+    /// `None` for the volume itself.
+    pub(crate) disk: Option<DiskName>,
+}
+
+impl DiskName {
+    /// Whether a table of the configuration file is this disk's.
+    pub(super) fn is(&self, disk: &Table) -> bool {
+        has_name(disk, &self.name)
+            && self.listen.as_deref().is_none_or(|listen| text(disk, "listen") == Some(listen))
+    }
+
+    /// This disk of a checked volume.
+    pub(crate) fn find<'a>(&self, volume: &'a config::Volume) -> Option<&'a config::Disk> {
+        let listen = self.listen.as_deref().map(str::parse::<Address>);
+        volume.disks().iter().find(|disk| {
+            disk.name.to_string() == self.name
+                && listen.as_ref().is_none_or(|listen| listen.as_ref() == Ok(&disk.listen))
+        })
+    }
+}
+
+impl Target {
+    pub(crate) fn volume(name: &str) -> Target {
+        Target { volume: name.to_owned(), disk: None }
+    }
+
+    pub(crate) fn disk_name(&self) -> Option<&str> {
+        self.disk.as_ref().map(|disk| disk.name.as_str())
+    }
+}
+
+/// Whether a table of the configuration file has this `name`.
+pub(super) fn has_name(table: &Table, name: &str) -> bool {
+    text(table, "name") == Some(name)
+}
+
+/// Text of a key of a table.
+pub(super) fn text<'a>(table: &'a Table, key: &str) -> Option<&'a str> {
+    table.get(key).and_then(Value::as_str)
+}
