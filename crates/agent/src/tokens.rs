@@ -1,11 +1,9 @@
 //! Tokens of those who ask the API over TCP: a file with a name, a role and a secret on each line.
 
-use std::fs::File;
-use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use parda_api::Role;
+use parda_tls::read_secret;
 
 /// The largest file of tokens, in bytes.
 const MAX: u64 = 1 << 20;
@@ -21,20 +19,8 @@ impl Tokens {
     /// Reads a file. Its messages show no secret.
     pub(crate) fn read(path: &Path) -> Result<Tokens, String> {
         let at = path.display();
-        let wrong = |error: std::io::Error| format!("{at}: tokens cannot be read: {error}");
-        let about = std::fs::metadata(path).map_err(wrong)?;
-        if !about.is_file() {
-            return Err(format!("{at}: is not a regular file"));
-        }
-        if about.permissions().mode() & 0o007 != 0 {
-            return Err(format!(
-                "{at}: every user of this host can read or write it: chmod o= {at}"
-            ));
-        }
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|file| file.take(MAX).read_to_string(&mut text))
-            .map_err(wrong)?;
+        let text = read_secret(path, MAX)
+            .map_err(|fault| format!("{at}: tokens cannot be read: {fault}"))?;
         Tokens::parse(&text).map_err(|(line, error)| format!("{at}:{line}: {error}"))
     }
 
@@ -80,6 +66,8 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -113,6 +101,6 @@ mod tests {
         assert!(Tokens::read(file.path()).is_ok());
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o604)).unwrap();
         let error = Tokens::read(file.path()).map(drop).unwrap_err();
-        assert!(error.contains("chmod o="), "{error}");
+        assert!(error.contains("chmod 0600"), "{error}");
     }
 }

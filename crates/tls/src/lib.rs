@@ -11,6 +11,7 @@
 //! | `running` | the threads of relays, and waiting for their end |
 //! | [`files`] | certificates, keys and CAs, checked when they are read |
 //! | [`client`] | TLS with the server that an NBD URI names |
+//! | [`secret`] | text files that hold passwords, tokens and other keys |
 #![forbid(unsafe_code)]
 
 pub mod channel;
@@ -18,9 +19,11 @@ pub mod client;
 pub mod files;
 pub mod relay;
 mod running;
+pub mod secret;
 
 pub use channel::{Channel, TlsError};
 pub use client::{ClientError, End, check, secure};
 pub use files::{Acceptor, ClientFiles, Connector, FileError, FileRole, ServerFiles, is_name};
 pub use relay::{Relay, RelayError};
 pub use running::settle;
+pub use secret::{SecretFault, read_secret};

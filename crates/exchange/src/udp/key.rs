@@ -1,11 +1,9 @@
 //! Keys that sign datagrams, and the key file.
 
 use std::fmt;
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use parda_tls::{SecretFault, read_secret};
 
 /// Most keys in a key file: the signing one, and those being introduced or retired.
 pub const MOST_KEYS: usize = 8;
@@ -75,24 +73,9 @@ pub struct KeyFileError {
 /// What is wrong with a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileFault {
-    /// It cannot be opened or read.
+    /// It cannot be read, or is open to all users of the host.
     #[error("cannot read the key file: {0}")]
-    Read(#[from] std::io::Error),
-    /// It is a directory, a device or the like.
-    #[error("is not a regular file")]
-    NotAFile,
-    /// Anybody on this host could read it.
-    #[error("mode {mode:04o} lets every user of this host read or write the keys: chmod 0600")]
-    Exposed {
-        /// Permission bits of the file.
-        mode: u32,
-    },
-    /// It is longer than [`MOST_KEYS`] keys with comments need.
-    #[error("has more than {MOST_BYTES} bytes")]
-    TooLong,
-    /// It is not UTF-8 text.
-    #[error("is not text")]
-    NotText,
+    File(#[from] SecretFault),
     /// A line is not a key. The message does not show the line.
     #[error(
         "is no key ({found}): a key is {DIGITS} hexadecimal digits, as `openssl rand -hex 32` prints"
@@ -119,7 +102,7 @@ impl Keys {
     /// Reads a key file: one key a line; empty lines and lines that begin with `#` do not count.
     pub fn read(file: &Path) -> Result<Keys, KeyFileError> {
         let wrong = |line, fault| KeyFileError { file: file.to_owned(), line, fault };
-        let text = read(file).map_err(|fault| wrong(None, fault))?;
+        let text = read_secret(file, MOST_BYTES).map_err(|fault| wrong(None, fault.into()))?;
         let mut keys: Vec<(usize, Key)> = Vec::new();
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.trim();
@@ -164,27 +147,6 @@ impl Keys {
     }
 }
 
-fn read(file: &Path) -> Result<String, KeyFileFault> {
-    // A FIFO without a writer must not hang the reader.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let opened = rustix::fs::open(file, flags, Mode::empty()).map_err(std::io::Error::from)?;
-    let opened = std::fs::File::from(opened);
-    let about = opened.metadata()?;
-    if !about.is_file() {
-        return Err(KeyFileFault::NotAFile);
-    }
-    let mode = about.permissions().mode() & 0o7777;
-    if mode & 0o007 != 0 {
-        return Err(KeyFileFault::Exposed { mode });
-    }
-    let mut bytes = Vec::new();
-    opened.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(KeyFileFault::TooLong);
-    }
-    String::from_utf8(bytes).map_err(|_| KeyFileFault::NotText)
-}
-
 fn secret(text: &str) -> Result<[u8; 32], KeyFileFault> {
     let not_a_key = |found: String| KeyFileFault::NotAKey { found };
     if let Some(at) = text.chars().position(|c| !c.is_ascii_hexdigit()) {
@@ -206,6 +168,8 @@ fn secret(text: &str) -> Result<[u8; 32], KeyFileFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     const ONE: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -234,10 +198,11 @@ mod tests {
 
     #[test]
     fn a_file_that_others_can_read_is_refused() {
-        for mode in [0o644, 0o604, 0o602, 0o601] {
-            let error = keys(ONE, mode).unwrap_err();
-            assert!(error.contains(&format!("mode {mode:04o}")), "{error}");
-        }
+        let error = keys(ONE, 0o644).unwrap_err();
+        assert_eq!(
+            error,
+            ": cannot read the key file: mode 0644 lets every user of this host read or write it: chmod 0600"
+        );
     }
 
     #[test]
@@ -256,24 +221,6 @@ mod tests {
             assert!(error.starts_with(line) && error.contains(says), "{error}");
             assert!(!error.contains("secret") && !error.contains("0102"), "{error}");
         }
-    }
-
-    #[test]
-    fn what_is_no_regular_file_is_refused_and_hangs_nobody() {
-        let dir = tempfile::tempdir().unwrap();
-        let error = |path: &Path| Keys::read(path).unwrap_err().to_string();
-        assert!(error(dir.path()).contains("is not a regular file"));
-        assert!(error(&dir.path().join("none")).contains("cannot read the key file"));
-        let fifo = dir.path().join("fifo");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &fifo,
-            rustix::fs::FileType::Fifo,
-            Mode::from_raw_mode(0o600),
-            0,
-        )
-        .unwrap();
-        assert!(error(&fifo).contains("is not a regular file"));
     }
 
     #[test]

@@ -1,0 +1,102 @@
+//! Text files that hold secrets: passwords, tokens, keys that are not PEM.
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+/// Reason why a file with secrets cannot be used. No message shows what is in the file.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretFault {
+    /// It cannot be opened or read.
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    /// It is a directory, a device, a pipe or a socket.
+    #[error("it is not a regular file")]
+    NotAFile,
+    /// Its mode gives rights to all users of the host.
+    #[error("mode {mode:04o} lets every user of this host read or write it: chmod 0600")]
+    Exposed {
+        /// Permission bits of the file.
+        mode: u32,
+    },
+    /// It is larger than any such file.
+    #[error("it has more than {most} bytes")]
+    TooLong {
+        /// Largest size that is read.
+        most: u64,
+    },
+    /// It is not UTF-8.
+    #[error("it is not text")]
+    NotText,
+}
+
+/// Reads a file with secrets of at most `most` bytes. Waits for nobody, whatever the path leads to.
+///
+/// # Errors
+/// The file cannot be read, is no regular file, is open to all users of the host, is too long, or is not UTF-8.
+pub fn read_secret(path: &Path, most: u64) -> Result<String, SecretFault> {
+    // A FIFO without a writer would keep the caller waiting, and a terminal would become the agent's own.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(std::io::Error::from)?;
+    let opened = std::fs::File::from(opened);
+    let about = opened.metadata()?;
+    if !about.is_file() {
+        return Err(SecretFault::NotAFile);
+    }
+    let mode = about.permissions().mode() & 0o7777;
+    if mode & 0o007 != 0 {
+        return Err(SecretFault::Exposed { mode });
+    }
+    let mut bytes = Vec::new();
+    opened.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(SecretFault::TooLong { most });
+    }
+    String::from_utf8(bytes).map_err(|_| SecretFault::NotText)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], mode: u32) -> Result<String, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secret");
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+        read_secret(&file, 10).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn a_secret_is_text_that_not_every_user_may_read() {
+        assert_eq!(read(b"secret \n", 0o600).unwrap(), "secret \n");
+        assert_eq!(read(b"0123456789", 0o440).unwrap(), "0123456789");
+        for mode in [0o644, 0o604, 0o602, 0o601] {
+            let error = read(b"secret", mode).unwrap_err();
+            assert!(error.starts_with(&format!("mode {mode:04o}")), "{error}");
+            assert!(error.contains("chmod 0600"), "{error}");
+        }
+        assert_eq!(read(b"0123456789a", 0o600).unwrap_err(), "it has more than 10 bytes");
+        assert_eq!(read(&[0xff; 3], 0o600).unwrap_err(), "it is not text");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_hangs_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = |path: &Path| read_secret(path, 10).unwrap_err().to_string();
+        assert_eq!(error(dir.path()), "it is not a regular file");
+        assert!(error(&dir.path().join("none")).contains("No such file"));
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &fifo,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        assert_eq!(error(&fifo), "it is not a regular file");
+    }
+}
