@@ -1,7 +1,7 @@
 //! Settings that live in etcd for all hosts: read, put in force, and read back.
 //!
-//! All calls to etcd are made by a thread of their own, which puts a policy in force the way that live changes go. Neither the control
-//! thread nor IO waits for this thread, and it waits for nobody but etcd and the agent's main thread.
+//! A thread of its own makes all calls to etcd, and puts a policy in force as a live change is. Neither the control thread nor IO waits
+//! for this thread. It waits for etcd and for the agent's main thread only.
 
 mod report;
 
@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Part of the period by which the rounds of a host vary, so that hosts that start together do not ask together.
 const SPREAD: f64 = 0.2;
 
-/// What a follower needs of the agent.
+/// Parts of the agent that a follower uses.
 #[derive(Clone)]
 pub(crate) struct Host {
     pub(crate) name: HostName,
@@ -40,7 +40,7 @@ pub(crate) struct Follower {
     config: config::Policy,
     volumes: Vec<String>,
     orders: Sender<()>,
-    /// The thread's work counts as long as this is here.
+    /// While this exists, the thread's results are wanted.
     _wanted: Arc<()>,
 }
 
@@ -90,16 +90,16 @@ fn names(config: &Config) -> Vec<String> {
     config.volumes.iter().map(|volume| volume.name.clone()).collect()
 }
 
-/// What was seen of the head.
+/// Revisions of etcd at the last look.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// Revision of etcd in which it was written; 0 if there is none.
-    mark: i64,
-    /// Revision of the cluster at the last look.
+    /// Revision in which the policy's head was written; 0 if there is none.
+    head: i64,
+    /// Latest revision of the cluster.
     cluster: i64,
 }
 
-/// What was published, and the lease that it hangs on.
+/// The report that was published, and its lease.
 struct Published {
     report: HostReport,
     lease: Lease,
@@ -111,18 +111,18 @@ struct Following {
     store: Store,
     host: Host,
     volumes: Vec<String>,
-    /// None: all is to be read.
+    /// `None`: the next look reads head and policies in any case.
     seen: Option<Seen>,
     /// Keys that this version does not know, by volume.
     unknown: BTreeMap<String, Vec<String>>,
     /// Volumes whose policy cannot be read, with the reason.
     unreadable: BTreeMap<String, String>,
-    /// Why etcd cannot be read, as it was said.
+    /// Fault of etcd that was logged last, until it is over.
     fault: Option<String>,
     published: Option<Published>,
-    /// What its file holds, or why it could not be written.
+    /// Policies in the file for the next start, or why they could not be written.
     kept: Option<Result<Policies, String>>,
-    /// Gone once the main thread follows another policy, or none.
+    /// Can be upgraded until the main thread follows another policy, or none.
     wanted: Weak<()>,
 }
 
@@ -151,11 +151,11 @@ impl Following {
             self.seen = None;
         }
         if !self.host.live.in_force().refused.is_empty() {
-            // What the policy did not go with may be gone.
+            // The setting that the policy conflicted with may have been reset.
             let policy = self.host.live.layers().policy;
             self.put_in_force(policy);
         }
-        // A reload may have taken it away during the call: nothing is in force then that could be said.
+        // A reload may have ended this policy during the call: then there is nothing to publish.
         if !self.is_wanted() {
             return;
         }
@@ -168,10 +168,10 @@ impl Following {
     /// Reads the head if it was written since, and then the policies.
     fn look(&mut self) -> Result<(), StoreError> {
         if let Some(seen) = &mut self.seen {
-            let news = self.store.news(seen.mark)?;
+            let news = self.store.news(seen.head)?;
             let back = news.cluster < seen.cluster;
             seen.cluster = news.cluster;
-            // A cluster that went back has lost data, or its member lags: a read by a majority tells.
+            // A cluster whose revision went back has lost data, or the member that answered lags: a read by a majority tells.
             if !news.changed && !back {
                 return Ok(());
             }
@@ -182,7 +182,8 @@ impl Following {
             return Ok(());
         }
         let cluster = self.seen.map_or(0, |seen| seen.cluster);
-        self.seen = Some(Seen { mark: snapshot.mark, cluster: cluster.max(snapshot.mark) });
+        let head = snapshot.etcd_revision;
+        self.seen = Some(Seen { head, cluster: cluster.max(head) });
         self.take_in(snapshot);
         Ok(())
     }
@@ -212,7 +213,7 @@ impl Following {
                     }
                 }
                 Err(fault) => {
-                    // As a whole or not at all: what was read before stays.
+                    // A volume's policy counts as a whole or not at all: the one that was read before stays.
                     volumes.extend(before.of(&name).cloned());
                     tracing::error!(
                         volume = name,
@@ -289,7 +290,7 @@ impl Following {
         self.kept = Some(kept);
     }
 
-    /// Says what is wrong with etcd, once, and when it is well again.
+    /// Logs a fault of etcd once, and once its end.
     fn say(&mut self, error: Option<StoreError>) {
         match (&self.fault, error) {
             (None, Some(error)) => {

@@ -8,7 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use parda_config::Document;
-use parda_policy::{Applied, Author, Change, Of, Snapshot, Store, StoreError, changes, check, set};
+use parda_policy::{
+    Applied, Author, Change, Scope, Snapshot, Store, StoreError, changes, check, set,
+};
 use serde::Serialize;
 use toml::Value;
 
@@ -198,9 +200,9 @@ impl Set {
             ));
         }
         let of = match (&self.group, &self.vm) {
-            (Some(group), _) => Of::Group(group.clone()),
-            (None, Some(vm)) => Of::Vm(vm.clone()),
-            (None, None) => Of::Control,
+            (Some(group), _) => Scope::Group(group.clone()),
+            (None, Some(vm)) => Scope::Vm(vm.clone()),
+            (None, None) => Scope::Control,
         };
         let mut store = self.cluster.store()?;
         let read = store.read_all().map_err(failed)?;

@@ -8,10 +8,10 @@ use toml::{Table, Value};
 
 use crate::document::{Group, Policy, Vm, Volume};
 
-/// What of a volume a setting belongs to.
+/// The part of a volume that a setting belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Of {
+pub enum Scope {
     /// The law of the volume.
     Control,
     /// A group of VMs, by its name.
@@ -20,12 +20,12 @@ pub enum Of {
     Vm(String),
 }
 
-impl fmt::Display for Of {
+impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Of::Control => f.write_str("control"),
-            Of::Group(name) => write!(f, "group {name}"),
-            Of::Vm(name) => write!(f, "vm {name}"),
+            Scope::Control => f.write_str("control"),
+            Scope::Group(name) => write!(f, "group {name}"),
+            Scope::Vm(name) => write!(f, "vm {name}"),
         }
     }
 }
@@ -35,9 +35,9 @@ impl fmt::Display for Of {
 pub struct Change {
     /// Name of the volume.
     pub volume: String,
-    /// What of the volume it belongs to.
-    pub of: Of,
-    /// Key of the setting; `vms` of a group are its VMs, `place` its place among the groups.
+    /// Part of the volume that the setting belongs to.
+    pub of: Scope,
+    /// Key of the setting. Of a group also `vms`, the list of its VMs, and `place`, its place among the groups, from 1.
     pub setting: String,
     /// Value in the first policy, if it is there.
     pub before: Option<Value>,
@@ -58,28 +58,28 @@ impl fmt::Display for Change {
     }
 }
 
-type Settings = BTreeMap<(String, Of, String), Value>;
+type Settings = BTreeMap<(String, Scope, String), Value>;
 
 fn settings(policy: &Policy) -> Settings {
     let mut all = Settings::new();
     for volume in &policy.volume {
-        let mut add = |of: Of, table: &Table| {
+        let mut add = |of: Scope, table: &Table| {
             let each = table
                 .iter()
                 .map(|(k, v)| ((volume.name.clone(), of.clone(), k.clone()), v.clone()));
             all.extend(each);
         };
-        add(Of::Control, &volume.control);
-        add(Of::Control, &volume.other);
+        add(Scope::Control, &volume.control);
+        add(Scope::Control, &volume.other);
         for (place, group) in volume.group.iter().enumerate() {
             let mut table = group.settings.clone();
             let vms = group.vms.iter().map(|vm| Value::String(vm.clone()));
             table.insert("vms".to_owned(), Value::Array(vms.collect()));
             table.insert("place".to_owned(), Value::Integer(place as i64 + 1));
-            add(Of::Group(group.name.clone()), &table);
+            add(Scope::Group(group.name.clone()), &table);
         }
         for vm in &volume.vm {
-            add(Of::Vm(vm.name.clone()), &vm.settings);
+            add(Scope::Vm(vm.name.clone()), &vm.settings);
         }
     }
     all
@@ -91,7 +91,7 @@ fn alike(one: &Value, other: &Value) -> bool {
     one == other || (number(one).is_some() && number(one) == number(other))
 }
 
-/// Settings that differ from those of the policy `before`.
+/// Settings that differ between two policies, sorted by volume and scope.
 #[must_use]
 pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
     let (before, mut left) = (settings(before), settings(after));
@@ -115,17 +115,17 @@ pub fn changes(before: &Policy, after: &Policy) -> Vec<Change> {
     changes
 }
 
-/// Sets a setting of a policy, or takes it out. `vms` of a group is an array of names; without it a group is made empty, which
-/// [`check`](crate::check()) refuses.
-pub fn set(policy: &mut Policy, volume: &str, of: &Of, setting: &str, value: Option<Value>) {
+/// Sets a setting of a policy, or removes it if there is no value. Volumes, groups and VMs are added as needed, and removed when
+/// they are empty. The value of a group's `vms` is an array of names. A new group has none, which [`check`](crate::check()) refuses.
+pub fn set(policy: &mut Policy, volume: &str, of: &Scope, setting: &str, value: Option<Value>) {
     let volume = entry(
         &mut policy.volume,
         |v| v.name == volume,
         || Volume { name: volume.to_owned(), ..Volume::default() },
     );
     let table = match of {
-        Of::Control => &mut volume.control,
-        Of::Group(name) => {
+        Scope::Control => &mut volume.control,
+        Scope::Group(name) => {
             let new = || Group { name: name.clone(), ..Group::default() };
             let group = entry(&mut volume.group, |group| group.name == *name, new);
             if setting == "vms" {
@@ -135,7 +135,7 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Of, setting: &str, value: Opt
             }
             &mut group.settings
         }
-        Of::Vm(name) => {
+        Scope::Vm(name) => {
             let new = || Vm { name: name.clone(), ..Vm::default() };
             &mut entry(&mut volume.vm, |vm| vm.name == *name, new).settings
         }
@@ -151,7 +151,7 @@ pub fn set(policy: &mut Policy, volume: &str, of: &Of, setting: &str, value: Opt
     policy.volume.retain(|volume| !is_empty(volume));
 }
 
-/// The entry of a list, which is added if it is not there.
+/// The entry of a list that `is` finds, or a new entry at its end.
 fn entry<T>(list: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
     let at = list.iter().position(is).unwrap_or_else(|| {
         list.push(new());
@@ -201,13 +201,13 @@ mod tests {
     fn one_setting_is_set_and_taken_out_and_nothing_empty_stays() {
         let mut policy = policy(BEFORE);
         let before = policy.clone();
-        let vm = Of::Vm("x".to_owned());
+        let vm = Scope::Vm("x".to_owned());
         set(&mut policy, "b", &vm, "shares", Some(7.into()));
         assert_eq!(policy.of("b").unwrap().settings_of("x")["shares"].as_integer(), Some(7));
         set(&mut policy, "b", &vm, "shares", None);
         assert_eq!(policy, before);
         let vms = Value::Array(vec!["db".into()]);
-        set(&mut policy, "a", &Of::Group("g".to_owned()), "vms", Some(vms));
+        set(&mut policy, "a", &Scope::Group("g".to_owned()), "vms", Some(vms));
         assert_eq!(policy.of("a").unwrap().group[0].vms, ["db"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A policy as it is written, checked by the code that checks `parda.toml`.
+//! The check of a policy file, by the code that checks `parda.toml`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::document::{Policy, Volume};
 
-/// Most bytes of a policy: with its history it fits into one call to etcd.
+/// Most bytes of a policy: with its history entry it fits into one call to etcd.
 pub const MOST_BYTES: usize = 256 << 10;
 
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ struct VmFile {
     latency_target: Option<Duration>,
 }
 
-/// Checks a policy, each volume by itself: what it leaves out has its default.
+/// Checks a policy file, each volume by itself. Settings that are left out are checked with their defaults.
 ///
 /// # Errors
 /// The first thing that is wrong with it, with its place.
@@ -69,7 +69,7 @@ pub fn check(doc: &Document) -> Result<Policy, Error> {
         return Err(too_large(""));
     }
     let file: File = doc.parse()?;
-    // As it is written: values are written to etcd as the operator has them.
+    // The second reading keeps values as the operator wrote them, for etcd.
     let policy: Policy = doc.parse()?;
     let mut names = BTreeSet::new();
     for (i, (volume, written)) in file.volume.iter().zip(&policy.volume).enumerate() {
@@ -78,7 +78,7 @@ pub fn check(doc: &Document) -> Result<Policy, Error> {
         check_control(&wrong, &volume.control, written)?;
         check_vms(&wrong, volume)?;
     }
-    // Inline tables are shorter than the tables that etcd has in their place.
+    // A file with inline tables is shorter than the same policy in etcd.
     if policy.text().is_ok_and(|text| text.len() > MOST_BYTES) {
         return Err(too_large(" with a line for each setting"));
     }

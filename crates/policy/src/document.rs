@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 use wildmatch::WildMatch;
 
-/// A policy: settings by volume. Its keys need not be known, as a newer version may have written it.
+/// A policy: settings by volume. It may have keys that this version does not know, as a newer version may have written it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
     /// Volumes that the policy has settings for.
@@ -27,7 +27,7 @@ pub struct Volume {
     /// Single VMs, which count over groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm: Vec<Vm>,
-    /// What this version does not know.
+    /// Keys that this version does not know, with their values.
     #[serde(flatten, skip_serializing_if = "Table::is_empty")]
     pub other: Table,
 }
@@ -39,7 +39,7 @@ pub struct Group {
     pub name: String,
     /// Names of its VMs, in which `*` stands for any text and `?` for one character.
     pub vms: Vec<String>,
-    /// Settings that its VMs have, each.
+    /// Settings of each of its VMs.
     #[serde(flatten)]
     pub settings: Table,
 }
@@ -49,7 +49,7 @@ pub struct Group {
 pub struct Vm {
     /// Name of the VM in `parda.toml`.
     pub name: String,
-    /// Settings that the VM has.
+    /// Settings of the VM.
     #[serde(flatten)]
     pub settings: Table,
 }
@@ -87,7 +87,7 @@ impl Volume {
         groups.chain(own).flat_map(Table::clone).collect()
     }
 
-    /// The same policy without what this version does not know, and the keys of that.
+    /// The policy without keys that this version does not know, and a list of these keys.
     #[must_use]
     pub fn known(mut self) -> (Volume, Vec<String>) {
         let mut unknown: Vec<String> =

@@ -1,4 +1,5 @@
-//! What hosts have in force: each host has a key of its own, whose lease says how long the host has been silent.
+//! Reports of hosts on what they have in force. Each host has a key of its own; the time left of its lease says how long the host has been
+//! silent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Time after which the key of a host that is gone vanishes.
+/// Time after which etcd removes the report of a silent host.
 pub const LEASE: Duration = Duration::from_secs(24 * 3600);
 
 /// How often a host renews its lease.
@@ -15,36 +16,36 @@ pub const RENEWAL: Duration = Duration::from_secs(20);
 /// Silence from which on a host counts as silent: two renewals were missed.
 const SILENT: Duration = Duration::from_secs(60);
 
-/// What a host says of its policy.
+/// Report of a host on its policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostReport {
     /// Name of the host in its `parda.toml`.
     pub host: String,
     /// Version of its agent.
     pub version: String,
-    /// Revision of the policy that it has read last.
+    /// Revision of the policy that the host has read last.
     pub revision: u64,
     /// Its volumes that have a policy.
     pub volumes: Vec<VolumeReport>,
 }
 
-/// What a host says of one volume.
+/// Report of a host on one volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeReport {
     /// Name of the volume.
     pub name: String,
     /// Revision of the volume's policy that is in force, if one is.
     pub in_force: Option<u64>,
-    /// Reason why the one that was read last is not in force.
+    /// Reason why the policy that was read last is not in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
     /// Keys that this version does not know; the rest is in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
-    /// Values of the settings of the law that the policy names.
+    /// Values in force of the settings of the law that the policy names.
     #[serde(default)]
     pub control: BTreeMap<String, InForce>,
-    /// The same of its VMs on this host.
+    /// Values in force of the settings that the policy names, by VM of this host.
     #[serde(default)]
     pub vms: BTreeMap<String, BTreeMap<String, InForce>>,
 }
@@ -54,7 +55,7 @@ pub struct VolumeReport {
 pub struct InForce {
     /// The value; `null` if the default is in force.
     pub value: Value,
-    /// Where it comes from: `policy`, or what counts over it.
+    /// Layer that it comes from: `policy`, or `state` or `live`, which override the policy.
     pub from: String,
 }
 
@@ -62,9 +63,9 @@ pub struct InForce {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
-    /// It renews its lease.
+    /// The host renews its lease.
     Live,
-    /// It has not done so for this many seconds.
+    /// The host has not renewed its lease for this many seconds.
     Silent(u64),
 }
 
@@ -73,14 +74,14 @@ pub enum Presence {
 pub struct HostState {
     /// Name of the host, from its key.
     pub host: String,
-    /// Whether it is heard.
+    /// Whether the host is heard.
     pub presence: Presence,
-    /// What it says; none if that cannot be read.
+    /// Its report; `None` if the value is no report.
     pub report: Option<HostReport>,
 }
 
 impl Presence {
-    /// Presence of a host whose lease lasts and has so much left.
+    /// Presence of a host, from the whole time of its lease and the time that is left.
     #[must_use]
     pub fn of(granted: Duration, left: Duration) -> Presence {
         let silence = granted.saturating_sub(left);

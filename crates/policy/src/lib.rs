@@ -1,16 +1,16 @@
-//! Policy: settings of volumes, groups of VMs and VMs that live in one place, etcd, for all hosts.
+//! Policy: settings of volumes, groups of VMs and VMs for all hosts, kept in etcd.
 //!
-//! A policy is a TOML document. What is in it is checked by the same code as `parda.toml` before it is written, and again by each
-//! agent before it takes effect. Calls to etcd block, each for a bounded time.
+//! A policy is a TOML document. The code that checks `parda.toml` checks it before it is written, and again on each host before it takes
+//! effect. Calls to etcd block, each for a bounded time.
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | [`document`] | a policy, and which of its settings a VM has |
-//! | [`check`](mod@check) | a policy as it is written, checked |
-//! | [`changes`](mod@changes) | what differs between two policies, and one setting changed |
+//! | [`document`] | a policy, and the settings that a VM has by it |
+//! | [`check`](mod@check) | the check of a policy file |
+//! | [`changes`](mod@changes) | the difference of two policies, and a change of one setting |
 //! | [`stored`] | values of the keys in etcd |
-//! | [`store`] | a policy in etcd: read, written, with its history |
-//! | [`hosts`] | what hosts have in force |
+//! | [`store`] | a policy in etcd: read and written, with its history |
+//! | [`hosts`] | reports of hosts on what they have in force |
 #![forbid(unsafe_code)]
 
 pub mod changes;
@@ -20,7 +20,7 @@ pub mod hosts;
 pub mod store;
 pub mod stored;
 
-pub use changes::{Change, Of, changes, set};
+pub use changes::{Change, Scope, changes, set};
 pub use check::check;
 pub use document::{Group, Policy, Vm, Volume};
 pub use hosts::{HostReport, HostState, InForce, Presence, VolumeReport};

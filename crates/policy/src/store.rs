@@ -1,7 +1,7 @@
-//! A policy in etcd: read, written, with its history.
+//! A policy in etcd: read and written, with its history.
 //!
-//! The head names the revision, and each volume has a key of its own, so that a host reads those of its volumes alone. A change writes
-//! head, volumes and history in one transaction, if the head is still the one that was read.
+//! The head has the number of the revision. Each volume has a key of its own, so that a host reads the policies of its own volumes
+//! only. A change writes head, volumes and history in one transaction, on condition that the head is still the one that was read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::stored::{Head, HistoryEntry, Stored, StoredFault};
 /// Revisions that the history keeps.
 pub const MOST_HISTORY: u64 = 100;
 
-/// Changes that an entry of the history names.
+/// Most changes that an entry of the history lists.
 const MOST_CHANGES: usize = 200;
 
-/// Revisions, or hosts, that are read with one call.
+/// Number of revisions or hosts that one call reads.
 const PAGE: usize = 16;
 
-/// A policy in etcd.
+/// A policy in etcd, and the client that reads and writes it.
 #[derive(Debug)]
 pub struct Store {
     client: Client,
@@ -33,34 +33,34 @@ pub struct Store {
     limit: Duration,
 }
 
-/// Who makes a change, when and why.
+/// Author of a change, with time and comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
     /// The user and host.
     pub by: String,
-    /// When, in milliseconds since 1970.
+    /// Time of the change, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Why, in the words of the author.
+    /// Comment of the author: why.
     pub comment: Option<String>,
 }
 
-/// The policy as it was read.
+/// The policy at the time of a read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// The revision, if there is a policy.
     pub head: Option<Head>,
-    /// Revision of etcd in which the head was written; 0 without one.
-    pub mark: i64,
+    /// Revision of etcd (not of the policy) in which the head was written; 0 without a head.
+    pub etcd_revision: i64,
     /// Policies of the volumes that were read, by name.
     pub volumes: BTreeMap<String, Result<Stored, StoredFault>>,
 }
 
-/// Answer to a look for news.
+/// Answer of [`Store::news`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct News {
     /// Whether the head was written since.
     pub changed: bool,
-    /// Revision of the cluster. One below the last answer's: the cluster's data may be another, or the member lags.
+    /// Revision of etcd now. If it is less than in an earlier answer, the cluster lost data, or the member that answered lags.
     pub cluster: i64,
 }
 
@@ -79,7 +79,7 @@ pub enum StoreError {
     /// A call to etcd failed.
     #[error(transparent)]
     Etcd(#[from] EtcdError),
-    /// A key holds what is none of ours.
+    /// A key holds a value that parda did not write.
     #[error("etcd: key {key}: {message}")]
     Value {
         /// Name of the key.
@@ -87,10 +87,10 @@ pub enum StoreError {
         /// What is wrong with its value.
         message: String,
     },
-    /// Somebody else was faster.
+    /// Another author has changed the policy since it was read.
     #[error("{}; nothing was changed. Look at the difference again (parda policy diff), and try again", now(.0.as_ref()))]
     Conflict(Option<Head>),
-    /// The policy of a volume cannot be replaced, as it cannot be read.
+    /// The stored policy of a volume is of a newer format, so it cannot be replaced.
     #[error("volume {volume}: {fault}")]
     Unreadable {
         /// Name of the volume.
@@ -98,7 +98,7 @@ pub enum StoreError {
         /// Reason why it cannot be read.
         fault: StoredFault,
     },
-    /// The policy of a volume cannot be replaced, as the value of its key is none.
+    /// The key of a volume holds no policy, so it cannot be replaced.
     #[error(
         "volume {volume}: what etcd has is no policy: {why}. Remove its key below policy/volume/ (etcdctl del), and apply a policy file"
     )]
@@ -113,7 +113,7 @@ pub enum StoreError {
         "{0}; the change may have been made all the same: parda policy get shows the revision in etcd"
     )]
     Unanswered(EtcdError),
-    /// It is too much for one transaction.
+    /// More volumes change than one transaction can write.
     #[error("{0} volumes change at once, and etcd makes {most} writes at once: change fewer volumes at a time", most = MOST_WRITES)]
     TooMany(usize),
     /// A value cannot be written.
@@ -204,19 +204,18 @@ impl Store {
         format!("{}in-force/{}", self.prefix, part(host)).into_bytes()
     }
 
-    /// Looks whether the head was written after the revision `mark` of etcd. Costs the cluster one read of one member.
-    pub fn news(&mut self, mark: i64) -> Result<News, StoreError> {
+    /// Looks whether the head was written after a revision of etcd. Costs the cluster one read at one member.
+    pub fn news(&mut self, since: i64) -> Result<News, StoreError> {
         let head = self.key("head");
-        let found = self.client.changed_since(&head, mark + 1, self.limit)?;
+        let found = self.client.changed_since(&head, since + 1, self.limit)?;
         Ok(News { changed: !found.entries.is_empty(), cluster: found.revision })
     }
 
-    /// Reads the policies of these volumes, all as they are at one time.
+    /// Reads the policies of these volumes. One call reads all of them, at one revision of etcd, unless there are very many.
     pub fn read(&mut self, volumes: &[&str]) -> Result<Snapshot, StoreError> {
         let (head, keys) = (self.key("head"), volumes.iter().map(|name| self.volume_key(name)));
         let keys: Vec<_> = keys.collect();
         let mut snapshot = Snapshot::default();
-        // Most hosts have a few volumes, and then this is one call.
         for keys in keys.chunks(MOST_WRITES - 1) {
             let each = keys.iter().map(|key| Keys::One(key));
             let asked: Vec<_> = std::iter::once(Keys::One(&head)).chain(each).collect();
@@ -239,7 +238,7 @@ impl Store {
         let head = self.key("head");
         for entry in self.client.read(keys, self.limit)?.entries {
             if entry.key == head {
-                so_far.mark = entry.revision;
+                so_far.etcd_revision = entry.revision;
                 so_far.head = Some(json(&entry)?);
                 continue;
             }
@@ -254,7 +253,7 @@ impl Store {
         Ok(so_far)
     }
 
-    /// Puts a policy in the place of the one that was read. Volumes that do not change are not written.
+    /// Replaces the policy that was read with another one. Volumes that do not change are not written.
     pub fn apply(
         &mut self,
         read: &Snapshot,
@@ -263,7 +262,7 @@ impl Store {
     ) -> Result<Applied, StoreError> {
         let before = read.policy()?;
         let changes = changes(&before, policy);
-        // The first one is written though it is empty: it takes back what hosts have kept of a policy that is lost.
+        // The first revision is written even if it is empty: hosts may have kept an older policy that etcd lost, and drop it then.
         if changes.is_empty() && read.head.is_some() {
             return Ok(Applied { head: None, changes });
         }
@@ -288,9 +287,9 @@ impl Store {
             return Err(StoreError::TooMany(puts.len() + deletes.len()));
         }
         let key = self.key("head");
-        let written = self.client.write_if((&key, read.mark), &writes, self.limit);
+        let written = self.client.write_if((&key, read.etcd_revision), &writes, self.limit);
         if !written.map_err(StoreError::of_a_write)? {
-            // An answer may have been lost on its way, and the call have been made again. Head and policy tell our own write.
+            // The client repeats a call whose answer was lost, and then meets its own write. Head and policy show whether it is ours.
             let made = self.revision(head.revision)?;
             if !made.is_some_and(|made| made.head == head && made.policy == entry.policy) {
                 let is = self.snapshot(&[Keys::One(&key)], Snapshot::default())?.head;
@@ -300,7 +299,7 @@ impl Store {
         Ok(Applied { head: Some(head), changes })
     }
 
-    /// Keys with their new values, and keys that go.
+    /// Keys to write with their new values, and keys to delete.
     #[allow(clippy::type_complexity, reason = "a list of keys with values, and one of keys")]
     fn writes(
         &self,
@@ -325,21 +324,21 @@ impl Store {
         Ok((puts, gone.map(|volume| self.volume_key(&volume.name)).collect()))
     }
 
-    /// Revisions that are kept, the latest first.
+    /// Revisions of the history, the latest first.
     pub fn history(&mut self) -> Result<Vec<HistoryEntry>, StoreError> {
         let prefix = self.key("history/");
         let found = self.client.list(&prefix, PAGE, self.limit)?;
         found.iter().rev().map(json).collect()
     }
 
-    /// One revision of the history, if it is kept.
+    /// One revision, if the history still has it.
     pub fn revision(&mut self, revision: u64) -> Result<Option<HistoryEntry>, StoreError> {
         let key = self.history_key(revision);
         let found = self.client.read(&[Keys::One(&key)], self.limit)?;
         found.entries.first().map(json).transpose()
     }
 
-    /// Publishes what this host has in force, on a lease that is made if there is none.
+    /// Publishes the report of this host, with the lease given or, if there is none or it ran out, a new one.
     pub fn publish(
         &mut self,
         report: &HostReport,
@@ -366,7 +365,7 @@ impl Store {
         }
     }
 
-    /// Renews the lease of what was published. False if it is gone, and what was published with it.
+    /// Renews the lease of a published report. False if the lease ran out, and etcd has removed the report.
     pub fn renew(&mut self, lease: &Lease) -> Result<bool, StoreError> {
         match self.client.renew(lease, self.limit) {
             Ok(()) => Ok(true),

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use crate::changes::Change;
 use crate::document::Volume;
 
-/// Format of a volume's policy. A new setting leaves it as it is, as an older agent can leave that out. What gives the rest another
-/// meaning, such as a group that is for some hosts only, raises it.
+/// Format number of a volume's policy. A new setting does not raise it, as an older agent can ignore the setting. A key that changes
+/// what other keys mean, such as one that limits a group to some hosts, raises it.
 pub const FORMAT: u32 = 1;
 
-/// The head: the revision in force, and who made it.
+/// The head: the latest revision, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// Number of the revision: one more with each change.
@@ -18,7 +18,7 @@ pub struct Head {
     pub by: String,
     /// When, by that host's clock, in milliseconds since 1970.
     pub at_ms: u64,
-    /// Why, in the words of who made it.
+    /// Comment of the author: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }
@@ -29,7 +29,7 @@ pub struct HistoryEntry {
     /// Number of the revision, and who made it.
     #[serde(flatten)]
     pub head: Head,
-    /// What changed, the first ones.
+    /// Settings that changed, up to a bound.
     pub changes: Vec<Change>,
     /// Number of changes that are not in `changes`.
     #[serde(default)]
@@ -38,21 +38,21 @@ pub struct HistoryEntry {
     pub policy: String,
 }
 
-/// Policy of a volume, as a key of etcd and the agent's file hold it.
+/// Policy of a volume as it is stored, in a key of etcd and in the agent's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stored {
     /// Format that a reader must know.
     pub format: u32,
-    /// Revision in which it changed last.
+    /// Revision in which the volume's policy changed last.
     pub revision: u64,
-    /// Policy of the volume itself.
+    /// Policy of the volume.
     pub volume: Volume,
 }
 
 /// Reason why a stored policy cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredFault {
-    /// A newer version wrote it, for which all of it may mean something else.
+    /// A newer version wrote it, in a format whose keys may have other meanings.
     #[error(
         "revision {revision} is of format {format}, and this version knows format {FORMAT}: upgrade parda on this host"
     )]
@@ -62,7 +62,7 @@ pub enum StoredFault {
         /// Revision in which it changed last.
         revision: u64,
     },
-    /// It is no policy.
+    /// The value is no policy.
     #[error("what etcd has is no policy: {0}")]
     Damaged(String),
 }

@@ -1,4 +1,4 @@
-//! What this host has in force, for etcd and for the status.
+//! The report on what this host has in force, for etcd and for the status.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use parda_policy::{HostReport, InForce, VolumeReport};
 use super::Host;
 use crate::live::{Origins, Policies, Target};
 
-/// What the host says in etcd. Keys that are not known, and faults of reading, by volume.
+/// The report for etcd. `unknown`: keys that this version does not know, and `unreadable`: faults of reading, each by volume.
 pub(super) fn of(
     host: &Host,
     unknown: &BTreeMap<String, Vec<String>>,
@@ -65,7 +65,7 @@ fn values(
     (control, vms.collect())
 }
 
-/// The same for the status.
+/// The report as the status and the API show it.
 pub(super) fn shown(
     report: &HostReport,
     wanted: &Policies,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parda_agent::config::named_cluster;
 use parda_agent::file;
 use parda_api::ValueFrom;
-use parda_policy::{Author, Of, Snapshot, Store, StoreError, set};
+use parda_policy::{Author, Scope, Snapshot, Store, StoreError, set};
 use parda_testkit::Etcd;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -95,7 +95,7 @@ fn author(by: &str) -> Author {
 /// The policy with one more setting of `vm2`.
 fn with(read: &Snapshot, key: &str, value: i64) -> parda_policy::Policy {
     let mut policy = read.policy().unwrap();
-    set(&mut policy, "array", &Of::Vm("vm2".to_owned()), key, Some(value.into()));
+    set(&mut policy, "array", &Scope::Vm("vm2".to_owned()), key, Some(value.into()));
     policy
 }
 
@@ -202,7 +202,7 @@ fn hosts_keep_what_they_had_and_operators_do_not_undo_one_another() {
     // A newer version writes a setting that this one does not know.
     let read = one.read_all().unwrap();
     let mut newer = with(&read, "warp", 9);
-    set(&mut newer, "array", &Of::Vm("vm2".to_owned()), "shares", Some(650.into()));
+    set(&mut newer, "array", &Scope::Vm("vm2".to_owned()), "shares", Some(650.into()));
     one.apply(&read, &newer, author("newer")).unwrap();
     until("the rest is in force", || site.shares(0) == [4500, 650]);
     site.agents[0].says("policy revision 3: vm vm2: warp is not known to this version");
@@ -214,7 +214,7 @@ fn hosts_keep_what_they_had_and_operators_do_not_undo_one_another() {
     for shares in 1..=100 {
         let read = one.read_all().unwrap();
         let mut next = with(&read, "shares", shares);
-        set(&mut next, "array", &Of::Control, "window_max", Some(2.into()));
+        set(&mut next, "array", &Scope::Control, "window_max", Some(2.into()));
         one.apply(&read, &next, author("many")).unwrap();
     }
     let compacted =
