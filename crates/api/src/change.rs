@@ -6,11 +6,11 @@ use utoipa::ToSchema;
 
 use crate::state::ValueFrom;
 
-/// How long a change is kept.
+/// How long a change lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
-    /// In the state file, over restarts and reloads.
+    /// Over restarts and reloads: it is kept in the state file.
     State,
     /// Until the agent ends; a reload keeps it.
     UntilRestart,
@@ -19,37 +19,37 @@ pub enum Keep {
 /// New values of settings of a volume, by the keys of `[volume.control]`, such as `latency_threshold`, `mode` or `window_max`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeChange {
-    /// How long. Default: `state` if a state file is configured, else `until_restart`.
+    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
     #[serde(default)]
     pub keep: Option<Keep>,
-    /// The values: texts, numbers or booleans, as the configuration has them.
+    /// New values by key: texts, numbers or booleans, as in the configuration.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
 }
 
-/// New values of settings of a disk: `shares`, `burst` or `latency_target`.
+/// New values of settings of a disk: `shares`, `burst`, `latency_target` or `drain`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiskChange {
-    /// How long. Default: `state` if a state file is configured, else `until_restart`.
+    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
     #[serde(default)]
     pub keep: Option<Keep>,
-    /// The values, as the configuration has them.
+    /// New values by key, as in the configuration.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
 }
 
-/// What came of a change.
+/// Result of a change of settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
     /// Name of the volume.
     pub volume: String,
-    /// Key of the disk, if it is one.
+    /// Key of the disk; `null` if settings of the volume were changed.
     pub disk: Option<String>,
-    /// Each setting that was named.
+    /// Each setting of the request.
     pub settings: Vec<ChangedSetting>,
 }
 
-/// A setting before and after a change. A setting that is not set is `null`: its default is in force.
+/// A setting before and after a change. `null` means that the setting is not set, and its default is in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChangedSetting {
     /// Key of the setting.
@@ -60,11 +60,11 @@ pub struct ChangedSetting {
     /// Value in force, read back from the running volume.
     #[schema(value_type = Value)]
     pub in_force: Value,
-    /// Value of the configuration file.
+    /// Value in the configuration file.
     #[schema(value_type = Value)]
     pub configured: Value,
-    /// Where the value comes from.
+    /// Origin of the value in force.
     pub from: ValueFrom,
-    /// Whether the value in force is the one that was asked for. Else it follows, as for a disk that is not open yet.
+    /// Whether the new value was in force before the answer. A disk that is not open takes it when it opens.
     pub took_effect: bool,
 }

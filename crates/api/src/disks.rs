@@ -7,10 +7,10 @@ use utoipa::ToSchema;
 use crate::change::Keep;
 use crate::state::ValueFrom;
 
-/// A disk to be served. With its name alone: one of the configuration that was removed, to be served again.
+/// A disk to be served. A body with the name alone is for a disk of the configuration that was removed: it is served again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NewDisk {
-    /// How long. Default: `state` if a state file is configured, else `until_restart`.
+    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
     #[serde(default)]
     pub keep: Option<Keep>,
     /// The keys of `[[volume.disk]]`: `name`, `path`, `listen`, `shares` …
@@ -18,45 +18,45 @@ pub struct NewDisk {
     pub disk: Map<String, Value>,
 }
 
-/// What came of adding or removing a disk.
+/// Result of adding or removing a disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiskDone {
     /// Name of the volume.
     pub volume: String,
     /// Name of the disk.
     pub disk: String,
-    /// `serving`, `opening`, `waiting` or `leaving`; `null` if it is not there any more.
+    /// `serving`, `opening`, `waiting` or `leaving`; `null` if the disk is gone.
     pub state: Option<String>,
-    /// Who says that it is there or not.
+    /// Layer that adds or removes the disk.
     pub from: ValueFrom,
 }
 
-/// Whether the disks of a volume take new connections.
+/// Request to drain the disks of a volume, or to end that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Drain {
-    /// `true`: they take none. `false`: as the configuration says again, which is that they do if it says nothing.
+    /// `true`: the disks refuse new connections. `false`: they do as the configuration says, which by default is to take them.
     pub drain: bool,
-    /// How long. Default: `state` if a state file is configured, else `until_restart`.
+    /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
     #[serde(default)]
     pub keep: Option<Keep>,
 }
 
-/// Disks of a volume after it was drained, or not any more.
+/// Disks of a volume after such a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Drained {
     /// Name of the volume.
     pub volume: String,
-    /// Disks of the volume, in their order.
+    /// All disks of the volume, in the order of the configuration.
     pub disks: Vec<DrainedDisk>,
 }
 
-/// A disk that takes new connections or not.
+/// State of a disk after such a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DrainedDisk {
     /// Key of the disk.
     pub disk: String,
-    /// Whether it takes no new connections.
+    /// Whether the disk refuses new connections.
     pub drain: bool,
-    /// Number of clients that are connected to it.
+    /// Number of clients that are connected to the disk.
     pub clients: u64,
 }

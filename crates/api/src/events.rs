@@ -1,15 +1,15 @@
-//! Events: what happened, and when.
+//! Events of the agent, with their times.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// Which events to tell.
+/// Query of the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// Only events after this one. Without it the latest ones are told.
+    /// Only events after the one with this id. Default: the latest ones.
     pub after: Option<u64>,
-    /// How many at most. Default: 100.
+    /// Largest number of events in the answer. Default: 100.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,
 }
@@ -17,45 +17,45 @@ pub struct EventsQuery {
 /// Events in the order in which they happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Events {
-    /// When the agent started, in milliseconds since 1970. Ids begin anew at each start.
+    /// Start of the agent, in milliseconds since 1970. Ids begin anew at each start.
     pub started_ms: u64,
-    /// Events that were asked for, oldest first.
+    /// Events that match the query, oldest first.
     pub events: Vec<Event>,
-    /// Id of the latest event, told or not; 0 before the first one.
+    /// Id of the latest event, in the answer or not; 0 before the first event.
     pub last_id: u64,
-    /// How many events after the one that was asked for are forgotten.
+    /// Number of events after `after` that are no longer kept.
     pub lost: u64,
 }
 
-/// An event: something that happened, at a time.
+/// An event, which is also a line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
     /// Number of the event since the agent started, from 1.
     pub id: u64,
-    /// When, in milliseconds since 1970.
+    /// Time of the event, in milliseconds since 1970.
     pub at_ms: u64,
-    /// How bad it is.
+    /// Severity of the event.
     pub severity: Severity,
-    /// Volume that it is about.
+    /// Volume of the event, if it has one.
     pub volume: Option<String>,
-    /// Disk or VM that it is about.
+    /// Disk or VM of the event, if it has one.
     pub disk: Option<String>,
-    /// Other host that it is about.
+    /// Other host of the event, if it has one.
     pub host: Option<String>,
-    /// Name of the kind, of the table in `docs/api.md`.
+    /// Kind of the event, from the table in `docs/api.md`.
     pub kind: String,
-    /// What happened, as the log has it.
+    /// Message of the event's line in the log.
     pub message: String,
 }
 
-/// How bad an event is.
+/// Severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// As it should be.
+    /// A change as it should be.
     Info,
-    /// Something that is worth a look.
+    /// A condition that an operator should look at.
     Warning,
-    /// Something does not work.
+    /// A fault: a part of the agent does not work.
     Error,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// What to tell of the last hour.
+/// Query of the history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct HistoryQuery {
@@ -15,14 +15,14 @@ pub struct HistoryQuery {
     pub disk: Option<Vec<String>>,
     /// Names of other hosts: `host=a&host=b`. All, if none is named.
     pub host: Option<Vec<String>>,
-    /// How many seconds, the last ones. Default: 60, or all since `since_ms`.
+    /// Number of seconds, the latest ones. Default: 60, or all since `since_ms`.
     #[param(minimum = 1, maximum = 3600)]
     pub seconds: Option<u32>,
-    /// Only seconds that began after this, in milliseconds since 1970.
+    /// Only seconds that began after this time, in milliseconds since 1970.
     pub since_ms: Option<u64>,
 }
 
-/// Second by second. Each list begins at `start_ms` and has one value a second, `null` where the agent did not know.
+/// History of a volume. Each list begins at `start_ms` and has one value a second, `null` where the value is not known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct History {
     /// Time between two values.
@@ -71,7 +71,7 @@ pub struct DiskHistory {
     pub held_ms: Vec<Option<f64>>,
     /// Mean number of IOs at the array.
     pub outstanding: Vec<Option<f64>>,
-    /// IOs that it may have outstanding, in slots; `null` in a second without IOs.
+    /// The disk's slice of the window, in slots; `null` in a second without IOs.
     pub slice: Vec<Option<f64>>,
 }
 

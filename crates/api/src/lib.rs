@@ -1,15 +1,15 @@
-//! The shape of an agent's HTTP API: what is answered, as serde writes it and as OpenAPI describes it.
+//! Types of the agent's HTTP API: queries, bodies and answers, as serde reads and writes them and as OpenAPI describes them.
 //!
 //! | file | subject |
 //! | --- | --- |
-//! | `state` | what is now |
+//! | `state` | the present state: volumes, hosts, disks |
 //! | `history` | the last hour, second by second |
-//! | `events` | what happened |
-//! | `policy` | the policy, as this host has it |
+//! | `events` | events: disks, hosts, settings, faults |
+//! | `policy` | the policy that the host has read |
 //! | `change` | settings changed while the agent runs |
-//! | `disks` | disks added, removed and drained while it runs |
+//! | `disks` | disks added, removed and drained while the agent runs |
 //!
-//! Times and rates have their unit in their names. A value that is not known is `null`. `docs/api.md` explains each answer with
+//! Names of times and rates end with their unit. A value that is not known is `null`. `docs/api.md` explains each answer with
 //! an example.
 
 #![forbid(unsafe_code)]
@@ -37,6 +37,6 @@ use utoipa::ToSchema;
 /// Answer to a request that is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// What is wrong, and what to do.
+    /// The fault, and what to do.
     pub error: String,
 }

@@ -1,4 +1,4 @@
-//! The state: what is now.
+//! The present state of the agent, its volumes, hosts and disks.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 
 use crate::policy::Policy;
 
-/// The agent now. Rates and means of disks and volumes are of the last whole second; those of hosts, windows and latencies of the
-/// law are of the last control period.
+/// State of the agent. Rates and means of disks and volumes are of the last whole second. Values of hosts, windows and latencies of
+/// the law are of the last control period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct State {
     /// Name of the host in its cluster.
@@ -21,7 +21,7 @@ pub struct State {
     pub uptime_s: f64,
     /// The host's clock, in milliseconds since 1970.
     pub now_ms: u64,
-    /// What this request may do.
+    /// Rights of this request.
     pub role: Role,
     /// The policy; `null` where none is configured.
     pub policy: Option<Policy>,
@@ -29,18 +29,18 @@ pub struct State {
     pub volumes: Vec<Volume>,
 }
 
-/// What a request may do.
+/// Rights of a request.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Look, and change nothing.
+    /// May read all answers.
     #[default]
     Read,
-    /// Look at all and change settings.
+    /// May also change settings.
     Write,
-    /// All of that, and add disks, which names files of the host.
+    /// May also add disks, which are files of the host.
     Admin,
 }
 
@@ -49,11 +49,11 @@ pub enum Role {
 pub struct Volume {
     /// Name of the volume, the same on all hosts.
     pub name: String,
-    /// How the window is found.
+    /// Mode of the law: `parda`, `published`, `static`, `observe` or `off`.
     pub mode: String,
     /// Reason why the volume does not run.
     pub fault: Option<String>,
-    /// Where its settings come from that are set; those that are left out have their defaults.
+    /// Origin of each setting that is set. Settings that are left out have their defaults.
     pub settings_from: BTreeMap<String, ValueFrom>,
     /// Latency threshold in force.
     pub threshold: Threshold,
@@ -75,7 +75,7 @@ pub struct Volume {
     pub beta: f64,
     /// Shares of this host's disks or VMs together.
     pub shares: u32,
-    /// The same, less for those that use less than their slice.
+    /// Active shares: shares, with those of a disk or VM scaled to the part of its slice that it uses.
     pub active_shares: f64,
     /// Reads and writes per second.
     pub iops: Option<f64>,
@@ -85,9 +85,9 @@ pub struct Volume {
     pub exchange: Option<Exchange>,
     /// Hosts on the volume, this one first.
     pub hosts: Vec<Host>,
-    /// Disks that are served.
+    /// Disks of the volume, also those that are not served now.
     pub disks: Vec<Disk>,
-    /// Device that is steered.
+    /// Device that is steered; `null` where disks are served.
     pub steer: Option<Steer>,
 }
 
@@ -96,7 +96,7 @@ pub struct Volume {
 pub struct Threshold {
     /// Threshold in force, in milliseconds.
     pub ms: f64,
-    /// Where it comes from.
+    /// Origin of the threshold in force.
     pub from: ThresholdFrom,
     /// Disk or host whose latency objective it is, if `from` is `objective`.
     pub objective_of: Option<String>,
@@ -116,9 +116,9 @@ pub enum ThresholdFrom {
     Live,
     /// A change that the state file keeps.
     State,
-    /// The agent finds it while working.
+    /// The search for the knee, while working.
     Auto,
-    /// A disk's latency objective.
+    /// The latency objective of a disk.
     Objective,
 }
 
@@ -142,7 +142,7 @@ pub enum ValueFrom {
 /// Where the hosts of a volume meet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exchange {
-    /// File, device, NBD URI or UDP address.
+    /// File, device, NBD URI, UDP address or members of etcd.
     pub place: String,
     /// Current fault, if there is one.
     pub fault: Option<String>,
@@ -161,19 +161,19 @@ pub struct Host {
     pub own: bool,
     /// `live`, `unproven`, `stale`, `gone` or `left`, as seen from here.
     pub liveness: String,
-    /// Seconds since it was last seen to change.
+    /// Seconds since the host's report was last seen to change.
     pub age_s: f64,
     /// Window in slots; `null` without control.
     pub window: Option<f64>,
-    /// Window that it would have, if it observes.
+    /// Window that the host would have, if it observes.
     pub would_be: Option<f64>,
-    /// Shares of its VMs together.
+    /// Shares of the host's VMs together.
     pub shares: u32,
-    /// The same, less for those that use less than their slice.
+    /// Active shares: shares, with those of a VM scaled to the part of its slice that it uses.
     pub active_shares: f64,
     /// Mean device latency in its last period.
     pub latency_ms: Option<f64>,
-    /// Latency threshold that it was told or has found.
+    /// Latency threshold that the host is configured with, or has found.
     pub latency_threshold_ms: Option<f64>,
     /// Reads and writes per second in its last period.
     pub iops: Option<f64>,
@@ -181,34 +181,34 @@ pub struct Host {
     pub bytes_per_s: Option<f64>,
     /// Mean outstanding IOs in its last period, in slots.
     pub outstanding: f64,
-    /// Threshold that one of its disks asks for by its latency objective.
+    /// Lowest threshold that a disk of the host asks for by its latency objective.
     pub asks_ms: Option<f64>,
 }
 
-/// A disk that is served.
+/// A disk of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Disk {
     /// Name in paths and queries: `name`, or `name@listen` where a volume has two disks of one name.
     pub key: String,
     /// Name of the export.
     pub name: String,
-    /// Address at which clients find it.
+    /// Address at which clients connect.
     pub listen: String,
     /// `serving`, `opening`, `waiting` or `leaving`.
     pub state: String,
-    /// Reason why it is not served or why IOs of it fail.
+    /// Reason why the disk is not served, or why its IOs fail.
     pub fault: Option<String>,
-    /// Where the disk comes from.
+    /// Layer that has the disk: the configuration, or a live change.
     pub from: ValueFrom,
-    /// Whether it takes no new connections.
+    /// Whether the disk refuses new connections.
     pub drain: bool,
-    /// Number of clients that are connected to it.
+    /// Number of clients that are connected to the disk.
     pub clients: u64,
-    /// Shares that are in force.
+    /// Shares of the disk in force.
     pub shares: u32,
-    /// Where the shares come from.
+    /// Origin of the shares.
     pub shares_from: ValueFrom,
-    /// Where its settings come from that are set; those that are left out have their defaults.
+    /// Origin of each setting that is set. Settings that are left out have their defaults.
     pub settings_from: BTreeMap<String, ValueFrom>,
     /// Bounds in force for the disk.
     pub limits: DiskLimits,
@@ -224,7 +224,7 @@ pub struct Disk {
     pub writes_per_s: Option<f64>,
     /// Mean time of reads and writes at the array; `null` in a second without any.
     pub device_ms: Option<f64>,
-    /// Mean time that they were held in the host's queue.
+    /// Mean time of reads and writes in the host's queue; `null` in a second without any.
     pub held_ms: Option<f64>,
     /// 99th percentile of the time at the array.
     pub device_p99_ms: Option<f64>,
@@ -232,36 +232,36 @@ pub struct Disk {
     pub outstanding: Option<f64>,
     /// Mean number of IOs held, by Little's law.
     pub waiting: Option<f64>,
-    /// IOs that it may have outstanding now, in slots; `null` where nothing bounds each disk.
+    /// The disk's slice of the window, in slots; `null` in a mode without slices.
     pub slice: Option<f64>,
     /// IOs that failed at the array since the disk was opened.
     pub errors: u64,
-    /// What keeps it from doing more.
+    /// Reason why the disk does no more IOs.
     pub limited_by: Option<Limit>,
-    /// Its part by shares of what this host's disks do that are limited by their slices; `null` for all others.
+    /// The disk's part, by shares, of the IOPS of all disks of this host that are limited by their slices; `null` if it is not one of these.
     pub entitled_iops: Option<f64>,
 }
 
 /// Bounds of a disk, as the configuration names them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DiskLimits {
-    /// IOs that it may gather while idle and spend ahead of its neighbours.
+    /// IOs that the disk may gather while idle, and send ahead of its turn.
     pub burst: f64,
 }
 
-/// What keeps a disk from doing more IOs.
+/// Reason why a disk does no more IOs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum Limit {
-    /// There were no requests.
+    /// No request was done.
     #[serde(rename = "nothing done")]
     Nothing,
-    /// Its requests moved no data.
+    /// Its requests were flushes, trims and the like, no reads or writes.
     #[serde(rename = "flushes, trims")]
     Others,
-    /// Its part of the window: its IOs are held.
+    /// Its slice of the window: its IOs are held.
     #[serde(rename = "its slice")]
     Slice,
-    /// Its client asks for no more at a time.
+    /// Its client keeps no more IOs pending.
     #[serde(rename = "its own depth")]
     Depth,
 }
@@ -270,7 +270,7 @@ impl Limit {
     /// Part of its IOs' time for which a disk is held before its slice is what limits it.
     const HELD: f64 = 0.05;
 
-    /// By what a disk did in an interval: reads and writes, other requests, mean times of reads and writes.
+    /// The limit in an interval, from the numbers of reads and writes and of other requests, and the mean times of reads and writes.
     #[must_use]
     pub fn of(ios: u64, others: u64, device_ms: f64, held_ms: f64) -> Limit {
         match (ios, others) {
@@ -302,7 +302,7 @@ pub struct Steer {
     pub fault: Option<String>,
     /// Queue depth in force, over all paths.
     pub depth: Option<u32>,
-    /// VMs that are told apart.
+    /// VMs of the device, each a cgroup.
     pub vms: Vec<SteeredVm>,
 }
 
@@ -315,13 +315,13 @@ pub struct SteeredVm {
     pub name: String,
     /// Path of its cgroup.
     pub cgroup: String,
-    /// Shares that are in force.
+    /// Shares of the VM in force.
     pub shares: u32,
-    /// Where the shares come from.
+    /// Origin of the shares.
     pub shares_from: ValueFrom,
     /// IOs of the VM per second.
     pub iops: Option<f64>,
-    /// Bytes of its IOs per second.
+    /// Bytes of the VM's IOs per second.
     pub bytes_per_s: Option<f64>,
     /// Mean IOs submitted and not completed in the last period.
     pub pending: f64,
