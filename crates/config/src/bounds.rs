@@ -1,4 +1,4 @@
-//! Largest values of the law's settings. What is beyond is a mistake in the number or its unit, and would stop the law without a word.
+//! Largest values of the law's settings. A larger value is a mistake in the number or its unit, and would stop the law silently.
 
 use std::time::Duration;
 
@@ -44,12 +44,12 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
         ("reference_size", size(settings.reference_size), "above zero, at most 1GiB"),
         ("slot_size", size(settings.slot_size), "above zero, at most 1GiB"),
     ] {
-        // A number that is none is within no bounds.
+        // NaN is within no bounds.
         if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
             return Err(ConfigError { parameter, must_be, value });
         }
     }
-    // Those of another mode are not in the law that is checked.
+    // A setting of another mode than the one in force is not in the law's configuration, which is checked later.
     for (parameter, value, most, must_be) in [
         ("beta_per_share", settings.beta_per_share, MILLION, "above zero, at most 1000000"),
         ("epsilon", settings.epsilon, 1.0, "above 0, at most 1"),

@@ -1,11 +1,11 @@
-//! Differences between two sets of settings, for people.
+//! Differences between two sets of settings, as text.
 
 use toml::Table;
 
 use crate::control::{ControlSettings, TUNABLES};
 
 impl ControlSettings {
-    /// Settings that differ from those `before`: `latency_threshold = "20ms" (before: "30ms")`. Empty if none does.
+    /// Settings that differ from `before`, as `latency_threshold = "20ms" (before: "30ms")`, separated by `; `. Empty if none differs.
     #[must_use]
     pub fn changes(&self, before: &ControlSettings) -> String {
         // Plain data, which can be written.

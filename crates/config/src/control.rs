@@ -1,5 +1,5 @@
 //! The settings of the control law, as they are written in the agent's configuration and in
-//! scenarios. Each is optional: what is left out has the default that [`TUNABLES`] states.
+//! scenarios. Each is optional; [`TUNABLES`] has the defaults.
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub enum Fairness {
 pub enum OutsiderSetting {
     /// The threshold holds: hosts under control make room. The default.
     Hold,
-    /// It counts as a host with `outsider_shares` shares.
+    /// The outsider counts as a host with `outsider_shares` shares.
     Share,
     /// Hosts under control keep the outstanding IOs that they had.
     Compete,
@@ -55,11 +55,11 @@ pub enum SizeModelSetting {
 pub enum NamedSizeModel {
     /// No scaling. The default.
     Off,
-    /// Fitted to what completes.
+    /// A line fitted to completed IOs.
     Learned,
 }
 
-/// latency = `per_kib` · size + `fixed`.
+/// The line latency = `per_kib` · size + `fixed`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LineSetting {
@@ -149,7 +149,7 @@ const MOST_OUTSIDER: Span = Span::from_millis(20_000);
 const MIN_PERIOD: Duration = Duration::from_millis(50);
 
 impl ControlSettings {
-    /// These settings, with those of `over` in place of theirs where it has any.
+    /// These settings, overridden by those that `over` has.
     #[must_use]
     pub fn overlaid(&self, over: &ControlSettings) -> ControlSettings {
         ControlSettings {
@@ -188,7 +188,7 @@ impl ControlSettings {
     /// Fills in the defaults and checks the whole.
     ///
     /// # Errors
-    /// The first parameter that cannot work; its name is the setting's.
+    /// The first setting that cannot work, by its key.
     pub fn resolve(&self) -> Result<Resolved, ConfigError> {
         if self.probe().is_some() {
             return Err(ConfigError {
@@ -209,14 +209,14 @@ impl ControlSettings {
         }
     }
 
-    /// Whether that probe is to be made anew while the volume is idle.
+    /// Whether the stored probe is renewed while the volume is idle.
     #[must_use]
     pub fn probes_when_idle(&self) -> bool {
         matches!(&self.latency_threshold, Some(ThresholdSetting::Auto(auto))
             if auto.idle_probe == Some(IdleProbeSetting::Daily))
     }
 
-    /// The same for who has read that probe: `probed` is what it recommends.
+    /// [`resolve`](Self::resolve) for a caller that has read the stored probe. `probed`: the probe's recommendation.
     ///
     /// # Errors
     /// As with [`ControlSettings::resolve`].
@@ -333,13 +333,13 @@ impl ControlSettings {
     }
 }
 
-/// Settings that all IOs are counted in: what waits when they change is counted in the old unit, so they are not changed live.
+/// Settings that make the unit of windows. They are not changed live: IOs that wait meanwhile would be counted in the old unit.
 pub const UNITS: [&str; 2] = ["fairness", "slot_size"];
 
 /// Documentation of one setting. `docs/tunables.md` is held to this table by a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunable {
-    /// Its key in the configuration.
+    /// Key of the setting in the configuration.
     pub key: &'static str,
     /// Kind of its value, or its unit.
     pub unit: &'static str,
@@ -347,7 +347,7 @@ pub struct Tunable {
     pub default: &'static str,
     /// Effect of the setting, and reason for its default.
     pub why: &'static str,
-    /// Where it comes from.
+    /// Paper or page that the setting or its default comes from.
     pub source: &'static str,
 }
 

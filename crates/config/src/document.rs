@@ -43,7 +43,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The largest document, in bytes: far above any that somebody has written.
+/// The largest document, in bytes, far above any real one.
 const MAX: u64 = 16 << 20;
 
 fn read(path: &Path, pipe: bool) -> Result<Document, Error> {
@@ -79,7 +79,7 @@ impl Document {
     /// Reads a document from a file, or once from a pipe.
     ///
     /// # Errors
-    /// The file cannot be read, is neither, is larger than any document, or is not UTF-8.
+    /// The file cannot be read, is neither a regular file nor a pipe, is too large, or is not UTF-8.
     pub fn read(path: &Path) -> Result<Document, Error> {
         read(path, true)
     }
@@ -87,7 +87,7 @@ impl Document {
     /// Reads a document from a regular file.
     ///
     /// # Errors
-    /// As [`Document::read`]. A pipe is refused: nobody may ever write to it.
+    /// As [`Document::read`], and a pipe is refused: a read of it might wait for ever.
     pub fn read_regular(path: &Path) -> Result<Document, Error> {
         read(path, false)
     }
@@ -128,7 +128,7 @@ impl Document {
         self.error_at(&path.split('.').collect::<Vec<_>>(), message)
     }
 
-    /// The same, for keys that may themselves have dots in them.
+    /// [`error`](Self::error) for keys that may themselves have dots in them.
     #[must_use]
     pub fn error_at(&self, keys: &[&str], message: impl Into<String>) -> Error {
         let (file, message) = (self.name.clone(), message.into());
@@ -182,7 +182,7 @@ impl Document {
     }
 }
 
-/// A parser's message on a value of another type, in the words of the configuration. All others are as they were.
+/// A parser's message about a value of a wrong type, in the words of the configuration. Other messages are returned unchanged.
 fn plainly(message: &str) -> String {
     let parts =
         message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "));

@@ -1,4 +1,4 @@
-//! `latency_threshold`: a number, or how it is to be found.
+//! `latency_threshold`: a number, or the settings of the search for one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use parda_control::{Auto, ConfigError, Span};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The `latency_threshold` key: a number, or how to find one.
+/// Value of the key `latency_threshold`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ThresholdSetting {
-    /// A duration: it is this.
+    /// A duration, which is the threshold.
     Fixed(Duration),
-    /// `"auto"`, or a table that says how: it is found while working.
+    /// `"auto"`, or a table of the search's settings: the threshold is found while working.
     Auto(AutoSetting),
 }
 
@@ -21,23 +21,22 @@ pub enum ThresholdSetting {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AutoSetting {
-    /// A stored answer of `parda probe --json`: it begins at the threshold that this recommends, if
-    /// the file is there.
+    /// Document of `parda probe --json`. If the file exists, the search begins at the threshold that it recommends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<PathBuf>,
-    /// Where it begins otherwise.
+    /// Threshold at which the search begins otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub start: Option<Duration>,
-    /// It never goes below this.
+    /// Smallest threshold that is tried.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub at_least: Option<Duration>,
     /// Largest threshold that is tried.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
     pub at_most: Option<Duration>,
-    /// By what part it moves at most in one period.
+    /// Largest change of the threshold in one period, as a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<f64>,
-    /// Whether it moves while working. If not, it stays where it begins.
+    /// Whether the threshold moves. If not, it stays where it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn: Option<bool>,
     /// How often the stored probe is renewed while the volume is idle. `inject` is its former name.
@@ -56,13 +55,13 @@ pub enum IdleProbeSetting {
 }
 
 impl AutoSetting {
-    /// Where it begins, if anybody says so. `probed`: what the stored probe recommends.
+    /// Threshold at which the search begins, if a probe or a setting says it. `probed`: the recommendation of the stored probe.
     #[must_use]
     pub fn begins(&self, probed: Option<Duration>) -> Option<Span> {
         probed.or(self.start).map(Span::from)
     }
 
-    /// Bounds for the law's search; `None` if nothing is to be learned.
+    /// Bounds of the search; `None` with `learn = false`.
     pub(crate) fn auto(&self, probed: Option<Duration>) -> Option<Auto> {
         let default = Auto::default();
         self.learn.unwrap_or(true).then(|| Auto {
@@ -76,8 +75,8 @@ impl AutoSetting {
 
 const AUTO: &str = "auto";
 
-/// Largest threshold. Linux guests give an IO up after 30 s, and arrays answer within a second: what is
-/// larger is another unit than the one that was meant.
+/// Largest threshold. Linux guests give an IO up after 30 s, and arrays answer within a second: a larger
+/// value is a mistake in the unit.
 pub(crate) const MOST: Duration = Duration::from_secs(10);
 pub(crate) const AT_MOST: &str = "at most 10s, which is far above what an array needs";
 

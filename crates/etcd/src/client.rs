@@ -1,4 +1,4 @@
-//! Calls to a cluster: whichever member answers serves, one after the other.
+//! Calls to a cluster, at one member after the other until one answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::endpoint::Endpoint;
 use crate::error::{EtcdError, Fault};
 use crate::{password, wire};
 
-/// Most bytes of an answer: a member may be no etcd at all.
+/// Most bytes of an answer, as an endpoint may be another server than etcd.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Where a cluster is, and who we are there.
+/// Endpoints of a cluster, and this client's certificates and user there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Its members, or some of them. At least one.
+    /// Client URLs of members of the cluster, at least one.
     pub endpoints: Vec<Endpoint>,
     /// Certificates for endpoints with TLS.
     pub tls: Option<Tls>,
@@ -46,7 +46,7 @@ pub struct Login {
     pub password_file: PathBuf,
 }
 
-/// A key and what it holds.
+/// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
     /// Name under which etcd has the value.
@@ -55,11 +55,11 @@ pub struct KeyValue {
     pub value: Vec<u8>,
 }
 
-/// A lease: keys that hang on it vanish when it was not renewed for its time.
+/// A lease. etcd removes the keys attached to it when it was not renewed for its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     id: String,
-    /// Time that it lasts without renewal.
+    /// Time after which the lease ends if it is not renewed.
     pub ttl: Duration,
 }
 
@@ -81,10 +81,10 @@ pub struct Client {
     settings: Settings,
     /// Index of the endpoint that is asked first.
     current: usize,
-    /// Made with the first call, and anew after a failure, so that renewed files hold.
+    /// Made with the first call, and anew after a failure, so that renewed certificate files are read.
     agent: Option<Agent>,
     token: Option<String>,
-    /// The cluster has no users, so that ours needs no token.
+    /// Whether the cluster has no users, so that calls need no token.
     open: bool,
     traffic: Traffic,
 }
@@ -183,8 +183,8 @@ impl Client {
         self.open = false;
     }
 
-    /// All keys that begin with `prefix`, at most `most`, as the member that answers has them: it may be a little
-    /// behind. Waits at most `limit` for each endpoint.
+    /// All keys that begin with `prefix`, from the member that answers, which may lag behind the others. Refused if there are more
+    /// than `most`. Waits at most `limit` for each endpoint.
     pub fn range(
         &mut self,
         prefix: &[u8],
@@ -203,7 +203,7 @@ impl Client {
         pairs.ok_or_else(|| self.error(Fault::NotUnderstood("not base64".to_owned())))
     }
 
-    /// Writes a key that hangs on a lease.
+    /// Writes a key and attaches it to a lease.
     pub fn put(
         &mut self,
         key: &[u8],
@@ -216,7 +216,7 @@ impl Client {
         self.call::<wire::Written>("kv/put", &put, limit).map(|_| ())
     }
 
-    /// A lease of so much time, or a little more, in whole seconds.
+    /// A new lease of this time, rounded up to whole seconds.
     pub fn grant(&mut self, ttl: Duration, limit: Duration) -> Result<Lease, EtcdError> {
         let seconds = ttl.as_secs_f64().ceil().max(1.0) as u64;
         let granted: wire::Granted =
@@ -227,10 +227,10 @@ impl Client {
         }
     }
 
-    /// Renews a lease for the whole of its time, counted from now.
+    /// Renews a lease for the whole of its time, from now.
     ///
     /// # Errors
-    /// [`Fault::NoLease`]: it ran out before.
+    /// [`Fault::NoLease`]: the lease ran out before.
     pub fn renew(&mut self, lease: &Lease, limit: Duration) -> Result<(), EtcdError> {
         let kept: wire::Kept = self.call("lease/keepalive", &json!({ "ID": lease.id }), limit)?;
         match kept.result.ttl.parse::<i64>() {
@@ -243,7 +243,7 @@ impl Client {
         EtcdError { endpoint: self.endpoint(), fault }
     }
 
-    /// Asks one endpoint after the other, until one of them answers or all have failed.
+    /// Makes a call at one endpoint after the other, until one answers or all have failed.
     pub(crate) fn call<Answer: serde::de::DeserializeOwned>(
         &mut self,
         path: &str,
@@ -262,7 +262,7 @@ impl Client {
                         return Err(error);
                     }
                     self.current = (self.current + 1) % self.settings.endpoints.len().max(1);
-                    // What hangs on the connection is made anew, from files that may have been renewed.
+                    // The next connection reads certificates again, which may have been renewed.
                     self.agent = None;
                     if tries == 0 {
                         return Err(error);
@@ -272,7 +272,7 @@ impl Client {
         }
     }
 
-    /// Asks the current endpoint, with a token that is renewed once if it is refused.
+    /// Makes a call at the current endpoint. If the token is refused, it is renewed once.
     fn call_here<Answer: serde::de::DeserializeOwned>(
         &mut self,
         path: &str,
@@ -287,7 +287,7 @@ impl Client {
                 self.log_in(limit)?;
                 self.ask(path, body, limit)
             }
-            // Users were turned on since.
+            // Authentication was turned on since.
             Err(fault @ Fault::Denied(_)) => {
                 self.open = false;
                 Err(fault)

@@ -19,10 +19,10 @@ pub enum EndpointFault {
     /// It is no URL of a member.
     #[error("must be https://HOST:PORT, or http://HOST:PORT without TLS; IPv6 as [ADDRESS]")]
     Form,
-    /// It has a user or a password in it.
+    /// The URL has a user or a password.
     #[error("must not hold a user or password: there are keys for both")]
     Secret,
-    /// There is something behind host and port.
+    /// The URL goes on after host and port.
     #[error("must end after the port: paths are etcd's own")]
     Path,
 }
@@ -71,7 +71,7 @@ impl Endpoint {
         &self.host
     }
 
-    /// Whether it is this machine, by a loopback address. A name may be any machine's but `localhost`.
+    /// Whether the host is a loopback address or `localhost`. Other names are not looked up.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())

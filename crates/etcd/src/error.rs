@@ -1,4 +1,4 @@
-//! What can be wrong with a call.
+//! Faults of a call.
 
 use parda_tls::FileError;
 
@@ -10,7 +10,7 @@ use crate::password::PasswordError;
 pub struct EtcdError {
     /// URL of the endpoint.
     pub endpoint: String,
-    /// What is wrong there.
+    /// Fault at that endpoint.
     pub fault: Fault,
 }
 
@@ -29,7 +29,7 @@ pub enum Fault {
     /// The connection or its TLS failed.
     #[error("{0}")]
     Connection(String),
-    /// The member answers that it cannot serve now: it has no leader or no quorum.
+    /// The member answers that it cannot serve now, as it has no leader or no quorum.
     #[error("cannot serve now: {0}")]
     Unavailable(String),
     /// The lease is unknown: it ran out, or etcd's data was replaced.
@@ -38,10 +38,10 @@ pub enum Fault {
     /// The user's token is unknown or too old.
     #[error("the user's token is not valid: {0}")]
     Token(String),
-    /// The user may not do that, or there is none.
+    /// The user lacks the right, or the call needs a user.
     #[error("{0}")]
     Denied(String),
-    /// It refuses the call.
+    /// The member refuses the call for another reason.
     #[error("refuses: {0}")]
     Refused(String),
     /// The answer is no answer of etcd's JSON gateway.

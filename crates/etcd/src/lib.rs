@@ -1,7 +1,7 @@
 //! A client of etcd's JSON gateway (`/v3/…`, since etcd 3.4): reads, writes and leases over HTTP/1.1, with
 //! TLS, a user and a password, and fail-over between endpoints.
 //!
-//! Calls block, each for a bounded time at each endpoint, and belong on a thread that may wait. There is
+//! Calls block, for a bounded time at each endpoint, so they are for threads that may wait. There is
 //! no watch and no async runtime.
 //!
 //! | file | subject |
@@ -9,9 +9,9 @@
 //! | [`endpoint`] | the URL of a member |
 //! | [`password`] | the file that holds a password |
 //! | [`client`] | calls: fail-over, TLS, authentication |
-//! | [`revisions`] | reads that know revisions, writes that depend on them |
+//! | [`revisions`] | reads with revisions, transactions that compare them |
 //! | `wire` | requests and answers as JSON |
-//! | [`error`] | what can be wrong |
+//! | [`error`] | faults of a call |
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -27,8 +27,8 @@ pub use error::{EtcdError, Fault};
 pub use password::{PasswordError, PasswordFault};
 pub use revisions::{Entry, Found, Keys, LeaseTime, Write};
 
-/// A name as a part of a key: no name has the keys of another below it.
+/// A name as one segment of a key: `/` and `%` are escaped, so that no name is a prefix of another's keys.
 #[must_use]
-pub fn part(name: &str) -> String {
+pub fn segment(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }

@@ -1,4 +1,4 @@
-//! Reads that know revisions, and writes that depend on them: a change by several writers at once is made by one of them.
+//! Reads with revisions, and transactions that depend on a revision: of several writers at once, one makes its change.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::error::{EtcdError, Fault};
 use crate::wire;
 
-/// A key as the cluster has it at a revision.
+/// A key, its value, and the revision in which it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Name under which etcd has the value.
@@ -18,14 +18,14 @@ pub struct Entry {
     pub value: Vec<u8>,
     /// Revision of the cluster in which it was written last.
     pub revision: i64,
-    /// Identity of the lease that it hangs on, if it does.
+    /// Identity of the lease that the key is attached to, if there is one.
     pub lease: Option<String>,
 }
 
 /// Result of a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Revision of the cluster as the member that answered has it.
+    /// Latest revision of the cluster at the member that answered.
     pub revision: i64,
     /// Keys that were found, in their order.
     pub entries: Vec<Entry>,
@@ -36,9 +36,9 @@ pub struct Found {
 pub enum Keys<'a> {
     /// One key, by its whole name.
     One(&'a [u8]),
-    /// All keys that begin so.
+    /// All keys that begin with this prefix.
     Prefix(&'a [u8]),
-    /// All keys from the first up to, and without, the second.
+    /// All keys from the first to the second, without the second.
     Between(&'a [u8], &'a [u8]),
 }
 
@@ -57,13 +57,13 @@ impl Keys<'_> {
 /// A write of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write<'a> {
-    /// Gives a key a value that stays.
+    /// Writes a key without a lease, which stays.
     Put(&'a [u8], &'a [u8]),
     /// Removes keys and their values.
     Delete(Keys<'a>),
 }
 
-/// Most operations of a transaction, as etcd has it unless it is told otherwise.
+/// Most operations of a transaction, by etcd's default (`--max-txn-ops`).
 pub const MOST_WRITES: usize = 128;
 
 #[derive(Debug, Deserialize)]
@@ -123,18 +123,18 @@ struct Left {
     granted: String,
 }
 
-/// Time of a lease: as it was granted, and what is left of it.
+/// Time of a lease, as granted and as left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTime {
-    /// Time that it lasts without renewal.
+    /// Whole time of the lease, without renewal.
     pub granted: Duration,
-    /// Time until it ends, unless it is renewed.
+    /// Time until the lease ends, without renewal.
     pub left: Duration,
 }
 
 impl Client {
-    /// A key, if it was written in revision `since` of the cluster or later, as the member that answers has it: it may be a little
-    /// behind. An answer without the key is some hundred bytes, and costs the cluster no round between its members.
+    /// A key, if it was written in revision `since` of the cluster or later. The member that answers may lag behind the others. An answer
+    /// without the key takes some hundred bytes, and no round between members.
     pub fn changed_since(
         &mut self,
         key: &[u8],

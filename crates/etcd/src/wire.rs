@@ -21,7 +21,7 @@ pub(crate) fn range(prefix: &[u8], most: usize) -> Value {
         "key": base64(prefix),
         "range_end": base64(&after(prefix)),
         "limit": most.to_string(),
-        // As the member that is asked has it: no round between members, and none to wait for.
+        // From the member that is asked, without a round between members.
         "serializable": true,
     })
 }
@@ -48,10 +48,10 @@ pub(crate) fn keys(key: &[u8], is_prefix: bool) -> Value {
     }
 }
 
-/// Answer to a range. What is absent is the default, as everywhere in the gateway.
+/// Answer to a range. The gateway leaves out fields that have their default.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Range {
-    /// Which cluster and revision answer. All answers have it.
+    /// Cluster and revision of the answer. All answers of etcd have it.
     #[serde(rename = "header")]
     _header: Header,
     #[serde(default)]
@@ -118,7 +118,7 @@ mod code {
     pub(super) const UNAUTHENTICATED: i64 = 16;
 }
 
-/// What an answer with an HTTP status of failure says.
+/// The fault that an answer with a failed HTTP status describes.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Fault {
     let Ok(refusal) = serde_json::from_slice::<Refusal>(body) else {
         return Fault::NotUnderstood(format!("HTTP status {status}"));

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::asked::Refusal;
 
-/// Answer to what is refused.
+/// Answer to a request that is refused.
 pub(crate) struct Refused(pub(crate) StatusCode, pub(crate) String);
 
 impl From<StatusCode> for Refused {
@@ -33,7 +33,7 @@ impl IntoResponse for Refused {
     }
 }
 
-/// A body of JSON, which no browser takes for anything else nor keeps.
+/// A body of JSON, with headers that keep browsers from storing it or taking it for another type.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: Serialize> IntoResponse for Json<T> {

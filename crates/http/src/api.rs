@@ -1,4 +1,4 @@
-//! `/api/v1`: what is now, what was, what happened, and changes.
+//! `/api/v1`: state, history, events, and changes.
 
 mod change;
 mod disks;
@@ -74,9 +74,9 @@ async fn description() -> impl IntoResponse {
     Json(Description::openapi())
 }
 
-/// What is now.
+/// The present state.
 ///
-/// At most 250 ms old, however many ask. Rates and means are of the last whole second or control period.
+/// At most 250 ms old. Rates and means are of the last whole second or control period.
 #[utoipa::path(get, path = "/api/v1/state", responses((status = 200, body = api::State)))]
 async fn state(
     State(shared): State<Shared>,
@@ -105,7 +105,7 @@ async fn history(
     Ok(Json(shared.ask(move |agent| agent.history(&query)).await??))
 }
 
-/// What happened, oldest first.
+/// The latest events, oldest first.
 #[utoipa::path(
     get,
     path = "/api/v1/events",

@@ -1,12 +1,12 @@
-//! What the server asks its agent, and what is answered.
+//! The agent as the server sees it: a trait, with its arguments and answers.
 
 use axum::body::Bytes;
 use parda_api as api;
 use serde_json::{Map, Value};
 
-/// What the server asks its agent. Each call may block.
+/// An agent: it answers the server's requests. Each call may block.
 pub trait Agent: Send + Sync + 'static {
-    /// Metrics, and what is not served.
+    /// Metrics, and the list of disks and listeners that are not served.
     fn pages(&self) -> Pages;
 
     /// State of the agent, its volumes, disks and hosts. The role is the server's to fill in.
@@ -18,7 +18,7 @@ pub trait Agent: Send + Sync + 'static {
     /// There is no such volume, disk or host, or the answer would be too long.
     fn history(&self, query: &api::HistoryQuery) -> Result<api::History, Refusal>;
 
-    /// Events as they are asked for.
+    /// Events that match a query.
     fn events(&self, query: api::EventsQuery) -> api::Events;
 
     /// Name and role of a token, if it is known.
@@ -27,13 +27,13 @@ pub trait Agent: Send + Sync + 'static {
     /// Changes settings of a volume or a disk while it runs.
     ///
     /// # Errors
-    /// What is named is not there, a value is wrong, or the change cannot be kept.
+    /// The volume, disk or setting does not exist, a value is wrong, or the change cannot be kept.
     fn set(&self, change: &Change, who: &Who) -> Result<api::Changed, Refusal>;
 
-    /// Gives a setting, or all, back to the configuration.
+    /// Removes the live change of a setting, or of all, of a volume or disk.
     ///
     /// # Errors
-    /// What is named is not there, or was not changed.
+    /// The volume or disk does not exist, the setting was not changed, or the change cannot be kept.
     fn reset(
         &self,
         place: &Place,
@@ -52,7 +52,7 @@ pub trait Agent: Send + Sync + 'static {
         who: &Who,
     ) -> Result<api::DiskDone, Refusal>;
 
-    /// Serves a disk no more. Nothing is done to its data.
+    /// Stops serving a disk. Its data stays as it is.
     ///
     /// # Errors
     /// There is no such disk, it is the last one of its volume, or the change cannot be kept.
@@ -63,7 +63,7 @@ pub trait Agent: Send + Sync + 'static {
         who: &Who,
     ) -> Result<api::DiskDone, Refusal>;
 
-    /// Has all disks of a volume take no new connections, or take them again.
+    /// Drains all disks of a volume, so that they refuse new connections, or ends that.
     ///
     /// # Errors
     /// There is no such volume, or the change cannot be kept.
@@ -84,31 +84,31 @@ pub struct Place {
 pub struct Change {
     /// Volume or disk that has the settings.
     pub place: Place,
-    /// How long they are kept.
+    /// How long the values last.
     pub keep: Option<api::Keep>,
     /// Keys of the settings, and their values.
     pub settings: Map<String, Value>,
 }
 
-/// Reason why a request is not done.
+/// Reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The request names something that is not there.
+    /// The request names a volume, disk or setting that does not exist.
     NotFound(String),
     /// The request is wrong.
     Invalid(String),
-    /// The request does not go with the configuration.
+    /// The request conflicts with the configuration.
     Conflict(String),
-    /// The agent cannot do it.
+    /// The agent failed to do what was asked.
     Failed(String),
 }
 
-/// Answers that one look at the agent gives.
+/// Pages made from one look at the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
     /// Metrics in OpenMetrics text.
     pub metrics: Bytes,
-    /// What is configured and not served now, one a line. Empty if all is served.
+    /// Disks and listeners that are configured and not served, one a line. Empty if all are served.
     pub lacking: String,
 }
 
@@ -117,8 +117,8 @@ pub struct Pages {
 pub struct Who {
     /// Name of a token, or the user of a process.
     pub name: String,
-    /// Where from: an address, or the unix socket.
+    /// Address of the sender, or `the unix socket`.
     pub at: String,
-    /// What they may do.
+    /// Rights of the sender.
     pub role: api::Role,
 }

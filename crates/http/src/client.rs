@@ -14,20 +14,20 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-/// How long an answer may take: longer than a change takes.
+/// Longest time for an answer. A change may take several seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The largest answer, in bytes.
 const LARGEST: usize = 256 << 20;
 
-/// Place where an agent answers.
+/// Address at which an agent answers.
 #[derive(Clone, Debug)]
 pub enum Server {
     /// Path of a unix socket.
     Unix(PathBuf),
     /// `HOST:PORT`, in plain text.
     Tcp(String),
-    /// `HOST:PORT`, and the TLS that is spoken there.
+    /// `HOST:PORT`, with TLS to it.
     Tls(String, Connector),
 }
 
@@ -46,9 +46,9 @@ impl std::fmt::Display for Server {
 pub enum AskError {
     /// Nobody listens at the address.
     Connect(io::Error),
-    /// What answers is no agent, or gave up.
+    /// The answer is not an agent's, or did not come.
     Answer(String),
-    /// The agent refuses, for this reason.
+    /// The agent refuses: HTTP status and reason.
     Refused(u16, String),
 }
 

@@ -14,7 +14,7 @@ const FILES: [(&str, &str, &[u8]); 4] = [
     ("/licenses.md", "text/plain; charset=utf-8", include_bytes!("../page/licenses.md")),
 ];
 
-/// The page runs its own script alone, asks its own agent alone, and no other page can frame it.
+/// The page runs only its own script, asks only its own agent, and cannot be framed.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -22,11 +22,11 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
-    // Another version of the agent has another script under the same name.
+    // Another version of the agent has another script at the same path.
     (CACHE_CONTROL, "no-cache"),
 ];
 
-/// Answers the paths of the page. Whoever reaches the server may have it: it holds nothing of the agent.
+/// Answers the paths of the page. It needs no token, as it holds no data of the agent.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.into_iter().fold(Router::new(), |router, (path, kind, contents)| {
         router.route(path, get(move || async move { file(kind, contents) }))

@@ -1,4 +1,4 @@
-//! Requests that are refused before they are looked at.
+//! Refusal of requests by their headers alone.
 
 use axum::extract::Request;
 use axum::http::header::HOST;
@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 
 use crate::answer::Refused;
 
-/// Refuses a request that names the server by anything but an address or `localhost`: a page of another site, whose name was made to lead here
-/// (DNS rebinding), cannot do without its own name.
+/// Refuses a request whose `Host` is neither an address nor `localhost`. A page of another site, whose name was made to resolve to this
+/// address (DNS rebinding), sends its own name there.
 pub(crate) async fn by_address(request: Request, next: Next) -> Response {
     if names_an_address(request.headers()) {
         return next.run(request).await;
@@ -34,7 +34,7 @@ pub(crate) async fn of_one_site(request: Request, next: Next) -> Response {
     Refused(StatusCode::FORBIDDEN, message).into_response()
 }
 
-/// Whether no browser says that another site asks.
+/// Whether the headers that browsers add name no other site.
 fn is_of_one_site(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let fetched = text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
@@ -48,7 +48,7 @@ fn is_of_one_site(headers: &HeaderMap) -> bool {
 fn names_an_address(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(HOST).into_iter();
     let (host, None) = (hosts.next(), hosts.next()) else { return false };
-    // Before HTTP/1.1 there was none, and no browser speaks that.
+    // HTTP/1.0 has no `Host`, and no browser speaks it.
     let Some(host) = host else { return true };
     let Some(authority) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else {
         return false;

@@ -1,8 +1,9 @@
-//! The HTTP server of an agent: metrics, health and readiness, and the API of `docs/api.md`. Changes take a token, or its unix socket.
+//! The HTTP server of an agent: metrics, health and readiness, and the API of `docs/api.md`. Requests that change something need the agent's
+//! unix socket or a token.
 //!
-//! One thread with a runtime of its own serves it, so that no IO waits for HTTP; only this crate has an async runtime. A connection
-//! carries one request and lasts [`PATIENCE`] at most; of those beyond [`CONNECTIONS`] the kernel keeps the next ones waiting. What is
-//! answered is at most [`FRESH`] old, so that no flood of requests reaches the volumes' threads.
+//! One thread with a runtime of its own serves HTTP, so that no IO waits for it; only this crate has an async runtime. A connection
+//! carries one request and lasts [`PATIENCE`] at most. [`CONNECTIONS`] are served at a time; further ones wait in the kernel. Answers
+//! are shared for [`FRESH`], so that no flood of requests reaches the volumes' threads.
 
 #![forbid(unsafe_code)]
 
@@ -49,16 +50,16 @@ pub const CONNECTIONS: usize = 32;
 /// How long to wait after a connection could not be accepted, for want of file descriptors most likely.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who reaches the server.
+/// Clients that can reach the server, by its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Who may open its unix socket.
+    /// Users who may open its unix socket.
     Unix,
     /// Programs of this host, browsers among them.
     Loopback,
-    /// Other hosts, without TLS. They get no more than metrics, health and readiness.
+    /// Other hosts, without TLS. They get metrics, health and readiness only.
     Plain,
-    /// Other hosts, with TLS. Whoever asks needs a token, but for health and the page of the dashboard, which has nothing in it.
+    /// Other hosts, with TLS. All but health and the page of the dashboard, which holds no data, needs a token.
     Tls,
 }
 
@@ -69,7 +70,7 @@ fn router(agent: Arc<dyn Agent>, reach: Reach) -> Router {
         Reach::Loopback => {
             pages::router().merge(api::router(&shared)).layer(from_fn(guard::by_address))
         }
-        // A page of another site gets no certificate for its own name here, and has no token.
+        // A page of another site has no token, and gets no certificate for its own name: `Host` need not be checked.
         Reach::Tls => {
             let known = from_fn_with_state(shared.clone(), who::known_only);
             pages::looks().merge(api::router(&shared)).route_layer(known).merge(pages::open())
@@ -111,7 +112,7 @@ impl Server {
                     () = listener.serve(tls, router(agent, reach)) => {}
                 }
             });
-            // A status that hangs keeps no reload and no end waiting.
+            // A call of the agent that hangs delays neither a reload nor the end.
             runtime.shutdown_background();
         })?;
         Ok(Server { stop, thread: Some(thread) })
@@ -139,7 +140,7 @@ pub enum Listener<U = UnixListener, T = TcpListener> {
 type Watched = Listener<tokio::net::UnixListener, tokio::net::TcpListener>;
 
 impl Listener {
-    /// The same for the runtime that is entered.
+    /// The listener, watched by the runtime that is entered.
     fn watched(self) -> io::Result<Watched> {
         Ok(match self {
             Listener::Unix(listener) => {
@@ -187,7 +188,7 @@ impl Watched {
     }
 }
 
-/// The same within TLS.
+/// Answers one request on a connection with TLS.
 async fn answer_within(tls: TlsAcceptor, stream: TcpStream, peer: Peer, router: Router) {
     match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
         Ok(Ok(stream)) => answer(stream, peer, router).await,

@@ -1,4 +1,4 @@
-//! Pages for machines that look after the agent: metrics, health, readiness.
+//! Pages for monitoring: metrics, health, readiness.
 
 use axum::Router;
 use axum::extract::State;
@@ -16,12 +16,12 @@ pub(crate) fn router() -> Router<Shared> {
     looks().merge(open())
 }
 
-/// Pages that tell of volumes and disks.
+/// Pages with names of volumes and disks.
 pub(crate) fn looks() -> Router<Shared> {
     Router::new().route("/metrics", get(exposition)).route("/readyz", get(readiness))
 }
 
-/// Pages that tell nothing of them.
+/// Pages without such names.
 pub(crate) fn open() -> Router<Shared> {
     dashboard::router().route("/healthz", get(|| async { "alive\n" }))
 }

@@ -8,10 +8,10 @@ use parda_api as api;
 
 use crate::asked::{Agent, Pages};
 
-/// How old an answer may be.
+/// Largest age of an answer that is shared by requests.
 pub const FRESH: Duration = Duration::from_millis(250);
 
-/// A value that is had again when it is no longer fresh.
+/// A value that is computed again when it is older than [`FRESH`].
 #[derive(Debug)]
 struct Latest<T>(Mutex<Option<(Instant, Arc<T>)>>);
 
@@ -20,12 +20,12 @@ impl<T> Latest<T> {
         Arc::new(Latest(Mutex::new(None)))
     }
 
-    /// The next one who asks looks.
+    /// Drops the value, so that the next request computes a new one.
     fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The value of now, or of a moment ago. Who comes while another looks waits for that one.
+    /// The value, at most [`FRESH`] old. Requests that come while it is computed wait for the result.
     fn get(&self, look: impl FnOnce() -> T) -> Arc<T> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, value)) = &*latest
@@ -63,12 +63,12 @@ impl Shared {
         apart(move || shared.state.get(|| shared.agent.state())).await
     }
 
-    /// Name and role of a token. It is looked up in memory.
+    /// Name and role of a token, from memory.
     pub(crate) fn who(&self, secret: &str) -> Option<(String, api::Role)> {
         self.agent.who(secret)
     }
 
-    /// Has the agent change something. Who looks from then on sees it.
+    /// Calls the agent to change something. Later requests see the change.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
         change: impl FnOnce(&dyn Agent) -> T + Send + 'static,
@@ -93,7 +93,7 @@ impl Shared {
     }
 }
 
-/// Does on a thread that may block what may.
+/// Runs work that may block on a thread of its own.
 async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, StatusCode> {

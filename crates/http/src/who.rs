@@ -1,4 +1,4 @@
-//! Who asks, and what they may do.
+//! The sender of a request, and its rights.
 
 use std::net::SocketAddr;
 
@@ -16,12 +16,12 @@ use crate::shared::Shared;
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
-    /// A process of a user. Whoever can open the socket may do all: its mode says who.
+    /// A process of this user. The mode of the socket says who may open it; a process that can has all rights.
     Unix(Option<u32>),
     Tcp(Option<SocketAddr>),
 }
 
-/// Finds out who asks, for the handlers. A token that is not known is refused.
+/// Adds the sender to the request, for the handlers. An unknown token is refused.
 pub(crate) async fn identify(
     State(shared): State<Shared>,
     mut request: Request,
@@ -50,7 +50,7 @@ pub(crate) async fn identify(
     next.run(request).await
 }
 
-/// Refuses who has no token.
+/// Refuses requests without a known token.
 pub(crate) async fn known_only(
     State(shared): State<Shared>,
     request: Request,
@@ -74,12 +74,12 @@ fn unauthorized(message: &str) -> Response {
     ([(WWW_AUTHENTICATE, "Bearer")], refused).into_response()
 }
 
-/// Refuses who may not change anything.
+/// Refuses requests without the right to change settings.
 pub(crate) async fn writers_only(request: Request, next: Next) -> Response {
     at_least(Role::Write, request, next).await
 }
 
-/// Refuses who may not name files of the host.
+/// Refuses requests without the right to name files of the host.
 pub(crate) async fn admins_only(request: Request, next: Next) -> Response {
     at_least(Role::Admin, request, next).await
 }

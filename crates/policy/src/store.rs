@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parda_etcd::revisions::MOST_WRITES;
-use parda_etcd::{Client, Entry, EtcdError, Fault, Keys, Lease, Settings, Write, part};
+use parda_etcd::{Client, Entry, EtcdError, Fault, Keys, Lease, Settings, Write, segment};
 use serde::de::DeserializeOwned;
 
 use crate::changes::{Change, changes};
@@ -193,7 +193,7 @@ impl Store {
     }
 
     fn volume_key(&self, volume: &str) -> Vec<u8> {
-        self.key(&format!("volume/{}", part(volume)))
+        self.key(&format!("volume/{}", segment(volume)))
     }
 
     fn history_key(&self, revision: u64) -> Vec<u8> {
@@ -201,7 +201,7 @@ impl Store {
     }
 
     fn hosts_key(&self, host: &str) -> Vec<u8> {
-        format!("{}in-force/{}", self.prefix, part(host)).into_bytes()
+        format!("{}in-force/{}", self.prefix, segment(host)).into_bytes()
     }
 
     /// Looks whether the head was written after a revision of etcd. Costs the cluster one read at one member.

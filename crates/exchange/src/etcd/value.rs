@@ -1,6 +1,6 @@
 //! Keys and values: one key for each run of a host, and a record as its value.
 
-use parda_etcd::part;
+use parda_etcd::segment;
 
 use crate::identity::{Identity, VolumeId};
 use crate::message::Message;
@@ -13,12 +13,12 @@ const NO_SLOT: SlotIndex = SlotIndex(u32::MAX - 1);
 
 /// What the keys of a volume begin with.
 pub(super) fn prefix(prefix: &str, volume: &str) -> Vec<u8> {
-    format!("{prefix}exchange/{}/", part(volume)).into_bytes()
+    format!("{prefix}exchange/{}/", segment(volume)).into_bytes()
 }
 
 /// The key of one run of a host.
 pub(super) fn key(keys: &[u8], host: &Identity) -> Vec<u8> {
-    let own = format!("{}/{}", part(&host.host.to_string()), host.incarnation);
+    let own = format!("{}/{}", segment(&host.host.to_string()), host.incarnation);
     [keys, own.as_bytes()].concat()
 }
 

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 /// The largest body of a request, in bytes.
 const LARGEST: usize = 64 << 10;
 
-/// Reads a body of JSON. Forms of pages, which any site may send, have other types.
+/// Reads a body of JSON. Other content types are refused, such as those of forms, which a page of any site may send.
 pub(super) async fn body<T: DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,

@@ -38,16 +38,16 @@ pub(super) async fn add(
     Ok(Json(shared.change(move |agent| agent.add_disk(&volume, &new, &who)).await??))
 }
 
-/// Serves a disk no more.
+/// Stops serving a disk.
 ///
-/// Its connections close when their requests are answered. Nothing is done to its data.
+/// Its connections close when their requests are answered. Its data stays as it is.
 #[utoipa::path(
     delete,
     path = "/api/v1/volumes/{volume}/disks/{disk}",
     params(
         ("volume" = String, Path, description = "Name of the volume."),
         ("disk" = String, Path, description = "Key of the disk."),
-        ("keep" = Option<api::Keep>, Query, description = "How long. Default: `state` if a state file is configured, else `until_restart`.")
+        ("keep" = Option<api::Keep>, Query, description = "How long the removal lasts. Default: `state` if a state file is configured, else `until_restart`.")
     ),
     responses(
         (status = 200, body = api::DiskDone),
@@ -66,7 +66,7 @@ pub(super) async fn remove(
     Ok(Json(shared.change(move |agent| agent.remove_disk(&place, keep, &who)).await??))
 }
 
-/// Has all disks of a volume take no new connections, or take them again.
+/// Drains all disks of a volume, so that they refuse new connections, or ends that.
 ///
 /// Connections that exist go on. A single disk is drained by its setting `drain`.
 #[utoipa::path(
