@@ -1,4 +1,4 @@
-//! What the agent answers to HTTP.
+//! Answers of the agent to its HTTP server.
 
 mod audit;
 mod change;
@@ -24,7 +24,7 @@ use crate::tokens::Tokens;
 use crate::views::Views;
 use crate::wakeup::Takeover;
 
-/// The agent as its HTTP server asks it.
+/// The parts of the agent that its HTTP server uses.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) views: Arc<Views>,
@@ -38,7 +38,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// Takes over the file of tokens that the configuration names. One that cannot be read changes nothing.
+    /// Reads the file of tokens that the configuration names. If it cannot be read, the tokens stay as they are.
     pub(crate) fn read_tokens(&self, path: Option<&Path>) {
         let tokens = match path.map(Tokens::read) {
             None => Tokens::default(),

@@ -1,7 +1,7 @@
 //! The last hour of all volumes, second by second, in bounded memory.
 //!
-//! A thread of its own looks at the agent once a second, on whole seconds of the host's clock. A value takes two bytes, and a minute in
-//! which a disk did nothing a few in all. A second in which it could not look is not known.
+//! A thread of its own looks at the agent once a second, on whole seconds of the host's clock. A value takes two bytes; a minute in which a
+//! disk did nothing takes a few bytes in all. Values of a second without a look are not known.
 
 mod answer;
 mod quantity;
@@ -28,7 +28,7 @@ pub use recent::disk_keys;
 pub(crate) use recent::{DiskRecent, Recent, vm_keys};
 pub(crate) use sampler::Sampler;
 
-/// How long a second is remembered.
+/// Time for which a second's values are kept, in seconds.
 const HOUR: u64 = 3600;
 
 /// The last hour of all volumes, as far as it is known.
@@ -63,7 +63,7 @@ impl History {
         self.volumes().get(volume).map(|kept| kept.recent.clone()).unwrap_or_default()
     }
 
-    /// Takes in a look at the agent at the end of a second. `seconds`: since the last one.
+    /// Adds the values of a second that has just ended. `seconds`: time since the look before.
     fn take(&self, second: u64, seconds: f64, status: &Status) {
         let mut volumes = self.volumes();
         for volume in &status.volumes {
@@ -132,7 +132,7 @@ impl Kept {
         }
     }
 
-    /// Lets go of what is older than an hour.
+    /// Drops series without values since that second.
     fn forget(&mut self, since: u64) {
         self.disks.retain(|_, series| !series.is_over(since));
         self.vms.retain(|_, series| !series.is_over(since));
@@ -140,7 +140,7 @@ impl Kept {
     }
 }
 
-/// Seconds since 1970 that neither jump nor go back. Where the host's clock was set they are off, and [`Calendar::correction`] says by how much.
+/// Seconds since 1970 that neither jump nor go back. When the host's clock is set, [`Calendar::correction`] is the difference.
 struct Calendar {
     started: Instant,
     started_ms: u64,
@@ -157,12 +157,12 @@ impl Calendar {
         self.started_ms.saturating_add(passed)
     }
 
-    /// How long until the next whole second.
+    /// Time until the next whole second.
     fn until_next_second(&self) -> Duration {
         Duration::from_millis(1000 - self.now() % 1000)
     }
 
-    /// Whole seconds that the host's clock is ahead.
+    /// Whole seconds that the host's clock is ahead of this calendar.
     fn correction(&self) -> i64 {
         let ahead = i128::from(now_ms()) - i128::from(self.now());
         i64::try_from((ahead + 500).div_euclid(1000)).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Settings that are changed while the agent runs: over the configuration file, in its own language.
+//! Settings that are changed while the agent runs, as layers over the configuration file.
 //!
-//! There are three layers over the file: the policy, what the state file keeps, and what ends with the agent. All four are merged and
-//! checked as one configuration, which the agent takes over as it does after a reload. A changed setting that does not go with the file any
-//! more is left out, and said. The policy of a volume is in force as a whole or not at all.
+//! There are three layers over the file, each over the ones before: the policy, live changes that the state file keeps, and live changes
+//! until the agent ends. File and layers are merged and checked as one configuration, which the agent takes over as after a reload. A live
+//! change that conflicts with the rest is left out, with a line in the log. The policy of a volume is in force as a whole or not at all.
 
 mod origins;
 mod overlay;
@@ -24,7 +24,7 @@ pub(crate) use policies::{Policies, Refused};
 pub(crate) use state_file::StateFile;
 pub(crate) use target::{DiskName, Setting, Target};
 
-/// A configuration with what was changed live.
+/// The configuration file, the layers over it, and the part of them in force.
 pub(crate) struct Live {
     layers: Mutex<Layers>,
     in_force: Mutex<InForce>,
@@ -32,7 +32,7 @@ pub(crate) struct Live {
     turn: Mutex<()>,
 }
 
-/// The layers without what is left out.
+/// The layers in force: without changes that are left out and policies that are refused.
 #[derive(Clone)]
 pub(crate) struct InForce {
     pub(crate) layers: Layers,
@@ -51,16 +51,19 @@ pub(crate) struct Layers {
     pub(crate) policy: Policies,
     /// Where the policy in force is kept, if there is to be one.
     policy_file: Option<PathBuf>,
-    /// Where changes are kept.
+    /// The state file, if one is configured.
     pub(crate) state: Option<PathBuf>,
+    /// Live changes that the state file keeps.
     pub(crate) kept: Overlay,
+    /// Live changes until the agent ends.
     pub(crate) temporary: Overlay,
-    /// Why the state file is not what `kept` has. It is not written then.
+    /// Why the state file could not be read, so that `kept` may lack its changes. It is not written then.
     unreadable: Option<String>,
 }
 
 impl Layers {
-    /// The configuration file, and the files of the agent that it names. One that cannot be read does not count.
+    /// The configuration file with its layers from the state file and the policy's file. A file of these two that cannot be read counts as
+    /// empty.
     fn read(file: Document) -> Result<Layers, Error> {
         let config = Config::check(&file)?;
         let read = config.state.as_deref().map(|path| StateFile::changes(path).read());
@@ -75,19 +78,19 @@ impl Layers {
         Ok(Layers { file, policy, policy_file, state: config.state, kept, temporary, unreadable })
     }
 
-    /// Says it if the state file cannot be read.
+    /// Logs that the state file cannot be read, if so.
     fn say_unreadable(&self) {
         if let Some(error) = &self.unreadable {
             tracing::error!(event = "state_unreadable", "{error}; {NOT_IN_FORCE}");
         }
     }
 
-    /// All layers over the file, checked.
+    /// The file and all layers as one checked configuration.
     ///
     /// # Errors
-    /// The file is wrong, or a setting of the layers. The latter names no place in the file.
+    /// The file is wrong, or a setting of the layers. An error of a layer has no place in the file.
     pub(crate) fn merged(&self) -> Result<Config, Error> {
-        // So that errors of the file have their places.
+        // The file is checked alone first, as its errors have their places in the file.
         let config = Config::check(&self.file)?;
         let live = !self.kept.is_empty() || !self.temporary.is_empty();
         if !live && self.policy.volumes.is_empty() {
@@ -112,8 +115,8 @@ impl Layers {
         Ok(table)
     }
 
-    /// The same without what is wrong, which is said, and its configuration. A volume whose policy is wrong has the one of
-    /// `before`.
+    /// The layers in force, and their configuration. Changes that are left out are logged. A volume whose policy is refused has its
+    /// policy from `before`.
     fn in_force(&self, before: &Policies) -> Result<(InForce, Config), Error> {
         let found = self.find(before)?;
         found.left_out.iter().for_each(LeftOut::say);
@@ -161,7 +164,7 @@ impl Layers {
         InForce { layers: self, refused, origins: Arc::new(origins) }
     }
 
-    /// Where it comes from that a disk is served, or is not.
+    /// The layer that adds or removes a disk, or else the configuration.
     pub(crate) fn disk_from(&self, volume: &str, disk: &DiskName) -> ValueFrom {
         let says = |layer: &Overlay| layer.adds(volume, disk) || layer.removes(volume, disk);
         if says(&self.temporary) {
@@ -181,7 +184,7 @@ impl Layers {
         }
     }
 
-    /// Whether the file, and the layer of what is kept if the other one is asked about, have a disk.
+    /// Whether a layer below that of `keep` has a disk: the file, and for temporary changes the state file too.
     pub(crate) fn has_below(&self, keep: Keep, volume: &str, disk: &DiskName) -> bool {
         let Ok(mut table) = self.file.parse::<toml::Table>() else { return false };
         if keep == Keep::UntilRestart {
@@ -190,13 +193,13 @@ impl Layers {
         overlay::has(&mut table, volume, disk)
     }
 
-    /// The value of the file, if it has one.
+    /// The value in the configuration file, if it has one.
     pub(crate) fn configured(&self, target: &Target, setting: &str) -> Option<toml::Value> {
         let table: toml::Table = self.file.parse().ok()?;
         overlay::written(&table, target, setting)
     }
 
-    /// Writes what is to be kept.
+    /// Writes the state file, if one is configured.
     pub(crate) fn write(&self) -> Result<(), String> {
         match (&self.state, &self.unreadable) {
             (Some(_), Some(error)) => Err(format!(
@@ -216,7 +219,7 @@ impl Layers {
     }
 }
 
-/// Whether a setting may stand in a layer: no key of a disk that names a file, and no table, which may.
+/// Whether a setting may stand in a layer. A disk's other keys, and tables, may name files.
 fn is_live(target: &Target, setting: &str, value: &toml::Value) -> bool {
     !matches!(value, toml::Value::Table(_) | toml::Value::Array(_))
         && (target.disk.is_none() || is_of_vms(setting))
@@ -227,7 +230,7 @@ pub(crate) fn is_of_vms(setting: &str) -> bool {
     VM_SETTINGS.contains(&setting) || setting == DRAIN
 }
 
-/// Layers that go together, as they are found one setting after the other.
+/// Layers without conflicts, built by adding one change after the other.
 struct Found {
     good: Layers,
     config: Config,
@@ -238,7 +241,7 @@ struct Found {
 /// Consequence of a state file that cannot be read.
 const NOT_IN_FORCE: &str = "what was changed live and kept there is not in force";
 
-/// A change that does not go with the configuration.
+/// A change that conflicts with the configuration.
 struct LeftOut {
     volume: String,
     disk: Option<String>,
@@ -259,7 +262,7 @@ impl LeftOut {
     }
 }
 
-/// What the state file of a configuration changes, or cannot, one a line. No agent fails by that: it runs without what is wrong.
+/// The changes in the state file of a configuration, and those that are left out, one a line. An agent runs without the latter.
 ///
 /// # Errors
 /// The configuration is wrong.
@@ -289,7 +292,7 @@ pub fn examine(file: Document) -> Result<Vec<String>, Error> {
 }
 
 impl Found {
-    /// The file of these layers alone.
+    /// The file of these layers, without any layer.
     fn new(layers: &Layers) -> Result<Found, Error> {
         let good = Layers {
             policy: Policies { head: layers.policy.head.clone(), volumes: Vec::new() },
@@ -301,7 +304,7 @@ impl Found {
         Ok(Found { good, config, refused: Refused::new(), left_out: Vec::new() })
     }
 
-    /// Takes those layers over if they go together.
+    /// Takes these layers if they have no conflict.
     fn take(&mut self, layers: Layers) -> Result<(), Error> {
         self.config = layers.merged()?;
         self.good = layers;
@@ -335,7 +338,7 @@ impl Found {
         }
     }
 
-    /// Adds a setting that was changed live, which counts over the policy.
+    /// Adds a live change of a setting. If it conflicts with the policy of its volume, the policy is refused.
     fn add(&mut self, target: &Target, setting: &str, value: toml::Value, temporary: bool) {
         let mut more = self.good.clone();
         let into = if temporary { &mut more.temporary } else { &mut more.kept };
@@ -360,19 +363,19 @@ impl Found {
         self.left_out.push(left_out);
     }
 
-    /// Gives volumes whose policy is refused the one from before, if that still goes with the rest.
+    /// Gives volumes whose policy is refused their policy from before, if that has no conflict either.
     fn fall_back(&mut self, before: &Policies) {
         let refused: Vec<_> = self.refused.keys().cloned().collect();
         for stored in before.volumes.iter().filter(|stored| refused.contains(&stored.volume.name)) {
             let mut more = self.good.clone();
             more.policy.volumes.push(stored.clone());
-            // One that does not go either was said when it was refused.
+            // If it has, that was logged when it was refused.
             let _ = self.take(more);
         }
     }
 }
 
-/// An error without a place, which would be of no file that anybody has.
+/// An error as text without its place, which would be in a merged file that nobody sees.
 pub(crate) fn plain(error: &Error) -> String {
     match &error.value {
         Some(value) => format!("{value}: {}", error.message),
@@ -390,12 +393,12 @@ impl Live {
         Ok((Live { layers, in_force, turn: Mutex::new(()) }, config))
     }
 
-    /// All that was changed, with what is left out.
+    /// All layers, also changes that are left out.
     pub(crate) fn layers(&self) -> Layers {
         locked(&self.layers).clone()
     }
 
-    /// The same without what is left out.
+    /// The layers in force.
     pub(crate) fn in_force(&self) -> InForce {
         locked(&self.in_force).clone()
     }
@@ -405,12 +408,12 @@ impl Live {
         Arc::clone(&locked(&self.in_force).origins)
     }
 
-    /// The turn of who changes something: nobody else does until it is dropped.
+    /// The turn to change something. Others wait until it is dropped.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These are kept, and these in force, from now on. Policies that were refused stay so.
+    /// Takes over layers, and layers in force. Policies that were refused stay so.
     pub(crate) fn take(&self, layers: Layers, in_force: Layers) {
         let refused = locked(&self.in_force).refused.clone();
         self.put(layers, in_force.into_force(refused));
@@ -421,12 +424,13 @@ impl Live {
         *locked(&self.in_force) = in_force;
     }
 
-    /// Puts a policy in force, as far as it goes with the file and what was changed live. Whether anything is in force that was not.
+    /// Puts a policy in force, except for volumes where it conflicts with the file or a live change. Returns whether a policy is in force
+    /// that was not before.
     ///
-    /// Nothing is done if it is not `wanted` any more: a reload may have taken the turn before.
+    /// Does nothing if the policy is no longer `wanted`: a reload may have had the turn before.
     ///
     /// # Errors
-    /// The file is not good any more, as with a file that it names.
+    /// The configuration file is no longer valid, as when a file that it names has gone.
     pub(crate) fn adopt(
         &self,
         policy: Policies,
@@ -455,11 +459,11 @@ impl Live {
         let read = file.and_then(|file| {
             let mut layers = Layers::read(file)?;
             layers.say_unreadable();
-            // These files are this agent's own: what it has in memory is what it wrote, if the path is the same.
+            // Only this agent writes the state file, so what it has in memory is what the file has, if the path is the same.
             if layers.state == before.state && before.unreadable.is_none() {
                 (layers.kept, layers.unreadable) = (before.kept, None);
             }
-            // The same for a policy that was read, wherever it is kept from now on.
+            // A policy that was read stays in force, even if the new configuration keeps it in another file.
             if layers.policy_file.is_some() && before.policy.head.is_some() {
                 layers.policy = before.policy;
             }

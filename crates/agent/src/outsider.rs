@@ -1,12 +1,12 @@
-//! Load on the array that is not under control: what is said of it, and its status.
+//! Load on the array that is not under control: its events and its status.
 
 use parda_control::outsider::{Finding, State};
 use serde::{Deserialize, Serialize};
 
-/// Periods for which the array must be slower before that is said: a burst of somebody else passes.
+/// Periods for which the array must be slower before that is logged, as a short burst of an outsider passes.
 const LASTS: u32 = 10;
 
-/// Factor by which the array must be slower before that is said. With periods of 0.2 s, and few IOs in each, smaller ones came and went.
+/// Factor by which the array must be slower before that is logged. With periods of 0.2 s, and few IOs in each, smaller factors came and went.
 const SLOWER_BY: f64 = 1.15;
 
 /// Load on the array that is not under control, and the figures that say so.
@@ -23,11 +23,11 @@ pub struct OutsiderStatus {
     pub periods: u32,
     /// Outstanding IOs of an outsider that would explain it, counted in IOs like ours.
     pub outstanding: f64,
-    /// Least number of these, with nine chances of ten that it is from here to `outstanding_most`.
+    /// Lower end of the 90 % interval of `outstanding`.
     pub outstanding_least: f64,
-    /// Largest number of these.
+    /// Upper end of the 90 % interval of `outstanding`.
     pub outstanding_most: f64,
-    /// Part of all outstanding IOs, and of the array, that such an outsider has, from 0 to 1.
+    /// Part of all outstanding IOs that such an outsider has, from 0 to 1.
     pub part: f64,
     /// Factor by which the array would be slower, if that explained it.
     pub factor: f64,
@@ -38,7 +38,7 @@ pub struct OutsiderStatus {
 }
 
 impl OutsiderStatus {
-    /// `None` while the array does what it did, or too little is known of it.
+    /// `None` while latency is as usual, or too little is known of the array.
     pub(crate) fn new(finding: &Finding) -> Option<OutsiderStatus> {
         (finding.state >= State::Slower).then_some(OutsiderStatus {
             state: finding.state,
@@ -56,14 +56,14 @@ impl OutsiderStatus {
     }
 }
 
-/// Remembers what was said.
+/// The state that was logged last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
     said: State,
 }
 
 impl Watch {
-    /// Says once what is found, and once that it is over.
+    /// Logs a finding once, and once its end.
     pub(crate) fn look(&mut self, volume: &str, finding: &Finding) {
         let Some(state) = self.news(finding) else { return };
         let Finding { latency, usual, periods, outstanding, within, part, .. } = *finding;
@@ -111,13 +111,13 @@ impl Watch {
         self.said = state;
     }
 
-    /// What there is to say.
+    /// The state to log, if it is new.
     fn news(&self, finding: &Finding) -> Option<State> {
         let is_new = match finding.state {
-            // Who is not heard for a while says nothing of the array.
+            // Where hosts are not heard for a while, nothing is known of the array, and nothing is over.
             State::Unknown => false,
             State::Usual => self.said >= State::Slower,
-            // What was once known to be an outsider is not called a slower array.
+            // After an outsider was logged, a slower array is not logged as well.
             State::Slower => {
                 self.said < State::Slower && finding.periods >= LASTS && finding.factor >= SLOWER_BY
             }

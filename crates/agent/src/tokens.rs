@@ -1,4 +1,4 @@
-//! Tokens of those who ask the API over TCP: a file with a name, a role and a secret on each line.
+//! Tokens for the API over TCP, from a file with a name, a role and a secret on each line.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const SHORTEST: usize = 16;
 pub(crate) struct Tokens(Vec<(blake3::Hash, String, Role)>);
 
 impl Tokens {
-    /// Reads a file. Its messages show no secret.
+    /// Reads a file of tokens. Error messages show no secret.
     pub(crate) fn read(path: &Path) -> Result<Tokens, String> {
         let at = path.display();
         let text = read_secret(path, MAX)
@@ -51,10 +51,10 @@ impl Tokens {
         Ok(Tokens(tokens))
     }
 
-    /// Whose secret this is.
+    /// Name and role of the token with this secret.
     pub(crate) fn find(&self, secret: &str) -> Option<(String, Role)> {
         let hash = blake3::hash(secret.as_bytes());
-        // All are compared, each in constant time.
+        // All tokens are compared, each in constant time.
         self.0.iter().fold(
             None,
             |found, (other, name, role)| {

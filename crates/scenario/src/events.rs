@@ -77,7 +77,7 @@ impl Checker<'_> {
         let moves = event.verb == Some(Verb::Move);
         self.ensure(moves || event.to.is_none(), &at("to"), "is for `do = \"move\"`")?;
         if let Some(vm) = vm {
-            self.is_home(&format!("event.{index}"), &self.moves, vm)?;
+            self.ensure_own_name(&format!("event.{index}"), &self.moves, vm)?;
         }
         let place = |vm: VmId| self.moves.place(vm, event.at);
         let actions = match (vm, host, kind_of(event).ok_or_else(not_one)?) {

@@ -1,7 +1,7 @@
 //! VMs that move between hosts (`do = "move"`).
 //!
-//! Each host that a VM moves to has a VM of its own for it, `VM.HOST`, with the same disk, shares and load. A move stops the client
-//! on the one host and starts it on the other.
+//! A VM that moves has a stand-in on each host that it moves to, named `VM.HOST`, with the same disk, shares and load. A move stops the
+//! client on one host and starts it on the other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::check::Checker;
 use crate::file::{EventEntry, Verb};
 use crate::scenario::{Host, HostId, Vm, VmId};
 
-/// The moves of a file, and where they take each VM.
+/// The moves of a scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    /// From where to where, by the index of the event.
+    /// Places before and after each move, by the index of its event.
     by_event: BTreeMap<usize, (VmId, VmId)>,
-    /// Places of each VM that moves, in time order, by its place at the beginning.
+    /// Places of each VM that moves, with the time of arrival, in time order. The key is its place at the beginning.
     by_vm: BTreeMap<VmId, Vec<(Duration, VmId)>>,
 }
 
 impl Moves {
-    /// From where to where an event takes its VM.
+    /// Places of the VM before and after an event, if it is a move.
     pub(crate) fn of(&self, event: usize) -> Option<(VmId, VmId)> {
         self.by_event.get(&event).copied()
     }
@@ -33,7 +33,7 @@ impl Moves {
         moved.take_while(|(since, _)| *since <= at).last().map_or(vm, |(_, place)| *place)
     }
 
-    /// Whether a VM is one that moved, under the name that it has there.
+    /// Whether a VM is the stand-in of one that moves.
     pub(crate) fn is_arrival(&self, vm: VmId) -> bool {
         !self.by_vm.contains_key(&vm)
             && self.by_vm.values().flatten().any(|(_, place)| *place == vm)
@@ -50,7 +50,7 @@ impl Moves {
 }
 
 impl Checker<'_> {
-    /// Reads the moves, and gives each host the VMs that move to it.
+    /// Reads the moves, and adds stand-ins to the hosts that VMs move to.
     pub(crate) fn moves(
         &mut self,
         hosts: &mut [Host],
@@ -63,7 +63,7 @@ impl Checker<'_> {
         for (index, event) in entries {
             let path = format!("event.{index}");
             let (vm, to) = self.vm_and_host(&path, event)?;
-            self.is_home(&path, &moves, vm)?;
+            self.ensure_own_name(&path, &moves, vm)?;
             let from = moves.place(vm, event.at);
             self.may_move(&path, &hosts[from.host.0], &hosts[to.0])?;
             let there = moves.places(vm).into_iter().find(|place| place.host == to);
@@ -77,20 +77,20 @@ impl Checker<'_> {
         Ok(moves)
     }
 
-    /// The VM that an entry moves, and the host that it moves to.
+    /// VM and host of an entry.
     fn vm_and_host(&self, path: &str, event: &EventEntry) -> Result<(VmId, HostId), Error> {
         let at = |key: &str| format!("{path}.{key}");
         let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
         let to = self.known(&at("to"), "host", event.to.as_ref(), &self.hosts)?;
         let missing = || {
-            self.error(&at("do"), "must be with `vm` and, for the host that the VM moves to, `to`")
+            self.error(&at("do"), "\"move\" takes `vm`, and the host that the VM moves to as `to`")
         };
         vm.zip(to).ok_or_else(missing)
     }
 
-    /// Refuses the name that a VM has on a host that it moves to.
-    pub(crate) fn is_home(&self, path: &str, moves: &Moves, vm: VmId) -> Result<(), Error> {
-        let message = "is the name of a VM on a host that it moves to: use its own name, which is for the VM wherever it is";
+    /// Refuses an event that names a stand-in.
+    pub(crate) fn ensure_own_name(&self, path: &str, moves: &Moves, vm: VmId) -> Result<(), Error> {
+        let message = "is the name that the VM has on a host that it moves to: use the VM's own name, which is for the VM on every host";
         self.ensure(!moves.is_arrival(vm), &format!("{path}.vm"), message)
     }
 
@@ -98,11 +98,11 @@ impl Checker<'_> {
         let at = format!("{path}.to");
         self.ensure(from.name != to.name, &at, "is the host that the VM is on")?;
         let guests = from.kind.guest().is_some() || to.kind.guest().is_some();
-        self.ensure(!guests, &at, "must not be a guest, nor the host that the VM leaves: disks of guests are there from their start")?;
-        self.ensure(from.outside == to.outside, &at, "must be under control as the host is that the VM leaves, or outside control as that is")
+        self.ensure(!guests, &at, "must not be a guest, nor may the VM leave one: disks of guests are there from their start")?;
+        self.ensure(from.outside == to.outside, &at, "must be under control if the host that the VM leaves is, and outside control if that is")
     }
 
-    /// A VM on the host that another one moves to, with all that the other has.
+    /// Adds a stand-in for a VM to a host.
     fn arrival(
         &mut self,
         path: &str,
@@ -116,7 +116,7 @@ impl Checker<'_> {
         let place = VmId { host: to, index: hosts[to.0].vms.len() };
         if self.vms.insert(arrival.name.clone(), place).is_some() {
             let message = format!(
-                "there is a VM named {:?}, which is what the VM is named there",
+                "there is a VM named {:?} already, which would be the name of the VM that moves there",
                 arrival.name
             );
             return Err(self.error(&format!("{path}.to"), message));

@@ -1,5 +1,5 @@
-//! The journal's lines on who changed what, and the events. Of a setting that one changes over and over there is a line a second, which says
-//! how often: none of the others is lost in a flood.
+//! Lines of the log, which are events too, on live changes and their authors. If somebody changes one setting again and again, there is one
+//! line a second with the number of changes, so that lines on other changes are not lost in a flood.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,15 +12,15 @@ use serde_json::Value;
 /// Time between two lines on one setting.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Changes that were made, and are said or about to be.
+/// Changes that were logged in the last second, and changes to be logged.
 #[derive(Default)]
 pub(crate) struct Audit(Mutex<Changes>);
 
 #[derive(Default)]
 struct Changes {
-    /// By what was changed, and by whom.
+    /// By volume, disk, setting and author.
     last: HashMap<Key, Last>,
-    /// A thread will say what waits.
+    /// Whether a thread is about to log the waiting changes.
     will: bool,
 }
 
@@ -28,7 +28,7 @@ type Key = (String, Option<String>, String, String);
 
 struct Last {
     said: Instant,
-    /// The change to be said, from the value that was said last to the one in force, and how many it stands for.
+    /// The change to be logged, from the value logged last to the one in force, and the number of changes that it stands for.
     waits: Option<(Change, u64)>,
 }
 
@@ -49,7 +49,7 @@ impl Audit {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says a change at once, or within a second if the same one has just changed the same.
+    /// Logs a change at once, or within a second if its author has just changed the same setting.
     pub(super) fn say(self: &Arc<Self>, change: Change, who: &Who) {
         let key = (
             change.volume.clone(),
@@ -84,7 +84,7 @@ impl Audit {
         }
     }
 
-    /// Says all that waits.
+    /// Logs all changes that wait.
     pub(crate) fn flush(&self) {
         let mut changes = self.changes();
         changes.will = false;
@@ -104,7 +104,7 @@ impl Audit {
 }
 
 impl Change {
-    /// The line and the event.
+    /// Logs the change, which is an event too.
     fn say(&self, by: &str, at: &str, count: u64) {
         let Change { volume, disk, setting, before, in_force, from, took_effect } = self;
         let from = match from {
@@ -139,7 +139,7 @@ mod tests {
         let recorder = Recorder::default();
         let layers = tracing_subscriber::registry().with(recorder.layer());
         let audit = Arc::new(Audit::default());
-        // So that no thread says them in another place.
+        // No thread logs them, so that the test sees all.
         audit.changes().will = true;
         let who = |name: &str| Who {
             name: name.to_owned(),

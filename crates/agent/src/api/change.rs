@@ -1,4 +1,4 @@
-//! Changes of settings: checked as a reload is, taken over as a reload is, and read back from the running volume.
+//! Live changes of settings: checked and taken over as a reload is, and read back from the running volume.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ impl Api {
         })
     }
 
-    /// Gives settings back to the configuration file: one, or all that were changed.
+    /// Removes the live change of one setting, or of all settings of a volume or disk.
     pub(super) fn reset(
         &self,
         place: &Place,
@@ -124,14 +124,14 @@ impl Api {
         Ok(changed)
     }
 
-    /// Changes the layers over the configuration, and takes over what results, if it is good. The caller has the turn.
+    /// Edits the layers, and takes over the resulting configuration, if it is valid. The caller has the turn.
     pub(super) fn make(
         &self,
         edit: impl Fn(&mut Layers) -> Result<(), Refusal>,
     ) -> Result<(Layers, Config), Refusal> {
         let mut layers = self.live.layers();
         edit(&mut layers)?;
-        // What is left out stays so, and keeps no other setting from being changed.
+        // Changes that are left out stay so, and do not keep other settings from being changed.
         let mut in_force = self.live.in_force().layers;
         edit(&mut in_force)?;
         let config = in_force.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
@@ -139,7 +139,7 @@ impl Api {
         Ok((layers, config))
     }
 
-    /// Keeps these layers, and takes over their configuration.
+    /// Writes these layers to the state file, and takes over their configuration.
     pub(super) fn put(
         &self,
         layers: Layers,
@@ -183,7 +183,7 @@ impl Api {
         found.ok_or_else(|| Refusal::NotFound(format!("volume {name:?}: there is no such volume")))
     }
 
-    /// Values in force, by the running volume.
+    /// Values in force, read from the running volume.
     fn values(&self, place: &Place, keys: &[&str]) -> Result<Vec<Value>, Refusal> {
         let volume = self.volume(&place.volume)?;
         let Some(key) = &place.disk else {
@@ -194,7 +194,7 @@ impl Api {
             return Ok(keys.iter().map(value).collect());
         };
         let at = disk_keys(&volume.disks).iter().position(|other| other == key);
-        // A disk that is not served takes its settings when it is.
+        // A disk that is not served takes its settings when it opens.
         let disk = at.map(|at| &volume.disks[at]).filter(|disk| disk.state == DiskState::Serving);
         let value = |key: &&str| match *key {
             "shares" => disk.map(|disk| disk.shares.into()),
@@ -217,7 +217,7 @@ impl Api {
     }
 }
 
-/// Values of a checked configuration, as [`Api::values`] reads them back.
+/// Values of a checked configuration, in the form of [`Api::values`].
 fn in_configuration(config: &Config, target: &Target, keys: &[&str]) -> Vec<Value> {
     let volume = config.volumes.iter().find(|volume| volume.name == target.volume);
     let control = volume.and_then(|v| toml::Table::try_from(&v.control).ok()).unwrap_or_default();
@@ -234,7 +234,7 @@ fn in_configuration(config: &Config, target: &Target, keys: &[&str]) -> Vec<Valu
     keys.iter().map(|key| value(key).unwrap_or(Value::Null)).collect()
 }
 
-/// Where a change is kept, if the request does not say: in the state file, if there is one.
+/// How long a change lasts: as the request says, else over restarts if there is a state file.
 pub(super) fn kept_where(layers: &Layers, keep: Option<Keep>) -> Result<Keep, Refusal> {
     match (keep, &layers.state) {
         (Some(Keep::State), None) => {
@@ -253,7 +253,7 @@ fn alike(one: &Value, other: &Value) -> bool {
     one == other || (one.is_number() && one.as_f64() == other.as_f64())
 }
 
-/// A value of a request in the language of the configuration. Tables would name files, which only the configuration may.
+/// A value of a request as TOML. Tables are refused, as they may name files.
 fn scalar(key: &str, value: &Value) -> Result<toml::Value, Refusal> {
     let number = |number: &serde_json::Number| {
         number

@@ -1,5 +1,5 @@
-//! Disks that are added, removed and drained while the agent runs. They go the way of other changes: over the configuration, checked with it,
-//! and taken over as after a reload.
+//! Disks that are added, removed and drained while the agent runs. These are changes of a layer, checked with the configuration and taken
+//! over as after a reload.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::live::{DRAIN, DiskName, Layers, Target, plain};
 use crate::status::{DiskState, DiskStatus};
 
 impl Api {
-    /// Serves one more disk. One that cannot be opened leaves all as it was.
+    /// Serves one more disk. If it cannot be opened, nothing changes.
     pub(super) fn add(&self, volume: &str, new: &NewDisk, who: &Who) -> Result<DiskDone, Refusal> {
         self.volume(volume)?;
         let table = table(&new.disk)?;
@@ -37,7 +37,7 @@ impl Api {
             layers.temporary.forget(volume, &name);
             Ok(())
         };
-        // A look at the disk's data takes as long as its file system: nobody waits for that.
+        // A look at the disk's data takes as long as its file system does, so it happens before this change has the turn.
         let mut trial = self.live.in_force().layers;
         edit(&mut trial)?;
         let trial = trial.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
@@ -75,7 +75,7 @@ impl Api {
         Ok(done)
     }
 
-    /// Serves a disk no more, and closes its connections when their requests are answered.
+    /// Stops serving a disk. Its connections close when their requests are answered.
     pub(super) fn remove(
         &self,
         place: &Place,
@@ -104,7 +104,7 @@ impl Api {
         Ok(done)
     }
 
-    /// Has all disks of a volume take no new connections, or do as the configuration says again.
+    /// Drains all disks of a volume, so that they refuse new connections, or gives that back to the configuration.
     pub(super) fn drain_all(
         &self,
         volume: &str,
@@ -162,7 +162,7 @@ impl Api {
         Ok(Drained { volume: volume.to_owned(), disks: each.collect() })
     }
 
-    /// Waits until clients can connect where a disk listens: another program, or another volume, may be about to let go of the address.
+    /// Waits until clients can connect to a disk's address, which another volume or program may be about to give up.
     fn listens(&self, volume: &str, disk: &Disk, until: Instant) -> Result<(), String> {
         let address = disk.listen.to_string();
         let look = || {
@@ -220,7 +220,7 @@ fn name(table: &toml::Table) -> Result<DiskName, Refusal> {
     Ok(DiskName { name, listen: text("listen") })
 }
 
-/// A disk of a request in the language of the configuration.
+/// A disk of a request as TOML.
 fn table(disk: &Map<String, Value>) -> Result<toml::Table, Refusal> {
     toml::Table::try_from(disk)
         .map_err(|error| Refusal::Invalid(format!("the disk cannot be read: {error}")))
@@ -236,7 +236,7 @@ fn done(volume: &str, disk: &Disk, state: Option<DiskStatus>, layers: &Layers) -
     }
 }
 
-/// The journal's line on who did what, and the event.
+/// Logs a change of disks with its author, which is an event too.
 fn audit(done: &DiskDone, who: &Who, what: &str) {
     let DiskDone { volume, disk, .. } = done;
     tracing::info!(volume, disk, by = who.name, at = who.at, event = "live_change", "{what}");

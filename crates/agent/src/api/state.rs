@@ -1,4 +1,4 @@
-//! `/api/v1/state`: from the status, and from what was done in the last second.
+//! `/api/v1/state`, from the status and from the rates of the last second.
 
 use parda_api::{
     self as api, Disk, DiskLimits, Exchange, Host, Limit, Role, Steer, SteeredVm, Threshold,
@@ -9,7 +9,7 @@ use crate::events::now_ms;
 use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
 use crate::status::{DiskStatus, PeerStatus, SettingsFrom, Status, SteerStatus, VolumeStatus};
 
-/// The state. `recent` tells what a volume did in the last second.
+/// The state. `recent`: rates of a volume in the last second.
 pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
     let Status { host, version, pid, uptime_s, policy, volumes } = status;
     let volumes = volumes.into_iter().map(|status| {
@@ -110,7 +110,7 @@ fn disks(disks: Vec<DiskStatus>, recent: &Recent) -> Vec<Disk> {
     let keys = disk_keys(&disks);
     let did: Vec<_> = keys.iter().map(|key| recent.disks.get(key).copied()).collect();
     let slice = |did: &Option<DiskRecent>| did.filter(|did| did.limit == Limit::Slice);
-    // What those do together that are limited by their slices, and their shares.
+    // Sums of IOPS and shares over the disks that are limited by their slices.
     let (together, shares) =
         disks.iter().zip(&did).fold((0.0, 0.0), |(iops, shares), (disk, did)| {
             slice(did).map_or((iops, shares), |did| {

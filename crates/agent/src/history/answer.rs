@@ -1,4 +1,4 @@
-//! The history as it is asked for.
+//! Answers to queries of the history.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::quantity::{rounded, unpacked};
 use super::series::Series;
 use super::{HOUR, History, Kept};
 
-/// Seconds that are told, if the request does not say.
+/// Seconds of an answer, if the query does not say.
 const SECONDS: u64 = 60;
 
-/// Values of an answer: of about six bytes each.
+/// Most values of an answer, of about six bytes each.
 const MOST: u64 = 2_000_000;
 
 impl History {
-    /// The last hour of a volume, as it is asked for.
+    /// The answer to a query.
     ///
     /// # Errors
     /// There is no such volume, disk or host, or the answer would be too long.

@@ -1,6 +1,6 @@
-//! A quantity in two bytes: on a logarithmic scale, to 0.03 %.
+//! A quantity in two bytes, on a logarithmic scale: exact to 0.03 %.
 
-/// Smallest and largest quantity that are told apart; what is beyond counts as these.
+/// Smallest and largest quantity of the scale; values beyond them are stored as these.
 const LEAST: f64 = 1e-4;
 const MOST: f64 = 1e12;
 
@@ -8,11 +8,11 @@ const MOST: f64 = 1e12;
 const STEPS: f64 = 65_533.0;
 const FIRST: u16 = 2;
 
-/// A quantity that nobody knows.
+/// A quantity that is not known.
 pub(super) const UNKNOWN: u16 = 0;
 const ZERO: u16 = 1;
 
-/// The nearest step of the scale. What is no number is unknown, what is below zero is zero.
+/// The nearest step of the scale. NaN and infinity are stored as unknown, negative numbers as zero.
 pub(super) fn packed(quantity: Option<f64>) -> u16 {
     match quantity {
         Some(quantity) if quantity <= LEAST / 2.0 => ZERO,
@@ -24,7 +24,7 @@ pub(super) fn packed(quantity: Option<f64>) -> u16 {
     }
 }
 
-/// The quantity again, to four digits.
+/// The quantity of a step, to four digits.
 pub(super) fn unpacked(packed: u16) -> Option<f64> {
     match packed {
         UNKNOWN => None,
@@ -42,7 +42,7 @@ pub(crate) fn rounded(number: f64) -> f64 {
         return number;
     }
     let digits = 3 - number.abs().log10().floor() as i32;
-    // Of powers of ten both are exact, which keeps 0.1 from becoming 0.1000000001.
+    // Powers of ten are exact as divisors and as factors, so that 0.1 does not become 0.1000000001.
     if digits >= 0 {
         let scale = 10f64.powi(digits);
         (number * scale).round() / scale

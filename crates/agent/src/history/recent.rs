@@ -1,4 +1,4 @@
-//! What the agent did between two looks a second apart.
+//! Rates and means of the last second, from the counters of two looks.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use parda_api::Limit;
 use crate::latency::Latency;
 use crate::status::{DiskStatus, SteeredVmStatus, VolumeStatus};
 
-/// Looks that are further apart tell nothing of one second.
+/// Seconds between two looks above which they give no rates of one second.
 const TOO_LONG: f64 = 1.5;
 
-/// What a volume did in the last second.
+/// Rates of a volume in the last second.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recent {
     /// Reads and writes of all disks, or of the device.
     pub(crate) all: Option<Rates>,
-    /// By the keys of disks.
+    /// Rates and means of disks, by their keys.
     pub(crate) disks: HashMap<String, DiskRecent>,
-    /// By the keys of VMs.
+    /// Rates of a steered device's VMs, by their keys.
     pub(crate) vms: HashMap<String, Rates>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Rates {
     pub(crate) bytes: f64,
 }
 
-/// What a disk did in the last second. Without IOs there are no means.
+/// Rates and means of a disk in the last second. Means are `None` without IOs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DiskRecent {
     pub(crate) rates: Rates,
@@ -64,7 +64,7 @@ struct DiskBefore {
     bytes: u64,
     held_s: f64,
     device_s: f64,
-    /// None before it is first needed.
+    /// `None` until it is needed first.
     device: Option<Latency>,
 }
 
@@ -91,11 +91,11 @@ pub(crate) fn vm_keys(vms: &[SteeredVmStatus]) -> Vec<String> {
 }
 
 impl Before {
-    /// What a volume did since the last look, so many seconds ago. `keys`: of its disks.
+    /// Rates of a volume since the last look, `seconds` ago. `keys`: those of its disks.
     pub(super) fn recent(&mut self, now: &VolumeStatus, keys: &[String], seconds: f64) -> Recent {
         let before = std::mem::take(self);
         self.restarts = now.restarts;
-        // A ring that was started again counts from zero.
+        // The counters of a volume that was started again begin at zero.
         let known = before.restarts == now.restarts && seconds > 0.0 && seconds < TOO_LONG;
         let mut recent = Recent::default();
         let mut old = before.disks;
@@ -139,7 +139,7 @@ impl Before {
 }
 
 impl DiskBefore {
-    /// Takes note of a disk, and says what it did since the look before, so many seconds ago.
+    /// Counters of a disk now, and its rates since the look before, `seconds` ago.
     fn look(
         disk: &DiskStatus,
         before: Option<DiskBefore>,
@@ -156,13 +156,13 @@ impl DiskBefore {
         };
         let whole = || disk.recorded.as_ref().map(|recorded| Latency::from(&*recorded.device));
         let Some(before) = before else {
-            // Later looks begin from here.
+            // The base of the next look's percentile.
             now.device = whole().filter(|_| now.reads + now.writes > 0);
             return (now, None);
         };
         let back = now.reads < before.reads || now.writes < before.writes;
         if back || now.device_s < before.device_s || now.held_s < before.held_s {
-            // It was opened anew.
+            // The disk was opened anew, and its counters began at zero.
             now.device = whole();
             return (now, None);
         }

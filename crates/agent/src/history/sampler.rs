@@ -17,8 +17,10 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
+    /// Starts the thread.
+    ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The system refuses a thread.
     pub(crate) fn start(views: Arc<Views>, history: Arc<History>) -> io::Result<Sampler> {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("history".to_owned()).spawn(move || {

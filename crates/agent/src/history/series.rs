@@ -1,4 +1,4 @@
-//! Values of one object in each second of the last hour, in little memory.
+//! Values of one object for each second of the last hour, in little memory.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(super) struct Series<const N: usize> {
 
 #[derive(Debug)]
 enum Minute<const N: usize> {
-    /// The same in all seconds from one up to another; nothing is known of the others.
+    /// The same values in the seconds from `from` to before `to`; those of other seconds are not known.
     Same {
         from: u8,
         to: u8,
@@ -36,7 +36,7 @@ impl<const N: usize> Default for Series<N> {
 }
 
 impl<const N: usize> Series<N> {
-    /// Takes the values of a second. Those of earlier seconds are there already, or are not known.
+    /// Adds the values of a second. Seconds that are skipped are not known.
     pub(super) fn push(&mut self, second: u64, values: [u16; N]) {
         let (minute, at) = (second / MINUTE, (second % MINUTE) as u8);
         if self.minutes.is_empty() || self.end() + KEPT as u64 <= minute {
@@ -68,7 +68,7 @@ impl<const N: usize> Series<N> {
         self.first + self.minutes.len() as u64
     }
 
-    /// Bytes that it takes beside itself.
+    /// Bytes that the series takes on the heap.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let each = self.minutes.iter().filter(|minute| matches!(minute, Minute::Each(_))).count();
@@ -76,7 +76,7 @@ impl<const N: usize> Series<N> {
             + each * size_of::<[[u16; N]; MINUTE as usize]>()
     }
 
-    /// Whether nothing is known since this second.
+    /// Whether the series has no values since this second.
     pub(super) fn is_over(&self, since: u64) -> bool {
         self.end() * MINUTE <= since
     }

@@ -1,4 +1,4 @@
-//! Events that show only from one look to the next.
+//! Events that only the difference of two looks shows.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use parda_exchange::Liveness;
 
 use crate::status::{DiskStatus, PeerStatus, VolumeStatus};
 
-/// A disk whose IOs go out of turn is news again after so many looks without one.
+/// Looks without an IO out of turn after which such an IO is logged again.
 const QUIET: u32 = 60;
 
-/// What was seen of a volume, and said.
+/// State of a volume at the last look, and what was logged.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     hosts: HashMap<String, Liveness>,
@@ -20,13 +20,13 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 struct Seen {
     overdue: u64,
-    /// Looks since IOs went out of turn, if that was said.
+    /// Looks since IOs went out of turn last, if that was logged.
     held: Option<u32>,
     short: bool,
 }
 
 impl Watch {
-    /// Says what is new. `keys`: of the volume's disks.
+    /// Logs what is new. `keys`: those of the volume's disks.
     pub(super) fn look(&mut self, volume: &VolumeStatus, keys: &[String]) {
         let name = &volume.name;
         let peers = volume.exchange.as_ref().map_or(&[][..], |exchange| &exchange.peers);

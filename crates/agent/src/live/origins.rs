@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::overlay::{Overlay, Shape, all_written};
 use super::target::{Setting, Target};
 
-/// All settings that are set anywhere; the others have their defaults.
+/// Values and origins of all settings that the file or a layer sets. The others have their defaults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     settings: BTreeMap<Target, BTreeMap<Setting, (Value, ValueFrom)>>,
@@ -17,7 +17,7 @@ pub(crate) struct Origins {
 }
 
 impl Origins {
-    /// Settings of a file and of the layers over it, the last of which counts most.
+    /// Settings of a file and of the layers over it, each of which overrides the ones before.
     pub(crate) fn of(file: &Table, layers: &[(&Overlay, ValueFrom)]) -> Origins {
         let mut origins = Origins::default();
         for (target, setting, value) in all_written(file) {
@@ -40,19 +40,19 @@ impl Origins {
         self.settings.entry(target).or_default().insert(setting, (value, from));
     }
 
-    /// Settings of a volume or a VM that are set.
+    /// Settings of a volume or a VM that are set, with values and origins.
     pub(crate) fn of_target(&self, target: &Target) -> &BTreeMap<Setting, (Value, ValueFrom)> {
         static NONE: BTreeMap<Setting, (Value, ValueFrom)> = BTreeMap::new();
         self.settings.get(target).unwrap_or(&NONE)
     }
 
-    /// Where a disk comes from.
+    /// Origin of a disk: the layer that added it, or the configuration.
     pub(crate) fn of_disk(&self, volume: &str, disk: &str) -> ValueFrom {
         let added = self.added.get(&(volume.to_owned(), disk.to_owned()));
         added.copied().unwrap_or(ValueFrom::Configuration)
     }
 
-    /// Where a setting in force comes from.
+    /// Origin of a setting in force.
     pub(crate) fn from(&self, target: &Target, setting: &str) -> ValueFrom {
         self.of_target(target).get(setting).map_or(ValueFrom::Default, |(_, from)| *from)
     }

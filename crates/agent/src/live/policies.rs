@@ -1,4 +1,4 @@
-//! The policy of this host's volumes.
+//! Policies of this host's volumes, and the file that keeps them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    /// What was in force last, from its file. A file that cannot be read is said, and does not count.
+    /// The policies that were in force last, from their file. A file that cannot be read is logged, and counts as empty.
     pub(super) fn read(path: &Path) -> Policies {
         let mut kept: Policies = StateFile::policy(path).read().unwrap_or_else(|error| {
             tracing::error!(
@@ -44,7 +44,7 @@ impl Policies {
         self.volumes.iter().find(|stored| stored.volume.name == volume)
     }
 
-    /// Volumes whose policy is wrong whatever the host has, with the reason.
+    /// Volumes whose policy is wrong by itself, on any host, with the reason.
     pub(super) fn check(&self) -> Refused {
         let wrong = |stored: &Stored| {
             let fault = check_volume(&stored.volume).err()?;
@@ -53,7 +53,7 @@ impl Policies {
         self.volumes.iter().filter_map(wrong).collect()
     }
 
-    /// Settings that it gives to the volumes and VMs of a file.
+    /// The policies as a layer over a file: settings of its volumes and VMs.
     pub(super) fn overlay(&self, file: &Table) -> Overlay {
         let mut all = Overlay::default();
         for stored in &self.volumes {
@@ -65,7 +65,7 @@ impl Policies {
     }
 }
 
-/// The part of a kept policy that this version knows: a newer one may have written the file.
+/// The part of a kept policy that this version knows, as a newer version may have written the file.
 fn known(path: &Path, stored: Stored) -> Option<Stored> {
     let Stored { format, revision, volume } = stored;
     if format != FORMAT {

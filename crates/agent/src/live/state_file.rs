@@ -1,4 +1,4 @@
-//! Files in which the agent keeps settings over restarts: those that were changed live, and the policy.
+//! The two files in which the agent keeps settings over restarts: live changes, and the policy.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -9,17 +9,17 @@ use parda_config::Document;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// First line of a file of changes. A file without it is not the agent's, and is never written.
+/// First line of a state file. A file without it is not the agent's, and is never written.
 const CHANGES: &str = "# Settings of parda that were changed while it ran. They are in force over those of parda.toml.\n";
 
 /// First line of a file with the policy, as above.
 const POLICY: &str =
     "# The policy of parda that was last in force here. It counts until etcd has been read.\n";
 
-/// Last line of a file with the policy. One without it has lost its end.
+/// Last line of a file with the policy. A file without it is not complete.
 const END: &str = "# end\n";
 
-/// A file at a path, which holds values of one kind.
+/// A file of one of the two kinds, at a path.
 pub(crate) struct StateFile<'a> {
     path: &'a Path,
     mark: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct StateFile<'a> {
 }
 
 impl<'a> StateFile<'a> {
-    /// A file with what was changed live.
+    /// The state file, with live changes.
     pub(super) fn changes(path: &'a Path) -> StateFile<'a> {
         StateFile { path, mark: CHANGES, end: "" }
     }
@@ -37,7 +37,7 @@ impl<'a> StateFile<'a> {
         StateFile { path, mark: POLICY, end: END }
     }
 
-    /// What is kept. Nothing if there is no such file, or an empty one.
+    /// The contents. The default if the file does not exist or is empty.
     pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
         match std::fs::metadata(self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(T::default()),
@@ -62,13 +62,13 @@ impl<'a> StateFile<'a> {
         ))
     }
 
-    /// Puts another file in its place, whole: after a crash there is the one or the other.
+    /// Replaces the file as a whole: after a crash it is the old one or the new one.
     pub(crate) fn write<T: Serialize>(&self, kept: &T) -> Result<(), String> {
         let wrong = |error: std::io::Error| {
             format!("{}: the change cannot be kept: {error}", self.path.display())
         };
         match std::fs::metadata(self.path) {
-            // A pipe would wait for somebody to write.
+            // To open a pipe would wait for a writer.
             Ok(_) => {
                 let doc = Document::read_regular(self.path).map_err(|error| error.to_string())?;
                 self.check_mark(doc.text())?;
@@ -86,7 +86,7 @@ impl<'a> StateFile<'a> {
             let _ = std::fs::remove_file(&new);
             return Err(wrong(error));
         }
-        // The name is on the disk when the folder is.
+        // The new name is durable once the directory is.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let synced =
             File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
@@ -101,7 +101,7 @@ impl<'a> StateFile<'a> {
 }
 
 fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
-    // What a crash left there, perhaps; never what a link leads to.
+    // A crash may have left a file there. A link is removed, not followed.
     let _ = std::fs::remove_file(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;

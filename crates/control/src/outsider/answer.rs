@@ -1,34 +1,33 @@
-//! What is done about an outsider.
+//! The operator's choice about an outsider.
 
 use crate::threshold::Auto;
 use crate::units::Span;
 
-/// What an operator chose to do about an outsider.
+/// What hosts under control do beside an outsider.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Answer {
-    /// The threshold holds: ours make room.
+    /// The threshold stays, and hosts under control make room.
     #[default]
     Hold,
-    /// The outsider counts as a host with so many shares: ours keep the part of the array that the rest of all shares is, at a
-    /// threshold of at most this.
+    /// The outsider counts as a host with these shares, and hosts under control keep their part by shares.
     Share {
         /// Shares of the outsider.
         shares: f64,
         /// Largest threshold that may be in force.
         at_most: Span,
     },
-    /// Ours keep as many outstanding IOs as they had, at a threshold of at most this.
+    /// Hosts under control keep as many outstanding IOs as they had.
     Compete {
         /// Largest threshold that may be in force.
         at_most: Span,
     },
 }
 
-/// Part by which the threshold moves in a period, at most.
+/// Largest change of the threshold in a period, as a part of it.
 const STEP: f64 = 0.2;
 
 impl Answer {
-    /// Bounds of the threshold, if it moves.
+    /// Bounds of the threshold, if it moves beside an outsider.
     #[must_use]
     pub fn bounds(&self, threshold: Span) -> Option<Auto> {
         let at_most = match *self {
@@ -38,7 +37,7 @@ impl Answer {
         Some(Auto { start: Some(threshold), at_least: threshold, at_most, step: STEP })
     }
 
-    /// The part of their outstanding IOs that ours keep, of what they have while they are alone.
+    /// Part of their outstanding IOs that hosts under control keep beside the outsider. `ours`: the sum of their active shares.
     #[must_use]
     pub fn keeps(&self, ours: f64) -> f64 {
         match *self {

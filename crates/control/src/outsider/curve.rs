@@ -1,16 +1,17 @@
-//! Latency against what is outstanding.
+//! The usual latency against the number of outstanding IOs.
 
 use alloc::vec::Vec;
 
-/// By what part of a change of the outstanding IOs latency changes beyond all that were seen: there the array has next to no more to give.
+/// Relative change of latency over the relative change of outstanding IOs, above all that were seen. It is near 1, as the array is nearly
+/// saturated there.
 const BEYOND: f64 = 0.9;
 
-/// Mean of some periods.
+/// Means of some periods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) outstanding: f64,
     pub(super) latency: f64,
-    /// Periods of many IOs that it is a mean of.
+    /// Number of periods of the mean, each weighted by its IOs.
     pub(super) weight: f64,
 }
 
@@ -37,8 +38,8 @@ pub(super) struct Curve {
 }
 
 impl Curve {
-    /// Through points in the order of their outstanding IOs. `falls`: by what part of a change of the outstanding IOs latency changes, at
-    /// least, below all of them. `room`: memory of an earlier curve. `None` without points.
+    /// A curve through points, which are sorted by outstanding IOs. `falls`: the least relative change of latency over that of outstanding
+    /// IOs below the first point. `room`: memory of an earlier curve. `None` without points.
     pub(super) fn new(
         mut room: Vec<Point>,
         means: impl Iterator<Item = Point>,
@@ -47,7 +48,7 @@ impl Curve {
         room.clear();
         let mut points = room;
         for mut point in means {
-            // More outstanding IOs take no less time: where they seem to, that is chance.
+            // Latency does not fall as outstanding IOs rise: points where it seems to fall, by chance, are merged.
             while let Some(last) = points.pop_if(|last| last.latency >= point.latency) {
                 point = last.with(point);
             }
@@ -62,12 +63,12 @@ impl Curve {
         self.points
     }
 
-    /// The least outstanding IOs that are known of.
+    /// Outstanding IOs of the first point.
     pub(super) fn least(&self) -> f64 {
         self.first.outstanding
     }
 
-    /// Latency with so many outstanding; below the least, that of the least.
+    /// Latency with these outstanding IOs. Below the first point the curve is flat.
     pub(super) fn at(&self, outstanding: f64) -> f64 {
         if outstanding >= self.last.outstanding {
             return self.last.latency
@@ -78,13 +79,13 @@ impl Curve {
         low.latency + part.max(0.0) * (high.latency - low.latency)
     }
 
-    /// The most that the latency may be with so many outstanding. Below the least that are known of it falls.
+    /// Upper bound of the latency with these outstanding IOs. Below the first point it falls.
     pub(super) fn most_at(&self, outstanding: f64) -> f64 {
         let below = (1.0 - outstanding / self.least()).max(0.0);
         self.at(outstanding) * (1.0 - self.falls * below)
     }
 
-    /// Outstanding IOs at this latency; below the least, that of the least.
+    /// Outstanding IOs at this latency. Below the first point's latency, those of the first point.
     pub(super) fn outstanding(&self, latency: f64) -> f64 {
         if latency >= self.last.latency {
             return self.last.outstanding * (1.0 + (latency / self.last.latency - 1.0) / BEYOND);
@@ -94,18 +95,18 @@ impl Curve {
         low.outstanding + part.max(0.0) * (high.outstanding - low.outstanding)
     }
 
-    /// Variance of the latency with so many outstanding, in that of a period of many IOs.
+    /// Variance of the curve at these outstanding IOs, over the variance of one period of many IOs.
     pub(super) fn unsure(&self, outstanding: f64) -> f64 {
         let below = self.points.partition_point(|point| point.outstanding <= outstanding);
         let point = below.checked_sub(1).map_or(self.first, |below| self.points[below]);
         1.0 / point.weight
     }
 
-    /// The points on both sides of where `below` ends, which is before the last. Before the first they are the first two.
+    /// The last point for which `below` holds, and the next. If it holds for none, the first two points; `below` must not hold for the last point.
     fn around(&self, below: impl Fn(&Point) -> bool) -> [Point; 2] {
         let above = self.points.partition_point(below).clamp(1, self.points.len().max(2) - 1);
         let high = self.points.get(above).copied();
-        // With one point there is no other, and nothing between the two.
+        // A second point, for a curve of one point.
         let beyond = Point {
             outstanding: self.last.outstanding + 1.0,
             latency: self.last.latency + 1.0,

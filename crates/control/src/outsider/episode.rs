@@ -1,43 +1,44 @@
-//! A time in which the array takes longer than usual, and what explains it.
+//! An episode: periods in which latency is above the usual, and the evidence for an outsider or a slower array.
 
 use libm::{fabs, log, sqrt};
 
 use super::curve::Curve;
 use super::finding::{Finding, Seen, State};
 
-/// A period with fewer standard deviations above the usual is a quiet one; after so many running it is over.
+/// Standard deviations above the usual below which a period is quiet, and quiet periods in a row that end an episode.
 const QUIET: f64 = 1.5;
 const OVER: u32 = 3;
-/// Weight of a new period in what explains the last periods.
+/// Weight of a new period in the mean of explanations.
 const GAIN: f64 = 0.4;
-/// Standard deviations by which both explanations are off if there was another change.
+/// Standard deviations from which on both predictions are off as there was another change.
 const CHANGED: f64 = 5.0;
-/// For how many periods a change may come, as hosts hear of it one after another; the standard deviations by which it then goes on; and the
-/// part of the outstanding IOs that there must still be: with fewer the law has begun to answer.
+/// A change that hosts hear of one after another: the most periods that it takes, the standard deviations by which latency rises further
+/// meanwhile, and the least part of the outstanding IOs of the first period. With fewer, the law has begun to respond.
 const COMES: u32 = 6;
 const COMING: f64 = 1.0;
 const UNANSWERED: f64 = 0.7;
-/// For how many periods latencies are foretold from one.
+/// Number of periods whose latencies an origin predicts.
 const FORETOLD: u32 = 10;
-/// Periods after the first of a change from which on there is only one array for sure.
+/// Periods after the first of a change from which on a period lies after the change as a whole.
 const LATER: u32 = 2;
-/// Standard deviations by which the better explanation may be off: what is off by more explains nothing.
+/// Largest mean deviation of the better explanation, in standard deviations. With more, neither explains the latencies.
 const EXPLAINS: f64 = 2.0;
-/// Evidence from which on it is an outsider, with which it stays one, and for how many periods running there must be so much.
+/// Evidence from which on the load is called an outsider, least evidence with which it stays one, and periods in a row with so much evidence
+/// before it is called so.
 const TELLS: f64 = 4.0;
 const STAYS: f64 = 2.0;
 const TOLD: u32 = 5;
-/// The least part of all outstanding IOs that is told from none.
+/// Least part of all outstanding IOs of an outsider that is called so.
 const LEAST_PART: f64 = 0.1;
-/// The most that evidence is, so that it can be outweighed, and the most that one change brings.
+/// Largest evidence, so that later periods can outweigh it, and largest evidence of one change.
 const EVIDENCE: f64 = 20.0;
 const AT_ONCE: f64 = 16.0;
-/// Relative error of an outsider's size where it is well known: its IOs are not quite like ours.
+/// Relative error of an outsider's size that more periods do not reduce, as its IOs are not quite like ours.
 const UNLIKE: f64 = 0.25;
-/// Standard deviations in which nine of ten are.
+/// Half of the 90 % interval of a normal distribution, in standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
 
-/// What explains that the array takes longer: one or the other.
+/// The two explanations of a slower period.
 #[derive(Clone, Copy, Debug, Default)]
 struct Guess {
     /// Outstanding IOs of an outsider.
@@ -46,22 +47,22 @@ struct Guess {
     factor: f64,
 }
 
-/// Period from which the latencies of later ones are foretold.
+/// A period whose explanations predict the latencies of later periods.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     guess: Guess,
-    /// Variance of the usual latency there, in that of a period's.
+    /// Variance of the curve there, over the variance of one period.
     unsure: f64,
-    /// Whether it says something: it is the beginning of a change, with as many outstanding IOs as are known.
+    /// Whether it gives evidence: it follows a rise of latency, at outstanding IOs that the curve knows.
     counts: bool,
     age: u32,
-    /// Sums of how far later latencies were off what is foretold by either guess, in standard deviations, and how many.
+    /// Sums of the deviations of later latencies from both predictions, in standard deviations, and the number of these periods.
     sums: [f64; 2],
     count: f64,
 }
 
 impl Origin {
-    /// Compares both explanations, where they foretell different latencies.
+    /// Compares a period with both predictions, if these differ.
     fn compare(&mut self, curve: &Curve, seen: &Seen, noise: f64) {
         if !self.counts || !(1..=FORETOLD).contains(&self.age) {
             return;
@@ -73,14 +74,14 @@ impl Origin {
         }
         let [outsider, slower] = foretold.map(|by| log(seen.latency() / by) / (noise * unsure));
         if seen.outstanding < curve.least() && slower < 0.0 {
-            // A slower array takes so long at most: how much less is not known.
+            // The prediction for a slower array is an upper bound there, and the latency is below it: no evidence.
             return;
         }
         self.sums = [self.sums[0] + outsider, self.sums[1] + slower];
         self.count += 1.0;
     }
 
-    /// Logarithm of how many times likelier the first guess is. That from which it was foretold is off by chance, too.
+    /// Logarithm of how many times likelier the outsider is. The origin's own latency deviates by chance, too: hence 1 + 1 / n.
     fn evidence(&self) -> f64 {
         if self.count == 0.0 {
             return 0.0;
@@ -93,21 +94,21 @@ impl Origin {
     }
 }
 
-/// A time in which the array takes longer than usual.
+/// Periods in a row in which latency is above the usual.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Episode {
     periods: u32,
     quiet: u32,
     /// Outstanding IOs of its first period.
     begins: f64,
-    /// What explains its last periods, in the mean.
+    /// Mean explanations of the last periods.
     now: Guess,
     origin: Origin,
-    /// A period after that: where the first is of two arrays, this one is not.
+    /// A later origin, as the first period of a change may be of before and after it.
     later: Option<Origin>,
-    /// Evidence of earlier changes.
+    /// Evidence of earlier origins.
     evidence: f64,
-    /// Periods running with enough of it.
+    /// Periods in a row with enough evidence.
     told: u32,
 }
 
@@ -128,7 +129,8 @@ impl Episode {
         }
     }
 
-    /// Takes in a period. `noise`: the standard deviation of its latency, relative. `false` if it is over.
+    /// Adds a period. `noise`: the relative standard deviation of its latency. `restless`: its outstanding IOs go up and down too much to give
+    /// evidence. Returns `false` if the episode is over.
     pub(super) fn period(
         &mut self,
         curve: &Curve,
@@ -167,7 +169,7 @@ impl Episode {
         if jumps || drops || comes {
             self.evidence = self.evidence();
             if drops {
-                // What is left says little of what there was.
+                // The part of an outsider that is left gives no evidence for the whole.
                 self.evidence = self.evidence.min(0.0);
             }
             let age = if comes && !jumps { self.origin.age } else { 0 };
@@ -194,7 +196,7 @@ impl Episode {
 
     fn tell(&mut self, seen: &Seen) {
         let enough = if self.is_outsider() { STAYS } else { TELLS };
-        // Evidence of the first period alone may be that of two arrays in one period.
+        // The first period of a change may be a mean of before and after: its evidence alone is not enough.
         let holds = self.later.is_some_and(|later| later.evidence() > 0.0);
         let tells = holds && self.evidence() >= enough && self.part(seen) >= LEAST_PART;
         self.told = if tells { self.told + 1 } else { 0 };
@@ -208,10 +210,10 @@ impl Episode {
         (self.evidence + self.origin.evidence()).clamp(-EVIDENCE, EVIDENCE)
     }
 
-    /// What is found. The state and the latencies are the caller's to say.
+    /// The finding, without state and latencies, which the caller adds.
     pub(super) fn finding(&self, seen: &Seen, noise: f64) -> Finding {
         let Guess { outsider, factor } = self.now;
-        // An error of the latency is one of all that is outstanding.
+        // A relative error of the latency is one of all outstanding IOs.
         let chance = noise * sqrt(GAIN) * (outsider + seen.outstanding);
         let error = NINE_OF_TEN * sqrt(chance * chance + UNLIKE * UNLIKE * outsider * outsider);
         Finding {
@@ -228,7 +230,7 @@ impl Episode {
 }
 
 impl Guess {
-    /// Latencies with as many outstanding IOs as in this period: beside the outsider, and at the slower array.
+    /// Predictions of a period's latency: beside the outsider, and at the slower array.
     fn foretold(self, curve: &Curve, seen: &Seen) -> [f64; 2] {
         let most = curve.most_at(seen.outstanding);
         [curve.at(seen.outstanding + self.outsider), self.factor * most]

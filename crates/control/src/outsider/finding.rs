@@ -1,19 +1,19 @@
-//! What is seen of an array in a period, and what is found.
+//! Input and output of the detection: a period's load, and the finding.
 
-/// What all hosts that are heard did in a period, those outside control among them.
+/// Load of all hosts that are heard in a period, with and without control.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Seen {
     /// IOs per second of all these hosts.
     pub rate: f64,
     /// Mean number of their outstanding IOs.
     pub outstanding: f64,
-    /// IOs that these are means of.
+    /// Number of IOs in the period.
     pub ios: f64,
-    /// Part of the IOs that reads, from 0 to 1.
+    /// Part of the IOs that are reads, from 0 to 1.
     pub reads: f64,
     /// Mean size of an IO, in bytes.
     pub size: f64,
-    /// Whether the others have longer periods: a change then comes in parts, from one host after another.
+    /// Whether other hosts have longer periods, so that a change reaches this host in parts.
     pub early: bool,
 }
 
@@ -24,43 +24,43 @@ impl Seen {
     }
 }
 
-/// What is found of an array.
+/// State of the array, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum State {
-    /// Too little is known of it under this load.
+    /// Too little is known of the array under this kind of load.
     #[default]
     Unknown,
-    /// It does what it did.
+    /// Latency is as usual.
     Usual,
-    /// It became slower, or somebody else uses it: nothing says which.
+    /// The array became slower, or an outsider uses it: nothing says which.
     Slower,
-    /// Somebody else uses it.
+    /// An outsider uses the array.
     Outsider,
 }
 
-/// What is found, and the figures that say so.
+/// State of the array, with the figures that it rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Finding {
-    /// What explains the latency best.
+    /// State that explains the latency best.
     pub state: State,
     /// Mean latency of the last period, in seconds.
     pub latency: f64,
-    /// The usual latency with as many outstanding, in seconds.
+    /// The usual latency with as many outstanding IOs, in seconds.
     pub usual: f64,
     /// Periods for which the latency has been above that.
     pub periods: u32,
     /// Outstanding IOs of an outsider that would explain it, counted in IOs like ours.
     pub outstanding: f64,
-    /// The interval in which that is, with nine chances of ten, if there is an outsider.
+    /// 90 % interval of `outstanding`, if there is an outsider.
     pub within: (f64, f64),
-    /// The part of the array that such an outsider has: its part of all outstanding IOs.
+    /// Part of all outstanding IOs that such an outsider has, from 0 to 1.
     pub part: f64,
     /// Factor by which the array would be slower, if that explained it.
     pub factor: f64,
-    /// Logarithm of how many times likelier the outsider is than the slower array. Negative: the slower array is likelier.
+    /// Natural logarithm of how many times likelier the outsider is than the slower array. Below 0 the slower array is likelier.
     pub evidence: f64,
-    /// Periods that this rests on.
+    /// Number of periods that the evidence rests on.
     pub compared: u32,
 }

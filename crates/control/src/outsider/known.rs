@@ -1,4 +1,4 @@
-//! What is known of an array under one kind of load: its latency against what is outstanding.
+//! Latency of the array against outstanding IOs, learned under one kind of load.
 
 use alloc::vec::Vec;
 
@@ -7,55 +7,55 @@ use libm::{fabs, floor, log, sqrt};
 use super::curve::{Curve, Point};
 use super::finding::Seen;
 
-/// Periods after which the array is known.
+/// Periods after which there is a curve.
 const FEW: f64 = 12.0;
-/// Width of a class of outstanding IOs, in their logarithm.
+/// Width of a class of outstanding IOs, in natural logarithm.
 const WIDTH: f64 = 0.1;
-/// Periods that a class is a mean of, at most: older ones fade. So what was seen at other outstanding IOs stays known.
+/// Most periods in the mean of a class; older ones fade. Classes that are not seen do not fade.
 const KEPT: f64 = 40.0;
-/// Classes of less weight do not count.
+/// Least weight of a class that is a point of the curve.
 const LEAST: f64 = 0.3;
-/// IOs whose mean is off by chance by as much as arrays are by themselves.
+/// Number of IOs whose mean deviates by chance as much as the latency of an array does by itself.
 const IOS: f64 = 400.0;
-/// Relative deviation before any is known, the least that arrays have, the most that one period counts for, and how fast it is learned.
+/// Relative deviation of latency: before it is learned, the least, the most that one period counts for, and the weight of a new period.
 const NOISE: f64 = 0.06;
 const LEAST_NOISE: f64 = 0.02;
 const MOST_NOISE: f64 = 0.2;
 const LEARNS: f64 = 0.05;
-/// By how much a kind's part of reads may differ, and the logarithm of the mean size.
+/// Largest difference between periods of one kind, in the part of reads and in the logarithm of the mean size.
 const READS: f64 = 0.1;
 const SIZE: f64 = 0.15;
-/// By how much these may differ by chance in a period of one IO.
+/// The same by chance, for a period of one IO; less by the root of the number of IOs.
 const CHANCE: f64 = 1.5;
-/// The part of the change at more outstanding IOs by which latency changes at fewer than are known, at least.
+/// Slope of latency below all outstanding IOs that were seen, as a part of the slope that was seen.
 const FALLS: f64 = 0.75;
-/// Periods over which that change is measured.
+/// Number of periods over which the slope is measured.
 const REMEMBERS: f64 = 200.0;
-/// Weight of a new period in these.
+/// Weight of a new period in a kind's part of reads and mean size.
 const FOLLOWS: f64 = 0.02;
 
-/// What was seen at about so many outstanding IOs.
+/// Means of the periods with about the same outstanding IOs.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     at: i32,
     mean: Point,
 }
 
-/// What is known of an array under one kind of load.
+/// A kind of load, and the array's latency under it.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     reads: f64,
     size: f64,
     periods: f64,
-    /// By their outstanding IOs.
+    /// Classes in the order of their outstanding IOs.
     classes: Vec<Class>,
-    /// Mean square of the relative deviation of latency from what is known, of a period of many IOs.
+    /// Mean square of the relative deviation of latency from the curve, for a period of many IOs.
     noise: f64,
-    /// Outstanding IOs of the last period, and the mean square of how much they change from period to period, relative.
+    /// Outstanding IOs of the last period, and the mean square of their relative change from period to period.
     last: f64,
     moves: f64,
     slope: Slope,
-    /// When it was last seen.
+    /// Number of the last period of this kind.
     pub(super) used: u64,
 }
 
@@ -102,12 +102,12 @@ impl Known {
         self.periods += 1.0;
     }
 
-    /// Whether outstanding IOs go up and down by themselves: the mean of a period then says little of its latency.
+    /// Whether outstanding IOs go up and down much from period to period. The mean of a period then says little about its latency.
     pub(super) fn is_restless(&self) -> bool {
         self.moves > RESTLESS * RESTLESS
     }
 
-    /// Latency against what is outstanding. `room`: memory of an earlier curve. `None` while too little is known.
+    /// The curve through the classes. `room`: memory of an earlier curve. `None` while too few periods are known.
     pub(super) fn curve(&self, room: Vec<Point>) -> Option<Curve> {
         if self.periods < FEW {
             return None;
@@ -117,7 +117,7 @@ impl Known {
         Curve::new(room, classes.filter(|mean| mean.weight >= LEAST), falls)
     }
 
-    /// Relative deviation of the latency of a period by chance.
+    /// Relative standard deviation of a period's latency by chance.
     pub(super) fn noise(&self, seen: &Seen) -> f64 {
         sqrt(self.noise.max(LEAST_NOISE * LEAST_NOISE) / weight(seen))
     }
@@ -128,10 +128,10 @@ impl Known {
     }
 }
 
-/// Relative change of the outstanding IOs from period to period from which on they are restless.
+/// Relative change of outstanding IOs from period to period from which on a load is restless.
 const RESTLESS: f64 = 0.15;
 
-/// By what part of a change of the outstanding IOs latency changed, by least squares over the last periods.
+/// Slope of ln latency over ln outstanding IOs, by least squares over the last periods.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slope {
     weight: f64,
@@ -144,7 +144,7 @@ struct Slope {
 impl Slope {
     fn add(&mut self, n: f64, l: f64, weight: f64) {
         let keep = if self.weight > REMEMBERS { REMEMBERS / self.weight } else { 1.0 };
-        // Sums of squares about the means, which do not cancel.
+        // Sums of squares about the means, to avoid cancellation.
         let all = keep * self.weight + weight;
         let (from_n, from_l) = (n - self.n, l - self.l);
         let part = weight / all;
@@ -156,7 +156,7 @@ impl Slope {
         self.weight = all;
     }
 
-    /// The least that it is likely to be.
+    /// Lower bound of the slope: two standard errors below it, at least 0.
     fn least(&self, noise: f64) -> f64 {
         if self.nn <= 0.0 {
             return 0.0;
@@ -165,7 +165,7 @@ impl Slope {
     }
 }
 
-/// Weight of a period beside one of many IOs.
+/// Weight of a period, from 0 to 1 for a period of many IOs.
 fn weight(seen: &Seen) -> f64 {
     seen.ios / (seen.ios + IOS)
 }

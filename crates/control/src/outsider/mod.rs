@@ -1,13 +1,13 @@
-//! Load on the array that is not under control: whether there is some, and how much.
+//! Detection of outsiders: load on the array that is not under control.
 //!
-//! By Little's law N outstanding IOs of which X are completed a second take L = N / X each. As long as what is asked of an array stays
-//! alike, L follows from N, by a curve that is learned while working (`known`). Where L is above the curve for longer than chance
-//! explains, the array has changed, or somebody else uses it. At one N both look the same. They part as N changes, and N changes at
-//! once, as the law holds L at its threshold: an outsider's Q outstanding IOs shift the curve, L = f(N + Q), and an array that became k times
-//! slower stretches it, L = k · f(N). So the latencies after the change are foretold from its first periods in both ways, and the way
-//! that is nearer gains (`episode`).
+//! By Little's law each of N outstanding IOs takes L = N / X, with X completed IOs per second. While the load is of one kind, L follows
+//! from N by a curve f, which is learned while working (`known`). If L is above the curve for longer than chance explains, the array
+//! became slower, or an outsider uses it. At one N both look the same. They differ as N changes, and N does change at once, as the law
+//! holds L at its threshold: an outsider's Q outstanding IOs shift the curve, L = f(N + Q); an array that became k times slower
+//! stretches it, L = k · f(N). So the first periods of a change predict later latencies in both ways, and the evidence is for the way
+//! that is nearer (`episode`).
 //!
-//! What cannot be told apart is [`State::Slower`]: the array became slower, or somebody else uses it.
+//! Where the two cannot be told apart the state is [`State::Slower`]. `docs/control.md` has the equations.
 
 mod answer;
 mod curve;
@@ -27,15 +27,15 @@ use libm::log;
 use episode::Episode;
 use known::Known;
 
-/// Kinds of load under which the array is remembered.
+/// Number of kinds of load whose curves are kept.
 const KINDS: usize = 4;
 
-/// Standard deviations above the usual that are no news. What is more is added up, from period to period.
+/// Standard deviations above the usual latency that do not count. The rest is summed over periods.
 const DRIFT: f64 = 0.75;
-/// The sum from which on it is no chance, and the most that it is.
+/// The sum from which on a deviation is no chance, and the largest sum.
 const SURE: f64 = 8.0;
 const MOST: f64 = 40.0;
-/// The most that one period adds.
+/// Largest deviation of one period, in standard deviations.
 const CAPPED: f64 = 4.0;
 /// Periods after which a slower array is the usual one.
 const ADOPTS: u32 = 120;
@@ -44,28 +44,28 @@ const ADOPTS: u32 = 120;
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     kinds: Vec<Known>,
-    /// That of the last period.
+    /// Index of the last period's kind of load.
     kind: usize,
-    /// Sums of what was above the usual, and below, in standard deviations.
+    /// Sums of deviations above the usual latency, and below it, in standard deviations.
     above: f64,
     below: f64,
     episode: Episode,
-    /// Periods that were watched.
+    /// Number of periods so far.
     clock: u64,
     finding: Finding,
-    /// Memory for the next curve: a period allocates nothing.
+    /// Memory for the next curve, so that a period allocates nothing.
     room: Vec<Point>,
 }
 
 impl Watch {
-    /// What is found of the array now.
+    /// The finding of the last period.
     #[must_use]
     pub fn finding(&self) -> Finding {
         self.finding
     }
 
-    /// Latency, over the usual one of `alone` seconds, at which ours have this part of the outstanding IOs that they have there while they
-    /// are alone. `None` where there is no outsider, or if it leaves them more.
+    /// Factor on the latency `alone`, in seconds, at which hosts under control keep this part of the outstanding IOs that they have at
+    /// `alone` without the outsider. `None` if there is no outsider, or the factor is at most 1.
     #[must_use]
     pub fn beside(&self, alone: f64, part: f64) -> Option<f64> {
         if self.finding.state != State::Outsider {
@@ -77,7 +77,7 @@ impl Watch {
         (factor > 1.0).then_some(factor)
     }
 
-    /// A period in which not all hosts were heard: what those did that were not is load, too, and nothing is found.
+    /// Ends a period in which not all hosts were heard: the load of the others would look like an outsider's. The state is unknown.
     pub fn pause(&mut self) {
         self.begin_anew();
         self.finding = Finding::default();
@@ -87,7 +87,7 @@ impl Watch {
         (self.above, self.below, self.episode) = (0.0, 0.0, Episode::default());
     }
 
-    /// Takes in a period.
+    /// Ends a period in which all hosts were heard.
     pub fn period(&mut self, seen: &Seen) {
         if !(seen.rate > 0.0 && seen.outstanding > 0.0) {
             return;
@@ -112,7 +112,7 @@ impl Watch {
             (self.above, self.episode) = (0.0, Episode::default());
         }
         if self.below >= SURE || (self.episode.periods() > ADOPTS && !self.episode.is_outsider()) {
-            // Faster than it was, or slower for so long.
+            // The array became faster, or has been slower for so long that this is the usual latency now.
             *known = Known::new(seen);
             self.begin_anew();
         }
@@ -126,7 +126,7 @@ impl Watch {
         self.room = curve.into_room();
     }
 
-    /// The kind of load that this period is of. A new one takes the place of that which was not seen for longest.
+    /// Index of the period's kind of load. A new kind replaces the kind that was not seen for longest.
     fn kind(&mut self, seen: &Seen) -> usize {
         let like = |kind: &usize| self.kinds.get(*kind).is_some_and(|known| known.is_like(seen));
         let same = Some(self.kind).filter(like);
