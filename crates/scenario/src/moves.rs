@@ -83,14 +83,14 @@ impl Checker<'_> {
         let vm = self.known(&at("vm"), "VM", event.vm.as_ref(), &self.vms)?;
         let to = self.known(&at("to"), "host", event.to.as_ref(), &self.hosts)?;
         let missing = || {
-            self.error(&at("do"), "\"move\" takes `vm`, and the host that the VM moves to as `to`")
+            self.error(&at("do"), "must be with `vm`, and with `to`, the host that the VM moves to")
         };
         vm.zip(to).ok_or_else(missing)
     }
 
     /// Refuses an event that names a stand-in.
     pub(crate) fn ensure_own_name(&self, path: &str, moves: &Moves, vm: VmId) -> Result<(), Error> {
-        let message = "is the name that the VM has on a host that it moves to: use the VM's own name, which is for the VM on every host";
+        let message = "is the name that the VM has on a host that it moves to: use its own name, which is for the VM on every host";
         self.ensure(!moves.is_arrival(vm), &format!("{path}.vm"), message)
     }
 

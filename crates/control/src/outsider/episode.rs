@@ -18,7 +18,7 @@ const COMES: u32 = 6;
 const COMING: f64 = 1.0;
 const UNANSWERED: f64 = 0.7;
 /// Number of periods whose latencies an origin predicts.
-const FORETOLD: u32 = 10;
+const PREDICTED: u32 = 10;
 /// Periods after the first of a change from which on a period lies after the change as a whole.
 const LATER: u32 = 2;
 /// Largest mean deviation of the better explanation, in standard deviations. With more, neither explains the latencies.
@@ -64,15 +64,15 @@ struct Origin {
 impl Origin {
     /// Compares a period with both predictions, if these differ.
     fn compare(&mut self, curve: &Curve, seen: &Seen, noise: f64) {
-        if !self.counts || !(1..=FORETOLD).contains(&self.age) {
+        if !self.counts || !(1..=PREDICTED).contains(&self.age) {
             return;
         }
         let unsure = sqrt(1.0 + self.unsure + curve.unsure(seen.outstanding));
-        let foretold = self.guess.foretold(curve, seen);
-        if fabs(log(foretold[0] / foretold[1])) <= noise * unsure {
+        let predicted = self.guess.predicted(curve, seen);
+        if fabs(log(predicted[0] / predicted[1])) <= noise * unsure {
             return;
         }
-        let [outsider, slower] = foretold.map(|by| log(seen.latency() / by) / (noise * unsure));
+        let [outsider, slower] = predicted.map(|by| log(seen.latency() / by) / (noise * unsure));
         if seen.outstanding < curve.least() && slower < 0.0 {
             // The prediction for a slower array is an upper bound there, and the latency is below it: no evidence.
             return;
@@ -159,7 +159,7 @@ impl Episode {
             return true;
         }
         let off =
-            |by: Guess| by.foretold(curve, seen).map(|foretold| log(latency / foretold) / noise);
+            |by: Guess| by.predicted(curve, seen).map(|predicted| log(latency / predicted) / noise);
         let jumps = off(self.now).into_iter().all(|off| off > CHANGED);
         let drops = off(self.now).into_iter().all(|off| off < -CHANGED);
         let comes = self.origin.age < COMES
@@ -231,7 +231,7 @@ impl Episode {
 
 impl Guess {
     /// Predictions of a period's latency: beside the outsider, and at the slower array.
-    fn foretold(self, curve: &Curve, seen: &Seen) -> [f64; 2] {
+    fn predicted(self, curve: &Curve, seen: &Seen) -> [f64; 2] {
         let most = curve.most_at(seen.outstanding);
         [curve.at(seen.outstanding + self.outsider), self.factor * most]
     }
