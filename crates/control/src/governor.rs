@@ -4,32 +4,27 @@
 //! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
 //! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
 
-use crate::cluster::{
-    Asked, Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View,
-};
+mod demand;
+mod threshold;
+
+use crate::cluster::{Asked, Bounded, Governed, Load, Report, Source, Totals, Tuning, View};
 use crate::config::{Config, ConfigError};
 use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Flows, Interval, Signal};
 use crate::law::{Estimation, Input, Law, Mode};
-use crate::objective::{Effect, Price, Wants, strictest};
-use crate::outsider::{Answer, Finding, Seen, Watch};
+use crate::objective::{Effect, Wants};
+use crate::outsider::{Finding, Seen, Watch};
 use crate::quorum::Quorum;
-use crate::rate::{Throughput, Weight};
+use crate::rate::Weight;
 use crate::settings::{Ballot, Proportional, Settings};
 use crate::size::{Fit, Line, SizeModel};
 use crate::slices::SliceBounds;
 use crate::slowest::{Scale, Slowest, with_mean};
-use crate::threshold::{Auto, Estimate, Learner, Observation, Why};
+use crate::threshold::{Auto, Estimate, Learner};
 use crate::units::{Bytes, Shares, Span, Window};
 
-/// A VM that has this part of its slice more pending than its slice could use more.
-const LIMITED: f64 = 0.05;
-
-/// A host that uses this part of its largest window has no use for a larger λ.
-const FULL: f64 = 0.98;
-
-/// A host that has this part of its largest window outstanding asks for much.
-const LARGE: f64 = 0.25;
+pub use self::demand::VmDemand;
+use self::demand::{all_shares, bounded, saturated, slice, used_shares};
 
 /// Weight of the latest period in the mean of L / CAL, which is used while the cluster is not heard.
 const USUALLY: f64 = 0.1;
@@ -39,39 +34,6 @@ const MUCH: f64 = 1.1;
 
 /// Factor over this host's period from which another's is a longer one.
 const EARLY: f64 = 1.5;
-
-/// What a VM wanted in a period.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VmDemand {
-    /// Its weight.
-    pub shares: Shares,
-    /// Mean of its IOs that were not done, in slots: held and outstanding.
-    pub pending: f64,
-    /// Mean of the same up to its slice of the window: what beyond that it would use if it could is
-    /// no use of the array.
-    pub used: f64,
-    /// Slots per second that it completed, where that is known.
-    pub rate: Option<f64>,
-    /// The slower of its reads and of all its IOs. `None` where only sums are known of its IOs: a
-    /// steered device.
-    pub slowest: Option<Slowest>,
-}
-
-impl VmDemand {
-    /// Of a VM of which only the mean over the period is known. What a burst had pending beyond the
-    /// VM's slice then makes up for the time in which it had nothing. `window_per_share`:
-    /// [`Governor::window_per_share`].
-    #[must_use]
-    pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
-        let used = pending.min(slice(shares, window_per_share));
-        VmDemand { shares, pending, used, rate: None, slowest: None }
-    }
-}
-
-/// A VM's slice of the window, in slots.
-pub(crate) fn slice(shares: Shares, window_per_share: f64) -> f64 {
-    window_per_share * f64::from(shares.0)
-}
 
 /// What a host measured in a period.
 #[derive(Clone, Copy, Debug)]
@@ -221,52 +183,6 @@ impl Governor {
         self.settings
     }
 
-    /// Counts votes ([`crate::settings`]). Only `mode = "parda"`, acting or observing, takes what is
-    /// voted for: the other modes do what they are told.
-    fn agree(&mut self) {
-        let own = self.config.settings();
-        let number = self.learner.is_none().then_some(self.config.law.threshold);
-        let mut ballot = self.others;
-        let law = &self.config.law;
-        let follows = matches!(law.mode, Mode::Parda { .. } | Mode::Observe)
-            && law.estimation == Estimation::Global;
-        if !follows {
-            ballot = Ballot::default();
-        }
-        ballot.add(Some(own), number, self.shares);
-        self.settings = ballot.settings().unwrap_or(own);
-        if self.counts_ios {
-            self.settings.slot_size = None;
-        }
-        let voted = number.and_then(|number| ballot.threshold.winner().or(Some(number)));
-        let threshold = voted.or(self.learner.as_ref().map(Learner::threshold));
-        self.own = threshold.unwrap_or(self.config.law.threshold);
-        let floor = self.asked.floor.max(self.config.objective_floor);
-        let asks = strictest(self.asked.least, self.wants.asks);
-        // A host that knows of no objectives would take what the others leave.
-        let asks = asks.filter(|_| follows && !self.asked.unheard);
-        self.law.set_threshold(self.effect.in_force(self.own, asks, floor));
-    }
-
-    /// Says what the host's VMs with an objective ask for from now on. Gives it as it is to be published.
-    pub fn want(&mut self, wants: Wants) -> Wants {
-        self.wants = Wants { floor: self.config.objective_floor, ..wants };
-        self.agree();
-        self.wants
-    }
-
-    /// The volume's own threshold: what is in force while no VM's objective is.
-    #[must_use]
-    pub fn own_threshold(&self) -> Span {
-        self.own
-    }
-
-    /// What the objective costs that is in force, if one is.
-    #[must_use]
-    pub fn objective_price(&self) -> Option<Price> {
-        self.effect.price(self.own)
-    }
-
     /// The parameters in force.
     #[must_use]
     pub fn config(&self) -> &Config {
@@ -384,6 +300,8 @@ impl Governor {
         self.agree();
         self.measure_unit(&interval);
         let (active, wanted) = self.active_shares(vms);
+        let bounded = bounded(vms, self.law.bounds().1);
+        let mean = self.weight.mean().unwrap_or(f64::INFINITY);
         let mut own = Report {
             elapsed,
             interval,
@@ -393,7 +311,7 @@ impl Governor {
             beta: self.law.beta(),
             shares: self.shares,
             active,
-            bounded: self.bounded(vms),
+            bounded,
             governed: match self.config.law.mode {
                 Mode::Published { .. } | Mode::Parda { .. } => Governed::Yes,
                 Mode::Observe => Governed::Observes,
@@ -404,7 +322,7 @@ impl Governor {
             tuning: self.learner.as_ref().map_or(Tuning::Pinned, Learner::tuning),
             settings: Some(self.config.settings()),
             wants: self.wants,
-            saturated: self.saturated(vms),
+            saturated: saturated(vms, bounded == Bounded::Slices, mean),
             finding: Finding::default(),
         };
         let signal = self.settings.signal;
@@ -512,50 +430,6 @@ impl Governor {
         self.usually_beyond += USUALLY * (self.beyond - self.usually_beyond);
     }
 
-    /// Lets the threshold move by what all hosts did in the period that ends.
-    fn learn(&mut self, totals: &Totals, source: Source, own: &Report) {
-        // A window that is large enough for whoever asks for little says nothing. One that is large
-        // beside the largest there may be does.
-        let large = own.outstanding >= LARGE * self.law.bounds().1;
-        let beyond = self.beyond;
-        let Some(learner) = &mut self.learner else { return };
-        let law = self.law.config();
-        let governs = matches!(law.mode, Mode::Parda { .. });
-        if !governs || law.estimation == Estimation::Local {
-            learner.stay(Why::Idle);
-        } else if self.own != law.threshold {
-            learner.stay(Why::Objective);
-        } else if source != Source::Cluster {
-            learner.stay(Why::Silent);
-        } else {
-            let heard = totals.flows.heard(self.settings.signal);
-            let all = totals.flows.all();
-            let Load { outstanding, in_use, wants, windows, .. } = totals.governed;
-            let (backlog, (light_rate, light)) = (totals.backlog, totals.backlog.light());
-            let own_wants = own.wants();
-            let seen = heard.scaled_mean().map(|latency| Observation {
-                rate: backlog.rate().unwrap_or(totals.governed.rate),
-                total: totals.governed.rate,
-                light_rate,
-                light: if wants { light } else { 0.0 },
-                who: backlog.who.wrapping_add(u64::from(own_wants)),
-                used: backlog.used(),
-                ios: heard.ios * own.elapsed.secs(),
-                latency: latency * beyond,
-                beyond,
-                outstanding,
-                windows,
-                in_use: in_use && (wants || large),
-                least: law.cluster_min * self.unit,
-                size: all.bytes / all.ios,
-                reads: totals.flows.reads.ios / all.ios,
-            });
-            let pinned = self.others.threshold.winner();
-            learner.period(&Thresholds { pinned, ..totals.thresholds }, seen.as_ref());
-        }
-        self.agree();
-    }
-
     /// Looks for load that is not under control, where all hosts are heard.
     fn look_for_others(&mut self, totals: &Totals, source: Source, elapsed: Span) -> Finding {
         let all = totals.flows.all();
@@ -572,19 +446,6 @@ impl Governor {
             });
         }
         self.watch.finding()
-    }
-
-    /// Says where the threshold goes beside an outsider, if it is not to hold.
-    fn answer(&mut self, load: &Load) {
-        let answer = self.config.outsider;
-        let Some(learner) = self.learner.as_mut().filter(|_| answer != Answer::Hold) else {
-            return;
-        };
-        let own = self.config.law.threshold.secs();
-        // The law holds the slowest VM: the mean is lower by as much as that one is slower.
-        let alone = own / self.beyond.max(1.0);
-        let factor = self.watch.beside(alone, answer.keeps(load.active)).unwrap_or(1.0);
-        learner.aim(Span::from_secs(own * factor));
     }
 
     /// Takes in how long slots stay at the array, where shares are of bytes. Answers by what factor
@@ -657,15 +518,8 @@ impl Governor {
         let weight = self.weight.factor();
         let all = weight * all_shares(vms);
         let window_per_share = self.law.window_per_share(all);
-        let (mut active, mut wanted, mut at_slice) = (0.0, 0.0, false);
-        for vm in vms {
-            let shares = weight * f64::from(vm.shares.0);
-            active += (vm.used / window_per_share).min(shares);
-            // A client that comes and goes needs, when it is there, the window for what it brings.
-            let pending = vm.pending / window_per_share;
-            wanted += pending.min(shares);
-            at_slice |= pending >= shares;
-        }
+        let used = used_shares(vms, weight, window_per_share);
+        let mut active = used.active;
         if let Mode::Parda { .. } = self.config.law.mode {
             // What a host cannot have outstanding is the others'.
             active = active.min(self.law.bounds().1 / window_per_share);
@@ -673,44 +527,12 @@ impl Governor {
         // While every VM has what it wants, the window only waits for one to want more: it may
         // then have its whole share at once. As soon as one VM could use more than its share, what
         // its neighbours leave of theirs is not its to take (PARDA §3).
-        (active, if at_slice { wanted } else { all.max(1.0) })
-    }
-
-    /// What the VMs do that could use more than their slices, and would have more if these were larger;
-    /// and those that have more than the mean, for whatever they want: it is not theirs to keep.
-    fn saturated(&self, vms: &[VmDemand]) -> Throughput {
-        let slices = self.bounded(vms) == Bounded::Slices;
-        let mean = self.weight.mean().unwrap_or(f64::INFINITY);
-        vms.iter().fold(Throughput::default(), |sum, vm| {
-            let (Some(rate), shares) = (vm.rate, f64::from(vm.shares.0)) else { return sum };
-            let saturated = slices && vm.pending > (1.0 + LIMITED) * vm.used;
-            if saturated || rate > mean * shares {
-                return sum.plus(Throughput { rate, shares });
-            }
-            sum
-        })
-    }
-
-    /// Whether a VM could use more than its slice, or the host more than its largest window.
-    fn bounded(&self, vms: &[VmDemand]) -> Bounded {
-        let used = vms.iter().fold(0.0, |sum, vm| sum + vm.used);
-        if used >= FULL * self.law.bounds().1 {
-            Bounded::Window
-        } else if vms.iter().any(|vm| vm.pending > (1.0 + LIMITED) * vm.used) {
-            Bounded::Slices
-        } else {
-            Bounded::Nothing
-        }
+        (active, if used.at_slice { used.wanted } else { all.max(1.0) })
     }
 }
 
 fn learner(auto: Auto, begin: Span) -> Learner {
     Learner::new(auto, begin, auto.start.is_some())
-}
-
-fn all_shares(vms: &[VmDemand]) -> f64 {
-    // Not `sum()`: of no numbers that is -0.0, and the window per share would be minus infinity.
-    vms.iter().fold(0.0, |sum, vm| sum + f64::from(vm.shares.0))
 }
 
 #[cfg(test)]

@@ -1,0 +1,103 @@
+//! Demand of a host's VMs in a period, and the figures that the law takes from it.
+
+use crate::cluster::Bounded;
+use crate::rate::Throughput;
+use crate::slowest::Slowest;
+use crate::units::Shares;
+
+/// Part of its slice that a VM must have pending beyond the slice to count as one that could use more.
+const LIMITED: f64 = 0.05;
+
+/// Part of its largest window from which on a host has no use for a larger λ.
+const FULL: f64 = 0.98;
+
+/// What a VM wanted in a period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VmDemand {
+    /// Shares of the VM.
+    pub shares: Shares,
+    /// Mean number of its pending IOs, held and outstanding, in slots.
+    pub pending: f64,
+    /// Mean of the pending IOs up to the VM's slice of the window, in slots. What is pending beyond the slice does not use the array.
+    pub used: f64,
+    /// Slots per second that it completed, where that is known.
+    pub rate: Option<f64>,
+    /// The slower of its reads and of all its IOs. `None` where only sums are known of its IOs: a
+    /// steered device.
+    pub slowest: Option<Slowest>,
+}
+
+impl VmDemand {
+    /// Demand of a VM of which only the mean over the period is known. What a burst had pending beyond the
+    /// VM's slice then makes up for the time in which it had nothing. `window_per_share`:
+    /// [`Governor::window_per_share`](super::Governor::window_per_share).
+    #[must_use]
+    pub fn of_mean(shares: Shares, pending: f64, window_per_share: f64) -> VmDemand {
+        let used = pending.min(slice(shares, window_per_share));
+        VmDemand { shares, pending, used, rate: None, slowest: None }
+    }
+
+    /// Whether it could use more than its slice.
+    fn is_limited(&self) -> bool {
+        self.pending > (1.0 + LIMITED) * self.used
+    }
+}
+
+/// A VM's slice of the window, in slots.
+pub(super) fn slice(shares: Shares, window_per_share: f64) -> f64 {
+    window_per_share * f64::from(shares.0)
+}
+
+/// Sum of the VMs' shares.
+pub(super) fn all_shares(vms: &[VmDemand]) -> f64 {
+    // Not `sum()`: of no numbers that is -0.0, and the window per share would be minus infinity.
+    vms.iter().fold(0.0, |sum, vm| sum + f64::from(vm.shares.0))
+}
+
+/// A host's shares, as its VMs use them.
+pub(super) struct Used {
+    /// Shares that count for λ: each VM's in proportion to the part of its slice that it used.
+    pub(super) active: f64,
+    /// Shares by what the VMs had pending, at most their own.
+    pub(super) wanted: f64,
+    /// Whether a VM had its whole slice pending.
+    pub(super) at_slice: bool,
+}
+
+/// The shares that VMs used. `weight`: factor on their shares.
+pub(super) fn used_shares(vms: &[VmDemand], weight: f64, window_per_share: f64) -> Used {
+    let mut all = Used { active: 0.0, wanted: 0.0, at_slice: false };
+    for vm in vms {
+        let shares = weight * f64::from(vm.shares.0);
+        all.active += (vm.used / window_per_share).min(shares);
+        // A client that comes and goes needs, when it is there, the window for what it brings.
+        let pending = vm.pending / window_per_share;
+        all.wanted += pending.min(shares);
+        all.at_slice |= pending >= shares;
+    }
+    all
+}
+
+/// What holds the host back: its largest window, the slice of a VM, or nothing.
+pub(super) fn bounded(vms: &[VmDemand], window_max: f64) -> Bounded {
+    let used = vms.iter().fold(0.0, |sum, vm| sum + vm.used);
+    if used >= FULL * window_max {
+        Bounded::Window
+    } else if vms.iter().any(VmDemand::is_limited) {
+        Bounded::Slices
+    } else {
+        Bounded::Nothing
+    }
+}
+
+/// Throughput of the VMs that could use more than their slices, if `slices` hold the host back; and of those that have more per share
+/// than `mean`, whatever they want: it is not theirs to keep.
+pub(super) fn saturated(vms: &[VmDemand], slices: bool, mean: f64) -> Throughput {
+    vms.iter().fold(Throughput::default(), |sum, vm| {
+        let (Some(rate), shares) = (vm.rate, f64::from(vm.shares.0)) else { return sum };
+        if (slices && vm.is_limited()) || rate > mean * shares {
+            return sum.plus(Throughput { rate, shares });
+        }
+        sum
+    })
+}
