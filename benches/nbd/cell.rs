@@ -18,7 +18,7 @@ pub(crate) enum Transport {
     Tcp,
 }
 
-/// One load.
+/// One load of the measurement, at one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) cache: Cache,

@@ -217,7 +217,7 @@ impl Pool {
         }
     }
 
-    /// Changes its limit.
+    /// Changes the limit of the memory, in bytes.
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }

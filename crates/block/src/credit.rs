@@ -9,7 +9,7 @@ pub(crate) const FOR_WRITERS: Duration = Duration::from_micros(100);
 /// find something.
 const VAIN: u32 = 3;
 
-/// Largest credit.
+/// Largest credit that is kept.
 const MOST_CREDIT: u32 = 9;
 
 /// Waits between two tries, at first and at most.

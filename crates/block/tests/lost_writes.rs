@@ -194,7 +194,7 @@ fn random_rounds(connections: usize, seed: u64, rounds: usize) {
     }
 }
 
-/// Many by PARDA_LONG=1.
+/// Seeds of the test: a few, or many with `PARDA_LONG=1`.
 fn seeds() -> std::ops::Range<u64> {
     if std::env::var_os("PARDA_LONG").is_some() { 0..100 } else { 0..2 }
 }

@@ -174,7 +174,7 @@ fn a_volume_that_ends_answers_what_a_slow_server_still_does() {
     assert_eq!(client.receive().unwrap().1, Ok(vec![5; LEN as usize]));
 }
 
-/// Many by PARDA_LONG=1.
+/// Rounds of the test: `few`, or `many` with `PARDA_LONG=1`.
 fn rounds(few: usize, many: usize) -> usize {
     if std::env::var_os("PARDA_LONG").is_some() { many } else { few }
 }

@@ -30,7 +30,7 @@ pub struct Backlog {
 const PARTS: f64 = 8.0;
 
 impl Backlog {
-    /// Adds a host.
+    /// Adds a host's report: to the backlog, or to the light load.
     pub(crate) fn add(&mut self, report: &Report) {
         let all = report.interval.reads.plus(report.interval.writes);
         let secs = report.elapsed.secs();

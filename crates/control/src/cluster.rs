@@ -108,7 +108,7 @@ pub enum Governed {
     /// It is without control. It is heard, but the others do not count its IOs as theirs to share.
     #[default]
     No,
-    /// Yes.
+    /// A law sets its window, and the window is in force.
     Yes,
     /// No, but it finds what its window would be, as if all hosts that do so had theirs. For the
     /// others it is without control.
@@ -279,14 +279,14 @@ impl Asked {
 const IN_USE: f64 = 0.25;
 
 impl Totals {
-    /// Over all `reports`.
+    /// Sums over all these reports.
     pub fn of<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Totals {
         let mut totals = Totals::default();
         reports.into_iter().for_each(|report| totals.add(report));
         totals
     }
 
-    /// Adds a host.
+    /// Adds the report of a host.
     pub fn add(&mut self, report: &Report) {
         let flows = report.interval.per_second(report.elapsed);
         self.flows = self.flows.plus(flows);

@@ -10,7 +10,7 @@ use crate::units::{Bytes, Span};
 /// A host's parameters at one volume.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The law's.
+    /// Parameters of the law itself.
     pub law: LawConfig,
     /// How latencies are scaled to one size.
     pub size_model: SizeModel,
@@ -19,7 +19,7 @@ pub struct Config {
     /// The IO size that one slot of the window stands for (SPEED'08 §2): shares then divide bytes/s.
     /// `None`: one slot for each IO, shares divide outstanding IOs.
     pub slot_size: Option<Bytes>,
-    /// What shares divide.
+    /// Quantity that shares divide between hosts.
     pub proportional: Proportional,
     /// No VM's latency objective may bring the threshold below this.
     pub objective_floor: Span,

@@ -66,7 +66,7 @@ pub struct Completed {
     pub vm: VmId,
     /// What the caller gave to [`Host::submit`].
     pub token: u64,
-    /// What it was.
+    /// The IO that was submitted.
     pub io: Io,
     /// Time held in the host's queue: ours.
     pub held: Span,
@@ -219,7 +219,7 @@ impl Host {
         })
     }
 
-    /// Adds a VM.
+    /// Adds a VM, which has no IOs yet.
     pub fn add_vm(&mut self, now: Instant, vm: VmConfig) -> VmId {
         let FlowId(flow) = self.queue.add_flow(vm.shares, Cost::slots(vm.burst));
         let slice = Slice::new(now, vm.shares, vm.burst, NOTHING);

@@ -7,7 +7,7 @@ use crate::units::{Bytes, Span};
 /// What an IO does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoKind {
-    /// Reads data.
+    /// A read of data.
     Read,
     /// Writes the data of a request; a write of zeroes without data is a `Discard`.
     Write,

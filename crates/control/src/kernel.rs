@@ -68,7 +68,7 @@ impl KernelHost {
         self.meter.add_many(direction, ios, bytes, latency);
     }
 
-    /// Ends a period.
+    /// Ends a period: finds the new window, and returns the report to publish.
     pub fn tick(&mut self, means: QueueMeans<'_>, view: View) -> Report {
         let QueueMeans { elapsed, outstanding, vms } = means;
         let interval = self.meter.roll();

@@ -20,16 +20,16 @@ pub enum Signal {
     All,
     /// Reads only: for arrays whose write cache hides how busy the disks are.
     Reads,
-    /// Writes only.
+    /// Writes alone, or all IOs while no host writes.
     Writes,
 }
 
 /// What one direction did in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// IOs completed.
+    /// Number of completed IOs.
     pub ios: u64,
-    /// Bytes they moved.
+    /// Bytes that these IOs moved.
     pub bytes: Bytes,
     /// Sum of their device latencies.
     pub latency: Span,
@@ -73,9 +73,9 @@ impl Sample {
 /// count in these is only to be added up as rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flow {
-    /// IOs completed.
+    /// Completed IOs per second.
     pub ios: f64,
-    /// Bytes they moved.
+    /// Bytes per second that these IOs moved.
     pub bytes: f64,
     /// Sum of their device latencies, in seconds.
     pub latency: f64,
@@ -108,9 +108,9 @@ impl Flow {
 /// What reads and writes do per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flows {
-    /// Reads.
+    /// Rates of the reads.
     pub reads: Flow,
-    /// Writes.
+    /// Rates of the writes.
     pub writes: Flow,
 }
 
@@ -121,7 +121,7 @@ impl Flows {
         Flows { reads: self.reads.plus(other.reads), writes: self.writes.plus(other.writes) }
     }
 
-    /// Reads and writes.
+    /// Rates of reads and writes together.
     #[must_use]
     pub fn all(&self) -> Flow {
         self.reads.plus(self.writes)
@@ -141,9 +141,9 @@ impl Flows {
 /// Reads and writes of one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// Reads.
+    /// Sums over the reads.
     pub reads: Sample,
-    /// Writes.
+    /// Sums over the writes.
     pub writes: Sample,
 }
 
@@ -188,9 +188,9 @@ pub struct Meter {
 /// Which way an IO goes, as far as the meter cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the array.
+    /// Data comes from the array.
     Read,
-    /// To the array.
+    /// Data goes to the array.
     Write,
 }
 

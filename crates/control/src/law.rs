@@ -68,7 +68,7 @@ pub enum Estimation {
     Local,
 }
 
-/// The law's parameters.
+/// Parameters of the law.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LawConfig {
     /// How the window is found.

@@ -157,7 +157,7 @@ impl Objective {
         Some(Span::from_secs((wants * self.lift).min(own.secs())))
     }
 
-    /// How it stands.
+    /// Standing of the objective after the last period.
     #[must_use]
     pub fn standing(&self, own: Span) -> ObjectiveState {
         ObjectiveState { target: self.target(), asks: self.clone().asks(own), seen: self.last }

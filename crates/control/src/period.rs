@@ -106,7 +106,7 @@ impl PeriodClock {
         earlier
     }
 
-    /// Begins a round.
+    /// Begins a round of the exchange.
     pub fn begin(&mut self) {
         self.in_round = true;
         self.read = None;

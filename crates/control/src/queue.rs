@@ -398,7 +398,7 @@ impl<T> FairQueue<T> {
         self.len
     }
 
-    /// Whether nothing waits.
+    /// Whether no IO of any flow waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

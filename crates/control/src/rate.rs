@@ -32,7 +32,7 @@ impl Occupancy {
 /// Throughput and shares of VMs that could use more than their slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throughput {
-    /// Slots per second.
+    /// Completed slots per second.
     pub rate: f64,
     /// Sum of their shares.
     pub shares: f64,

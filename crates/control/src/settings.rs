@@ -34,14 +34,14 @@ pub struct Settings {
     pub slot_size: Option<Bytes>,
     /// Which IOs' latency drives the window.
     pub signal: Signal,
-    /// What shares divide.
+    /// Quantity that shares divide between hosts.
     pub proportional: Proportional,
 }
 
 /// The votes for the values of one setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Votes<T> {
-    /// Sorted by value.
+    /// Values with their votes, sorted by value.
     votes: [Option<(T, u64)>; VALUES],
 }
 
@@ -96,11 +96,11 @@ impl<T: Copy + Ord> Votes<T> {
 /// The votes for all settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ballot {
-    /// Of [`Settings::slot_size`].
+    /// Votes on [`Settings::slot_size`].
     pub slot_size: Votes<Option<Bytes>>,
-    /// Of [`Settings::signal`].
+    /// Votes on [`Settings::signal`].
     pub signal: Votes<Signal>,
-    /// Of [`Settings::proportional`].
+    /// Votes on [`Settings::proportional`].
     pub proportional: Votes<Proportional>,
     /// Of the numbers that operators gave as thresholds.
     pub threshold: Votes<Span>,

@@ -22,7 +22,7 @@ pub enum SizeModel {
 pub struct Line {
     /// m, in seconds per byte.
     pub per_byte: f64,
-    /// C.
+    /// Constant C: latency of an IO without bytes.
     pub fixed: Span,
 }
 

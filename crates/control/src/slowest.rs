@@ -88,7 +88,7 @@ impl Slowest {
 /// What classes are measured by in a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
-    /// The threshold.
+    /// Latency threshold in force.
     pub threshold: Span,
     /// The mean over all IOs of the period before the one that ends, in seconds, if there is one.
     pub mean: Option<f64>,

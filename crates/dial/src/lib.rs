@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 const INJECTED: &str =
     "the server, or somebody on the way, sent more in plaintext after it agreed to TLS";
 
-/// How to connect.
+/// Time limits and options of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialler {
     within: Duration,

@@ -36,7 +36,7 @@ impl Default for Freshness {
 pub enum Liveness {
     /// Seen, but not yet seen to change: it may be alive, or have died before we came.
     Unproven,
-    /// It changes.
+    /// Its records change, as those of a living host do.
     Live,
     /// It has not changed for [`Freshness::stale_after`] of its periods.
     Stale,

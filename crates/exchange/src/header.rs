@@ -202,7 +202,7 @@ fn get<const N: usize>(from: &[u8; Block::BYTES], at: usize) -> [u8; N] {
 /// Why a place cannot be used as this volume's exchange. Nothing is ever written to such a place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceFault {
-    /// Nothing is there.
+    /// There is no file or device at the place.
     #[error("it is not there; is the volume mounted?")]
     Missing,
     /// Zeros where the header should be.
@@ -213,13 +213,13 @@ pub enum PlaceFault {
         "it is an exchange of format 1, which had no header; this program writes format {FORMAT}"
     )]
     OldFormat,
-    /// A later format.
+    /// The header has a later format than this program knows.
     #[error("it is an exchange of format {0}; this program knows format {FORMAT}")]
     Format(u32),
     /// The magic of a header, and not the rest.
     #[error("its header is torn or damaged")]
     Damaged,
-    /// Something else's data.
+    /// The place holds data of another program.
     #[error("it is no exchange: it holds {0}")]
     Foreign(String),
     /// The configuration says another number of slots.
@@ -241,7 +241,7 @@ pub enum PlaceFault {
     Replaced {
         /// What is there now.
         found: PlaceId,
-        /// What was there.
+        /// Identity in the header that was found.
         known: PlaceId,
     },
 }

@@ -17,10 +17,10 @@ pub struct HostName {
 /// Why a text is no host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostNameError {
-    /// Nothing there.
+    /// The name is empty.
     #[error("a host name must not be empty")]
     Empty,
-    /// More than [`HostName::MAX_BYTES`].
+    /// The name has more than [`HostName::MAX_BYTES`] bytes.
     #[error("host name '{name}' has {} bytes; at most {} fit a slot", name.len(), HostName::MAX_BYTES)]
     TooLong {
         /// The text in question.
@@ -38,7 +38,7 @@ impl HostName {
     /// The longest name that fits a slot, in bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// Checks `name`.
+    /// A host's name, checked.
     pub fn new(name: &str) -> Result<HostName, HostNameError> {
         let own = || name.to_owned();
         if name.is_empty() {

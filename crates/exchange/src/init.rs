@@ -35,7 +35,7 @@ const LOCKED: Duration = Duration::from_secs(2);
 /// How a place was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {
-    /// Just now.
+    /// The exchange was made by this call.
     New(Header),
     /// Before, and just so. Nothing was changed.
     Already(Header),
@@ -58,14 +58,14 @@ pub enum InitError {
         /// Kind of the place, in words.
         is: String,
     },
-    /// It holds something.
+    /// The place holds data, and was not overwritten.
     #[error("{place} is not empty: it holds {what}. Nothing was changed. {advice}")]
     NotEmpty {
         /// The place, as it is configured.
         place: String,
         /// Data that was found, in words.
         what: String,
-        /// What to do.
+        /// Advice on what to do.
         advice: &'static str,
     },
     /// A file that was not made for an exchange.
@@ -87,7 +87,7 @@ pub enum InitError {
     InUse {
         /// The place, as it is configured.
         place: String,
-        /// By whom.
+        /// User of the device.
         by: &'static str,
     },
     /// It cannot be found out what it holds.
@@ -95,7 +95,7 @@ pub enum InitError {
     Unknown {
         /// The place, as it is configured.
         place: String,
-        /// Reason, in words.
+        /// Reason, as a sentence.
         why: String,
     },
 }
@@ -164,9 +164,9 @@ pub fn init_as(site: &Site, new: Header, limit: Duration) -> Result<Made, InitEr
 /// What is at a place: its header, and what its slots hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// Its header.
+    /// Header of the exchange.
     pub header: Header,
-    /// All its slots.
+    /// State of each slot, in order.
     pub slots: Vec<SlotState>,
 }
 

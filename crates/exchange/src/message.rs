@@ -1,4 +1,4 @@
-//! Messages between hosts.
+//! Messages between hosts: a publication with its sender and number.
 
 use parda_control::{Report, Span};
 

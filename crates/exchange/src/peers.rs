@@ -43,10 +43,10 @@ struct Run {
     heard: u64,
 }
 
-/// Another host.
+/// Another host of the volume, as seen from here.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer<'a> {
-    /// Its last message.
+    /// The last message that was heard of it.
     pub message: &'a Message,
     /// Time since the message was first heard, by our clock. It may have been published up to one of our
     /// own periods earlier.

@@ -64,7 +64,7 @@ impl Image {
         &self.0[0]
     }
 
-    /// The slots.
+    /// The slots, in order, without the header.
     #[must_use]
     pub fn slots(&self) -> &[Block] {
         &self.0[1..]
@@ -77,9 +77,9 @@ impl Image {
 pub struct Block(pub [u8; Block::BYTES]);
 
 impl Block {
-    /// Its size.
+    /// Size of a block, in bytes.
     pub const BYTES: usize = 4096;
-    /// All zeros.
+    /// A block of zeros.
     pub const ZERO: Block = Block([0; Block::BYTES]);
 }
 
@@ -120,7 +120,7 @@ impl SlotCount {
         SlotCount(slots.clamp(1, self.0))
     }
 
-    /// As a number.
+    /// The number of slots as a `u32`.
     #[must_use]
     pub fn get(self) -> u32 {
         self.0
@@ -204,10 +204,10 @@ pub enum RegionFault {
     /// What was read is not open any more.
     #[error("it is not open since it was last read: not written")]
     NotOpen,
-    /// A read failed.
+    /// Reading the place failed.
     #[error("reading it failed: {0}")]
     Read(io::Error),
-    /// A write failed.
+    /// Writing the place failed.
     #[error("writing it failed: {0}")]
     Write(io::Error),
     /// It did not answer in time.
@@ -222,9 +222,9 @@ pub enum RegionFault {
     /// The NBD server takes no IO of a slot's size.
     #[error("the export takes IOs of {min} to {max} bytes, but a slot needs {}", Block::BYTES)]
     BlockSize {
-        /// The least.
+        /// Smallest size, in bytes.
         min: u32,
-        /// The most.
+        /// Largest size, in bytes.
         max: u32,
     },
     /// The NBD server broke the protocol.
@@ -246,6 +246,6 @@ pub(crate) trait Store {
     /// Reads blocks from `at` on. What lies beyond the end reads as zeros.
     fn read(&mut self, at: u64, blocks: &mut [Block]) -> Result<(), RegionFault>;
 
-    /// Writes one block.
+    /// Writes one block at an offset.
     fn write(&mut self, at: u64, block: &Block) -> Result<(), RegionFault>;
 }

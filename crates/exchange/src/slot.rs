@@ -93,7 +93,7 @@ mod at {
     pub(super) const PRODUCTS: usize = 8;
 }
 
-/// A valid record.
+/// Contents of a valid record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// Volume of the report.
@@ -110,7 +110,7 @@ pub struct Record {
 pub struct InvalidReport {
     /// The field of the table in `docs/exchange-format.md`.
     pub field: &'static str,
-    /// What it held.
+    /// Value of the field.
     pub value: f64,
 }
 
@@ -120,7 +120,7 @@ pub enum SlotFault {
     /// Neither zeros nor the magic with zeros behind the record: noise, or something else's data.
     #[error("holds neither zeros nor a record: is this really an exchange file?")]
     NotARecord,
-    /// Another format version.
+    /// The record is of another format version.
     #[error("holds a record of format version {0}; this program knows version {VERSION}")]
     Version(u32),
     /// The checksum does not match: a torn write, or damage.

@@ -40,7 +40,7 @@ pub struct SlotSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("slot {slot} does not exist: there are {0} slots, from 0 to {1}", slots.get(), slots.get() - 1)]
 pub struct NoSuchSlot {
-    /// The configured slot.
+    /// Slot that is configured.
     pub slot: SlotIndex,
     /// Number of slots of the region.
     pub slots: SlotCount,

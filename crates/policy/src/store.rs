@@ -55,7 +55,7 @@ pub struct Snapshot {
     pub volumes: BTreeMap<String, Result<Stored, StoredFault>>,
 }
 
-/// Answer of [`Store::news`].
+/// What [`Store::news`] finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct News {
     /// Whether the head was written since.

@@ -22,7 +22,7 @@ const SIGMAS_95: f64 = 1.96;
 pub struct Comparison {
     /// Version of the document, [`FORMAT`].
     pub format: u32,
-    /// The baseline.
+    /// The probe that the other one is compared with.
     pub a: Side,
     /// The probe that is compared with the baseline.
     pub b: Side,

@@ -42,7 +42,7 @@ pub enum End {
     Time,
     /// It was asked to stop.
     Aborted,
-    /// The target failed.
+    /// The target failed during the probe.
     Failed,
 }
 
@@ -91,7 +91,7 @@ pub enum DocumentError {
     Parse {
         /// Path of the file.
         path: String,
-        /// Where and why.
+        /// Fault of the JSON, with line and column.
         error: serde_json::Error,
     },
     /// Another version of parda wrote it.
@@ -99,7 +99,7 @@ pub enum DocumentError {
     Format {
         /// Path of the file.
         path: String,
-        /// Its format.
+        /// Format number of the document.
         found: u32,
     },
 }

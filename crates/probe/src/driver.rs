@@ -36,7 +36,7 @@ pub enum DriveError {
 /// Called several times a second with the recording so far. Returns whether to stop.
 pub type Watch<'a> = &'a mut dyn FnMut(&Recording) -> bool;
 
-/// Drives a target.
+/// A driver: it puts load on a target, and counts what completes.
 pub trait Driver {
     /// Keeps a load on the target for as long as the allowance says. Offsets and kinds of IOs follow from the seed.
     ///

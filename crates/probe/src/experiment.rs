@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::load::{Load, Mix, Purpose};
 
-/// A published experiment.
+/// An experiment of a paper that a probe repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Experiment {
     /// `elling`: random IOs of 4 KiB with 1 to 10 outstanding, first reads, then writes (Richard Elling,

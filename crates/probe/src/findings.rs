@@ -12,10 +12,10 @@ pub struct Findings {
     /// Curves over outstanding IOs, one for each mix that was swept, in the order they were run. Advice rests on
     /// the first.
     pub curves: Vec<Curve>,
-    /// Latency against size.
+    /// The line of latency against size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_line: Option<SizeLine>,
-    /// Reads beside writes.
+    /// Latency of reads beside that of writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
     /// Differences between runs of the same load.
@@ -42,7 +42,7 @@ pub struct Estimate {
 /// One mix, against outstanding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// The mix.
+    /// Mix of reads and writes of the curve.
     pub mix: Mix,
     /// Mean latency with one outstanding, in milliseconds: the service time. `None` if that was not
     /// run.
@@ -71,9 +71,9 @@ pub struct Knee {
 /// latency = `ms_per_kib` · size + `fixed_ms` (SPEED'08 §3.1: m and C), with one outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeLine {
-    /// m, per KiB.
+    /// Slope m, in milliseconds per KiB.
     pub ms_per_kib: Estimate,
-    /// C.
+    /// Constant C: latency of an IO without bytes, in milliseconds.
     pub fixed_ms: Estimate,
     /// Fraction of the variance that the line explains (R²), 0 to 1.
     pub r_squared: f64,

@@ -15,7 +15,7 @@ use crate::reasons::LeftOut;
 /// Thoroughness of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// The knee, roughly.
+    /// A rough knee alone.
     Quick,
     /// The knee, sizes, noise.
     Usual,

@@ -130,19 +130,19 @@ pub struct Growth {
 pub enum LeftOut {
     /// All but the ends of the grid of mixes.
     InnerMixes,
-    /// Second repeats.
+    /// The second repeats of loads.
     SecondRepeats,
     /// All but one load beside the knee.
     LoadsNearKnee,
-    /// Mixes.
+    /// The mixes, as a whole.
     Mixes,
     /// All but three sizes.
     InnerSizes,
     /// All swept mixes but the first.
     OtherSweeps,
-    /// Sizes.
+    /// The sizes, as a whole.
     Sizes,
-    /// Repeats.
+    /// The repeats, as a whole.
     Repeats,
     /// Every other depth.
     Depths,

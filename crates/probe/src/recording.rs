@@ -27,7 +27,7 @@ pub struct Bin {
 /// IOs of one kind, from the first on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// Number of IOs.
+    /// Number of completed IOs.
     pub ios: u64,
     /// Their latencies added up, in milliseconds.
     pub sum_ms: f64,
@@ -65,7 +65,7 @@ impl Totals {
         }
     }
 
-    /// Both kinds together.
+    /// The sum of two totals.
     fn and(&self, other: &Totals) -> Totals {
         let mut bins = [self.bins.as_slice(), other.bins.as_slice()].concat();
         bins.sort_unstable_by_key(|bin| bin.middle);
@@ -271,7 +271,7 @@ impl Recording {
         self.snapshots.last().map_or(0, |last| last.reads.ios + last.writes.ios)
     }
 
-    /// All snapshots.
+    /// All snapshots, in the order of time.
     #[must_use]
     pub fn snapshots(&self) -> &[Snapshot] {
         &self.snapshots

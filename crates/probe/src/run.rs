@@ -187,7 +187,7 @@ impl Probe<'_> {
 /// The target's own clock: real time, or virtual time of a model.
 struct Clock {
     began: Instant,
-    /// Of a model.
+    /// Virtual time of a model, in seconds; `None` for a real target.
     virtual_s: Option<f64>,
 }
 

@@ -85,7 +85,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts verdicts.
+    /// Numbers of verdicts that pass, miss and are exempt.
     pub fn of<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Tally {
         verdicts.into_iter().fold(Tally::default(), |mut tally, verdict| {
             *match (&verdict.exempt, verdict.ok) {

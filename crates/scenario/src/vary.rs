@@ -55,7 +55,7 @@ pub(crate) fn variations(
     Ok(all)
 }
 
-/// A `[[variant]]`.
+/// Reads one `[[variant]]` of the file.
 fn written(
     document: &Document,
     i: usize,

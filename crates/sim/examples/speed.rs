@@ -85,7 +85,7 @@ fn scenario(case: &Case, seconds: u64, outstanding: u64) -> Fallible<Scenario> {
 #[derive(Clone, Copy)]
 struct Took {
     ios: u64,
-    /// Of a core.
+    /// CPU time, in seconds.
     seconds: f64,
     /// The most memory that the process ever had, where the kernel says so.
     peak_kib: u64,

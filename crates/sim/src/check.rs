@@ -17,7 +17,7 @@ pub enum Violation {
         outstanding: f64,
         /// Slots of that IO.
         cost: f64,
-        /// Its window.
+        /// Window of the host, in slots.
         window: f64,
     },
     /// IOs are lost, or have come back twice.
@@ -27,7 +27,7 @@ pub enum Violation {
         whose: String,
         /// How many they say.
         are: usize,
-        /// Who else does.
+        /// The other count, by its name.
         by: &'static str,
         /// How many those say.
         should: usize,
@@ -43,7 +43,7 @@ pub enum Violation {
     Little {
         /// Name of the VM.
         vm: String,
-        /// The phase.
+        /// Name of the phase.
         phase: String,
         /// How long its IOs were in the system, together.
         lived: u128,

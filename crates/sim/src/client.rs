@@ -53,7 +53,7 @@ impl Client {
         self.bursts
     }
 
-    /// Its next IO.
+    /// The client's next IO.
     pub fn draw(&mut self) -> ArrayIo {
         match &mut self.ios {
             Ios::Drawn(drawn) => drawn.draw(),

@@ -99,7 +99,7 @@ impl Run {
         more && self.going && self.under_way < self.depth
     }
 
-    /// It begins one.
+    /// Begins an IO of the client.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.moments -= i128::from(now.0);
         self.under_way += 1;

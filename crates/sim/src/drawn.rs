@@ -57,7 +57,7 @@ impl Drawn {
         }
     }
 
-    /// Its next IO.
+    /// The next IO, drawn by chance.
     pub(crate) fn draw(&mut self) -> ArrayIo {
         let read = self.percent(self.workload.read_percent);
         let trim = !read && self.percent(self.workload.trim_percent);

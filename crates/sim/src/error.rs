@@ -23,7 +23,7 @@ pub enum SimError {
     Control {
         /// Name of the host.
         host: String,
-        /// What is wrong.
+        /// Fault of the host's settings.
         error: ConfigError,
     },
     /// A host cannot have this name. Never for a scenario that was parsed.
@@ -46,13 +46,13 @@ pub enum SimError {
          program: please report it with the scenario"
     )]
     Violated {
-        /// The scenario's name.
+        /// Name of the scenario.
         scenario: String,
-        /// The seed.
+        /// Seed of the run.
         seed: u64,
-        /// When it happened.
+        /// Virtual time of the violation.
         at: Duration,
-        /// What.
+        /// Invariant that does not hold.
         violation: Box<Violation>,
     },
 }

@@ -1,4 +1,4 @@
-//! What happens next.
+//! The queue of events, in the order of virtual time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

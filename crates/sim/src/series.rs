@@ -12,7 +12,7 @@ use crate::meter::Tally;
 pub struct Series {
     /// The end of each interval, in seconds from the beginning of the run.
     pub at: Vec<f64>,
-    /// Each host.
+    /// Series of each host.
     pub hosts: Vec<HostSeries>,
 }
 

@@ -11,7 +11,7 @@ use crate::run::{Keep, Progress, RunOutcome, SimOptions, run};
 /// What came of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyOutcome {
-    /// The answer.
+    /// Answer over all runs, with its verdicts.
     pub answer: Answer,
     /// Each run, in the order of [`Study::runs`]. Their own answers know nothing of variants and
     /// judge nothing.

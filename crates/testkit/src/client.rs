@@ -44,7 +44,7 @@ pub fn at(offset: u64, len: u32) -> Extent {
     Extent { offset, len: len.into() }
 }
 
-/// A read.
+/// A request to read a range.
 #[must_use]
 pub fn read(offset: u64, len: u32) -> Op {
     Op::Read(at(offset, len))

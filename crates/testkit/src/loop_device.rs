@@ -21,7 +21,7 @@ impl LoopDevice {
         Some(LoopDevice(String::from_utf8(made.stdout).unwrap().trim().into()))
     }
 
-    /// The device's path.
+    /// Path of the loop device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

@@ -20,7 +20,7 @@ pub struct Http {
     pub tls: Option<Arc<Acceptor>>,
 }
 
-/// Checks the table.
+/// Checks the `[http]` table of the file.
 pub(super) fn check(doc: &Document, http: &file::Http) -> Result<Http, Error> {
     let address: Address =
         http.address.parse().map_err(|e: AddressError| doc.error("http.address", e.to_string()))?;

@@ -90,7 +90,7 @@ impl Hostile {
         Uri::from_str(&format!("nbd+unix:///?socket={}", self.socket.display())).unwrap()
     }
 
-    /// Connections so far.
+    /// Number of connections that were accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -141,7 +141,7 @@ impl Peer {
         Some(())
     }
 
-    /// The next request.
+    /// The next request of the client; `None` if it has closed.
     pub(crate) fn next(&mut self) -> Option<Asked> {
         let mut bytes = [0; wire::REQUEST_LEN];
         self.stream.read_exact(&mut bytes).ok()?;
@@ -191,7 +191,7 @@ pub(crate) fn simple(cookie: Cookie, error: u32) -> Vec<u8> {
     out
 }
 
-/// Any chunk.
+/// A chunk of a structured reply, with any flags and kind.
 pub(crate) fn chunk_of(flags: u16, kind: u16, cookie: Cookie, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let len = payload.len() as u32;
@@ -205,7 +205,7 @@ pub(crate) fn data_chunk(flags: u16, cookie: Cookie, offset: u64, data: &[u8]) -
     chunk_of(flags, chunk::OFFSET_DATA, cookie, &[&offset.to_be_bytes()[..], data].concat())
 }
 
-/// A hole.
+/// A chunk that says that a range is a hole.
 pub(crate) fn hole_chunk(flags: u16, cookie: Cookie, offset: u64, len: u32) -> Vec<u8> {
     let payload = [&offset.to_be_bytes()[..], &len.to_be_bytes()].concat();
     chunk_of(flags, chunk::OFFSET_HOLE, cookie, &payload)

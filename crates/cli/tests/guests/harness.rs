@@ -1,4 +1,4 @@
-//! The guests themselves.
+//! Tests of the harness that runs guests in QEMU.
 
 use std::time::{Duration, Instant};
 

@@ -16,7 +16,7 @@ const AWAY: Duration = Duration::from_secs(1);
 /// How long QEMU holds a request of a disk whose server is away.
 const RECONNECT: u32 = 60;
 
-/// Each disk's bytes.
+/// Size of each disk, in bytes.
 const SIZE: u64 = 1 << 20;
 
 /// An agent that is killed when dropped.

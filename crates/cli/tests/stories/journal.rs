@@ -14,7 +14,7 @@ use parda_nbd::{Cookie, Extent, Op};
 use crate::array::BLOCK;
 use parda_testkit::{self as testkit, Client};
 
-/// Requests in flight.
+/// Number of requests in flight.
 const DEPTH: usize = 16;
 
 /// What is known of one block.
@@ -42,7 +42,7 @@ pub(crate) struct Journal {
     random: Rng,
     /// Promises of durability that were made.
     pub(crate) promises: u64,
-    /// Flushes that failed.
+    /// Number of flushes that failed.
     pub(crate) failed_flushes: u64,
 }
 

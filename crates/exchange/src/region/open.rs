@@ -13,7 +13,7 @@ use super::{Block, RegionFault, Store};
 /// As many buffers as one vectored read takes (`IOV_MAX`).
 const MOST_BUFFERS: usize = 1024;
 
-/// What is opened.
+/// Kind of the file that is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A regular file, which can grow.
@@ -22,10 +22,10 @@ pub(crate) enum Kind {
     Device,
 }
 
-/// What for.
+/// Access that a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Reading.
+    /// For reading alone.
     Read,
     /// Reading and writing; only reading, if writing is not allowed.
     Write,

@@ -1,4 +1,4 @@
-//! Reads beside writes.
+//! Latency of reads beside that of writes.
 
 use crate::findings::Asymmetry;
 use crate::load::{Load, Mix};

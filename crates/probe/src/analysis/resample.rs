@@ -7,7 +7,7 @@ use crate::findings::Estimate;
 use crate::point::Point;
 use crate::sample;
 
-/// Number of resamples.
+/// Number of resamples of a bootstrap.
 pub(super) const TIMES: usize = 400;
 
 /// The generator of resamples. Its seed is constant, so that the same points have the same confidence.

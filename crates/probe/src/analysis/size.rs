@@ -54,7 +54,7 @@ pub(super) fn size_line(points: &[Point]) -> Option<SizeLine> {
     })
 }
 
-/// Slope and intercept.
+/// Slope and intercept of the weighted least-squares line.
 fn line(x: &[f64], y: &[f64], weights: &[f64]) -> (f64, f64) {
     let total: f64 = weights.iter().sum();
     let mean = |of: &[f64]| of.iter().zip(weights).map(|(v, w)| v * w).sum::<f64>() / total;

@@ -78,10 +78,10 @@ pub struct Distribution {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// IOs per second.
+    /// Shares divide IOs per second.
     #[default]
     Ios,
-    /// Bytes per second.
+    /// Shares divide bytes per second.
     Bytes,
     /// Outstanding IOs at the array.
     Slots,

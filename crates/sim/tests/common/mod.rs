@@ -20,7 +20,7 @@ pub(crate) fn parse(text: &str) -> Scenario {
     Scenario::parse(&Document::new("test.toml", text)).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// What it answers.
+/// Answer of a scenario's run.
 pub(crate) fn answer(scenario: &Scenario) -> Answer {
     let answer = run(scenario, &SimOptions::default(), |_| ()).unwrap().answer;
     println!("{}", table(&answer, false));

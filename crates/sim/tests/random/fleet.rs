@@ -10,7 +10,7 @@ use crate::common::parse;
 
 /// Times in periods. Bad things happen from here on…
 const TROUBLE: f64 = 15.0;
-/// …and end here.
+/// Time at which these end, in periods.
 const HEALED: f64 = 40.0;
 /// All must be well so many of the longest periods later.
 const RECOVERY: f64 = 10.0;
@@ -117,7 +117,7 @@ pub(crate) struct Fleet {
 pub(crate) enum Kind {
     /// More than it can get.
     Deep,
-    /// So many outstanding.
+    /// A client that keeps this number of IOs outstanding.
     Shallow(u32),
     /// So many a second, whatever comes back.
     Light,

@@ -66,7 +66,7 @@ pub(super) struct GroupTotals {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClassSums {
-    /// Number of IOs.
+    /// Number of completed IOs.
     pub(super) ios: u64,
     /// Bytes that they moved.
     pub(super) bytes: u64,
