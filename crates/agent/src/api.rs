@@ -68,11 +68,11 @@ impl parda_http::Agent for Api {
     }
 
     fn history(&self, query: &api::HistoryQuery) -> Result<api::History, Refusal> {
-        self.history.tell(query)
+        self.history.answer(query)
     }
 
     fn events(&self, query: api::EventsQuery) -> api::Events {
-        self.events.tell(query)
+        self.events.answer(query)
     }
 
     fn who(&self, secret: &str) -> Option<(String, api::Role)> {

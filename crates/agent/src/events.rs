@@ -146,14 +146,14 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Events as they are asked for.
+    /// The answer to a query.
     #[must_use]
-    pub fn tell(&self, query: EventsQuery) -> Events {
+    pub fn answer(&self, query: EventsQuery) -> Events {
         let (told, events) = self.find(query);
         Events { events: events.iter().map(|event| Event::clone(event)).collect(), ..told }
     }
 
-    /// The answer without its events, and these.
+    /// The answer without its events, and its events.
     fn find(&self, query: EventsQuery) -> (Events, Vec<Arc<Event>>) {
         let memory = self.memory();
         let limit = query.limit.unwrap_or(TOLD);

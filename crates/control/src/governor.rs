@@ -13,7 +13,7 @@ use crate::forecast::{Forecast, Outlook};
 use crate::latency::{Average, Flows, Interval, Signal};
 use crate::law::{Estimation, Input, Law, Mode};
 use crate::objective::{Effect, Wants};
-use crate::outsider::{Finding, Seen, Watch};
+use crate::outsider::{Detector, Finding, Seen};
 use crate::quorum::Quorum;
 use crate::rate::Weight;
 use crate::settings::{Ballot, Proportional, Settings};
@@ -93,7 +93,7 @@ pub struct Governor {
     /// Finds the threshold, where no operator says it.
     learner: Option<Learner>,
     /// Looks for load that is not under control.
-    watch: Watch,
+    detector: Detector,
 }
 
 impl Governor {
@@ -131,7 +131,7 @@ impl Governor {
             wants: Wants::default(),
             effect: Effect::default(),
             own: config.law.threshold,
-            watch: Watch::default(),
+            detector: Detector::default(),
             config,
         })
     }
@@ -434,9 +434,9 @@ impl Governor {
     fn look_for_others(&mut self, totals: &Totals, source: Source, elapsed: Span) -> Finding {
         let all = totals.flows.all();
         if source != Source::Cluster || totals.missing > 0.0 {
-            self.watch.pause();
+            self.detector.pause();
         } else if all.ios > 0.0 {
-            self.watch.period(&Seen {
+            self.detector.period(&Seen {
                 rate: all.ios,
                 outstanding: all.latency,
                 ios: all.ios * elapsed.secs(),
@@ -445,7 +445,7 @@ impl Governor {
                 early: totals.longest.secs() > EARLY * elapsed.secs(),
             });
         }
-        self.watch.finding()
+        self.detector.finding()
     }
 
     /// Takes in how long slots stay at the array, where shares are of bytes. Answers by what factor

@@ -164,7 +164,7 @@ mod tests {
             audit.flush();
             audit.flush();
         });
-        let told = recorder.tell(parda_api::EventsQuery::default()).events;
+        let told = recorder.answer(parda_api::EventsQuery::default()).events;
         let told: Vec<_> = told.iter().map(|event| event.message.as_str()).collect();
         let by = |name: &str| format!(" by={name} at=the unix socket");
         assert_eq!(

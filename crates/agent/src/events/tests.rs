@@ -13,7 +13,7 @@ fn recorded(log: impl FnOnce()) -> Recorder {
 }
 
 fn after(recorder: &Recorder, after: u64, limit: usize) -> Events {
-    recorder.tell(EventsQuery { after: Some(after), limit: Some(limit) })
+    recorder.answer(EventsQuery { after: Some(after), limit: Some(limit) })
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_line_with_a_kind_is_an_event_and_others_are_not() {
         let name = "vm1";
         tracing::warn!(volume = "array", disk = %name, tries = 2, event = "disk_down", "gone: {}", 7);
     });
-    let told = recorder.tell(EventsQuery::default());
+    let told = recorder.answer(EventsQuery::default());
     let [event] = &told.events[..] else { panic!("{told:?}") };
     assert_eq!(
         (event.id, event.severity, event.kind.as_str()),
@@ -42,7 +42,7 @@ fn the_latest_are_kept_and_who_reads_on_learns_what_is_lost() {
         }
     });
     let last = (KEPT + 10) as u64;
-    let told = recorder.tell(EventsQuery::default());
+    let told = recorder.answer(EventsQuery::default());
     assert_eq!((told.events.len(), told.last_id, told.lost), (TOLD, last, 0));
     assert_eq!(told.events.last().unwrap().id, last);
     let told = after(&recorder, 4, 3);
@@ -55,14 +55,14 @@ fn the_latest_are_kept_and_who_reads_on_learns_what_is_lost() {
 
 #[test]
 fn nothing_is_told_before_anything_happened() {
-    let told = Recorder::default().tell(EventsQuery { after: Some(5), limit: None });
+    let told = Recorder::default().answer(EventsQuery { after: Some(5), limit: None });
     assert_eq!((told.events.len(), told.last_id, told.lost), (0, 0, 0));
 }
 
 #[test]
 fn a_long_message_is_cut_between_characters() {
     let recorder = recorded(|| tracing::info!(event = "disk_up", "{}", "ä".repeat(LONGEST)));
-    let message = recorder.tell(EventsQuery::default()).events[0].message.clone();
+    let message = recorder.answer(EventsQuery::default()).events[0].message.clone();
     assert_eq!(message, "ä".repeat(LONGEST / 2));
 }
 

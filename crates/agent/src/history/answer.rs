@@ -20,7 +20,7 @@ impl History {
     ///
     /// # Errors
     /// There is no such volume, disk or host, or the answer would be too long.
-    pub(crate) fn tell(&self, query: &HistoryQuery) -> Result<api::History, Refusal> {
+    pub(crate) fn answer(&self, query: &HistoryQuery) -> Result<api::History, Refusal> {
         let volumes = self.volumes();
         let Some(kept) = volumes.get(&query.volume) else {
             let message = format!("volume {:?}: there is no such volume", query.volume);
@@ -60,7 +60,7 @@ impl History {
             return Err(Refusal::Invalid(message));
         }
         let told = disks.into_iter().filter_map(|name| {
-            let told = kept.disk(&name)?.tell(from, end);
+            let told = kept.disk(&name)?.values(from, end);
             Some((name, told))
         });
         let hosts = hosts.into_iter().filter_map(|name| {
@@ -91,7 +91,7 @@ impl Kept {
 }
 
 impl Found<'_> {
-    fn tell(&self, from: u64, end: u64) -> DiskHistory {
+    fn values(&self, from: u64, end: u64) -> DiskHistory {
         let mut told = DiskHistory::default();
         for second in from..end {
             let [iops, bytes, device, held, outstanding, slice] = match self {

@@ -49,7 +49,7 @@ fn of(volume: &str) -> HistoryQuery {
 #[test]
 fn each_second_is_told_and_what_is_not_known_is_null() {
     let (history, end) = history();
-    let told = history.tell(&HistoryQuery { seconds: Some(10), ..of("array") }).unwrap();
+    let told = history.answer(&HistoryQuery { seconds: Some(10), ..of("array") }).unwrap();
     // The test may have crossed into the next second.
     let late = (told.start_ms / 1000 + 10 - end) as usize;
     assert!(late <= 1, "{}", told.start_ms);
@@ -74,15 +74,15 @@ fn each_second_is_told_and_what_is_not_known_is_null() {
 #[test]
 fn who_reads_on_gets_what_came_since() {
     let (history, _) = history();
-    let all = history.tell(&of("array")).unwrap();
+    let all = history.answer(&of("array")).unwrap();
     assert_eq!(all.volume.window.len(), 60);
     let since_ms = Some(all.start_ms + 57_000);
-    let rest = history.tell(&HistoryQuery { since_ms, ..of("array") }).unwrap();
+    let rest = history.answer(&HistoryQuery { since_ms, ..of("array") }).unwrap();
     assert_eq!(rest.start_ms, all.start_ms + 58_000);
     assert!(rest.volume.window.len() <= 3);
-    let ahead = history.tell(&HistoryQuery { since_ms: Some(u64::MAX), ..of("array") }).unwrap();
+    let ahead = history.answer(&HistoryQuery { since_ms: Some(u64::MAX), ..of("array") }).unwrap();
     assert!(ahead.volume.window.is_empty());
-    let long = history.tell(&HistoryQuery { since_ms: Some(0), ..of("array") }).unwrap();
+    let long = history.answer(&HistoryQuery { since_ms: Some(0), ..of("array") }).unwrap();
     assert_eq!(long.volume.window.len(), 3600);
 }
 
@@ -93,9 +93,9 @@ fn what_is_not_there_is_named_and_too_much_is_refused() {
     for query in
         [of("other"), disk("vm2"), HistoryQuery { host: Some(vec!["c".into()]), ..of("array") }]
     {
-        assert!(matches!(history.tell(&query), Err(Refusal::NotFound(_))), "{query:?}");
+        assert!(matches!(history.answer(&query), Err(Refusal::NotFound(_))), "{query:?}");
     }
-    assert!(history.tell(&disk("vm")).is_ok());
+    assert!(history.answer(&disk("vm")).is_ok());
     let mut many = look(0, "live");
     let one = many.volumes[0].disks[0].clone();
     many.volumes[0].disks = (0..500)
@@ -104,7 +104,7 @@ fn what_is_not_there_is_named_and_too_much_is_refused() {
     history.take(second, 1.0, &many);
     history.take(second + 1, 1.0, &many);
     let query = HistoryQuery { seconds: Some(3600), ..of("array") };
-    assert!(matches!(history.tell(&query), Err(Refusal::Invalid(_))));
+    assert!(matches!(history.answer(&query), Err(Refusal::Invalid(_))));
 }
 
 #[test]

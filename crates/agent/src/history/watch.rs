@@ -143,7 +143,7 @@ mod tests {
                 watch.look(&volume, &disk_keys(&volume.disks));
             }
         });
-        recorder.tell(Default::default()).events.into_iter().map(|event| event.kind).collect()
+        recorder.answer(Default::default()).events.into_iter().map(|event| event.kind).collect()
     }
 
     fn host(liveness: &str) -> serde_json::Value {

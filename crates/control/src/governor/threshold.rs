@@ -112,7 +112,7 @@ impl Governor {
         let own = self.config.law.threshold.secs();
         // The law holds the slowest VM: the mean is lower by as much as that one is slower.
         let alone = own / self.beyond.max(1.0);
-        let factor = self.watch.beside(alone, answer.keeps(load.active)).unwrap_or(1.0);
+        let factor = self.detector.beside(alone, answer.keeps(load.active)).unwrap_or(1.0);
         learner.aim(Span::from_secs(own * factor));
     }
 }

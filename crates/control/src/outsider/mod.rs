@@ -40,9 +40,9 @@ const CAPPED: f64 = 4.0;
 /// Periods after which a slower array is the usual one.
 const ADOPTS: u32 = 120;
 
-/// Watches an array for load that is not under control.
+/// Looks for load on an array that is not under control, period by period.
 #[derive(Clone, Debug, Default)]
-pub struct Watch {
+pub struct Detector {
     kinds: Vec<Known>,
     /// Index of the last period's kind of load.
     kind: usize,
@@ -57,7 +57,7 @@ pub struct Watch {
     room: Vec<Point>,
 }
 
-impl Watch {
+impl Detector {
     /// The finding of the last period.
     #[must_use]
     pub fn finding(&self) -> Finding {

@@ -19,7 +19,7 @@ impl Array {
 
 /// Our hosts, as the law has them.
 struct Hosts {
-    watch: Watch,
+    detector: Detector,
     outstanding: f64,
     periods: u32,
 }
@@ -28,7 +28,7 @@ const THRESHOLD: f64 = 0.030;
 
 impl Hosts {
     fn new() -> Hosts {
-        Hosts { watch: Watch::default(), outstanding: 8.0, periods: 0 }
+        Hosts { detector: Detector::default(), outstanding: 8.0, periods: 0 }
     }
 
     /// Lets so many periods pass beside the array, and answers what is found after each.
@@ -43,7 +43,7 @@ impl Hosts {
         let latency = array.latency(self.outstanding) * (1.0 + chance);
         let rate = self.outstanding / latency;
         let Hosts { outstanding, .. } = *self;
-        self.watch.period(&Seen {
+        self.detector.period(&Seen {
             rate,
             outstanding,
             ios: rate,
@@ -53,7 +53,7 @@ impl Hosts {
         });
         let target = outstanding * (THRESHOLD / latency).clamp(0.5, 1.5);
         self.outstanding = (0.3 * outstanding + 0.7 * target).max(1.0);
-        self.watch.finding()
+        self.detector.finding()
     }
 }
 
@@ -111,23 +111,23 @@ fn nothing_is_found_where_hosts_are_missing_or_ask_for_other_things() {
     let mut hosts = Hosts::new();
     hosts.live(&ALONE, 60);
     hosts.live(&Array { outsider: 60.0, ..ALONE }, 20);
-    hosts.watch.pause();
-    assert_eq!(hosts.watch.finding(), Finding::default());
+    hosts.detector.pause();
+    assert_eq!(hosts.detector.finding(), Finding::default());
     // Larger IOs take longer: that is another kind of load.
-    let mut watch = Watch::default();
+    let mut detector = Detector::default();
     for period in 0..80 {
         let (size, latency) = if period < 60 { (8192.0, 0.030) } else { (65536.0, 0.050) };
         let (rate, outstanding) = (50.0 / latency, 50.0);
-        watch.period(&Seen { rate, outstanding, ios: rate, reads: 1.0, size, early: false });
-        assert!(watch.finding().state <= State::Usual, "{period}");
+        detector.period(&Seen { rate, outstanding, ios: rate, reads: 1.0, size, early: false });
+        assert!(detector.finding().state <= State::Usual, "{period}");
     }
 }
 
 #[test]
 fn impossible_periods_change_nothing() {
-    let mut watch = Watch::default();
+    let mut detector = Detector::default();
     for (rate, outstanding) in [(0.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0), (1.0, f64::NAN)] {
-        watch.period(&Seen { rate, outstanding, ..Seen::default() });
-        assert_eq!(watch.finding(), Finding::default());
+        detector.period(&Seen { rate, outstanding, ..Seen::default() });
+        assert_eq!(detector.finding(), Finding::default());
     }
 }
