@@ -236,7 +236,7 @@ impl Control {
         }
     }
 
-    /// Says once what of the others' thresholds does not go with this host's.
+    /// Logs once that thresholds of other hosts conflict with this one's.
     fn compare_thresholds(&mut self, report: &Report, others: Option<&Totals>) {
         let Some(others) = others.filter(|_| report.governed == Governed::Yes) else { return };
         let concern = threshold::concern(self.law.control.moves().is_some(), others);

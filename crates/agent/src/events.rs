@@ -54,10 +54,7 @@ pub const KINDS: &[(&str, &str)] = &[
         "live_change",
         "A setting was changed while the agent ran: by whom, from where, before and now",
     ),
-    (
-        "change_left_out",
-        "A setting that was changed live does not go with the configuration any more",
-    ),
+    ("change_left_out", "A live change conflicts with the configuration, and is left out"),
     (
         "state_unreadable",
         "The state file, or the one with the policy, cannot be read: what is kept there is not in force",

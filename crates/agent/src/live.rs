@@ -251,7 +251,7 @@ struct LeftOut {
 impl LeftOut {
     fn new(volume: &str, disk: Option<&str>, change: &str, error: &Error) -> LeftOut {
         let why = format!(
-            "{change}, which was changed live, does not go with the configuration and is left out: {error}"
+            "{change}, a live change, conflicts with the configuration and is left out: {error}"
         );
         LeftOut { volume: volume.to_owned(), disk: disk.map(str::to_owned), why }
     }
@@ -352,7 +352,7 @@ impl Found {
         more.policy.volumes.retain(|stored| stored.volume.name != target.volume);
         if had > more.policy.volumes.len() && self.take(more).is_ok() {
             let why = format!(
-                "does not go with {setting} = {value}, which was changed live on this host: {}",
+                "conflicts with {setting} = {value}, a live change on this host: {}",
                 plain(&error)
             );
             self.refused.insert(target.volume.clone(), why);

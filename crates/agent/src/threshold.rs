@@ -112,7 +112,7 @@ impl Probed {
     }
 }
 
-/// Warning about thresholds of other hosts that do not go with this host's.
+/// Warning about thresholds of other hosts that conflict with this host's.
 pub(crate) fn concern(finds: bool, others: &Totals) -> Option<&'static str> {
     let (pinned, others) = (others.governed.ballot.threshold.winner(), &others.thresholds);
     match (finds, pinned, others.anyone) {

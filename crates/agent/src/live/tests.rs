@@ -63,7 +63,7 @@ fn a_wrong_value_is_named_as_in_the_file() {
 }
 
 #[test]
-fn what_does_not_go_with_the_file_any_more_is_left_out_alone() {
+fn a_change_that_conflicts_with_the_file_is_left_out_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (live, _) = start(dir.path(), FILE);
     let mut layers = live.layers();
@@ -238,7 +238,7 @@ fn a_policy_that_contradicts_a_live_change_is_refused_and_says_which() {
     let policy = policies(2, "[control]\nwindow_max = 4\n");
     let (in_force, config) = with_policy(&live, policy.clone(), &Policies::default());
     let why = &in_force.refused["array"];
-    assert!(why.contains("window_min = 8, which was changed live on this host"), "{why}");
+    assert!(why.contains("window_min = 8, a live change on this host"), "{why}");
     assert_eq!(config.volumes[0].law.control.law.window_min.0, 8.0);
     assert!(in_force.layers.policy.volumes.is_empty());
     // It is taken once the change is taken back.
@@ -347,7 +347,7 @@ fn a_look_at_the_state_file_names_what_counts_and_what_is_left_out() {
     for part in [
         "state.toml: volume array, disk vm2: the disk",
         "state.toml: volume array, disk vm: shares = 2000",
-        "volume array, disk vm: burst = -1.0, which was changed live, does not go with",
+        "volume array, disk vm: burst = -1.0, a live change, conflicts with",
         "must be from 0 to",
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");

@@ -154,13 +154,14 @@ fn one_change_reaches_every_host_and_is_read_back() {
     let said = stage.ok(&[PARDA, "set", "vm1", "--reset", "shares", "-c", "a.toml"]);
     assert!(said.contains("shares = 4500 (before: 9000), from the policy"), "{said}");
 
-    // A policy that does not go with what one host has: that host keeps the one from before, the other one follows.
+    // A policy that conflicts with a live change on one host: that host keeps the previous one, the other one follows.
     stage.ok(&[PARDA, "set", "window_min=1.5", "-c", "a.toml", "--temporary"]);
     site.policy(&["set", "--volume", "array", "window_max=1", "--comment", "too little for one"]);
     until("b has it, a says why not", || {
         let said = site.policy(&["get"]);
-        said.contains("a: revision 2 read; volume array STILL AT REVISION 1: does not go with window_min = 1.5")
-            && said.contains("b: revision 2 read; volume array in force (revision 2)")
+        said.contains(
+            "a: revision 2 read; volume array STILL AT REVISION 1: conflicts with window_min = 1.5",
+        ) && said.contains("b: revision 2 read; volume array in force (revision 2)")
     });
     assert_eq!(site.shares(0), [4500, 1500]);
     stage.ok(&[PARDA, "set", "--reset", "window_min", "-c", "a.toml"]);
