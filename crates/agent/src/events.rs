@@ -115,7 +115,7 @@ pub struct Recorder(Arc<Mutex<Memory>>);
 struct Memory {
     started_ms: u64,
     last_id: u64,
-    /// Shared with who reads them, so that the lock is held briefly: threads that carry IO log too.
+    /// Shared with readers, so that the lock is held briefly: threads that carry IO log too.
     events: VecDeque<Arc<Event>>,
 }
 
@@ -243,7 +243,7 @@ impl Read {
     }
 }
 
-/// A text that takes no more than [`LONGEST`].
+/// A text of at most [`LONGEST`] bytes.
 #[derive(Default)]
 struct Bounded(String);
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// ones see too little of what the faster ones do.
 const PERIODS: u64 = 4;
 
-/// For so many periods a difference must last before it is said: hosts that are told something else one
-/// after the other differ for a moment.
+/// Periods for which a difference must last before it is logged: while a change is rolled out host by host,
+/// hosts differ for a moment.
 const LASTS: u32 = 3;
 
 /// Values in force of the settings that all hosts must have alike.
@@ -60,7 +60,7 @@ pub struct Told {
     pub value: String,
     /// Their names, in order.
     pub hosts: Vec<String>,
-    /// Sum of their shares: so many votes the value has.
+    /// Sum of their shares, which is the number of votes for the value.
     pub shares: u64,
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn compare(hosts: &[Said<'_>]) -> Vec<Difference> {
     .collect()
 }
 
-/// Hosts under control vote for those under control, and whoever observes for those that observe.
+/// Whether a host's vote counts for this host. Hosts under control and hosts that observe vote among themselves.
 fn votes(said: &Said<'_>, own: &Said<'_>) -> bool {
     match said.report.governed {
         Governed::No => false,
@@ -162,7 +162,7 @@ fn time(span: Span) -> String {
     humantime::format_duration(Duration::from_nanos(span.0)).to_string()
 }
 
-/// Says a difference once, when it has lasted, and once that it is over.
+/// Finds differences to log: once when they have lasted, and once when they are over.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     seen: Vec<Difference>,
@@ -171,7 +171,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Takes in a period. Gives what is to be said now, and whether all is well again.
+    /// Ends a period. Returns the differences to log now, and whether all are over.
     pub(crate) fn period(&mut self, now: Vec<Difference>) -> (Vec<Difference>, bool) {
         self.lasts = if now == self.seen { self.lasts.saturating_add(1) } else { 1 };
         self.seen = now;

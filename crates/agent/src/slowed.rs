@@ -1,12 +1,12 @@
-//! What is said where the exchange would be too much of a load, so that hosts meet less often than the
-//! configuration says.
+//! Warnings about an exchange that would be too much load at the configured period, so that hosts meet less
+//! often.
 
 use parda_control::{PeriodClock, Rhythm, Slowed, Span};
 
-/// After so many rounds in a row at the configured period it is news again that there are fewer.
+/// Rounds in a row at the configured period after which longer periods are logged again.
 const OVER: u32 = 60;
 
-/// Remembers what was said.
+/// Whether longer periods were logged, and the rounds at the configured period since.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
     said: bool,
@@ -14,7 +14,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Says once that hosts meet less often.
+    /// Logs once that hosts meet less often.
     pub(crate) fn look(&mut self, volume: &str, rhythm: &Rhythm, configured: Span) {
         if let Some(message) = self.news(rhythm, configured) {
             tracing::warn!(volume, event = "exchange_slowed", "{message}");
@@ -41,12 +41,12 @@ impl Watch {
     }
 }
 
-/// Remembers whether it was said that there are more hosts than the exchange can bear at the configured period.
+/// Whether it was logged that there are more hosts than the exchange can bear at the configured period.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Crowd(bool);
 
 impl Crowd {
-    /// Says once that hosts meet less often, as there are so many.
+    /// Logs once that hosts meet less often because of their number.
     pub(crate) fn look(&mut self, volume: &str, clock: &PeriodClock, hosts: usize) {
         if clock.is_crowded() && !std::mem::replace(&mut self.0, true) {
             tracing::warn!(

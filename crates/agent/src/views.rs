@@ -35,7 +35,7 @@ impl Views {
         Arc::new(Views { host, started: Instant::now(), volumes, live, policy })
     }
 
-    /// Shows this of the policy from now on, if who shows it `may` still when it is their turn.
+    /// Sets the policy that the status shows, if the caller `may` still do so once it holds the lock.
     pub(crate) fn show_policy(
         &self,
         policy: Option<parda_api::Policy>,
@@ -69,9 +69,9 @@ impl Views {
         status
     }
 
-    /// The same without where settings come from, for who looks each second.
+    /// The status without origins of settings, for callers that look each second.
     pub(crate) fn counters(&self, detail: Detail) -> Status {
-        // Nobody waits for who looks.
+        // The lock is not held during the look.
         let volumes = Arc::clone(&self.volumes.lock().unwrap_or_else(PoisonError::into_inner));
         let volumes = volumes.iter().filter_map(|view| match view {
             View::Running(view) => view.status(detail),

@@ -1,8 +1,8 @@
-//! One period of one host at one volume: from what it measured and what it heard of the others to
-//! its new window and to what it tells them.
+//! One period of one host at one volume: from the host's measurements and the others' reports to its new
+//! window and its own report.
 //!
-//! Nothing here knows IOs, a queue or a gate, only means over the period. So a volume that this
-//! program serves ([`crate::host`]) and one whose queue and gate are the kernel's tick one law.
+//! Only means over the period are known here, no IOs, queue or gate. So the same law governs a volume that this
+//! program serves ([`crate::host`]) and one whose queue and gate are the kernel's.
 
 mod demand;
 mod threshold;
@@ -26,25 +26,25 @@ use crate::units::{Bytes, Shares, Span, Window};
 pub use self::demand::VmDemand;
 use self::demand::{all_shares, bounded, saturated, slice, used_shares};
 
-/// Weight of the latest period in the mean of L / CAL, which is used while the cluster is not heard.
+/// Weight of the latest period in the mean of L / CAL that is used while the cluster is not heard.
 const USUALLY: f64 = 0.1;
 
-/// Mean of L / CAL from which on it is used at all: a smaller one is chance, and differs between hosts.
+/// Least mean of L / CAL that is used. Smaller ones are chance, and differ between hosts.
 const MUCH: f64 = 1.1;
 
-/// Factor over this host's period from which another's is a longer one.
+/// Factor on this host's period from which on another host's period counts as longer.
 const EARLY: f64 = 1.5;
 
 /// What a host measured in a period.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<'a> {
-    /// How long it was.
+    /// Length of the period.
     pub elapsed: Span,
-    /// What completed, and how long that was at the array.
+    /// Completed IOs and their latencies at the array.
     pub interval: Interval,
-    /// Mean of what was outstanding at the array, in slots.
+    /// Mean outstanding slots at the array.
     pub outstanding: f64,
-    /// What each of the host's VMs wanted.
+    /// Demand of each of the host's VMs.
     pub vms: &'a [VmDemand],
 }
 
@@ -52,16 +52,16 @@ pub struct Measured<'a> {
 #[derive(Debug)]
 pub struct Governor {
     config: Config,
-    /// What is in force of the settings that all hosts must have alike.
+    /// Values in force of the settings that all hosts must have alike.
     settings: Settings,
-    /// What the others said of them when they were last heard.
+    /// Votes of the others when they were last heard.
     others: Ballot,
-    /// Slots are IOs, whatever the others say: what holds the host's IOs back counts nothing else.
+    /// Whether slots are IOs whatever the votes say, as the host's queue can count nothing else.
     counts_ios: bool,
-    /// What the others asked for then on behalf of VMs with a latency objective, and this host itself.
+    /// Thresholds that the others asked for then on behalf of VMs with a latency objective, and that this host asks for.
     asked: Asked,
     wants: Wants,
-    /// What objectives do to the threshold.
+    /// Effect of objectives on the threshold.
     effect: Effect,
     /// The volume's own threshold.
     own: Span,
@@ -171,13 +171,13 @@ impl Governor {
         Ok(())
     }
 
-    /// Has slots be IOs, whatever the hosts agree on: for who holds a kernel's queue.
+    /// Makes slots IOs, whatever the votes say: for a kernel's queue.
     pub fn count_ios(&mut self) {
         self.counts_ios = true;
         self.agree();
     }
 
-    /// What is in force of the settings that all hosts must have alike.
+    /// Values in force of the settings that all hosts must have alike.
     #[must_use]
     pub fn settings(&self) -> Settings {
         self.settings
@@ -201,7 +201,7 @@ impl Governor {
         self.law.config().threshold
     }
 
-    /// What is known of the threshold, if it is found while working.
+    /// State of the search for the threshold, if it is found while working.
     #[must_use]
     pub fn estimate(&self) -> Option<Estimate> {
         self.learner.as_ref().filter(|_| self.config.auto.is_some()).map(Learner::estimate)
@@ -211,7 +211,7 @@ impl Governor {
         self.config.law.mode == Mode::Observe
     }
 
-    /// What would have been done, if the law only observes.
+    /// The forecast of observe mode.
     #[must_use]
     pub fn outlook(&self) -> Option<&Outlook> {
         Some(&self.outlook).filter(|_| self.observes())
@@ -244,7 +244,7 @@ impl Governor {
         }
     }
 
-    /// What the latencies of VMs are measured by in the period that ends.
+    /// Scale of the VMs' latencies in the period that ends.
     #[must_use]
     pub fn scale(&self) -> Scale {
         Scale { threshold: self.threshold(), mean: self.average.secs(), vms: self.vms }
@@ -272,13 +272,13 @@ impl Governor {
         SliceBounds { window_per_share, fair: weight * self.fair.unwrap_or(f64::INFINITY), bind }
     }
 
-    /// The VMs are not those of the last period any more: what was said of each counts no more.
+    /// Drops the forecast, as the VMs are others than in the last period.
     pub fn vms_changed(&mut self) {
         self.outlook = Outlook::default();
     }
 
-    /// Ends a period: finds the new window from what was measured and what the exchange shows,
-    /// and says what to publish.
+    /// Ends a period: finds the new window from the measurements and the others' reports. Returns the report to
+    /// publish.
     #[allow(clippy::too_many_lines, reason = "one period in the order of its steps")]
     pub fn tick(&mut self, measured: Measured<'_>, view: View) -> Report {
         let Measured { elapsed, interval, outstanding, vms } = measured;
@@ -293,7 +293,7 @@ impl Governor {
                 self.asked = self.asked.plus(peers.observing.asked);
             }
         } else if self.quorum.apart() > self.config.law.hold_periods {
-            // Whoever asked may be dead.
+            // The hosts that asked may be dead.
             self.asked = Asked::default();
         }
         self.wants.floor = self.config.objective_floor;

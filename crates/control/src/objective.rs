@@ -13,24 +13,24 @@
 
 use crate::units::Span;
 
-/// By what part the last period counts in the ratio between a VM's latency and the cluster's.
+/// Weight of the last period in the ratio of a VM's latency to the cluster's.
 const NEW: f64 = 0.2;
-/// A VM's latency at the array is taken for at most so many times the cluster's, or one part in so many.
+/// Largest ratio of a VM's latency at the array to the cluster's, and the inverse of the least.
 const RATIO: f64 = 4.0;
 /// A VM that is held for more than this part of its objective, and sees more than the objective, is short
 /// of shares.
 const HELD: f64 = 0.1;
-/// By what part it then asks for a larger threshold, period by period, and how that fades.
+/// Factors on the threshold that a VM asks for: in each period in which it is short of shares, and in each other period.
 const LIFT: f64 = 1.1;
 const FADE: f64 = 0.97;
-/// For so many periods without IO a VM's objective stays in force.
+/// Periods without enough IOs after which a VM's objective is dropped.
 const STAYS: u32 = 10;
-/// Who comes back within so many periods after that is waited for twice as long the next time,
+/// Periods after that within which a VM that comes back is waited for twice as long the next time.
 const SOON: u32 = 60;
-/// up to this.
+/// Largest number of periods that a VM is waited for.
 const STAYS_MOST: u32 = 160;
 
-/// What a host asks for on behalf of its VMs, and will not go below.
+/// Threshold that a host asks for on behalf of its VMs, and its floor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// The least threshold that one of its VMs asks for now.
@@ -41,21 +41,21 @@ pub struct Wants {
     pub ios: u64,
 }
 
-/// The smaller of two thresholds that are asked for, as far as they are.
+/// The smaller of two thresholds, or the one that there is.
 pub(crate) fn strictest(one: Option<Span>, other: Option<Span>) -> Option<Span> {
     one.into_iter().chain(other).min()
 }
 
-/// A VM's objective, and what came of it.
+/// A VM's objective, and the threshold that the VM asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     target: f64,
     /// Its latency at the array over the cluster's. `None` before it did IO.
     ratio: Option<f64>,
-    /// By what factor it asks for more than that ratio says, as it is held.
+    /// Factor on the threshold that the VM asks for, as it is short of shares (σ of `docs/control.md`).
     lift: f64,
     active: bool,
-    /// Periods since it was active, and after how many its objective is dropped.
+    /// Periods since the VM was active, and the number after which its objective is dropped.
     idle: u32,
     stays: u32,
     ios: u64,
@@ -167,18 +167,18 @@ impl Objective {
 /// Periods over which throughput is averaged, before an objective was in force and while it is.
 const OVER: f64 = 20.0;
 
-/// What objectives do to the threshold of the cluster, and to those who have none.
+/// Effect of objectives on the threshold, and on VMs without an objective.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effect {
     /// Σ IO/s of VMs without an objective while the volume's own threshold was in force, as last known.
     before: Option<(f64, f64)>,
-    /// The same while an objective is in force.
+    /// Σ IO/s of these VMs while an objective is in force.
     now: Option<(f64, f64)>,
     /// The threshold that is asked for and within bounds, if it is below the volume's own.
     asked: Option<Span>,
 }
 
-/// What an objective that is in force costs.
+/// Cost of the objective in force.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// The volume's own threshold.
@@ -204,8 +204,8 @@ impl Effect {
         asked.unwrap_or(own)
     }
 
-    /// A period is over in which VMs without an objective did so many IO/s. `wanted`: somebody could have
-    /// used more.
+    /// Ends a period. `others`: IO/s of VMs without an objective. `wanted`: whether a host could have used
+    /// more.
     pub fn period(&mut self, others: f64, wanted: bool) {
         let mean = match self.asked {
             Some(_) => &mut self.now,

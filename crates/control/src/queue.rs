@@ -288,7 +288,7 @@ impl<T> FairQueue<T> {
         !self.flows[flow.0].waiting.is_empty()
     }
 
-    /// The flow, whose IOs cost so much, wants less than its part from now on. What it is behind is kept until it comes back.
+    /// Notes that a flow, whose IOs cost `cost`, wants less than its part from now on. What it is owed is kept until it comes back.
     pub fn rests(&mut self, flow: FlowId, cost: Cost) {
         let f = &mut self.flows[flow.0];
         if f.waiting.is_empty() {

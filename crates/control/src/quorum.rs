@@ -41,8 +41,8 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// Takes in what is heard in a period. `own`: the host's shares. `observing`: hosts that observe
-    /// are heard as part of the cluster.
+    /// Counts the hosts that are heard in a period. `own`: the host's shares. `observing`: whether hosts that
+    /// observe count as part of the cluster.
     pub fn hear(&mut self, own: f64, view: &View, observing: bool) {
         let View::Peers(peers) = view else {
             self.apart = self.apart.saturating_add(1);
@@ -72,7 +72,7 @@ impl Quorum {
         self.apart
     }
 
-    /// Takes in what was heard of the latency while all were there.
+    /// Compares this host's latency with the cluster's, in a period in which all hosts were heard.
     pub fn compare(&mut self, own: &Flow, all: &Flow) {
         let (Some(own), Some(all)) = (own.scaled_mean(), all.scaled_mean()) else { return };
         if own <= 0.0 || all <= 0.0 {
@@ -87,13 +87,13 @@ impl Quorum {
         self.recent[DOUBTED - 1] = Some(own / all);
     }
 
-    /// Whether others were heard, but for too short to know what one's own latency is to the cluster's.
+    /// Whether others were heard, but for too few periods to know the ratio of this host's latency to the cluster's.
     #[must_use]
     pub fn is_strange(&self) -> bool {
         self.compared && self.periods < 0.5 * REMEMBERED
     }
 
-    /// Somebody is missing: what was heard of late was not new.
+    /// Drops the latest comparisons, as a host is missing: what was heard of it last was old.
     pub fn doubt(&mut self) {
         self.recent = [None; DOUBTED];
     }

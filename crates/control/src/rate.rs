@@ -9,20 +9,20 @@
 
 /// Past periods count for this much, and the last one for the rest: a single period may have few IOs.
 const PAST: f64 = 0.6;
-/// A host's slots count as at most so many times longer or shorter than the mean.
+/// Largest factor by which a host's slots count as longer or shorter than the mean.
 const MOST: f64 = 64.0;
 
-/// What was outstanding over a period, and how much was done in it.
+/// Outstanding slots over a period, and throughput in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Occupancy {
-    /// Mean of what was outstanding, in slots.
+    /// Mean outstanding slots at the array.
     pub outstanding: f64,
-    /// Slots per second that were done.
+    /// Slots per second that completed.
     pub rate: f64,
 }
 
 impl Occupancy {
-    /// How long a slot stayed at the array, in seconds. `None` if nothing was done.
+    /// Mean time of a slot at the array, in seconds. `None` if none completed.
     fn stay(&self) -> Option<f64> {
         let stay = self.outstanding / self.rate;
         (self.rate > 0.0 && stay > 0.0 && stay.is_finite()).then_some(stay)
@@ -134,7 +134,7 @@ impl Weight {
 mod tests {
     use super::*;
 
-    /// Two hosts, one whose slots stay at the array for so much longer.
+    /// Two hosts, one of which has slots that stay at the array `longer` times as long.
     fn throughput(longer: f64, weighed: bool) -> f64 {
         let mut weights = [Weight::default(); 2];
         let mut rates = [0.0; 2];

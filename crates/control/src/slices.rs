@@ -68,9 +68,9 @@ pub struct Slice {
 /// What a VM wanted over a period, in slots.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// Mean of what was pending.
+    /// Mean pending slots of the VM.
     pub pending: f64,
-    /// Mean of what was pending, up to the VM's slice.
+    /// Mean pending slots up to the VM's slice.
     pub used: f64,
 }
 
@@ -164,7 +164,7 @@ impl Slice {
         self.saved += (self.slice - self.grant) * dt;
     }
 
-    /// Ends a period of so many nanoseconds.
+    /// Ends a period of `elapsed` nanoseconds.
     pub fn roll(&mut self, now: Instant, elapsed: f64) -> Wanted {
         self.account(now);
         let mean = |sum: &mut f64| {
@@ -181,7 +181,7 @@ impl Slice {
         Wanted { pending, used }
     }
 
-    /// Takes what was saved up. A debt stays.
+    /// Sets the savings of a VM to 0. A debt stays.
     pub fn forget_credit(&mut self, now: Instant) {
         self.account(now);
         self.saved = self.saved.min(0.0);

@@ -13,8 +13,8 @@ use crate::units::Span;
 const LARGE: f64 = 0.25;
 
 impl Governor {
-    /// Counts votes ([`crate::settings`]). Only `mode = "parda"`, acting or observing, takes what is
-    /// voted for: the other modes do what they are told.
+    /// Counts votes ([`crate::settings`]), and sets the threshold in force. Only `mode = "parda"`, acting or
+    /// observing, follows the votes; other modes use their own configuration.
     pub(super) fn agree(&mut self) {
         let own = self.config.settings();
         let number = self.learner.is_none().then_some(self.config.law.threshold);
@@ -35,34 +35,33 @@ impl Governor {
         self.own = threshold.unwrap_or(self.config.law.threshold);
         let floor = self.asked.floor.max(self.config.objective_floor);
         let asks = strictest(self.asked.least, self.wants.asks);
-        // A host that knows of no objectives would take what the others leave.
+        // A host of a version without objectives would take the throughput that the others leave.
         let asks = asks.filter(|_| follows && !self.asked.unheard);
         self.law.set_threshold(self.effect.in_force(self.own, asks, floor));
     }
 
-    /// Says what the host's VMs with an objective ask for from now on. Gives it as it is to be published.
+    /// Sets the threshold that the host's VMs with an objective ask for. Returns it with the floor, to be published.
     pub fn want(&mut self, wants: Wants) -> Wants {
         self.wants = Wants { floor: self.config.objective_floor, ..wants };
         self.agree();
         self.wants
     }
 
-    /// The volume's own threshold: what is in force while no VM's objective is.
+    /// The volume's own threshold, which is in force while no VM's objective is.
     #[must_use]
     pub fn own_threshold(&self) -> Span {
         self.own
     }
 
-    /// What the objective costs that is in force, if one is.
+    /// Cost of the objective in force, if there is one.
     #[must_use]
     pub fn objective_price(&self) -> Option<Price> {
         self.effect.price(self.own)
     }
 
-    /// Lets the threshold move by what all hosts did in the period that ends.
+    /// Moves the threshold by the throughput of all hosts in the period that ends, if it is searched for.
     pub(super) fn learn(&mut self, totals: &Totals, source: Source, own: &Report) {
-        // A window that is large enough for whoever asks for little says nothing. One that is large
-        // beside the largest there may be does.
+        // Light load says nothing about the threshold, unless it is large beside the largest window.
         let large = own.outstanding >= LARGE * self.law.bounds().1;
         let beyond = self.beyond;
         let Some(learner) = &mut self.learner else { return };
@@ -103,14 +102,14 @@ impl Governor {
         self.agree();
     }
 
-    /// Says where the threshold goes beside an outsider, if it is not to hold.
+    /// Aims at the threshold beside an outsider, unless `outsider = "hold"`.
     pub(super) fn answer(&mut self, load: &Load) {
         let answer = self.config.outsider;
         let Some(learner) = self.learner.as_mut().filter(|_| answer != Answer::Hold) else {
             return;
         };
         let own = self.config.law.threshold.secs();
-        // The law holds the slowest VM: the mean is lower by as much as that one is slower.
+        // The law holds the slowest VM at its threshold, so the mean is lower by the ratio of the two.
         let alone = own / self.beyond.max(1.0);
         let factor = self.detector.beside(alone, answer.keeps(load.active)).unwrap_or(1.0);
         learner.aim(Span::from_secs(own * factor));
