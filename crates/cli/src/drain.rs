@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::api::{Agent, segment};
 use crate::{Failure, output};
 
-/// How often it is asked whether somebody is still connected.
+/// Time between two questions whether clients are still connected.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// After what time the agent shows what it was told.

@@ -19,15 +19,15 @@ use cluster::Cluster;
 
 #[derive(Subcommand)]
 pub(crate) enum Policy {
-    /// Show the policy, and what each host has in force of it
+    /// Show the policy, and the values that each host has in force
     Get(Get),
     /// Change one or a few settings of the policy
     Set(Set),
     /// Compare a policy file with the policy in etcd: exit status 1 if they differ
     Diff(Diff),
-    /// Put a policy file in the place of the policy in etcd
+    /// Replace the policy in etcd with a policy file
     Apply(Apply),
-    /// Show who changed the policy, when and what; or a whole revision
+    /// Show who changed the policy, when, and which settings; or a whole revision
     History(History),
 }
 
@@ -57,7 +57,7 @@ Examples:
 pub(crate) struct Get {
     #[command(flatten)]
     cluster: Cluster,
-    /// Write the policy and what the hosts say as JSON
+    /// Write the policy and the hosts' reports as JSON
     #[arg(long, conflicts_with = "toml")]
     json: bool,
     /// Write the policy as a policy file
@@ -87,7 +87,7 @@ pub(crate) struct Set {
     /// Name of a VM
     #[arg(long, value_name = "NAME")]
     vm: Option<String>,
-    /// Take a setting out of the policy
+    /// Remove a setting from the policy
     #[arg(long, value_name = "KEY")]
     unset: Vec<String>,
     /// Reason of the change, for the history
@@ -120,8 +120,8 @@ pub(crate) struct Diff {
 
 #[derive(Args)]
 #[command(after_help = "\
-All of the file is checked before anything is written, and all is written at once, if nobody else has changed
-the policy meanwhile. What the file does not have is taken out. Hosts follow within their period, 10 s.
+The whole file is checked before anything is written, and written at once, unless somebody else has changed
+the policy meanwhile. Settings that the file does not have are removed. Hosts follow within their period, 10 s.
 
 Examples:
   parda policy apply policy.toml --comment \"$(git log -1 --format='%h %s')\"
@@ -150,7 +150,7 @@ Examples:
   parda policy history
   parda policy history 5 > policy.toml    the whole policy of revision 5")]
 pub(crate) struct History {
-    /// Revision that is shown whole, as a policy file
+    /// Revision to write as a policy file
     #[arg(value_name = "REVISION")]
     revision: Option<u64>,
     /// Write it as JSON
@@ -318,7 +318,7 @@ fn file(policy: &parda_policy::Policy) -> Result<String, Failure> {
     policy.text().map_err(|error| Failure::new(format!("cannot write the policy: {error}")))
 }
 
-/// A setting as TOML has it: numbers and truths as such, `vms` as names, all else as text.
+/// A setting as TOML: numbers and booleans as such, `vms` as an array of names, other values as text.
 fn setting(text: &str) -> Result<(&str, Value), Failure> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));

@@ -1,4 +1,4 @@
-//! The etcd that holds the policy, and who changes it.
+//! Options that find the etcd with the policy, and the author of a change.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::Failure;
 /// Time that each endpoint has for an answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the policy is.
+/// Options that find the policy.
 #[derive(Args)]
 pub(crate) struct Cluster {
-    /// Configuration of an agent, whose cluster has the policy
+    /// Configuration of an agent, which names the cluster
     #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
     config: PathBuf,
     /// URLs of the cluster's members, in place of a configuration
@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
     /// Use members on other hosts without TLS
     #[arg(long, requires = "etcd")]
     plain: bool,
-    /// User of etcd, in place of the agent's, who may not write the policy
+    /// User of etcd, as the agent's user may not write the policy
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
     /// File with the user's password
@@ -71,13 +71,13 @@ impl Cluster {
         Ok(etcd)
     }
 
-    /// The policy there. Nothing is connected yet.
+    /// The policy's store, not connected yet.
     pub(super) fn store(&self) -> Result<Store, Failure> {
         let etcd = self.etcd()?;
         Ok(Store::new(etcd.cluster, &etcd.prefix, 0, LIMIT))
     }
 
-    /// Who makes a change now.
+    /// Author of a change that is made now.
     pub(super) fn author(&self, comment: Option<String>) -> Result<Author, Failure> {
         let user = uzers::get_current_username().map(|name| name.to_string_lossy().into_owned());
         let user = user.unwrap_or_else(|| format!("uid {}", uzers::get_current_uid()));
@@ -93,7 +93,7 @@ impl Cluster {
     }
 }
 
-/// The cluster that an agent takes its policy from, or would.
+/// The cluster that a configuration names for the policy, with or without `[policy]`.
 fn of_agent(path: &Path) -> Result<Etcd, Failure> {
     let config = Config::read(path)?;
     if let Some(policy) = config.policy {
