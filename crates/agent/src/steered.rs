@@ -1,10 +1,10 @@
 //! A volume whose device is steered: VMs open it directly, and the law's window becomes the depth of
-//! the kernel's queue. The law is the same as the ring's ([`KernelHost`]); what it is told is measured here, and
-//! what it says is set here.
+//! the kernel's queue. The law is that of the ring ([`KernelHost`]); its measurements are made here, and its
+//! depths set here.
 
+mod attached;
 mod describe;
 mod done;
-mod live;
 mod vms;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,11 +19,11 @@ use parda_steer::measure::Reading;
 
 use crate::config::{self, Steer, Work};
 use crate::status::VolumeStatus;
+use attached::{Attached, Look};
 use done::Done;
-use live::{Live, Look};
 use vms::HostVms;
 
-pub use live::SteerError;
+pub use attached::SteerError;
 
 /// A volume whose device's queue depth is set by the law.
 pub(crate) struct Steered(Mutex<State>);
@@ -33,7 +33,7 @@ struct State {
     steer: Steer,
     host: KernelHost,
     /// The device; none while it is gone.
-    device: Option<Live>,
+    device: Option<Attached>,
     vms: HostVms,
     done: Done,
     /// Fault of the device or its meter, if there is one now.
@@ -46,7 +46,7 @@ impl Steered {
     pub(crate) fn start(config: &config::Volume, steer: &Steer) -> Result<Steered, SteerError> {
         let control = &config.law.control;
         let host = KernelHost::new(control.clone(), config.law.period.into())?;
-        let device = Live::start(&config.name, steer, host.sets_depths())?;
+        let device = Attached::start(&config.name, steer, host.sets_depths())?;
         Ok(Steered(Mutex::new(State {
             volume: config.name.clone(),
             steer: steer.clone(),
@@ -161,13 +161,13 @@ impl State {
 
     /// What the device did since the last look; nothing if it is gone.
     fn look(&mut self) -> Option<Look> {
-        self.check(Live::check);
+        self.check(Attached::check);
         let looked = self.device.as_mut()?.look();
         looked.map_err(|error| self.lose(&error)).ok()
     }
 
     /// Looks whether all is as it was set.
-    fn check(&mut self, look: fn(&mut Live, &str) -> Result<Option<u32>, SteerError>) {
+    fn check(&mut self, look: fn(&mut Attached, &str) -> Result<Option<u32>, SteerError>) {
         let Some(device) = &mut self.device else { return };
         match look(device, &self.volume) {
             Ok(None) => {}
@@ -199,7 +199,7 @@ impl State {
     fn between_ticks(&mut self, now: Instant) -> Option<Instant> {
         if self.host.change_is_due(now) {
             // First, as what the kernel lowered by itself would not be seen any more.
-            self.check(Live::check_knobs);
+            self.check(Attached::check_knobs);
             self.set(now);
         }
         self.host.next_change()
@@ -226,7 +226,7 @@ impl State {
     }
 
     fn take_again(&mut self) {
-        match Live::start(&self.volume, &self.steer, self.host.sets_depths()) {
+        match Attached::start(&self.volume, &self.steer, self.host.sets_depths()) {
             Ok(device) => {
                 self.device = Some(device);
                 tracing::info!(

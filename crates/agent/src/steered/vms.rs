@@ -11,7 +11,7 @@ use parda_steer::measure::{Method, Reading};
 use parda_steer::{Device, Journal};
 
 use super::SteerError;
-use super::live::Look;
+use super::attached::Look;
 use crate::config::{self, Steer};
 use crate::status::{SettingsFrom, SteeredVmStatus};
 

@@ -1,4 +1,4 @@
-//! The device of a steered volume, as long as it is there: its meter, and its queue's depth.
+//! The device of a steered volume while it is there: its meter, and the depth of its queue.
 
 use std::path::Path;
 
@@ -12,22 +12,22 @@ use parda_steer::steering::{self, Checked, InForce, Steering, SteeringEvent};
 
 use crate::config::Steer;
 
-/// A queue that on average holds this part of what it can is full.
+/// Part of its depth from which on a queue counts as full, on average.
 const FULL: f64 = 0.9;
 
 /// Reason why a device is not steered.
 #[derive(Debug, thiserror::Error)]
 pub enum SteerError {
-    /// It is none that can be.
+    /// The device is of a kind that cannot be steered.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It cannot be measured.
+    /// The device cannot be measured.
     #[error(transparent)]
     Measure(#[from] MeasureError),
-    /// Its queue cannot be set, or not any more.
+    /// The depth of its queue cannot be set, or no longer.
     #[error(transparent)]
     Set(#[from] steering::SteerError),
-    /// Its VMs cannot be held to their shares.
+    /// Shares of its VMs cannot be set.
     #[error(transparent)]
     Share(#[from] ShareError),
     /// The law's parameters cannot work.
@@ -35,8 +35,8 @@ pub enum SteerError {
     Control(#[from] ConfigError),
 }
 
-/// A device that is there.
-pub(super) struct Live {
+/// A device that is there, with its meter and its steering.
+pub(super) struct Attached {
     device: Device,
     meter: Box<dyn Measure>,
     asked: Steer,
@@ -54,23 +54,24 @@ pub(super) struct Look {
     pub(super) full: bool,
 }
 
-impl Live {
+impl Attached {
     /// Begins to measure the device. Takes hold of its queue if depths are to be set.
-    pub(super) fn start(volume: &str, asked: &Steer, sets: bool) -> Result<Live, SteerError> {
+    pub(super) fn start(volume: &str, asked: &Steer, sets: bool) -> Result<Attached, SteerError> {
         let device = Device::resolve(Path::new("/"), &asked.device)?;
         let meter = measure::open(&device.watched(), asked.measure)?;
         if let Some(why) = meter.because() {
             tracing::warn!(volume, "measured by Little's law: {why}");
         }
-        let mut live = Live { device, meter, asked: asked.clone(), steering: None, drops: 0 };
+        let mut attached =
+            Attached { device, meter, asked: asked.clone(), steering: None, drops: 0 };
         if sets {
-            live.take()?;
+            attached.take()?;
         }
         tracing::info!(
-            volume, device = %asked.device.display(), steered = live.device.name,
-            least = live.bounds().map(|b| b.least), most = live.bounds().map(|b| b.most), "steering"
+            volume, device = %asked.device.display(), steered = attached.device.name,
+            least = attached.bounds().map(|b| b.least), most = attached.bounds().map(|b| b.most), "steering"
         );
-        Ok(live)
+        Ok(attached)
     }
 
     fn take(&mut self) -> Result<&mut Steering, SteerError> {
@@ -123,7 +124,7 @@ impl Live {
         Ok(self.lowered(volume, &checked))
     }
 
-    /// Says what was found. Answers as [`Live::check`].
+    /// Says what was found. Answers as [`Attached::check`].
     fn lowered(&mut self, volume: &str, checked: &Checked) -> Option<u32> {
         for event in &checked.events {
             tracing::warn!(volume, "{event}");
