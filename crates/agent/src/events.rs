@@ -90,15 +90,9 @@ pub const KINDS: &[(&str, &str)] = &[
     ("objective_over", "No latency objective is in force any more"),
     ("objective_missed", "A disk misses its latency objective for want of shares"),
     ("threshold_missed", "The windows are at their least and the latency is above the threshold"),
-    (
-        "outsider_seen",
-        "Somebody who is not under control uses the array: how much, and the evidence",
-    ),
-    ("outsider_gone", "Nobody is seen any more who is not under control and uses the array"),
-    (
-        "array_slower",
-        "The array became slower, or somebody who is not under control uses it: nothing says which",
-    ),
+    ("outsider_seen", "An outsider uses the array: how much, and the evidence"),
+    ("outsider_gone", "No outsider is seen any more"),
+    ("array_slower", "The array became slower, or an outsider uses it: nothing says which"),
     ("array_as_usual", "The array serves IOs as fast again as it did"),
     ("held_too_long", "IOs went out of turn, as their disk had been held for hold_max"),
     ("device_lost", "A device cannot be steered"),

@@ -81,7 +81,7 @@ impl Watch {
                 evidence,
                 compared,
                 event = "outsider_seen",
-                "somebody who is not under control uses the array. parda status shows how much"
+                "an outsider, load that is not under control, uses the array. parda status shows how much"
             ),
             State::Slower => tracing::info!(
                 volume,
@@ -92,13 +92,13 @@ impl Watch {
                 periods,
                 evidence,
                 event = "array_slower",
-                "the array became slower, or somebody who is not under control uses it: nothing says which"
+                "the array became slower, or an outsider, load that is not under control, uses it: nothing says which"
             ),
             State::Usual if self.said == State::Outsider => tracing::info!(
                 volume,
                 latency_ms,
                 event = "outsider_gone",
-                "nobody is seen any more who is not under control and uses the array"
+                "no outsider is seen any more on the array"
             ),
             State::Usual => tracing::info!(
                 volume,

@@ -163,14 +163,14 @@ fn others(found: &OutsiderStatus) -> String {
     if found.state == State::Outsider {
         let times = found.evidence.exp();
         return format!(
-            "  OUTSIDER: somebody who is not under control uses the array, with about {size}; {latency}; {times:.0} times \
+            "  OUTSIDER: load that is not under control uses the array, with about {size}; {latency}; {times:.0} times \
              likelier than an array that is {:.2} times slower, by {}\n",
             found.factor,
             count(found.compared.into(), "period"),
         );
     }
     format!(
-        "  SLOWER: the array is {:.2} times slower, or somebody who is not under control uses it with about {size}: \
+        "  SLOWER: the array is {:.2} times slower, or an outsider uses it with about {size}: \
          nothing says which; {latency}\n",
         found.factor
     )

@@ -539,7 +539,7 @@ pub const TUNABLES: &[Tunable] = &[
         key: "outsider",
         unit: "\"hold\", \"share\" or \"compete\"",
         default: "\"hold\"",
-        why: "What is done when somebody who is not under control uses the array. hold: the threshold holds, and hosts under control make room. share: it counts as \
+        why: "What is done beside an outsider, load that is not under control. hold: the threshold stays, and hosts under control make room. share: it counts as \
               a host with outsider_shares shares, and the threshold rises so far that the others keep the rest. compete: the threshold rises so far that hosts under \
               control keep the outstanding IOs that they had. Not with an automatic threshold. All hosts of a volume should have it alike: one with hold, \
               or of an older version, keeps all at its threshold.",

@@ -73,7 +73,7 @@ fn law() -> Vec<Family<VolumeStatus>> {
         ),
         gauge(
             "volume_outsider",
-            "1 for what is found: outsider, somebody who is not under control uses the array; slower, that or the array became slower",
+            "1 for the state that is found: outsider, load that is not under control uses the array; slower, that or the array became slower",
             |v| {
                 let found = v.outsider.map(|found| found.state);
                 let is = |state| f64::from(u8::from(found == Some(state)));
