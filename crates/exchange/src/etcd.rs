@@ -1,8 +1,8 @@
-//! The transport over etcd. Each period costs a host one read of all keys of its volume and one write of its
-//! own key, whatever the number of hosts; how far apart the periods of many hosts are, [`pace`] says.
+//! The transport over etcd. In each period a host reads all keys of its volume and writes its own key, at any
+//! number of hosts; [`pace`] makes the periods of many hosts longer.
 //!
-//! `docs/exchange-format.md` has keys, values and leases. All calls are made by a thread of their own: the
-//! control thread waits for a part of its period at most, and takes what came late in the next one.
+//! `docs/exchange-etcd.md` has keys, values and leases. A thread of its own makes all calls: the control thread
+//! waits for a part of its period at most, and takes late answers in the next period.
 
 use std::time::Duration;
 
@@ -26,41 +26,41 @@ mod worker;
 
 pub use pace::pace;
 
-/// Periods of silence after which etcd removes a host's key.
+/// Time of a lease, in periods of the host.
 const LEASE_PERIODS: u32 = 10;
 
-/// Shortest lease, in seconds: an etcd that elects a leader needs some.
+/// Shortest lease, in seconds, so that a lease outlasts the election of a leader.
 const LEAST_LEASE: u64 = 8;
 
-/// What a host must say of itself to use etcd.
+/// Settings of a host's exchange over etcd.
 #[derive(Clone, Debug)]
 pub struct EtcdSettings {
     /// Name of this host.
     pub host: HostName,
-    /// Name of the volume that is spoken of.
+    /// Name of the volume.
     pub volume: String,
     /// Beginning of all keys.
     pub prefix: String,
-    /// The cluster, and who we are there.
+    /// Endpoints of the cluster, and this host's certificates and user there.
     pub cluster: parda_etcd::Settings,
-    /// When another run of our name counts as alive.
+    /// Times after which another run of this host's name counts as silent.
     pub freshness: Freshness,
-    /// How long calls may take.
+    /// Time limits of calls.
     pub limits: EtcdLimits,
 }
 
-/// How long calls to etcd may take.
+/// Time limits of calls to etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EtcdLimits {
-    /// How long a collection or a publication waits for its answer.
+    /// Longest wait of a collection or a publication for its answer.
     pub wait: Duration,
-    /// How long each endpoint has for its answer, on a thread that nobody waits for.
+    /// Time that each endpoint has for its answer, on the thread that makes the calls.
     pub attempt: Duration,
 }
 
 impl EtcdLimits {
-    /// Limits of a host that meets the others so often: a collection and a publication together wait for half of
-    /// the period at most, and two endpoints that are down cost one period.
+    /// Limits for a period: a collection and a publication together wait for half of it at most, and two endpoints
+    /// that are down cost one period.
     #[must_use]
     pub fn of(period: Span) -> EtcdLimits {
         let period = Duration::from(period);
@@ -86,8 +86,8 @@ pub struct EtcdExchange {
 }
 
 impl EtcdExchange {
-    /// An exchange over etcd. Nothing is connected yet: a cluster that comes up later than its hosts is no
-    /// reason not to start. Each exchange is an incarnation of its own, as its sequence numbers begin anew.
+    /// An exchange over etcd, not connected yet, as a cluster may start later than its hosts. Each exchange is an
+    /// incarnation of its own, as its sequence numbers begin anew.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -125,21 +125,21 @@ impl EtcdExchange {
             .map_err(|error| EtcdExchangeError { fault: EtcdExchangeFault::Report(error) })?;
         let lease = lease(publication.period);
         let write = Write { key: self.key.clone(), value, lease };
-        // The last word is worth a wait: nobody ticks any more.
+        // A goodbye waits longer, as no later period delivers it.
         let wait = if publication.leaving { self.limits.attempt } else { self.limits.wait };
         let written = self.worker.write(write, wait);
         self.unwritten.keep(written)
     }
 }
 
-/// Time after which the key of a host with such a period vanishes. Periods that differ a little have the same one,
-/// so that no lease is replaced for each.
+/// Time of the lease for a period. Periods that differ a little have the same time, so that a small change of the
+/// period needs no new lease.
 fn lease(period: Span) -> Duration {
     let seconds = (period.secs() * f64::from(LEASE_PERIODS)).ceil() as u64;
     Duration::from_secs(seconds.clamp(LEAST_LEASE, 1 << 20).next_power_of_two())
 }
 
-/// Keeps the first fault of a row: endpoints take turns, and their faults may differ, but the trouble is one.
+/// Keeps the first of faults in a row: endpoints are asked in turn, and their faults may differ for one cause.
 #[derive(Debug, Default)]
 struct Steady {
     fault: Option<EtcdExchangeFault>,
@@ -147,7 +147,7 @@ struct Steady {
 }
 
 impl Steady {
-    /// How often one fault is returned before the present one takes its place.
+    /// Number of times that one fault is returned before the present fault replaces it.
     const REPEATS: u32 = 60;
 
     fn keep<T>(&mut self, result: Result<T, EtcdExchangeFault>) -> Result<T, EtcdExchangeError> {

@@ -82,7 +82,7 @@ pub(super) fn check(
             return Err(wrong("exchange.user", "needs a password: add password_file".into()));
         }
         (None, Some(_)) => {
-            let message = "is the password of nobody: add user";
+            let message = "is a password without a user: add user";
             return Err(wrong("exchange.password_file", message.into()));
         }
     };

@@ -12,9 +12,9 @@ use crate::slot::{InvalidReport, SlotFault};
 /// Something about an exchange over etcd that an operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EtcdEvent {
-    /// Another host that is alive has our name.
+    /// Another live host has the name of this host.
     DuplicateHost {
-        /// Its name, which is ours, and its run, which is not.
+        /// Name and run of the other host.
         twin: Identity,
     },
 }
@@ -43,18 +43,18 @@ pub enum EtcdExchangeFault {
     /// The last call to etcd failed.
     #[error(transparent)]
     Call(#[from] Arc<EtcdError>),
-    /// No call has come to an end since the last period.
+    /// No call has ended since the last period.
     #[error("etcd: no answer within {0:?}")]
     NoAnswer(Duration),
-    /// The report holds what cannot be written down.
+    /// The report has a value that no record can hold.
     #[error("etcd: {0}")]
     Report(#[from] InvalidReport),
-    /// The thread that makes the calls has ended, which a panic alone can do.
+    /// The thread that makes the calls has ended, by a panic.
     #[error("etcd: its thread has ended")]
     Ended,
 }
 
-/// What was read and noticed since the start. Each counts values times looks.
+/// Counters since the start. A value counts at each look that reads it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdCounters {
     /// Valid records of this volume.
@@ -65,11 +65,11 @@ pub struct EtcdCounters {
     pub other_version: u64,
     /// Records whose checksum does not match.
     pub damaged: u64,
-    /// Intact records that say what no host may say, or that are another key's.
+    /// Intact records with a field out of range, or of another key.
     pub malformed: u64,
     /// Values that are no records.
     pub foreign: u64,
-    /// Looks at which another live host had our name.
+    /// Looks at which another live host had this host's name.
     pub duplicate_hosts: u64,
 }
 
@@ -83,7 +83,7 @@ impl EtcdCounters {
         } += 1;
     }
 
-    /// Values that counted for nothing, by the reason.
+    /// Values that were ignored, by reason.
     #[must_use]
     pub fn ignored(&self) -> [(&'static str, u64); 5] {
         let EtcdCounters { other_volume, other_version, damaged, malformed, foreign, .. } = *self;
@@ -108,6 +108,6 @@ pub struct EtcdStanding {
     pub leases: u64,
     /// Values since the start.
     pub counters: EtcdCounters,
-    /// Key of the last value that counted for nothing.
+    /// Key of the last value that was ignored.
     pub ignored_key: Option<String>,
 }

@@ -1,18 +1,18 @@
-//! How far apart the rounds of many hosts are, so that etcd's load stays bounded.
+//! The period of many hosts, which bounds the load on etcd.
 //!
-//! With n hosts and a period T, etcd writes n / T keys a second and hands out n² / T: each host reads all. So
-//! the period grows with the number of hosts where either would be too much, and the sum over all hosts stays as
-//! it is. `docs/exchange-etcd.md` has the load in numbers.
+//! With n hosts and a period T, etcd writes n / T keys a second, and returns n² / T values, as each host reads
+//! all. So the period grows with the number of hosts where either would be too much, and the load stays
+//! constant. `docs/exchange-etcd.md` has the load in numbers.
 
 use parda_control::Span;
 
 /// Most keys that all hosts of a volume write in a second. Each is a round of the members and a flush of their disks.
 const WRITES: f64 = 100.0;
 
-/// Most values that etcd hands out to all hosts of a volume in a second, at about 0.9 kB each.
+/// Most values that etcd returns to all hosts of a volume in a second, at about 0.9 kB each.
 const VALUES: f64 = 20_000.0;
 
-/// The shortest period at which so many hosts meet.
+/// The shortest period of this number of hosts.
 #[must_use]
 pub fn pace(hosts: usize) -> Span {
     let hosts = hosts as f64;

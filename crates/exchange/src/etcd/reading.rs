@@ -1,4 +1,4 @@
-//! What a read of all keys of a volume says. Nothing here has a socket or a clock.
+//! Interpretation of a read of all keys of a volume, without sockets or clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::message::Message;
 use super::notice::{EtcdCounters, EtcdEvent};
 use super::value;
 
-/// Most other runs of our own name that are looked at.
+/// Most other runs of this host's name that are watched.
 const MOST_TWINS: usize = 64;
 
-/// Reads values, and looks for other runs of our name that are alive.
+/// Reads values, and finds other live runs of this host's name.
 #[derive(Debug)]
 pub(super) struct Reader {
     me: Identity,
@@ -27,7 +27,7 @@ pub(super) struct Reader {
     twins: BTreeMap<Incarnation, Watch<Sequence>>,
     told: Option<Incarnation>,
     counters: EtcdCounters,
-    /// Key of the last value that counted for nothing.
+    /// Key of the last value that was ignored.
     ignored: Option<Vec<u8>>,
 }
 
@@ -47,13 +47,13 @@ impl Reader {
         self.counters
     }
 
-    /// Key of the last value that counted for nothing, as text.
+    /// Key of the last value that was ignored, as text.
     pub(super) fn ignored_key(&self) -> Option<String> {
         let key = String::from_utf8_lossy(self.ignored.as_ref()?);
         Some(key.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect())
     }
 
-    /// Takes in what was read.
+    /// Takes over the keys and values of a read.
     pub(super) fn take_in(&mut self, now: Instant, pairs: &[KeyValue]) -> Heard<EtcdEvent> {
         let messages = pairs.iter().filter_map(|pair| {
             let message = self.message(pair);
@@ -83,7 +83,7 @@ impl Reader {
             self.counters.other_volume += 1;
             return None;
         }
-        // Else one host's record, copied to many keys, would still be one host; but nobody but a fault copies it.
+        // A record in another key than its own is a copy, which only a fault makes.
         if pair.key != value::key(&self.keys, &record.message.from) {
             self.counters.malformed += 1;
             return None;
@@ -92,7 +92,7 @@ impl Reader {
         Some(Arc::new(record.message))
     }
 
-    /// Another run of our name that changes. The run before ours does so no more.
+    /// Another run of this host's name whose record changes. That of an earlier run of this host does not.
     fn find_twin(&mut self, now: Instant, messages: &[Arc<Message>]) -> Option<EtcdEvent> {
         let others = messages.iter().filter(|message| {
             message.from.host == self.me.host && message.from.incarnation != self.me.incarnation

@@ -7,11 +7,11 @@ use crate::message::Message;
 use crate::region::{Block, SlotIndex};
 use crate::slot::{self, Content, InvalidReport, RECORD_BYTES, Record, SlotFault};
 
-/// The slot that the record of a key says it is for: none. So a record that was copied from a file or a datagram is
-/// none of a key.
+/// The slot number in the record of a key, which no slot has. So a record that was copied from a file or a datagram
+/// is not valid in a key.
 const NO_SLOT: SlotIndex = SlotIndex(u32::MAX - 1);
 
-/// What the keys of a volume begin with.
+/// Prefix of the keys of a volume.
 pub(super) fn prefix(prefix: &str, volume: &str) -> Vec<u8> {
     format!("{prefix}exchange/{}/", segment(volume)).into_bytes()
 }
@@ -27,7 +27,7 @@ pub(super) fn encode(volume: VolumeId, message: Message) -> Result<Vec<u8>, Inva
     Ok(block.0[..RECORD_BYTES].to_vec())
 }
 
-/// Reads a value. `None`: it has not the length of a record.
+/// Reads a value. `None` if it has not the length of a record.
 pub(super) fn decode(value: &[u8]) -> Option<Result<Record, SlotFault>> {
     if value.len() != RECORD_BYTES {
         return None;

@@ -1,5 +1,5 @@
-//! The thread that calls etcd. The control thread hands it what is to be read and written, and waits no longer than it
-//! can: an answer that comes later is taken in the next period.
+//! The thread that calls etcd. The control thread gives it orders to read and write, and waits for a bounded time: a
+//! late answer is taken in the next period.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use super::notice::EtcdExchangeFault;
 /// Most keys of one volume that are read.
 pub(super) const MOST_KEYS: usize = 8192;
 
-/// Part of its time after which a lease is renewed.
+/// Part of a lease's time after which it is renewed.
 const RENEWED_AFTER: u32 = 3;
 
 /// A key to be written.
@@ -20,11 +20,11 @@ const RENEWED_AFTER: u32 = 3;
 pub(super) struct Write {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
-    /// Time after which the key vanishes, if it is not written again.
+    /// Time of the key's lease.
     pub(super) lease: Duration,
 }
 
-/// What the two threads tell each other.
+/// State that the two threads share.
 #[derive(Debug, Default)]
 struct Desk {
     read: Job<(), Vec<KeyValue>>,
@@ -36,14 +36,14 @@ struct Desk {
     leases: u64,
 }
 
-/// An order and its answer. A later order replaces one that nobody has begun.
+/// An order and its answer. A later order replaces one that is not begun.
 #[derive(Debug)]
 struct Job<Order, Answer> {
     order: Option<Order>,
     given: u64,
     answer: Option<Result<Answer, Arc<EtcdError>>>,
     answered: u64,
-    /// Fault of the last order that ended, if it had one: while the next one takes too long, the likely reason.
+    /// Fault of the last order that ended, if it had one. While the next order takes too long, this is the likely reason.
     fault: Option<Arc<EtcdError>>,
 }
 
@@ -71,7 +71,7 @@ impl<Order, Answer> Job<Order, Answer> {
         self.answered = number;
     }
 
-    /// The last answer that nobody has taken, to whichever order.
+    /// The last answer that was not taken yet, to any order.
     fn take(&mut self, waited: Duration) -> Result<Answer, EtcdExchangeFault> {
         match (self.answer.take(), &self.fault) {
             (Some(answer), _) => Ok(answer?),
@@ -81,7 +81,7 @@ impl<Order, Answer> Job<Order, Answer> {
     }
 }
 
-/// The thread, as the control thread sees it. It ends by itself after this was dropped.
+/// The control thread's handle of the thread. The thread ends by itself after the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Worker {
     shared: Arc<Shared>,
@@ -91,9 +91,9 @@ pub(super) struct Worker {
 #[derive(Debug, Default)]
 struct Shared {
     desk: Mutex<Desk>,
-    /// There is an order, or it is over.
+    /// Signals an order, or the end.
     ordered: Condvar,
-    /// There is an answer.
+    /// Signals an answer to the control thread.
     answered: Condvar,
 }
 
@@ -147,7 +147,7 @@ impl Worker {
         Ok(waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Has certificates and password read again.
+    /// Makes the next call read certificates and password again.
     pub(super) fn reload(&self) {
         self.shared.lock().reload = true;
         self.shared.ordered.notify_one();
@@ -177,10 +177,10 @@ struct Caller {
     shared: Arc<Shared>,
 }
 
-/// A lease that our key hangs on.
+/// The lease of this host's key.
 struct Held {
     lease: Lease,
-    /// As it was asked for: etcd may grant a longer one.
+    /// Time that was asked for; etcd may grant a longer one.
     asked: Duration,
     renewed: Instant,
 }
@@ -194,7 +194,7 @@ impl Caller {
                 .ordered
                 .wait_while(shared.lock(), |desk| idle(desk) && !desk.reload && !desk.over);
             let mut desk = waited.unwrap_or_else(PoisonError::into_inner);
-            // What was ordered before the end is done: it may be a farewell.
+            // Orders from before the end are carried out: one may be the goodbye.
             if desk.over && idle(&mut desk) {
                 return;
             }
@@ -227,7 +227,7 @@ impl Caller {
 
     fn write(&mut self, write: &Write) -> Result<(), EtcdError> {
         match self.put(write) {
-            // It ran out, or all of etcd's data was replaced.
+            // The lease ran out, or all of etcd's data was replaced.
             Err(EtcdError { fault: Fault::NoLease, .. }) => {
                 self.lease = None;
                 self.put(write)
@@ -250,7 +250,8 @@ impl Caller {
         put
     }
 
-    /// Renews the lease when it is time. Only after a write: the key of a host that no longer ticks is to vanish.
+    /// Renews the lease when it is time. This is only called after a write, so that the key of a host that no longer ticks
+    /// is removed.
     fn renew(&mut self) {
         let Some(held) = &mut self.lease else { return };
         let begun = Instant::now();
@@ -260,7 +261,7 @@ impl Caller {
         match self.client.renew(&held.lease, self.attempt) {
             Ok(()) => held.renewed = begun,
             Err(EtcdError { fault: Fault::NoLease, .. }) => self.lease = None,
-            // The next write shows whether it lasted.
+            // The next write shows whether the lease lasted.
             Err(_) => {}
         }
     }
