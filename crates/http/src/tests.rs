@@ -44,6 +44,7 @@ impl Agent for Stub {
     fn who(&self, secret: &str) -> Option<(String, parda_api::Role)> {
         match secret {
             "look" => Some(("screen".to_owned(), parda_api::Role::Read)),
+            "gaze" => Some(("nobody".to_owned(), parda_api::Role::Read)),
             "build" => Some(("root".to_owned(), parda_api::Role::Admin)),
             "turn" => Some(("ops".to_owned(), parda_api::Role::Write)),
             _ => None,
@@ -339,6 +340,8 @@ fn a_change_takes_the_role_write() {
         ("authorization: Bearer nonsense\r\n", 401),
         ("authorization: Basic dHVybg==\r\n", 401),
         ("authorization: Bearer look\r\n", 403),
+        // A token may have any name.
+        ("authorization: Bearer gaze\r\n", 403),
         ("authorization: Bearer turn\r\n", 409),
     ] {
         let answer = with(token);
