@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
-use parda_lab::{Dashboards, LabOptions, Progress};
+use parda_lab::{Addresses, Dashboards, LabOptions, Progress};
+use parda_scenario::set::{SetError, Setting, with_settings};
 use parda_scenario::{Engine, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -27,7 +28,9 @@ Exit status: 1 if an expectation was not met.
 Examples:
   parda lab scenarios/demo.toml
   parda lab scenarios/kill-agent.toml --json - | jq '.phases[].total'
-  parda lab scenarios/demo.toml --live        # a dashboard for each host, until Ctrl-C")]
+  parda lab scenarios/demo.toml --live        # a dashboard for each host, until Ctrl-C
+  parda lab scenarios/demo.toml --exchange udp        # hosts meet over UDP, on loopback
+  sudo parda lab scenarios/demo.toml --exchange etcd --netns    # each host with a network and an address")]
 pub(crate) struct Lab {
     /// The scenario file to run
     #[arg(value_name = "FILE")]
@@ -44,18 +47,39 @@ pub(crate) struct Lab {
     /// Serve a web dashboard for each host, and go on after the timeline until Ctrl-C
     #[arg(long)]
     live: bool,
+    /// How hosts meet, in place of the scenario's own transport
+    #[arg(long, value_name = "TRANSPORT")]
+    exchange: Option<Transport>,
+    /// Give each host a network namespace and an address of its own (as root)
+    #[arg(long, conflicts_with = "live")]
+    netns: bool,
+    /// Run agents of this other parda binary until their host is killed and started: an upgrade
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "live")]
+    before: Option<PathBuf>,
     /// Check the scenario without running it
     #[arg(long)]
     check: bool,
 }
 
+/// Transport of the exchange.
+#[derive(Clone, Copy, ValueEnum)]
+enum Transport {
+    /// A file on the array
+    File,
+    /// Datagrams between the hosts
+    Udp,
+    /// A real etcd, which is started
+    Etcd,
+}
+
 impl Lab {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let study = Study::parse(&Document::read(&self.scenario)?)?;
+        let study = Study::parse(&self.document()?)?;
         let study = variants(study, &self.scenario, &self.variant)?;
+        let addresses = if self.netns { Addresses::Namespaces } else { Addresses::Loopback };
         for run in &study.runs {
             let wrong = |e| Failure::usage(format!("{}: {e}", self.scenario.display()));
-            parda_lab::limits::check(&run.scenario).map_err(wrong)?;
+            parda_lab::limits::check(&run.scenario, addresses).map_err(wrong)?;
         }
         if self.live && study.runs.len() > 1 {
             let message = "--live keeps one variant until Ctrl-C: name it with --variant";
@@ -70,6 +94,7 @@ impl Lab {
                 .map_err(|e| Failure::new(format!("cannot catch signals: {e}")))?;
         }
         let mut options = LabOptions {
+            before: self.before.clone(),
             program: std::env::current_exe().map_err(|e| {
                 Failure::new(format!("cannot find the file of the parda binary: {e}"))
             })?,
@@ -77,6 +102,7 @@ impl Lab {
             variant: None,
             keep_logs: self.keep_logs,
             live: None,
+            addresses,
             interrupt,
         };
         // One after the other: each has the machine to itself.
@@ -95,6 +121,20 @@ impl Lab {
             measured.push(answer.map_err(|e| Failure::new(e.to_string()))?.phases);
         }
         output::answer(&study.answer(Engine::Lab, measured), self.json.as_deref())
+    }
+}
+
+impl Lab {
+    /// The scenario file, with the transport of the command line in place of its own.
+    fn document(&self) -> Result<Document, Failure> {
+        let document = Document::read(&self.scenario)?;
+        let Some(value) = self.exchange.as_ref().and_then(ValueEnum::to_possible_value) else {
+            return Ok(document);
+        };
+        let wrong = |e: SetError| Failure::usage(format!("--exchange {}: {e}", value.get_name()));
+        let transport: Setting =
+            format!("exchange.transport={}", value.get_name()).parse().map_err(wrong)?;
+        with_settings(&document, &[transport]).map_err(wrong)
     }
 }
 

@@ -45,7 +45,8 @@ fn missed(answer: &Path) -> Vec<String> {
 
 /// What came of one scenario: all that was said, and what is wrong with it.
 fn tried(scenario: &Path, answer: &Path) -> (String, Vec<String>) {
-    let output = lab().arg(scenario).arg("--json").arg(answer).output().unwrap();
+    let netns = on_network(scenario).then_some("--netns");
+    let output = lab().arg(scenario).args(netns).arg("--json").arg(answer).output().unwrap();
     let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         said += &String::from_utf8_lossy(&output.stderr);
@@ -76,12 +77,26 @@ fn tried(scenario: &Path, answer: &Path) -> (String, Vec<String>) {
     (said, wrong)
 }
 
+/// Whether a scenario's hosts are to have namespaces of their own: they meet over a network, and this user may make namespaces.
+fn on_network(scenario: &Path) -> bool {
+    let meets = fs::read_to_string(scenario).unwrap().contains("\ntransport = ");
+    let root = rustix::process::geteuid().is_root();
+    if meets && !root {
+        println!(
+            "SKIPPED: namespaces need root, so hosts of {} are on loopback",
+            scenario.display()
+        );
+    }
+    meets && root
+}
+
 /// How many scenarios run side by side. Each asks for a fifth of a processor, and mostly waits.
 const AT_A_TIME: usize = 4;
 
-/// Scenarios of `make test`: shares, a host that hangs and a drive that fails, and hosts that do not hear one another.
+/// Scenarios of `make test`: shares, a host that hangs and a drive that fails, hosts that do not hear one another, and a network that loses
+/// datagrams and parts.
 /// The others hold the law in real time too; `crates/sim/tests` hold each of them, or its study, in virtual time.
-const FIRST: [&str; 3] = ["demo", "events", "exchange"];
+const FIRST: [&str; 4] = ["demo", "events", "exchange", "udp"];
 
 #[test]
 fn scenarios_hold_and_the_simulator_agrees() {
@@ -232,6 +247,30 @@ fn what_only_the_simulator_can_do_is_refused_before_anything_starts() {
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains("exchange.delay is beyond the laboratory"), "{error}");
     }
+}
+
+#[test]
+fn what_a_transport_cannot_do_is_refused_before_anything_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("parted.toml");
+    let demo = fs::read_to_string(scenarios().join("demo.toml")).unwrap();
+    fs::write(&file, demo.replacen("[array]", "[exchange]\nside = \"left\"\n[array]", 1)).unwrap();
+    let lossy = dir.path().join("lossy.toml");
+    fs::write(&lossy, demo.replacen("[array]", "[exchange]\nloss = 30\n[array]", 1)).unwrap();
+    for (file, says) in [
+        (
+            &file,
+            "side = \"left\": is not for etcd, which a host reaches or does not: use reachable",
+        ),
+        (&lossy, "exchange.loss over etcd needs --netns"),
+    ] {
+        let output = lab().arg(file).args(["--exchange", "etcd"]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(says), "{error}");
+    }
+    let output = lab().arg(&lossy).args(["--exchange", "udp", "--check"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Processes of a scenario: the array, an agent for each host, a client for each VM. Applies events
 //! to them and ends all of them when dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,10 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use parda_agent::file::File;
 use parda_agent::status::{DiskStatus, Status, ask};
 use parda_scenario::array::ArrayEvent;
+use parda_scenario::exchange::Transport;
 use parda_scenario::{Action, GuestDisk, Host, HostId, Scenario, State, VmId};
 use parda_workload::fio::JobTarget;
 use rustix::process::Signal;
@@ -22,10 +24,11 @@ use crate::error::LabError;
 use crate::fio;
 use crate::guest_host::{self, GuestHost};
 use crate::limits;
+use crate::meeting::Meeting;
 use crate::meter::HostReading;
 use crate::options::LabOptions;
 use crate::process::Process;
-use crate::relay::Relay;
+use crate::relay::{End, Relay};
 use crate::run_dir::RunDir;
 use parda_scenario::scenario::EXCHANGE;
 
@@ -71,6 +74,10 @@ pub struct Cluster<'a> {
     array: Process,
     /// Sides of a partition, each with an array that has its copy of the exchange.
     sides: Vec<(String, Process)>,
+    /// Hosts whose next agent is of the new version.
+    upgraded: BTreeSet<HostId>,
+    /// How hosts meet, if not in slots of the array.
+    meeting: Meeting,
     run_dir: RunDir,
     dir: Option<TempDir>,
     lateness: Lateness,
@@ -82,7 +89,7 @@ impl<'a> Cluster<'a> {
     /// # Errors
     /// A process cannot be started, dies, or does not answer in time.
     pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
-        limits::check(scenario)?;
+        limits::check(scenario, options.addresses)?;
         fio::check()?;
         let root = std::env::temp_dir();
         let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
@@ -92,6 +99,7 @@ impl<'a> Cluster<'a> {
             let path = run_dir.tokens();
             live.write_tokens(&path).map_err(|source| LabError::Write { path, source })?;
         }
+        let meeting = Meeting::start(scenario, options.addresses, &run_dir)?;
         let array = start_array(scenario, options, &run_dir)?;
         let sides = start_sides(scenario, options, &run_dir)?;
         let mut cluster = Cluster {
@@ -105,6 +113,8 @@ impl<'a> Cluster<'a> {
             relays: BTreeMap::new(),
             array,
             sides,
+            upgraded: BTreeSet::new(),
+            meeting,
             run_dir,
             dir: Some(dir),
             lateness: Lateness::default(),
@@ -126,12 +136,15 @@ impl<'a> Cluster<'a> {
         self.wait(Who::Array, "accept connections to the sides of the exchange", |_| {
             sides.iter().all(|socket| UnixStream::connect(socket).is_ok())
         })?;
-        agent::make_exchange(self.scenario, &self.run_dir)?;
+        self.wait(Who::Etcd, "elect a leader", |cluster| cluster.meeting.is_ready())?;
+        if self.scenario.transport == Transport::File {
+            agent::make_exchange(self.scenario, &self.run_dir)?;
+        }
         let all: Vec<HostId> = self.scenario.present().map(|(id, _)| id).collect();
         self.guests = GuestHost::boot(self.scenario, &all, &self.options.program, &self.run_dir)?;
         let outside = |id: &HostId| self.scenario.host(*id).outside;
         let hosts: Vec<HostId> = all.into_iter().filter(|id| !outside(id)).collect();
-        hosts.iter().try_for_each(|&id| self.set_relay(id))?;
+        hosts.iter().try_for_each(|&id| self.set_hearing(id))?;
         hosts.iter().try_for_each(|&id| self.start_agent(id))?;
         hosts.iter().try_for_each(|&id| self.agent_answers(id))
     }
@@ -171,7 +184,8 @@ impl<'a> Cluster<'a> {
                 // Settings may have changed while the agent was stopped.
                 return Ok(Some(id));
             }
-            Action::SetExchange(id, _) => self.set_relay(id)?,
+            Action::SetExchange(id, _) => self.set_hearing(id)?,
+            Action::Etcd(event) => self.meeting.happen(event)?,
             Action::Array(event) => self.array_event(event)?,
         }
         Ok(None)
@@ -203,7 +217,7 @@ impl<'a> Cluster<'a> {
         // A stopped agent applies its settings when it goes on.
         changed.retain(|&id| !self.state.host(id).hangs);
         changed.into_iter().try_for_each(|id| {
-            let file = agent::configuration(self.scenario, id, self.state.host(id), &self.run_dir);
+            let file = self.file(id);
             let follows = |c: &mut Self| c.ask(id).is_some_and(|s| agent::follows(&s, &file));
             self.wait(Who::Agent(id), "take up its new configuration", follows)
         })
@@ -345,6 +359,7 @@ impl<'a> Cluster<'a> {
         self.stopping.retain_mut(|process| process.ended().is_none());
         let everybody = std::iter::once(&mut self.array)
             .chain(self.sides.iter_mut().map(|(_, array)| array))
+            .chain(self.meeting.processes())
             .chain(self.agents.values_mut())
             .chain(self.clients.values_mut());
         // Clients are killed before agents, and agents before the array, as the later ones would take
@@ -389,6 +404,7 @@ impl<'a> Cluster<'a> {
         let process = match who {
             Who::Array => Some(&self.array),
             Who::Agent(id) => self.agents.get(&id),
+            Who::Etcd => self.meeting.processes().next().map(|process| &*process),
         };
         LabError::Late {
             who: process.map_or_else(String::new, |p| p.who().to_owned()),
@@ -399,8 +415,17 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    fn configure(&self, id: HostId) -> Result<(), LabError> {
+    /// Configuration of a host's agent.
+    fn file(&self, id: HostId) -> File {
         let mut file = agent::configuration(self.scenario, id, self.state.host(id), &self.run_dir);
+        if let Some(exchange) = self.meeting.exchange(id) {
+            file.volume.iter_mut().for_each(|volume| volume.exchange = Some(exchange.clone()));
+        }
+        file
+    }
+
+    fn configure(&self, id: HostId) -> Result<(), LabError> {
+        let mut file = self.file(id);
         file.http =
             self.options.live.as_ref().and_then(|live| live.http(id, &self.run_dir.tokens()));
         let path = self.run_dir.configuration(id);
@@ -417,8 +442,11 @@ impl<'a> Cluster<'a> {
             return Ok(guest.start_agent(counted)?);
         }
         let name = &self.scenario.host(id).name;
-        let mut command = Command::new(&self.options.program);
+        let before = self.options.before.as_ref().filter(|_| !self.upgraded.contains(&id));
+        self.upgraded.insert(id);
+        let mut command = Command::new(before.unwrap_or(&self.options.program));
         command.arg("serve").arg("-c").arg(self.run_dir.configuration(id));
+        self.meeting.enter(id, &mut command);
         let log = self.run_dir.log(&format!("agent-{name}"));
         self.agents.insert(id, start(format!("the agent of {name}"), log, command)?);
         Ok(())
@@ -455,19 +483,29 @@ impl<'a> Cluster<'a> {
         }
     }
 
+    /// Has a host hear the others as its state says.
+    fn set_hearing(&mut self, id: HostId) -> Result<(), LabError> {
+        if self.scenario.transport == Transport::File {
+            return self.set_relay(id);
+        }
+        let name = &self.scenario.host(id).name;
+        self.meeting.set(name, id, &self.state.host(id).hearing)
+    }
+
     /// Makes or cuts a host's relay to the exchange, or leads it to the copy of the host's side. Does
     /// nothing for hosts without a relay.
     fn set_relay(&mut self, id: HostId) -> Result<(), LabError> {
         let hearing = &self.state.host(id).hearing;
         let side = self.sides.iter().position(|(side, _)| *side == hearing.side);
         let to = side.map_or_else(|| self.run_dir.array(), |side| self.run_dir.side(side));
+        let to = End::Unix(to);
         let led = self.relays.get(&id).is_some_and(|relay| relay.leads_to(&to));
         if !hearing.reachable || !led {
             self.relays.remove(&id);
         }
         if hearing.reachable && !led && limits::has_own_relay(self.scenario, id) {
             let host = self.scenario.host(id).name.clone();
-            let relay = Relay::start(&self.run_dir.exchange(id), &to)
+            let relay = Relay::start(End::Unix(self.run_dir.exchange(id)), to)
                 .map_err(|source| LabError::Relay { host, source })?;
             self.relays.insert(id, relay);
         }
@@ -497,6 +535,7 @@ impl<'a> Cluster<'a> {
         let uri = format!("nbd+unix:///{}?socket={}", vm.name, socket.display());
         let mut command = Command::new("fio");
         command.args(told(JobTarget::Nbd(&uri))?);
+        self.meeting.enter(id.host, &mut command);
         let log = self.run_dir.log(&format!("fio-{}", vm.name));
         self.clients.insert(id, start(format!("the client of {}", vm.name), log, command)?);
         Ok(())
@@ -558,6 +597,7 @@ impl Lateness {
 enum Who {
     Array,
     Agent(HostId),
+    Etcd,
 }
 
 fn start_array(

@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use crate::guest::GuestError;
+use crate::network::NetworkError;
 
 /// Reason why a run has no answer. Errors of processes name their logs, which are kept.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,23 @@ pub enum LabError {
     /// The scenario needs something that real processes cannot do.
     #[error("{0} is beyond the laboratory: parda sim can do it")]
     OnlySimulated(String),
+    /// The scenario needs something that this run's options leave out.
+    #[error("{what} needs {needs}")]
+    Needs {
+        /// The part of the scenario.
+        what: String,
+        /// The option that it needs.
+        needs: &'static str,
+    },
+    /// etcd, in which hosts are to meet, cannot be run.
+    #[error(
+        "etcd, in which the hosts meet, cannot be run: {0}. Install it (Debian, Ubuntu: apt install \
+         etcd-server), or let them meet elsewhere: --exchange udp"
+    )]
+    NoEtcd(io::Error),
+    /// There is no network between the hosts.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// fio does not support a VM's workload. Impossible for a scenario that was checked.
     #[error(transparent)]
     Workload(#[from] parda_workload::fio::UnsupportedByFio),

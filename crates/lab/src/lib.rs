@@ -15,6 +15,9 @@
 //! | [`Dashboards`] | web dashboards of the hosts, in a run that goes on until it is interrupted |
 //! | [`limits`] | features of scenarios that only the simulator has |
 //! | [`relay`] | a host's connection to the exchange, which can be cut |
+//! | [`network`] | the network between hosts, on loopback or in network namespaces |
+//! | `etcd` | the etcd in which hosts meet |
+//! | `meeting` | how the hosts of a run meet: what agents are told, and what faults do |
 //! | [`meter`] | the answer of a phase, computed from the agents' counters |
 //! | [`LabOptions`], [`RunDir`] | options and directory of a run |
 //! | [`error`] | errors of a run |
@@ -25,11 +28,14 @@ pub mod array_server;
 pub mod cluster;
 mod dashboards;
 pub mod error;
+mod etcd;
 pub mod fio;
 pub mod guest;
 pub mod guest_host;
 pub mod limits;
+mod meeting;
 pub mod meter;
+pub mod network;
 mod options;
 pub mod process;
 pub mod relay;
@@ -39,6 +45,7 @@ mod run_dir;
 pub use array_server::{ArrayOptions, Data, run_array};
 pub use dashboards::Dashboards;
 pub use error::LabError;
+pub use network::Addresses;
 pub use options::LabOptions;
 pub use run::{Progress, run};
 pub use run_dir::RunDir;

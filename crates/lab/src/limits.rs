@@ -3,18 +3,29 @@
 
 use std::collections::BTreeSet;
 
-use parda_scenario::exchange::{ExchangeSettings, Hearing};
+use parda_scenario::exchange::{ExchangeSettings, Hearing, Transport};
 use parda_scenario::{Action, HostId, Scenario};
 
 use crate::error::LabError;
 use crate::fio;
+use crate::network::Addresses;
 
-/// Checks that the laboratory can run a scenario.
+/// Checks that the laboratory can run a scenario with hosts at such addresses.
 ///
 /// # Errors
 /// It cannot; the error names the feature.
-pub fn check(scenario: &Scenario) -> Result<(), LabError> {
+pub fn check(scenario: &Scenario, addresses: Addresses) -> Result<(), LabError> {
     fio::can_do(scenario)?;
+    let elsewhere = scenario.transport != Transport::File || addresses == Addresses::Namespaces;
+    if let Some((_, guest)) = scenario.present().find(|(_, host)| host.kind.guest().is_some())
+        && elsewhere
+    {
+        let what = format!(
+            "a network between hosts (`exchange.transport`, --netns) with {}, a guest,",
+            guest.name
+        );
+        return Err(LabError::OnlySimulated(what));
+    }
     scenario.present().filter(|(_, host)| host.kind.guest().is_some()).try_for_each(
         |(id, guest)| {
             if has_own_relay(scenario, id) {
@@ -31,10 +42,15 @@ pub fn check(scenario: &Scenario) -> Result<(), LabError> {
             Ok(())
         },
     )?;
-    let beyond = |(id, _)| settings(scenario, id).find_map(beyond);
-    match scenario.present().find_map(beyond) {
-        Some(what) => Err(LabError::OnlySimulated(what.to_owned())),
-        None => Ok(()),
+    let faults = |(id, _)| settings(scenario, id).find_map(fault_of_packets);
+    let Some(what) = scenario.present().find_map(faults) else { return Ok(()) };
+    match (scenario.transport, addresses) {
+        (Transport::Udp, _) | (Transport::Etcd { .. }, Addresses::Namespaces) => Ok(()),
+        (Transport::Etcd { .. }, Addresses::Loopback) => Err(LabError::Needs {
+            what: format!("{what} over etcd"),
+            needs: "--netns: on loopback a connection can only be cut",
+        }),
+        (Transport::File, _) => Err(LabError::OnlySimulated(what.to_owned())),
     }
 }
 
@@ -47,9 +63,12 @@ pub fn has_own_relay(scenario: &Scenario, id: HostId) -> bool {
     })
 }
 
-/// Sides of a partition, without the one on which all hosts begin.
+/// Sides of a partition of an exchange on the array, without the one on which all hosts begin.
 #[must_use]
 pub fn sides(scenario: &Scenario) -> Vec<String> {
+    if scenario.transport != Transport::File {
+        return Vec::new();
+    }
     let all = scenario.present().flat_map(|(id, _)| settings(scenario, id));
     let sides: BTreeSet<String> = all.map(|settings| settings.hearing().side).collect();
     sides.into_iter().filter(|side| *side != Hearing::default().side).collect()
@@ -64,8 +83,8 @@ fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = &ExchangeSe
     std::iter::once(&scenario.host(id).exchange).chain(changes)
 }
 
-/// The first of these settings that only a simulated exchange has.
-fn beyond(settings: &ExchangeSettings) -> Option<&'static str> {
+/// The first of these settings that concerns single packets, or visits to a simulated exchange.
+fn fault_of_packets(settings: &ExchangeSettings) -> Option<&'static str> {
     let (hearing, usual) = (settings.hearing(), Hearing::default());
     let beyond = [
         (hearing.delay != usual.delay, "exchange.delay"),
@@ -88,7 +107,7 @@ mod tests {
              [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n[[event]]\nat = \"3s\"\n{more}\n"
         );
         let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
-        let checked = check(&scenario).map_err(|e| e.to_string());
+        let checked = check(&scenario, Addresses::Loopback).map_err(|e| e.to_string());
         (scenario, checked)
     }
 
@@ -120,8 +139,8 @@ mod tests {
                 host("a", &format!("kind = \"guest\"\n{guest}"), "disk = \"1GiB\""),
                 host("b", "", other),
             );
-            check(&Scenario::parse(&Document::new("t.toml", text)).unwrap())
-                .map_err(|e| e.to_string())
+            let scenario = Scenario::parse(&Document::new("t.toml", text)).unwrap();
+            check(&scenario, Addresses::Loopback).map_err(|e| e.to_string())
         };
         let own = "disk = \"1GiB\"";
         for disk in ["scsi", "iscsi", "nbd"] {

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::dashboards::Dashboards;
+use crate::network::Addresses;
 
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
     /// The `parda` program, started as `parda array` and `parda serve`.
     pub program: PathBuf,
+    /// The program of agents until their host is started again, for upgrades: another version of `parda`.
+    pub before: Option<PathBuf>,
     /// The scenario file, for `parda array`.
     pub scenario: PathBuf,
     /// The variant to run, for `parda array`.
@@ -19,6 +22,8 @@ pub struct LabOptions {
     pub keep_logs: bool,
     /// Dashboards of the hosts, in a run that goes on after its timeline until the interrupt.
     pub live: Option<Dashboards>,
+    /// Where hosts have their addresses.
+    pub addresses: Addresses,
     /// Flag that stops the run, set on Ctrl-C.
     pub interrupt: Arc<AtomicBool>,
 }

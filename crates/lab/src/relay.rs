@@ -1,18 +1,47 @@
-//! A relay between unix sockets that can be cut: a host's connection to the exchange.
+//! A relay of connections that can be cut: a host's way to the exchange.
 
 use std::io;
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// A relay from one unix socket to another. It closes its connections when dropped.
+use rustix::net::{SocketFlags, accept_with};
+
+/// One end of a relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Path of a unix socket.
+    Unix(PathBuf),
+    /// An address of TCP.
+    Tcp(SocketAddr),
+}
+
+impl End {
+    fn listen(&self) -> io::Result<OwnedFd> {
+        Ok(match self {
+            End::Unix(path) => UnixListener::bind(path)?.into(),
+            End::Tcp(address) => TcpListener::bind(address)?.into(),
+        })
+    }
+
+    fn connect(&self) -> io::Result<UnixStream> {
+        Ok(match self {
+            End::Unix(path) => UnixStream::connect(path)?,
+            // Only read, written and shut down, which are alike for both.
+            End::Tcp(address) => OwnedFd::from(TcpStream::connect(address)?).into(),
+        })
+    }
+}
+
+/// A relay from one address to another. It closes its connections when dropped.
 #[derive(Debug)]
 pub struct Relay {
-    socket: PathBuf,
-    to: PathBuf,
-    listener: UnixListener,
+    from: End,
+    to: End,
+    listener: OwnedFd,
     /// Thread that accepts connections.
     thread: Option<JoinHandle<()>>,
     streams: Streams,
@@ -26,26 +55,25 @@ impl Relay {
     ///
     /// # Errors
     /// The socket cannot be created, or no thread can be started.
-    pub fn start(from: &Path, to: &Path) -> io::Result<Relay> {
-        let listener = UnixListener::bind(from)?;
-        let (accepts, to) = (listener.try_clone()?, to.to_owned());
+    pub fn start(from: End, to: End) -> io::Result<Relay> {
+        let listener = from.listen()?;
+        let (accepts, leads_to) = (listener.try_clone()?, to.clone());
         let streams = Streams::default();
-        let (open, leads_to) = (Arc::clone(&streams), to.clone());
+        let open = Arc::clone(&streams);
         let thread = thread::Builder::new().name("relay".to_owned()).spawn(move || {
-            for here in accepts.incoming().map_while(Result::ok) {
-                if let Err(error) = UnixStream::connect(&to).and_then(|it| join(here, it, &open)) {
+            while let Ok(here) = accept_with(&accepts, SocketFlags::CLOEXEC) {
+                if let Err(error) = leads_to.connect().and_then(|it| join(here.into(), it, &open)) {
                     tracing::debug!("not relayed: {error}");
                 }
             }
         })?;
-        let (socket, to, thread) = (from.to_owned(), leads_to, Some(thread));
-        Ok(Relay { socket, to, listener, thread, streams })
+        Ok(Relay { from, to, listener, thread: Some(thread), streams })
     }
 
-    /// Whether the relay leads to this socket.
+    /// Whether the relay leads there.
     #[must_use]
-    pub fn leads_to(&self, socket: &Path) -> bool {
-        self.to == socket
+    pub fn leads_to(&self, end: &End) -> bool {
+        self.to == *end
     }
 }
 
@@ -66,7 +94,9 @@ fn join(here: UnixStream, there: UnixStream, open: &Streams) -> io::Result<()> {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.socket);
+        if let End::Unix(socket) = &self.from {
+            let _ = std::fs::remove_file(socket);
+        }
         // Ends the accepting thread, so that no connections are added.
         let ended = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (ended, self.thread.take()) {
@@ -82,6 +112,7 @@ impl Drop for Relay {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::path::Path;
 
     /// A server that echoes each byte plus one.
     fn server(socket: &Path) {
@@ -111,7 +142,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         server(&to);
-        let relay = Relay::start(&from, &to).unwrap();
+        let start = || Relay::start(End::Unix(from.clone()), End::Unix(to.clone())).unwrap();
+        let relay = start();
         let mut streams = [0, 1].map(|_| UnixStream::connect(&from).unwrap());
         for (stream, byte) in streams.iter_mut().zip([3, 5]) {
             assert_eq!(ask(stream, byte).unwrap(), byte + 1);
@@ -119,7 +151,7 @@ mod tests {
         drop(relay);
         assert!(streams.iter_mut().all(|stream| ask(stream, 3).is_err()));
         assert!(UnixStream::connect(&from).is_err());
-        let _relay = Relay::start(&from, &to).unwrap();
+        let _relay = start();
         assert_eq!(ask(&mut UnixStream::connect(&from).unwrap(), 7).unwrap(), 8);
     }
 }

@@ -112,17 +112,19 @@ impl<'a> Run<'a> {
     }
 
     fn happen(&mut self, events: &[TimelineEvent]) -> Result<(), LabError> {
-        for event in events {
-            match event.action {
-                // The agent's counters are lost when it is killed.
-                Action::KillHost(id) if !self.scenario.host(id).outside => {
-                    self.read()?;
-                    self.meters[id.0].end_of_agent();
-                }
-                // A stopped agent does not answer until it goes on.
-                Action::HangHost(_) => drop(self.read()?),
-                _ => {}
-            }
+        let killed = |event: &TimelineEvent| match event.action {
+            Action::KillHost(id) => Some(id).filter(|id| !self.scenario.host(*id).outside),
+            _ => None,
+        };
+        let killed: Vec<HostId> = events.iter().filter_map(killed).collect();
+        let hangs = |event: &TimelineEvent| matches!(event.action, Action::HangHost(_));
+        // The counters of an agent are lost when it is killed, and a stopped agent does not answer until it goes on. All are read
+        // once, before any of the meters begins with a new agent.
+        if !killed.is_empty() || events.iter().any(hangs) {
+            self.read()?;
+        }
+        for id in killed {
+            self.meters[id.0].end_of_agent();
         }
         self.cluster.apply(events.iter().map(|event| &event.action))
     }

@@ -14,7 +14,7 @@ use parda_control::{Bytes, Shares, VmConfig};
 use parda_workload::{ClientLoad, LoadReader, Sources};
 
 use crate::array::Group;
-use crate::exchange::ExchangeSettings;
+use crate::exchange::{ExchangeSettings, Transport};
 use crate::expectation::{Bound, Expectation};
 use crate::file::{self, File};
 use crate::guest::HostKind;
@@ -52,6 +52,7 @@ pub(crate) fn check(
         vms: BTreeMap::new(),
         disks: BTreeMap::new(),
         moves: Moves::default(),
+        transport: Transport::default(),
     }
     .scenario(file)
 }
@@ -72,6 +73,7 @@ pub(crate) struct Checker<'a> {
     /// LUN and size of the disk of each VM that has one of its own, by the VM's name.
     disks: BTreeMap<String, (u32, Bytes)>,
     pub(crate) moves: Moves,
+    pub(crate) transport: Transport,
 }
 
 /// An event, and the path of the entry that describes it.
@@ -82,6 +84,7 @@ impl Checker<'_> {
         self.name("name", &file.name)?;
         self.ensure(!file.duration.is_zero(), "duration", "must be above zero")?;
         self.control("control", &file.control, &file.control)?;
+        self.transport = file.exchange.transport();
         self.exchange("exchange", &file.exchange)?;
         self.ensure(!file.host.is_empty(), "host", "there must be at least one [[host]]")?;
         for (i, host) in file.host.iter().enumerate() {
@@ -121,6 +124,7 @@ impl Checker<'_> {
             duration: file.duration,
             array: file.array.clone(),
             exchange_slots,
+            transport: self.transport,
             hosts,
             timeline,
             phases,
@@ -170,9 +174,16 @@ impl Checker<'_> {
     }
 
     pub(crate) fn exchange(&self, path: &str, settings: &ExchangeSettings) -> Result<(), Error> {
-        let whole = path == "exchange" || settings.slots.is_none();
-        self.ensure(whole, &format!("{path}.slots"), "cannot change during a run")?;
-        let Some((key, message)) = settings.fault() else { return Ok(()) };
+        let fixed = [
+            ("slots", settings.slots.is_some()),
+            ("transport", settings.transport.is_some()),
+            ("members", settings.members.is_some()),
+        ];
+        for (key, there) in fixed {
+            let ok = path == "exchange" || !there;
+            self.ensure(ok, &format!("{path}.{key}"), "cannot change during a run")?;
+        }
+        let Some((key, message)) = settings.fault(self.transport) else { return Ok(()) };
         Err(self.error(&format!("{path}.{key}"), message))
     }
 
@@ -228,7 +239,8 @@ impl Checker<'_> {
             Present::Only(names) => names.contains(&host.name),
         };
         let (name, outside) = (host.name.clone(), host.outside);
-        let exchange = ExchangeSettings { slots: None, ..file.exchange.clone() };
+        // As settings of this host alone, without what is the scenario's.
+        let exchange = ExchangeSettings::default().overlaid(&file.exchange);
         Ok(Host { name, present, kind, outside, control, exchange, vms })
     }
 

@@ -6,7 +6,7 @@ use parda_config::{ControlSettings, Error};
 
 use crate::array::{ArrayEvent, Thousandths};
 use crate::check::Checker;
-use crate::exchange::ExchangeSettings;
+use crate::exchange::{EtcdEvent, ExchangeSettings, Transport};
 use crate::file::{self, ArrayChange, Verb};
 use crate::scenario::{Action, Host, HostId, TimelineEvent, VmId};
 
@@ -17,12 +17,13 @@ enum EventKind<'a> {
     Control(&'a ControlSettings),
     Exchange(&'a ExchangeSettings),
     Array(ArrayChange),
+    Etcd(EtcdEvent),
 }
 
 const ONE_THING: &str = "must say one thing: `vm` with `do = \"start\"`, `do = \"stop\"`, \
                          `do = \"move\"` and `to`, or `shares`; `host` with `do = \"kill\"`, `\"start\"`, `\"hang\"` or \
                          `\"resume\"`; `control` or `exchange`, for all hosts or with `host`; \
-                         `array`";
+                         `array`; `etcd`, with `\"hang\"`, `\"resume\"`, `\"kill\"` or `\"start\"`";
 
 /// The kind of an event. `None` if the entry has no kind, or more than one.
 fn kind_of(event: &file::EventEntry) -> Option<EventKind<'_>> {
@@ -32,6 +33,7 @@ fn kind_of(event: &file::EventEntry) -> Option<EventKind<'_>> {
         event.control.as_ref().map(EventKind::Control),
         event.exchange.as_ref().map(EventKind::Exchange),
         event.array.map(EventKind::Array),
+        event.etcd.map(EventKind::Etcd),
     ];
     let mut all = all.into_iter().flatten();
     all.next().filter(|_| all.next().is_none())
@@ -114,6 +116,12 @@ impl Checker<'_> {
                     self.error(&at("array"), message)
                 };
                 vec![Action::Array(array_event(change).ok_or_else(one_of)?)]
+            }
+            (None, None, EventKind::Etcd(change)) => {
+                let is_etcd = matches!(self.transport, Transport::Etcd { .. });
+                let message = "is for [exchange] transport = \"etcd\": hosts meet without it";
+                self.ensure(is_etcd, &at("etcd"), message)?;
+                vec![Action::Etcd(change)]
             }
             _ => return Err(not_one()),
         };

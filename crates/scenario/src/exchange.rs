@@ -1,17 +1,94 @@
-//! Faults of the exchange: delay, loss and partitions, as hosts see them.
+//! Transport of the exchange, and its faults: delay, loss and partitions, as hosts see them.
 
 use std::time::Duration;
 
 use parda_config::Amount;
 use serde::Deserialize;
 
+/// Largest number of members of a scenario's etcd.
+pub const MOST_MEMBERS: u8 = 7;
+
+/// How the hosts of a scenario meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// In slots on the array.
+    #[default]
+    File,
+    /// Datagrams from host to host.
+    Udp,
+    /// Keys of an etcd with so many members.
+    Etcd {
+        /// Number of members of the etcd.
+        members: u8,
+    },
+}
+
+/// Name of a [`Transport`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TransportName {
+    /// Name of the transport [`Transport::File`].
+    File,
+    /// Name of the transport [`Transport::Udp`].
+    Udp,
+    /// Name of the transport [`Transport::Etcd`].
+    Etcd,
+}
+
+/// A change to all members of the etcd at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EtcdEvent {
+    /// Members are stopped (SIGSTOP).
+    Hang,
+    /// Stopped members go on (SIGCONT).
+    Resume,
+    /// Members are killed. Their data stays.
+    Kill,
+    /// Killed members start again.
+    Start,
+}
+
+/// State of the etcd, whose members are all alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EtcdState {
+    /// All members run and answer.
+    #[default]
+    Serves,
+    /// All members are stopped.
+    Hangs,
+    /// All members are dead.
+    Dead,
+}
+
+impl EtcdState {
+    /// The state after an event. `None` if the event makes no sense in this state.
+    #[must_use]
+    pub fn after(self, event: EtcdEvent) -> Option<EtcdState> {
+        match (self, event) {
+            (EtcdState::Serves, EtcdEvent::Hang) => Some(EtcdState::Hangs),
+            (EtcdState::Hangs, EtcdEvent::Resume) | (EtcdState::Dead, EtcdEvent::Start) => {
+                Some(EtcdState::Serves)
+            }
+            (EtcdState::Serves | EtcdState::Hangs, EtcdEvent::Kill) => Some(EtcdState::Dead),
+            _ => None,
+        }
+    }
+}
+
 /// Settings of the exchange, in `[exchange]` and `exchange = { … }`. An absent key leaves the
 /// setting as it was; the first settings are those of [`Hearing::default`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeSettings {
-    /// Number of slots. Allowed in `[exchange]` only, where [`Scenario::exchange_slots`] is taken from
-    /// it.
+    /// Name of the transport; the array's slots if absent. Allowed in `[exchange]` only, as are
+    /// `members` and `slots`. [`Scenario::transport`] is taken from it.
+    ///
+    /// [`Scenario::transport`]: crate::Scenario::transport
+    pub transport: Option<TransportName>,
+    /// Number of members of the etcd.
+    pub members: Option<u8>,
+    /// Number of slots. [`Scenario::exchange_slots`] is taken from it.
     ///
     /// [`Scenario::exchange_slots`]: crate::Scenario::exchange_slots
     pub slots: Option<u32>,
@@ -61,6 +138,8 @@ impl ExchangeSettings {
     #[must_use]
     pub fn overlaid(&self, over: &ExchangeSettings) -> ExchangeSettings {
         ExchangeSettings {
+            transport: None,
+            members: None,
             slots: None,
             delay: over.delay.or(self.delay),
             loss: over.loss.or(self.loss),
@@ -83,9 +162,35 @@ impl ExchangeSettings {
         }
     }
 
-    /// The first invalid key and what is wrong with its value.
-    pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
-        let ok = self.loss.is_none_or(|loss| (0.0..=100.0).contains(&loss.percent()));
-        (!ok).then_some(("loss", "must be a percentage, 0% to 100%"))
+    /// The transport of a scenario with these settings.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        match self.transport.unwrap_or(TransportName::File) {
+            TransportName::File => Transport::File,
+            TransportName::Udp => Transport::Udp,
+            TransportName::Etcd => Transport::Etcd { members: self.members.unwrap_or(1) },
+        }
+    }
+
+    /// The first invalid key and what is wrong with its value, on this transport.
+    pub(crate) fn fault(&self, transport: Transport) -> Option<(&'static str, &'static str)> {
+        let is_etcd = matches!(transport, Transport::Etcd { .. });
+        let percentage = self.loss.is_none_or(|loss| (0.0..=100.0).contains(&loss.percent()));
+        let members = self.members.is_none_or(|members| (1..=MOST_MEMBERS).contains(&members));
+        let of_etcd = "is not for etcd, which a host reaches or does not: use reachable";
+        let faults = [
+            (!percentage, "loss", "must be a percentage, 0% to 100%"),
+            (!members, "members", "must be from 1 to 7"),
+            (!is_etcd && self.members.is_some(), "members", "is for transport = \"etcd\""),
+            (
+                transport != Transport::File && self.slots.is_some(),
+                "slots",
+                "is for transport = \"file\": nothing else has slots",
+            ),
+            (is_etcd && self.side.is_some(), "side", of_etcd),
+            (is_etcd && self.writable.is_some(), "writable", of_etcd),
+        ];
+        let mut faults = faults.into_iter().filter(|(is, ..)| *is);
+        faults.next().map(|(_, key, message)| (key, message))
     }
 }

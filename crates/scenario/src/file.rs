@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use crate::array::ArraySettings;
-use crate::exchange::ExchangeSettings;
+use crate::exchange::{EtcdEvent, ExchangeSettings};
 use crate::guest::GuestDisk;
 use crate::sweep::Sweep;
 
@@ -116,6 +116,7 @@ pub(crate) struct EventEntry {
     pub control: Option<ControlSettings>,
     pub exchange: Option<ExchangeSettings>,
     pub array: Option<ArrayChange>,
+    pub etcd: Option<EtcdEvent>,
 }
 
 /// A fault or change of the array: exactly one of these keys.

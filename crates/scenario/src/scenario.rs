@@ -12,7 +12,7 @@ use parda_workload::ClientLoad;
 
 pub use self::phase::Phase;
 use crate::array::{ArrayEvent, ArrayFault, ArraySettings};
-use crate::exchange::{ExchangeSettings, Hearing};
+use crate::exchange::{EtcdEvent, EtcdState, ExchangeSettings, Hearing, Transport};
 use crate::expectation::Expectation;
 use crate::guest::HostKind;
 
@@ -33,6 +33,8 @@ pub struct Scenario {
     pub array: ArraySettings,
     /// Number of slots of the exchange: at least one for each host.
     pub exchange_slots: u32,
+    /// How the hosts meet.
+    pub transport: Transport,
     /// Hosts, in the order of the file.
     pub hosts: Vec<Host>,
     /// Events in time order. Events of one time keep the order of the file, after the `start` and
@@ -128,12 +130,14 @@ pub enum Action {
     SetControl(HostId, Box<ControlSettings>),
     /// A host's settings of the exchange change to these, in full.
     SetExchange(HostId, Box<ExchangeSettings>),
+    /// All members of the etcd in which hosts meet change.
+    Etcd(EtcdEvent),
     /// The array fails or changes.
     Array(ArrayEvent),
 }
 
 impl Action {
-    /// The host that an action concerns; `None` for one on the array.
+    /// The host that an action concerns; `None` for one on the array or the etcd.
     #[must_use]
     pub fn host(&self) -> Option<HostId> {
         match *self {
@@ -144,7 +148,7 @@ impl Action {
             | Action::ResumeHost(host)
             | Action::SetControl(host, _)
             | Action::SetExchange(host, _) => Some(host),
-            Action::Array(_) => None,
+            Action::Array(_) | Action::Etcd(_) => None,
         }
     }
 }
@@ -289,6 +293,7 @@ impl Scenario {
 #[derive(Clone, Debug)]
 pub struct State {
     hosts: Vec<HostState>,
+    etcd: EtcdState,
 }
 
 /// State of a host.
@@ -339,6 +344,10 @@ pub enum InvalidAction {
     DoesNotHang,
     #[error("the host of this VM hangs")]
     HostHangs,
+    #[error(
+        "etcd is not in a state for it: it hangs while it serves, resumes while it hangs, starts while it is dead"
+    )]
+    Etcd,
 }
 
 impl State {
@@ -354,7 +363,13 @@ impl State {
             exchange: host.exchange.clone(),
             vms: host.vms.iter().map(vm).collect(),
         });
-        State { hosts: hosts.collect() }
+        State { hosts: hosts.collect(), etcd: EtcdState::default() }
+    }
+
+    /// State of the etcd in which hosts meet.
+    #[must_use]
+    pub fn etcd(&self) -> EtcdState {
+        self.etcd
     }
 
     /// State of a host.
@@ -367,6 +382,12 @@ impl State {
     #[must_use]
     pub fn vm(&self, id: VmId) -> VmState {
         self.hosts[id.host.0].vms[id.index]
+    }
+
+    /// Whether a host reaches the exchange.
+    #[must_use]
+    pub fn reaches_exchange(&self, id: HostId) -> bool {
+        self.host(id).hearing.reachable && self.etcd == EtcdState::Serves
     }
 
     /// Whether a VM's client runs.
@@ -412,6 +433,9 @@ impl State {
             }
             // The array checks its own events.
             Action::Array(_) => {}
+            Action::Etcd(event) => {
+                self.etcd = self.etcd.after(*event).ok_or(InvalidAction::Etcd)?;
+            }
             Action::SetControl(id, settings) => {
                 self.hosts[id.0].control = ControlSettings::clone(settings);
             }

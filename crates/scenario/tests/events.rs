@@ -7,7 +7,7 @@ use parda_config::Document;
 use parda_control::ModeName;
 use parda_control::Shares;
 use parda_scenario::array::ArrayEvent;
-use parda_scenario::exchange::Hearing;
+use parda_scenario::exchange::{Hearing, Transport};
 use parda_scenario::{Action, HostId, Phase, Scenario, VmId};
 
 const CLUSTER: &str = r#"name = "t"
@@ -156,6 +156,34 @@ fn an_exchange_that_cannot_be_is_refused_where_it_stands() {
     refused(&with("vm = \"db\"\nexchange = { loss = 1 }"), "at = \"10s\"", "must say one thing");
     let two = "exchange = { loss = 1 }\ncontrol = { mode = \"off\" }";
     refused(&with(two), "at = \"10s\"", "must say one thing");
+}
+
+#[test]
+fn what_makes_no_sense_on_a_transport_is_refused_where_it_stands() {
+    let over = |transport: &str, event: &str| {
+        let text = with_events(&[event]);
+        text.replace("delay = \"2s\"", &format!("transport = \"{transport}\""))
+    };
+    for (transport, event, place, says) in [
+        ("etcd", "exchange = { side = \"left\" }", "side = \"left\"", "use reachable"),
+        ("etcd", "exchange = { writable = false }", "writable = false", "use reachable"),
+        ("udp", "etcd = \"hang\"", "etcd = \"hang\"", "is for [exchange] transport = \"etcd\""),
+        ("file", "etcd = \"hang\"", "etcd = \"hang\"", "is for [exchange] transport = \"etcd\""),
+        ("etcd", "etcd = \"resume\"", "at = \"10s\"", "etcd is not in a state for it"),
+        ("etcd", "etcd = \"wipe\"", "\"wipe\"", "unknown variant `wipe`"),
+        ("udp", "exchange = { transport = \"file\" }", "transport = \"file\"", "cannot change"),
+        ("etcd", "exchange = { members = 3 }", "members = 3", "cannot change"),
+        ("tcp", "exchange = { loss = 1 }", "\"tcp\"", "unknown variant `tcp`"),
+        ("udp\"\nslots = 8\n#\"", "exchange = { loss = 1 }", "slots = 8", "nothing else has slots"),
+        ("udp\"\nmembers = 3\n#\"", "exchange = { loss = 1 }", "members = 3", "is for transport"),
+        ("etcd\"\nmembers = 0\n#\"", "exchange = { loss = 1 }", "members = 0", "from 1 to 7"),
+    ] {
+        refused(&over(transport, event), place, says);
+    }
+    let good = parse(&over("etcd\"\nmembers = 3\n#\"", "etcd = \"hang\"")).unwrap();
+    assert_eq!(good.transport, Transport::Etcd { members: 3 });
+    let reaches = |at| good.state_at(Duration::from_secs(at)).reaches_exchange(A);
+    assert_eq!((reaches(9), reaches(10)), (true, false));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use parda_array::{Array, ArrayIo, LunId, Nanos};
 use parda_control::period::VISIT_LIMIT;
 use parda_control::{Instant, IoId, Span, VmId};
 use parda_scenario::array::ArrayEvent;
-use parda_scenario::exchange::Hearing;
+use parda_scenario::exchange::Transport;
 use parda_scenario::{Action, HostId, Scenario, State};
 use slab::Slab;
 
@@ -173,6 +173,8 @@ impl<'a> Cluster<'a> {
                 }
             }
             Action::SetControl(id, _) => self.set_control(id)?,
+            // The state has it.
+            Action::Etcd(_) => {}
             Action::Array(event) => self.array_event(event)?,
         }
         Ok(())
@@ -372,14 +374,19 @@ impl<'a> Cluster<'a> {
     /// Whether a visit of this host to the exchange fails that begins now: at once, and without
     /// reaching the array.
     fn visit_fails(&mut self, id: HostId) -> bool {
-        let Hearing { reachable, loss, .. } = self.state.host(id).hearing;
+        if self.scenario.transport == Transport::Udp {
+            // Nobody is told of a datagram that is lost.
+            return false;
+        }
+        let loss = self.state.host(id).hearing.loss;
         // Nothing is drawn where nothing is left to chance: no run depends on what it does not say.
-        !reachable || (loss > 0.0 && self.loss_rng.f64() < loss)
+        !self.state.reaches_exchange(id) || (loss > 0.0 && self.loss_rng.f64() < loss)
     }
 
     /// Whether a write of this host to the exchange fails that begins now.
     fn write_fails(&mut self, id: HostId) -> bool {
-        !self.state.host(id).hearing.writable || self.visit_fails(id)
+        let told = self.scenario.transport != Transport::Udp;
+        (told && !self.state.host(id).hearing.writable) || self.visit_fails(id)
     }
 
     fn visit(
@@ -389,9 +396,22 @@ impl<'a> Cluster<'a> {
         visit: Visit,
         io: ArrayIo,
     ) -> Result<(), Violation> {
+        if self.scenario.transport != Transport::File {
+            return self.network_visit(host, visit);
+        }
         self.events.plan(self.now + VISIT_LIMIT, Event::Deadline(host, life, visit));
         let flight = Flight::Exchange { host, life, visit };
         submit(&mut self.array, &mut self.flights, self.now, flight, io)
+    }
+
+    /// A visit to an exchange that is not on the array: it takes no time that the law could notice.
+    fn network_visit(&mut self, host: HostId, visit: Visit) -> Result<(), Violation> {
+        let agent = self.nodes[host.0].agent.as_ref();
+        let sent = self.state.reaches_exchange(host) && self.state.host(host).hearing.writable;
+        if let Some(message) = agent.and_then(|agent| agent.rounds.writes(visit)).filter(|_| sent) {
+            self.slots.put(self.now, host, message);
+        }
+        self.visited(host, visit, true)
     }
 
     /// A visit to the exchange has ended, or was given up.
@@ -407,17 +427,21 @@ impl<'a> Cluster<'a> {
 
     /// The law of a host ticks, with what a read shows that was begun then, if one worked.
     fn tick(&mut self, id: HostId, read: Option<Instant>) -> Result<(), Violation> {
-        let hearing = &self.state.host(id).hearing;
+        let (hearing, reaches) = (&self.state.host(id).hearing, self.state.reaches_exchange(id));
         let Some(agent) = &mut self.nodes[id.0].agent else { return Ok(()) };
         let then = self.now.0.checked_sub(Span::from(hearing.delay).0).map(Instant);
         let on_side =
             |other: HostId| !self.parted || self.state.host(other).hearing.side == hearing.side;
-        let heard = read
-            .filter(|_| hearing.reachable)
-            .and_then(|since| agent.rounds.hear(since, self.slots.shown(then, on_side)));
+        let is_udp = self.scenario.transport == Transport::Udp;
+        let (loss, random) = (hearing.loss, &mut self.loss_rng);
+        let mut arrives = || !is_udp || (reaches && (loss <= 0.0 || random.f64() >= loss));
+        let heard = read.filter(|_| is_udp || reaches).and_then(|since| {
+            let shown = self.slots.shown(then, on_side).filter(|_| arrives());
+            agent.rounds.hear(since, shown)
+        });
         agent.rounds.has_read(self.now, read);
         let report = agent.tick(self.now, heard);
-        agent.rounds.settle(self.now, heard.as_ref(), &report);
+        agent.rounds.settle(self.now, self.scenario.transport, heard.as_ref(), &report);
         if self.write_fails(id) {
             if let Some(agent) = &mut self.nodes[id.0].agent {
                 agent.rounds.not_written();

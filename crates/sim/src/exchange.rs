@@ -1,7 +1,7 @@
 //! The slots of the exchange, and a host's visits to them.
 //!
 //! A visit is an IO on the exchange's LUN, so what hosts tell one another is as late as the array
-//! makes it. What slots hold, and who claims which, is for `parda-exchange` to try: here every host
+//! makes it. Over UDP and etcd a visit is no IO and takes no time. What slots hold, and who claims which, is for `parda-exchange` to try: here every host
 //! has its own.
 
 use std::collections::VecDeque;
@@ -10,8 +10,9 @@ use std::sync::Arc;
 use parda_array::{ArrayIo, Bytes, IoKind, LunId};
 use parda_control::{Instant, PeriodClock, Report, Span, Totals};
 use parda_exchange::{
-    Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, reach,
+    Freshness, HostName, Identity, Incarnation, Message, Peers, Publication, Sequence, etcd, reach,
 };
+use parda_scenario::exchange::Transport;
 use parda_scenario::scenario::{EXCHANGE_HEADER, SLOT};
 use parda_scenario::{HostId, Scenario};
 
@@ -166,8 +167,19 @@ impl Rounds {
     }
 
     /// What came of a round, so that the time of the next one follows from it.
-    pub(crate) fn settle(&mut self, now: Instant, others: Option<&Totals>, own: &Report) {
-        self.clock.settle(self.peers.present(now), others, own);
+    pub(crate) fn settle(
+        &mut self,
+        now: Instant,
+        transport: Transport,
+        others: Option<&Totals>,
+        own: &Report,
+    ) {
+        let hosts = self.peers.present(now);
+        match transport {
+            Transport::File => self.clock.settle(hosts, others, own),
+            Transport::Udp => {}
+            Transport::Etcd { .. } => self.clock.set_least(etcd::pace(hosts)),
+        }
     }
 
     /// Begins to write what came of it.

@@ -10,6 +10,7 @@ use parda_control::Source;
 use parda_exchange::Liveness;
 use rustix::process::Signal;
 
+use crate::fuse::FuseFile;
 use crate::island::{ISLAND, Island};
 use crate::stage::{Agent, Load, PARDA, Stage, config, noise, until, uri};
 
@@ -226,6 +227,25 @@ fn an_exchange_that_cannot_be_read_leaves_each_host_to_itself() {
         agent.says("IO goes on, control falls back");
         agent.says("the exchange works again");
     }
+    cluster.finish();
+}
+
+/// A file whose reads and writes do not return, as on a path to an array that is down.
+#[test]
+fn an_exchange_on_a_disk_that_hangs_leaves_each_host_to_itself() {
+    let stage = Stage::new();
+    let file = FuseFile::new(&stage, "exchange", &["memory", &WHOLE.to_string()]);
+    let hosts = [("a", host("a", "exchange", 1)), ("b", host("b", "exchange", 2))];
+    let cluster = Cluster::start(&stage, &[], "exchange", &hosts);
+    file.server().signal(Signal::STOP);
+    cluster.until("the hosts fall back to their own latency", |v, _| v.source == Source::Local);
+    cluster.goes_on();
+    cluster.until("the fault is named", |_, e| {
+        e.fault.as_ref().is_some_and(|fault| fault.contains("no answer within"))
+    });
+    cluster.goes_on();
+    file.server().signal(Signal::CONT);
+    cluster.is_well("the exchange works again");
     cluster.finish();
 }
 

@@ -111,17 +111,21 @@ fn ios(agent: &Agent) -> u64 {
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Three hosts on one modelled array, of 2000, 1000 and 1000 shares, each with more load than its share.
-struct Cluster {
-    stage: Stage,
+pub(crate) struct Cluster {
+    pub(crate) stage: Stage,
     network: Network,
-    agents: Vec<Agent>,
-    loads: Vec<Load>,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) loads: Vec<Load>,
     _array: Process,
 }
 
 impl Cluster {
     fn start() -> Cluster {
-        let stage = Stage::new();
+        Cluster::start_within(Stage::new(), &[])
+    }
+
+    /// Starts the agent of the last host by a command line that begins with `last`.
+    pub(crate) fn start_within(stage: Stage, last: &[&str]) -> Cluster {
         let network = Network::new(3);
         write_key(&stage, &[1]);
         let array = stage.start(
@@ -152,26 +156,27 @@ impl Cluster {
                     "[[volume.disk]]",
                     &format!("{}[[volume.disk]]", cluster.network.exchange(i)),
                 );
-            cluster.agents.push(cluster.stage.agent(name, &text));
+            let wrapper = if i + 1 == NAMES.len() { last } else { &[] };
+            cluster.agents.push(cluster.stage.agent_within(wrapper, name, &text));
             cluster.loads.push(cluster.load(name));
         }
         cluster
     }
 
-    fn load(&self, name: &str) -> Load {
+    pub(crate) fn load(&self, name: &str) -> Load {
         let options = ["--rw=randread", "--bs=16k", "--size=1g", "--iodepth=64"];
         self.stage.load(&format!("fio-{name}-{}", fastrand::u32(..)), &uri(name, "vm"), &options)
     }
 
     /// Waits until every host hears the two others and rests on what they say.
-    fn is_well(&self, what: &str) {
+    pub(crate) fn is_well(&self, what: &str) {
         until(what, || {
             self.agents.iter().all(|a| live(a) == 2 && a.volume().source == Source::Cluster)
         });
     }
 
     /// Waits until IOs of some seconds are in proportion to shares.
-    fn shares_hold(&self, what: &str) {
+    pub(crate) fn shares_hold(&self, what: &str) {
         until(&format!("shares hold {what}"), || {
             let count = || self.agents.iter().map(ios).collect::<Vec<_>>();
             let before = count();

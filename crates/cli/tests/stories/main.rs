@@ -4,6 +4,7 @@
 //! | file | stories |
 //! | --- | --- |
 //! | `clients` | nbdinfo, nbdcopy, qemu-img, qemu-io and fio, on every backend and listener |
+//! | `clocks` | wall clocks that step by an hour |
 //! | `files` | files and devices that change, vanish or fail while they are served |
 //! | `listeners` | who may connect where; sockets that a service manager passes |
 //! | `nbd` | what of the protocol clients see: maps, holes, advice, refusals |
@@ -65,6 +66,7 @@ mod bad_configuration;
 mod bench;
 mod browser;
 mod clients;
+mod clocks;
 mod crash;
 mod dashboard;
 #[allow(dead_code, reason = "the tests of the crate that it belongs to use the rest")]
