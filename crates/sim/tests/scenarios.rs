@@ -30,6 +30,14 @@ fn an_agent_is_killed() {
     holds("kill-agent.toml");
 }
 
+/// Faults of network, etcd and hosts, as `docs/faults.md` has them.
+#[test]
+fn faults() {
+    for name in ["network-faults", "half-killed", "etcd-hangs", "rolling-upgrade"] {
+        holds(&format!("lab/{name}.toml"));
+    }
+}
+
 /// What kernels do in the laboratory, by the model of one: all that is there.
 #[test]
 fn guests() {
