@@ -2,7 +2,7 @@
 //! unix socket or a token.
 //!
 //! One thread with a runtime of its own serves HTTP, so that no IO waits for it; only this crate has an async runtime. A connection
-//! carries one request and lasts [`PATIENCE`] at most. [`CONNECTIONS`] are served at a time; further ones wait in the kernel. Answers
+//! carries one request and lasts [`PATIENCE`] at most; beyond [`CONNECTIONS`] a new one takes the place of another (`connections`). Answers
 //! are shared for [`FRESH`], so that no flood of requests reaches the volumes' threads.
 
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ mod answer;
 mod api;
 mod asked;
 pub mod client;
+mod connections;
 mod dashboard;
 mod guard;
 mod pages;
@@ -33,8 +34,10 @@ use hyper_util::service::TowerToHyperService;
 use parda_tls::Acceptor;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
+
+use connections::{Connections, Origin};
 
 pub use asked::{Agent, Change, Pages, Place, Refusal, Who};
 pub use axum::body::Bytes;
@@ -44,8 +47,14 @@ use who::Peer;
 /// How long a connection may last.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many connections are served at a time.
-pub const CONNECTIONS: usize = 32;
+/// How long a client may take for the handshake of TLS.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// How many connections are open at a time.
+pub const CONNECTIONS: usize = 64;
+
+/// How many requests wait for the agent at a time, each on a thread. Others wait for these.
+const ASKED: usize = 32;
 
 /// How long to wait after a connection could not be accepted, for want of file descriptors most likely.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -98,7 +107,10 @@ impl Server {
         agent: Arc<dyn Agent>,
         reach: Reach,
     ) -> io::Result<Server> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(ASKED)
+            .build()?;
         let listener = {
             let _inside = runtime.enter();
             listener.watched()?
@@ -157,32 +169,31 @@ impl Listener {
 
 impl Watched {
     async fn serve(&self, tls: Option<Arc<Acceptor>>, router: Router) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = Connections::default();
         loop {
-            let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
             let router = router.clone();
             let accepted = match self {
                 Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
-                    let peer = Peer::Unix(stream.peer_cred().ok().map(|who| who.uid()));
-                    tokio::spawn(async move {
-                        answer(stream, peer, router).await;
-                        drop(place);
-                    })
+                    let who = stream.peer_cred().ok();
+                    let origin = Origin::Process(who.and_then(|who| who.pid()));
+                    let peer = Peer::Unix(who.map(|who| who.uid()));
+                    (origin, tokio::spawn(answer(stream, peer, router)))
                 }),
                 Listener::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
                     let peer = Peer::Tcp(Some(from));
-                    let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.config()));
-                    tokio::spawn(async move {
-                        match tls {
-                            None => answer(stream, peer, router).await,
-                            Some(tls) => answer_within(tls, stream, peer, router).await,
+                    let served = match &tls {
+                        None => tokio::spawn(answer(stream, peer, router)),
+                        Some(tls) => {
+                            let tls = TlsAcceptor::from(tls.config());
+                            tokio::spawn(answer_within(tls, stream, peer, router))
                         }
-                        drop(place);
-                    })
+                    };
+                    (Origin::at(from.ip()), served)
                 }),
             };
-            if accepted.is_err() {
-                tokio::time::sleep(PAUSE).await;
+            match accepted {
+                Ok((origin, served)) => connections.admit(origin, served),
+                Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
@@ -190,10 +201,10 @@ impl Watched {
 
 /// Answers one request on a connection with TLS.
 async fn answer_within(tls: TlsAcceptor, stream: TcpStream, peer: Peer, router: Router) {
-    match tokio::time::timeout(PATIENCE, tls.accept(stream)).await {
+    match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => answer(stream, peer, router).await,
         Ok(Err(error)) => tracing::debug!("TLS of an HTTP client failed: {error}"),
-        Err(_) => tracing::debug!("an HTTP client did not begin with TLS in time"),
+        Err(_) => tracing::debug!("an HTTP client did not shake hands in time"),
     }
 }
 
