@@ -107,6 +107,7 @@ impl Config {
         apart::own_files(doc, &config.volumes)?;
         files::certificates(doc, &config.volumes)?;
         files::keys(doc, &config.volumes)?;
+        config.http.iter().try_for_each(|http| http::certificate(doc, http))?;
         // That of an exchange was read with the exchange.
         if let Some(policy) = config.policy.as_ref().filter(|policy| policy.is_apart) {
             files::policy(doc, &policy.etcd)?;
@@ -203,6 +204,9 @@ fn objective_warnings(volume: &Volume) -> impl Iterator<Item = String> {
         })
     })
 }
+
+/// Size of the largest file or device that Linux can have.
+const MOST_BYTES: u64 = i64::MAX as u64;
 
 /// Names and places that must not appear twice in a file.
 struct Unique {
@@ -356,8 +360,8 @@ fn check_disk(wrong: &dyn Fn(&str, String) -> Error, disk: &file::Disk) -> Resul
         (offset, Some(size)) => {
             let from = offset.map_or(0, |b| b.as_u64());
             match from.checked_add(size.as_u64()) {
-                Some(to) if to > from => Some(from..to),
-                _ => return Err(wrong("size", "must be above zero, and end within 2^64".into())),
+                Some(to) if to > from && to <= MOST_BYTES => Some(from..to),
+                _ => return Err(wrong("size", "must be above zero, and end below 8EiB".into())),
             }
         }
     };

@@ -68,6 +68,15 @@ pub const KINDS: &[(&str, &str)] = &[
     ),
     ("policy_reachable", "The policy can be read from etcd again"),
     ("policy_not_kept", "The policy in force cannot be kept over restarts"),
+    (
+        "http_down",
+        "Nobody is answered at an HTTP address: it cannot be bound, or its certificate cannot be used",
+    ),
+    ("http_up", "An HTTP address has no fault any more"),
+    (
+        "http_certificate",
+        "A certificate that was read again cannot be used; the one from before is shown",
+    ),
     ("tokens_unreadable", "The file of tokens cannot be read: tokens are as before"),
     ("exchange_down", "The exchange cannot be read or written: control falls back"),
     ("exchange_up", "The exchange works again"),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parda_block::SocketFile;
 use parda_http::{Listener, Reach, Server};
 use parda_nbd::uri::Address;
+use parda_tls::{Acceptor, FileError};
 
 use crate::config::Http;
 use crate::server::bind;
@@ -15,16 +16,32 @@ use crate::status::{DiskState, Status};
 /// A server at the address of the configuration, until it is dropped.
 pub(crate) struct HttpServer {
     place: Http,
+    /// TLS of its clients, with the certificate that is shown.
+    tls: Option<Arc<Acceptor>>,
     _server: Server,
     _file: Option<SocketFile>,
 }
 
+/// Reason why nobody is answered at an address.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpError {
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] FileError),
+    /// The address cannot be bound, or there is no thread to be had.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
 impl HttpServer {
-    /// Binds the address and serves there.
+    /// Reads the certificate, binds the address and serves there.
     ///
     /// # Errors
-    /// The address cannot be bound, or there is no thread to be had.
-    pub(crate) fn start(place: &Http, agent: impl parda_http::Agent) -> io::Result<HttpServer> {
+    /// The certificate cannot be used, or the address cannot be bound.
+    pub(crate) fn start(
+        place: &Http,
+        agent: impl parda_http::Agent,
+    ) -> Result<HttpServer, HttpError> {
         let Http { address, tls } = place;
         let reach = match (address, tls) {
             (Address::Unix(_), _) => Reach::Unix,
@@ -32,6 +49,7 @@ impl HttpServer {
             (Address::Tcp { .. }, Some(_)) => Reach::Tls,
             (Address::Tcp { .. }, None) => Reach::Plain,
         };
+        let tls = tls.clone().map(Acceptor::new).transpose()?.map(Arc::new);
         let (listener, file) = match address {
             Address::Unix(path) => {
                 let (listener, file) = bind(path)?;
@@ -43,23 +61,23 @@ impl HttpServer {
             }
         };
         let server = Server::start(listener, tls.clone(), Arc::new(agent), reach)?;
-        Ok(HttpServer { place: place.clone(), _server: server, _file: file })
+        Ok(HttpServer { place: place.clone(), tls, _server: server, _file: file })
     }
 
-    /// Address of the configuration at which it serves.
-    pub(crate) fn address(&self) -> &Address {
-        &self.place.address
+    /// Place of the configuration at which it serves.
+    pub(crate) fn place(&self) -> &Http {
+        &self.place
     }
 
-    /// Whether it is what a configuration wants. Certificates are those of the configuration from then on.
-    pub(crate) fn stays(&self, wanted: &[Http]) -> bool {
-        let Some(wanted) = wanted.iter().find(|wanted| **wanted == self.place) else {
-            return false;
-        };
-        if let (Some(ours), Some(theirs)) = (&self.place.tls, &wanted.tls) {
-            ours.renew(theirs);
+    /// Reads the certificate again, and shows it from then on.
+    ///
+    /// # Errors
+    /// It cannot be used. The one from before is shown.
+    pub(crate) fn renew(&self) -> Result<(), FileError> {
+        if let Some(ours) = &self.tls {
+            ours.renew(&Acceptor::new(ours.files().clone())?);
         }
-        true
+        Ok(())
     }
 }
 

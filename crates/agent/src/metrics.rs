@@ -186,13 +186,21 @@ fn sample(to: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
     }
 }
 
-fn agent() -> [Family<Status>; 4] {
+fn agent() -> [Family<Status>; 5] {
     [
         gauge("agent_info", "Host name of the configuration, and version of the agent", |status| {
             let labels = vec![("host", status.host.clone()), ("version", status.version.clone())];
             vec![(labels, Value::Gauge(1.0))]
         }),
         seconds("agent_uptime", "Time since the agent started", |status| one(status.uptime_s)),
+        gauge("http_up", "1 if HTTP is served at an address of the configuration", |status| {
+            let places = status.http.iter();
+            let each = places.map(|place| {
+                let labels = vec![("address", place.address.clone())];
+                (labels, Value::Gauge(f64::from(u8::from(place.up))))
+            });
+            each.collect()
+        }),
         gauge(
             "policy_up",
             "Whether etcd could be read for the policy at the last try; no sample without [policy]",

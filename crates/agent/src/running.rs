@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use parda_block::AgentMemory;
 use parda_exchange::{Identity, Incarnation};
+use parda_nbd::uri::Address;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::activation::Passed;
 use crate::api::Api;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Http};
 use crate::events::Recorder;
 use crate::history::{History, Sampler};
 use crate::http::HttpServer;
@@ -23,7 +24,7 @@ use crate::policy::{self, Follower};
 use crate::served::{Addresses, Shared};
 use crate::server::Server;
 use crate::start_error::StartError;
-use crate::status::{self, Detail};
+use crate::status::{self, Detail, HttpPlace};
 use crate::views::{View, Views};
 use crate::volume::{Volume, Why};
 use crate::wakeup::{Takeover, Wakeup};
@@ -48,7 +49,7 @@ const START: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
-/// After what time an HTTP address that cannot be bound is tried again.
+/// After what time an HTTP address that cannot be bound, or a certificate that cannot be used, is tried again.
 const HTTP_PAUSE: Duration = Duration::from_secs(10);
 
 /// A volume that does not start.
@@ -79,7 +80,7 @@ pub(crate) struct Agent {
     manager: Manager,
     status: Option<Server>,
     http: Vec<HttpServer>,
-    /// When its address is tried again, if it could not be bound.
+    /// When addresses and certificates with a fault are tried again.
     http_due: Option<Instant>,
     /// The configuration is being read, and is to be read again after that.
     reading: Option<bool>,
@@ -215,7 +216,7 @@ impl Agent {
             self.status = Some(self.serve_status(socket)?);
         }
         self.api.read_tokens(self.config.tokens.as_deref());
-        self.serve_http();
+        self.serve_http(false);
         self.follow_policy();
         let (volumes, failed) = (self.volumes.len(), self.failed.len());
         tracing::info!(host = %self.me.host, volumes, failed, event = "agent_started", "started");
@@ -240,7 +241,7 @@ impl Agent {
                 Err(RecvTimeoutError::Timeout) => {
                     self.retry();
                     if self.http_due.is_some_and(|due| due <= Instant::now()) {
-                        self.serve_http();
+                        self.serve_http(false);
                     }
                 }
             }
@@ -432,9 +433,7 @@ impl Agent {
         if self.config.status != before {
             self.move_status(before);
         }
-        // A new address is an error of its own.
-        self.http_due = None;
-        self.serve_http();
+        self.serve_http(why == Why::Reloaded);
         self.follow_policy();
     }
 
@@ -477,40 +476,55 @@ impl Agent {
         }
     }
 
-    /// Serves HTTP at the addresses of the configuration. One that cannot be bound is tried again later, as disks must not
-    /// wait for it.
-    fn serve_http(&mut self) {
+    /// Serves HTTP at the addresses of the configuration, with the certificates of now. What has a fault is tried again later, as disks
+    /// must not wait for it. Faults are told once, and once more after a reload.
+    fn serve_http(&mut self, reloaded: bool) {
         let wanted = self.config.http_places();
         // Waits for old servers, and for look-ups of names. Old and new addresses may overlap.
-        let _outside = self.manager.pulse().outside();
+        let outside = self.manager.pulse().outside();
         self.http.retain(|server| {
-            let stays = server.stays(&wanted);
+            let stays = wanted.contains(server.place());
             if !stays {
-                tracing::info!(address = %server.address(), "no HTTP server there any more");
+                tracing::info!(address = %server.place().address, "no HTTP server there any more");
             }
             stays
         });
-        let mut due = None;
-        for place in wanted {
-            let address = &place.address;
-            if self.http.iter().any(|server| server.address() == address) {
-                continue;
+        let before = self.api.views.http();
+        let mut shown = Vec::new();
+        for place in &wanted {
+            let name = place.address.to_string();
+            let before = before.iter().find(|other| other.address == name);
+            let before = before.and_then(|place| place.fault.as_deref());
+            let (up, fault) = self.serve_http_at(place);
+            if let Some(fault) = fault.as_deref().filter(|fault| reloaded || before != Some(fault))
+            {
+                say_http_fault(&place.address, up, fault);
+            } else if fault.is_none() && before.is_some() {
+                tracing::info!(address = name, event = "http_up", "HTTP has no fault any more");
             }
-            match HttpServer::start(&place, self.api.clone()) {
-                Ok(server) => {
-                    tracing::info!(%address, tls = place.tls.is_some(), "serves HTTP");
-                    self.http.push(server);
-                }
-                Err(error) => {
-                    // Said once, not each time that it is tried.
-                    if self.http_due.is_none() {
-                        tracing::error!(%address, "no HTTP server: {error}; it is tried again");
-                    }
-                    due = Some(Instant::now() + HTTP_PAUSE);
-                }
-            }
+            shown.push(HttpPlace { address: name, up, fault });
         }
-        self.http_due = due;
+        drop(outside);
+        let fault = shown.iter().any(|place| place.fault.is_some());
+        self.http_due = fault.then(|| Instant::now() + HTTP_PAUSE);
+        self.api.views.show_http(shown);
+        self.manager.state(self.state());
+    }
+
+    /// Serves HTTP at one place. Whether it is answered there, and the fault that there is.
+    fn serve_http_at(&mut self, place: &Http) -> (bool, Option<String>) {
+        if let Some(server) = self.http.iter().find(|server| server.place() == place) {
+            return (true, server.renew().err().map(|error| error.to_string()));
+        }
+        match HttpServer::start(place, self.api.clone()) {
+            Ok(server) => {
+                let address = &place.address;
+                tracing::info!(%address, tls = place.tls.is_some(), "serves HTTP");
+                self.http.push(server);
+                (true, None)
+            }
+            Err(error) => (false, Some(error.to_string())),
+        }
     }
 
     fn serve_status(&self, socket: &Path) -> Result<Server, ServeError> {
@@ -533,6 +547,11 @@ impl Agent {
         for Failed { config, error, .. } in &self.failed {
             state += &format!("; {} does not start: {error}", config.name);
         }
+        for HttpPlace { address, fault, .. } in self.api.views.http() {
+            if let Some(fault) = fault {
+                state += &format!("; HTTP at {address}: {fault}");
+            }
+        }
         state
     }
 
@@ -543,6 +562,18 @@ impl Agent {
         let failed = self.failed.iter();
         let failed = failed.map(|f| View::Failed(Box::new(f.config.clone()), f.error.clone()));
         self.api.views.show(running.chain(failed).collect());
+    }
+}
+
+fn say_http_fault(address: &Address, up: bool, fault: &str) {
+    if up {
+        tracing::error!(
+            %address,
+            event = "http_certificate",
+            "HTTP: {fault}; the certificate from before is shown, and the file is tried again"
+        );
+    } else {
+        tracing::error!(%address, event = "http_down", "no HTTP server: {fault}; it is tried again");
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+pub use parda_api::HttpPlace;
 use parda_api::ValueFrom;
 use parda_block::{Latencies, VmStats};
 use parda_control::{ModeName, Shares, Source, VmConfig};
@@ -48,6 +49,9 @@ pub struct Status {
     /// The policy, where one is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<parda_api::Policy>,
+    /// Where metrics and the API are, in HTTP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub http: Vec<HttpPlace>,
     /// Volumes of the configuration, in its order.
     pub volumes: Vec<VolumeStatus>,
 }

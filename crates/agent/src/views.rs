@@ -10,7 +10,7 @@ use crate::enforcer;
 use crate::history::disk_keys;
 use crate::live::{DiskName, Live, Origins, Target};
 use crate::shown::Shown;
-use crate::status::{Detail, SettingsFrom, Status, VolumeStatus};
+use crate::status::{Detail, HttpPlace, SettingsFrom, Status, VolumeStatus};
 use crate::volume::VolumeView;
 
 /// A volume as other threads see it.
@@ -27,12 +27,23 @@ pub(crate) struct Views {
     volumes: Mutex<Arc<Vec<View>>>,
     live: Arc<Live>,
     policy: Mutex<Option<parda_api::Policy>>,
+    http: Mutex<Vec<HttpPlace>>,
 }
 
 impl Views {
     pub(crate) fn new(host: HostName, live: Arc<Live>) -> Arc<Views> {
-        let (volumes, policy) = (Mutex::default(), Mutex::default());
-        Arc::new(Views { host, started: Instant::now(), volumes, live, policy })
+        let (volumes, policy, http) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Views { host, started: Instant::now(), volumes, live, policy, http })
+    }
+
+    /// Shows these places of the HTTP server from now on.
+    pub(crate) fn show_http(&self, places: Vec<HttpPlace>) {
+        *self.http.lock().unwrap_or_else(PoisonError::into_inner) = places;
+    }
+
+    /// Places of the HTTP server, as they were shown last.
+    pub(crate) fn http(&self) -> Vec<HttpPlace> {
+        self.http.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets the policy that the status shows, if the caller `may` still do so once it holds the lock.
@@ -83,6 +94,7 @@ impl Views {
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             policy: self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            http: self.http(),
             volumes: volumes.collect(),
         }
     }

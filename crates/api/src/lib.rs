@@ -27,7 +27,7 @@ pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
 pub use policy::{Policy, VolumePolicy};
 pub use state::{
-    Disk, DiskLimits, Exchange, Host, Limit, Role, State, Steer, SteeredVm, Threshold,
+    Disk, DiskLimits, Exchange, Host, HttpPlace, Limit, Role, State, Steer, SteeredVm, Threshold,
     ThresholdFrom, ValueFrom, Volume,
 };
 

@@ -25,8 +25,22 @@ pub struct State {
     pub role: Role,
     /// The policy; `null` where none is configured.
     pub policy: Option<Policy>,
+    /// Where metrics and this API are.
+    #[serde(default)]
+    pub http: Vec<HttpPlace>,
     /// Volumes in the order of the configuration.
     pub volumes: Vec<Volume>,
+}
+
+/// An address of the HTTP server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HttpPlace {
+    /// Address of the configuration.
+    pub address: String,
+    /// Whether it is answered there.
+    pub up: bool,
+    /// Reason why it is not, or why the certificate from before is shown. It is tried again.
+    pub fault: Option<String>,
 }
 
 /// Rights of a request.

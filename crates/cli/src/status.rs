@@ -13,7 +13,7 @@ use clap::Args;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, MemoryStatus, ObjectiveStatus, OutsiderStatus, SlowestStatus,
+    DiskState, DiskStatus, HttpPlace, MemoryStatus, ObjectiveStatus, OutsiderStatus, SlowestStatus,
     VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
@@ -85,6 +85,12 @@ fn table(recent: &Recent) -> String {
         if recent.since_start { String::new() } else { format!(" {:.1} s", recent.seconds) },
     );
     text += &origins::policy(status);
+    for HttpPlace { address, up, fault } in &status.http {
+        if let Some(fault) = fault {
+            let until = if *up { "the certificate from before is shown" } else { "DOWN" };
+            text += &format!("HTTP at {address}: {until}; it is tried again. FAULT: {fault}\n");
+        }
+    }
     for volume in &status.volumes {
         text += &format!("\n{}\n", headline(volume));
         text += &origins::lines(status, volume);

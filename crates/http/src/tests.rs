@@ -28,6 +28,7 @@ impl Agent for Stub {
             now_ms: 1,
             role: parda_api::Role::Read,
             policy: None,
+            http: Vec::new(),
             volumes: Vec::new(),
         }
     }
@@ -230,7 +231,10 @@ fn the_api_answers_in_json_and_says_what_is_wrong() {
     let served = Served::new();
     let state = served.get("/api/v1/state");
     assert!(state.contains("content-type: application/json\r\n"), "{state}");
-    assert!(state.ends_with(r#""now_ms":1,"role":"admin","policy":null,"volumes":[]}"#), "{state}");
+    assert!(
+        state.ends_with(r#""now_ms":1,"role":"admin","policy":null,"http":[],"volumes":[]}"#),
+        "{state}"
+    );
     assert!(served.get("/api/v1/events?after=3").ends_with(r#""last_id":3,"lost":0}"#));
     let missing = served.get("/api/v1/history?volume=a");
     assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");

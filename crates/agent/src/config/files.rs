@@ -1,5 +1,5 @@
 //! Files that a configuration names and that only `parda check` looks into: certificates for NBD servers,
-//! keys of exchanges.
+//! keys of exchanges. The HTTP server's are in `http`.
 
 use parda_config::{Document, Error};
 use parda_exchange::udp::{KeySource, Keys};

@@ -1,7 +1,6 @@
 //! `[http]`: where metrics and health are, checked.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use parda_config::{Document, Error};
 use parda_nbd::uri::{Address, AddressError};
@@ -16,8 +15,8 @@ use crate::file;
 pub struct Http {
     /// Address of the server.
     pub address: Address,
-    /// TLS of its clients, with the certificates as they were when the file was checked.
-    pub tls: Option<Arc<Acceptor>>,
+    /// TLS of its clients. What is in the files is the server's to read: disks do not wait for a certificate.
+    pub tls: Option<ServerFiles>,
 }
 
 /// Checks the `[http]` table of the file.
@@ -49,7 +48,7 @@ fn check_tls(
     address: &Address,
     plain: bool,
     files: &file::HttpTls,
-) -> Result<Arc<Acceptor>, Error> {
+) -> Result<ServerFiles, Error> {
     if matches!(address, Address::Unix(_)) {
         return Err(doc.error("http.tls", "is for TCP: no other host reaches a unix socket"));
     }
@@ -57,15 +56,20 @@ fn check_tls(
         return Err(doc.error("http.plain", "contradicts tls: take one of them out"));
     }
     let file::HttpTls { certificate, key, clients } = files.clone();
-    let acceptor = Acceptor::new(ServerFiles { certificate, key, clients }).map_err(|error| {
+    Ok(ServerFiles { certificate, key, clients })
+}
+
+/// Reads the certificate and its key, and points at the key of the configuration that named a file that is wrong.
+pub(super) fn certificate(doc: &Document, http: &Http) -> Result<(), Error> {
+    let Some(files) = &http.tls else { return Ok(()) };
+    Acceptor::new(files.clone()).map(drop).map_err(|error| {
         let key = match error.role {
             FileRole::Certificate => "http.tls.certificate",
             FileRole::Key => "http.tls.key",
             FileRole::Authorities => "http.tls.clients",
         };
         doc.error(key, error.message)
-    })?;
-    Ok(Arc::new(acceptor))
+    })
 }
 
 /// Refuses the address of another socket of the agent.

@@ -8,6 +8,7 @@ fn what_is_not_served_is_named() {
         pid: 1,
         uptime_s: 1.0,
         policy: None,
+        http: Vec::new(),
         volumes: Vec::new(),
     };
     assert_eq!(lacking(&status), "");

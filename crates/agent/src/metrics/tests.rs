@@ -114,6 +114,7 @@ fn a_status_without_volumes_is_a_document() {
         pid: 1,
         uptime_s: 1.5,
         policy: None,
+        http: Vec::new(),
         volumes: Vec::new(),
     };
     assert_eq!(

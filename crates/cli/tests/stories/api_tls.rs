@@ -3,10 +3,19 @@
 use rustix::process::Signal;
 
 use crate::metrics::free_port;
-use crate::stage::{PARDA, Stage, config, until};
+use crate::stage::{PARDA, Stage, config, until, uri};
 use crate::tls::Authority;
 
 const SECRETS: &str = "ops write 0123456789abcdef\nscreen read fedcba9876543210\n";
+
+/// The configuration with an HTTP server for other hosts.
+fn with_tls(text: &str, port: u16) -> String {
+    let http = format!(
+        "[http]\naddress = \"tcp:0.0.0.0:{port}\"\ntokens = \"tokens\"\n[http.tls]\n\
+         certificate = \"pki/server-cert.pem\"\nkey = \"pki/server-key.pem\"\n[[volume]]"
+    );
+    text.replacen("[[volume]]", &http, 1)
+}
 
 #[test]
 fn other_hosts_ask_with_tls_and_a_token() {
@@ -16,11 +25,7 @@ fn other_hosts_ask_with_tls_and_a_token() {
     ca.issue(&stage.path("pki"), "server");
     stage.write("tokens", SECRETS);
     stage.ok(&["chmod", "600", "tokens"]);
-    let http = format!(
-        "[http]\naddress = \"tcp:0.0.0.0:{port}\"\ntokens = \"tokens\"\n[http.tls]\n\
-         certificate = \"pki/server-cert.pem\"\nkey = \"pki/server-key.pem\"\n[[volume]]"
-    );
-    let text = config("a", "mode = \"off\"", &[("vm", "data")]).replacen("[[volume]]", &http, 1);
+    let text = with_tls(&config("a", "mode = \"off\"", &[("vm", "data")]), port);
     let refused = |text: &str, why: &str| {
         stage.write("wrong.toml", text);
         let error = stage.fails(&[PARDA, "check", "wrong.toml"]);
@@ -58,7 +63,7 @@ fn other_hosts_ask_with_tls_and_a_token() {
     let done = set("0123456789abcdef");
     assert!(done.status.success() && done.out.contains("shares = 2000"), "{}", done.err);
 
-    // A reload takes over another certificate, at the same address; one that is wrong changes nothing.
+    // A reload takes over another certificate, at the same address; with one that is wrong, that from before is shown.
     let other = Authority::new();
     other.directory(&stage, "pki2", false);
     other.issue(&stage.path("pki"), "server");
@@ -68,6 +73,60 @@ fn other_hosts_ask_with_tls_and_a_token() {
     assert_eq!(curl("/healthz", &[]), "200");
     stage.write("pki/server-key.pem", "no key");
     agent.process.signal(Signal::HUP);
-    agent.says("configuration not changed");
+    agent.says("the certificate from before is shown");
     assert_eq!(curl("/metrics", &bearer), "200");
+    let status = stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
+    assert!(status.contains("FAULT: pki/server-key.pem: "), "{status}");
+}
+
+#[test]
+fn a_certificate_that_has_expired_stops_nothing_but_its_address() {
+    let (stage, ca, port) = (Stage::new(), Authority::new(), free_port());
+    stage.sparse("data", 1 << 20);
+    ca.directory(&stage, "pki", false);
+    ca.issue_as(&stage.path("pki"), "server", &|params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    stage.write("tokens", SECRETS);
+    stage.ok(&["chmod", "600", "tokens"]);
+    let text = config("a", "mode = \"off\"", &[("vm", "data")]);
+    stage.write("whole.toml", with_tls(&text, port));
+    let error = stage.fails(&[PARDA, "check", "whole.toml"]);
+    assert!(error.contains("certificate = ") && error.contains("expired"), "{error}");
+
+    let agent = stage.agent("a", &with_tls(&text, port));
+    agent.says("no HTTP server: ");
+    assert!(stage.ok(&["nbdinfo", "--size", &uri("a", "vm")]).starts_with("1048576"));
+    let status = || stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
+    assert!(status().contains(&format!("HTTP at tcp:0.0.0.0:{port}: DOWN")), "{}", status());
+    let up = format!("parda_http_up{{address=\"tcp:0.0.0.0:{port}\"}} ");
+    let metrics = || stage.ok(&["curl", "-s", "--unix-socket", "a.status.api", "http://h/metrics"]);
+    assert!(metrics().contains(&format!("{up}0.0")), "{}", metrics());
+
+    // It is read again by itself.
+    ca.issue(&stage.path("pki"), "server");
+    until("the address is served", || metrics().contains(&format!("{up}1.0")));
+    assert!(!status().contains("HTTP at"), "{}", status());
+}
+
+#[test]
+fn silent_connections_delay_no_scrape() {
+    let (stage, ca, port) = (Stage::new(), Authority::new(), free_port());
+    stage.sparse("data", 1 << 20);
+    ca.directory(&stage, "pki", false);
+    ca.issue(&stage.path("pki"), "server");
+    stage.write("tokens", SECRETS);
+    stage.ok(&["chmod", "600", "tokens"]);
+    let text = config("a", "mode = \"off\"", &[("vm", "data")]);
+    let _agent = stage.agent("a", &with_tls(&text, port));
+    let silent: Vec<_> =
+        (0..200).map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    // In turns they would last 9 s, each with 3 s for its handshake.
+    let url = format!("https://localhost:{port}/metrics");
+    let scrape = ["curl", "-s", "--max-time", "6", "--cacert", "pki/ca-cert.pem", "-H"];
+    let bearer = ["authorization: Bearer fedcba9876543210", &url];
+    let scraped = stage.ok(&[&scrape[..], &bearer].concat());
+    assert!(scraped.ends_with("# EOF\n"), "{scraped}");
+    drop(silent);
 }
