@@ -137,6 +137,11 @@ fn everything_wrong_is_pointed_at() {
         ("name = \"vm1\"", "name = \"vm2\"", "parda.toml:22:8: name = \"vm2\": is served at"),
         ("\"8GiB\"", "\"8GiBs\"", "parda.toml:25:8: size = \"8GiBs\": "),
         ("\"8GiB\"", "\"1000B\"", "parda.toml:25:8: size = \"1000B\": must be a multiple of 4KiB"),
+        (
+            "\"8GiB\"",
+            "\"8EiB\"",
+            "parda.toml:25:8: size = \"8EiB\": must be above zero, and end below",
+        ),
         ("nbd+unix:///vm2?socket=/run/array.sock", "nbd+unix:///vm2", "parda.toml:23:8: path"),
         ("nbd+unix:///vm2?socket=/run/array.sock", "nbds://x/y", "nothing says which CA"),
         (
@@ -415,7 +420,8 @@ fn everything_wrong_with_steering_is_pointed_at() {
 #[test]
 fn everything_wrong_with_limits_is_pointed_at() {
     for (lines, error) in [
-        ("memory = \"1MiB\"", "memory = \"1MiB\": must be at least 64MiB"),
+        ("memory = \"1MiB\"", "memory = \"1MiB\": must be from 64MiB to 1TiB"),
+        ("memory = \"16EiB\"", "memory = \"16EiB\": must be from 64MiB to 1TiB"),
         ("memory = \"much\"", "memory = \"much\": "),
         ("connections = 0", "connections = 0: must be from 1 to 65536"),
         ("connections = 70000", "connections = 70000: must be from 1 to 65536"),
@@ -427,7 +433,7 @@ fn everything_wrong_with_limits_is_pointed_at() {
         ("requests_per_connection = 0", "requests_per_connection = 0: must be from 1"),
         (
             "memory_per_connection = \"4KiB\"",
-            "memory_per_connection = \"4KiB\": must be at least 1MiB",
+            "memory_per_connection = \"4KiB\": must be from 1MiB to 1TiB",
         ),
         ("handshake_timeout = \"1ms\"", "handshake_timeout = \"1ms\": must be from 100ms to 1day"),
         ("progress_timeout = \"2days\"", "progress_timeout = \"2days\": must be from 100ms"),
@@ -446,7 +452,7 @@ fn everything_wrong_with_limits_is_pointed_at() {
     let agent = GOOD.replacen("[[volume]]", "[limits]\nmemory = \"63MiB\"\n\n[[volume]]", 1);
     let message = check(&agent).unwrap_err();
     assert!(
-        message.starts_with("parda.toml:4:10: memory = \"63MiB\": must be at least 64MiB"),
+        message.starts_with("parda.toml:4:10: memory = \"63MiB\": must be from 64MiB to 1TiB"),
         "{message}"
     );
 }

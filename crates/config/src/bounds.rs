@@ -1,4 +1,5 @@
-//! Largest values of the law's settings. A larger value is a mistake in the number or its unit, and would stop the law silently.
+//! Largest values of the law's settings, and the least `hold_max`. A value beyond is a mistake in the number or its unit, and would
+//! stop the law silently.
 
 use std::time::Duration;
 
@@ -11,6 +12,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 const TEN_SECONDS: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 const MILLION: f64 = 1e6;
+
+const HELD: &str = "from 100ms to 1h";
+
+/// What waits for less would go out of turn wherever an array is busy.
+const LEAST_HELD: Duration = Duration::from_millis(100);
 
 /// Refuses the first setting that is beyond its largest value.
 pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
@@ -27,7 +33,7 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
     let count = |value: Option<f64>| (value, MILLION);
     for (parameter, (value, most), must_be) in [
         ("period", time(settings.period, HOUR), "from 50ms to 1h"),
-        ("hold_max", time(settings.hold_max, HOUR), "above zero, at most 1h"),
+        ("hold_max", time(settings.hold_max, HOUR), HELD),
         (
             "latency_target_min",
             time(settings.latency_target_min, TEN_SECONDS),
@@ -48,6 +54,10 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
         if let Some(value) = value.filter(|value| !(0.0..=most).contains(value)) {
             return Err(ConfigError { parameter, must_be, value });
         }
+    }
+    if let Some(held) = settings.hold_max.filter(|held| *held < LEAST_HELD) {
+        let value = held.as_secs_f64();
+        return Err(ConfigError { parameter: "hold_max", must_be: HELD, value });
     }
     // A setting of another mode than the one in force is not in the law's configuration, which is checked later.
     for (parameter, value, most, must_be) in [
@@ -73,6 +83,8 @@ mod tests {
             ("period = \"99999999h\"", "period"),
             ("period = \"3601s\"", "period"),
             ("hold_max = \"2h\"", "hold_max"),
+            ("hold_max = \"1ns\"", "hold_max"),
+            ("hold_max = \"99ms\"", "hold_max"),
             ("latency_target_min = \"11s\"", "latency_target_min"),
             ("size_model = { per_kib = \"2s\", fixed = \"1s\" }", "size_model.per_kib"),
             ("size_model = { per_kib = \"1ms\", fixed = \"1h\" }", "size_model.fixed"),
@@ -104,7 +116,9 @@ mod tests {
                 }
             }
         }
-        for text in ["period = \"1h\"", "window_max = 1000000", "hold_max = \"1h\""] {
+        for text in
+            ["period = \"1h\"", "window_max = 1000000", "hold_max = \"1h\"", "hold_max = \"100ms\""]
+        {
             let settings: ControlSettings = toml::from_str(text).unwrap();
             assert!(settings.resolve().is_ok(), "{text}");
         }

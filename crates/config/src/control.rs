@@ -307,7 +307,7 @@ impl ControlSettings {
             None => Ok((default, None)),
             Some(ThresholdSetting::Fixed(threshold)) => Ok(((*threshold).into(), None)),
             Some(ThresholdSetting::Auto(setting)) => {
-                let (begins, auto) = (setting.begins(probed), setting.auto(probed));
+                let (begins, auto) = (setting.begins(probed), setting.auto(probed)?);
                 if auto.is_none() && begins.is_none() {
                     return Err(ConfigError {
                         parameter: "latency_threshold.start",
@@ -529,7 +529,7 @@ pub const TUNABLES: &[Tunable] = &[
     },
     Tunable {
         key: "hold_max",
-        unit: "duration up to 1h",
+        unit: "duration from 100ms to 1h",
         default: "10s",
         why: "A VM whose IOs wait gets one through in about that time, whatever its shares. Below \
               the time after which guests give an IO up, which is 30 s with Linux.",

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parda_control::{Auto, ConfigError, Span};
+use parda_control::{Auto, ConfigError, Span, check_bounds};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -62,14 +62,19 @@ impl AutoSetting {
     }
 
     /// Bounds of the search; `None` with `learn = false`.
-    pub(crate) fn auto(&self, probed: Option<Duration>) -> Option<Auto> {
+    ///
+    /// # Errors
+    /// A bound or the step cannot work, whether anything is learned or not.
+    pub(crate) fn auto(&self, probed: Option<Duration>) -> Result<Option<Auto>, ConfigError> {
         let default = Auto::default();
-        self.learn.unwrap_or(true).then(|| Auto {
+        let auto = Auto {
             start: self.begins(probed),
             at_least: self.at_least.map_or(default.at_least, Span::from),
             at_most: self.at_most.map_or(default.at_most, Span::from),
             step: self.step.unwrap_or(default.step),
-        })
+        };
+        check_bounds(&auto)?;
+        Ok(self.learn.unwrap_or(true).then_some(auto))
     }
 }
 
@@ -183,6 +188,9 @@ mod tests {
         };
         assert_eq!(threshold(None), Span::from_millis(12));
         assert_eq!(threshold(Some(Duration::from_millis(9))), Span::from_millis(9));
+        // Bounds of a search that is not made are no bounds of where it stays.
+        let far = parse("latency_threshold = { start = \"2s\", learn = false }").unwrap();
+        assert_eq!(far.resolve().unwrap().control.law.threshold, Span::from_millis(2000));
         let nothing = parse("latency_threshold = { learn = false }").unwrap();
         assert_eq!(nothing.resolve().unwrap_err().parameter, "latency_threshold.start");
     }
@@ -210,6 +218,8 @@ mod tests {
             ("{ at_least = \"40ms\" }", "latency_threshold.start"),
             ("{ at_most = \"50us\" }", "latency_threshold.at_most"),
             ("{ step = 0.9 }", "latency_threshold.step"),
+            ("{ start = \"9ms\", step = -7, learn = false }", "latency_threshold.step"),
+            ("{ start = \"9ms\", at_least = \"0s\", learn = false }", "latency_threshold.at_least"),
             ("{ probe = \"a.json\" }", "latency_threshold.probe"),
             ("\"auto\"\nmode = \"published\"", "latency_threshold"),
         ] {

@@ -124,16 +124,35 @@ impl Config {
                 self.outsider.bounds(law.threshold).map_or(threshold, |auto| auto.at_most.secs());
             check(most >= threshold, "outsider_at_most", "latency_threshold or more", most)?;
         }
-        let Some(Auto { at_least, at_most, step, .. }) = self.auto else { return Ok(()) };
-        let (least, most) = (at_least.secs(), at_most.secs());
-        check(least > 0.0, "latency_threshold.at_least", "above zero", least)?;
-        check(most >= least, "latency_threshold.at_most", "at_least or more", most)?;
-        let within = (0.02..=0.5).contains(&step);
-        check(within, "latency_threshold.step", "from 0.02 to 0.5", step)?;
-        let within = (least..=most).contains(&threshold);
+        let Some(auto) = &self.auto else { return Ok(()) };
+        check_bounds(auto)?;
+        let within = (auto.at_least..=auto.at_most).contains(&law.threshold);
         check(within, "latency_threshold.start", "from at_least to at_most", threshold)?;
         let published = matches!(law.mode, Mode::Published { .. });
         let must_be = "a number in this mode: it settles above the threshold";
         check(!published, "latency_threshold", must_be, threshold)
     }
+}
+
+/// Checks the bounds of a search for the threshold, and its step.
+///
+/// # Errors
+/// The first one that cannot work.
+pub fn check_bounds(auto: &Auto) -> Result<(), ConfigError> {
+    let (least, most) = (auto.at_least.secs(), auto.at_most.secs());
+    for (ok, parameter, must_be, value) in [
+        (least > 0.0, "latency_threshold.at_least", "above zero", least),
+        (most >= least, "latency_threshold.at_most", "at_least or more", most),
+        (
+            (0.02..=0.5).contains(&auto.step),
+            "latency_threshold.step",
+            "from 0.02 to 0.5",
+            auto.step,
+        ),
+    ] {
+        if !ok {
+            return Err(ConfigError { parameter, must_be, value });
+        }
+    }
+    Ok(())
 }

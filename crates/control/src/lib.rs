@@ -74,7 +74,7 @@ pub mod units;
 mod testing;
 
 pub use cluster::{Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View};
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, check_bounds};
 pub use depth::{Depth, DepthBounds};
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};

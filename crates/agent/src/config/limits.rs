@@ -55,6 +55,9 @@ const MOST: usize = 65_536;
 /// The shortest and the longest time that may be set.
 const TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(24 * 3600));
 
+/// Memory: the same.
+const MOST_MEMORY: u64 = 1 << 40;
+
 /// The memory of the agent, for so many volumes that serve disks.
 pub(super) fn check_agent(
     doc: &Document,
@@ -64,14 +67,17 @@ pub(super) fn check_agent(
     let least = AgentMemory::LEAST_OF_A_VOLUME * volumes.max(1);
     match limits.memory {
         None => Ok(least.max(AgentMemory::default().total())),
-        Some(memory) => match usize::try_from(memory.as_u64()) {
-            Ok(memory) if memory >= least => Ok(memory),
-            _ => {
-                let mib = least >> 20;
-                let message = format!("must be at least {mib}MiB: 64MiB for each volume");
-                Err(doc.error("limits.memory", message))
-            }
-        },
+        Some(memory) => within(memory, least).map_err(|message| {
+            doc.error("limits.memory", format!("{message}: 64MiB or more for each volume"))
+        }),
+    }
+}
+
+/// So many bytes of memory, if a host can have them.
+fn within(value: ByteSize, least: usize) -> Result<usize, String> {
+    match usize::try_from(value.as_u64()) {
+        Ok(bytes) if bytes >= least && value.as_u64() <= MOST_MEMORY => Ok(bytes),
+        _ => Err(format!("must be from {}MiB to 1TiB", least >> 20)),
     }
 }
 
@@ -94,13 +100,7 @@ pub(super) fn check_volume(
     };
     let bytes = |key: &str, value: Option<ByteSize>, default: usize, least: usize| match value {
         None => Ok(default),
-        Some(value) => match usize::try_from(value.as_u64()) {
-            Ok(value) if value >= least => Ok(value),
-            _ => {
-                let message = format!("must be at least {}MiB", least >> 20);
-                Err(wrong(&format!("limits.{key}"), message))
-            }
-        },
+        Some(value) => within(value, least).map_err(|why| wrong(&format!("limits.{key}"), why)),
     };
     let connections = count("connections", written.connections, default.connections)?;
     // Where only the limit of all is set, that of each follows it.
