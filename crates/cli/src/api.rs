@@ -11,7 +11,7 @@ use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Where the agent is.
 #[derive(Args)]
@@ -106,7 +106,10 @@ impl Agent {
         match (&volumes[..], disk) {
             ([one], _) => Ok(one.clone()),
             ([], Some(disk)) => Err(Failure::usage(format!("disk {disk:?}: no volume has one"))),
-            _ => Err(Failure::usage(format!("--volume: name one of {}", volumes.join(", ")))),
+            _ => Err(Failure::usage(format!(
+                "--volume: name one of {}",
+                output::line(&volumes.join(", "))
+            ))),
         }
     }
 

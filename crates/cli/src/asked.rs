@@ -7,7 +7,7 @@ use parda_agent::config::Config;
 use parda_agent::status::{AskError, Status};
 use serde_json::Value;
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Arguments that name the agent.
 #[derive(Args)]
@@ -69,9 +69,7 @@ pub(crate) fn escaped(status: Status) -> Result<Status, Failure> {
 fn escape(value: &mut Value) {
     match value {
         Value::String(text) if text.contains(char::is_control) => {
-            let control =
-                |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-            *text = text.chars().map(control).collect();
+            *text = output::line(text);
         }
         Value::Array(values) => values.iter_mut().for_each(escape),
         Value::Object(values) => values.values_mut().for_each(escape),

@@ -114,6 +114,7 @@ impl Common {
             ValueFrom::State => "kept in the state file",
         };
         let state = done.state.as_deref().unwrap_or("removed");
-        output::print(&format!("volume {}, disk {}: {state}, {from}\n", done.volume, done.disk))
+        let told = format!("volume {}, disk {}: {state}, {from}", done.volume, done.disk);
+        output::print(&output::line(&told))
     }
 }

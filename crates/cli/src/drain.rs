@@ -64,7 +64,7 @@ impl Drain {
                     let wait = humantime::format_duration(self.wait.unwrap_or_default());
                     return Err(Failure::new(format!(
                         "clients after {wait}: {}",
-                        connected(&disks)
+                        output::line(&connected(&disks))
                     )));
                 }
                 _ => break disks,

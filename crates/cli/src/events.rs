@@ -74,8 +74,6 @@ impl Events {
             }
         }
         line += &event.message;
-        let control =
-            |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-        Ok(line.chars().map(control).collect())
+        Ok(output::line(&line))
     }
 }

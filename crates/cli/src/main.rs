@@ -209,7 +209,7 @@ fn end(done: Result<(), Failure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("{}parda: {}", log::error_prefix(), failure.message);
+                eprintln!("{}parda: {}", log::error_prefix(), output::lines(&failure.message));
             }
             ExitCode::from(failure.code)
         }

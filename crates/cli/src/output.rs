@@ -11,19 +11,46 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Prints an answer, without the blanks that tables have at the ends of lines. A reader that stops reading (`| head`) is no error.
+/// Prints an answer, without the blanks that tables have at the ends of lines, and without what a terminal obeys. A reader that stops reading
+/// (`| head`) is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     tell(text).map(|_| ())
 }
 
 /// Prints one answer of many, as [`print()`] does. Returns whether the reader still reads.
 pub(crate) fn tell(text: &str) -> Result<bool, Failure> {
-    let lines: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
-    match writeln!(std::io::stdout().lock(), "{}", lines.join("\n")) {
+    styled(&lines(text))
+}
+
+/// Prints an answer with the colours that it has. Returns whether the reader still reads.
+pub(crate) fn styled(text: &str) -> Result<bool, Failure> {
+    let trimmed: Vec<&str> = text.trim_end().lines().map(str::trim_end).collect();
+    match writeln!(std::io::stdout().lock(), "{}", trimmed.join("\n")) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(e) => Err(Failure::new(format!("cannot write to standard output: {e}"))),
     }
+}
+
+/// A name or a message of others on one line, without what a terminal obeys.
+pub(crate) fn line(text: &str) -> String {
+    escaped(text, |_| false)
+}
+
+/// The same with its line breaks.
+pub(crate) fn lines(text: &str) -> String {
+    escaped(text, |c| c == '\n')
+}
+
+fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() && !stays(c) {
+            true => safe.extend(c.escape_default()),
+            false => safe.push(c),
+        }
+    }
+    safe
 }
 
 /// A number with the name of what is counted: `1 disk`, `2 disks`.
@@ -71,7 +98,7 @@ pub(crate) fn answer(answer: &Answer, to: Option<&Path>) -> Result<(), Failure> 
             // Whoever looks at the terminal is told as well.
             eprint!("{}", missed(answer, false));
         }
-        None => print(&table(answer, colour()))?,
+        None => styled(&table(answer, colour())).map(drop)?,
     }
     if answer.ok() { Ok(()) } else { Err(Failure::silent()) }
 }
@@ -84,6 +111,12 @@ pub(crate) fn colour() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_forges_no_line_and_no_command_of_a_terminal() {
+        assert_eq!(line("é\n\u{1b}[2J\u{9b}"), "é\\n\\u{1b}[2J\\u{9b}");
+        assert_eq!(lines("a\nb\r\u{1b}[2J"), "a\nb\\r\\u{1b}[2J");
+    }
 
     #[test]
     fn one_is_no_plural() {

@@ -59,10 +59,10 @@ impl Peers {
         };
         for volume in &volumes {
             for host in &volume.hosts {
-                let name: String = host.name.chars().flat_map(char::escape_debug).collect();
+                let name = output::line(&host.name);
                 table.add_row([
                     if host.own { format!("{name} (this)") } else { name },
-                    volume.name.clone(),
+                    output::line(&volume.name),
                     host.liveness.clone(),
                     format!("{:.1}", host.age_s),
                     host.shares.to_string(),

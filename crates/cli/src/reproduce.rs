@@ -78,7 +78,7 @@ impl Reproduce {
                 output::json(out, &reproduction.summary())?;
                 eprint!("{}", missed(&reproduction));
             }
-            None => output::print(&table(&reproduction, output::colour()))?,
+            None => output::styled(&table(&reproduction, output::colour())).map(drop)?,
         }
         if reproduction.ok() { Ok(()) } else { Err(Failure::silent()) }
     }

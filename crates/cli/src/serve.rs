@@ -69,19 +69,12 @@ impl Check {
                 Work::Steer(steer) => steered(&volume.name, steer, &exchange),
             };
         }
-        for warning in config.warnings() {
-            text += &format!("\n  note: {warning}");
-        }
+        let mut notes = config.warnings();
         // Not an error: disks are served without it, and an agent that is restarted must start.
-        for note in config.volumes.iter().filter_map(parda_agent::exchange::examine) {
-            text += &format!("\n  note: {note}");
-        }
-        for note in parda_agent::live::examine(file)? {
-            text += &format!("\n  note: {note}");
-        }
-        for note in parda_agent::servers::examine(&config) {
-            text += &format!("\n  note: {note}");
-        }
+        notes.extend(config.volumes.iter().filter_map(parda_agent::exchange::examine));
+        notes.extend(parda_agent::live::examine(file)?);
+        notes.extend(parda_agent::servers::examine(&config));
+        text.extend(notes.iter().map(|note| format!("\n  note: {}", output::line(note))));
         output::print(&text)
     }
 }
@@ -89,18 +82,20 @@ impl Check {
 fn served(volume: &str, disks: &[Disk], exchange: &str) -> String {
     let shares: u64 = disks.iter().map(|d| u64::from(d.vm.shares.0)).sum();
     let mut text = format!(
-        "\n  volume {volume}: {} with {} in all, {exchange}",
+        "\n  volume {}: {} with {} in all, {exchange}",
+        output::line(volume),
         output::count(disks.len() as u64, "disk"),
         output::count(shares, "share")
     );
     for disk in disks {
-        text += &format!("\n    {} = {} at {}", disk.name, disk.place, disk.listen);
+        let line = format!("    {} = {} at {}", disk.name, disk.place, disk.listen);
+        text += &format!("\n{}", output::line(&line));
     }
     text
 }
 
 fn steered(volume: &str, steer: &Steer, exchange: &str) -> String {
-    let device = steer.device.display();
+    let (volume, device) = (output::line(volume), steer.device.display());
     match &steer.vms {
         Vms::Host(shares) => format!(
             "\n  volume {volume}: steers {device}, the host is one VM with {}, {exchange}",
@@ -110,8 +105,9 @@ fn steered(volume: &str, steer: &Steer, exchange: &str) -> String {
             let mut text = format!("\n  volume {volume}: steers {device}, {exchange}");
             for vm in vms {
                 let shares = output::count(vm.shares.0.into(), "share");
-                text +=
-                    &format!("\n    {} = cgroup {} with {shares}", vm.name, vm.pattern.as_str());
+                let line =
+                    format!("    {} = cgroup {} with {shares}", vm.name, vm.pattern.as_str());
+                text += &format!("\n{}", output::line(&line));
             }
             text
         }

@@ -110,15 +110,19 @@ fn told(changed: &Changed) -> String {
             ValueFrom::Live => "until the agent ends",
             ValueFrom::State => "kept in the state file",
         };
-        text += &format!(
-            "{of}: {} = {} (before: {}), {from}{}\n",
+        let line = format!(
+            "{of}: {} = {} (before: {}), {from}{}",
             setting.setting,
             value(&setting.in_force),
             value(&setting.before),
             if setting.took_effect { "" } else { "; NOT in force yet" },
         );
+        text += &(output::line(&line) + "\n");
     }
-    if text.is_empty() { format!("{of}: nothing was changed live\n") } else { text }
+    if text.is_empty() {
+        text = output::line(&format!("{of}: nothing was changed live"));
+    }
+    text
 }
 
 #[cfg(test)]

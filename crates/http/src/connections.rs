@@ -14,7 +14,7 @@ use crate::CONNECTIONS;
 pub(crate) enum Origin {
     /// A process at the unix socket, if the kernel tells which.
     Process(Option<i32>),
-    /// A host.
+    /// A host, by its address or network.
     Address(IpAddr),
 }
 

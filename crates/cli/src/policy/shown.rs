@@ -10,6 +10,8 @@ use parda_policy::{
 use serde::Serialize;
 use toml::Table;
 
+use crate::output::line;
+
 /// The end of the year 9999, in milliseconds since 1970.
 const LAST_MS: u64 = 253_402_300_799_999;
 
@@ -53,24 +55,18 @@ pub(super) fn headline(head: &Head) -> String {
     // Later years have five digits, which the format does not have.
     let at = UNIX_EPOCH + Duration::from_millis(head.at_ms.min(LAST_MS));
     let comment = head.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
-    let line = format!(
+    let told = format!(
         "revision {} by {} at {}{comment}",
         head.revision,
         head.by,
         humantime::format_rfc3339_seconds(at)
     );
-    plain(&line)
-}
-
-/// A text without what a terminal obeys.
-fn plain(text: &str) -> String {
-    let control = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-    text.chars().map(control).collect()
+    line(&told)
 }
 
 /// Changes, one a line.
 pub(super) fn lines(changes: &[Change]) -> String {
-    changes.iter().map(|change| format!("  {}\n", plain(&change.to_string()))).collect()
+    changes.iter().map(|change| format!("  {}\n", line(&change.to_string()))).collect()
 }
 
 /// An entry of the history.
@@ -90,7 +86,7 @@ pub(super) fn text(read: &Snapshot, hosts: &[HostState]) -> String {
     };
     let (volumes, unreadable) = parts(read);
     for (revision, volume) in volumes {
-        text += &format!("\nvolume {}, changed last in revision {revision}\n", plain(&volume.name));
+        text += &format!("\nvolume {}, changed last in revision {revision}\n", line(&volume.name));
         text += &settings("control", &volume.control);
         for group in &volume.group {
             text += &settings(
@@ -106,11 +102,11 @@ pub(super) fn text(read: &Snapshot, hosts: &[HostState]) -> String {
         }
     }
     for (name, fault) in unreadable {
-        text += &format!("\nvolume {}: {}\n", plain(name), plain(&fault));
+        text += &format!("\nvolume {}: {}\n", line(name), line(&fault));
     }
     text += "\nhosts\n";
     for host in hosts {
-        text += &plain(&format!("  {}: {}", host.host, standing(host, read.revision())));
+        text += &line(&format!("  {}: {}", host.host, standing(host, read.revision())));
         text += "\n";
     }
     if hosts.is_empty() {
@@ -120,7 +116,7 @@ pub(super) fn text(read: &Snapshot, hosts: &[HostState]) -> String {
 }
 
 fn settings(of: &str, settings: &Table) -> String {
-    settings.iter().map(|(key, value)| plain(&format!("  {of}: {key} = {value}")) + "\n").collect()
+    settings.iter().map(|(key, value)| line(&format!("  {of}: {key} = {value}")) + "\n").collect()
 }
 
 /// Note on a VM that no host has.
