@@ -38,6 +38,8 @@ pub(crate) struct InForce {
     pub(crate) layers: Layers,
     /// Volumes whose policy is not in force, with the reason.
     pub(crate) refused: Refused,
+    /// Changes that conflict with the configuration.
+    left_out: Vec<LeftOut>,
     /// Where each setting comes from.
     pub(crate) origins: Arc<Origins>,
 }
@@ -115,12 +117,10 @@ impl Layers {
         Ok(table)
     }
 
-    /// The layers in force, and their configuration. Changes that are left out are logged. A volume whose policy is refused has its
-    /// policy from `before`.
+    /// The layers in force, and their configuration. A volume whose policy is refused has its policy from `before`.
     fn in_force(&self, before: &Policies) -> Result<(InForce, Config), Error> {
         let found = self.find(before)?;
-        found.left_out.iter().for_each(LeftOut::say);
-        Ok((found.good.into_force(found.refused), found.config))
+        Ok((found.good.into_force(found.refused, found.left_out), found.config))
     }
 
     fn find(&self, before: &Policies) -> Result<Found, Error> {
@@ -150,7 +150,7 @@ impl Layers {
         Ok(found)
     }
 
-    fn into_force(self, refused: Refused) -> InForce {
+    fn into_force(self, refused: Refused, left_out: Vec<LeftOut>) -> InForce {
         // The text was parsed before.
         let file = self.shaped().unwrap_or_default();
         let origins = Origins::of(
@@ -161,7 +161,7 @@ impl Layers {
                 (&self.temporary, ValueFrom::Live),
             ],
         );
-        InForce { layers: self, refused, origins: Arc::new(origins) }
+        InForce { layers: self, refused, left_out, origins: Arc::new(origins) }
     }
 
     /// The layer that adds or removes a disk, or else the configuration.
@@ -191,6 +191,13 @@ impl Layers {
             self.kept.shape(&mut table);
         }
         overlay::has(&mut table, volume, disk)
+    }
+
+    /// Whether the file, or the table of a disk that was added, has a disk drained.
+    pub(crate) fn drains(&self, target: &Target) -> bool {
+        let below = self.shaped().ok();
+        let drain = below.and_then(|table| overlay::written(&table, target, DRAIN));
+        drain == Some(toml::Value::Boolean(true))
     }
 
     /// The value in the configuration file, if it has one.
@@ -242,6 +249,7 @@ struct Found {
 const NOT_IN_FORCE: &str = "what was changed live and kept there is not in force";
 
 /// A change that conflicts with the configuration.
+#[derive(Clone, PartialEq, Eq)]
 struct LeftOut {
     volume: String,
     disk: Option<String>,
@@ -389,6 +397,7 @@ impl Live {
         let layers = Layers::read(file)?;
         layers.say_unreadable();
         let (in_force, config) = layers.in_force(&Policies::default())?;
+        in_force.left_out.iter().for_each(LeftOut::say);
         let (layers, in_force) = (Mutex::new(layers), Mutex::new(in_force));
         Ok((Live { layers, in_force, turn: Mutex::new(()) }, config))
     }
@@ -415,8 +424,8 @@ impl Live {
 
     /// Takes over layers, and layers in force. Policies that were refused stay so.
     pub(crate) fn take(&self, layers: Layers, in_force: Layers) {
-        let refused = locked(&self.in_force).refused.clone();
-        self.put(layers, in_force.into_force(refused));
+        let InForce { refused, left_out, .. } = self.in_force();
+        self.put(layers, in_force.into_force(refused, left_out));
     }
 
     fn put(&self, layers: Layers, in_force: InForce) {
@@ -445,6 +454,9 @@ impl Live {
         let layers = Layers { policy, ..self.layers() };
         let (in_force, config) =
             layers.in_force(&before.layers.policy).map_err(|error| error.to_string())?;
+        // A policy that is refused is tried again and again.
+        let news = in_force.left_out.iter().filter(|left| !before.left_out.contains(left));
+        news.for_each(LeftOut::say);
         let changed = in_force.layers.policy.volumes != before.layers.policy.volumes;
         self.put(layers, in_force);
         // An agent that is ending takes over nothing.
@@ -469,6 +481,7 @@ impl Live {
             }
             layers.temporary = before.temporary;
             let (in_force, config) = layers.in_force(&in_force.layers.policy)?;
+            in_force.left_out.iter().for_each(LeftOut::say);
             Ok((layers, in_force, config))
         });
         take_over(read.map(|(layers, in_force, config)| {

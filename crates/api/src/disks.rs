@@ -34,7 +34,7 @@ pub struct DiskDone {
 /// Request to drain the disks of a volume, or to end that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Drain {
-    /// `true`: the disks refuse new connections. `false`: they do as the configuration says, which by default is to take them.
+    /// `true`: the disks refuse new connections. `false`: they take them again, whatever the configuration says.
     pub drain: bool,
     /// How long the change lasts. Default: `state` if a state file is configured, else `until_restart`.
     #[serde(default)]

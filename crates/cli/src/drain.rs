@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use parda_api::{Changed, Disk, State};
+use parda_api::{Changed, Disk, State, ValueFrom};
 use serde_json::json;
 
 use crate::api::{Agent, segment};
@@ -78,7 +78,8 @@ impl Drain {
         }
         let mut text = String::new();
         for disk in &disks {
-            text += &format!("volume {volume}, disk {}: {}\n", disk.key, told(disk));
+            let line = format!("volume {volume}, disk {}: {}", disk.key, told(disk));
+            text += &(output::line(&line) + "\n");
         }
         output::print(&text)
     }
@@ -95,14 +96,31 @@ impl Drain {
                 .ask("POST", &format!("{path}/drain"), Some(&body))
                 .map(|_: serde_json::Value| ()),
             Some(disk) if self.undo => {
-                let path = format!("{path}/disks/{}/overrides/drain", segment(disk));
-                self.agent.ask("DELETE", &path, None).map(|_: Changed| ())
+                self.undo(volume, &format!("{path}/disks/{}", segment(disk)))
             }
             Some(disk) => {
                 let path = format!("{path}/disks/{}", segment(disk));
                 self.agent.ask("PATCH", &path, Some(&body)).map(|_: Changed| ())
             }
         }
+    }
+
+    /// Gives a disk back to the configuration, and has it take connections if that says the contrary.
+    fn undo(&self, volume: &str, path: &str) -> Result<(), Failure> {
+        let live = |disk: &Disk| {
+            let from = disk.settings_from.get("drain");
+            matches!(from, Some(ValueFrom::Live | ValueFrom::State))
+        };
+        // The agent says it if there is no such disk.
+        if self.disks(volume)?.iter().all(live) {
+            let reset = format!("{path}/overrides/drain");
+            self.agent.ask("DELETE", &reset, None).map(|_: Changed| ())?;
+        }
+        if self.disks(volume)?.iter().any(|disk| disk.drain) {
+            let body = json!({ "drain": false });
+            self.agent.ask("PATCH", path, Some(&body)).map(|_: Changed| ())?;
+        }
+        Ok(())
     }
 
     /// The disks that are meant.

@@ -131,6 +131,9 @@ impl Api {
                     layers.layer(keep).set(target, DRAIN, true.into());
                 } else {
                     layers.kept.clear(target, DRAIN);
+                    if layers.drains(target) {
+                        layers.layer(keep).set(target, DRAIN, false.into());
+                    }
                 }
             }
             Ok(())

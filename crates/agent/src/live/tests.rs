@@ -1,6 +1,8 @@
 use parda_policy::Head;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
+use crate::events::Recorder;
 
 const FILE: &str = "host = \"a\"\nstate = \"STATE\"\n[[volume]]\nname = \"array\"\n[[volume.disk]]\nname = \"vm\"\n\
                     path = \"/d\"\nlisten = \"unix:s\"\nshares = 500\n";
@@ -36,7 +38,7 @@ fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
     assert_eq!(shares(&config), 2000);
     assert_eq!(config.volumes[0].law.control.law.threshold.secs(), 0.02);
     let from = |target: &Target, key: &str| {
-        layers.clone().into_force(Refused::new()).origins.from(target, key)
+        layers.clone().into_force(Refused::new(), Vec::new()).origins.from(target, key)
     };
     assert_eq!(from(&disk(), "shares"), ValueFrom::State);
     assert_eq!(from(&Target::volume("array"), "latency_threshold"), ValueFrom::Live);
@@ -92,6 +94,28 @@ fn what_is_left_out_keeps_no_other_setting_from_being_changed() {
     in_force.temporary.set(&Target::volume("array"), "latency_threshold", "20ms".into());
     assert_eq!(in_force.merged().unwrap().volumes[0].law.control.law.threshold.secs(), 0.02);
     assert_eq!(live.layers().kept.get(&disk(), "shares"), Some(&0.into()), "it is kept as it is");
+}
+
+#[test]
+fn a_change_that_is_left_out_is_an_event_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, _) = start(dir.path(), FILE);
+    let mut layers = live.layers();
+    layers.kept.set(&disk(), "shares", 0.into());
+    layers.write().unwrap();
+    let recorder = Recorder::default();
+    let log = tracing_subscriber::registry().with(recorder.layer());
+    tracing::subscriber::with_default(log, || {
+        let (live, _) = start(dir.path(), FILE);
+        // As each period does while a policy is refused.
+        let ended = Takeover(std::sync::mpsc::channel().0);
+        for _ in 0..3 {
+            live.adopt(Policies::default(), &ended, || true).unwrap();
+        }
+    });
+    let events = recorder.answer(parda_api::EventsQuery::default()).events;
+    let left_out = events.iter().filter(|event| event.kind == "change_left_out");
+    assert_eq!(left_out.count(), 1);
 }
 
 #[test]

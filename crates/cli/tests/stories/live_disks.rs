@@ -188,4 +188,15 @@ fn a_drained_disk_takes_no_new_clients_and_keeps_those_it_has() {
     assert_eq!(said[0]["drain"], false);
     assert!(found(&stage, "vm1"));
     assert!(parda(&stage, &["events"]).contains("takes new connections again"));
+    // One that the configuration has drained is let go as well, and stays so.
+    let text = String::from_utf8(stage.read("a.toml")).unwrap();
+    stage.write("a.toml", text.replacen("[[volume.disk]]\n", "[[volume.disk]]\ndrain = true\n", 1));
+    agent.process.signal(Signal::HUP);
+    until("it is drained", || agent.volume().disks[0].drain);
+    for line in [&["drain", "--undo"][..], &["drain", "vm1", "--undo"]] {
+        assert!(parda(&stage, line).starts_with("volume array, disk vm1: takes connections"));
+        assert!(found(&stage, "vm1"));
+        parda(&stage, &["drain", "--temporary"]);
+        assert!(!found(&stage, "vm1"));
+    }
 }
