@@ -179,6 +179,7 @@ fn sample(to: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
     match value {
         Value::Gauge(value) => to.encode_gauge(value),
         Value::Counter(value) => to.encode_counter::<NoLabelSet, u64, f64>(value, None),
+        Value::Time(value) => to.encode_counter::<NoLabelSet, f64, f64>(value, None),
         Value::Histogram(buckets, sum) => {
             let count = buckets.iter().map(|bucket| bucket.1).sum();
             to.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)

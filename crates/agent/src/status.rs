@@ -15,7 +15,7 @@ use std::time::Instant;
 pub use parda_api::HttpPlace;
 use parda_api::ValueFrom;
 use parda_block::{Latencies, VmStats};
-use parda_control::{ModeName, Shares, Source, VmConfig};
+use parda_control::{HeldBy, HeldTimes, ModeName, Shares, Source, VmConfig};
 use parda_steer::cgroup::Means;
 use parda_steer::knob;
 use parda_steer::multipath::PathState;
@@ -401,6 +401,9 @@ pub struct DiskStatus {
     /// Time that its reads and writes were held since the start, in seconds.
     #[serde(default)]
     pub time_held_s: f64,
+    /// The same by cause.
+    #[serde(default)]
+    pub time_held_by: HeldByStatus,
     /// Time that its reads and writes were at the array since the start, in seconds.
     #[serde(default)]
     pub time_at_device_s: f64,
@@ -479,7 +482,8 @@ impl DiskStatus {
             others: stats.others.ios,
             errors: stats.errors,
             overdue: stats.overdue,
-            time_held_s: stats.time_held.secs(),
+            time_held_s: stats.time_held.total().secs(),
+            time_held_by: HeldByStatus::new(&stats.time_held),
             time_at_device_s: stats.time_at_device.secs(),
             page_cache: stats.page_cache,
             replaced: stats.replaced,
@@ -490,6 +494,34 @@ impl DiskStatus {
             total: latency(&stats.total),
             recorded: (detail == Detail::Counters)
                 .then_some(Recorded { held: stats.held, device: stats.device }),
+        }
+    }
+}
+
+/// Time held by cause, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldByStatus {
+    /// As the disk wants more than its slice.
+    pub share_s: f64,
+    /// As the host has all outstanding that its window allows.
+    pub window_s: f64,
+    /// Until it was its turn, with room in its slice.
+    pub turn_s: f64,
+}
+
+impl HeldByStatus {
+    fn new(times: &HeldTimes) -> HeldByStatus {
+        let [share_s, window_s, turn_s] = HeldBy::ALL.map(|cause| times.by(cause).secs());
+        HeldByStatus { share_s, window_s, turn_s }
+    }
+
+    /// Difference to `earlier` times of the same disk.
+    #[must_use]
+    pub fn since(&self, earlier: &HeldByStatus) -> HeldByStatus {
+        HeldByStatus {
+            share_s: self.share_s - earlier.share_s,
+            window_s: self.window_s - earlier.window_s,
+            turn_s: self.turn_s - earlier.turn_s,
         }
     }
 }

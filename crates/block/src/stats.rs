@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use hdrhistogram::Histogram;
 use parda_control::slowest::Slowest;
 use parda_control::{
-    Completed, Estimate, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price, Settings, Span,
-    VmPart, Window,
+    Completed, Estimate, HeldTimes, Instant, IoKind, ObjectiveState, Outcome, Outlook, Price,
+    Settings, Span, VmPart, Window,
 };
 
 use crate::disk_id::DiskId;
@@ -42,8 +42,8 @@ pub struct VmStats {
     pub errors: u64,
     /// IOs that went out of turn, as the VM had been held for `hold_max`.
     pub overdue: u64,
-    /// Time that reads and writes were held in the host's queue, all together. Wraps around.
-    pub time_held: Span,
+    /// Time that reads and writes were held in the host's queue, all together, by cause. Wraps around.
+    pub time_held: HeldTimes,
     /// Time that reads and writes were at the array, all together. Wraps around.
     pub time_at_device: Span,
     /// What it may take now.
@@ -78,7 +78,7 @@ impl Default for VmStats {
             others: Count::default(),
             errors: 0,
             overdue: 0,
-            time_held: Span::ZERO,
+            time_held: HeldTimes::default(),
             time_at_device: Span::ZERO,
             part: VmPart::default(),
             standing: None,
@@ -119,7 +119,7 @@ impl VmStats {
         // A trim of a large disk, over and over, is more than anybody counts.
         count.bytes = count.bytes.saturating_add(done.io.bytes.0);
         if matches!(done.io.kind, IoKind::Read | IoKind::Write) {
-            self.time_held = plus(self.time_held, done.held);
+            self.time_held.add(done.held_by, done.held);
             self.time_at_device = plus(self.time_at_device, done.device);
             Arc::make_mut(&mut self.held).saturating_record(done.held.0);
             Arc::make_mut(&mut self.device).saturating_record(done.device.0);
@@ -140,7 +140,7 @@ impl VmStats {
             others: count(self.others, earlier.others),
             errors: self.errors.saturating_sub(earlier.errors),
             overdue: self.overdue.saturating_sub(earlier.overdue),
-            time_held: Span(self.time_held.0.wrapping_sub(earlier.time_held.0)),
+            time_held: self.time_held.since(&earlier.time_held),
             time_at_device: Span(self.time_at_device.0.wrapping_sub(earlier.time_at_device.0)),
             part: self.part,
             standing: self.standing,
@@ -172,7 +172,7 @@ impl VmStats {
         }
         self.errors += other.errors;
         self.overdue += other.overdue;
-        self.time_held = plus(self.time_held, other.time_held);
+        self.time_held.add_all(&other.time_held);
         self.time_at_device = plus(self.time_at_device, other.time_at_device);
         // All histograms have the same bounds, so that adding cannot fail.
         let added = [
@@ -286,12 +286,12 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parda_control::{Bytes, Io, VmId};
+    use parda_control::{Bytes, HeldBy, Io, VmId};
 
     fn read(ms: u64) -> Completed {
         let io = Io { kind: IoKind::Read, bytes: Bytes(4096) };
         let (held, device) = (Span::from_millis(ms), Span::from_millis(2 * ms));
-        Completed { vm: VmId(0), token: 0, io, held, device }
+        Completed { vm: VmId(0), token: 0, io, held, held_by: HeldBy::Share, device }
     }
 
     #[test]
@@ -304,7 +304,8 @@ mod tests {
         let since = stats.since(&earlier);
         assert_eq!((since.reads, since.errors), (Count { ios: 1, bytes: 4096 }, 1));
         assert_eq!(since.total.len(), 1);
-        assert_eq!(since.time_held, Span::from_millis(10));
+        assert_eq!(since.time_held.total(), Span::from_millis(10));
+        assert_eq!(since.time_held.by(HeldBy::Share), Span::from_millis(10));
         assert_eq!(since.time_at_device, Span::from_millis(20));
         assert!((since.total.mean() / 30e6 - 1.0).abs() < 0.01);
     }

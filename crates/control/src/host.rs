@@ -16,6 +16,7 @@ use crate::config::{Config, ConfigError};
 use crate::forecast::Outlook;
 use crate::gate::Gate;
 use crate::governor::{Governor, Measured, VmDemand};
+use crate::held::HeldBy;
 use crate::integral::Integral;
 use crate::io::{Heard, Io};
 use crate::latency::{Direction, Meter};
@@ -70,6 +71,8 @@ pub struct Completed {
     pub io: Io,
     /// Time held in the host's queue: ours.
     pub held: Span,
+    /// Cause of that time, as it was when the IO came.
+    pub held_by: HeldBy,
     /// Time from dispatch to completion: the array's.
     pub device: Span,
 }
@@ -100,11 +103,15 @@ impl VmConfig {
     pub const MAX_SHARES: u32 = 1_000_000;
 }
 
+/// Part of the largest window from which on it is full: grants are sums of fractions.
+const FULL: f64 = 1.0 - 1e-6;
+
 #[derive(Debug)]
 struct Waiting {
     token: u64,
     io: Io,
     submitted: Instant,
+    held_by: HeldBy,
 }
 
 #[derive(Debug)]
@@ -114,6 +121,7 @@ struct Outstanding {
     io: Io,
     cost: Cost,
     submitted: Instant,
+    held_by: HeldBy,
     dispatched: Instant,
 }
 
@@ -420,8 +428,10 @@ impl Host {
         self.pending += cost.as_slots();
         let fits = state.slice.pending() <= state.slice.grant() && self.slices_fit();
         self.regrant(now);
-        let waiting = Waiting { token, io, submitted: now };
-        if fits && !self.queue.waits(flow) {
+        let ahead = fits && !self.queue.waits(flow);
+        let held_by = if ahead { HeldBy::Turn } else { self.held_by(vm) };
+        let waiting = Waiting { token, io, submitted: now, held_by };
+        if ahead {
             self.queue.push_ahead(now, flow, cost, waiting);
         } else {
             self.queue.push(now, flow, cost, wants, waiting);
@@ -460,6 +470,17 @@ impl Host {
         matches!(self.rule, Rule::Slices { most, .. } if self.granted <= most)
     }
 
+    /// Cause for which an IO of a VM waits for its turn now.
+    fn held_by(&self, vm: VmId) -> HeldBy {
+        match self.rule {
+            Rule::Free => HeldBy::Turn,
+            Rule::Window(_) => HeldBy::Window,
+            Rule::Slices { most, .. } if self.granted >= FULL * most => HeldBy::Window,
+            Rule::Slices { .. } if self.vms[vm.0].slice.is_short() => HeldBy::Share,
+            Rule::Slices { .. } => HeldBy::Turn,
+        }
+    }
+
     /// Counts an IO as outstanding.
     fn dispatch(
         &mut self,
@@ -470,12 +491,12 @@ impl Host {
         overdue: bool,
     ) -> Dispatch {
         self.overdue += u64::from(overdue);
-        let Waiting { token, io, submitted } = waiting;
+        let Waiting { token, io, submitted, held_by } = waiting;
         let vm = VmId(vm);
         self.gate.dispatched(now, cost);
         self.at_array.add(now, cost.as_slots());
         self.vms[vm.0].at_array += cost.as_slots();
-        let entry = Outstanding { vm, token, io, cost, submitted, dispatched: now };
+        let entry = Outstanding { vm, token, io, cost, submitted, held_by, dispatched: now };
         let id = IoId(self.outstanding.insert(entry));
         Dispatch { id, vm, token, overdue }
     }
@@ -549,6 +570,7 @@ impl Host {
             token: done.token,
             io: done.io,
             held: done.dispatched.since(done.submitted),
+            held_by: done.held_by,
             device,
         })
     }

@@ -29,6 +29,7 @@
 //! | [`period`] | the times at which a host reads the exchange, ticks and publishes | |
 //! | [`depth`] | a window for a queue that takes whole numbers only, and the times of its changes | |
 //! | [`kernel`] | the state machine of a host whose queue is the kernel's | |
+//! | [`held`] | causes for which IOs are held | |
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
 //! | [`outsider`] | load on the array that is not under control | Little's law |
@@ -49,6 +50,7 @@ pub mod depth;
 pub mod forecast;
 pub mod gate;
 pub mod governor;
+pub mod held;
 pub mod host;
 pub mod integral;
 pub mod io;
@@ -78,6 +80,7 @@ pub use config::{Config, ConfigError, check_bounds};
 pub use depth::{Depth, DepthBounds};
 pub use forecast::{Forecast, Outlook};
 pub use governor::{Governor, Measured, VmDemand};
+pub use held::{HeldBy, HeldTimes};
 pub use host::{Completed, Dispatch, Host, IoId, Outcome, VmConfig, VmId, VmPart};
 pub use io::{Io, IoKind};
 pub use kernel::{KernelHost, QueueMeans};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use parda_control::law::{LawConfig, Mode};
 use parda_control::{
-    Bytes, Config, Governed, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares, Span,
-    Totals, Tuning, View, VmConfig, VmId, Window,
+    Bytes, Config, Governed, HeldBy, Host, Instant, Io, IoId, IoKind, Outcome, Report, Shares,
+    Span, Totals, Tuning, View, VmConfig, VmId, Window,
 };
 use proptest::prelude::*;
 
@@ -335,4 +335,51 @@ fn what_waits_is_charged_by_the_slots_in_force() {
     host.set_config(now, bytes).unwrap();
     assert!(out(&mut host, now).is_empty(), "the next one is of 128 slots again");
     assert_eq!(host.held(), 2);
+}
+
+#[test]
+fn held_time_has_the_cause_that_the_io_met_when_it_came() {
+    let law = |mode, window_max| LawConfig {
+        mode,
+        window_start: Window(4.0),
+        window_max: Window(window_max),
+        ..LawConfig::default()
+    };
+    let parda = Mode::Parda { epsilon: 0.4 };
+    for (law, expected) in [
+        (law(parda, 64.0), HeldBy::Share),
+        (law(parda, 4.0), HeldBy::Window),
+        (law(Mode::Static, 4.0), HeldBy::Window),
+    ] {
+        let mut host =
+            Host::new(Instant(0), Config { law: law.clone(), ..Config::default() }).unwrap();
+        let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+        let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
+        for token in 0..16 {
+            host.submit(Instant(0), vms[token as usize % 2], READ, token);
+        }
+        let (mut now, mut done) = (Instant(0), BTreeMap::new());
+        while done.len() < 16 {
+            let ids: Vec<_> =
+                std::iter::from_fn(|| host.next_dispatch(now)).map(|d| d.id).collect();
+            now = now + Span::from_millis(10);
+            for id in ids {
+                let io = host.complete(now, id, Outcome::Done).unwrap();
+                done.insert(io.token, io);
+            }
+        }
+        assert_eq!(done[&15].held_by, expected, "{law:?}");
+        assert!(done[&15].held > Span::ZERO);
+    }
+    // Who wants less than its slice waits for others at most.
+    let mut host = Host::new(Instant(0), Config::default()).unwrap();
+    let vm = VmConfig { shares: Shares(1000), burst: 0.0, target: None };
+    let vms = [(); 2].map(|()| host.add_vm(Instant(0), vm));
+    for token in 0..9 {
+        host.submit(Instant(0), vms[token / 8], READ, token as u64);
+    }
+    let all = std::iter::from_fn(|| host.next_dispatch(Instant(0))).collect::<Vec<_>>();
+    let shallow = all.iter().find(|dispatch| dispatch.token == 8).expect("goes ahead").id;
+    let io = host.complete(Instant(1), shallow, Outcome::Done).unwrap();
+    assert_eq!(io.held_by, HeldBy::Turn);
 }

@@ -31,4 +31,4 @@ pub use limit::{HELD, Limit};
 pub use predict::{Change, Outcome, Prediction, predict};
 pub use score::{Record, Score, score};
 pub use spent::{Cause, Spent};
-pub use view::{Bounded, Holding, Peer, View, Vm, spread};
+pub use view::{Bounded, HeldBy, Holding, Peer, View, Vm, spread};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limit::Limit;
-use crate::view::{View, Vm};
+use crate::view::{HeldBy, View, Vm};
 
 /// A part of a VM's mean latency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,9 +20,9 @@ pub struct Spent {
 pub enum Cause {
     /// Held on this host, as the VM wants more than its slice.
     HeldBySlice,
-    /// Held on this host, as the host is at its largest window.
+    /// Held on this host, as the host has all outstanding that its window allows.
     HeldByWindowMax,
-    /// Held on this host for less than [`HELD`](crate::HELD) of the latency: the wait for a turn.
+    /// Held on this host with room in its slice: the wait for a turn.
     HeldForTurn,
     /// Service time at the array. Known only from a probe.
     Service,
@@ -34,18 +34,25 @@ pub enum Cause {
 
 /// The parts of a VM's latency. They add up to its mean latency.
 pub(crate) fn spent(view: &View, vm: &Vm, service_ms: Option<f64>) -> Vec<Spent> {
-    let held = match Limit::of_vm(view, vm) {
-        Limit::Slice => Cause::HeldBySlice,
-        Limit::WindowMax => Cause::HeldByWindowMax,
-        _ => Cause::HeldForTurn,
-    };
+    let held = vm.held_by.unwrap_or_else(|| inferred(Limit::of_vm(view, vm)));
     let service = service_ms.unwrap_or(0.0).clamp(0.0, vm.device_ms);
     let within = vm.device_ms.min(view.threshold_ms) - service;
     let parts = [
-        (held, vm.held_ms),
+        (Cause::HeldBySlice, vm.held_ms * held.share),
+        (Cause::HeldByWindowMax, vm.held_ms * held.window),
+        (Cause::HeldForTurn, vm.held_ms * held.turn),
         (Cause::Service, service),
         (Cause::WithinThreshold, within.max(0.0)),
         (Cause::BeyondThreshold, vm.device_ms - service - within.max(0.0)),
     ];
     parts.into_iter().filter(|part| part.1 > 0.0).map(|(cause, ms)| Spent { cause, ms }).collect()
+}
+
+/// The cause of held time by the VM's limit, where it was not measured.
+fn inferred(limit: Limit) -> HeldBy {
+    match limit {
+        Limit::Slice => HeldBy { share: 1.0, ..HeldBy::default() },
+        Limit::WindowMax => HeldBy { window: 1.0, ..HeldBy::default() },
+        _ => HeldBy { turn: 1.0, ..HeldBy::default() },
+    }
 }

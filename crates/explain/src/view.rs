@@ -54,6 +54,9 @@ pub struct Vm {
     pub others_per_s: f64,
     /// Mean held time, in milliseconds.
     pub held_ms: f64,
+    /// Causes of that time. `None` if the agent did not tell them.
+    #[serde(default)]
+    pub held_by: Option<HeldBy>,
     /// Mean device latency, in milliseconds.
     pub device_ms: f64,
     /// Mean cost of an IO, in slots of the window.
@@ -62,6 +65,17 @@ pub struct Vm {
     pub slice: Option<f64>,
     /// [`spread`] of its number of pending IOs. `None` if it cannot be computed.
     pub spread: Option<f64>,
+}
+
+/// Parts of a VM's held time, by cause. They add up to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldBy {
+    /// It wanted more than its slice.
+    pub share: f64,
+    /// Its host had all outstanding that its window allows.
+    pub window: f64,
+    /// It had room in its slice, and waited for its turn.
+    pub turn: f64,
 }
 
 /// Another host, as the exchange shows it.

@@ -1,8 +1,8 @@
 //! VMs as operators meet them, and what is found of each.
 
 use parda_explain::{
-    Bounded, Capacity, Cause, Change, Explanation, Holding, Limit, Peer, Record, Unknown, View, Vm,
-    Who, predict, score,
+    Bounded, Capacity, Cause, Change, Explanation, HeldBy, Holding, Limit, Peer, Record, Unknown,
+    View, Vm, Who, predict, score,
 };
 
 /// A service time of 7.1 ms, as drives have it.
@@ -22,6 +22,7 @@ fn vm(name: &str, shares: f64, pending: f64, outstanding: f64) -> Vm {
         slots: 1.0,
         slice: Some(0.054 * shares),
         spread: Some(0.1),
+        held_by: None,
     }
 }
 
@@ -70,6 +71,19 @@ fn a_database_of_three_ios_is_latency_bound_and_only_a_threshold_helps_it() {
     let (least, most) = lower.range.unwrap();
     assert!(least < others && others < most, "{least} {others} {most}");
     assert!(found.unknown.contains(&Unknown::Capacity));
+}
+
+#[test]
+fn held_time_is_told_by_its_measured_causes() {
+    let mut view = trial();
+    view.vms = vec![vm("batch", 1000.0, 64.0, 27.0)];
+    view.vms[0].held_by = Some(HeldBy { share: 0.75, window: 0.0, turn: 0.25 });
+    let found = Explanation::of(&view, "batch", &[], &DRIVES).unwrap();
+    let of = |cause| found.spent.iter().find(|part| part.cause == cause).map(|part| part.ms);
+    let (share, turn) = (of(Cause::HeldBySlice).unwrap(), of(Cause::HeldForTurn).unwrap());
+    assert!((share / turn - 3.0).abs() < 1e-9, "{:?}", found.spent);
+    assert_eq!(of(Cause::HeldByWindowMax), None);
+    assert!((sum(&found) - found.vm.held_ms - found.vm.device_ms).abs() < 1e-9);
 }
 
 #[test]

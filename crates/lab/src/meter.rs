@@ -269,6 +269,7 @@ mod tests {
             errors: 0,
             overdue: 0,
             time_held_s: ios as f64 * 0.01,
+            time_held_by: Default::default(),
             time_at_device_s: ios as f64 * 0.03,
             latency_target: None,
             slowest: None,

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use parda_control::integral::Integral;
 use parda_control::{
-    Completed, Config, ConfigError, DepthBounds, Dispatch, Instant, Io, IoId, KernelHost,
+    Completed, Config, ConfigError, DepthBounds, Dispatch, HeldBy, Instant, Io, IoId, KernelHost,
     QueueMeans, Report, Shares, Span, View, VmConfig, VmDemand, VmId, Window,
 };
 use parda_scenario::{GuestDisk, GuestSettings};
@@ -145,7 +145,8 @@ impl Kernel {
             self.host.record(direction, 1, io.bytes, now.since(issued));
         }
         let (held, device) = (sent.since(submitted), now.since(sent));
-        Some(Completed { vm, token, io, held, device })
+        let held_by = HeldBy::Turn;
+        Some(Completed { vm, token, io, held, held_by, device })
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {

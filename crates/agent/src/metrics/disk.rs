@@ -6,10 +6,10 @@ use parda_block::Latencies;
 
 use super::table::{
     Family, Labels, Value, bounded, count, counter, counts, gauge, histogram, maybe, ms, one,
-    seconds,
+    seconds, time, times_by,
 };
 use crate::latency::occupied;
-use crate::status::{Counter, DiskState, DiskStatus, Recorded};
+use crate::status::{Counter, DiskState, DiskStatus, HeldByStatus, Recorded};
 
 /// A disk as its families see it.
 #[derive(Debug)]
@@ -35,6 +35,7 @@ pub(super) struct Counted {
     /// Latency objective in milliseconds, and whether it is missed for want of shares.
     target: Option<(f64, bool)>,
     held_s: f64,
+    held_by: HeldByStatus,
     device_s: f64,
 }
 
@@ -52,6 +53,7 @@ impl DiskNow {
             overdue: disk.overdue,
             target: target.map(|target| (target.target_ms, target.short_of_shares)),
             held_s: disk.time_held_s,
+            held_by: disk.time_held_by,
             device_s: disk.time_at_device_s,
             name: disk.name,
             listen: disk.listen,
@@ -113,5 +115,13 @@ pub(super) fn families() -> Vec<Family<DiskNow>> {
         histogram("disk_held", "Time that reads and writes were held in the host's queue", |d| {
             d.times(|recorded| &recorded.held, d.counted.held_s)
         }),
+        time(
+            "disk_held_by",
+            "The same time by cause; cause is share, window or turn",
+            |DiskNow { counted: d, .. }| {
+                let HeldByStatus { share_s, window_s, turn_s } = d.held_by;
+                times_by("cause", [("share", share_s), ("window", window_s), ("turn", turn_s)])
+            },
+        ),
     ]
 }

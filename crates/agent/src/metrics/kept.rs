@@ -1,4 +1,4 @@
-//! Text of disks, kept from one answer to the next: of a thousand disks most do nothing in a second, and a disk has 49 series.
+//! Text of disks, kept from one answer to the next: of a thousand disks most do nothing in a second, and a disk has 52 series.
 
 use std::fmt;
 

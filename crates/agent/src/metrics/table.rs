@@ -18,6 +18,8 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 pub(super) enum Value {
     Gauge(f64),
     Counter(u64),
+    /// A counter of seconds.
+    Time(f64),
     /// Bounds, and numbers of values between them; the sum of all values.
     Histogram(Vec<(f64, u64)>, f64),
 }
@@ -69,6 +71,15 @@ pub(super) const fn counter<T>(
     Family { name, help, unit: None, kind: MetricType::Counter, samples }
 }
 
+/// A counter of seconds since the agent's start.
+pub(super) const fn time<T>(
+    name: &'static str,
+    help: &'static str,
+    samples: fn(&T) -> Vec<(Labels, Value)>,
+) -> Family<T> {
+    Family { name, help, unit: Some(Unit::Seconds), kind: MetricType::Counter, samples }
+}
+
 /// A histogram of times since the agent's start.
 pub(super) const fn histogram<T>(
     name: &'static str,
@@ -104,6 +115,15 @@ pub(super) fn counts<const N: usize>(
 ) -> Vec<(Labels, Value)> {
     let sample =
         |(name, value): (&str, u64)| (vec![(label, name.to_owned())], Value::Counter(value));
+    values.into_iter().map(sample).collect()
+}
+
+/// Counters of seconds that one label tells apart.
+pub(super) fn times_by<const N: usize>(
+    label: &'static str,
+    values: [(&'static str, f64); N],
+) -> Vec<(Labels, Value)> {
+    let sample = |(name, value): (&str, f64)| (vec![(label, name.to_owned())], Value::Time(value));
     values.into_iter().map(sample).collect()
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_agent::latency::Latency;
-use parda_agent::status::{DiskStatus, PeerStatus, Status, VolumeStatus};
+use parda_agent::status::{DiskStatus, HeldByStatus, PeerStatus, Status, VolumeStatus};
 use parda_control::{Bounded as Bounds, ModeName};
 use parda_exchange::Liveness;
-use parda_explain::{Bounded, Holding, Peer, View, Vm, spread};
+use parda_explain::{Bounded, HeldBy, Holding, Peer, View, Vm, spread};
 
 use crate::Failure;
 use crate::status::recent::Recent;
@@ -130,6 +130,7 @@ impl Looks {
             bytes_per_s: self.recent.rate(bytes),
             others_per_s: self.recent.rate(disk.others),
             held_ms,
+            held_by: held_by(disk),
             device_ms,
             slots: slot_bytes(self.last()).map_or(1.0, |slot| (size / slot).max(1.0)),
             slice: mean(&slices.collect::<Vec<_>>()),
@@ -191,6 +192,14 @@ fn place(recent: &Recent, first: &Status, name: &str) -> Result<usize, Failure> 
 /// Mean IOs that a disk had pending, by Little's law.
 fn pends(recent: &Recent, disk: &DiskStatus) -> f64 {
     recent.at_a_time(&disk.held) + recent.at_a_time(&disk.device)
+}
+
+/// Parts of the time that a disk's IOs were held, if any was.
+fn held_by(disk: &DiskStatus) -> Option<HeldBy> {
+    let HeldByStatus { share_s, window_s, turn_s } = disk.time_held_by;
+    let all = share_s + window_s + turn_s;
+    let part = |seconds: f64| seconds / all;
+    (all > 0.0).then(|| HeldBy { share: part(share_s), window: part(window_s), turn: part(turn_s) })
 }
 
 /// Size of a slot of the window, where slots are bytes.

@@ -93,7 +93,7 @@ fn cause(cause: Cause, threshold_ms: f64) -> String {
     match cause {
         Cause::HeldBySlice => "held on this host: it wants more than its slice".to_owned(),
         Cause::HeldByWindowMax => {
-            "held on this host: the host has all that window_max allows".to_owned()
+            "held on this host: the host has all that its window allows".to_owned()
         }
         Cause::HeldForTurn => "on this host, until it was its turn".to_owned(),
         Cause::Service => {

@@ -75,6 +75,7 @@ fn subtract_disk(now: &mut DiskStatus, before: &DiskStatus) {
     now.reads = subtract(now.reads, before.reads);
     now.writes = subtract(now.writes, before.writes);
     now.others = now.others.saturating_sub(before.others);
+    now.time_held_by = now.time_held_by.since(&before.time_held_by);
     now.device = now.device.since(&before.device);
     now.held = now.held.since(&before.held);
     now.total = now.total.since(&before.total);

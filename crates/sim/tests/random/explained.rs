@@ -134,6 +134,7 @@ fn view(fleet: &Fleet, before: &PhaseAnswer, parts: &[&PhaseAnswer], of: usize) 
         bytes_per_s: vm.mib_per_s * f64::from(1 << 20),
         others_per_s: 0.0,
         held_ms: held_ms(vm),
+        held_by: None,
         device_ms: device_ms(vm),
         slots: 1.0,
         slice: p.map(|p| p * f64::from(vm.shares)),
