@@ -12,7 +12,7 @@ DEMO_DEPS := fio=fio
 TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-libnbd nbdcopy=libnbd-bin nbdkit=nbdkit \
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
 	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount systemd-nspawn=systemd-container umoci=umoci chromium=chromium promtool=prometheus \
-	node=nodejs npm=npm etcd=etcd-server faketime=faketime
+	node=nodejs npm=npm etcd=etcd-server faketime=faketime virsh=libvirt-clients
 
 # Where cargo builds, and what the laboratory's guests are made of.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -121,10 +121,10 @@ fuzz: ## Every parser, a short while each
 
 nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a story, half an hour of soak, 10^8 fuzzing runs, Miri, mutations
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
-	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm
+	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm libvirtd=libvirt-daemon-system
 	@$(MAKE) --no-print-directory build
 	tools/manifests.sh
-	$(CARGO) test $(TESTS) --test stories -- packages --ignored
+	$(CARGO) test $(TESTS) --test stories -- packages libvirt --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test lost_writes --test silent_server --test tls --test foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
 	@$(MAKE) --no-print-directory kit

@@ -13,6 +13,7 @@ mod exchange;
 mod explain;
 mod failure;
 mod lab;
+mod libvirt;
 mod log;
 mod manual;
 mod output;
@@ -97,6 +98,16 @@ Examples:
 
 A configuration file is the place for disks that stay: these commands are for who manages many.";
 
+const LIBVIRT_EXAMPLES: &str = "\
+Examples:
+  parda libvirt list                                 all disks, and which can be served
+  parda libvirt toml --below /mnt/array-a --listen unix:/run/parda/array-a.sock >> /etc/parda.toml
+  parda libvirt attach vm1                           what would change in its definition
+  parda libvirt attach vm1 --apply                   the change; the definition from before is kept in a file
+  parda libvirt detach vm1 --apply                   back to the file or device
+
+It runs virsh, and nothing is changed without --apply: see docs/installing.md";
+
 const WORKLOAD_EXAMPLES: &str = "\
 Examples:
   parda workload export scenarios/demo.toml --out demo.fio   the load of a scenario, for fio
@@ -133,6 +144,10 @@ enum Command {
     Events(events::Events),
     /// Show the hosts of all volumes, as an agent hears them
     Peers(peers::Peers),
+    /// List the disks of libvirt's domains, and have domains reach them by the agent
+    #[command(subcommand)]
+    #[command(after_help = LIBVIRT_EXAMPLES)]
+    Libvirt(libvirt::Libvirt),
     /// Look at, set and put back the queue depth of a block device
     #[command(after_help = STEER_EXAMPLES)]
     #[command(subcommand)]
@@ -189,6 +204,7 @@ fn main() -> ExitCode {
         Command::Steer(command) => command.run(),
         Command::Exchange(command) => command.run(),
         Command::Array(command) => command.run(),
+        Command::Libvirt(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Sim(command) => command.run(),
         Command::Probe(command) => command.run(),

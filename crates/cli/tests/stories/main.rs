@@ -38,6 +38,7 @@
 //! | `exchange_udp` | hosts that meet over UDP, and attackers on their network |
 //! | `exchange_init` | making an exchange |
 //! | `image` | the container image |
+//! | `libvirt` | domains of libvirt whose disks the agent serves |
 //! | `proxmox` | the hook script for Proxmox VE |
 //! | `packages` | Debian and RPM packages on a machine of their own |
 //! | `service` | installed, and run by systemd |
@@ -90,6 +91,7 @@ mod image;
 mod island;
 mod journal;
 mod latency_targets;
+mod libvirt;
 mod lifecycle;
 mod listeners;
 mod live_disks;

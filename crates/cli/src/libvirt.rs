@@ -1,0 +1,174 @@
+//! `parda libvirt`: the disks of libvirt's domains, and which of them the agent serves.
+
+mod change;
+mod domain;
+mod virsh;
+
+use clap::{Args, Subcommand};
+use parda_config::wrong_shares;
+use parda_nbd::uri::Address;
+use serde_json::json;
+
+use crate::output::{line, plain};
+use crate::{Failure, output};
+use change::{Attach, Detach};
+use domain::{Disk, Domain, Source};
+use virsh::Virsh;
+
+#[derive(Subcommand)]
+pub(crate) enum Libvirt {
+    /// List the disks of domains, and whether they can be served
+    List(List),
+    /// Write [[volume.disk]] tables for the disks of domains
+    Toml(Toml),
+    /// Have domains reach their disks by the agent: <disk> becomes NBD
+    Attach(Attach),
+    /// Have domains open their disks by themselves again
+    Detach(Detach),
+}
+
+/// Domains of a libvirt.
+#[derive(Args)]
+struct Which {
+    /// Names of domains. None: all
+    #[arg(value_name = "DOMAIN")]
+    domains: Vec<String>,
+    /// libvirt's connection URI
+    #[arg(long, value_name = "URI", default_value = "qemu:///system")]
+    connect: String,
+}
+
+#[derive(Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    which: Which,
+    /// Write the disks as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda libvirt toml --below /mnt/array-a --listen unix:/run/parda/array-a.sock >> /etc/parda.toml
+  parda check /etc/parda.toml
+
+The tables belong below the [[volume]] that they are for, at the end of the file or before the next [[volume]].")]
+pub(crate) struct Toml {
+    #[command(flatten)]
+    which: Which,
+    /// Only disks below this directory, such as the volume's mount point
+    #[arg(long, value_name = "DIR")]
+    below: Option<std::path::PathBuf>,
+    /// Address at which the agent shall serve them
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Address,
+    /// Shares of each disk
+    #[arg(long, value_name = "SHARES", default_value = "1000")]
+    shares: u32,
+}
+
+impl Libvirt {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        match self {
+            Libvirt::List(list) => list.run(),
+            Libvirt::Toml(toml) => toml.run(),
+            Libvirt::Attach(attach) => attach.run(),
+            Libvirt::Detach(detach) => detach.run(),
+        }
+    }
+}
+
+impl Which {
+    fn virsh(&self) -> Virsh<'_> {
+        Virsh { uri: &self.connect }
+    }
+
+    /// The domains with their definitions.
+    fn all(&self) -> Result<Vec<(Domain, String)>, Failure> {
+        let virsh = self.virsh();
+        let names = if self.domains.is_empty() { virsh.domains()? } else { self.domains.clone() };
+        let read = |name: &String| {
+            let xml = virsh.definition(name)?;
+            let domain = Domain::parse(&xml);
+            let domain = domain.map_err(|why| Failure::new(format!("domain {name}: {why}")))?;
+            Ok((domain, xml))
+        };
+        names.iter().map(read).collect()
+    }
+}
+
+impl List {
+    fn run(&self) -> Result<(), Failure> {
+        let domains = self.which.all()?;
+        let disks =
+            || domains.iter().flat_map(|(of, _)| of.disks.iter().map(move |disk| (of, disk)));
+        if self.json {
+            let each = disks().map(|(domain, disk)| {
+                let (kind, place) = words(&disk.source);
+                json!({ "domain": domain.name, "disk": disk.target, "type": kind, "place": place, "refused": disk.refused })
+            });
+            return output::json("-".as_ref(), &each.collect::<Vec<_>>());
+        }
+        let mut table = plain(["domain", "disk", "type", "place", ""]);
+        for (domain, disk) in disks() {
+            let (kind, place) = words(&disk.source);
+            let why = disk.refused.as_deref().unwrap_or_default();
+            table.add_row([&domain.name, &disk.target, kind, &place, why].map(line));
+        }
+        output::print(&table.to_string())
+    }
+}
+
+fn words(source: &Source) -> (&str, String) {
+    match source {
+        Source::Path { path, block: true } => ("block", path.display().to_string()),
+        Source::Path { path, block: false } => ("file", path.display().to_string()),
+        Source::Nbd { address, export } => ("nbd", format!("{export} at {address}")),
+        Source::Other(kind) => (kind, String::new()),
+    }
+}
+
+impl Toml {
+    fn run(&self) -> Result<(), Failure> {
+        if let Some(wrong) = wrong_shares(self.shares) {
+            return Err(Failure::usage(format!("--shares {}: {wrong}", self.shares)));
+        }
+        let domains = self.which.all()?;
+        let mut text = String::new();
+        for (domain, disk) in
+            domains.iter().flat_map(|(of, _)| of.disks.iter().map(move |d| (of, d)))
+        {
+            text += &self.table(domain, disk).unwrap_or_default();
+        }
+        if text.is_empty() {
+            return Err(Failure::new("no domain has such a disk: parda libvirt list shows all"));
+        }
+        output::print(&text)
+    }
+
+    /// Table of a disk, or a comment with the reason why there is none.
+    fn table(&self, domain: &Domain, disk: &Disk) -> Option<String> {
+        let Source::Path { path, .. } = &disk.source else { return None };
+        if self.below.as_ref().is_some_and(|below| !path.starts_with(below)) {
+            return None;
+        }
+        let head = line(&format!("domain {}, {}", domain.name, disk.target));
+        if let Some(why) = &disk.refused {
+            return Some(format!(
+                "# {head} {} is not served: {}\n\n",
+                line(&path.display().to_string()),
+                line(why)
+            ));
+        }
+        let mut table = toml::Table::new();
+        table.insert("name".to_owned(), format!("{}-{}", domain.name, disk.target).into());
+        table.insert("path".to_owned(), path.to_str()?.into());
+        table.insert("listen".to_owned(), self.listen.to_string().into());
+        table.insert("shares".to_owned(), i64::from(self.shares).into());
+        if disk.read_only {
+            table.insert("read_only".to_owned(), true.into());
+        }
+        Some(format!("# {head}\n[[volume.disk]]\n{table}\n"))
+    }
+}

@@ -1,0 +1,302 @@
+//! `parda libvirt attach` and `detach`: definitions of domains, changed and kept.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use parda_agent::config::{Config, Listener, Place};
+use parda_nbd::uri::Address;
+
+use super::domain::{Disk, Domain, Source, same};
+use super::virsh::Virsh;
+use crate::{Failure, output};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda libvirt attach vm1                   shows what would change
+  parda libvirt attach vm1 --apply           changes it, and keeps the definition from before
+  virsh define vm1-1790000000.xml            puts that back
+
+Disks that /etc/parda.toml serves become NBD disks with a reconnect delay; others stay. Nothing else of the definition changes.
+The domain must be shut off: one that runs has its image open, which the agent does not serve.")]
+pub(crate) struct Attach {
+    #[command(flatten)]
+    change: Change,
+    /// Seconds that IOs of a guest wait for an agent that is restarted; 0 leaves the setting out
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    reconnect_delay: u64,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  parda libvirt detach vm1                   shows what would change
+  parda libvirt detach vm1 --apply           changes it, and keeps the definition from before
+
+NBD disks that /etc/parda.toml serves become the files and devices that it names. Take a disk out of parda.toml before its domain
+starts: QEMU does not open an image that the agent serves.")]
+pub(crate) struct Detach {
+    #[command(flatten)]
+    change: Change,
+}
+
+#[derive(Args)]
+struct Change {
+    /// Names of domains
+    #[arg(value_name = "DOMAIN", required = true)]
+    domains: Vec<String>,
+    /// libvirt's connection URI
+    #[arg(long, value_name = "URI", default_value = "qemu:///system")]
+    connect: String,
+    /// The agent's configuration, which names the disks
+    #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
+    config: PathBuf,
+    /// Define the domains anew. Without it nothing is changed
+    #[arg(long)]
+    apply: bool,
+    /// Also domains that run: the change is for their next start
+    #[arg(long)]
+    running: bool,
+    /// Directory for the definitions from before
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    backup: PathBuf,
+}
+
+/// A disk of the configuration, as a domain may have it.
+struct Served {
+    path: PathBuf,
+    nbd: Source,
+    /// Its clients need TLS.
+    tls: bool,
+}
+
+impl Attach {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let delay = self.reconnect_delay;
+        self.change.run(delay, |disk, served| {
+            let Source::Path { path, .. } = &disk.source else { return Ok(None) };
+            let Some(found) = served.iter().find(|served| same(&served.path, path)) else {
+                return Ok(None);
+            };
+            match (&disk.refused, found.tls) {
+                (Some(why), _) => Err(why.clone()),
+                (None, true) => {
+                    Err("its listener takes TLS alone, which libvirt has to be told of by hand"
+                        .to_owned())
+                }
+                (None, false) => Ok(Some(found.nbd.clone())),
+            }
+        })
+    }
+}
+
+impl Detach {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        self.change.run(0, |disk, served| {
+            let Some(found) = served.iter().find(|served| served.nbd == disk.source) else {
+                return Ok(None);
+            };
+            if let Some(why) = &disk.refused {
+                return Err(why.clone());
+            }
+            let about = std::fs::metadata(&found.path)
+                .map_err(|error| format!("{}: {error}", found.path.display()))?;
+            let path = std::path::absolute(&found.path).map_err(|error| error.to_string())?;
+            Ok(Some(Source::Path { path, block: about.file_type().is_block_device() }))
+        })
+    }
+}
+
+impl Change {
+    /// Changes disks of all domains to the source that `other` gives them. All is checked before anything is changed.
+    fn run(
+        &self,
+        delay: u64,
+        other: impl Fn(&Disk, &[Served]) -> Result<Option<Source>, String>,
+    ) -> Result<(), Failure> {
+        let served = served(&Config::read(&self.config)?);
+        let virsh = Virsh { uri: &self.connect };
+        let (persistent, saved) = (virsh.persistent()?, virsh.saved()?);
+        let mut all = Vec::new();
+        for name in &self.domains {
+            let refused = |why: &str| Err(Failure::usage(format!("domain {name}: {why}")));
+            let before = virsh.definition(name)?;
+            let after = self.changed(name, &before, delay, &served, &other)?;
+            if !persistent.contains(name) {
+                return refused("is no domain that is defined: name it as virsh list --all does");
+            }
+            if saved.contains(name) {
+                return refused(
+                    "has a saved state, which has its disks as they were: start it and shut it down first",
+                );
+            }
+            if !self.running && !virsh.is_off(name)? {
+                return refused(
+                    "is not shut off: shut it down, or --running changes its next start",
+                );
+            }
+            all.push((name, before, after));
+        }
+        for (name, before, after) in &all {
+            output::print(&difference(name, before, after))?;
+            if self.apply && before != after {
+                let kept = self.apply(&virsh, name, before, after)?;
+                output::print(&format!("domain {name}: changed; before: {}", kept.display()))?;
+            }
+        }
+        if !self.apply && all.iter().any(|(_, before, after)| before != after) {
+            output::print("nothing was changed: --apply does")?;
+        }
+        Ok(())
+    }
+
+    /// The definition with other sources.
+    fn changed(
+        &self,
+        name: &str,
+        before: &str,
+        delay: u64,
+        served: &[Served],
+        other: impl Fn(&Disk, &[Served]) -> Result<Option<Source>, String>,
+    ) -> Result<String, Failure> {
+        let mut xml = before.to_owned();
+        let parse = |xml: &str| {
+            Domain::parse(xml).map_err(|why| Failure::new(format!("domain {name}: {why}")))
+        };
+        let count = parse(before)?.disks.len();
+        let mut changed = 0;
+        for at in 0..count {
+            // Ranges of the text are those of the text as it is now.
+            let domain = parse(&xml)?;
+            let disk = &domain.disks[at];
+            let wrong =
+                |why: String| Failure::usage(format!("domain {name}, disk {}: {why}", disk.target));
+            if let Some(source) = other(disk, served).map_err(wrong)? {
+                let with = disk.with(&xml, &source, delay);
+                xml =
+                    with.ok_or_else(|| wrong("its XML is not as libvirt writes it".to_owned()))?;
+                changed += 1;
+            }
+        }
+        if changed == 0 {
+            let config = self.config.display();
+            return Err(Failure::usage(format!(
+                "domain {name}: none of its disks is to be changed by {config}: see parda libvirt list {name}"
+            )));
+        }
+        Ok(xml)
+    }
+
+    /// Keeps the definition from before, defines the new one, and looks whether libvirt has it.
+    fn apply(
+        &self,
+        virsh: &Virsh<'_>,
+        name: &str,
+        before: &str,
+        after: &str,
+    ) -> Result<PathBuf, Failure> {
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let plain: String = name
+            .chars()
+            .map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' })
+            .collect();
+        let kept = self.backup.join(format!("{plain}-{seconds}.xml"));
+        keep(&kept, before)?;
+        let new = self.backup.join(format!("{plain}-{seconds}.new.xml"));
+        keep(&new, after)?;
+        let defined = virsh.define(&text(&new)?);
+        let _ = std::fs::remove_file(&new);
+        defined?;
+        let has = virsh.definition(name)?;
+        let sources = |xml: &str| {
+            Domain::parse(xml)
+                .map(|domain| domain.disks.into_iter().map(|disk| disk.source).collect::<Vec<_>>())
+        };
+        if sources(&has) != sources(after) {
+            virsh.define(&text(&kept)?)?;
+            return Err(Failure::new(format!(
+                "domain {name}: libvirt did not take the change; the definition from before is back"
+            )));
+        }
+        if after.contains("<reconnect delay=") && !has.contains("<reconnect delay=") {
+            output::print(&format!(
+                "domain {name}: this libvirt has no reconnect delay for NBD: a restart of the agent is an IO error in the guest \
+                 (docs/restarts.md)"
+            ))?;
+        }
+        Ok(kept)
+    }
+}
+
+/// Disks of a configuration that are files or devices.
+fn served(config: &Config) -> Vec<Served> {
+    let with_tls = |listener: &Listener| listener.tls.as_ref().is_some_and(|tls| tls.required);
+    let disks = config.volumes.iter().flat_map(|volume| {
+        volume.disks().iter().filter_map(move |disk| {
+            // A domain has no part of a device.
+            let (Place::Path(path), None) = (&disk.place, &disk.region) else { return None };
+            let export = disk.name.to_string();
+            let listener = volume.listeners.iter().find(|listener| listener.address == disk.listen);
+            Some(Served {
+                path: path.clone(),
+                nbd: Source::Nbd { address: absolute(&disk.listen), export },
+                tls: listener.is_some_and(with_tls),
+            })
+        })
+    });
+    disks.collect()
+}
+
+/// The address as a program finds it that runs elsewhere.
+fn absolute(address: &Address) -> Address {
+    match address {
+        Address::Unix(path) => {
+            Address::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        }
+        tcp @ Address::Tcp { .. } => tcp.clone(),
+    }
+}
+
+/// Writes a file that is not there yet, for its owner alone: a definition may have passwords.
+fn keep(path: &Path, text: &str) -> Result<(), Failure> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    let path = path.to_str().map(str::to_owned);
+    path.ok_or_else(|| Failure::usage("--backup: must be UTF-8, as virsh takes its path"))
+}
+
+/// Disks that change, as lines that go and come.
+fn difference(name: &str, before: &str, after: &str) -> String {
+    let (Ok(old), Ok(new)) = (Domain::parse(before), Domain::parse(after)) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for (old, new) in old.disks.iter().zip(&new.disks).filter(|(old, new)| old.source != new.source)
+    {
+        text += &format!("domain {name}, disk {}\n", old.target);
+        let (gone, came): (Vec<_>, Vec<_>) =
+            (old.text(before).lines().collect(), new.text(after).lines().collect());
+        let alike = gone.iter().rev().zip(came.iter().rev()).take_while(|(a, b)| a == b).count();
+        let part = |mark, lines: &[&str]| {
+            let changed = &lines[..lines.len() - alike];
+            changed
+                .iter()
+                .map(|line| format!("{mark} {}\n", output::line(line)))
+                .collect::<String>()
+        };
+        text += &part('-', &gone);
+        text += &part('+', &came);
+    }
+    text
+}

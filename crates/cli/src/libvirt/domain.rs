@@ -1,0 +1,278 @@
+//! The XML of a domain: its disks, and other sources for them. All other text of the definition stays as it is, byte for byte.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use parda_nbd::uri::Address;
+use roxmltree::{Document, Node};
+
+/// The definition of a domain.
+#[derive(Debug)]
+pub(super) struct Domain {
+    pub(super) name: String,
+    pub(super) disks: Vec<Disk>,
+}
+
+/// A disk of a domain.
+#[derive(Debug)]
+pub(super) struct Disk {
+    /// Name of the device, as `vda`.
+    pub(super) target: String,
+    pub(super) source: Source,
+    pub(super) read_only: bool,
+    /// Reason why it cannot be served as it is.
+    pub(super) refused: Option<String>,
+    element: Range<usize>,
+    /// Value of its attribute `type`, if it has one.
+    kind: Option<Range<usize>>,
+    source_element: Option<Range<usize>>,
+}
+
+/// Place of a disk's data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A file or block device that QEMU opens.
+    Path { path: PathBuf, block: bool },
+    /// An export of an NBD server.
+    Nbd { address: Address, export: String },
+    /// None of them.
+    Other(String),
+}
+
+impl Domain {
+    pub(super) fn parse(xml: &str) -> Result<Domain, String> {
+        let document = Document::parse(xml).map_err(|error| error.to_string())?;
+        let root = document.root_element();
+        let name = child(root, "name").and_then(|name| name.text()).unwrap_or_default();
+        if root.tag_name().name() != "domain" || name.is_empty() {
+            return Err("is no definition of a domain".to_owned());
+        }
+        let devices = child(root, "devices");
+        let disks = devices.into_iter().flat_map(|devices| elements(devices, "disk"));
+        Ok(Domain { name: name.to_owned(), disks: disks.map(Disk::new).collect() })
+    }
+}
+
+impl Disk {
+    fn new(disk: Node<'_, '_>) -> Disk {
+        let target = child(disk, "target").and_then(|target| target.attribute("dev"));
+        let source_element = child(disk, "source");
+        let source = source(disk.attribute("type").unwrap_or("file"), source_element);
+        let refused = refusal(disk, source_element, &source);
+        let kind = disk.attribute_node("type").map(|kind| kind.range_value());
+        Disk {
+            target: target.unwrap_or("?").to_owned(),
+            source,
+            read_only: child(disk, "readonly").is_some(),
+            refused,
+            element: disk.range(),
+            kind,
+            source_element: source_element.map(|source| source.range()),
+        }
+    }
+
+    /// The definition with another source of this disk; `None` if the disk's element is too unlike what libvirt writes.
+    pub(super) fn with(&self, xml: &str, source: &Source, delay: u64) -> Option<String> {
+        let (kind, element) = (self.kind.clone()?, self.source_element.clone()?);
+        let before = xml[..element.start].rsplit('\n').next().unwrap_or_default();
+        let indent = if before.trim().is_empty() { before } else { "" };
+        let (word, new) = match source {
+            Source::Path { path, block } => {
+                let path = escaped(path.to_str()?);
+                match block {
+                    true => ("block", format!("<source dev='{path}'/>")),
+                    false => ("file", format!("<source file='{path}'/>")),
+                }
+            }
+            Source::Nbd { address, export } => {
+                let host = match address {
+                    Address::Unix(path) => {
+                        format!("transport='unix' socket='{}'", escaped(path.to_str()?))
+                    }
+                    Address::Tcp { host, port } => {
+                        format!("name='{}' port='{port}'", escaped(host))
+                    }
+                };
+                let reconnect = match delay {
+                    0 => String::new(),
+                    delay => format!("{indent}  <reconnect delay='{delay}'/>\n"),
+                };
+                let name = escaped(export);
+                let new = format!(
+                    "<source protocol='nbd' name='{name}'>\n{indent}  <host {host}/>\n{reconnect}{indent}</source>"
+                );
+                ("network", new)
+            }
+            Source::Other(_) => return None,
+        };
+        let mut changed = xml.to_owned();
+        // The attribute stands before the element.
+        changed.replace_range(element, &new);
+        changed.replace_range(kind, word);
+        Some(changed)
+    }
+
+    /// Text of the disk in its definition.
+    pub(super) fn text<'a>(&self, xml: &'a str) -> &'a str {
+        &xml[self.element.clone()]
+    }
+}
+
+fn elements<'a, 'i>(of: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
+    of.children().filter(move |node| node.is_element() && node.tag_name().name() == name)
+}
+
+fn child<'a, 'i>(of: Node<'a, 'i>, name: &'static str) -> Option<Node<'a, 'i>> {
+    elements(of, name).next()
+}
+
+fn source(kind: &str, element: Option<Node<'_, '_>>) -> Source {
+    let other = || Source::Other(kind.to_owned());
+    let attribute = |name| element.and_then(|source| source.attribute(name));
+    let path = |path: Option<&str>, block| {
+        path.map(|path| Source::Path { path: path.into(), block }).unwrap_or_else(other)
+    };
+    match (kind, attribute("protocol")) {
+        ("file", _) => path(attribute("file"), false),
+        ("block", _) => path(attribute("dev"), true),
+        ("network", Some("nbd")) => {
+            let host = element.and_then(|source| child(source, "host"));
+            let address = host.and_then(address);
+            let export = attribute("name").unwrap_or_default().to_owned();
+            address.map_or_else(other, |address| Source::Nbd { address, export })
+        }
+        _ => other(),
+    }
+}
+
+/// Address of an NBD server.
+fn address(host: Node<'_, '_>) -> Option<Address> {
+    match host.attribute("transport") {
+        Some("unix") => Some(Address::Unix(host.attribute("socket")?.into())),
+        None | Some("tcp") => {
+            let port = host.attribute("port").map_or(Some(10809), |port| port.parse().ok())?;
+            Some(Address::Tcp { host: host.attribute("name")?.to_owned(), port })
+        }
+        Some(_) => None,
+    }
+}
+
+/// Reason why a disk cannot change between a path and NBD: more is known of it than both can say.
+fn refusal(disk: Node<'_, '_>, element: Option<Node<'_, '_>>, source: &Source) -> Option<String> {
+    let device = disk.attribute("device").unwrap_or("disk");
+    if device != "disk" {
+        return Some(format!("is a {device}"));
+    }
+    if let Source::Other(kind) = source {
+        return Some(format!("its source is of type {kind:?}, no path and no NBD server"));
+    }
+    let format = child(disk, "driver").and_then(|driver| driver.attribute("type")).unwrap_or("raw");
+    if format != "raw" {
+        return Some(format!(
+            "its image is {format}, and the agent serves raw ones: convert it, or serve it through qemu-storage-daemon"
+        ));
+    }
+    let known = ["file", "dev", "protocol", "name", "index"];
+    let more = element.and_then(|source| {
+        let attribute = source.attributes().find(|attribute| !known.contains(&attribute.name()));
+        let child = source.children().find(|child| {
+            child.is_element() && !["host", "reconnect"].contains(&child.tag_name().name())
+        });
+        let child = child.map(|child| child.tag_name().name());
+        attribute.map(|attribute| attribute.name()).or(child)
+    });
+    if let Some(more) = more {
+        return Some(format!("its source has {more:?}, which would be lost"));
+    }
+    let names = ["shareable", "mirror", "encryption", "auth", "transient"];
+    if let Some(name) = names.into_iter().find(|name| child(disk, name).is_some()) {
+        return Some(format!("has <{name}>"));
+    }
+    let backed = child(disk, "backingStore");
+    let backed = backed.is_some_and(|backing| backing.children().any(|node| node.is_element()));
+    backed.then(|| "has a backing store".to_owned())
+}
+
+fn escaped(text: &str) -> String {
+    let of = |c: char| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '\'' => "&apos;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        c if c.is_control() => format!("&#{};", c as u32),
+        c => c.to_string(),
+    };
+    text.chars().map(of).collect()
+}
+
+/// Whether two paths lead to the same file, as far as can be known.
+pub(super) fn same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    one == other || real(one) == real(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const XML: &str = "<domain type='qemu'>
+  <name>d&amp;b</name>
+  <!-- <disk type='file'/> -->
+  <devices>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw' cache='none'/>
+      <source file='/mnt/a b&apos;s.img' index='1'/>
+      <target dev='vda' bus='virtio'/>
+      <address type='pci' slot='0x04'/>
+    </disk>
+    <disk type=\"block\"><source dev='/dev/vg/x'/><target dev='vdb'/><readonly/></disk>
+  </devices>
+</domain>
+";
+
+    #[test]
+    fn a_disk_goes_to_nbd_and_back_and_nothing_else_changes() {
+        let domain = Domain::parse(XML).unwrap();
+        assert_eq!(domain.name, "d&b");
+        let [first, second] = &domain.disks[..] else { panic!("{domain:?}") };
+        assert_eq!(first.source, Source::Path { path: "/mnt/a b's.img".into(), block: false });
+        assert!(first.refused.is_none() && second.refused.is_none() && second.read_only);
+        let address = Address::Unix("/run/<s>".into());
+        let nbd = Source::Nbd { address, export: "d&b-vda".to_owned() };
+        let changed = first.with(XML, &nbd, 60).unwrap();
+        let expected = XML.replacen("type='file' d", "type='network' d", 1).replace(
+            "<source file='/mnt/a b&apos;s.img' index='1'/>",
+            "<source protocol='nbd' name='d&amp;b-vda'>\n        \
+             <host transport='unix' socket='/run/&lt;s&gt;'/>\n        \
+             <reconnect delay='60'/>\n      </source>",
+        );
+        assert_eq!(changed, expected);
+        let again = Domain::parse(&changed).unwrap();
+        assert_eq!((&again.disks[0].source, &again.disks[0].refused), (&nbd, &None));
+        let back = again.disks[0].with(&changed, &first.source, 0).unwrap();
+        assert_eq!(back, XML.replace(" index='1'", ""));
+        let tcp = Address::Tcp { host: "127.0.0.1".to_owned(), port: 10810 };
+        let tcp = Source::Nbd { address: tcp, export: "x".to_owned() };
+        let changed = second.with(XML, &tcp, 0).unwrap();
+        assert_eq!(Domain::parse(&changed).unwrap().disks[1].source, tcp);
+        assert!(changed.contains("<disk type=\"network\">"), "{changed}");
+    }
+
+    #[test]
+    fn a_disk_that_says_more_than_a_path_is_left_alone() {
+        let with = |from: &str, to: &str| {
+            let xml = XML.replacen(from, to, 1);
+            assert_ne!(xml, XML);
+            Domain::parse(&xml).unwrap().disks[0].refused.clone().expect(to)
+        };
+        assert!(with("type='raw'", "type='qcow2'").contains("its image is qcow2"));
+        assert!(with("device='disk'", "device='cdrom'").contains("is a cdrom"));
+        assert!(with("index='1'/>", "index='1'><seclabel/></source>").contains("seclabel"));
+        assert!(with("index='1'", "startupPolicy='optional'").contains("startupPolicy"));
+        assert!(with("<target dev='vda'", "<shareable/><target dev='vda'").contains("shareable"));
+        assert!(with("type='file' d", "type='volume' d").contains("volume"));
+        assert!(Domain::parse("<network><name>n</name></network>").is_err());
+        assert!(Domain::parse("<domain>").is_err());
+    }
+}

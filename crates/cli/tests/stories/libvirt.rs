@@ -1,0 +1,115 @@
+//! Domains of libvirt whose disks the agent serves.
+
+use crate::stage::{PARDA, Stage, config};
+
+/// Domains of libvirt's driver for tests, which runs within each `virsh`: one that is shut off and one that runs.
+const NODE: &str = "<node>
+<domain type='test' xmlns:test='http://libvirt.org/schemas/domain/test/1.0'>
+  <test:runstate>5</test:runstate>
+  <name>off</name><uuid>37db1ae7-af5f-4422-a1e4-8bc02ded1dde</uuid><memory>65536</memory><os><type>hvm</type></os>
+  <devices>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='raw' cache='none'/><source file='DIR/vm1.img'/><target dev='vda' bus='virtio'/>
+    </disk>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2'/><source file='DIR/other.qcow2'/><target dev='vdb' bus='virtio'/>
+    </disk>
+    <graphics type='vnc' passwd='not-to-be-lost'/>
+  </devices>
+</domain>
+<domain type='test'>
+  <name>on</name><memory>65536</memory><os><type>hvm</type></os>
+  <devices><disk type='file'><source file='DIR/vm2.img'/><target dev='vda' bus='virtio'/></disk></devices>
+</domain>
+</node>
+";
+
+#[test]
+fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
+    let stage = Stage::new();
+    let dir = stage.path("").canonicalize().unwrap().display().to_string();
+    stage.sparse("vm1.img", 1 << 20);
+    stage.sparse("vm2.img", 1 << 20);
+    stage.write("node.xml", NODE.replace("DIR", &dir));
+    let uri = format!("test://{dir}/node.xml");
+    let libvirt =
+        |line: &[&str]| stage.run(&[&[PARDA, "libvirt"], line, &["--connect", &uri]].concat());
+
+    let listed = libvirt(&["list"]).out;
+    assert!(listed.contains(&format!("{dir}/vm1.img")), "{listed}");
+    assert!(listed.contains("its image is qcow2"), "{listed}");
+    let tables = libvirt(&["toml", "--below", &dir, "--listen", "unix:a"]).out;
+    assert!(tables.contains("# domain off, vdb ") && tables.contains("is not served"), "{tables}");
+    let head = config("a", "mode = \"off\"", &[]);
+    stage.write("a.toml", format!("{head}{tables}"));
+    let good = stage.ok(&[PARDA, "check", "a.toml"]);
+    assert!(good.contains("off-vda = ") && good.contains("on-vda = "), "{good}");
+
+    // A look changes nothing, and shows what would.
+    let looked = libvirt(&["attach", "off", "-c", "a.toml"]);
+    assert!(looked.status.success(), "{}", looked.err);
+    assert!(
+        looked.out.contains("+       <source protocol='nbd' name='off-vda'>"),
+        "{}",
+        looked.out
+    );
+    assert!(looked.out.contains(&format!("socket='{dir}/a'")), "{}", looked.out);
+    assert!(looked.out.contains("nothing was changed"), "{}", looked.out);
+    assert!(!looked.out.contains("qcow2"), "the other disk stays: {}", looked.out);
+    let refused = |line: &[&str], why: &str| {
+        let done = libvirt(&[line, &["-c", "a.toml"]].concat());
+        assert!(!done.status.success() && done.err.contains(why), "{line:?}: {}", done.err);
+    };
+    refused(&["attach", "on"], "is not shut off");
+    refused(&["attach", "nobody"], "nobody");
+    refused(&["detach", "off"], "none of its disks is to be changed");
+
+    // This libvirt forgets what it is told. That is found out, and the definition from before is kept.
+    std::fs::create_dir(stage.path("kept")).unwrap();
+    refused(&["attach", "off", "--apply", "--backup", "kept"], "did not take the change");
+    let kept = std::fs::read_dir(stage.path("kept")).unwrap().next().unwrap().unwrap().path();
+    let kept = std::fs::read_to_string(kept).unwrap();
+    assert!(kept.contains("vm1.img") && kept.contains("not-to-be-lost"), "{kept}");
+}
+
+/// A libvirt of its own, in a mount namespace: what is there of the host's is not seen.
+const LIBVIRTD: &str = r#"
+set -eu
+for dir in /etc/libvirt /var/lib/libvirt /run/libvirt; do mkdir -p $dir; mount -t tmpfs none $dir; done
+printf '%s\n' 'security_driver = "none"' 'user = "root"' 'group = "root"' 'namespaces = []' 'cgroup_controllers = []' \
+    'stdio_handler = "file"' > /etc/libvirt/qemu.conf
+libvirtd > libvirtd.log 2>&1 &
+daemon=$!
+trap 'virsh -q destroy d || true; kill -9 $daemon' EXIT
+export LIBVIRT_DEFAULT_URI=qemu:///system
+until [ -S /run/libvirt/libvirt-sock ]; do kill -0 $daemon; sleep 0.1; done
+virsh -q define d.xml
+virsh -q dumpxml --inactive d > before.xml
+"$PARDA" libvirt attach d -c a.toml --apply
+virsh -q dumpxml --inactive d > attached.xml
+virsh -q start d
+until "$PARDA" status a.status --json - | grep -q '"clients": 1'; do sleep 0.2; done
+virsh -q destroy d
+"$PARDA" libvirt detach d -c a.toml --apply
+virsh -q dumpxml --inactive d > after.xml
+"#;
+
+const DOMAIN: &str = "<domain type='qemu'><name>d</name><memory unit='MiB'>64</memory>
+<os><type arch='x86_64'>hvm</type></os>
+<devices><disk type='file' device='disk'><driver name='qemu' type='raw' cache='none' io='native'/>
+<source file='DIR/vm1.img'/><target dev='vda' bus='virtio'/></disk></devices></domain>";
+
+#[test]
+#[ignore = "nightly: a libvirtd with QEMU; the changes of definitions are in libvirt/domain.rs and the story above"]
+fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
+    let stage = Stage::new();
+    let dir = stage.path("").canonicalize().unwrap().display().to_string();
+    stage.sparse("vm1.img", 1 << 20);
+    stage.write("d.xml", DOMAIN.replace("DIR", &dir));
+    let _agent = stage.agent("a", &config("a", "mode = \"off\"", &[("d-vda", "vm1.img")]));
+    let program = format!("PARDA={PARDA}");
+    stage.ok(&["env", &program, "unshare", "--mount", "sh", "-c", LIBVIRTD]);
+    let text = |name: &str| String::from_utf8(stage.read(name)).unwrap();
+    assert!(text("attached.xml").contains("<source protocol='nbd' name='d-vda'>"));
+    assert_eq!(text("after.xml"), text("before.xml"));
+}
