@@ -87,6 +87,9 @@ export function Hosts({ volume }: { volume: Volume }) {
         first={{ key: "name", descending: false }}
         none="No host is known."
       />
+      {volume.hosts.length > 1 && (
+        <p class="soft">Hosts exchange sums. The VMs of another host are on the page of that host's own agent.</p>
+      )}
     </section>
   );
 }
