@@ -73,7 +73,7 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::control::TUNABLES;
+    use crate::tunables::TUNABLES;
 
     use super::*;
 

@@ -2,7 +2,8 @@
 
 use toml::Table;
 
-use crate::control::{ControlSettings, TUNABLES};
+use crate::control::ControlSettings;
+use crate::tunables::TUNABLES;
 
 impl ControlSettings {
     /// Settings that differ from `before`, as `latency_threshold = "20ms" (before: "30ms")`, separated by `; `. Empty if none differs.

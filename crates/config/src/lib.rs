@@ -7,13 +7,14 @@ mod changes;
 mod control;
 mod document;
 mod threshold;
+mod tunables;
 mod vm;
 
 pub use amount::Amount;
 pub use control::{
-    ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, TUNABLES,
-    Tunable, UNITS,
+    ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, UNITS,
 };
 pub use document::{Document, Error};
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
+pub use tunables::{TUNABLES, Tunable};
 pub use vm::{VM_SETTINGS, wrong_burst, wrong_shares, wrong_target};

@@ -1,0 +1,227 @@
+//! The table of the law's settings: unit, default, reason and source of each.
+
+/// Documentation of one setting. `docs/tunables.md` is held to this table by a test.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunable {
+    /// Key of the setting in the configuration.
+    pub key: &'static str,
+    /// Kind of its value, or its unit.
+    pub unit: &'static str,
+    /// Value if it is left out.
+    pub default: &'static str,
+    /// Effect of the setting, and reason for its default.
+    pub why: &'static str,
+    /// Paper or page that the setting or its default comes from.
+    pub source: &'static str,
+}
+
+/// Every setting of the law.
+pub const TUNABLES: &[Tunable] = &[
+    Tunable {
+        key: "mode",
+        unit: "\"parda\", \"published\", \"static\", \"observe\" or \"off\"",
+        default: "\"parda\"",
+        why: "How the window is found: eq. 2 normalised so that latency lands on the threshold; \
+              eq. 2 to the letter; always window_max; no window and no queue, but `parda status` \
+              says what would be done; no window and no queue.",
+        source: "FAST '09 eq. 2; docs/control.md",
+    },
+    Tunable {
+        key: "latency_threshold",
+        unit: "duration up to 10s, \"auto\" or { probe, start, at_least, at_most, step, learn, idle_probe }",
+        default: "30ms",
+        why: "Device latency to hold the array at. The knee of the array's throughput: higher \
+              wastes latency, lower wastes throughput. Automatic: found while working, beginning \
+              at what the stored probe recommends, else at start (30ms), between at_least (100us) \
+              and at_most (100ms), by steps of at most step (0.2, a fifth); learn = false keeps it \
+              where it begins; idle_probe = \"daily\" probes a volume that is idle. One number on any host pins all of them.",
+        source: "FAST '09 §5.4; docs/control.md",
+    },
+    Tunable {
+        key: "period",
+        unit: "duration from 50ms to 1h",
+        default: "1s",
+        why: "How often a host publishes, reads and adjusts. Each period costs the array two IOs \
+              per host; convergence takes a number of periods, so shorter is faster. \
+              The same on every host.",
+        source: "FAST '09 used 2 s, SIOC 4 s",
+    },
+    Tunable {
+        key: "window_min",
+        unit: "outstanding IOs, may be below 1, at most 1000000",
+        default: "0.02",
+        why: "Smallest window. Below 1 so that hundreds of hosts can share one array.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "window_max",
+        unit: "outstanding IOs, at most 1000000",
+        default: "64",
+        why: "Largest window: bounds what a host can have at the array when it is alone.",
+        source: "eq. 2; typical LUN queue depths of 32 to 64",
+    },
+    Tunable {
+        key: "window_start",
+        unit: "outstanding IOs, at most 1000000",
+        default: "4",
+        why: "Window before anything is known. A host that finds peers takes their window per \
+              share in the first period in which it hears them.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "cluster_min",
+        unit: "outstanding IOs from 0 to 1000000",
+        default: "1",
+        why: "Mode parda: what all hosts together may have outstanding however high the latency, \
+              divided by their shares. Below one IO smaller windows only lose throughput; more, \
+              such as one for each drive, guards it against a threshold that is too low and \
+              against hosts outside control.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "alpha",
+        unit: "0 to below 1",
+        default: "0.002",
+        why: "Weight of the past in the latency average. The averaging over a period does most of \
+              the smoothing.",
+        source: "FAST '09 eq. 1 and §5",
+    },
+    Tunable {
+        key: "gamma",
+        unit: "above 0, at most 1",
+        default: "0.8",
+        why: "How far the window moves towards its target in one period. 0.8 tolerates \
+              latencies one period old.",
+        source: "FAST '09 eq. 2 and §5",
+    },
+    Tunable {
+        key: "epsilon",
+        unit: "above 0, at most 1",
+        default: "0.4",
+        why: "Mode parda: how strongly hosts are drawn to the cluster's window per share. \
+              Ratios settle with a time constant of period / (gamma · epsilon), \
+              about three periods.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "beta_per_share",
+        unit: "outstanding IOs per share, at most 1000000",
+        default: "0.002",
+        why: "Mode published: K of β = K · shares. Latency settles above the threshold by \
+              Σβ / throughput.",
+        source: "FAST '09 §3; the papers leave K open",
+    },
+    Tunable {
+        key: "estimation",
+        unit: "\"global\" or \"local\"",
+        default: "\"global\"",
+        why: "Whose latency drives the window. Local needs no exchange and diverges where the \
+              array treats hosts differently.",
+        source: "FAST '09 §4",
+    },
+    Tunable {
+        key: "signal",
+        unit: "\"slowest\", \"all\", \"reads\" or \"writes\"",
+        default: "\"slowest\"",
+        why: "Which IOs drive the window. Slowest (mode parda; elsewhere as all): all by their mean, \
+              and the slowest VM held at 1.2 times the threshold, with the exceptions of docs/control.md. All: the \
+              mean alone, as in the papers. Reads or writes: theirs alone, where there are any.",
+        source: "docs/control.md; SPEED '08 §3.1",
+    },
+    Tunable {
+        key: "size_model",
+        unit: "\"off\", \"learned\" or { per_kib, up to 1s, fixed, up to 10s }",
+        default: "\"off\"",
+        why: "Scales latencies to reference_size by latency = m · size + C. Off, so that the \
+              threshold means the latency that is seen; learned where sizes are mixed widely.",
+        source: "SPEED '08 §3.1",
+    },
+    Tunable {
+        key: "reference_size",
+        unit: "size up to 1GiB",
+        default: "8KiB",
+        why: "The size that size_model scales to.",
+        source: "FAST '09 used 8 KB, SPEED '08 4 KB",
+    },
+    Tunable {
+        key: "fairness",
+        unit: "\"iops\" or \"bytes\"",
+        default: "\"iops\"",
+        why: "What an IO counts as. Iops: each IO is one, and shares divide outstanding IOs. Bytes: by slots of \
+              slot_size, and shares divide bytes/s.",
+        source: "SPEED '08 §2",
+    },
+    Tunable {
+        key: "slot_size",
+        unit: "size up to 1GiB",
+        default: "8KiB",
+        why: "With fairness = \"bytes\": the bytes that one slot of the window stands for.",
+        source: "SPEED '08 §2; FAST '09 used 8 KB",
+    },
+    Tunable {
+        key: "proportional",
+        unit: "\"concurrency\" or \"throughput\"",
+        default: "\"concurrency\"",
+        why: "What is divided in proportion to shares between hosts: outstanding IOs, which costs no \
+              throughput, and which IO/s follow as far as the array serves equal queues alike; or \
+              throughput itself (of `fairness`), by giving hosts whose IOs are slower more outstanding IOs. \
+              The same on every host.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "latency_target_min",
+        unit: "duration up to 10s",
+        default: "1ms",
+        why: "No disk's `latency_target`, on any host, brings the threshold below this. Of the values on all \
+              hosts the largest counts.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "min_ios",
+        unit: "IOs, at most 1000000",
+        default: "4",
+        why: "Fewer completed IOs do not move the latency estimate; they wait for more.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "hold_periods",
+        unit: "periods, at most 1000000",
+        default: "5",
+        why: "When the others are silent: for how long the source is `last-good`. Then it is \
+              `local`, and λ moves, ever more slowly, by the host's own latency.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "hold_max",
+        unit: "duration from 100ms to 1h",
+        default: "10s",
+        why: "A VM whose IOs wait gets one through in about that time, whatever its shares. Below \
+              the time after which guests give an IO up, which is 30 s with Linux.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "outsider",
+        unit: "\"hold\", \"share\" or \"compete\"",
+        default: "\"hold\"",
+        why: "What is done beside an outsider, load that is not under control. hold: the threshold stays, and hosts under control make room. share: it counts as \
+              a host with outsider_shares shares, and the threshold rises so far that the others keep the rest. compete: the threshold rises so far that hosts under \
+              control keep the outstanding IOs that they had. Not with an automatic threshold. All hosts of a volume should have it alike: one with hold, \
+              or of an older version, keeps all at its threshold.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "outsider_shares",
+        unit: "shares, 1 to 1000000",
+        default: "1000",
+        why: "Shares of the outsider, with outsider = \"share\". As many as a VM has by default.",
+        source: "docs/control.md",
+    },
+    Tunable {
+        key: "outsider_at_most",
+        unit: "duration, latency_threshold to 20s",
+        default: "60ms",
+        why: "Largest threshold beside an outsider, with outsider = \"share\" or \"compete\": the latency that you bear at most. Twice latency_threshold if not given, \
+              whatever that is.",
+        source: "docs/control.md",
+    },
+];
