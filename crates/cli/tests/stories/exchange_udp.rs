@@ -121,11 +121,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     fn start() -> Cluster {
-        Cluster::start_within(Stage::new(), &[])
+        Cluster::start_within(Stage::new(), "4", &[])
     }
 
-    /// Starts the agent of the last host by a command line that begins with `last`.
-    pub(crate) fn start_within(stage: Stage, last: &[&str]) -> Cluster {
+    /// The same with an array of so many drives, and the agent of the last host started by a command line that begins with `last`.
+    pub(crate) fn start_within(stage: Stage, drives: &str, last: &[&str]) -> Cluster {
         let network = Network::new(3);
         write_key(&stage, &[1]);
         let array = stage.start(
@@ -136,7 +136,7 @@ impl Cluster {
                 "--preset",
                 "cx3-40-raid0",
                 "--drives",
-                "4",
+                drives,
                 "--listen",
                 "unix:array",
             ],
