@@ -29,7 +29,7 @@ SIMULATED := --test studies --test random --test papers --test accuracy --test e
 .PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit waiting real stories guests laboratory simulated fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
 
 help: ## This list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 build: ## The binary, target/release/parda
 	$(CARGO) build --release --locked --package parda

@@ -134,7 +134,12 @@ fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {
     }
     // A held VM uses its whole slice, and what it had is measured better than the slice.
     let held = Limit::of_vm(view, vm).is_held();
-    let slots = if held { vm.outstanding() } else { vm.slice? };
+    // The slice of a host that is alone has no bound but its largest window.
+    let most = match view.holding {
+        Holding::Slices { window_max: Some(most) } => most,
+        _ => f64::INFINITY,
+    };
+    let slots = if held { vm.outstanding() } else { vm.slice?.min(most) };
     let own: f64 = view.vms.iter().map(|vm| vm.shares).sum();
     let all = own + view.peers.iter().map(|peer| peer.shares).sum::<f64>();
     Some(Entitled {

@@ -74,6 +74,15 @@ fn a_database_of_three_ios_is_latency_bound_and_only_a_threshold_helps_it() {
 }
 
 #[test]
+fn nobody_is_entitled_to_more_than_the_largest_window() {
+    let mut view = trial();
+    view.peers.clear();
+    view.vms[0].slice = Some(8000.0);
+    let found = Explanation::of(&view, "db", &[], &DRIVES).unwrap();
+    assert_eq!(found.entitled.unwrap().slots, 256.0);
+}
+
+#[test]
 fn held_time_is_told_by_its_measured_causes() {
     let mut view = trial();
     view.vms = vec![vm("batch", 1000.0, 64.0, 27.0)];

@@ -66,7 +66,8 @@ fn a_disk_that_is_missing_at_the_start_is_served_when_it_is_there_and_the_others
         ("b", &[("vm3", late, "b")]),
     ]);
     stage.write("host.toml", &text);
-    assert!(stage.parda(&["check", "host.toml"]).status.success());
+    let checked = stage.parda(&["check", "host.toml"]);
+    assert!(checked.status.success() && checked.out.contains("note: vm2: missing: No such file"));
     let agent = stage.restart(&[], "host");
     let load = witness(&stage, &agent, "a", "vm1");
     let status = agent.status();
