@@ -35,6 +35,7 @@ fn other_hosts_ask_with_tls_and_a_token() {
     refused(&text.replace("server-key", "ca-cert"), "key = ");
     refused(&text.replace("tokens = ", "plain = true\ntokens = "), "contradicts tls");
     let agent = stage.agent("a", &text);
+    agent.says("started");
 
     let url = format!("https://localhost:{port}");
     let curl = |path: &str, more: &[&str]| {
@@ -97,6 +98,7 @@ fn a_certificate_that_has_expired_stops_nothing_but_its_address() {
 
     let agent = stage.agent("a", &with_tls(&text, port));
     agent.says("no HTTP server: ");
+    agent.says("started");
     assert!(stage.ok(&["nbdinfo", "--size", &uri("a", "vm")]).starts_with("1048576"));
     let status = || stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
     assert!(status().contains(&format!("HTTP at tcp:0.0.0.0:{port}: DOWN")), "{}", status());
@@ -119,7 +121,8 @@ fn silent_connections_delay_no_scrape() {
     stage.write("tokens", SECRETS);
     stage.ok(&["chmod", "600", "tokens"]);
     let text = config("a", "mode = \"off\"", &[("vm", "data")]);
-    let _agent = stage.agent("a", &with_tls(&text, port));
+    let agent = stage.agent("a", &with_tls(&text, port));
+    agent.says("started");
     let silent: Vec<_> =
         (0..200).map(|_| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
     // In turns they would last 9 s, each with 3 s for its handshake.

@@ -184,6 +184,7 @@ fn the_address_follows_a_reload_and_refusals_name_the_line() {
     };
     stage.sparse("a.img", 1 << 20);
     let agent = stage.agent("a", &with(ports[0]));
+    agent.says("started");
     assert!(get(ports[0], "/healthz").is_some());
     stage.write("a.toml", with(ports[1]));
     agent.process.signal(Signal::HUP);
