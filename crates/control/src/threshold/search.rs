@@ -15,7 +15,8 @@ const WORTHLESS: f64 = 0.07;
 /// Largest loss at which a lower threshold is still taken, as a fraction of the best throughput that was seen at
 /// any threshold: of the hosts that want more, and of all hosts together.
 const LOSS: f64 = 0.05;
-/// Largest loss of all hosts together at which a higher threshold is still taken.
+/// Largest loss of all hosts together at which a higher threshold is still taken. From one that has come to lose more
+/// than [`LOSS`] a lower threshold is taken that loses less, whatever it costs those who want more.
 const LOSS_BY_RISING: f64 = 0.03;
 /// After a drift, in the direction that it points in, it is enough to be on the right side of these.
 const LIKELY_UP: f64 = 0.12;
@@ -441,9 +442,12 @@ impl Search {
         } else {
             of_all.max(self.history.loss(threshold, |block| block.rate().0)) > LOSS
         };
-        let promising = (slope.value > bar) == up && !dear;
+        // The loss may show only when windows have come to where a higher threshold lets them go.
+        let above = self.history.loss(from, Block::total);
+        let saved = !up && above > LOSS && of_all < above;
+        let promising = saved || (slope.value > bar) == up && !dear;
         let looked = periods >= UNLIKELY;
-        let clear = sure || (likely && looked) || (late && slope.error <= CLEAR);
+        let clear = sure || ((likely || saved) && looked) || (late && slope.error <= CLEAR);
         if !clear || !promising {
             let hopeless = sure || late || (!promising && !likely && looked);
             return if hopeless { self.give_up(auto, threshold) } else { None };
