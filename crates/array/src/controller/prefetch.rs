@@ -19,7 +19,8 @@ pub struct PrefetchParams {
     pub after: u32,
     /// What is fetched at a time, from 4 KiB.
     pub segment: Bytes,
-    /// How far to read ahead at most: one segment at first, twice as far with every further read.
+    /// How far to read ahead at most: one segment at first, twice as far with every further read. Once it is
+    /// reached, half of it is used up before it is filled again.
     pub depth: Bytes,
 }
 
@@ -60,6 +61,8 @@ struct Stream {
     next: u64,
     reads: u32,
     depth: u64,
+    /// The full depth is fetched, and not half of it used up yet.
+    full: bool,
     /// What is fetched or being fetched, cut at multiples of the segment's size.
     start: u64,
     end: u64,
@@ -82,7 +85,8 @@ impl Prefetch {
     /// `params` are valid.
     pub(crate) fn new(params: &PrefetchParams, luns: usize) -> Prefetch {
         let segments = VecDeque::new();
-        let stream = Stream { next: 0, reads: 0, depth: 0, start: 0, end: 0, segments };
+        let stream =
+            Stream { next: 0, reads: 0, depth: 0, full: false, start: 0, end: 0, segments };
         Prefetch {
             after: params.after,
             segment: params.segment.0,
@@ -135,10 +139,17 @@ impl Prefetch {
         }
         self.drop_passed(lun);
         let stream = &mut self.streams[lun.0 as usize];
+        // Filled little by little, each drive would have one segment at a time, and seek for each.
+        let ahead = stream.end.saturating_sub(stream.next);
+        if stream.full && ahead > self.most / 2 {
+            return None;
+        }
+        stream.full = false;
         stream.depth = stream.depth.max(self.segment);
         let wanted = (stream.next + stream.depth).min(size.0);
         let end = (stream.end / self.segment + 1) * self.segment;
         if end.min(size.0) > wanted || stream.end >= size.0 {
+            stream.full = stream.depth == self.most;
             stream.depth = (2 * stream.depth).min(self.most);
             return None;
         }
@@ -163,7 +174,7 @@ impl Prefetch {
     /// Ends the stream of a LUN.
     pub(crate) fn reset(&mut self, lun: LunId) {
         let stream = &mut self.streams[lun.0 as usize];
-        (stream.reads, stream.depth) = (0, 0);
+        (stream.reads, stream.depth, stream.full) = (0, 0, false);
         (stream.start, stream.end) = (0, 0);
         self.drop_front(lun, usize::MAX);
     }
@@ -231,6 +242,20 @@ mod tests {
             })
             .collect();
         assert_eq!(ahead, [64, 64, 128, 256]);
+    }
+
+    #[test]
+    fn the_full_depth_is_filled_again_when_half_of_it_is_used_up() {
+        let mut prefetch = prefetch();
+        let mut fetched = |block| {
+            read(&mut prefetch, block);
+            fetches(&mut prefetch).iter().map(|fetch| fetch.len.0 >> 10).sum::<u64>()
+        };
+        (0..100).for_each(|block| {
+            fetched(block);
+        });
+        let bursts: Vec<u64> = (100..164).map(fetched).filter(|kib| *kib > 0).collect();
+        assert_eq!(bursts, [512, 512], "of the 1 MiB that was read meanwhile");
     }
 
     #[test]
