@@ -21,7 +21,7 @@ pub(crate) enum Libvirt {
     List(List),
     /// Write [[volume.disk]] tables for the disks of domains
     Toml(Toml),
-    /// Have domains reach their disks by the agent: <disk> becomes NBD
+    /// Have domains reach their disks by the agent, over NBD
     Attach(Attach),
     /// Have domains open their disks by themselves again
     Detach(Detach),
