@@ -28,10 +28,12 @@ mod http;
 mod idle_probe;
 pub(crate) mod limits;
 mod listener;
+mod meeting;
 mod nbd;
 pub(crate) mod own;
 mod place;
 mod policy;
+mod pool;
 mod server_tls;
 mod steer;
 mod udp;
@@ -45,6 +47,7 @@ pub(crate) use idle_probe::Target;
 pub use listener::{Listener, Tls};
 pub use place::Place;
 pub use policy::{Policy, named_cluster};
+pub use pool::Pool;
 pub use steer::{Steer, Vms};
 pub use udp::Udp;
 pub use volume::{Disk, Volume, Work};
@@ -138,10 +141,13 @@ impl Config {
             .volume
             .iter()
             .enumerate()
-            .map(|(i, volume)| check_volume(doc, &format!("volume.{i}"), volume, &mut unique))
+            .map(|(i, volume)| {
+                check_volume(doc, &host, &format!("volume.{i}"), volume, &mut unique)
+            })
             .collect::<Result<Vec<_>, _>>()?;
         apart::exchanges(doc, &volumes)?;
         apart::addresses(doc, &volumes)?;
+        meeting::pools(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
         apart::disks(doc, &volumes)?;
         let status = status.transpose()?;
@@ -234,6 +240,7 @@ impl Unique {
 
 fn check_volume(
     doc: &Document,
+    host: &HostName,
     at: &str,
     volume: &file::Volume,
     unique: &mut Unique,
@@ -251,7 +258,9 @@ fn check_volume(
     let law = volume.control.resolve_probed(recommended).map_err(|e| {
         wrong(&format!("control.{}", e.parameter), format!("must be {}", e.must_be))
     })?;
-    let exchange = volume.exchange.as_ref().map(|e| exchange::check(&wrong, &volume.name, e));
+    let pool = pool::check(&wrong, host, volume)?;
+    let meets_as = pool.as_ref().map_or(&volume.name, |pool| &pool.name);
+    let exchange = volume.exchange.as_ref().map(|e| exchange::check(&wrong, meets_as, e));
     let exchange = exchange.transpose()?;
     let work = match &volume.steer {
         Some(_) if !volume.disk.is_empty() => {
@@ -285,7 +294,19 @@ fn check_volume(
     let name = volume.name.clone();
     let control = volume.control.clone();
     let own = Arc::default();
-    Ok(Volume { name, control, law, probed, idle_probe, exchange, listeners, limits, work, own })
+    Ok(Volume {
+        name,
+        pool,
+        control,
+        law,
+        probed,
+        idle_probe,
+        exchange,
+        listeners,
+        limits,
+        work,
+        own,
+    })
 }
 
 /// Target of the idle probe of a volume: its first disk that is a file or a device.

@@ -39,6 +39,8 @@ pub(crate) enum Order {
 /// The control thread's state.
 pub(crate) struct Control {
     volume: String,
+    /// Name under which the volume's hosts meet.
+    meets_as: String,
     enforcer: Arc<Enforcer>,
     idle_prober: Option<IdleProber>,
     me: Identity,
@@ -88,11 +90,13 @@ impl Control {
         let idle_probe = volume.idle_probe.clone();
         let idle_prober = idle_probe
             .map(|idle_probe| IdleProber::new(&volume.name, idle_probe, Arc::clone(&enforcer)));
+        let member = volume.pool.as_ref().map_or(&me.host, |pool| &pool.member);
         let mut control = Control {
             volume: volume.name.clone(),
+            meets_as: volume.meets_as().to_owned(),
             enforcer,
             idle_prober,
-            me: me.clone(),
+            me: Identity { host: member.clone(), incarnation: me.incarnation },
             exchange: volume.exchange.clone(),
             link: None,
             fault: None,
@@ -107,7 +111,7 @@ impl Control {
             epoch: Clock::now(),
         };
         control.connect();
-        let phase = control.link.as_ref().map_or(0.0, |_| me.host.id().phase());
+        let phase = control.link.as_ref().map_or(0.0, |_| control.me.host.id().phase());
         control.clock = PeriodClock::new(control.now(), control.law.period.into(), phase);
         control
     }
@@ -116,7 +120,7 @@ impl Control {
     /// from being served: it is tried again in each period.
     fn connect(&mut self) {
         let (None, Some(exchange)) = (&self.link, &self.exchange) else { return };
-        match ExchangeState::new(&self.me, &self.volume, exchange, self.law.period) {
+        match ExchangeState::new(&self.me, &self.meets_as, exchange, self.law.period) {
             Ok(link) => {
                 if self.fault.take().is_some() {
                     tracing::info!(

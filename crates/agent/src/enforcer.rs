@@ -113,6 +113,7 @@ pub(crate) fn base(config: &config::Volume, shown: Shown) -> VolumeStatus {
     let follows = matches!(law.mode, Mode::Parda { .. } | Mode::Published { .. });
     VolumeStatus {
         name: config.name.clone(),
+        pool: config.pool.as_ref().map(|pool| pool.name.clone()),
         settings_from: SettingsFrom::new(),
         mode: law.mode.name(),
         latency_threshold_ms: threshold.secs() * 1e3,

@@ -23,6 +23,7 @@ const LIMIT: Duration = Duration::from_nanos(VISIT_LIMIT.0);
 /// This host at one volume, as any exchange must know it.
 pub(crate) struct Local<'a> {
     pub(crate) me: &'a Identity,
+    /// Name under which the volume's hosts meet.
     pub(crate) volume: &'a str,
     pub(crate) period: Span,
     pub(crate) freshness: Freshness,
@@ -122,8 +123,12 @@ fn examine_one(volume: &Volume, exchange: &config::Exchange) -> Option<String> {
         config::Exchange::Udp(udp) => parda_exchange::udp::examine(udp.address, &udp.reach)
             .map(|fault| format!("exchange {udp}: {fault}")),
         config::Exchange::Etcd(etcd) => {
-            let found =
-                parda_exchange::etcd::examine(&etcd.cluster, &etcd.prefix, &volume.name, LIMIT);
+            let found = parda_exchange::etcd::examine(
+                &etcd.cluster,
+                &etcd.prefix,
+                volume.meets_as(),
+                LIMIT,
+            );
             found.map(|fault| {
                 format!("exchange {fault}; this host and the others do not hear each other")
             })
@@ -162,7 +167,7 @@ fn examine_slots(volume: &Volume, exchange: &Slots) -> Option<String> {
         Err(error) => return Some(error.to_string()),
     };
     let (found, configured) = (header.slots.get(), exchange.slots.get());
-    match header.volume.filter(|named| named.id() != VolumeId::of(&volume.name)) {
+    match header.volume.filter(|named| named.id() != VolumeId::of(volume.meets_as())) {
         Some(other) => wrong(PlaceFault::Volume(other.as_str().to_owned())),
         None if found != configured => wrong(PlaceFault::Slots { found, configured }),
         None => None,

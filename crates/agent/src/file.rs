@@ -145,6 +145,9 @@ fn default_required() -> bool {
 pub struct Volume {
     /// Its name, the same on every host.
     pub name: String,
+    /// Name of the pool that the volume belongs to: volumes on the same drives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// Settings of the control law; each has a default.
     #[serde(default)]
     pub control: ControlSettings,

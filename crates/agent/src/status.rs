@@ -61,6 +61,9 @@ pub struct Status {
 pub struct VolumeStatus {
     /// Name of the volume.
     pub name: String,
+    /// Name of its pool, if it belongs to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// Where its settings come from that are set; those that are left out have their defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings_from: SettingsFrom,

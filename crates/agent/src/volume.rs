@@ -79,6 +79,7 @@ impl Volume {
         self.enforcer.reload(&mut in_force, new);
         (in_force.control, in_force.law) = (new.control.clone(), new.law.clone());
         (in_force.exchange, in_force.idle_probe) = (new.exchange.clone(), new.idle_probe.clone());
+        in_force.pool.clone_from(&new.pool);
         if before.exchange.is_some()
             && before.exchange != in_force.exchange
             && let Some(Err(fault)) = in_force.exchange.as_ref().map(crate::exchange::read_secrets)
@@ -88,9 +89,13 @@ impl Volume {
                 "exchange not changed: {fault}; the one from before stays in force. Mend the file, then reload again"
             );
             in_force.exchange.clone_from(&before.exchange);
+            in_force.pool.clone_from(&before.pool);
         }
         *locked(&self.config) = Arc::new(in_force.clone());
-        if before.exchange != in_force.exchange || before.idle_probe != in_force.idle_probe {
+        if before.exchange != in_force.exchange
+            || before.pool != in_force.pool
+            || before.idle_probe != in_force.idle_probe
+        {
             match start_control(&self.me, &in_force, &self.enforcer, &self.shown) {
                 Ok((orders, control)) => {
                     // The old one says goodbye where it was, for as long as that takes.

@@ -309,6 +309,84 @@ fn two_volumes_need_listeners_of_their_own() {
     assert!(message.contains("belongs to another volume"), "{message}");
 }
 
+/// Two volumes of one host in the pool `array`, each with this exchange.
+fn pool(exchanges: [&str; 2]) -> Result<Config, String> {
+    let volume = |(n, exchange): (usize, &str)| {
+        format!(
+            "[[volume]]\nname = \"lun-{n}\"\npool = \"array\"\n[volume.exchange]\n{exchange}\n[[volume.disk]]\n\
+             name = \"vm\"\npath = \"/mnt/{n}.img\"\nlisten = \"unix:/run/{n}.sock\"\n"
+        )
+    };
+    let volumes: String = exchanges.into_iter().enumerate().map(volume).collect();
+    check(&format!("host = \"kvm-01\"\n{volumes}"))
+}
+
+#[test]
+fn volumes_of_a_pool_meet_in_one_exchange() {
+    let file = "file = \"/mnt/x\"\nslots = 8";
+    let config = pool([file, file]).unwrap();
+    for (volume, member) in config.volumes.iter().zip(["kvm-01/lun-0", "kvm-01/lun-1"]) {
+        assert_eq!(volume.meets_as(), "array");
+        assert_eq!(volume.pool.as_ref().unwrap().member.as_str(), member);
+    }
+    let group = |port: u32| {
+        format!("udp = \"239.7.7.7:{port}\"\ninterface = \"eth1\"\nkey_file = \"/etc/key\"")
+    };
+    let udp = |port: u32, peer: &str| format!("udp = \"127.0.0.1:{port}\"\npeers = [\"{peer}\"]");
+    pool([&group(7), &group(7)]).unwrap();
+    pool([&udp(7, "127.0.0.1:8"), &udp(8, "127.0.0.1:7")]).unwrap();
+    let fixed = format!("{file}\nslot = 3");
+    let etcd = "etcd = [\"http://127.0.0.1:2379\"]";
+    pool([etcd, etcd]).unwrap();
+    for (first, second, says) in [
+        (file, &*file.replace("/x", "/y"), "is not the exchange of volume lun-0, of the same pool"),
+        (file, "file = \"/mnt/x\"\nslots = 9", "is not the exchange of volume lun-0"),
+        (file, etcd, "is not the exchange of volume lun-0"),
+        (etcd, &format!("{etcd}\nprefix = \"/x/\""), "is not the exchange of volume lun-0"),
+        (&fixed, &fixed, "slot = 3: is the slot of volume lun-0"),
+        (&group(7), &group(8), "is in another group than volume lun-0"),
+        (&group(7), &udp(8, "127.0.0.1:7"), "is in another group than volume lun-0"),
+        (
+            &udp(7, "127.0.0.1:8"),
+            &udp(8, "127.0.0.1:9"),
+            "lacks 127.0.0.1:7, the address of volume lun-0",
+        ),
+        (
+            &udp(7, "127.0.0.1:9"),
+            &udp(8, "127.0.0.1:7"),
+            "needs 127.0.0.1:8 among the peers of volume lun-0",
+        ),
+        (&udp(7, "127.0.0.1:9"), &udp(7, "127.0.0.1:9"), "is the address of volume lun-0"),
+    ] {
+        let message = pool([first, second]).unwrap_err();
+        assert!(message.starts_with("parda.toml:") && message.contains(says), "{says}: {message}");
+    }
+    // By a name a host may be at any address.
+    pool([
+        "udp = \"10.0.0.1:7\"\npeers = [\"kvm-01:8\"]\nkey_file = \"/etc/key\"",
+        "udp = \"10.0.0.1:8\"\npeers = [\"10.0.0.1:7\"]\nkey_file = \"/etc/key\"",
+    ])
+    .unwrap();
+}
+
+#[test]
+fn a_pool_has_a_name_an_exchange_and_room_for_its_hosts() {
+    let with = |name: &str| {
+        check(&GOOD.replace("\"array-a\"\n", &format!("\"array-a\"\npool = \"{name}\"\n")))
+    };
+    assert_eq!(with("p").unwrap().volumes[0].meets_as(), "p");
+    assert!(with("").unwrap_err().contains("pool = \"\": must not be empty"));
+    let long = GOOD.replace("\"array-a\"\n", &format!("\"{}\"\npool = \"p\"\n", "x".repeat(58)));
+    assert!(
+        check(&long).unwrap_err().contains("at most 63 bytes together"),
+        "kvm-01/ and 58 bytes are 65"
+    );
+    let alone = GOOD.split_once("[volume.exchange]").unwrap();
+    let alone = format!("{}{}", alone.0, &alone.1[alone.1.find("[[volume.disk]]").unwrap()..]);
+    let alone = alone.replace("\"array-a\"\n", "\"array-a\"\npool = \"p\"\n");
+    assert!(check(&alone).unwrap_err().contains("needs [volume.exchange]"));
+}
+
 /// An exchange that is a disk is refused, whatever both are called.
 #[test]
 fn an_exchange_that_is_a_disk_is_refused() {

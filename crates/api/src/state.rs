@@ -63,6 +63,9 @@ pub enum Role {
 pub struct Volume {
     /// Name of the volume, the same on all hosts.
     pub name: String,
+    /// Name of its pool: volumes on the same drives, of which each is a host of the pool, called `HOST/VOLUME`.
+    #[serde(default)]
+    pub pool: Option<String>,
     /// Mode of the law: `parda`, `published`, `static`, `observe` or `off`.
     pub mode: String,
     /// Reason why the volume does not run.

@@ -125,9 +125,10 @@ fn table(recent: &Recent) -> String {
 fn headline(volume: &VolumeStatus) -> String {
     let ms = |v: Option<f64>| v.map_or("unknown".to_owned(), |v| format!("{v:.1} ms"));
     format!(
-        "volume {}: mode {}, window {}, {:.1} outstanding, {} held; latency {} ({}) for a \
+        "volume {}{}: mode {}, window {}, {:.1} outstanding, {} held; latency {} ({}) for a \
          threshold of {:.1} ms",
         volume.name,
+        volume.pool.as_ref().map_or_else(String::new, |pool| format!(" of pool {pool}")),
         volume.mode,
         match &volume.outlook {
             Some(outlook) => format!("none (would be {:.2})", outlook.last.window),

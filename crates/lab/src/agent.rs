@@ -77,6 +77,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
     let volume = Volume {
         limits: None,
         name: VOLUME.to_owned(),
+        pool: None,
         control: state.control.clone(),
         exchange: Some(Exchange {
             file: Some(exchange),
@@ -119,6 +120,7 @@ fn guests(scenario: &Scenario, id: HostId, state: &HostState) -> File {
     let volume = Volume {
         limits: None,
         name: VOLUME.to_owned(),
+        pool: None,
         control: state.control.clone(),
         exchange: Some(Exchange { file, slots, ..Exchange::default() }),
         disk: Vec::new(),

@@ -181,10 +181,27 @@ impl Checker<'_> {
         ];
         for (key, there) in fixed {
             let ok = path == "exchange" || !there;
-            self.ensure(ok, &format!("{path}.{key}"), "cannot change during a run")?;
+            self.ensure(ok, &format!("{path}.{key}"), "is for all hosts and cannot change during a run: [exchange] has it")?;
         }
         let Some((key, message)) = settings.fault(self.transport) else { return Ok(()) };
         Err(self.error(&format!("{path}.{key}"), message))
+    }
+
+    /// Settings of the exchange with which a host begins.
+    fn own_exchange(
+        &self,
+        path: &str,
+        host: &file::Host,
+        file: &File,
+    ) -> Result<ExchangeSettings, Error> {
+        let Some(own) = &host.exchange else {
+            return Ok(ExchangeSettings::default().overlaid(&file.exchange));
+        };
+        let path = format!("{path}.exchange");
+        let message = "means nothing for a host that is outside control";
+        self.ensure(!host.outside, &path, message)?;
+        self.exchange(&path, own)?;
+        Ok(ExchangeSettings::default().overlaid(&file.exchange).overlaid(own))
     }
 
     fn exchange_slots(&self, slots: Option<u32>, hosts: usize) -> Result<u32, Error> {
@@ -224,6 +241,7 @@ impl Checker<'_> {
             self.counts_ios(&at, kind, &control)?;
             control
         };
+        let exchange = self.own_exchange(&path, host, file)?;
         self.ensure(
             !host.vm.is_empty(),
             &format!("{path}.name"),
@@ -239,8 +257,6 @@ impl Checker<'_> {
             Present::Only(names) => names.contains(&host.name),
         };
         let (name, outside) = (host.name.clone(), host.outside);
-        // As settings of this host alone, without what is the scenario's.
-        let exchange = ExchangeSettings::default().overlaid(&file.exchange);
         Ok(Host { name, present, kind, outside, control, exchange, vms })
     }
 

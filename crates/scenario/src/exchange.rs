@@ -76,7 +76,7 @@ impl EtcdState {
     }
 }
 
-/// Settings of the exchange, in `[exchange]` and `exchange = { … }`. An absent key leaves the
+/// Settings of the exchange, in `[exchange]`, and in `exchange = { … }` of a host and of an event. An absent key leaves the
 /// setting as it was; the first settings are those of [`Hearing::default`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -61,6 +61,7 @@ pub(crate) struct Host {
     #[serde(default)]
     pub outside: bool,
     pub control: Option<ControlSettings>,
+    pub exchange: Option<ExchangeSettings>,
     #[serde(default)]
     pub vm: Vec<Vm>,
 }

@@ -53,6 +53,7 @@ fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
         disks: disks(status.disks, recent),
         settings_from: status.settings_from,
         name: status.name,
+        pool: status.pool,
         mode: status.mode.to_string(),
         fault: status.fault,
         threshold,

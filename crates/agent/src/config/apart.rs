@@ -9,6 +9,7 @@ use parda_block::{Image, Stretch};
 use parda_config::{Document, Error};
 
 use super::exchange::Slots;
+use super::meeting::are_one_pool;
 use super::own;
 use super::place::{Place, REGION_ALIGNMENT, stretch};
 use super::volume::{Disk, Volume};
@@ -34,24 +35,35 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
                 }
             }
         }
-        if let Some((other, ..)) = exchanges[..n].iter().find(|(_, _, other)| exchange.meets(other))
-        {
+        let taken = |(other, _, place): &&(usize, &str, Stretch)| {
+            exchange.meets(place) && !are_one_pool(&volumes[*i], &volumes[*other])
+        };
+        if let Some((other, ..)) = exchanges[..n].iter().find(taken) {
             let other = &volumes[*other].name;
-            let message = format!("is the exchange of volume {other}: each volume needs its own");
+            let message = format!(
+                "is the exchange of volume {other}: each volume needs its own, but volumes of one `pool`"
+            );
             return Err(wrong(message));
         }
     }
     Ok(())
 }
 
-/// Checks that no two volumes have one address: each would hear the other's hosts.
+/// Checks that no two volumes have one address: each would hear the other's hosts. Volumes of one pool may be in one
+/// multicast group.
 pub(super) fn addresses(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let all = volumes.iter().enumerate().filter_map(|(i, volume)| {
-        Some((i, &volume.name, volume.exchange.as_ref()?.udp()?.address))
-    });
+    let all = volumes
+        .iter()
+        .enumerate()
+        .filter_map(|(i, volume)| Some((i, volume, volume.exchange.as_ref()?.udp()?.address)));
     let all: Vec<_> = all.collect();
-    for (n, (i, _, address)) in all.iter().enumerate() {
-        if let Some((_, other, _)) = all[..n].iter().find(|(.., used)| collide(*used, *address)) {
+    for (n, (i, volume, address)) in all.iter().enumerate() {
+        let taken = |(_, other, used): &&(usize, &Volume, SocketAddr)| {
+            let one_group = address.ip().is_multicast() && are_one_pool(volume, other);
+            collide(*used, *address) && !one_group
+        };
+        if let Some((_, other, _)) = all[..n].iter().find(taken) {
+            let other = &other.name;
             let message =
                 format!("is the address of volume {other}: each volume needs its own port");
             return Err(doc.error(&format!("volume.{i}.exchange.udp"), message));

@@ -13,6 +13,7 @@ use super::idle_probe::IdleProbe;
 use super::listener::Listener;
 use super::own::Own;
 use super::place::Place;
+use super::pool::Pool;
 use super::steer::Steer;
 use crate::file;
 use crate::threshold::Probed;
@@ -22,6 +23,8 @@ use crate::threshold::Probed;
 pub struct Volume {
     /// Name of the volume, the same on all its hosts.
     pub name: String,
+    /// Its pool, if other volumes are on the same drives.
+    pub pool: Option<Pool>,
     /// The law's settings, as written.
     pub control: ControlSettings,
     /// The law's parameters and its period, from these settings and the stored probe.
@@ -56,6 +59,12 @@ impl Volume {
     pub(crate) fn law_changes(&self, before: &Volume) -> String {
         let changes = self.control.changes(&before.control);
         if changes.is_empty() { "by the stored probe".to_owned() } else { changes }
+    }
+
+    /// Name under which its hosts meet: the pool's, if it has one.
+    #[must_use]
+    pub fn meets_as(&self) -> &str {
+        self.pool.as_ref().map_or(&self.name, |pool| &pool.name)
     }
 
     /// The disks that are served: none of a steered volume.

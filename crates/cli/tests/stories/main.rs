@@ -49,6 +49,7 @@
 //! | `lifecycle` | disks, listeners and volumes that come late, come and go, or panic |
 //! | `logging` | a log that nobody reads, or that others would fill or forge |
 //! | `pages` | the pages of probes, in a browser |
+//! | `pools` | two LUNs on the same drives, shared by hosts as one pool |
 //! | `policy` | settings that live in etcd for all hosts |
 //! | `probe` | devices measured by `parda probe`: what it tells, and how it ends |
 //! | `tutorial` | docs/tutorial.md, run as it stands |
@@ -107,6 +108,7 @@ mod packages;
 mod page_cache;
 mod pages;
 mod policy;
+mod pools;
 mod probe;
 mod proxmox;
 mod reload;

@@ -1,0 +1,78 @@
+//! Check that the volumes of a pool meet in one exchange.
+
+use parda_config::{Document, Error};
+use parda_exchange::SlotChoice;
+use parda_exchange::udp::{PeerAddress, Reach};
+
+use super::exchange::{Exchange, Slots};
+use super::udp::Udp;
+use super::volume::Volume;
+
+/// Whether two volumes belong to one pool.
+pub(super) fn are_one_pool(one: &Volume, other: &Volume) -> bool {
+    let name = |volume: &Volume| volume.pool.as_ref().map(|pool| pool.name.clone());
+    name(one).is_some() && name(one) == name(other)
+}
+
+/// Checks that the volumes of each pool meet: by an exchange of the same kind, in the same place.
+pub(super) fn pools(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
+    for (i, volume) in volumes.iter().enumerate() {
+        let mates = volumes[..i].iter().filter(|other| are_one_pool(volume, other));
+        let met = mates.filter_map(|other| Some((other, other.exchange.as_ref()?)));
+        for (mate, other) in met {
+            let Some(own) = &volume.exchange else { continue };
+            if let Some((key, why)) = apart(own, other) {
+                let message = format!(
+                    "{why} volume {}, of the same pool: its volumes meet in one exchange",
+                    mate.name
+                );
+                return Err(doc.error(&format!("volume.{i}.{key}"), message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reason why two volumes of one host do not meet, with the key that is wrong.
+fn apart(own: &Exchange, other: &Exchange) -> Option<(&'static str, String)> {
+    let another = || Some(("exchange", "is not the exchange of".to_owned()));
+    if let (Some(own), Some(other)) = (own.slots(), other.slots()) {
+        let place = |slots: &Slots| (slots.place.clone(), slots.offset, slots.slots);
+        if place(own) != place(other) {
+            return another();
+        }
+        if own.choice == other.choice && own.choice != SlotChoice::Automatic {
+            return Some(("exchange.slot", "is the slot of".to_owned()));
+        }
+    }
+    match (own.udp(), other.udp(), own.etcd(), other.etcd()) {
+        (Some(own), Some(other), ..) => misses(own, other),
+        (None, None, Some(own), Some(other)) if own.prefix == other.prefix => None,
+        (None, None, None, None) if own.slots().is_some() == other.slots().is_some() => None,
+        _ => another(),
+    }
+}
+
+/// Reason why a volume's datagrams do not reach the other one.
+fn misses(own: &Udp, other: &Udp) -> Option<(&'static str, String)> {
+    match (&own.reach, &other.reach) {
+        (Reach::Group { .. }, Reach::Group { .. }) if own.address == other.address => None,
+        (Reach::Peers(to), Reach::Peers(back)) => {
+            // What a name stands for is not known here.
+            let misses = |peers: &[PeerAddress], of: &Udp| {
+                peers
+                    .iter()
+                    .all(|peer| matches!(peer, PeerAddress::Address(at) if *at != of.address))
+            };
+            if misses(to, other) {
+                return Some((
+                    "exchange.peers",
+                    format!("lacks {}, the address of", other.address),
+                ));
+            }
+            let why = || format!("needs {} among the peers of", own.address);
+            misses(back, own).then(|| ("exchange.udp", why()))
+        }
+        _ => Some(("exchange.udp", "is in another group than".to_owned())),
+    }
+}
