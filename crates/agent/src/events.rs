@@ -103,6 +103,10 @@ pub const KINDS: &[(&str, &str)] = &[
     ("outsider_gone", "No outsider is seen any more"),
     ("array_slower", "The array became slower, or an outsider uses it: nothing says which"),
     ("array_as_usual", "The array serves IOs as fast again as it did"),
+    (
+        "same_drives",
+        "The latency of a volume follows the load on another: both seem to lie on the same drives",
+    ),
     ("held_too_long", "IOs went out of turn, as their disk had been held for hold_max"),
     ("device_lost", "A device cannot be steered"),
     ("device_back", "A device that was lost is steered again"),

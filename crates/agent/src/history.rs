@@ -6,6 +6,7 @@
 mod answer;
 mod quantity;
 mod recent;
+mod same_drives;
 mod sampler;
 mod series;
 mod watch;

@@ -25,6 +25,7 @@
 //! | [`server`] | a socket at which something is asked |
 //! | `http` | the HTTP server at its address |
 //! | `api` | its answers |
+//! | `same_drives` | volumes that seem to lie on the same drives, in the status |
 //! | `history` | the last hour, second by second |
 //! | [`events`] | what happened |
 //! | [`live`] | settings that are changed while the agent runs |
@@ -65,6 +66,7 @@ pub mod outlook;
 mod outsider;
 mod policy;
 mod running;
+mod same_drives;
 mod served;
 pub mod server;
 pub mod servers;

@@ -28,6 +28,7 @@ pub use limits::{ObjectiveStatus, SlowVmStatus, SlowestStatus, TargetStatus};
 use crate::latency::Latency;
 use crate::outlook::OutlookStatus;
 pub use crate::outsider::OutsiderStatus;
+pub use crate::same_drives::SameDrivesStatus;
 use crate::server::{PATIENCE, Server};
 use crate::settings::SettingsStatus;
 use crate::threshold::ThresholdStatus;
@@ -80,6 +81,9 @@ pub struct VolumeStatus {
     /// Load on the array that is not under control, if there is some or the array became slower.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outsider: Option<OutsiderStatus>,
+    /// Volumes that are not of its pool and on whose drives it seems to lie.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_drives: Vec<SameDrivesStatus>,
     /// The slowest VM of all hosts, if the law uses more than the mean over all IOs because of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowest: Option<SlowestStatus>,

@@ -13,8 +13,8 @@ use clap::Args;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, HttpPlace, MemoryStatus, ObjectiveStatus, OutsiderStatus, SlowestStatus,
-    VolumeStatus,
+    DiskState, DiskStatus, HttpPlace, MemoryStatus, ObjectiveStatus, OutsiderStatus,
+    SameDrivesStatus, SlowestStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
@@ -99,6 +99,7 @@ fn table(recent: &Recent) -> String {
         }
         text += &at_most(volume.window, volume.window_max, volume.held);
         text += &volume.outsider.as_ref().map_or_else(String::new, others);
+        text += &volume.same_drives.iter().map(same_drives).collect::<String>();
         text += &agreed(volume);
         text += &faults(volume);
         text += &match &volume.steer {
@@ -180,6 +181,19 @@ fn others(found: &OutsiderStatus) -> String {
         "  SLOWER: the array is {:.2} times slower, or an outsider uses it with about {size}: \
          nothing says which; {latency}\n",
         found.factor
+    )
+}
+
+/// Line on a volume that seems to lie on the same drives.
+fn same_drives(found: &SameDrivesStatus) -> String {
+    format!(
+        "  SAME DRIVES? latency follows the load on volume {}: {:.3} ms more with each IO outstanding there; correlation {:.2} over {}, \
+         {:.1} standard errors. If they are on the same drives, declare a pool (docs/pools.md)\n",
+        found.volume,
+        found.rise_ms,
+        found.correlation,
+        count(found.compared.into(), "change"),
+        found.errors,
     )
 }
 

@@ -33,6 +33,7 @@
 //! | [`config`] | what a host is told about a volume | |
 //! | [`threshold`] | finding the threshold while working | |
 //! | [`outsider`] | load on the array that is not under control | Little's law |
+//! | [`same_drives`] | evidence that two volumes lie on the same drives | |
 //! | [`names`] | modes, states and settings as configuration and status spell them | |
 //! | [`integral`] | what means over a period are made of | |
 //! | [`units`] | types for time, bytes, windows and shares | |
@@ -65,6 +66,7 @@ pub mod queue;
 pub mod quorum;
 pub mod rate;
 pub mod rhythm;
+pub mod same_drives;
 pub mod settings;
 pub mod size;
 pub mod slices;

@@ -181,7 +181,11 @@ impl Checker<'_> {
         ];
         for (key, there) in fixed {
             let ok = path == "exchange" || !there;
-            self.ensure(ok, &format!("{path}.{key}"), "is for all hosts and cannot change during a run: [exchange] has it")?;
+            self.ensure(
+                ok,
+                &format!("{path}.{key}"),
+                "is for all hosts and cannot change during a run: [exchange] has it",
+            )?;
         }
         let Some((key, message)) = settings.fault(self.transport) else { return Ok(()) };
         Err(self.error(&format!("{path}.{key}"), message))

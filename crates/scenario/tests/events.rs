@@ -134,7 +134,9 @@ fn a_host_begins_with_its_own_settings_of_the_exchange() {
     let a = Hearing { side: "lun-a".to_owned(), loss: 0.0, ..all.clone() };
     assert_eq!((hearing(&scenario, A, 9), hearing(&scenario, B, 9)), (a.clone(), all));
     assert_eq!(hearing(&scenario, A, 10), Hearing { delay: Duration::from_secs(1), ..a });
-    let at_a = |keys: &str| CLUSTER.replace("name = \"a\"", &format!("name = \"a\"\nexchange = {{ {keys} }}"));
+    let at_a = |keys: &str| {
+        CLUSTER.replace("name = \"a\"", &format!("name = \"a\"\nexchange = {{ {keys} }}"))
+    };
     refused(&at_a("loss = 101"), "loss = 101", "0% to 100%");
     refused(&at_a("slots = 8"), "slots = 8", "is for all hosts");
     let out = CLUSTER.replace("outside = true", "outside = true\nexchange = { loss = 1 }");
@@ -168,7 +170,11 @@ fn an_exchange_that_cannot_be_is_refused_where_it_stands() {
     }
     let with = |what: &str| with_events(&[what]);
     refused(&with("exchange = { loss = 101 }"), "loss = 101", "0% to 100%");
-    refused(&with("exchange = { slots = 8 }"), "slots = 8", "is for all hosts and cannot change during a run");
+    refused(
+        &with("exchange = { slots = 8 }"),
+        "slots = 8",
+        "is for all hosts and cannot change during a run",
+    );
     refused(&with("vm = \"db\"\nexchange = { loss = 1 }"), "at = \"10s\"", "must say one thing");
     let two = "exchange = { loss = 1 }\ncontrol = { mode = \"off\" }";
     refused(&with(two), "at = \"10s\"", "must say one thing");

@@ -10,6 +10,7 @@ use crate::status::VolumeStatus;
 
 pub(super) fn families() -> Vec<Family<VolumeStatus>> {
     let mut all = law();
+    all.extend(others());
     all.extend(clients());
     all
 }
@@ -71,18 +72,6 @@ fn law() -> Vec<Family<VolumeStatus>> {
             "The same, less for those that use less than their slice",
             |v| one(v.active_shares),
         ),
-        gauge(
-            "volume_outsider",
-            "1 for the state that is found: outsider, load that is not under control uses the array; slower, that or the array became slower",
-            |v| {
-                let found = v.outsider.map(|found| found.state);
-                let is = |state| f64::from(u8::from(found == Some(state)));
-                gauges("state", [("outsider", is(State::Outsider)), ("slower", is(State::Slower))])
-            },
-        ),
-        gauge("volume_outsider_ios", "Outstanding IOs of that outsider, as estimated", |v| {
-            maybe(v.outsider.map(|found| found.outstanding))
-        }),
         counter("volume_periods", "Control periods", |v| count(v.ticks)),
         counter(
             "volume_overdue_ios",
@@ -95,6 +84,29 @@ fn law() -> Vec<Family<VolumeStatus>> {
         gauge("volume_settings_differing", "Settings in which live hosts differ", |v| {
             maybe(v.settings.as_ref().map(|settings| settings.differ.len() as f64))
         }),
+    ]
+}
+
+/// Who else is on the drives.
+fn others() -> Vec<Family<VolumeStatus>> {
+    vec![
+        gauge(
+            "volume_outsider",
+            "1 for the state that is found: outsider, load that is not under control uses the array; slower, that or the array became slower",
+            |v| {
+                let found = v.outsider.map(|found| found.state);
+                let is = |state| f64::from(u8::from(found == Some(state)));
+                gauges("state", [("outsider", is(State::Outsider)), ("slower", is(State::Slower))])
+            },
+        ),
+        gauge("volume_outsider_ios", "Outstanding IOs of that outsider, as estimated", |v| {
+            maybe(v.outsider.map(|found| found.outstanding))
+        }),
+        gauge(
+            "volume_same_drives",
+            "Volumes not of its pool whose load its latency follows, as on the same drives",
+            |v| one(v.same_drives.len() as f64),
+        ),
     ]
 }
 

@@ -14,6 +14,7 @@ mod explained;
 mod fleet;
 mod judge;
 mod outsiders;
+mod same_drives;
 
 use std::fmt::Write as _;
 use std::slice;
