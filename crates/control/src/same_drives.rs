@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 pub struct Look {
     /// Mean device latency in seconds. `None` without IO.
     pub latency: Option<f64>,
-    /// Mean outstanding IOs.
+    /// Mean outstanding IOs of all hosts in the second.
     pub outstanding: f64,
 }
 
@@ -41,10 +41,10 @@ const LEAST_LOAD: f64 = 0.5;
 /// Least number of changes that are compared.
 const LEAST_CHANGES: usize = 20;
 
-/// Least correlation.
+/// Least correlation that counts as evidence.
 const LEAST_CORRELATION: f64 = 0.3;
 
-/// Least Fisher transform of the correlation, in standard errors. Of 200 comparisons of volumes apart the largest was 2.5.
+/// Least Fisher transform of the correlation, in standard errors. Of 100 pairs of volumes apart the largest was at 2.6.
 const LEAST_ERRORS: f64 = 5.0;
 
 impl Follows {
@@ -66,7 +66,7 @@ pub fn compare(one: &[Look], other: &[Look]) -> [Option<Follows>; 2] {
 struct Change {
     /// Of latency in seconds.
     latency: f64,
-    /// Of its logarithm.
+    /// Of the logarithm of latency.
     slower: f64,
     /// Of the volume's own outstanding IOs.
     own: f64,

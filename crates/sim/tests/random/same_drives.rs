@@ -16,7 +16,7 @@ const LONG: u64 = 600;
 /// Seeds of pairs in each run of the tests.
 const SOME: [u64; 1] = [1];
 
-/// Two volumes.
+/// Two volumes, with the hosts of each.
 struct Pair {
     seed: u64,
     array: String,
