@@ -357,6 +357,7 @@ impl<'a> Cluster<'a> {
             return Err(LabError::Interrupted);
         }
         self.stopping.retain_mut(|process| process.ended().is_none());
+        self.meeting.check()?;
         let everybody = std::iter::once(&mut self.array)
             .chain(self.sides.iter_mut().map(|(_, array)| array))
             .chain(self.meeting.processes())

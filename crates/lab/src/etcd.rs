@@ -83,6 +83,12 @@ impl Etcd {
             if member.process.is_none() {
                 let mut command = Command::new("etcd");
                 command.args(&member.arguments);
+                // etcd takes settings from its environment, too, and refuses two of one name.
+                for (name, _) in std::env::vars_os() {
+                    if name.as_encoded_bytes().starts_with(b"ETCD_") {
+                        command.env_remove(name);
+                    }
+                }
                 enter(n, &mut command);
                 let log = dir.join(format!("etcd{n}.log"));
                 member.process = Some(Process::start(member.who.clone(), log, command)?);

@@ -14,7 +14,7 @@ use parda_scenario::{HostId, Scenario};
 use crate::error::LabError;
 use crate::etcd::{self, Etcd};
 use crate::limits;
-use crate::network::{Addresses, Network};
+use crate::network::{Addresses, Network, NetworkError};
 use crate::process::Process;
 use crate::relay::{End, Relay};
 use crate::run_dir::RunDir;
@@ -54,6 +54,14 @@ impl Way {
 }
 
 impl Meeting {
+    /// Checks that the network, if there is one, passes packets on.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(crate) fn check(&self) -> Result<(), NetworkError> {
+        self.network.as_ref().map_or(Ok(()), Network::check)
+    }
+
     /// Makes the network, and starts etcd if hosts meet there.
     ///
     /// # Errors

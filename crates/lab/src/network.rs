@@ -52,6 +52,9 @@ pub enum NetworkError {
         /// The failure of the step.
         source: io::Error,
     },
+    /// The thread that passes packets on has ended.
+    #[error("the network between the hosts has ended, without which their exchange is no exchange")]
+    Ended,
     /// `ip` refused a command.
     #[error("cannot give a namespace its address: ip says: {0}")]
     Ip(String),
@@ -68,7 +71,7 @@ impl NetworkError {
 pub struct Network {
     links: Arc<Mutex<Links>>,
     nodes: Nodes,
-    _router: Router,
+    router: Router,
 }
 
 #[derive(Debug)]
@@ -89,7 +92,7 @@ impl Network {
         let links = Arc::new(Mutex::new(Links::new(doors.addresses().len(), seed)));
         let router = Router::start(doors, Arc::clone(&links));
         let router = router.map_err(NetworkError::io("start the network's thread"))?;
-        Ok(Network { links, nodes, _router: router })
+        Ok(Network { links, nodes, router })
     }
 
     /// Nodes in namespaces of their own.
@@ -102,7 +105,7 @@ impl Network {
         let links = Arc::new(Mutex::new(Links::new(nodes, seed)));
         let router = Router::start(wires, Arc::clone(&links));
         let router = router.map_err(NetworkError::io("start the network's thread"))?;
-        Ok(Network { links, nodes: Nodes::Namespaces(namespaces), _router: router })
+        Ok(Network { links, nodes: Nodes::Namespaces(namespaces), router })
     }
 
     /// Address at which a node receives datagrams.
@@ -136,6 +139,14 @@ impl Network {
             Nodes::Loopback(..) => Ok(call()),
             Nodes::Namespaces(namespaces) => namespaces[node].within(call),
         }
+    }
+
+    /// Checks that packets are passed on.
+    ///
+    /// # Errors
+    /// The thread that does so has ended.
+    pub fn check(&self) -> Result<(), NetworkError> {
+        if self.router.runs() { Ok(()) } else { Err(NetworkError::Ended) }
     }
 
     /// Changes how well a node hears the others.

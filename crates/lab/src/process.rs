@@ -70,7 +70,11 @@ impl Process {
                 if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
             });
         }
-        Ok(Process { who, log, child: command.spawn()?, last })
+        let child = command.spawn().map_err(|error| {
+            let program = command.get_program().display();
+            io::Error::new(error.kind(), format!("{program}: {error}"))
+        })?;
+        Ok(Process { who, log, child, last })
     }
 
     /// Description of the process, for people.

@@ -5,6 +5,9 @@ use std::time::Duration;
 use parda_config::Amount;
 use serde::Deserialize;
 
+/// Largest delay. Hosts are silent for one another long before.
+const MOST_DELAY: Duration = Duration::from_secs(60 * 60);
+
 /// Largest number of members of a scenario's etcd.
 pub const MOST_MEMBERS: u8 = 7;
 
@@ -180,6 +183,7 @@ impl ExchangeSettings {
         let of_etcd = "is not for etcd, which a host reaches or does not: use reachable";
         let faults = [
             (!percentage, "loss", "must be a percentage, 0% to 100%"),
+            (self.delay.is_some_and(|delay| delay > MOST_DELAY), "delay", "must be at most 1h"),
             (!members, "members", "must be from 1 to 7"),
             (!is_etcd && self.members.is_some(), "members", "is for transport = \"etcd\""),
             (

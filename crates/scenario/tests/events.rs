@@ -188,6 +188,7 @@ fn what_makes_no_sense_on_a_transport_is_refused_where_it_stands() {
     };
     for (transport, event, place, says) in [
         ("etcd", "exchange = { side = \"left\" }", "side = \"left\"", "use reachable"),
+        ("udp", "exchange = { delay = \"61m\" }", "delay = \"61m\"", "must be at most 1h"),
         ("etcd", "exchange = { writable = false }", "writable = false", "use reachable"),
         ("udp", "etcd = \"hang\"", "etcd = \"hang\"", "is for [exchange] transport = \"etcd\""),
         ("file", "etcd = \"hang\"", "etcd = \"hang\"", "is for [exchange] transport = \"etcd\""),

@@ -52,7 +52,8 @@ impl Doors {
         let of = |first: usize| (0..nodes).map(|n| address(network, first, n)).collect::<Vec<_>>();
         let (hosts, addresses) = (of(0), of(DOORS));
         let open = |address: &SocketAddr| {
-            let socket = UdpSocket::bind(address)?;
+            let socket = UdpSocket::bind(address)
+                .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
             socket.set_nonblocking(true).map(|()| socket)
         };
         let sockets = addresses.iter().map(open).collect::<io::Result<_>>()?;

@@ -63,6 +63,11 @@ impl Router {
             .spawn(move || Route { wires, links, nodes, late: Late::default() }.run(&stopped))?;
         Ok(Router { stop: Some(stop), thread: Some(thread) })
     }
+
+    /// Whether its thread still passes packets on.
+    pub(super) fn runs(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
 }
 
 impl Drop for Router {
