@@ -9,7 +9,9 @@ arguments.add_argument("--disks", type=int, default=1000)
 arguments.add_argument("--active", type=int, default=0, help="disks that do 20 reads a second")
 arguments.add_argument("--time", type=float, default=30)
 given = arguments.parse_args()
-PARDA, PORT = os.path.realpath(given.parda), 19843
+PARDA = os.path.realpath(given.parda)
+with socket.create_server(("127.0.0.1", 0)) as free:
+    PORT = free.getsockname()[1]
 TICK = os.sysconf("SC_CLK_TCK")
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
