@@ -143,7 +143,7 @@ impl Layers {
         found.add_policies(&self.policy);
         for (layer, temporary) in [(&self.kept, false), (&self.temporary, true)] {
             for (target, setting, value) in layer.all() {
-                found.add(&target, &setting, value, temporary);
+                found.add(&target, &setting, value, temporary, before);
             }
         }
         found.fall_back(before);
@@ -346,8 +346,16 @@ impl Found {
         }
     }
 
-    /// Adds a live change of a setting. If it conflicts with the policy of its volume, the policy is refused.
-    fn add(&mut self, target: &Target, setting: &str, value: toml::Value, temporary: bool) {
+    /// Adds a live change of a setting. If it conflicts with the policy of its volume, the policy is refused. Where it takes a policy to be
+    /// without conflict, that is the one from `before`.
+    fn add(
+        &mut self,
+        target: &Target,
+        setting: &str,
+        value: toml::Value,
+        temporary: bool,
+        before: &Policies,
+    ) {
         let mut more = self.good.clone();
         let into = if temporary { &mut more.temporary } else { &mut more.kept };
         into.set(target, setting, value.clone());
@@ -358,7 +366,10 @@ impl Found {
         let Err(error) = wrong else { return };
         let had = more.policy.volumes.len();
         more.policy.volumes.retain(|stored| stored.volume.name != target.volume);
-        if had > more.policy.volumes.len() && self.take(more).is_ok() {
+        let mut from_before = more.clone();
+        from_before.policy.volumes.extend(before.of(&target.volume).cloned());
+        let has_one = had > more.policy.volumes.len();
+        if has_one && (self.take(more).is_ok() || self.take(from_before).is_ok()) {
             let why = format!(
                 "conflicts with {setting} = {value}, a live change on this host: {}",
                 plain(&error)
@@ -375,6 +386,9 @@ impl Found {
     fn fall_back(&mut self, before: &Policies) {
         let refused: Vec<_> = self.refused.keys().cloned().collect();
         for stored in before.volumes.iter().filter(|stored| refused.contains(&stored.volume.name)) {
+            if self.good.policy.of(&stored.volume.name).is_some() {
+                continue;
+            }
             let mut more = self.good.clone();
             more.policy.volumes.push(stored.clone());
             // If it has, that was logged when it was refused.

@@ -273,6 +273,30 @@ fn a_policy_that_contradicts_a_live_change_is_refused_and_says_which() {
     assert_eq!((in_force.refused.len(), config.volumes[0].law.control.law.window_max.0), (0, 4.0));
 }
 
+/// A file whose setting the policy from before overrides changes nothing, though a live change conflicts with it.
+#[test]
+fn a_refused_policy_stays_refused_whatever_the_file_says_below_the_one_in_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let file =
+        FILE.replace("[[volume.disk]]", "[volume.control]\nwindow_max = 15\n[[volume.disk]]");
+    let before = policies(3, "[control]\nwindow_max = 32\n[[vm]]\nname = \"vm\"\nshares = 700\n");
+    for text in [FILE, &file] {
+        let (live, _) = start(dir.path(), text);
+        let mut layers = live.layers();
+        layers.temporary.set(&Target::volume("array"), "window_min", 20.into());
+        live.take(layers.clone(), layers);
+        let refused = policies(4, "[control]\nwindow_max = 10\n");
+        let (in_force, config) = with_policy(&live, refused, &before);
+        let volumes = &in_force.layers.policy.volumes;
+        assert_eq!((volumes.len(), volumes[0].revision), (1, 3), "{text}");
+        let why = &in_force.refused["array"];
+        assert!(why.contains("window_min = 20, a live change on this host"), "{why}");
+        let law = &config.volumes[0].law.control.law;
+        assert_eq!((law.window_min.0, law.window_max.0, shares(&config)), (20.0, 32.0, 700));
+        assert!(in_force.left_out.is_empty());
+    }
+}
+
 #[test]
 fn a_steered_vm_takes_its_shares_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
