@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::output::{line, plain};
 use crate::{Failure, output};
 use change::{Attach, Detach};
-use domain::{Disk, Domain, Source};
+use domain::{Disk, Domain, Source, below};
 use virsh::Virsh;
 
 #[derive(Subcommand)]
@@ -57,7 +57,7 @@ The tables belong below the [[volume]] that they are for, at the end of the file
 pub(crate) struct Toml {
     #[command(flatten)]
     which: Which,
-    /// Only disks below this directory, such as the volume's mount point
+    /// Only disks below this directory, such as the volume's mount point; links and .. are followed
     #[arg(long, value_name = "DIR")]
     below: Option<std::path::PathBuf>,
     /// Address at which the agent shall serve them
@@ -84,25 +84,20 @@ impl Which {
         Virsh { uri: &self.connect }
     }
 
-    /// The domains with their definitions.
-    fn all(&self) -> Result<Vec<(Domain, String)>, Failure> {
+    fn all(&self) -> Result<Vec<Domain>, Failure> {
         let virsh = self.virsh();
-        let names = if self.domains.is_empty() { virsh.domains()? } else { self.domains.clone() };
-        let read = |name: &String| {
-            let xml = virsh.definition(name)?;
-            let domain = Domain::parse(&xml);
-            let domain = domain.map_err(|why| Failure::new(format!("domain {name}: {why}")))?;
-            Ok((domain, xml))
-        };
-        names.iter().map(read).collect()
+        let listed = virsh.domains()?;
+        if self.domains.is_empty() {
+            return listed.iter().map(|each| Ok(virsh.read(&each.uuid)?.0)).collect();
+        }
+        self.domains.iter().map(|name| Ok(virsh.named(name, &listed)?.0)).collect()
     }
 }
 
 impl List {
     fn run(&self) -> Result<(), Failure> {
         let domains = self.which.all()?;
-        let disks =
-            || domains.iter().flat_map(|(of, _)| of.disks.iter().map(move |disk| (of, disk)));
+        let disks = || domains.iter().flat_map(|of| of.disks.iter().map(move |disk| (of, disk)));
         if self.json {
             let each = disks().map(|(domain, disk)| {
                 let (kind, place) = words(&disk.source);
@@ -136,9 +131,7 @@ impl Toml {
         }
         let domains = self.which.all()?;
         let mut text = String::new();
-        for (domain, disk) in
-            domains.iter().flat_map(|(of, _)| of.disks.iter().map(move |d| (of, d)))
-        {
+        for (domain, disk) in domains.iter().flat_map(|of| of.disks.iter().map(move |d| (of, d))) {
             text += &self.table(domain, disk).unwrap_or_default();
         }
         if text.is_empty() {
@@ -150,7 +143,7 @@ impl Toml {
     /// Table of a disk, or a comment with the reason why there is none.
     fn table(&self, domain: &Domain, disk: &Disk) -> Option<String> {
         let Source::Path { path, .. } = &disk.source else { return None };
-        if self.below.as_ref().is_some_and(|below| !path.starts_with(below)) {
+        if self.below.as_ref().is_some_and(|directory| !below(path, directory)) {
             return None;
         }
         let head = line(&format!("domain {}, {}", domain.name, disk.target));

@@ -1,7 +1,7 @@
 //! `parda libvirt attach` and `detach`: definitions of domains, changed and kept.
 
 use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use clap::Args;
 use parda_agent::config::{Config, Listener, Place};
 use parda_nbd::uri::Address;
 
-use super::domain::{Disk, Domain, Source, same};
+use super::domain::{Disk, Domain, Source, same, unlike};
 use super::virsh::Virsh;
 use crate::{Failure, output};
 
@@ -37,8 +37,8 @@ Examples:
   parda libvirt detach vm1                   shows what would change
   parda libvirt detach vm1 --apply           changes it, and keeps the definition from before
 
-NBD disks that /etc/parda.toml serves become the files and devices that it names. Take a disk out of parda.toml before its domain
-starts: QEMU does not open an image that the agent serves.")]
+NBD disks that /etc/parda.toml serves become the files and devices that it names, also where the domain had another path to them.
+Take a disk out of parda.toml before its domain starts: QEMU does not open an image that the agent serves.")]
 pub(crate) struct Detach {
     #[command(flatten)]
     change: Change,
@@ -46,7 +46,7 @@ pub(crate) struct Detach {
 
 #[derive(Args)]
 struct Change {
-    /// Names of domains
+    /// Names of the domains to change
     #[arg(value_name = "DOMAIN", required = true)]
     domains: Vec<String>,
     /// libvirt's connection URI
@@ -61,7 +61,7 @@ struct Change {
     /// Also domains that run: the change is for their next start
     #[arg(long)]
     running: bool,
-    /// Directory for the definitions from before
+    /// Directory for the definitions from before; who may write to it can exchange them
     #[arg(long, value_name = "DIR", default_value = ".")]
     backup: PathBuf,
 }
@@ -72,6 +72,14 @@ struct Served {
     nbd: Source,
     /// Its clients need TLS.
     tls: bool,
+}
+
+/// A domain with another definition.
+struct Changed<'a> {
+    name: &'a str,
+    uuid: String,
+    before: String,
+    after: String,
 }
 
 impl Attach {
@@ -120,35 +128,39 @@ impl Change {
     ) -> Result<(), Failure> {
         let served = served(&Config::read(&self.config)?);
         let virsh = Virsh { uri: &self.connect };
-        let (persistent, saved) = (virsh.persistent()?, virsh.saved()?);
-        let mut all = Vec::new();
+        let (listed, persistent, saved) = (virsh.domains()?, virsh.persistent()?, virsh.saved()?);
+        let mut all: Vec<Changed> = Vec::new();
         for name in &self.domains {
             let refused = |why: &str| Err(Failure::usage(format!("domain {name}: {why}")));
-            let before = virsh.definition(name)?;
-            let after = self.changed(name, &before, delay, &served, &other)?;
-            if !persistent.contains(name) {
-                return refused("is no domain that is defined: name it as virsh list --all does");
+            let (Domain { uuid, .. }, before) = virsh.named(name, &listed)?;
+            if all.iter().any(|other| other.uuid == uuid) {
+                return refused("is named twice");
             }
-            if saved.contains(name) {
+            let after = self.changed(name, &before, delay, &served, &other)?;
+            if !persistent.contains(&uuid) {
+                return refused("only runs, and has no definition for its next start");
+            }
+            if saved.contains(&uuid) {
                 return refused(
                     "has a saved state, which has its disks as they were: start it and shut it down first",
                 );
             }
-            if !self.running && !virsh.is_off(name)? {
+            if !self.running && !virsh.is_off(&uuid)? {
                 return refused(
                     "is not shut off: shut it down, or --running changes its next start",
                 );
             }
-            all.push((name, before, after));
+            all.push(Changed { name, uuid, before, after });
         }
-        for (name, before, after) in &all {
-            output::print(&difference(name, before, after))?;
-            if self.apply && before != after {
-                let kept = self.apply(&virsh, name, before, after)?;
+        for domain in &all {
+            let name = domain.name;
+            output::print(&difference(name, &domain.before, &domain.after))?;
+            if self.apply && domain.before != domain.after {
+                let kept = domain.apply(&virsh, &self.backup)?;
                 output::print(&format!("domain {name}: changed; before: {}", kept.display()))?;
             }
         }
-        if !self.apply && all.iter().any(|(_, before, after)| before != after) {
+        if !self.apply && all.iter().any(|domain| domain.before != domain.after) {
             output::print("nothing was changed: --apply does")?;
         }
         Ok(())
@@ -190,37 +202,41 @@ impl Change {
         }
         Ok(xml)
     }
+}
 
+impl Changed<'_> {
     /// Keeps the definition from before, defines the new one, and looks whether libvirt has it.
-    fn apply(
-        &self,
-        virsh: &Virsh<'_>,
-        name: &str,
-        before: &str,
-        after: &str,
-    ) -> Result<PathBuf, Failure> {
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let plain: String = name
-            .chars()
-            .map(|c| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' })
-            .collect();
-        let kept = self.backup.join(format!("{plain}-{seconds}.xml"));
-        keep(&kept, before)?;
-        let new = self.backup.join(format!("{plain}-{seconds}.new.xml"));
-        keep(&new, after)?;
-        let defined = virsh.define(&text(&new)?);
-        let _ = std::fs::remove_file(&new);
-        defined?;
-        let has = virsh.definition(name)?;
-        let sources = |xml: &str| {
-            Domain::parse(xml)
-                .map(|domain| domain.disks.into_iter().map(|disk| disk.source).collect::<Vec<_>>())
-        };
-        if sources(&has) != sources(after) {
-            virsh.define(&text(&kept)?)?;
+    fn apply(&self, virsh: &Virsh<'_>, backup: &Path) -> Result<PathBuf, Failure> {
+        let Changed { name, uuid, before, after } = self;
+        let kept = keep(backup, name, before)?;
+        // Between this look and the definition is no more than the start of virsh.
+        if virsh.definition(uuid)? != *before {
+            let _ = std::fs::remove_file(&kept);
             return Err(Failure::new(format!(
-                "domain {name}: libvirt did not take the change; the definition from before is back"
+                "domain {name}: something else changed its definition since it was read, so it was left alone: try again"
             )));
+        }
+        let failed = |failure: Failure| Failure {
+            message: format!(
+                "{}; the definition from before is in {}",
+                failure.message,
+                kept.display()
+            ),
+            ..failure
+        };
+        virsh.define(after).map_err(failed)?;
+        let has = virsh.definition(uuid).map_err(failed)?;
+        if let Some(other) = unlike(before, after, &has) {
+            virsh.define(before).map_err(failed)?;
+            let back = match virsh.definition(uuid).map_err(failed)? == *before {
+                true => "the definition from before is back",
+                false => {
+                    "the definition from before was defined again, and libvirt writes it in another way now: look at it, and try again"
+                }
+            };
+            return Err(failed(Failure::new(format!(
+                "domain {name}: libvirt did not take the change as it was given: what it has differs at {other}; {back}"
+            ))));
         }
         if after.contains("<reconnect delay=") && !has.contains("<reconnect delay=") {
             output::print(&format!(
@@ -261,19 +277,27 @@ fn absolute(address: &Address) -> Address {
     }
 }
 
-/// Writes a file that is not there yet, for its owner alone: a definition may have passwords.
-fn keep(path: &Path, text: &str) -> Result<(), Failure> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    });
-    written.map_err(|error| Failure::new(format!("{}: {error}", path.display())))
-}
-
-fn text(path: &Path) -> Result<String, Failure> {
-    let path = path.to_str().map(str::to_owned);
-    path.ok_or_else(|| Failure::usage("--backup: must be UTF-8, as virsh takes its path"))
+/// Writes a definition to a file that is not there yet, for its owner alone: it may have passwords.
+fn keep(directory: &Path, name: &str, xml: &str) -> Result<PathBuf, Failure> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let usual = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    // A file's name has at most 255 bytes.
+    let plain: String = name.chars().map(usual).take(50).collect();
+    let mut path = directory.join(format!("{plain}-{seconds}.xml"));
+    for next in 2_u32.. {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        if file.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists) {
+            path = directory.join(format!("{plain}-{seconds}-{next}.xml"));
+            continue;
+        }
+        let written = file.and_then(|mut file| {
+            file.write_all(xml.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+        break;
+    }
+    Ok(path)
 }
 
 /// Disks that change, as lines that go and come.

@@ -10,6 +10,8 @@ use roxmltree::{Document, Node};
 #[derive(Debug)]
 pub(super) struct Domain {
     pub(super) name: String,
+    /// As libvirt writes it; empty in a definition that it has not seen.
+    pub(super) uuid: String,
     pub(super) disks: Vec<Disk>,
 }
 
@@ -49,7 +51,8 @@ impl Domain {
         }
         let devices = child(root, "devices");
         let disks = devices.into_iter().flat_map(|devices| elements(devices, "disk"));
-        Ok(Domain { name: name.to_owned(), disks: disks.map(Disk::new).collect() })
+        let uuid = child(root, "uuid").and_then(|uuid| uuid.text()).unwrap_or_default().to_owned();
+        Ok(Domain { name: name.to_owned(), uuid, disks: disks.map(Disk::new).collect() })
     }
 }
 
@@ -112,9 +115,49 @@ impl Disk {
         Some(changed)
     }
 
+    /// The definition with the source of this disk in the words of another definition that has the same one; `None` if it has not.
+    fn in_words_of(&self, xml: &str, other: &Disk, words: &str) -> Option<String> {
+        let (from, to) = (self.source_element.clone()?, other.source_element.clone()?);
+        let mut text = xml.to_owned();
+        text.replace_range(from, &words[to]);
+        (self.source == other.source && self.refused.is_none()).then_some(text)
+    }
+
     /// Text of the disk in its definition.
     pub(super) fn text<'a>(&self, xml: &'a str) -> &'a str {
         &xml[self.element.clone()]
+    }
+}
+
+/// Place of the first difference between the definition that libvirt has and the one that it was given, if there is one. Sources that changed since
+/// `before` may be in libvirt's words; all else has to be the same text.
+pub(super) fn unlike(before: &str, given: &str, has: &str) -> Option<String> {
+    let disks = |xml: &str| Domain::parse(xml).map(|domain| domain.disks).unwrap_or_default();
+    let (old, new) = (disks(before), disks(given));
+    let mut text = has.to_owned();
+    for (at, (old, new)) in old.iter().zip(&new).enumerate() {
+        if old.source != new.source {
+            // Ranges of the text are those of the text as it is now.
+            let now = disks(&text);
+            let same = now.get(at).and_then(|now| now.in_words_of(&text, new, given));
+            let Some(same) = same else { return Some(format!("the source of {}", new.target)) };
+            text = same;
+        }
+    }
+    if text == given {
+        return None;
+    }
+    let (mut has, mut given) = (text.lines(), given.lines());
+    loop {
+        match (has.next(), given.next()) {
+            (None, None) => return Some("the ends of lines".to_owned()),
+            (one, other) if one == other => {}
+            (Some(line), _) | (None, Some(line)) => {
+                // Not more of it: it may be a password.
+                let tag = line.trim().split([' ', '/', '>']).next().unwrap_or_default();
+                return Some(tag.to_owned());
+            }
+        }
     }
 }
 
@@ -206,6 +249,18 @@ fn escaped(text: &str) -> String {
     text.chars().map(of).collect()
 }
 
+/// Whether a path is below a directory when links and `..` are followed. A link that leads nowhere is not.
+pub(super) fn below(path: &Path, directory: &Path) -> bool {
+    fn real(path: &Path) -> Option<PathBuf> {
+        path.canonicalize().ok().or_else(|| {
+            let parent = path.parent().filter(|_| !path.is_symlink())?;
+            Some(real(parent)?.join(path.file_name()?))
+        })
+    }
+    let real = |path: &Path| std::path::absolute(path).ok().and_then(|path| real(&path));
+    real(path).zip(real(directory)).is_some_and(|(path, directory)| path.starts_with(directory))
+}
+
 /// Whether two paths lead to the same file, as far as can be known.
 pub(super) fn same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -257,6 +312,49 @@ mod tests {
         let changed = second.with(XML, &tcp, 0).unwrap();
         assert_eq!(Domain::parse(&changed).unwrap().disks[1].source, tcp);
         assert!(changed.contains("<disk type=\"network\">"), "{changed}");
+    }
+
+    #[test]
+    fn what_libvirt_has_is_compared_in_all_but_the_words_of_a_source() {
+        let nbd = Source::Nbd { address: Address::Unix("/s".into()), export: "x".to_owned() };
+        let given = Domain::parse(XML).unwrap().disks[0].with(XML, &nbd, 60).unwrap();
+        assert_eq!(unlike(XML, &given, &given), None);
+        let has = |from: &str, to: &str| {
+            let has = given.replacen(from, to, 1);
+            assert_ne!(has, given);
+            unlike(XML, &given, &has)
+        };
+        assert_eq!(has("<reconnect delay='60'/>", ""), None);
+        assert_eq!(has("name='x'", "name='y'").unwrap(), "the source of vda");
+        assert_eq!(has("</devices>", "<rng/></devices>").unwrap(), "<rng");
+        assert_eq!(has("</domain>", "  <evil/>\n</domain>").unwrap(), "<evil");
+        assert_eq!(has("cache='none'", "cache='unsafe'").unwrap(), "<driver");
+        assert_eq!(has("/dev/vg/x", "/dev/vg/y").unwrap(), "<disk");
+        assert_eq!(has("name='x'", "name='x' tls='yes'").unwrap(), "the source of vda");
+    }
+
+    #[test]
+    fn a_path_that_leads_out_of_a_directory_is_not_below_it() {
+        let stage = tempfile::tempdir().unwrap();
+        let inside = stage.path().join("in");
+        std::fs::create_dir_all(inside.join("deep")).unwrap();
+        std::fs::write(stage.path().join("out"), "").unwrap();
+        std::os::unix::fs::symlink("..", inside.join("up")).unwrap();
+        std::os::unix::fs::symlink("in", stage.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("../nowhere", inside.join("dangling")).unwrap();
+        for (path, expected) in [
+            ("in/deep/a", true),
+            ("link/deep/a", true),
+            ("in/deep/../a", true),
+            ("in/../out", false),
+            ("in/none/../../out", false),
+            ("in/up/out", false),
+            ("in/up/none", false),
+            ("in/dangling", false),
+        ] {
+            assert_eq!(below(&stage.path().join(path), &inside), expected, "{path}");
+            assert_eq!(below(&stage.path().join(path), &stage.path().join("link")), expected);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ const NODE: &str = "<node>
   </devices>
 </domain>
 <domain type='test'>
-  <name>on</name><memory>65536</memory><os><type>hvm</type></os>
+  <name>on</name><uuid>37db1ae7-af5f-4422-a1e4-8bc02ded1ddf</uuid><memory>65536</memory><os><type>hvm</type></os>
   <devices><disk type='file'><source file='DIR/vm2.img'/><target dev='vda' bus='virtio'/></disk></devices>
 </domain>
 </node>
@@ -66,10 +66,83 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
 
     // This libvirt forgets what it is told. That is found out, and the definition from before is kept.
     std::fs::create_dir(stage.path("kept")).unwrap();
+    refused(&["attach", "off", "off", "--apply", "--backup", "kept"], "is named twice");
     refused(&["attach", "off", "--apply", "--backup", "kept"], "did not take the change");
+    refused(&["attach", "off", "--apply", "--backup", "kept"], "before is in kept/off-");
+    assert_eq!(std::fs::read_dir(stage.path("kept")).unwrap().count(), 2, "one for each time");
     let kept = std::fs::read_dir(stage.path("kept")).unwrap().next().unwrap().unwrap().path();
     let kept = std::fs::read_to_string(kept).unwrap();
     assert!(kept.contains("vm1.img") && kept.contains("not-to-be-lost"), "{kept}");
+}
+
+/// Domains with odd names: an ID of another one, and a carriage return at the end.
+const ODD: &str = "<node>
+<domain type='test'>
+  <name>runs</name><uuid>37db1ae7-af5f-4422-a1e4-8bc02ded1dd1</uuid><memory>65536</memory><os><type>hvm</type></os>
+  <devices><disk type='file'><source file='DIR/vm2.img'/><target dev='vda' bus='virtio'/></disk></devices>
+</domain>
+<domain type='test' xmlns:test='http://libvirt.org/schemas/domain/test/1.0'>
+  <test:runstate>5</test:runstate>
+  <name>1</name><uuid>37db1ae7-af5f-4422-a1e4-8bc02ded1dd2</uuid><memory>65536</memory><os><type>hvm</type></os>
+  <devices><disk type='file'><source file='DIR/vm1.img'/><target dev='vda' bus='virtio'/></disk></devices>
+</domain>
+<domain type='test'>
+  <name>odd&#13;</name><uuid>37db1ae7-af5f-4422-a1e4-8bc02ded1dd3</uuid><memory>65536</memory><os><type>hvm</type></os>
+  <devices><disk type='file'><source file='DIR/kept/../../vm3.img'/><target dev='vda' bus='virtio'/></disk></devices>
+</domain>
+</node>
+";
+
+/// A `virsh` that another administrator is faster than: a domain has more memory once its state was asked. It notes what is asked.
+const VIRSH: &str = r#"#!/bin/sh
+echo "$*" >> asked
+case "$*" in *domstate*) sed -i s/65536/131072/ node.xml ;; esac
+PATH=${PATH#*:} exec virsh "$@"
+"#;
+
+#[test]
+fn a_domain_is_meant_by_its_whole_name_and_as_it_was_read() {
+    let stage = Stage::new();
+    let dir = stage.path("").canonicalize().unwrap().display().to_string();
+    stage.sparse("vm1.img", 1 << 20);
+    stage.sparse("vm2.img", 1 << 20);
+    for made in ["bin", "kept"] {
+        std::fs::create_dir(stage.path(made)).unwrap();
+    }
+    stage.write("node.xml", ODD.replace("DIR", &dir));
+    stage.write("bin/virsh", VIRSH);
+    stage.ok(&["chmod", "+x", "bin/virsh"]);
+    let uri = format!("test://{dir}/node.xml");
+    let libvirt =
+        |line: &[&str]| stage.run(&[&[PARDA, "libvirt"], line, &["--connect", &uri]].concat());
+    let all = libvirt(&["list"]);
+    assert!(["vm1.img", "vm2.img", "vm3.img"].iter().all(|of| all.out.contains(of)), "{}", all.err);
+    let one = libvirt(&["list", "1"]).out;
+    assert!(one.contains("vm1.img") && !one.contains("vm2.img"), "1 is a name, not an ID: {one}");
+    let tables = libvirt(&["toml", "--below", &dir, "--listen", "unix:a"]).out;
+    assert!(tables.contains("vm1.img") && !tables.contains("vm3.img"), "{tables}");
+
+    let head = config("a", "mode = \"off\"", &[]);
+    stage.write("a.toml", format!("{head}{tables}"));
+    let path = format!("PATH={dir}/bin:{}", std::env::var("PATH").unwrap());
+    let attach = || {
+        let words = ["attach", "1", "-c", "a.toml", "--apply", "--backup", "kept"];
+        let line = [&["env", &path, PARDA, "libvirt"], &words[..], &["--connect", &uri]].concat();
+        stage.run(&line).err
+    };
+    let left = attach();
+    assert!(left.contains("something else changed its definition"), "{left}");
+    let asked = || String::from_utf8(stage.read("asked")).unwrap();
+    assert!(!asked().contains("define --file"), "{}", asked());
+    // What was read is defined, not what a file has by then.
+    let tried = attach();
+    assert!(tried.contains("did not take the change"), "{tried}");
+    assert!(asked().contains("define --file /dev/stdin"), "{}", asked());
+    assert_eq!(
+        std::fs::read_dir(stage.path("kept")).unwrap().count(),
+        1,
+        "the definition from before"
+    );
 }
 
 /// A libvirt of its own, in a mount namespace: what is there of the host's is not seen.
@@ -89,6 +162,12 @@ virsh -q dumpxml --inactive d > before.xml
 virsh -q dumpxml --inactive d > attached.xml
 virsh -q start d
 until "$PARDA" status a.status --json - | grep -q '"clients": 1'; do sleep 0.2; done
+sed 's/<name>d</<name>1</; s/vm1.img/vm2.img/' d.xml > 1.xml
+virsh -q define 1.xml
+[ "$(virsh -q domid d)" = 1 ]
+"$PARDA" libvirt attach 1 -c a.toml --apply
+virsh -q dumpxml --inactive d > beside.xml
+virsh -q dumpxml --inactive "$(virsh -q list --all --uuid --name | sed -n 's/ 1 *$//p')" > one.xml
 virsh -q destroy d
 "$PARDA" libvirt detach d -c a.toml --apply
 virsh -q dumpxml --inactive d > after.xml
@@ -105,11 +184,16 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
     let stage = Stage::new();
     let dir = stage.path("").canonicalize().unwrap().display().to_string();
     stage.sparse("vm1.img", 1 << 20);
+    stage.sparse("vm2.img", 1 << 20);
     stage.write("d.xml", DOMAIN.replace("DIR", &dir));
-    let _agent = stage.agent("a", &config("a", "mode = \"off\"", &[("d-vda", "vm1.img")]));
+    let disks = [("d-vda", "vm1.img"), ("1-vda", "vm2.img")];
+    let _agent = stage.agent("a", &config("a", "mode = \"off\"", &disks));
     let program = format!("PARDA={PARDA}");
     stage.ok(&["env", &program, "unshare", "--mount", "sh", "-c", LIBVIRTD]);
     let text = |name: &str| String::from_utf8(stage.read(name)).unwrap();
     assert!(text("attached.xml").contains("<source protocol='nbd' name='d-vda'>"));
     assert_eq!(text("after.xml"), text("before.xml"));
+    // The domain 1 is the one of that name, though the other one runs with that ID.
+    assert!(text("one.xml").contains("<source protocol='nbd' name='1-vda'>"));
+    assert_eq!(text("beside.xml"), text("attached.xml"));
 }
