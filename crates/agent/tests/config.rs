@@ -344,6 +344,16 @@ fn volumes_of_a_pool_meet_in_one_exchange() {
         (file, etcd, "is not the exchange of volume lun-0"),
         (etcd, &format!("{etcd}\nprefix = \"/x/\""), "is not the exchange of volume lun-0"),
         (&fixed, &fixed, "slot = 3: is the slot of volume lun-0"),
+        (
+            "file = \"/mnt/x\"\nslots = 1",
+            "file = \"/mnt/x\"\nslots = 1",
+            "has 1 slots for the 2 volumes",
+        ),
+        (
+            &udp(7, "127.0.0.1:8"),
+            &format!("{}\nkey_file = \"/etc/key\"", udp(8, "127.0.0.1:7")),
+            "unlike with volume lun-0",
+        ),
         (&group(7), &group(8), "is in another group than volume lun-0"),
         (&group(7), &udp(8, "127.0.0.1:7"), "is in another group than volume lun-0"),
         (
@@ -371,11 +381,19 @@ fn volumes_of_a_pool_meet_in_one_exchange() {
 
 #[test]
 fn a_pool_has_a_name_an_exchange_and_room_for_its_hosts() {
-    let with = |name: &str| {
-        check(&GOOD.replace("\"array-a\"\n", &format!("\"array-a\"\npool = \"{name}\"\n")))
-    };
+    let with_pool =
+        |name: &str| GOOD.replace("\"array-a\"\n", &format!("\"array-a\"\npool = \"{name}\"\n"));
+    let with = |name: &str| check(&with_pool(name));
     assert_eq!(with("p").unwrap().volumes[0].meets_as(), "p");
     assert!(with("").unwrap_err().contains("pool = \"\": must not be empty"));
+    let slash = GOOD.replace("\"array-a\"\n", "\"a/b\"\npool = \"p\"\n");
+    assert!(check(&slash).unwrap_err().contains("HOST/VOLUME would be ambiguous"));
+    let beside = format!(
+        "{}\n[[volume]]\nname = \"p\"\n[[volume.disk]]\nname = \"p\"\npath = \"/mnt/p\"\nlisten = \"unix:/run/p\"\n",
+        with_pool("p")
+    );
+    let message = check(&beside).unwrap_err();
+    assert!(message.contains("is the name of volume p, which is not in the pool"), "{message}");
     let long = GOOD.replace("\"array-a\"\n", &format!("\"{}\"\npool = \"p\"\n", "x".repeat(58)));
     assert!(
         check(&long).unwrap_err().contains("at most 63 bytes together"),

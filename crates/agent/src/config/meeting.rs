@@ -2,7 +2,7 @@
 
 use parda_config::{Document, Error};
 use parda_exchange::SlotChoice;
-use parda_exchange::udp::{PeerAddress, Reach};
+use parda_exchange::udp::{KeySource, PeerAddress, Reach};
 
 use super::exchange::{Exchange, Slots};
 use super::udp::Udp;
@@ -17,6 +17,26 @@ pub(super) fn are_one_pool(one: &Volume, other: &Volume) -> bool {
 /// Checks that the volumes of each pool meet: by an exchange of the same kind, in the same place.
 pub(super) fn pools(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
     for (i, volume) in volumes.iter().enumerate() {
+        let Some(pool) = &volume.pool else { continue };
+        let same_name = |other: &&Volume| other.pool.is_none() && other.name == pool.name;
+        if let Some(other) = volumes.iter().find(same_name) {
+            let message = format!(
+                "is the name of volume {}, which is not in the pool: its hosts could be taken for members",
+                other.name
+            );
+            return Err(doc.error(&format!("volume.{i}.pool"), message));
+        }
+        let members = volumes.iter().filter(|other| are_one_pool(volume, other)).count();
+        let slots = volume.exchange.as_ref().and_then(Exchange::slots).map(|slots| slots.slots);
+        if let Some(slots) =
+            slots.map(|slots| slots.get() as usize).filter(|slots| *slots < members)
+        {
+            let message = format!(
+                "has {slots} slots for the {members} volumes of pool {} on this host alone",
+                pool.name
+            );
+            return Err(doc.error(&format!("volume.{i}.exchange"), message));
+        }
         let mates = volumes[..i].iter().filter(|other| are_one_pool(volume, other));
         let met = mates.filter_map(|other| Some((other, other.exchange.as_ref()?)));
         for (mate, other) in met {
@@ -58,6 +78,10 @@ fn misses(own: &Udp, other: &Udp) -> Option<(&'static str, String)> {
     match (&own.reach, &other.reach) {
         (Reach::Group { .. }, Reach::Group { .. }) if own.address == other.address => None,
         (Reach::Peers(to), Reach::Peers(back)) => {
+            // Two files may hold the same keys.
+            if (own.keys == KeySource::Loopback) != (other.keys == KeySource::Loopback) {
+                return Some(("exchange.key_file", "is there or missing, unlike with".to_owned()));
+            }
             // What a name stands for is not known here.
             let misses = |peers: &[PeerAddress], of: &Udp| {
                 peers

@@ -28,6 +28,10 @@ pub(super) fn check(
             "needs [volume.exchange]: volumes of a pool meet there, also those of one host";
         return Err(wrong("pool", message.into()));
     }
+    if volume.name.contains('/') {
+        let message = "needs a volume's name without `/`: HOST/VOLUME would be ambiguous";
+        return Err(wrong("name", message.into()));
+    }
     let member = HostName::new(&format!("{host}/{}", volume.name)).map_err(|_| {
         let most = HostName::MAX_BYTES;
         let message = format!(

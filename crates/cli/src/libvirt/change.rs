@@ -85,6 +85,10 @@ struct Changed<'a> {
 impl Attach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let delay = self.reconnect_delay;
+        let virsh = Virsh { uri: &self.change.connect };
+        let everybody = virsh.domains()?;
+        let everybody = everybody.iter().map(|each| Ok(virsh.read(&each.uuid)?.0));
+        let everybody = everybody.collect::<Result<Vec<Domain>, Failure>>()?;
         self.change.run(delay, |disk, served| {
             let Source::Path { path, .. } = &disk.source else { return Ok(None) };
             let Some(found) = served.iter().find(|served| same(&served.path, path)) else {
@@ -96,10 +100,32 @@ impl Attach {
                     Err("its listener takes TLS alone, which libvirt has to be told of by hand"
                         .to_owned())
                 }
-                (None, false) => Ok(Some(found.nbd.clone())),
+                (None, false) => alone(found, &everybody).map(|()| Some(found.nbd.clone())),
             }
         })
     }
+}
+
+/// Checks that no second disk, of any domain, writes to what the agent serves: QEMU's lock keeps two writers of an image apart, and an
+/// export has as many clients as come.
+fn alone(served: &Served, domains: &[Domain]) -> Result<(), String> {
+    let uses = |disk: &&Disk| match &disk.source {
+        Source::Path { path, .. } => same(&served.path, path),
+        source => *source == served.nbd,
+    };
+    let of = |domain: &Domain, disk: &Disk| format!("{} of domain {}", disk.target, domain.name);
+    let users = domains.iter().flat_map(|domain| {
+        domain.disks.iter().filter(uses).map(move |disk| (of(domain, disk), disk.read_only))
+    });
+    let users: Vec<(String, bool)> = users.collect();
+    if users.len() < 2 || users.iter().all(|(_, read_only)| *read_only) {
+        return Ok(());
+    }
+    let names: Vec<_> = users.into_iter().map(|(name, _)| name).collect();
+    Err(format!(
+        "{} have one image, which the agent would let all of them write at once",
+        names.join(" and ")
+    ))
 }
 
 impl Detach {

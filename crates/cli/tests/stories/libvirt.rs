@@ -73,6 +73,13 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     let kept = std::fs::read_dir(stage.path("kept")).unwrap().next().unwrap().unwrap().path();
     let kept = std::fs::read_to_string(kept).unwrap();
     assert!(kept.contains("vm1.img") && kept.contains("not-to-be-lost"), "{kept}");
+
+    // Two domains of one image, which QEMU's lock kept apart.
+    stage.write("twins.xml", NODE.replace("DIR", &dir).replace("vm2.img", "vm1.img"));
+    let twins = format!("test://{dir}/twins.xml");
+    let done = stage.run(&[PARDA, "libvirt", "attach", "off", "-c", "a.toml", "--connect", &twins]);
+    let why = "vda of domain on and vda of domain off have one image";
+    assert!(!done.status.success() && done.err.contains(why), "{}", done.err);
 }
 
 /// Domains with odd names: an ID of another one, and a carriage return at the end.
