@@ -111,6 +111,7 @@ impl Config {
         files::certificates(doc, &config.volumes)?;
         files::keys(doc, &config.volumes)?;
         config.http.iter().try_for_each(|http| http::certificate(doc, http))?;
+        files::tokens(doc, config.tokens.as_deref())?;
         // That of an exchange was read with the exchange.
         if let Some(policy) = config.policy.as_ref().filter(|policy| policy.is_apart) {
             files::policy(doc, &policy.etcd)?;

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parda_block::SocketFile;
 use parda_http::{Listener, Reach, Server};
@@ -64,6 +65,11 @@ impl HttpServer {
         Ok(HttpServer { place: place.clone(), tls, _server: server, _file: file })
     }
 
+    /// Whether it shows a certificate, which can expire.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// Place of the configuration at which it serves.
     pub(crate) fn place(&self) -> &Http {
         &self.place
@@ -78,6 +84,11 @@ impl HttpServer {
             ours.renew(&Acceptor::new(ours.files().clone())?);
         }
         Ok(())
+    }
+
+    /// Whether the certificate that is shown is valid, `ahead` from now.
+    pub(crate) fn is_in_force(&self, ahead: Duration) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.is_in_force(ahead))
     }
 }
 

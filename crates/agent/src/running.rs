@@ -49,7 +49,8 @@ const START: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 
-/// After what time an HTTP address that cannot be bound, or a certificate that cannot be used, is tried again.
+/// After what time an HTTP address that cannot be bound, or a certificate that cannot be used, is tried again; and how often it is looked
+/// whether certificates that are shown have expired.
 const HTTP_PAUSE: Duration = Duration::from_secs(10);
 
 /// A volume that does not start.
@@ -80,7 +81,7 @@ pub(crate) struct Agent {
     manager: Manager,
     status: Option<Server>,
     http: Vec<HttpServer>,
-    /// When addresses and certificates with a fault are tried again.
+    /// When addresses and certificates with a fault are tried again, and those without are looked at.
     http_due: Option<Instant>,
     /// The configuration is being read, and is to be read again after that.
     reading: Option<bool>,
@@ -241,7 +242,7 @@ impl Agent {
                 Err(RecvTimeoutError::Timeout) => {
                     self.retry();
                     if self.http_due.is_some_and(|due| due <= Instant::now()) {
-                        self.serve_http(false);
+                        self.look_at_http();
                     }
                 }
             }
@@ -494,10 +495,10 @@ impl Agent {
         for place in &wanted {
             let name = place.address.to_string();
             let before = before.iter().find(|other| other.address == name);
-            let before = before.and_then(|place| place.fault.as_deref());
+            let before = before.and_then(|place| Some((place.up, place.fault.as_deref()?)));
             let (up, fault) = self.serve_http_at(place);
-            if let Some(fault) = fault.as_deref().filter(|fault| reloaded || before != Some(fault))
-            {
+            let news = |fault: &&str| reloaded || before != Some((up, *fault));
+            if let Some(fault) = fault.as_deref().filter(news) {
                 say_http_fault(&place.address, up, fault);
             } else if fault.is_none() && before.is_some() {
                 tracing::info!(address = name, event = "http_up", "HTTP has no fault any more");
@@ -506,15 +507,31 @@ impl Agent {
         }
         drop(outside);
         let fault = shown.iter().any(|place| place.fault.is_some());
-        self.http_due = fault.then(|| Instant::now() + HTTP_PAUSE);
+        let look = fault || self.http.iter().any(HttpServer::has_tls);
+        self.http_due = look.then(|| Instant::now() + HTTP_PAUSE);
         self.api.views.show_http(shown);
         self.manager.state(self.state());
     }
 
-    /// Serves HTTP at one place. Whether it is answered there, and the fault that there is.
+    /// Tries again what of HTTP has a fault, or shows a certificate that expires before the next look. Else no file is read.
+    fn look_at_http(&mut self) {
+        let fault = self.api.views.http().iter().any(|place| place.fault.is_some());
+        if fault || self.http.iter().any(|server| !server.is_in_force(HTTP_PAUSE)) {
+            return self.serve_http(false);
+        }
+        self.http_due = Some(Instant::now() + HTTP_PAUSE);
+    }
+
+    /// Serves HTTP at one place. Whether it is answered there, and the fault that there is. Who shows a certificate that has expired is
+    /// stopped: nobody would start with it either.
     fn serve_http_at(&mut self, place: &Http) -> (bool, Option<String>) {
-        if let Some(server) = self.http.iter().find(|server| server.place() == place) {
-            return (true, server.renew().err().map(|error| error.to_string()));
+        if let Some(at) = self.http.iter().position(|server| server.place() == place) {
+            let fault = self.http[at].renew().err().map(|error| error.to_string());
+            let up = fault.is_none() || self.http[at].is_in_force(Duration::ZERO);
+            if !up {
+                self.http.remove(at);
+            }
+            return (up, fault);
         }
         match HttpServer::start(place, self.api.clone()) {
             Ok(server) => {

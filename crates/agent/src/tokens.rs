@@ -24,6 +24,11 @@ impl Tokens {
         Tokens::parse(&text).map_err(|(line, error)| format!("{at}:{line}: {error}"))
     }
 
+    /// Whether nobody has a token.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn parse(text: &str) -> Result<Tokens, (usize, String)> {
         let mut tokens: Vec<(blake3::Hash, String, Role)> = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -46,7 +51,11 @@ impl Tokens {
             if tokens.iter().any(|(_, other, _)| other == name) {
                 return wrong("the name is that of another line: names must differ");
             }
-            tokens.push((blake3::hash(secret.as_bytes()), name.to_owned(), role));
+            let hash = blake3::hash(secret.as_bytes());
+            if tokens.iter().any(|(other, _, _)| *other == hash) {
+                return wrong("the secret is that of another line: secrets must differ");
+            }
+            tokens.push((hash, name.to_owned(), role));
         }
         Ok(Tokens(tokens))
     }
@@ -87,6 +96,7 @@ mod tests {
             ("\nops owner 0123456789abcdef", 2),
             ("ops write short", 1),
             ("a read 0123456789abcdef\na read 0123456789abcdeg", 2),
+            ("a write 0123456789abcdef\n\nb read 0123456789abcdef", 3),
         ] {
             let (at, message) = Tokens::parse(text).map(drop).unwrap_err();
             assert_eq!(at, line, "{text}");

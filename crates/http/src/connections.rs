@@ -1,13 +1,18 @@
 //! Connections that are open, and which of them makes room for the next one.
 //!
 //! Whoever reaches the address may connect and be silent, so connections that wait keep nobody out: beyond [`CONNECTIONS`] the newest one is
-//! served, and the oldest one of the peer that has the most is closed. Who opens many loses its own.
+//! served, and of the others one of those that are least far with their request is closed. Of these it is the oldest one of the peer
+//! that has more than [`MANY`], or else the oldest one of all.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use tokio::task::JoinHandle;
 
 use crate::CONNECTIONS;
+use crate::progress::Progress;
+
+/// Peers with more connections than this that are equally far lose their own first, so that a flood from one host ends no other's handshake.
+const MANY: usize = 16;
 
 /// Whose connections are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,63 +36,106 @@ impl Origin {
     }
 }
 
+/// A connection that is open, and how far its client has come.
+#[derive(Debug)]
+struct Open {
+    origin: Origin,
+    progress: Progress,
+    served: JoinHandle<()>,
+}
+
 /// Connections that are open, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Connections(Vec<(Origin, JoinHandle<()>)>);
+pub(crate) struct Connections(Vec<Open>);
 
 impl Connections {
     /// Adds a connection, and closes another one if there are too many.
-    pub(crate) fn admit(&mut self, origin: Origin, served: JoinHandle<()>) {
-        self.0.retain(|(_, served)| !served.is_finished());
-        self.0.push((origin, served));
-        if self.0.len() > CONNECTIONS {
-            let (_, served) = self.0.remove(self.displaced());
-            served.abort();
-            tracing::debug!("too many HTTP connections: the oldest one of a peer was closed");
+    pub(crate) fn admit(&mut self, origin: Origin, progress: Progress, served: JoinHandle<()>) {
+        self.0.retain(|open| !open.served.is_finished());
+        if self.0.len() >= CONNECTIONS {
+            self.0.remove(self.displaced()).served.abort();
+            tracing::debug!("too many HTTP connections: one was closed for a new one");
         }
+        self.0.push(Open { origin, progress, served });
     }
 
-    /// The oldest connection of the peer that has the most.
+    /// The one that makes room.
     fn displaced(&self) -> usize {
-        let of = |origin| self.0.iter().filter(|(other, _)| *other == origin).count();
-        let counts: Vec<_> = self.0.iter().map(|(origin, _)| of(*origin)).collect();
-        let most = counts.iter().max();
-        counts.iter().position(|count| Some(count) == most).unwrap_or_default()
+        let least = self.0.iter().map(|open| open.progress.step()).min();
+        let all = self.0.iter().enumerate();
+        let candidates: Vec<_> =
+            all.filter(|(_, open)| Some(open.progress.step()) == least).collect();
+        let of = |origin| candidates.iter().filter(|(_, open)| open.origin == origin).count();
+        let most = candidates.iter().map(|(_, open)| of(open.origin)).max();
+        let most = most.filter(|most| *most > MANY);
+        let first =
+            candidates.iter().find(|(_, open)| most.is_none_or(|most| of(open.origin) == most));
+        first.map_or(0, |(at, _)| *at)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Step;
 
-    /// Which of these connections are open, one of each origin after the other.
-    fn open(origins: &[Origin]) -> Vec<bool> {
+    /// Which of these connections are open, one after the other.
+    fn open(connections: &[(Origin, Step)]) -> Vec<bool> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let mut connections = Connections::default();
+            let mut open = Connections::default();
             let mut handles = Vec::new();
-            for origin in origins {
+            for (origin, step) in connections {
                 let served = tokio::spawn(std::future::pending::<()>());
                 handles.push(served.abort_handle());
-                connections.admit(*origin, served);
+                let progress = Progress::default();
+                open.admit(*origin, progress.clone(), served);
+                progress.reached(*step);
             }
             tokio::task::yield_now().await;
             handles.iter().map(|handle| !handle.is_finished()).collect()
         })
     }
 
+    fn closed(connections: &[(Origin, Step)]) -> Vec<usize> {
+        let open = open(connections).into_iter().enumerate();
+        open.filter(|(_, open)| !open).map(|(i, _)| i).collect()
+    }
+
+    fn at(last: u8) -> Origin {
+        Origin::at(IpAddr::from([192, 0, 2, last]))
+    }
+
     #[test]
-    fn who_has_the_most_connections_loses_the_oldest() {
-        let at = |last: u8| Origin::at(IpAddr::from([192, 0, 2, last]));
-        let mut origins = vec![at(1), at(2)];
-        origins.resize(CONNECTIONS + 2, at(3));
-        let mut expected = vec![true; CONNECTIONS + 2];
-        expected[2..4].fill(false);
-        assert_eq!(open(&origins), expected);
+    fn who_has_many_loses_the_oldest_of_its_own() {
+        for step in [Step::Silent, Step::Begun, Step::Asked] {
+            let mut connections = vec![(at(1), step), (at(2), step)];
+            connections.resize(CONNECTIONS + 2, (at(3), step));
+            assert_eq!(closed(&connections), [2, 3], "{step:?}");
+        }
         // Each peer has one: the oldest goes.
-        let origins: Vec<_> = (0..=CONNECTIONS as i32).map(|n| Origin::Process(Some(n))).collect();
-        assert_eq!(open(&origins).iter().position(|open| !open), Some(0));
-        assert_eq!(open(&origins).iter().filter(|open| !**open).count(), 1);
+        let each = |n| (Origin::Process(Some(n)), Step::Silent);
+        let connections: Vec<_> = (0..=CONNECTIONS as i32).map(each).collect();
+        assert_eq!(closed(&connections), [0]);
+    }
+
+    #[test]
+    fn silence_costs_a_connection_before_a_request_does() {
+        // One client with some connections, and many peers with a silent one each.
+        for step in [Step::Begun, Step::Asked] {
+            let mut connections = vec![(at(0), step); 4];
+            connections.extend((1..=62).map(|peer| (at(peer), Step::Silent)));
+            assert_eq!(closed(&connections), [4, 5], "{step:?}");
+        }
+        // Silent ones of the client's own address.
+        let mut connections = vec![(at(0), Step::Asked), (at(0), Step::Begun)];
+        connections.resize(CONNECTIONS + 9, (at(0), Step::Silent));
+        assert_eq!(closed(&connections), (2..11).collect::<Vec<_>>());
+        // A new one is served although all others have asked, in the place of one of the peer with the most.
+        let mut connections = vec![(at(1), Step::Asked), (at(2), Step::Asked)];
+        connections.resize(CONNECTIONS, (at(3), Step::Asked));
+        connections.push((at(4), Step::Silent));
+        assert_eq!(closed(&connections), [2]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod connections;
 mod dashboard;
 mod guard;
 mod pages;
+mod progress;
 mod shared;
 mod who;
 
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::{from_fn, from_fn_with_state, map_request_with_state};
 use axum::routing::any;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -41,6 +42,7 @@ use connections::{Connections, Origin};
 
 pub use asked::{Agent, Change, Pages, Place, Refusal, Who};
 pub use axum::body::Bytes;
+use progress::{Heard, Progress, Step};
 pub use shared::FRESH;
 use who::Peer;
 
@@ -171,55 +173,80 @@ impl Watched {
     async fn serve(&self, tls: Option<Arc<Acceptor>>, router: Router) {
         let mut connections = Connections::default();
         loop {
-            let router = router.clone();
+            let progress = Progress::default();
+            let (router, sent) = (router.clone(), progress.clone());
             let accepted = match self {
                 Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| {
                     let who = stream.peer_cred().ok();
                     let origin = Origin::Process(who.and_then(|who| who.pid()));
                     let peer = Peer::Unix(who.map(|who| who.uid()));
-                    (origin, tokio::spawn(answer(stream, peer, router)))
+                    (origin, tokio::spawn(patiently(answer(stream, peer, router, sent))))
                 }),
                 Listener::Tcp(listener) => listener.accept().await.map(|(stream, from)| {
                     let peer = Peer::Tcp(Some(from));
-                    let served = match &tls {
-                        None => tokio::spawn(answer(stream, peer, router)),
-                        Some(tls) => {
-                            let tls = TlsAcceptor::from(tls.config());
-                            tokio::spawn(answer_within(tls, stream, peer, router))
+                    let tls = tls.as_ref().map(|tls| TlsAcceptor::from(tls.config()));
+                    let served = async move {
+                        match tls {
+                            Some(tls) => answer_within(tls, stream, peer, router, sent).await,
+                            None => answer(stream, peer, router, sent).await,
                         }
                     };
-                    (Origin::at(from.ip()), served)
+                    (Origin::at(from.ip()), tokio::spawn(patiently(served)))
                 }),
             };
             match accepted {
-                Ok((origin, served)) => connections.admit(origin, served),
+                Ok((origin, served)) => {
+                    connections.admit(origin, progress, served);
+                    // What other clients have sent is read between two new connections, however many come.
+                    tokio::task::yield_now().await;
+                }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
     }
 }
 
+/// Serves a connection for as long as one may last.
+async fn patiently(served: impl Future<Output = ()>) {
+    if tokio::time::timeout(PATIENCE, served).await.is_err() {
+        tracing::debug!("an HTTP connection lasted too long, and was closed");
+    }
+}
+
 /// Answers one request on a connection with TLS.
-async fn answer_within(tls: TlsAcceptor, stream: TcpStream, peer: Peer, router: Router) {
+async fn answer_within(
+    tls: TlsAcceptor,
+    stream: TcpStream,
+    peer: Peer,
+    router: Router,
+    sent: Progress,
+) {
     match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => answer(stream, peer, router).await,
+        Ok(Ok(stream)) => {
+            sent.reached(Step::Begun);
+            answer(stream, peer, router, sent).await;
+        }
         Ok(Err(error)) => tracing::debug!("TLS of an HTTP client failed: {error}"),
         Err(_) => tracing::debug!("an HTTP client did not shake hands in time"),
     }
 }
 
 /// Answers one request on a connection, and closes it.
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, peer: Peer, router: Router) {
-    let router = router.layer(Extension(peer));
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: Peer,
+    router: Router,
+    sent: Progress,
+) {
+    let stream = Heard { stream, progress: sent.clone() };
+    let router = router.layer(Extension(peer)).layer(map_request_with_state(sent, progress::noted));
     let served = http1::Builder::new()
         .keep_alive(false)
         .half_close(true)
         .max_buf_size(16 << 10)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match tokio::time::timeout(PATIENCE, served).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!("an HTTP request was not answered: {error}"),
-        Err(_) => tracing::debug!("an HTTP connection lasted too long, and was closed"),
+    if let Err(error) = served.await {
+        tracing::debug!("an HTTP request was not answered: {error}");
     }
 }
 

@@ -188,6 +188,21 @@ fn silent_connections_keep_nobody_out() {
 }
 
 #[test]
+fn who_has_begun_to_ask_stays_while_silent_connections_go() {
+    let served = Served::new();
+    let mut slow = served.connect();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
+    let silent: Vec<_> = (0..2 * CONNECTIONS).map(|_| served.connect()).collect();
+    // All that came before were accepted.
+    assert!(served.get("/healthz").ends_with("alive\n"));
+    slow.write_all(b"host: h\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("alive\n"), "{answer}");
+    drop(silent);
+}
+
+#[test]
 fn a_flood_of_requests_makes_few_looks() {
     let served = Served::new();
     let began = Instant::now();
@@ -207,12 +222,8 @@ fn a_slow_connection_is_closed() {
         let (_client, server) = tokio::io::duplex(64);
         let began = tokio::time::Instant::now();
         let looks = Arc::default();
-        answer(
-            server,
-            Peer::Unix(None),
-            router(Arc::new(Stub { looks, lacking: "" }), Reach::Unix),
-        )
-        .await;
+        let router = router(Arc::new(Stub { looks, lacking: "" }), Reach::Unix);
+        patiently(answer(server, Peer::Unix(None), router, Progress::default())).await;
         assert_eq!(began.elapsed().as_secs(), PATIENCE.as_secs());
     });
 }

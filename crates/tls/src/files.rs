@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, ring};
@@ -65,7 +66,14 @@ pub struct ClientFiles {
 /// while it is in use.
 pub struct Acceptor {
     files: ServerFiles,
-    current: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Shown>,
+}
+
+/// What new connections are shown.
+#[derive(Clone)]
+struct Shown {
+    config: Arc<ServerConfig>,
+    chain: Vec<CertificateDer<'static>>,
 }
 
 impl fmt::Debug for Acceptor {
@@ -93,8 +101,16 @@ impl Acceptor {
 
     /// Takes over the certificates of `other`. Connections that exist keep what they negotiated.
     pub fn renew(&self, other: &Acceptor) {
-        let new = other.config();
+        let new = other.shown();
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+
+    /// Whether the certificate that is shown has neither expired nor still to become valid, `ahead` from now. Reads no file.
+    #[must_use]
+    pub fn is_in_force(&self, ahead: Duration) -> bool {
+        let Shown { config, chain } = self.shown();
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(UnixTime::now().as_secs()) + ahead);
+        in_force(&chain, config.crypto_provider(), at).is_ok()
     }
 
     /// Paths of the files.
@@ -106,7 +122,11 @@ impl Acceptor {
     /// Settings of the next connection, with the certificates of now.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        self.shown().config
+    }
+
+    fn shown(&self) -> Shown {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A connection that waits for the client's hello.
@@ -185,7 +205,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn server_config(files: &ServerFiles) -> Result<Arc<ServerConfig>, FileError> {
+fn server_config(files: &ServerFiles) -> Result<Shown, FileError> {
     let provider = provider();
     let fail = |role, path: &Path, e: &dyn fmt::Display| wrong(role, path, e.to_string());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -204,11 +224,11 @@ fn server_config(files: &ServerFiles) -> Result<Arc<ServerConfig>, FileError> {
     };
     let (chain, key) = identity(&files.certificate, &files.key, &provider)?;
     let mut config = builder
-        .with_single_cert(chain, key)
+        .with_single_cert(chain.clone(), key)
         .map_err(|e| wrong(FileRole::Key, &files.key, mismatch(&e)))?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Arc::new(config))
+    Ok(Shown { config: Arc::new(config), chain })
 }
 
 fn mismatch(error: &rustls::Error) -> String {
@@ -259,7 +279,8 @@ fn identity(
     provider: &CryptoProvider,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), FileError> {
     let chain = certificates(FileRole::Certificate, certificate)?;
-    in_force(&chain, provider).map_err(|e| wrong(FileRole::Certificate, certificate, e))?;
+    in_force(&chain, provider, UnixTime::now())
+        .map_err(|e| wrong(FileRole::Certificate, certificate, e))?;
     let bytes = read(FileRole::Key, key)?;
     let key_der = PrivateKeyDer::from_pem_slice(&bytes).map_err(|e| {
         wrong(FileRole::Key, key, format!("there is no private key in it (PEM): {e}"))
@@ -267,16 +288,19 @@ fn identity(
     Ok((chain, key_der))
 }
 
-/// Refuses a certificate that has expired or is not valid yet. Its issuer is for the peers to
+/// Refuses a certificate that has expired by `now` or is not valid yet. Its issuer is for the peers to
 /// judge.
-fn in_force(chain: &[CertificateDer<'static>], provider: &CryptoProvider) -> Result<(), String> {
+fn in_force(
+    chain: &[CertificateDer<'static>],
+    provider: &CryptoProvider,
+    now: UnixTime,
+) -> Result<(), String> {
     let Some(first) = chain.first() else { return Ok(()) };
     let parsed = ParsedCertificate::try_from(first).map_err(|e| e.to_string())?;
     // Validity is checked before the issuer, so any trust anchor serves.
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(chain.iter().cloned());
     let algorithms = provider.signature_verification_algorithms.all;
-    let now = UnixTime::now();
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &chain[1..], now, algorithms) {
         Err(rustls::Error::InvalidCertificate(
             error @ (CertificateError::Expired

@@ -145,6 +145,17 @@ fn who_may_connect_is_whoever_the_ca_says() {
 }
 
 #[test]
+fn a_certificate_that_is_shown_is_in_force_until_it_expires() {
+    let ca = Authority::new();
+    let acceptor = ca.acceptor(None);
+    let day = std::time::Duration::from_secs(86400);
+    for (ahead, in_force) in [(std::time::Duration::ZERO, true), (day / 2, true), (2 * day, false)]
+    {
+        assert_eq!(acceptor.is_in_force(ahead), in_force, "{ahead:?}");
+    }
+}
+
+#[test]
 fn what_is_not_tls_or_was_changed_ends_the_connection() {
     let ca = Authority::new();
     let acceptor = ca.acceptor(None);

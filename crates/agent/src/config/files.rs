@@ -1,5 +1,7 @@
 //! Files that a configuration names and that only `parda check` looks into: certificates for NBD servers,
-//! keys of exchanges. The HTTP server's are in `http`.
+//! keys of exchanges, tokens. The HTTP server's are in `http`.
+
+use std::path::Path;
 
 use parda_config::{Document, Error};
 use parda_exchange::udp::{KeySource, Keys};
@@ -11,6 +13,7 @@ use super::server_tls;
 use super::udp::Udp;
 use super::volume::Volume;
 use crate::file::{self, ServerTls};
+use crate::tokens::Tokens;
 
 /// Reads the certificates for all servers. Only for who asks: one that has expired must not keep
 /// the other disks of a host from starting.
@@ -47,6 +50,17 @@ pub(super) fn keys(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
         if let Some(etcd) = exchange.etcd() {
             etcd_password(doc, &format!("volume.{i}.exchange"), etcd)?;
         }
+    }
+    Ok(())
+}
+
+/// Reads the file of tokens. The agent starts without: tokens can be taken away by emptying it.
+pub(super) fn tokens(doc: &Document, tokens: Option<&Path>) -> Result<(), Error> {
+    let Some(path) = tokens else { return Ok(()) };
+    let wrong = |message| doc.error("http.tokens", message);
+    if Tokens::read(path).map_err(wrong)?.is_empty() {
+        let message = "has no token, so that nobody may ask: add a line NAME ROLE SECRET";
+        return Err(wrong(format!("{}: {message}", path.display())));
     }
     Ok(())
 }

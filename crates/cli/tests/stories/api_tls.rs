@@ -1,5 +1,7 @@
 //! The HTTP API for other hosts: with TLS, and tokens.
 
+use std::time::{Duration, SystemTime};
+
 use rustix::process::Signal;
 
 use crate::metrics::free_port;
@@ -34,6 +36,14 @@ fn other_hosts_ask_with_tls_and_a_token() {
     refused(&text.replace("tokens = \"tokens\"\n", ""), "needs tokens");
     refused(&text.replace("server-key", "ca-cert"), "key = ");
     refused(&text.replace("tokens = ", "plain = true\ntokens = "), "contradicts tls");
+    for (tokens, why) in [("ops owner 0123456789abcdef", "tokens:1: the role"), ("", "no token")] {
+        stage.write("tokens", tokens);
+        refused(&text, why);
+    }
+    stage.write("tokens", SECRETS);
+    stage.ok(&["chmod", "644", "tokens"]);
+    refused(&text, "chmod 0600");
+    stage.ok(&["chmod", "600", "tokens"]);
     let agent = stage.agent("a", &text);
     agent.says("started");
 
@@ -110,6 +120,36 @@ fn a_certificate_that_has_expired_stops_nothing_but_its_address() {
     ca.issue(&stage.path("pki"), "server");
     until("the address is served", || metrics().contains(&format!("{up}1.0")));
     assert!(!status().contains("HTTP at"), "{}", status());
+}
+
+#[test]
+fn a_certificate_that_expires_while_it_is_shown_is_noticed() {
+    let (stage, ca, port) = (Stage::new(), Authority::new(), free_port());
+    stage.sparse("data", 1 << 20);
+    ca.directory(&stage, "pki", false);
+    ca.issue_as(&stage.path("pki"), "server", &|params| {
+        params.not_after = (SystemTime::now() + Duration::from_secs(10)).into();
+    });
+    stage.write("tokens", SECRETS);
+    stage.ok(&["chmod", "600", "tokens"]);
+    let agent =
+        stage.agent("a", &with_tls(&config("a", "mode = \"off\"", &[("vm", "data")]), port));
+    agent.says("serves HTTP");
+    let up = format!("parda_http_up{{address=\"tcp:0.0.0.0:{port}\"}} ");
+    let metrics = || stage.ok(&["curl", "-s", "--unix-socket", "a.status.api", "http://h/metrics"]);
+    until("the API is there", || metrics().contains(&format!("{up}1.0")));
+
+    // Nobody reloads, and nothing changes but the time.
+    until("it is noticed", || metrics().contains(&format!("{up}0.0")));
+    agent.says("no HTTP server: pki/server-cert.pem: ");
+    let status = stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
+    assert!(status.contains("DOWN") && status.contains("FAULT: pki/server-cert.pem"), "{status}");
+    let events = ["curl", "-s", "--unix-socket", "a.status.api", "http://h/api/v1/events"];
+    let events = stage.ok(&events);
+    assert!(events.contains("http_down"), "{events}");
+    assert!(stage.ok(&["nbdinfo", "--size", &uri("a", "vm")]).starts_with("1048576"));
+    ca.issue(&stage.path("pki"), "server");
+    until("the address is served", || metrics().contains(&format!("{up}1.0")));
 }
 
 #[test]
