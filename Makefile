@@ -26,7 +26,7 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit waiting real stories guests laboratory simulated fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit waiting real stories guests laboratory simulated doctests fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -68,7 +68,7 @@ test: ## What CI runs: lint, all tests but those that repeat what a faster one p
 	@$(MAKE) --no-print-directory kit
 	$(CARGO) test $(TESTS) --tests --no-run
 	$(CARGO) test $(TESTS) $(REAL) $(SIMULATED) --no-run
-	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory lint fuzz simulated" "$(MAKE) --no-print-directory waiting"
+	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory lint fuzz simulated doctests" "$(MAKE) --no-print-directory waiting"
 
 waiting:
 	@tools/beside.sh "$(MAKE) --no-print-directory unit guests -k" "$(MAKE) --no-print-directory stories"; beside=$$?; \
@@ -88,10 +88,9 @@ lint: ## Format, clippy, documentation, licences, circles of files, prose, and t
 	tools/prose.py
 	tools/web.sh check
 
-unit: ## Unit, property, cluster and conformance tests, documentation tests
+unit: ## Unit, property, cluster and conformance tests
 	@tools/deps.sh $(TEST_DEPS)
 	$(CARGO) test $(TESTS) --tests
-	$(CARGO) test $(TESTS) --doc
 
 real: stories guests laboratory ## Stories with real clients, guests, scenarios in real time
 
@@ -111,6 +110,9 @@ laboratory:
 # Guests are for x86_64 only.
 kit:
 	@if [ "$$(uname -m)" = x86_64 ]; then tools/guest.sh $(TARGET)/guest; fi
+
+doctests: ## The examples in the documentation of the crates
+	$(CARGO) test $(TESTS) --doc
 
 simulated: ## Studies of the law, random clusters, the papers' figures, the probe against the model
 	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
