@@ -88,7 +88,7 @@ impl Which {
         let virsh = self.virsh();
         let listed = virsh.domains()?;
         if self.domains.is_empty() {
-            return listed.iter().map(|each| Ok(virsh.read(&each.uuid)?.0)).collect();
+            return virsh.read_all(&listed);
         }
         self.domains.iter().map(|name| Ok(virsh.named(name, &listed)?.0)).collect()
     }

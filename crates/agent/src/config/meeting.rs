@@ -10,8 +10,7 @@ use super::volume::Volume;
 
 /// Whether two volumes belong to one pool.
 pub(super) fn are_one_pool(one: &Volume, other: &Volume) -> bool {
-    let name = |volume: &Volume| volume.pool.as_ref().map(|pool| pool.name.clone());
-    name(one).is_some() && name(one) == name(other)
+    one.pool.as_ref().zip(other.pool.as_ref()).is_some_and(|(one, other)| one.name == other.name)
 }
 
 /// Checks that the volumes of each pool meet: by an exchange of the same kind, in the same place.

@@ -86,9 +86,7 @@ impl Attach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let delay = self.reconnect_delay;
         let virsh = Virsh { uri: &self.change.connect };
-        let everybody = virsh.domains()?;
-        let everybody = everybody.iter().map(|each| Ok(virsh.read(&each.uuid)?.0));
-        let everybody = everybody.collect::<Result<Vec<Domain>, Failure>>()?;
+        let everybody = virsh.read_all(&virsh.domains()?)?;
         self.change.run(delay, |disk, served| {
             let Source::Path { path, .. } = &disk.source else { return Ok(None) };
             let Some(found) = served.iter().find(|served| same(&served.path, path)) else {

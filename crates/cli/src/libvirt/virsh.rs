@@ -75,6 +75,11 @@ impl Virsh<'_> {
         Ok((domain, xml))
     }
 
+    /// All of these domains.
+    pub(super) fn read_all(&self, listed: &[Listed]) -> Result<Vec<Domain>, Failure> {
+        listed.iter().map(|each| Ok(self.read(&each.uuid)?.0)).collect()
+    }
+
     /// The definition from which a domain starts next, with its passwords: without them it would lose these.
     pub(super) fn definition(&self, uuid: &str) -> Result<String, Failure> {
         self.run(&["dumpxml", "--inactive", "--security-info", "--domain", uuid])
