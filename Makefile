@@ -119,7 +119,7 @@ simulated: ## Studies of the law, random clusters, the papers' figures, the prob
 	$(CARGO) test $(TESTS) $(SIMULATED)
 
 fuzz: ## Every parser, a short while each
-	tools/fuzz.sh 5
+	tools/fuzz.sh 3
 
 nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a story, half an hour of soak, 10^8 fuzzing runs, Miri, mutations
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
@@ -127,13 +127,13 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@$(MAKE) --no-print-directory build
 	tools/manifests.sh
 	$(CARGO) test $(TESTS) --test stories -- packages libvirt --ignored
-	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test lost_writes --test silent_server --test tls --test foreign
+	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test block --test exchange -- lost_writes silent_server tls foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
 	@$(MAKE) --no-print-directory kit
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test guests -- --include-ignored --skip two_vms_of_a_virtio_disk
 	$(CARGO) test $(TESTS) --test lab -- --include-ignored
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
-	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test mutated
+	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test agent -- mutated
 	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture
 	PARDA_EXPLAINED=200 $(CARGO) test --release --locked --workspace --test random -- predictions_of_many --ignored --nocapture
 	PARDA_OUTSIDERS=500 $(CARGO) test --release --locked --workspace --test random -- hundreds_of_clusters --ignored --nocapture

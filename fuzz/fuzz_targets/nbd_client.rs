@@ -1,7 +1,7 @@
 //! The NBD client against whatever a server may send.
 #![no_main]
 
-#[path = "../../crates/nbd/tests/drive/mod.rs"]
+#[path = "../../crates/nbd/tests/nbd/drive/mod.rs"]
 mod drive;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| drive::client(input));

@@ -5,7 +5,7 @@
 
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 
-#[path = "../tests/closed_loop/mod.rs"]
+#[path = "../tests/array/closed_loop/mod.rs"]
 #[expect(dead_code, reason = "shared with the tests, which also stream")]
 mod closed_loop;
 

@@ -74,7 +74,7 @@ async fn description() -> impl IntoResponse {
     Json(Description::openapi())
 }
 
-/// The present state.
+/// State of the host: its volumes, disks and peers.
 ///
 /// At most 250 ms old. Rates and means are of the last whole second or control period.
 #[utoipa::path(get, path = "/api/v1/state", responses((status = 200, body = api::State)))]

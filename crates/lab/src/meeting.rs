@@ -57,7 +57,7 @@ impl Meeting {
     /// Checks that the network, if there is one, passes packets on.
     ///
     /// # Errors
-    /// It does not.
+    /// The thread that passes packets on has ended.
     pub(crate) fn check(&self) -> Result<(), NetworkError> {
         self.network.as_ref().map_or(Ok(()), Network::check)
     }

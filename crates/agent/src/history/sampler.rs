@@ -17,7 +17,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts the thread.
+    /// Starts the thread that takes a sample of all volumes once a second.
     ///
     /// # Errors
     /// The system refuses a thread.

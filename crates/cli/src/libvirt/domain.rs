@@ -37,7 +37,7 @@ pub(super) enum Source {
     Path { path: PathBuf, block: bool },
     /// An export of an NBD server.
     Nbd { address: Address, export: String },
-    /// None of them.
+    /// Any other `type` of `<disk>`, such as `volume`.
     Other(String),
 }
 

@@ -198,7 +198,7 @@ fn two_vms_of_a_virtio_disk_get_what_their_shares_say() {
 }
 
 #[test]
-#[ignore = "the same law in crates/steer/tests/cgroups.rs and crates/sim/tests/guests.rs: make nightly"]
+#[ignore = "the same law in crates/steer/tests/steer/cgroups.rs and crates/sim/tests/sim/guests.rs: make nightly"]
 fn what_an_idle_vm_leaves_is_not_its_neighbours_alone() {
     let Some(_turn) = turn() else { return };
     let shared = Shared::new();

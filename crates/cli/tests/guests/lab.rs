@@ -41,7 +41,7 @@ fn depths_set_by_hand_give_throughput_in_proportion() {
 }
 
 #[test]
-#[ignore = "more of what guest-and-process shows, and crates/sim/tests/guests.rs of a guest that dies: make nightly"]
+#[ignore = "more of what guest-and-process shows, and crates/sim/tests/sim/guests.rs of a guest that dies: make nightly"]
 fn two_kernels_share_by_shares_and_again_after_one_was_killed() {
     holds("two-guests");
 }

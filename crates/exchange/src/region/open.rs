@@ -29,9 +29,9 @@ pub(crate) enum Access {
     Read,
     /// Reading and writing; only reading, if writing is not allowed.
     Write,
-    /// Both, while nobody else on this host has a device: not mounted, not a part of LVM or RAID.
+    /// Reading and writing, while nobody else on this host has the device: not mounted, not a part of LVM or RAID.
     Alone,
-    /// Both, of a file that is not there yet.
+    /// Reading and writing, of a file that is made by this opening.
     Create,
 }
 

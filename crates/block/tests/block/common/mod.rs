@@ -1,0 +1,118 @@
+//! Volumes to try things on, and servers that misbehave.
+
+pub(crate) mod hostile;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use parda_block::{
+    AgentMemory, BackendConfig, Direct, DiskConfig, Handle, Limits, Lock, Timed, Volume,
+    VolumeConfig,
+};
+use parda_control::law::Mode;
+use parda_control::{Shares, VmConfig, Window};
+use parda_nbd::ExportName;
+use parda_nbd::uri::Address;
+#[allow(unused_imports, reason = "no test file uses all of it")]
+pub(crate) use parda_testkit::{Answer, Client, at, read, write};
+
+pub(crate) fn name(name: &str) -> ExportName {
+    ExportName::new(name).unwrap()
+}
+
+pub(crate) fn disk(export: &str, backend: BackendConfig, socket: &Path) -> DiskConfig {
+    DiskConfig {
+        export: name(export),
+        description: String::new(),
+        backend,
+        region: None,
+        vm: VmConfig { shares: Shares(1000), burst: 0.0, target: None },
+        read_only: false,
+        listen: vec![Address::Unix(socket.into())],
+    }
+}
+
+pub(crate) fn file(path: &Path) -> BackendConfig {
+    file_as(path, Direct::Auto, Lock::On)
+}
+
+pub(crate) fn file_as(path: &Path, direct: Direct, lock: Lock) -> BackendConfig {
+    BackendConfig::File { path: path.into(), direct, lock, raw: false }
+}
+
+pub(crate) fn config(disks: Vec<DiskConfig>) -> VolumeConfig {
+    let mut control = parda_control::Config::default();
+    control.law.mode = Mode::Static;
+    VolumeConfig {
+        name: "test".into(),
+        control,
+        disks,
+        listeners: Vec::new(),
+        model: None,
+        limits: Limits::default(),
+        memory: AgentMemory::default(),
+    }
+}
+
+pub(crate) fn spawn(disks: Vec<DiskConfig>) -> Handle {
+    Volume::spawn(config(disks)).unwrap()
+}
+
+/// A volume whose IOs are timed by a model, with a fixed window.
+pub(crate) fn spawn_timed(
+    disks: Vec<DiskConfig>,
+    window: f64,
+    model: impl Timed + 'static,
+) -> Handle {
+    let mut config = config(disks);
+    config.control.law.window_max = Window(window);
+    config.control.law.window_start = Window(window);
+    config.model = Some(Box::new(model));
+    Volume::spawn(config).unwrap()
+}
+
+fn receive(socket: &mut UnixStream, input: &mut Vec<u8>) -> std::io::Result<()> {
+    let mut chunk = vec![0; 256 << 10];
+    match socket.read(&mut chunk)? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        n => {
+            input.extend_from_slice(&chunk[..n]);
+            Ok(())
+        }
+    }
+}
+
+/// The server's part of a handshake, on any export; returns the connection, on which it says no
+/// more.
+pub(crate) fn agree(mut socket: UnixStream, size: u64) -> UnixStream {
+    let blocks = parda_nbd::BlockSizes::DEFAULT;
+    let export = parda_nbd::Export {
+        name: name("x"),
+        description: String::new(),
+        size,
+        blocks,
+        read_only: false,
+        trim: true,
+        write_zeroes: true,
+        multi_conn: true,
+        cache: false,
+        fast_zero: false,
+    };
+    let (mut input, mut out) = (Vec::new(), Vec::new());
+    let mut handshake = parda_nbd::server::Handshake::start(&mut out);
+    loop {
+        socket.write_all(&out).unwrap();
+        out.clear();
+        let exports = std::slice::from_ref(&export);
+        match handshake.advance(&input, exports, &mut out).unwrap() {
+            parda_nbd::server::Step::Incomplete => receive(&mut socket, &mut input).unwrap(),
+            parda_nbd::server::Step::Taken(n) => drop(input.drain(..n)),
+            parda_nbd::server::Step::Closed => panic!("the client went"),
+            parda_nbd::server::Step::Transmission { .. } => {
+                socket.write_all(&out).unwrap();
+                return socket;
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The command, its manual, and the documents of the project.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod links;
+mod manual;
+mod reproduce;
+mod rooms;
+mod sim;

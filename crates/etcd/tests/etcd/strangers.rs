@@ -1,0 +1,75 @@
+//! Servers that are no etcd, or a very slow one: each call ends, and says what is wrong.
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use parda_etcd::{Client, Endpoint, Fault, Settings};
+
+const LIMIT: Duration = Duration::from_millis(300);
+
+/// Far more than the limit, for a busy machine, and far less than for ever.
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// A server that does this with each connection, and a client of it.
+fn server(serve: impl Fn(TcpStream) + Send + 'static) -> Client {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
+    let endpoints = vec![Endpoint::parse(&url).unwrap()];
+    Client::new(Settings { endpoints, tls: None, login: None }, 0)
+}
+
+fn fault(mut client: Client) -> Fault {
+    let begun = Instant::now();
+    let error = client.range(b"/", 9, LIMIT).unwrap_err();
+    assert!(begun.elapsed() < PATIENT, "{error} after {:?}", begun.elapsed());
+    error.fault
+}
+
+/// A server that reads a request and answers so.
+fn answers(head: &'static str, body: Vec<u8>) -> Client {
+    server(move |mut socket| {
+        let _ = socket.read(&mut [0; 4096]);
+        let _ = socket.write_all(head.as_bytes());
+        let _ = socket.write_all(&body);
+    })
+}
+
+#[test]
+fn a_server_that_is_silent_or_drips_is_given_up() {
+    let silent = server(std::mem::forget);
+    assert!(matches!(fault(silent), Fault::NoAnswer));
+    let dripping = server(|mut socket| {
+        let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+        std::thread::spawn(move || {
+            while socket.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+    });
+    assert!(matches!(fault(dripping), Fault::NoAnswer));
+    let closed = server(drop);
+    assert!(matches!(fault(closed), Fault::Connection(_)));
+    let nobody = Endpoint::parse("http://127.0.0.1:1").unwrap();
+    let nobody = Settings { endpoints: vec![nobody], tls: None, login: None };
+    assert!(matches!(fault(Client::new(nobody, 5)), Fault::Connection(_)));
+}
+
+#[test]
+fn answers_that_are_none_of_etcd_are_refused() {
+    let ok = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+    for body in ["<html>", "[]", "{\"kvs\":[{\"key\":\"*\"}]}", "{\"kvs\":7}", "{}", ""] {
+        let fault = fault(answers(ok, body.into()));
+        assert!(matches!(fault, Fault::NotUnderstood(_)), "{body}: {fault}");
+    }
+    let page = "HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n";
+    let fault_of_page = fault(answers(page, b"404 page not found".to_vec()));
+    assert!(matches!(fault_of_page, Fault::NotUnderstood(text) if text.contains("404")));
+    // More than any etcd would say is not taken in.
+    let endless = answers(ok, vec![b' '; 20 << 20]);
+    assert!(matches!(fault(endless), Fault::Connection(_) | Fault::NoAnswer));
+    // A server must not send the password elsewhere.
+    let away = "HTTP/1.1 307 Away\r\nLocation: http://127.0.0.1:1/\r\nConnection: close\r\n\r\n";
+    let fault_of_away = fault(answers(away, Vec::new()));
+    assert!(!matches!(&fault_of_away, Fault::NoAnswer), "{fault_of_away}");
+}

@@ -1,0 +1,88 @@
+//! A file system that is full, and one that is read-only. Needs root, to mount one.
+use crate::common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use common::{exchange, make, publication};
+use parda_control::Instant;
+use parda_exchange::{InitError, Location, RegionFault, Site, SlotCount, SlotPublishError, init};
+
+/// A file system in memory, unmounted when dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(path: &Path) -> Option<Mounted> {
+        mount(&["-t", "tmpfs", "-o", "size=64k", "none"], path).then(|| Mounted(path.to_owned()))
+    }
+
+    fn remount(&self, how: &str) {
+        assert!(mount(&["-o", &format!("remount,{how}")], &self.0));
+    }
+}
+
+fn mount(arguments: &[&str], path: &Path) -> bool {
+    Command::new("mount").args(arguments).arg(path).status().is_ok_and(|status| status.success())
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(&self.0).status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "{} is still mounted",
+            self.0.display()
+        );
+    }
+}
+
+#[test]
+fn a_full_or_read_only_file_system_is_named_and_survived() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mounted) = Mounted::new(dir.path()) else {
+        println!("SKIPPED: cannot mount a tmpfs here (not root?)");
+        return;
+    };
+    let path = dir.path().join("exchange");
+    let filler = dir.path().join("filler");
+    // Nothing is left behind that is not an exchange, and where there is room it is finished.
+    std::fs::write(&filler, vec![1; 48 * 1024]).unwrap();
+    let site = Site::new(Location::Path(path.clone()), None).unwrap();
+    let begun = init(&site, SlotCount::new(8).unwrap(), None, Duration::from_secs(9)).unwrap_err();
+    assert!(
+        matches!(&begun, InitError::Region(e) if e.to_string().contains("no space")),
+        "{begun}"
+    );
+    std::fs::remove_file(&filler).unwrap();
+    let mut host = exchange(make(&path, None, 8), "a", 3);
+    // Cut short, it must grow.
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4096).unwrap();
+    let mut period = |now| {
+        host.collect(Instant(now)).unwrap();
+        host.publish(&publication(now as f64)).map_err(|error| {
+            println!("{error}");
+            match error {
+                SlotPublishError::Region(error) => error.fault,
+                other => panic!("{other}"),
+            }
+        })
+    };
+
+    std::fs::write(&filler, vec![1; 48 * 1024]).unwrap();
+    assert!(matches!(period(0), Err(RegionFault::NoSpace { .. })));
+    mounted.remount("ro");
+    assert!(matches!(period(1), Err(RegionFault::ReadOnly)));
+    mounted.remount("rw");
+    std::fs::remove_file(&filler).unwrap();
+    period(2).unwrap();
+    mounted.remount("ro");
+    assert!(matches!(period(3), Err(RegionFault::ReadOnly)));
+    mounted.remount("rw");
+    // A file that is complete needs no more space.
+    std::fs::write(&filler, vec![1; 64 * 1024]).unwrap_err();
+    period(4).unwrap();
+
+    // Nothing is held open: this is busy otherwise.
+    drop(mounted);
+}

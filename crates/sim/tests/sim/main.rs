@@ -1,0 +1,12 @@
+//! Whole clusters.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod auto;
+#[path = "../common/mod.rs"]
+mod common;
+mod events;
+mod guests;
+mod scenarios;
+mod traces;
+mod variants;
+mod workloads;

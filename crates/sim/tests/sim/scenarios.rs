@@ -1,0 +1,86 @@
+//! The scenarios that come with parda hold in virtual time, too; and a run is repeatable.
+use crate::common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{answer, scenario};
+use parda_scenario::Answer;
+use parda_sim::{Keep, SimOptions, run};
+
+fn holds(name: &str) {
+    let answer = answer(&scenario(name));
+    assert!(answer.ok(), "{:#?}", answer.expectations);
+}
+
+#[test]
+fn the_demo() {
+    holds("demo.toml");
+}
+
+#[test]
+fn static_windows() {
+    holds("static-windows.toml");
+}
+
+#[test]
+fn an_agent_is_killed() {
+    holds("kill-agent.toml");
+}
+
+/// Faults of network, etcd and hosts, as `docs/faults.md` has them.
+#[test]
+fn faults() {
+    for name in ["network-faults", "half-killed", "etcd-hangs", "rolling-upgrade"] {
+        holds(&format!("lab/{name}.toml"));
+    }
+}
+
+/// What kernels do in the laboratory, by the model of one: all that is there.
+#[test]
+fn guests() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/guests");
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| format!("guests/{}", name.display())).collect();
+    assert!(!names.is_empty());
+    names.iter().for_each(|name| holds(name));
+}
+
+fn seeded(seed: u64) -> Answer {
+    let mut scenario = scenario("demo.toml");
+    scenario.seed = seed;
+    answer(&scenario)
+}
+
+#[test]
+fn a_seed_gives_the_same_answer_to_the_bit() {
+    let json = |answer: &Answer| serde_json::to_string(answer).unwrap();
+    assert_eq!(json(&seeded(7)), json(&seeded(7)));
+}
+
+#[test]
+fn another_seed_gives_another_answer_that_holds_as_well() {
+    let (one, other) = (seeded(7), seeded(8));
+    assert_ne!(one.phases, other.phases);
+    assert!(one.ok() && other.ok());
+    let iops = |answer: &Answer| answer.phases[1].total.iops;
+    assert!((iops(&one) / iops(&other) - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn a_series_adds_up_to_what_the_phases_say() {
+    let scenario = scenario("demo.toml");
+    let options = SimOptions { series: Keep::All, ..SimOptions::default() };
+    let outcome = run(&scenario, &options, |_| ()).unwrap();
+    let series = outcome.series.unwrap();
+    assert_eq!(series.at, (1..=60).map(f64::from).collect::<Vec<_>>());
+    let phase = &outcome.answer.phases[1];
+    for (host, said) in series.hosts.iter().zip(&phase.hosts) {
+        assert_eq!(host.name, said.name);
+        // The intervals that end after 32 s and up to 60 s.
+        let iops = host.iops[32..60].iter().sum::<f64>() / 28.0;
+        assert!((iops - said.iops).abs() < 1e-6, "{iops} {}", said.iops);
+        assert!(host.window[..20].iter().all(Option::is_none), "no control for 20 s");
+        assert!(host.window[20..].iter().all(Option::is_some));
+    }
+}

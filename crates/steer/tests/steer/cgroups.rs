@@ -1,0 +1,333 @@
+//! VMs as cgroups, and their shares, on files in place of a kernel's.
+
+use crate::common;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use common::Tree;
+use parda_control::{Shares, Span, Window};
+use parda_steer::Device;
+use parda_steer::cgroup::{
+    Allowance, Change, Demands, Means, NoVms, Sharing, VmKey, VmPattern, Vms, Whole,
+};
+use parda_steer::measure::Group;
+
+const CGROUPS: &str = "sys/fs/cgroup";
+const WHOLE: Whole = Whole { ios: 0, bytes: 0, pending: 0.0 };
+const MS5: Span = Span::from_millis(5);
+const SECOND: Span = Span::from_millis(1000);
+
+fn host() -> Tree {
+    let tree = Tree::new();
+    tree.file(&format!("{CGROUPS}/cgroup.controllers"), "cpuset cpu io memory");
+    tree.file(&format!("{CGROUPS}/cgroup.subtree_control"), "cpu");
+    tree
+}
+
+/// A cgroup as the kernel makes it where `io` is handed down.
+fn cgroup(tree: &Tree, path: &str) {
+    let dir = format!("{CGROUPS}/{path}");
+    tree.file(&format!("{dir}/cgroup.subtree_control"), "cpu");
+    for file in ["io.max", "io.stat"] {
+        tree.file(&format!("{dir}/{file}"), "");
+    }
+    tree.file(&format!("{dir}/io.bfq.weight"), "default 100");
+}
+
+fn id(tree: &Tree, path: &str) -> u64 {
+    fs::metadata(tree.root().join(CGROUPS).join(path)).unwrap().ino()
+}
+
+fn pattern(name: &str, pattern: &str, shares: u32) -> VmPattern {
+    let pattern = pattern.parse().unwrap();
+    VmPattern { name: name.to_owned(), pattern, shares: Shares(shares) }
+}
+
+fn key(path: &str) -> VmKey {
+    VmKey(path.to_owned())
+}
+
+/// Two VMs of 2000 and 1000 shares in one slice.
+fn two(tree: &Tree) -> Vms {
+    for path in ["m", "m/a", "m/b"] {
+        cgroup(tree, path);
+    }
+    let patterns = [pattern("a", "m/a", 2000), pattern("b", "m/b", 1000)];
+    Vms::find(&tree.root(), &patterns).unwrap()
+}
+
+fn virtio(tree: &Tree) -> Device {
+    tree.disk("sys/devices/virtio/vdb", "252:16", 1);
+    tree.resolve("sys/devices/virtio/vdb").unwrap()
+}
+
+/// What eBPF would have counted: IOs, and how many were pending.
+fn group(cgroup: u64, ios: u64, pending: f64) -> Group {
+    Group { cgroup, ios, bytes: 4096 * ios, pending }
+}
+
+fn window(window: f64) -> Allowance {
+    Allowance { window: Window(window), latency: MS5, least: 1 }
+}
+
+/// A tick with what VMs of `two` did and had pending.
+fn tick(
+    tree: &Tree,
+    sharing: &mut Sharing,
+    vms: &Vms,
+    of: [(u64, f64); 2],
+    allow: Allowance,
+) -> usize {
+    sharing.look(vms, SECOND).unwrap();
+    let groups = ["m/a", "m/b"].map(|path| id(tree, path));
+    let groups = [group(groups[0], of[0].0, of[0].1), group(groups[1], of[1].0, of[1].1)];
+    let demands = sharing.demands(vms, Some(&groups), WHOLE, allow.latency);
+    sharing.set(vms, &demands, allow).unwrap().len()
+}
+
+fn cap(tree: &Tree, vm: &str) -> Option<u64> {
+    let text = tree.read(&format!("{CGROUPS}/{vm}/io.max"));
+    text.split(' ').find_map(|word| word.strip_prefix("riops="))?.parse().ok()
+}
+
+#[test]
+fn vms_are_found_where_a_pattern_says_with_all_that_is_below_them() {
+    let tree = host();
+    let db = r"machine.slice/machine-qemu\x2d1\x2ddb.scope";
+    let web = r"machine.slice/machine-qemu\x2d2\x2dweb.scope";
+    for path in ["machine.slice", db, web, "system.slice", "system.slice/ssh.service"] {
+        cgroup(&tree, path);
+    }
+    let vcpu = format!("{db}/libvirt/vcpu0");
+    cgroup(&tree, &format!("{db}/libvirt"));
+    cgroup(&tree, &vcpu);
+    let patterns = [pattern("db", "libvirt:db", 2000), pattern("vm", "libvirt:*", 500)];
+    let vms = Vms::find(&tree.root(), &patterns).unwrap();
+    let found: Vec<_> =
+        vms.iter().map(|(key, vm)| (key.0.as_str(), vm.name.as_str(), vm.shares.0)).collect();
+    assert_eq!(found, [(db, "db", 2000), (web, "vm", 500)], "the first that matches counts");
+    assert_eq!(vms.of(id(&tree, &vcpu)), Some(&key(db)));
+    assert_eq!(vms.of(id(&tree, web)), Some(&key(web)));
+    assert_eq!(vms.of(id(&tree, "system.slice/ssh.service")), None);
+}
+
+#[test]
+fn several_vms_of_one_pattern_keep_their_own_names() {
+    let tree = host();
+    for path in ["qemu.slice", "qemu.slice/100.scope", "qemu.slice/101.scope"] {
+        cgroup(&tree, path);
+    }
+    let vms = Vms::find(&tree.root(), &[pattern("guest", "proxmox:*", 1000)]).unwrap();
+    let names: Vec<_> = vms.iter().map(|(_, vm)| vm.name.as_str()).collect();
+    assert_eq!(names, ["guest/100", "guest/101"]);
+}
+
+#[test]
+fn vms_come_and_go_and_one_started_anew_is_another() {
+    let tree = host();
+    let mut vms = two(&tree);
+    assert_eq!(vms.refresh().unwrap(), []);
+    tree.folder(&format!("{CGROUPS}/m/elsewhere"));
+    fs::rename(tree.root().join(CGROUPS).join("m/a"), tree.root().join("kept")).unwrap();
+    assert_eq!(vms.refresh().unwrap(), [Change::Went(key("m/a"))]);
+    cgroup(&tree, "m/a");
+    assert_eq!(vms.refresh().unwrap(), [Change::Came(key("m/a"))]);
+    fs::rename(tree.root().join(CGROUPS).join("m/a"), tree.root().join("kept2")).unwrap();
+    cgroup(&tree, "m/a");
+    let anew = [Change::Went(key("m/a")), Change::Came(key("m/a"))];
+    assert_eq!(vms.refresh().unwrap(), anew);
+}
+
+#[test]
+fn a_host_without_cgroup_v2_is_one_vm_and_says_why() {
+    let tree = Tree::new();
+    let error = Vms::find(&tree.root(), &[]).unwrap_err();
+    assert!(matches!(error, NoVms::NotV2(_)), "{error}");
+    assert!(error.to_string().contains("the host is one VM"), "{error}");
+    tree.file(&format!("{CGROUPS}/cgroup.controllers"), "cpu memory");
+    let error = Vms::find(&tree.root(), &[]).unwrap_err();
+    assert!(error.to_string().contains("no io controller (cpu memory)"), "{error}");
+}
+
+#[test]
+fn what_no_vm_did_is_the_hosts_own() {
+    let tree = host();
+    let vms = two(&tree);
+    let groups = [group(id(&tree, "m/a"), 10, 2.0), group(id(&tree, "m"), 5, 1.0)];
+    let demands = Demands::of_groups(&vms, &groups);
+    assert_eq!(demands.vms[&key("m/a")].ios, 10);
+    assert_eq!(demands.vms[&key("m/b")].pending, 0.0);
+    assert_eq!((demands.rest.ios, demands.rest.pending), (5, 1.0));
+}
+
+#[test]
+fn without_ebpf_what_is_pending_is_theirs_who_do_it() {
+    let tree = host();
+    let vms = two(&tree);
+    let device = virtio(&tree);
+    let mut sharing = Sharing::take(&device, &vms, None, &tree.journal()).unwrap();
+    let stat = |vm: &str, reads: u64| {
+        let line = format!("252:16 rbytes={} wbytes=0 rios={reads} wios=0", 4096 * reads);
+        tree.file(&format!("{CGROUPS}/{vm}/io.stat"), &line);
+    };
+    stat("m/a", 700);
+    stat("m/b", 100);
+    sharing.look(&vms, SECOND).unwrap();
+    let whole = Whole { ios: 800, bytes: 0, pending: 20.0 };
+    let demands = sharing.demands(&vms, None, whole, MS5);
+    assert_eq!(demands.vms[&key("m/a")].pending, 17.5);
+    assert_eq!(demands.vms[&key("m/b")].pending, 2.5);
+    assert_eq!(demands.rest.ios, 0);
+}
+
+#[test]
+fn vms_that_want_more_are_capped_by_their_shares() {
+    let tree = host();
+    let vms = two(&tree);
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    assert_eq!(sharing.means(), Means::Caps);
+    // A window of 6 at 5 ms is 1200 IOPS.
+    tick(&tree, &mut sharing, &vms, [(600, 32.0), (600, 32.0)], window(6.0));
+    assert_eq!((cap(&tree, "m/a"), cap(&tree, "m/b")), (Some(800), Some(400)));
+    // b leaves half of its share: it goes to a; and b may have it back at once.
+    tick(&tree, &mut sharing, &vms, [(1000, 32.0), (200, 1.0)], window(6.0));
+    assert_eq!((cap(&tree, "m/a"), cap(&tree, "m/b")), (Some(1000), Some(500)));
+    // None wants what it may have.
+    tick(&tree, &mut sharing, &vms, [(400, 2.0), (200, 1.0)], window(6.0));
+    assert_eq!((cap(&tree, "m/a"), cap(&tree, "m/b")), (None, None));
+}
+
+#[test]
+fn caps_rise_until_the_window_is_used_and_fall_while_ios_wait() {
+    let tree = host();
+    let vms = two(&tree);
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    let sum = |sharing: &Sharing| sharing.caps().map(|(_, cap)| cap.reads).sum::<u64>();
+    let mut period = |ios: u64, pending: f64| {
+        sharing.look(&vms, SECOND).unwrap();
+        let groups = ["m/a", "m/b"].map(|path| group(id(&tree, path), ios / 2, 32.0));
+        let whole = Whole { ios, bytes: 0, pending };
+        let demands = sharing.demands(&vms, Some(&groups), whole, MS5);
+        sharing.set(&vms, &demands, window(6.0)).unwrap();
+        sum(&sharing)
+    };
+    // 6 outstanding at 5 ms are 1200 IOPS; io.max lets through 900 of them.
+    assert_eq!(period(1200, 66.0), 1200);
+    let raised = period(900, 4.5);
+    assert!((1300..1400).contains(&raised), "{raised}");
+    let most = (0..20).map(|_| period(900, 4.5)).last().unwrap();
+    assert!((1900..=1920).contains(&most), "{most}");
+    // All used, and many wait.
+    let least = (0..60).map(|_| period(1200, 66.0)).last().unwrap();
+    assert!((1070..1110).contains(&least), "{least}");
+}
+
+#[test]
+fn what_a_cap_holds_back_still_counts_as_wanted() {
+    let tree = host();
+    let vms = two(&tree);
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    tick(&tree, &mut sharing, &vms, [(600, 32.0), (600, 32.0)], window(6.0));
+    // Both do what they may, and so few of their IOs can be seen waiting.
+    for (vm, reads) in [("m/a", 800), ("m/b", 400)] {
+        tree.file(&format!("{CGROUPS}/{vm}/io.stat"), &format!("252:16 rios={reads} wios=0"));
+    }
+    tick(&tree, &mut sharing, &vms, [(800, 4.0), (400, 2.0)], window(6.0));
+    assert_eq!((cap(&tree, "m/a"), cap(&tree, "m/b")), (Some(800), Some(400)));
+    let demands = sharing.demands(&vms, Some(&[group(id(&tree, "m/a"), 800, 4.0)]), WHOLE, MS5);
+    assert!((demands.vms[&key("m/a")].pending - 2.0 * 800.0 * 0.005).abs() < 1e-9);
+}
+
+#[test]
+fn a_window_below_the_knobs_floor_is_held_by_a_cap_even_for_one_vm() {
+    let tree = host();
+    let vms = two(&tree);
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    let allow = Allowance { least: 4, ..window(2.0) };
+    tick(&tree, &mut sharing, &vms, [(800, 32.0), (0, 0.0)], allow);
+    // 2 outstanding at 5 ms are 400 IOPS, though 4 can be in flight.
+    assert_eq!(cap(&tree, "m/a"), Some(400));
+}
+
+#[test]
+fn a_cap_that_somebody_changes_is_set_again_and_told() {
+    let tree = host();
+    let vms = two(&tree);
+    let mut sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    let all = [(600, 32.0), (600, 32.0)];
+    assert_eq!(tick(&tree, &mut sharing, &vms, all, window(6.0)), 0);
+    tree.file(&format!("{CGROUPS}/m/a/io.max"), "252:16 rbps=max wbps=max riops=5 wiops=5");
+    assert_eq!(tick(&tree, &mut sharing, &vms, all, window(6.0)), 1);
+    assert_eq!(cap(&tree, "m/a"), Some(800));
+}
+
+#[test]
+fn what_was_there_before_comes_back_on_exit_and_after_a_crash() {
+    let tree = host();
+    let vms = two(&tree);
+    let device = virtio(&tree);
+    // Somebody else's bound on this device, and one on another.
+    let theirs =
+        "8:0 rbps=max wbps=max riops=7 wiops=7\n252:16 rbps=1000 wbps=max riops=9 wiops=max";
+    tree.file(&format!("{CGROUPS}/m/a/io.max"), theirs);
+    for crash in [false, true] {
+        let mut sharing = Sharing::take(&device, &vms, None, &tree.journal()).unwrap();
+        tick(&tree, &mut sharing, &vms, [(600, 32.0), (600, 32.0)], window(6.0));
+        assert_eq!(cap(&tree, "m/a"), Some(800));
+        if crash {
+            sharing.leave();
+            tree.journal().restore_all().unwrap();
+        } else {
+            drop(sharing);
+        }
+        let back = tree.read(&format!("{CGROUPS}/m/a/io.max"));
+        assert_eq!(back, "252:16 rbps=1000 wbps=max riops=9 wiops=max");
+        let unbounded = "252:16 rbps=max wbps=max riops=max wiops=max";
+        assert_eq!(tree.read(&format!("{CGROUPS}/m/b/io.max")), unbounded);
+    }
+}
+
+#[test]
+fn the_io_controller_is_handed_down_to_vms_and_taken_back() {
+    let tree = host();
+    let vms = two(&tree);
+    tree.remove(&format!("{CGROUPS}/m/a/io.max"));
+    let sharing = Sharing::take(&virtio(&tree), &vms, None, &tree.journal()).unwrap();
+    assert_eq!(tree.read(&format!("{CGROUPS}/cgroup.subtree_control")), "+io");
+    assert_eq!(tree.read(&format!("{CGROUPS}/m/cgroup.subtree_control")), "+io");
+    drop(sharing);
+    assert_eq!(tree.read(&format!("{CGROUPS}/cgroup.subtree_control")), "-io");
+}
+
+#[test]
+fn a_lun_has_bfq_with_weights_of_its_own_at_each_level() {
+    let tree = host();
+    let lun = tree.scsi("sda", "0:0:0:1", "8:0");
+    let device = tree.resolve(&lun).unwrap();
+    for file in ["slice_idle", "low_latency", "max_budget", "timeout_sync"] {
+        tree.file(&format!("{lun}/queue/iosched/{file}"), "8");
+    }
+    for path in ["m", "m/a", "m/b", "s", "s/c"] {
+        cgroup(&tree, path);
+    }
+    let patterns =
+        [pattern("a", "m/a", 2000), pattern("b", "m/b", 1000), pattern("c", "s/c", 1000)];
+    let vms = Vms::find(&tree.root(), &patterns).unwrap();
+    let mut sharing = Sharing::take(&device, &vms, None, &tree.journal()).unwrap();
+    assert_eq!(sharing.means(), Means::Bfq);
+    assert_eq!(tree.read(&format!("{lun}/queue/scheduler")), "bfq");
+    assert_eq!(tree.read(&format!("{lun}/queue/iosched/slice_idle")), "0");
+    let all = [(1, 9.0), (1, 9.0)];
+    assert_eq!(tick(&tree, &mut sharing, &vms, all, window(6.0)), 0);
+    for (path, weight) in [("m", 1000), ("m/a", 1000), ("m/b", 500), ("s", 333), ("s/c", 1000)] {
+        let file = format!("{CGROUPS}/{path}/io.bfq.weight");
+        assert_eq!(tree.read(&file), format!("8:0 {weight}"), "{path}");
+    }
+    tree.file(&format!("{lun}/queue/scheduler"), "none [mq-deadline] bfq");
+    assert_eq!(tick(&tree, &mut sharing, &vms, all, window(6.0)), 1);
+    assert_eq!(tree.read(&format!("{lun}/queue/scheduler")), "bfq");
+    drop(sharing);
+    assert_eq!(tree.read(&format!("{lun}/queue/scheduler")), "mq-deadline");
+    assert_eq!(tree.read(&format!("{CGROUPS}/m/a/io.bfq.weight")), "8:0 default");
+}

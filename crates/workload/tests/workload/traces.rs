@@ -1,0 +1,263 @@
+//! Traces of a real fio and a real blkparse, invalid ones, and their replay.
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parda_control::Bytes;
+use parda_workload::ClientLoad;
+use parda_workload::fio::{ExportedClient, iolog};
+use parda_workload::trace::{self, Begin, Format, Player, Replay, Trace, TraceIo};
+use proptest::prelude::*;
+
+fn parse(text: &str) -> Result<Trace, String> {
+    trace::parse("t", text.as_bytes(), |_| {}).map_err(|e| e.to_string())
+}
+
+fn io(at: u64, read: bool, offset: u64, len: u32) -> TraceIo {
+    TraceIo { at: at * 1_000_000, offset, len, read }
+}
+
+/// Three IOs within 300 ms, the last at the end of a disk of 1 MiB.
+const THREE: &str = "fio version 3 iolog\n0 d add\n1 d open\n100000 d read 0 4096\n\
+                     200000 d write 4096 512\n400000 d read 1044480 4096\n500000 d close\n";
+
+#[test]
+fn a_log_of_a_real_fio_is_what_fio_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, disk) = (folder.path().join("log"), folder.path().join("disk"));
+    let fio = Command::new("fio")
+        .args(["--name=db", "--rw=randrw", "--rwmixread=75", "--percentage_random=60"])
+        .args(["--bssplit=4k/80:16k/20", "--size=8m", "--number_ios=600", "--rate_iops=600,200"])
+        .args(["--rate_process=poisson", "--output-format=json", "--ioengine=libaio"])
+        .arg(format!("--filename={}", disk.display()))
+        .arg(format!("--write_iolog={}", log.display()))
+        .output()
+        .unwrap();
+    assert!(fio.status.success(), "{fio:?}");
+    let said: serde_json::Value = serde_json::from_slice(&fio.stdout).unwrap();
+    let of = |kind: &str, key: &str| said["jobs"][0][kind][key].as_u64().unwrap();
+    let trace = trace::read(&log, |_| {}).unwrap();
+    assert_eq!(trace.format, Format::Iolog3);
+    let summary = trace.summary();
+    assert_eq!(summary.ios, of("read", "total_ios") + of("write", "total_ios"));
+    assert_eq!(summary.bytes, of("read", "io_bytes") + of("write", "io_bytes"));
+    let reads = 100.0 * of("read", "total_ios") as f64 / summary.ios as f64;
+    assert!((summary.read_percent - reads).abs() < 0.01, "{summary:?}");
+    assert!((50.0..70.0).contains(&summary.random_percent), "{summary:?}");
+    assert!(trace.end <= Bytes(8 << 20));
+    // fio was asked for 800 IOPS.
+    let arrivals = summary.arrivals.unwrap();
+    assert!((400.0..1200.0).contains(&arrivals.iops), "{summary:?}");
+}
+
+#[test]
+fn the_text_of_the_real_blkparse_comes_to_what_it_says_itself() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/shop.blkparse");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let trace = trace::read(&path, |_| {}).unwrap();
+    assert_eq!(trace.format, Format::Queued);
+    // ` Reads Queued:         833,     3406KiB	 Writes Queued: …` of the total, or of the only CPU.
+    let total = text.lines().rfind(|line| line.starts_with(" Reads Queued:")).unwrap();
+    let numbers: Vec<u64> = total
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    let of = |read| {
+        let ios = trace.ios().iter().filter(move |io| io.read == read);
+        (ios.clone().count() as u64, ios.map(|io| u64::from(io.len)).sum::<u64>() >> 10)
+    };
+    let flushes = trace.skipped["flushes and others"];
+    assert_eq!(of(true), (numbers[0], numbers[1]));
+    assert_eq!(of(false), (numbers[2] - flushes, numbers[3]));
+    assert!(flushes > 0 && of(false).0 > 0 && of(true).0 > 0);
+    let under_way = trace.under_way.unwrap();
+    assert!(under_way.mean > 0.0 && under_way.most >= 1 && under_way.latency_ms > 0.0);
+}
+
+#[test]
+fn queues_and_depths_are_told_apart() {
+    let line = |at: u32, what: &str| format!("  8,0 0 1 0.{:09} 7 {what} [db]\n", at * 1_000_000);
+    let queued = [
+        line(10, "Q W 8 + 8"),
+        line(20, "Q R 0 + 1"),
+        line(30, "D W 8 + 8"),
+        line(40, "D R 0 + 1"),
+        line(50, "C R 0 + 1"),
+        line(60, "Q FWS"),
+        line(70, "Q DS 64 + 64"),
+        line(80, "m N cfq said something"),
+        line(90, "C W 8 + 8"),
+    ]
+    .concat();
+    let trace = parse(&queued).unwrap();
+    assert_eq!(trace.ios(), [io(0, false, 4096, 4096), io(10, true, 0, 512)]);
+    assert_eq!((trace.skipped["flushes and others"], trace.skipped["discards"]), (1, 1));
+    // One IO is outstanding from 30 on, two from 40, one from 50 to 90: a span of 60 ms, and 35 ms for
+    // each.
+    let under_way = trace.under_way.unwrap();
+    assert!((under_way.mean - 70.0 / 60.0).abs() < 1e-9, "{under_way:?}");
+    assert!((under_way.latency_ms - 35.0).abs() < 1e-9 && under_way.most == 2, "{under_way:?}");
+    let issued: String =
+        queued.lines().filter(|l| !l.contains(" Q ")).map(|l| format!("{l}\n")).collect();
+    let trace = parse(&issued).unwrap();
+    assert_eq!(trace.format, Format::Issued);
+    assert_eq!(trace.ios(), [io(0, false, 4096, 4096), io(10, true, 0, 512)]);
+    // The kernel's own text has no event numbers, and has a header.
+    let kernels = format!("# tracer: blk\n#\n{}", queued.replace(" 0 1 0.", " 0 0."));
+    assert_eq!(parse(&kernels).unwrap().ios(), parse(&queued).unwrap().ios());
+}
+
+#[test]
+fn times_of_an_old_log_are_its_waits() {
+    let head = "fio version 2 iolog\nd add\nd open\n";
+    let waits =
+        format!("{head}d read 0 512\nd wait 5000 0\nd write 1000 100\nd sync 0 0\nd close\n");
+    let trace = parse(&waits).unwrap();
+    // IOs are widened to whole sectors.
+    assert_eq!(trace.ios(), [io(0, true, 0, 512), io(5, false, 512, 1024)]);
+    assert_eq!(trace.skipped["flushes"], 1);
+    let none = parse(&format!("{head}d read 0 512\nd read 512 512\n")).unwrap();
+    assert!(!none.has_times() && none.summary().arrivals.is_none());
+}
+
+#[test]
+fn what_is_no_trace_is_pointed_at() {
+    let log = |line: &str| format!("fio version 3 iolog\n0 d open\n{line}\n");
+    let blk = |line: &str| format!("8,0 0 1 0.000000000 7 Q R 8 + 8 [a]\n{line}\n");
+    for (text, says) in [
+        (String::new(), "t: is empty"),
+        ("hello\n".to_owned(), "t:1:1: hello: is neither fio's log"),
+        (
+            "\u{7}tae\u{1}\n".to_owned(),
+            "t:1:1: \\u{7}tae\\u{1}: is what blktrace writes, in binary",
+        ),
+        (log("x d read 0 512"), "t:3:1: x d read 0 512: must begin with a time"),
+        (log("5 d read 0"), "t:3:1: 5 d read 0: must be a file and what is done to it"),
+        (log("5 d read 0 -1"), "t:3:1: 5 d read 0 -1: must be"),
+        (log("5 d shout 0 1"), "t:3:1: 5 d shout 0 1: must be"),
+        (
+            log("5 d read 18446744073709551615 1"),
+            "t:3:1: 5 d read 18446744073709551615 1: lies beyond",
+        ),
+        (log("5 d read 0 9999999999"), "t:3:1: 5 d read 0 9999999999: is larger than 4 GiB"),
+        (log("5 d read 0 512\n6 e read 0 512"), "t:4:1: 6 e read 0 512: is of another file"),
+        (log(""), "t: has neither reads nor writes"),
+        (blk("8,0 0 2 0.1 7 Q R 8 + 8 [a]"), "t:2:1: 8,0 0 2 0.1 7 Q R 8 + 8 [a]: must be a line"),
+        (blk("8,0 0 2"), "t:2:1: 8,0 0 2: must be a line of blkparse"),
+        (
+            blk("8,16 0 2 0.000000001 7 Q R 8 + 8 [a]"),
+            "t:2:1: 8,16 0 2 0.000000001 7 Q R 8 + 8 [a]: is of another",
+        ),
+        (blk("CPU:1 [LOST 7 EVENTS]"), "t:2:1: CPU:1 [LOST 7 EVENTS]: the kernel lost"),
+        (format!("fio version 3 iolog\n{}", "x".repeat(70_000)), "t:2:1: xxxx"),
+    ] {
+        let error = parse(&text).unwrap_err();
+        assert!(error.starts_with(says), "{error}");
+        assert!(error.len() < 400, "{error}");
+    }
+}
+
+fn replay(text: &str) -> Replay {
+    let trace = Arc::new(parse(text).unwrap());
+    Replay { trace, speed: 1.0, repeat: false, fold: false, begin: Begin::First }
+}
+
+/// Times in ms and offsets of at most `most` IOs of a player.
+fn played(player: &mut Player, most: usize) -> Vec<(u64, u64)> {
+    let mut at = 0;
+    std::iter::from_fn(|| {
+        at += player.gap()?;
+        Some((at / 1_000_000, player.io().offset))
+    })
+    .take(most)
+    .collect()
+}
+
+#[test]
+fn a_trace_is_replayed_when_and_where_it_was() {
+    let disk = Bytes(1 << 20);
+    let once = replay(THREE);
+    let all = [(0, 0), (100, 4096), (300, 1_044_480)];
+    let mut player = Player::new(&once, disk, 0.0);
+    assert_eq!(played(&mut player, 9), all);
+    player.restart();
+    assert_eq!(played(&mut player, 9), all, "again when it is started again");
+    let fast = Replay { speed: 2.0, repeat: true, ..once.clone() };
+    // The mean time between two arrivals, 150 ms, separates the last IO from the first of the next
+    // round.
+    let fast = played(&mut Player::new(&fast, disk, 0.0), 5);
+    assert_eq!(fast, [(0, 0), (50, 4096), (150, 1_044_480), (225, 0), (275, 4096)]);
+}
+
+#[test]
+fn those_that_begin_elsewhere_do_all_of_it_once_too() {
+    let elsewhere = Replay { begin: Begin::Anywhere, ..replay(THREE) };
+    // A round takes 450 ms. The replay begins at 225 ms and wraps around.
+    let all = played(&mut Player::new(&elsewhere, Bytes(1 << 20), 0.5), 9);
+    assert_eq!(all, [(75, 1_044_480), (225, 0), (325, 4096)]);
+    // After the last IO only the wait for the first remains.
+    let all = played(&mut Player::new(&elsewhere, Bytes(1 << 20), 0.9), 9);
+    assert_eq!(all[0], (45, 0));
+}
+
+#[test]
+fn what_lies_behind_the_end_of_the_disk_is_folded_back() {
+    let text = THREE.replace("4096 512", "1572352 8192");
+    let fold = Replay { fold: true, ..replay(&text) };
+    let offsets = played(&mut Player::new(&fold, Bytes(1 << 20), 0.0), 9);
+    // 1,572,352 exceeds the disk by 523,776. An IO that would cross the disk's end is moved to end
+    // there.
+    assert_eq!(offsets, [(0, 0), (100, 523_776), (300, 1_044_480)]);
+    let offsets = played(&mut Player::new(&fold, Bytes(1_045_504), 0.0), 9);
+    assert_eq!(offsets[2].1, 1_045_504 - 4096);
+}
+
+#[test]
+fn a_replay_is_written_as_a_log_that_says_the_same() {
+    let replay = Replay { repeat: true, speed: 0.5, ..replay(THREE) };
+    let load = ClientLoad::Replayed(replay.clone());
+    let (start, stop) = (Duration::ZERO, Duration::from_secs(3));
+    let client =
+        ExportedClient { name: "db", disk: replay.trace.end, load: &load, seed: 1, start, stop };
+    let mut written = Vec::new();
+    iolog(&replay, &client, Duration::from_secs(1), 0.0, &mut written).unwrap();
+    let again = parse(&String::from_utf8(written).unwrap()).unwrap();
+    let expected = [
+        io(0, true, 0, 4096),
+        io(200, false, 4096, 512),
+        io(600, true, 1_044_480, 4096),
+        io(900, true, 0, 4096),
+    ];
+    assert_eq!(again.ios(), expected);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_bring_the_reader_down(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = trace::parse("t", &bytes[..], |_| {});
+    }
+
+    #[test]
+    fn nor_do_lines_that_are_nearly_right(
+        lines in proptest::collection::vec(
+            "(8,0 0 [0-9]{1,3} [0-9]{1,20}\\.[0-9]{9} 1 [QDCMFRA] [RWDFSN]{1,3} [0-9]{0,20} [+] [0-9]{0,20}|[0-9]{0,20} d (read|write|wait|sync) [0-9]{1,20} [0-9]{1,20})",
+            0..8,
+        ),
+        chance in 0.0..1.0,
+        head in prop_oneof![Just(""), Just("fio version 2 iolog\n"), Just("fio version 3 iolog\n")],
+    ) {
+        let Ok(trace) = parse(&format!("{head}{}\n", lines.join("\n"))) else { return Ok(()) };
+        let _ = trace.summary();
+        // A trace that can be read can be replayed.
+        let disk = Bytes(trace.largest.0 + 512);
+        let trace = Arc::new(trace);
+        let replay = Replay { trace, speed: 0.01, repeat: true, fold: true, begin: Begin::Anywhere };
+        let mut player = Player::new(&replay, disk, chance);
+        for _ in 0..30 {
+            prop_assert!(player.gap().is_some());
+            let io = player.io();
+            prop_assert!(io.offset + u64::from(io.len) <= disk.0 && io.offset.is_multiple_of(512));
+        }
+    }
+}
