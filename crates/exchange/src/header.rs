@@ -159,7 +159,7 @@ impl Header {
         if crc32c::crc32c(&from[..at::CHECKSUM]) != checksum {
             return Err(PlaceFault::Damaged);
         }
-        if from[at::PADDING..].iter().any(|byte| *byte != 0) {
+        if from[at::PADDING..] != Block::ZERO.0[at::PADDING..] {
             return Err(PlaceFault::Foreign(format!(
                 "the header of an exchange, and over it {}",
                 found::describe(from)

@@ -158,7 +158,7 @@ pub struct SlotState {
 /// behind the record are zeros. Nobody else's data is, but by intent.
 pub(crate) fn is_record(block: &Block) -> bool {
     let (record, padding) = block.0.split_at(RECORD_BYTES);
-    record.starts_with(MAGIC) && padding.iter().all(|byte| *byte == 0)
+    record.starts_with(MAGIC) && padding == &Block::ZERO.0[RECORD_BYTES..]
 }
 
 /// Writes `record` down as a whole slot.
@@ -348,7 +348,7 @@ fn slowest(from: &[u8; SLOT_BYTES]) -> Result<Option<Slowest>, SlotFault> {
     let latency = Span(get_count(from, at::SLOWEST, "slowest")?);
     let excess = get_measure(from, at::EXCESS, "excess")?;
     let vms = from[at::VMS].checked_sub(1).filter(|_| excess > 0.0);
-    Ok(vms.map(|vms| Slowest { latency, excess, vms: vms.into() }))
+    Ok(vms.map(|vms| Slowest { latency, excess: excess.max(SAID), vms: vms.into() }))
 }
 
 fn put_settings(to: &mut [u8; SLOT_BYTES], settings: &Settings) -> Result<(), InvalidReport> {

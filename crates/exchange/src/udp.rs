@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use parda_control::Instant;
@@ -312,14 +312,17 @@ pub fn examine(address: SocketAddr, reach: &Reach) -> Option<String> {
 /// Whether a receiver without a key file accepts these bytes as a datagram. For fuzzing: no bytes may make it panic.
 #[must_use]
 pub fn is_datagram(bytes: &[u8]) -> bool {
-    datagram::open(&Keys::public(), bytes).is_ok()
+    datagram::open(&PUBLIC, bytes).is_ok()
 }
 
 /// Signs bytes as a host without a key file does, for fuzzing past the signature.
 #[must_use]
 pub fn signed(bytes: &[u8]) -> Vec<u8> {
-    datagram::signed(&Keys::public(), bytes)
+    datagram::signed(&PUBLIC, bytes)
 }
+
+/// Keys of a host without a key file, derived once.
+static PUBLIC: LazyLock<Keys> = LazyLock::new(Keys::public);
 
 #[cfg(test)]
 mod tests;

@@ -271,6 +271,16 @@ fn a_record_of_before_there_were_thresholds_says_nothing_of_its_own() {
 }
 
 #[test]
+fn an_excess_below_the_least_that_is_written_reads_as_that() {
+    let mut block = encode(&example()).unwrap();
+    put(&mut block.0, at::EXCESS, f64::MIN_POSITIVE.to_le_bytes());
+    reseal(&mut block);
+    let Content::Record(mut record) = decode(&block, SlotIndex(3)) else { panic!("not a record") };
+    assert_eq!(said(&mut record).excess, SAID);
+    assert_eq!(decode(&encode(&record).unwrap(), SlotIndex(3)), Content::Record(record));
+}
+
+#[test]
 fn settings_that_a_later_version_knows_leave_the_rest_of_the_record_as_it_is() {
     for at in [at::SAYS, at::SIGNAL, at::PROPORTIONAL] {
         let mut block = encode(&example()).unwrap();

@@ -1,7 +1,8 @@
 //! Feeds arbitrary bytes to either side, as the fuzz targets and a property test do, and checks
 //! what must hold whatever the bytes are: no panic, progress, bounded output.
 
-use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::LazyLock;
 
 use parda_nbd::answer::Answer;
 use parda_nbd::client::{self, Expected, Reply};
@@ -27,18 +28,25 @@ pub(crate) fn exports() -> Vec<Export> {
     vec![export("a", 1 << 62, 1, false), export("b", 1 << 20, 512, true)]
 }
 
+/// Made once: a fuzzer runs more often than it can afford to make them.
+static EXPORTS: LazyLock<Vec<Export>> = LazyLock::new(exports);
+
 /// What one message may make a peer of ours hold, in bytes.
 const OUTPUT_BOUND: usize = 16 << 10;
+
+/// Parts of ranges that are told of one by one in a session, four full answers: a fuzzer finds sessions that ask
+/// for nothing else.
+const PARTS: usize = 2048;
 
 /// A client sends `input`.
 #[allow(dead_code, reason = "each fuzz target uses one of the two")]
 pub(crate) fn server(mut input: &[u8]) {
-    let exports = exports();
+    let exports = EXPORTS.as_slice();
     let mut out = Vec::new();
     let mut handshake = server::Handshake::start(&mut out);
     let (export, session) = loop {
         out.clear();
-        let step = handshake.advance(input, &exports, &mut out);
+        let step = handshake.advance(input, exports, &mut out);
         assert!(out.len() <= OUTPUT_BOUND);
         match step {
             Ok(server::Step::Taken(n)) => {
@@ -52,6 +60,7 @@ pub(crate) fn server(mut input: &[u8]) {
             Ok(server::Step::Incomplete | server::Step::Closed) | Err(_) => return,
         }
     };
+    let mut parts = PARTS;
     while let Ok(Some(event)) = session.request(input, export) {
         out.clear();
         let payload = match event {
@@ -76,7 +85,9 @@ pub(crate) fn server(mut input: &[u8]) {
                 let mut status = Status::DATA;
                 while !extents.is_complete() {
                     // As odd as the request, so that the fuzzer chooses it.
-                    extents.push(1 + (cookie.0 & 1023), status);
+                    let part = if parts > 0 { 1 + (cookie.0 & 1023) } else { extent.len };
+                    parts = parts.saturating_sub(1);
+                    extents.push(part, status);
                     status = if status == Status::DATA { Status::HOLE_ZERO } else { Status::DATA };
                 }
                 let extents = extents.finish().unwrap();
@@ -102,18 +113,35 @@ pub(crate) fn server(mut input: &[u8]) {
     }
 }
 
-/// What a client has asked for and not been answered: the data's bytes are `None` until they come.
+/// What a client has asked for and not been answered, and which bytes of it have come.
 struct InFlight {
     answer: Answer,
-    bytes: Vec<Option<u8>>,
+    come: Vec<Range<u64>>,
 }
 
 impl InFlight {
     fn new(expected: Expected) -> Self {
-        let len = if let Expected::Data(extent) = expected { extent.len as usize } else { 0 };
-        Self { answer: Answer::new(expected), bytes: vec![None; len] }
+        Self { answer: Answer::new(expected), come: Vec::new() }
+    }
+
+    fn comes(&mut self, extent: Extent) {
+        let Expected::Data(asked) = self.answer.expected() else { panic!("no read") };
+        let new = extent.offset..extent.end().expect("a range");
+        assert!(asked.offset <= new.start && new.end <= asked.end().expect("a range"));
+        let apart = |old: &Range<u64>| old.end <= new.start || new.end <= old.start;
+        assert!(self.come.iter().all(apart), "a byte came twice");
+        self.come.push(new);
+    }
+
+    /// As no byte came twice, it is enough to count them.
+    fn is_whole(&self) -> bool {
+        let Expected::Data(asked) = self.answer.expected() else { return true };
+        self.come.iter().map(|range| range.end - range.start).sum::<u64>() == asked.len
     }
 }
+
+/// Cookies of the requests in flight.
+const COOKIES: u64 = 7;
 
 /// What a client asks under a cookie, over and over: reads of several sizes, flushes, block status.
 fn asked(cookie: Cookie, context: Option<u32>) -> Option<Expected> {
@@ -156,31 +184,27 @@ fn a_client(mut handshake: client::Handshake, mut input: &[u8]) {
             Ok(client::Step::Incomplete) | Err(_) => return,
         }
     };
-    let start = |cookie| Some((cookie, InFlight::new(asked(cookie, agreed.allocation)?)));
-    let mut in_flight: HashMap<Cookie, InFlight> = (0..7).map(Cookie).filter_map(start).collect();
     let expected = |cookie: Cookie| asked(cookie, agreed.allocation);
+    let start = |cookie| expected(cookie).map(InFlight::new);
+    let mut in_flight: Vec<Option<InFlight>> = (0..COOKIES).map(Cookie).map(start).collect();
     while let Ok(Some(head)) = client::reply(input, agreed.framing, expected) {
         assert!(head.taken > 0);
         input = &input[head.taken..];
-        let request = in_flight.get_mut(&head.cookie).expect("a cookie that was never sent");
+        let place = &mut in_flight[usize::try_from(head.cookie.0).unwrap()];
+        let request = place.as_mut().expect("a cookie that was never sent");
         // An error here ends the connection.
         if request.answer.take(&head.reply).is_err() {
             return;
         }
         let last = match head.reply {
-            Reply::Data { extent, last } | Reply::Hole { extent, last } => {
-                let Expected::Data(asked) = request.answer.expected() else { panic!("no read") };
-                let from = (extent.offset - asked.offset) as usize;
-                let place = &mut request.bytes[from..from + extent.len as usize];
-                assert!(place.iter().all(Option::is_none), "a byte came twice");
-                let data = matches!(head.reply, Reply::Data { .. });
-                let n = if data { place.len().min(input.len()) } else { 0 };
-                place.fill(Some(0));
-                place.iter_mut().zip(&input[..n]).for_each(|(to, byte)| *to = Some(*byte));
-                if data && n < place.len() {
-                    return;
-                }
-                input = &input[n..];
+            Reply::Data { extent, last } => {
+                request.comes(extent);
+                let Some(rest) = input.get(extent.len as usize..) else { return };
+                input = rest;
+                last
+            }
+            Reply::Hole { extent, last } => {
+                request.comes(extent);
                 last
             }
             Reply::Status { extents, discard, last } => {
@@ -196,10 +220,9 @@ fn a_client(mut handshake: client::Handshake, mut input: &[u8]) {
             Reply::Done => true,
         };
         if last {
-            let done = in_flight.remove(&head.cookie).expect("it is there");
-            let whole = done.bytes.iter().all(Option::is_some);
+            let done = std::mem::replace(place, start(head.cookie)).expect("it is there");
+            let whole = done.is_whole();
             assert!(done.answer.outcome().is_err() || whole, "a byte that was never sent");
-            in_flight.extend(start(head.cookie));
         }
     }
 }
