@@ -72,7 +72,7 @@ impl OpenDisk {
                 let place = format!("{} at {}", uri.export, uri.address);
                 claims.check(&stretch, config.read_only, place).map_err(fail)?;
                 let disk = config.export.as_str();
-                let claim = claims.add(disk, stretch, config.read_only, None);
+                let claim = claims.add(disk, stretch, config.read_only, Vec::new());
                 drop(claims);
                 let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
                 let geometry = opened.geometry;

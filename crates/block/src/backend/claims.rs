@@ -17,8 +17,8 @@ pub(crate) struct Claim {
     pub(crate) disk: String,
     stretch: Stretch,
     read_only: bool,
-    /// How it keeps other programs from a file or device.
-    pub(crate) held: Option<Held>,
+    /// How it keeps other programs from a file or device, and from the file behind a loop device.
+    pub(crate) held: Vec<Held>,
 }
 
 static CLAIMS: Mutex<Vec<Weak<Claim>>> = Mutex::new(Vec::new());
@@ -59,7 +59,7 @@ impl Claims {
         disk: &str,
         stretch: Stretch,
         read_only: bool,
-        held: Option<Held>,
+        held: Vec<Held>,
     ) -> Arc<Claim> {
         let claim = Arc::new(Claim { disk: disk.to_owned(), stretch, read_only, held });
         self.0.push(Arc::downgrade(&claim));

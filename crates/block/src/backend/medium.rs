@@ -68,6 +68,26 @@ impl Medium {
     pub(crate) fn at(path: &Path) -> Medium {
         fs::stat(path).map_or_else(|_| Medium::Name(named(path)), |stat| Medium::of(&stat))
     }
+
+    /// Path of the file behind a loop device, or behind a partition of one.
+    pub(crate) fn file_behind(&self) -> Option<PathBuf> {
+        let dir = self.in_sysfs()?;
+        // The directory of a partition is in that of its disk.
+        let file = [Some(&*dir), dir.parent()].into_iter().flatten();
+        file.map(|dir| read(&dir.join("loop/backing_file"))).find_map(Result::ok).map(PathBuf::from)
+    }
+
+    /// Whether the kernel refuses every write to a device.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.in_sysfs().is_some_and(|dir| read(&dir.join("ro")).is_ok_and(|ro| ro == "1"))
+    }
+
+    /// Directory of a block device.
+    fn in_sysfs(&self) -> Option<PathBuf> {
+        let Medium::Device(number) = *self else { return None };
+        let dir = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+        Path::new(&dir).canonicalize().ok()
+    }
 }
 
 impl Stretch {
@@ -143,8 +163,7 @@ fn resolve(number: u64, range: Range<u64>) -> Stretch {
 
 /// Devices right below a block device, as sysfs has them. `None` if the device is a whole one.
 fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
-    let dir = format!("/sys/dev/block/{}:{}", major(number), minor(number));
-    let dir = Path::new(&dir).canonicalize().ok()?;
+    let dir = Medium::Device(number).in_sysfs()?;
     if dir.join("partition").exists() {
         let (start, len) = (sectors(&dir.join("start"))?, sectors(&dir.join("size"))?);
         let disk = device_number(&dir.parent()?.join("dev"))?;

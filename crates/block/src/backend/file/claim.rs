@@ -101,32 +101,14 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     let mut claims = Claims::lock();
     claims.check(&stretch, read_only, path.display())?;
     let others: Vec<Arc<Claim>> = claims.all().collect();
-    let held = others.iter().filter_map(|claim| Some((&claim.disk, claim.held.as_ref()?)));
-    let ours: Vec<(&String, &Held)> = held.filter(|(_, held)| held.medium == medium).collect();
-    if let Some((other, _)) = ours.iter().find(|(_, held)| held.lock != lock) {
-        return Err(OpenError::Locks { path: path.into(), other: (*other).clone() }.into());
-    }
-    let ours: Vec<&Held> = ours.into_iter().map(|(_, held)| held).collect();
-    let locks = match lock {
-        Lock::Off => Locks::default(),
-        Lock::On | Lock::Shared => Locks::of(read_only, lock == Lock::Shared),
-    };
-    if lock != Lock::Off {
-        take_locks(fd, locks, &ours, path)?;
-        let agent = lock == Lock::Shared
-            && ours.is_empty()
-            && locks::an_agent_has_it(fd).is_ok_and(|yes| yes);
-        if agent && in_time {
-            locks::release_all(fd).map_err(system)?;
-            return Err(Obstacle::Agent("shares it"));
-        }
-        if agent {
-            tracing::warn!(disk, path = %path.display(), "another agent shares it");
-        }
-    }
+    let locks = take_hold(fd, &medium, wanted, &others, in_time)?;
+    let behind = hold_behind(&medium, wanted, &others, in_time).inspect_err(|_| {
+        // The next attempt begins without locks.
+        let _ = locks::release_all(fd);
+    })?;
     let is_device = matches!(medium, Medium::Device(_));
     let exclusive = if is_device && !read_only && lock == Lock::On {
-        match ours.iter().find_map(|held| held.exclusive.clone()) {
+        match on(&medium, &others).find_map(|(_, held)| held.exclusive.clone()) {
             Some(exclusive) => Some(exclusive),
             None => Some(Arc::new(exclude_others(fd, path).inspect_err(|_| {
                 // The caller closes the file, which gives up the locks just as well.
@@ -141,7 +123,79 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     let exclusive = exclusive.filter(|_| !cached);
     let fd = fd.try_clone().map_err(system)?;
     let held = Held { medium, lock, locks, fd, exclusive };
-    Ok(claims.add(disk, stretch, read_only, Some(held)))
+    let held = [held].into_iter().chain(behind).collect();
+    Ok(claims.add(disk, stretch, read_only, held))
+}
+
+/// What the disks of this process hold on that file or device, with their names.
+fn on<'a>(
+    medium: &'a Medium,
+    claims: &'a [Arc<Claim>],
+) -> impl Iterator<Item = (&'a String, &'a Held)> {
+    let all = claims.iter().flat_map(|claim| claim.held.iter().map(|held| (&claim.disk, held)));
+    all.filter(move |(_, held)| held.medium == *medium)
+}
+
+/// Takes a disk's locks on an open file.
+fn take_hold(
+    fd: &OwnedFd,
+    medium: &Medium,
+    wanted: &Wanted<'_>,
+    others: &[Arc<Claim>],
+    in_time: bool,
+) -> Result<Locks, Obstacle> {
+    let &Wanted { disk, path, read_only, lock, .. } = wanted;
+    if let Some((other, _)) = on(medium, others).find(|(_, held)| held.lock != lock) {
+        return Err(OpenError::Locks { path: path.into(), other: other.clone() }.into());
+    }
+    if lock == Lock::Off {
+        return Ok(Locks::default());
+    }
+    let ours: Vec<&Held> = on(medium, others).map(|(_, held)| held).collect();
+    let locks = Locks::of(read_only, lock == Lock::Shared);
+    take_locks(fd, locks, &ours, path)?;
+    let agent =
+        lock == Lock::Shared && ours.is_empty() && locks::an_agent_has_it(fd).is_ok_and(|yes| yes);
+    if agent && in_time {
+        let system = |source| OpenError::Open { path: path.into(), source };
+        locks::release_all(fd).map_err(system)?;
+        return Err(Obstacle::Agent("shares it"));
+    }
+    if agent {
+        tracing::warn!(disk, path = %path.display(), "another agent shares it");
+    }
+    Ok(locks)
+}
+
+/// The same on the file behind a loop device, which others may open by its own name.
+fn hold_behind(
+    device: &Medium,
+    wanted: &Wanted<'_>,
+    others: &[Arc<Claim>],
+    in_time: bool,
+) -> Result<Option<Held>, Obstacle> {
+    let &Wanted { disk, lock, .. } = wanted;
+    let Some(path) = device.file_behind().filter(|_| lock != Lock::Off) else { return Ok(None) };
+    let untold = |error: &dyn std::error::Error| {
+        let (file, error) = (path.display(), error.to_string());
+        tracing::warn!(disk, %file, error, "others who open the file behind the loop device are not noticed");
+        Ok(None)
+    };
+    let careful = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let fd = match fs::open(&path, careful, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(error) => return untold(&error),
+    };
+    let medium = match fs::fstat(&fd) {
+        Ok(stat) => Medium::of(&stat),
+        Err(error) => return untold(&error),
+    };
+    let range = wanted.range.clone();
+    match take_hold(&fd, &medium, &Wanted { path: &path, range, ..*wanted }, others, in_time) {
+        Ok(locks) => Ok(Some(Held { medium, lock, locks, fd, exclusive: None })),
+        Err(Obstacle::Error(error @ OpenError::NoLocks { .. })) => untold(&error),
+        Err(obstacle) => Err(obstacle),
+    }
 }
 
 /// Takes locks that no other program's contradict. Our own disks on the same file have locks too,

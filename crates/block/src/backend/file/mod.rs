@@ -23,6 +23,7 @@ pub(crate) use step::Step;
 use unaligned::{ChangeId, Cut, Exclusion, patch, shift, whole_blocks};
 
 use super::claims::Claim;
+use super::medium::Medium;
 use super::{Direct, Failure, Geometry, Lock, OpenError, Region, Request};
 use crate::buffer::Pool;
 use crate::ring::{At, Ring};
@@ -70,9 +71,14 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
     // A FIFO or a tape must not hold up the start.
     let careful = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = fs::open(path, access | careful, Mode::empty()).map_err(fail)?;
-    let kind = FileType::from_raw_mode(fs::fstat(&fd).map_err(fail)?.st_mode);
+    let stat = fs::fstat(&fd).map_err(fail)?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
     if !matches!(kind, FileType::RegularFile | FileType::BlockDevice) {
         return Err(OpenError::NotAFile(path.into()));
+    }
+    // Linux opens a read-only device for writing, and then refuses each write.
+    if !read_only && Medium::of(&stat).is_read_only() {
+        return Err(OpenError::ReadOnly(path.display().to_string()));
     }
     let range = region.map_or(0..u64::MAX, Region::bytes);
     let wanted = claim::Wanted {

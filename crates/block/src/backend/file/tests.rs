@@ -1,18 +1,22 @@
 use super::*;
 use parda_nbd::Cookie;
+use parda_testkit::LoopDevice;
 
-fn file() -> File {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let options = Options {
+fn options(path: &Path) -> Options<'_> {
+    Options {
         disk: "vm1",
-        path: file.path(),
+        path,
         direct: Direct::Off,
         lock: Lock::On,
         raw: false,
         read_only: false,
         region: None,
-    };
-    File::new(open(&options).unwrap(), Bytes(0))
+    }
+}
+
+fn file() -> File {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    File::new(open(&options(file.path())).unwrap(), Bytes(0))
 }
 
 fn request(op: Op, step: Step) -> Request {
@@ -81,4 +85,14 @@ fn zeroes_that_must_be_fast_are_never_written() {
 fn zeroes_that_must_stay_allocated_are_not_punched() {
     let op = Op::WriteZeroes { extent: EXTENT, fua: false, no_hole: true, fast: false };
     assert_eq!(file().first(op), Ok(Some(Step::Allocate(ZERO))));
+}
+
+#[test]
+fn a_device_that_refuses_writes_is_served_read_only_or_not_at_all() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().set_len(1 << 20).unwrap();
+    let Some(device) = LoopDevice::new(file.path(), &["--read-only"]) else { return };
+    let writable = options(device.path());
+    assert!(matches!(open(&writable).err(), Some(OpenError::ReadOnly(_))));
+    open(&Options { read_only: true, ..writable }).unwrap();
 }

@@ -1,6 +1,8 @@
 use super::*;
 use std::fs::File as StdFile;
 
+use parda_testkit::LoopDevice;
+
 fn wanted(disk: &str, range: Range<u64>, read_only: bool, lock: Lock) -> Wanted<'_> {
     Wanted { disk, path: Path::new("img"), range, read_only, lock, cached: false }
 }
@@ -122,4 +124,26 @@ fn disks_of_one_file_must_agree_about_locks() {
     let _one = claim(&a, &wanted("one", 0..4096, false, Lock::On), Duration::ZERO).unwrap();
     let two = claim(&b, &wanted("two", 4096..8192, false, Lock::Shared), Duration::ZERO);
     assert!(matches!(two.unwrap_err(), OpenError::Locks { .. }));
+}
+
+#[test]
+fn the_file_behind_a_loop_device_is_locked_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let Some(device) = LoopDevice::new(&path, &[]) else { return };
+    let of_device =
+        |range| Wanted { path: device.path(), ..wanted("loop", range, false, Lock::On) };
+    let (a, b) = (open(device.path()), open(&path));
+    let now = Duration::ZERO;
+    let served = claim(&a, &of_device(0..4096), now).unwrap();
+    assert!(Locks::of(true, false).obstacle(&b).unwrap().is_some(), "it is open for writing");
+    // A disk of our own on another part of the file is not in its way.
+    let other = claim(&b, &wanted("file", 8192..12288, false, Lock::On), now).unwrap();
+    drop((served, a, other, b));
+    let (a, them) = (open(device.path()), foreign(&path, false, false, false));
+    let error = claim(&a, &of_device(0..4096), now).unwrap_err();
+    assert!(matches!(&error, OpenError::InUse { path: place, .. } if *place == path), "{error}");
+    drop(them);
+    claim(&a, &of_device(0..4096), now).unwrap();
 }
