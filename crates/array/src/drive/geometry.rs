@@ -33,8 +33,9 @@ pub(super) struct TrackSpan {
     pub(super) angle: f64,
     /// How long it takes to pass under the head, in nanoseconds.
     pub(super) transfer: f64,
-    pub(super) first_cylinder: u32,
-    pub(super) last_cylinder: u32,
+    /// Whole numbers, as the seek curve takes them.
+    pub(super) first_cylinder: f64,
+    pub(super) last_cylinder: f64,
 }
 
 impl Geometry {
@@ -57,14 +58,14 @@ impl Geometry {
         TrackSpan {
             angle: (angle - f64::from(angle as u32)) * self.turn,
             transfer: (end - start) * self.turn,
-            first_cylinder: (start * self.per_cylinder) as u32,
-            last_cylinder: (end * self.per_cylinder) as u32,
+            first_cylinder: f64::from((start * self.per_cylinder) as u32),
+            last_cylinder: f64::from((end * self.per_cylinder) as u32),
         }
     }
 
     /// The angle under the head at `now`, in nanoseconds of rotation after the index.
     pub(super) fn angle_at(&self, now: Nanos) -> f64 {
-        (now.0 % self.period.0) as f64
+        (now.0 % self.period.0) as i64 as f64
     }
 
     /// The wait until `target` comes round, for a head that arrives at `arrival`: both angles in
@@ -72,7 +73,7 @@ impl Geometry {
     pub(super) fn wait(&self, arrival: f64, target: f64) -> f64 {
         let ahead = (target - arrival) * self.per_turn;
         let fraction = ahead - nearest_integer(ahead);
-        (if fraction < 0.0 { fraction + 1.0 } else { fraction }) * self.turn
+        (fraction + if fraction < 0.0 { 1.0 } else { 0.0 }) * self.turn
     }
 
     /// Turns of the spiral before a byte.

@@ -16,7 +16,8 @@ pub(super) struct Head {
     settle: f64,
     /// How long reading ahead may go on, in time of the medium.
     read_ahead: Nanos,
-    cylinder: u32,
+    /// A whole number, as the seek curve takes it.
+    cylinder: f64,
     last: Option<Pass>,
 }
 
@@ -36,9 +37,17 @@ pub(super) struct Departure {
     /// When the command has been decoded and the arm can move.
     ready: Nanos,
     angle: f64,
+    /// The last transfer, if a request can follow on from it, with the time for that request.
+    last: Option<Pass>,
 }
 
 impl Departure {
+    /// When the first byte came or comes under the head, if the request follows on from the last.
+    fn follows_on(&self, request: &Request) -> Option<Nanos> {
+        let last = self.last.filter(|l| l.next == request.offset && l.kind == request.kind)?;
+        Some(last.at)
+    }
+
     /// Time since `since`, in nanoseconds.
     pub(super) fn waited(&self, since: Nanos) -> f64 {
         (self.now - since).0 as f64
@@ -53,12 +62,12 @@ impl Head {
             overhead: params.command_overhead,
             settle: params.write_settle.0 as f64,
             read_ahead: params.outer_rate.time(params.read_ahead),
-            cylinder: 0,
+            cylinder: 0.0,
             last: None,
         }
     }
 
-    pub(super) fn cylinder(&self) -> u32 {
+    pub(super) fn cylinder(&self) -> f64 {
         self.cylinder
     }
 
@@ -67,57 +76,66 @@ impl Head {
     }
 
     pub(super) fn locate(&self, request: Request) -> Queued {
-        Queued { request, place: self.geometry.place(request.offset, request.len) }
+        let settle = match request.kind {
+            IoKind::Read => 0.0,
+            IoKind::Write | IoKind::Trim => self.settle,
+        };
+        Queued { request, place: self.geometry.place(request.offset, request.len), settle }
     }
 
     /// The head as a command sent at `now` finds it, its overhead spent.
     pub(super) fn departure(&self, now: Nanos) -> Departure {
-        let ready = now + self.overhead;
-        Departure { now, ready, angle: self.geometry.angle_at(ready) }
+        self.leave(now, now + self.overhead)
+    }
+
+    fn leave(&self, now: Nanos, ready: Nanos) -> Departure {
+        Departure { now, ready, angle: self.geometry.angle_at(ready), last: self.goes_on(now) }
     }
 
     /// Seek, settling and rotational wait until the first byte of `queued` is under the head, in
     /// nanoseconds after the command's overhead.
     #[inline] // For every request in the queue, whenever the head is free.
     pub(super) fn positioning(&self, from: &Departure, queued: &Queued) -> f64 {
-        if self.follows_on(from.now, &queued.request).is_some() {
+        if from.follows_on(&queued.request).is_some() {
             return 0.0;
         }
-        let settle = match queued.request.kind {
-            IoKind::Read => 0.0,
-            IoKind::Write | IoKind::Trim => self.settle,
-        };
-        let arm = self.seek.time(self.cylinder, queued.place.first_cylinder) + settle;
+        self.reach(from, queued)
+    }
+
+    /// The same, of a request that does not follow on from the last.
+    #[inline]
+    fn reach(&self, from: &Departure, queued: &Queued) -> f64 {
+        let arm = self.seek.time(self.cylinder, queued.place.first_cylinder) + queued.settle;
         arm + self.geometry.wait(from.angle + arm, queued.place.angle)
     }
 
     /// Serves a write that the drive has had for long, so that no command is to be decoded.
     pub(super) fn destage(&mut self, now: Nanos, queued: &Queued) -> Nanos {
-        let from = Departure { now, ready: now, angle: self.geometry.angle_at(now) };
-        self.serve(&from, queued)
+        self.serve(&self.leave(now, now), queued)
     }
 
     /// Serves a request. Returns when it is done.
     pub(super) fn serve(&mut self, from: &Departure, queued: &Queued) -> Nanos {
         let Request { kind, offset, len, .. } = queued.request;
-        let start = self
-            .follows_on(from.now, &queued.request)
-            .unwrap_or_else(|| from.ready + Nanos::round(self.positioning(from, queued)));
+        let start = from
+            .follows_on(&queued.request)
+            .unwrap_or_else(|| from.ready + Nanos::round(self.reach(from, queued)));
         let at = start + Nanos::round(queued.place.transfer);
         self.last = Some(Pass { kind, next: Bytes(offset.0 + len.0), at });
         self.cylinder = queued.place.last_cylinder;
         at.max(from.ready)
     }
 
-    /// When the first byte came or comes under the head, if the request follows on from the last.
+    /// The last transfer, if a request that is sent at `now` can follow on from it, and when the first byte of that
+    /// came or comes under the head.
     ///
     /// After a read the drive reads on into its buffer, so the next read finds its data there or on
     /// the way. A write can only follow on while its place has not yet passed.
-    fn follows_on(&self, now: Nanos, request: &Request) -> Option<Nanos> {
-        let last = self.last.filter(|l| l.kind == request.kind && l.next == request.offset)?;
-        match request.kind {
-            IoKind::Read => Some(last.at.max(now - self.read_ahead)),
-            IoKind::Write | IoKind::Trim => (last.at >= now).then_some(last.at),
+    fn goes_on(&self, now: Nanos) -> Option<Pass> {
+        let last = self.last?;
+        match last.kind {
+            IoKind::Read => Some(Pass { at: last.at.max(now - self.read_ahead), ..last }),
+            IoKind::Write | IoKind::Trim => Some(last).filter(|last| last.at >= now),
         }
     }
 }

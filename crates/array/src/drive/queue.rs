@@ -12,14 +12,15 @@ use crate::units::Nanos;
 pub(super) struct Queued {
     pub(super) request: Request,
     pub(super) place: TrackSpan,
+    /// What a write waits for until the head is still, in nanoseconds.
+    pub(super) settle: f64,
 }
 
 /// Requests in order of arrival, at most as many as the drive has command slots.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    entries: Vec<Queued>,
-    /// When each of them came.
-    since: Vec<Nanos>,
+    /// With the time at which each of them came.
+    entries: Vec<(Queued, Nanos)>,
     /// What each would cost; kept only for its room.
     costs: Vec<f64>,
     depth: usize,
@@ -31,8 +32,8 @@ impl Queue {
     pub(super) fn new(params: &DriveParams) -> Queue {
         let DriveParams { scheduling, ageing, queue_depth, .. } = *params;
         let depth = queue_depth as usize;
-        let (entries, since) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
-        Queue { entries, since, costs: Vec::with_capacity(depth), depth, scheduling, ageing }
+        let (entries, costs) = (Vec::with_capacity(depth), Vec::with_capacity(depth));
+        Queue { entries, costs, depth, scheduling, ageing }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -45,12 +46,11 @@ impl Queue {
 
     pub(super) fn push(&mut self, now: Nanos, queued: Queued) {
         debug_assert!(!self.is_full());
-        self.since.push(now);
-        self.entries.push(queued);
+        self.entries.push((queued, now));
     }
 
     pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
-        self.entries.into_iter().map(|queued| queued.request)
+        self.entries.into_iter().map(|(queued, _)| queued.request)
     }
 
     /// Takes out the request that goes next, for a head that is free.
@@ -60,34 +60,32 @@ impl Queue {
             Scheduling::Sptf => self.soonest(head, from),
             Scheduling::Elevator => self.onward(head.cylinder()),
         };
-        (next < self.entries.len()).then(|| {
-            self.since.remove(next);
-            self.entries.remove(next)
-        })
+        (next < self.entries.len()).then(|| self.entries.remove(next).0)
     }
 
     /// The request whose first byte the head can reach soonest, what it has waited taken into account; the oldest
     /// of equals.
     fn soonest(&mut self, head: &Head, from: &Departure) -> usize {
-        // All costs first and then the least of them: to compare each with the best so far would
+        // All costs and the least of them first, then its place: to remember the place of the best so far would
         // make the processor guess, and wait for the cost whenever it guesses wrong.
+        let (ageing, mut least) = (self.ageing, f64::INFINITY);
         self.costs.clear();
-        self.costs.extend(self.entries.iter().map(|queued| head.positioning(from, queued)));
-        if self.ageing > 0.0 {
-            for (cost, since) in self.costs.iter_mut().zip(&self.since) {
-                *cost -= self.ageing * from.waited(*since);
+        self.costs.extend(self.entries.iter().map(|(queued, since)| {
+            let mut cost = head.positioning(from, queued);
+            if ageing > 0.0 {
+                cost -= ageing * from.waited(*since);
             }
-        }
-        let least = |best: f64, cost: &f64| if *cost < best { *cost } else { best };
-        let least = self.costs.iter().fold(f64::INFINITY, least);
+            least = if cost < least { cost } else { least };
+            cost
+        }));
         self.costs.iter().position(|cost| *cost == least).unwrap_or(0)
     }
 
     /// The nearest request further in; when none is left, the outermost one.
-    fn onward(&self, cylinder: u32) -> usize {
-        let key = |q: &Queued| (q.place.first_cylinder < cylinder, q.place.first_cylinder);
+    fn onward(&self, cylinder: f64) -> usize {
+        let key = |q: &Queued| (q.place.first_cylinder < cylinder, q.place.first_cylinder as u32);
         let indexed = self.entries.iter().enumerate();
-        indexed.min_by_key(|(_, q)| key(q)).map_or(0, |(i, _)| i)
+        indexed.min_by_key(|(_, (q, _))| key(q)).map_or(0, |(i, _)| i)
     }
 }
 

@@ -50,11 +50,12 @@ impl SeekCurve {
     }
 
     /// Seek time from one cylinder to another, in nanoseconds.
-    pub(super) fn time(&self, from: u32, to: u32) -> f64 {
-        if from == to {
+    pub(super) fn time(&self, from: f64, to: f64) -> f64 {
+        let cylinders = (from - to).abs();
+        if cylinders <= 0.0 {
             return 0.0;
         }
-        let d = f64::from(from.abs_diff(to)) * self.per_cylinder;
+        let d = cylinders * self.per_cylinder;
         self.base + self.root * libm::sqrt(d) + self.linear * d
     }
 }
@@ -71,9 +72,9 @@ mod tests {
             linear: Nanos::from_millis(6),
         };
         let curve = SeekCurve::new(&params, 400);
-        assert_eq!(curve.time(7, 7), 0.0);
-        assert_eq!(curve.time(100, 0), 1e6 + 5e6 + 1.5e6);
-        assert_eq!(curve.time(0, 100), curve.time(300, 200));
-        assert_eq!(curve.time(0, 400), 17e6);
+        assert_eq!(curve.time(7.0, 7.0), 0.0);
+        assert_eq!(curve.time(100.0, 0.0), 1e6 + 5e6 + 1.5e6);
+        assert_eq!(curve.time(0.0, 100.0), curve.time(300.0, 200.0));
+        assert_eq!(curve.time(0.0, 400.0), 17e6);
     }
 }
