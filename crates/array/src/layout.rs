@@ -197,11 +197,14 @@ pub(crate) fn split(range: Range, unit: Bytes) -> impl Iterator<Item = Piece> {
     let end = range.start.0 + range.len.0;
     let mut next = range.start.0;
     core::iter::from_fn(move || {
+        if next >= end {
+            return None;
+        }
         let within = next % unit.0;
         let len = (unit.0 - within).min(end - next);
         let piece = Piece { unit: next / unit.0, within: Bytes(within), len: Bytes(len) };
         next += len;
-        (len > 0).then_some(piece)
+        Some(piece)
     })
 }
 

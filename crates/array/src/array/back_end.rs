@@ -1,6 +1,5 @@
 //! Between the caches and the drives: what is read or written, when, and what follows from it.
 
-use core::cmp::Reverse;
 use core::mem;
 
 use super::job::{Job, Step, Task};
@@ -18,8 +17,8 @@ fn by_stripe(layout: &Layout, stripe: Bytes, io: ArrayIo) -> impl Iterator<Item 
 
 impl Array {
     pub(super) fn read(&mut self, at: Nanos, key: usize, io: ArrayIo) {
-        let Some(prefetch) = &mut self.prefetch else { return self.read_kept(at, key, io) };
-        let fetched = prefetch.read(io.lun, io.offset, io.len, key);
+        let prefetch = self.prefetch.as_mut();
+        let fetched = prefetch.and_then(|p| p.read(io.lun, io.offset, io.len, key));
         let size = self.layout.size(io.lun);
         while let Some(fetch) = self.prefetch.as_mut().and_then(|p| p.next_fetch(io.lun, size)) {
             let io = ArrayIo { offset: fetch.offset, len: fetch.len, ..io };
@@ -113,23 +112,26 @@ impl Array {
 
     /// Sends a job's next step to the drives.
     pub(super) fn begin_step(&mut self, at: Nanos, key: usize) {
-        let mut scratch = mem::take(&mut self.scratch);
-        scratch.parts.clear();
-        self.plan(self.jobs[key], &mut scratch);
-        self.jobs[key].parts_left = scratch.parts.len() as u32;
-        scratch.parts.iter().for_each(|part| self.send(at, key, part));
-        let nothing_to_do = scratch.parts.is_empty();
-        self.scratch = scratch;
+        self.plan(key);
+        let parts = mem::take(&mut self.scratch.parts);
+        self.jobs[key].parts_left = parts.len() as u32;
+        parts.iter().for_each(|part| self.send(at, key, part));
+        let nothing_to_do = parts.is_empty();
+        self.scratch.parts = parts;
         if nothing_to_do {
             self.step_done(at, key);
         }
     }
 
-    fn plan(&self, job: Job, Scratch { parts, runs, .. }: &mut Scratch) {
-        let Array { raid, layout, .. } = self;
-        match (job.task, job.step) {
+    /// What a job's step asks of the drives.
+    fn plan(&mut self, key: usize) {
+        let Array { raid, layout, write_cache, jobs, scratch: Scratch { parts, runs, .. }, .. } =
+            self;
+        let Job { task, step, .. } = &jobs[key];
+        parts.clear();
+        match (*task, *step) {
             (Task::Io { io, .. } | Task::Fetch { io, .. }, Step::Read) => {
-                let cache = self.write_cache.as_ref().filter(|cache| !cache.is_empty());
+                let cache = write_cache.as_ref().filter(|cache| !cache.is_empty());
                 let Some(cache) = cache else {
                     return layout.pieces(&io).for_each(|range| raid.read(range, parts));
                 };
@@ -153,7 +155,7 @@ impl Array {
             }
             (Task::Destage(line), step) => {
                 runs.clear();
-                let Some(cache) = &self.write_cache else { return };
+                let Some(cache) = write_cache else { return };
                 let stripe = cache.destage(line, runs);
                 if step == Step::ReadBeforeWrite {
                     raid.read_before_write(stripe, runs, parts);
@@ -176,8 +178,9 @@ impl Array {
     pub(super) fn send(&mut self, at: Nanos, key: usize, part: &Part) {
         let Part { drive, kind, offset, len } = *part;
         let request = Request { owner: key, kind, offset, len };
-        let done = self.drives[drive as usize].arrive(self.pace.to_drives(at), request);
-        done.into_iter().flatten().for_each(|done| self.busy.push(Reverse((done, drive))));
+        let [one, other] = self.drives[drive as usize].arrive(self.wakes.to_drives(at), request);
+        self.wakes.add(one, drive);
+        self.wakes.add(other, drive);
     }
 
     pub(super) fn part_done(&mut self, at: Nanos, key: usize) {

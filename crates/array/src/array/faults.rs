@@ -91,7 +91,7 @@ impl Array {
         }
         self.fault_time(now)?;
         self.raid.missing = Some(Missing { drive, from: 0 });
-        self.busy.retain(|entry| entry.0.1 != drive);
+        self.wakes.forget(drive);
         let new = Drive::new(&self.params.drive, spindle(drive));
         let failed = core::mem::replace(&mut self.drives[drive as usize], new);
         let mut parts = Vec::new();
@@ -161,7 +161,7 @@ impl Array {
             return Err(FaultError::Slow { per_mille: (slow * 1e3) as i64 });
         }
         self.fault_time(now)?;
-        self.pace.change(now, slow);
+        self.wakes.set_slow(now, slow);
         Ok(())
     }
 

@@ -5,11 +5,10 @@ mod faults;
 mod job;
 mod pace;
 mod trim;
+mod wakes;
 
-use alloc::collections::binary_heap::PeekMut;
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use slab::Slab;
 
@@ -24,7 +23,7 @@ use crate::units::{Bytes, IoTag, Nanos};
 
 use faults::Rebuild;
 use job::{Job, Step, Task};
-use pace::Pace;
+use wakes::Wakes;
 
 pub use faults::{FaultError, SLOWEST};
 
@@ -41,10 +40,7 @@ pub struct Array {
     layout: Layout,
     raid: Raid,
     drives: Vec<Drive>,
-    /// How the drives' time goes by.
-    pace: Pace,
-    /// When each busy drive's request in service is done, in the drives' time.
-    busy: BinaryHeap<Reverse<(Nanos, u32)>>,
+    wakes: Wakes,
     front_end: Server<usize>,
     link: Server<usize>,
     mirror: Server<usize>,
@@ -100,8 +96,7 @@ impl Array {
             layout: Layout::new(&params.layout),
             raid,
             drives: (0..drives).map(|i| Drive::new(&params.drive, spindle(i))).collect(),
-            pace: Pace::EVEN,
-            busy: BinaryHeap::new(),
+            wakes: Wakes::new(),
             front_end: Server::new(),
             link: Server::new(),
             mirror: Server::new(),
@@ -176,13 +171,8 @@ impl Array {
     /// What [`next_event`](Array::next_event) and [`advance`](Array::advance) do step by step, for a
     /// caller with whom nothing happens before `limit`.
     pub fn advance_to_completion(&mut self, limit: Nanos) -> Option<Nanos> {
-        while self.completed.is_empty() {
-            let (at, stage) = self.next_stage();
-            if at >= limit {
-                return None;
-            }
-            self.clock = at;
-            self.happen(at, stage);
+        if self.completed.is_empty() {
+            self.happen_before(limit, true);
         }
         let at = self.completed.front().map(|(at, _)| *at)?;
         self.advance(at);
@@ -191,14 +181,25 @@ impl Array {
 
     /// Lets everything happen that happens until `now`. A time that has passed changes nothing.
     pub fn advance(&mut self, now: Nanos) {
-        loop {
-            let (at, stage) = self.next_stage();
-            if at > now || at == Nanos::NEVER {
-                break;
-            }
-            self.happen(at, stage);
+        if self.next_stage().0 <= now {
+            self.happen_before(now + Nanos(1), false);
         }
         self.clock = self.clock.max(now);
+    }
+
+    /// Lets everything happen that happens before `end`; or only until an IO is done.
+    fn happen_before(&mut self, end: Nanos, to_completion: bool) {
+        loop {
+            let (at, stage) = self.next_stage();
+            if at >= end {
+                break;
+            }
+            self.clock = at;
+            self.happen(at, stage);
+            if to_completion && !self.completed.is_empty() {
+                break;
+            }
+        }
     }
 
     /// The next completion up to the time of the last call, in order of time: when the IO was done
@@ -209,13 +210,11 @@ impl Array {
 
     /// When and where the next event happens.
     fn next_stage(&self) -> (Nanos, Stage) {
-        let drive =
-            self.busy.peek().map_or(Nanos::NEVER, |Reverse((at, _))| self.pace.to_array(*at));
         let mut next = (self.front_end.next(), Stage::FrontEnd);
         let others = [
             (self.link.next(), Stage::Link),
             (self.mirror.next(), Stage::Mirror),
-            (drive, Stage::Drive),
+            (self.wakes.next(), Stage::Drive),
         ];
         for other in others {
             if other.0 < next.0 {
@@ -246,20 +245,11 @@ impl Array {
                 }
             }
             Stage::Drive => {
-                let Some(mut first) = self.busy.peek_mut() else { return };
-                let Reverse((then, drive)) = *first;
+                let Some((then, drive)) = self.wakes.first() else { return };
                 let served = self.drives[drive as usize].finish(then);
-                let mut wakes = served.next.into_iter().flatten();
-                match wakes.next() {
-                    Some(done) => {
-                        *first = Reverse((done, drive));
-                        drop(first);
-                    }
-                    None => {
-                        PeekMut::pop(first);
-                    }
-                }
-                wakes.for_each(|done| self.busy.push(Reverse((done, drive))));
+                let [one, other] = served.next;
+                self.wakes.again(one.or(other));
+                self.wakes.add(one.and(other), drive);
                 if let Some(owner) = served.owner {
                     self.part_done(at, owner);
                 }

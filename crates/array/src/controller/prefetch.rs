@@ -176,7 +176,9 @@ impl Prefetch {
         let stream = &mut self.streams[lun.0 as usize];
         (stream.reads, stream.depth, stream.full) = (0, 0, false);
         (stream.start, stream.end) = (0, 0);
-        self.drop_front(lun, usize::MAX);
+        if !stream.segments.is_empty() {
+            self.drop_front(lun, usize::MAX);
+        }
     }
 
     /// Drops what the stream has passed.
