@@ -18,7 +18,7 @@
 //! would become one IO outstanding all the time.
 
 use crate::queue::Cost;
-use crate::units::{Instant, Span, Window};
+use crate::units::{Instant, Span, Window, larger, smaller};
 
 /// IOs of which the mean time of those under way is known. On flash one of a few tens takes ten times as long as the others.
 const LASTING: f64 = 64.0;
@@ -123,11 +123,12 @@ impl Gate {
     }
 
     /// Counts an IO as back after `device` at the array.
+    #[inline]
     pub fn completed(&mut self, now: Instant, cost: Cost, device: Span) {
         self.account(now);
         // Costs are multiples of 1/1024, exact in binary: the sum comes back to zero.
-        self.outstanding = (self.outstanding - cost.as_slots()).max(0.0);
-        let device = device.0 as f64;
+        self.outstanding = larger(self.outstanding - cost.as_slots(), 0.0);
+        let device = device.nanos();
         self.service += (device - self.service) / 8.0;
         self.lasting[0] += (device - self.lasting[0]) / LASTING;
         self.lasting[1] += (device * device - self.lasting[1]) / LASTING;
@@ -152,15 +153,15 @@ impl Gate {
             return;
         }
         self.updated = now;
-        let dt = dt.0 as f64;
-        if self.grant.is_infinite() {
+        let dt = dt.nanos();
+        if self.grant == f64::INFINITY {
             self.credit = 0.0;
         } else if self.grant > 0.0 {
             // Above the grant after it shrank: that excess is not the fraction's to pay back.
-            let rate = (self.grant - self.outstanding).max(-self.overshoot);
+            let rate = larger(self.grant - self.outstanding, -self.overshoot);
             // Credit is kept across one IO at most: more would be a burst, not a fraction.
             let bound = self.under_way * self.overshoot;
-            self.credit = (self.credit + rate * dt).min(bound);
+            self.credit = smaller(self.credit + rate * dt, bound);
         } else if self.credit < 0.0 && self.full > 0.0 {
             // Nobody wants anything: what would be nobody's pays, and nothing is gained.
             self.credit = (self.credit + self.full * dt).min(0.0);

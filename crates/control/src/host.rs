@@ -26,7 +26,7 @@ use crate::settings::Settings;
 use crate::slices::{Slice, SliceBounds};
 use crate::slowest::{Slowest, Slowness};
 use crate::threshold::Estimate;
-use crate::units::{Bytes, Instant, Shares, Span, Window};
+use crate::units::{Bytes, Instant, Shares, Span, Window, larger, smaller};
 
 /// A VM of this host. The id of one that was removed is used again, as soon as none of its IOs is
 /// held or outstanding.
@@ -146,6 +146,13 @@ struct Vm {
     slowest: Slowest,
 }
 
+impl Vm {
+    /// Whether an IO of this cost may go by what the VM itself is granted.
+    fn has_room(&self, cost: Cost) -> bool {
+        self.at_array + cost.as_slots() <= self.slice.grant()
+    }
+}
+
 /// How what a host may have outstanding is found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
@@ -186,8 +193,8 @@ pub struct Host {
     at_array: Integral,
     meter: Meter,
     ticked: Instant,
-    /// The length of the last period in which it did not hang.
-    period: Span,
+    /// How long without a call it takes to have hung.
+    hung_after: Span,
     /// When it was called last, and when it was called first after it hung.
     called: Instant,
     resumed: Instant,
@@ -220,7 +227,7 @@ impl Host {
             meter,
             governor,
             ticked: now,
-            period: Span(u64::MAX),
+            hung_after: Span(u64::MAX),
             called: now,
             resumed: now,
             overdue: 0,
@@ -370,8 +377,10 @@ impl Host {
     fn regrant(&mut self, now: Instant) {
         let grant = match self.rule {
             Rule::Free => f64::INFINITY,
-            Rule::Window(window) => self.pending.min(window),
-            Rule::Slices { least, most } => self.granted.max(least.min(self.pending)).min(most),
+            Rule::Window(window) => smaller(self.pending, window),
+            Rule::Slices { least, most } => {
+                smaller(larger(self.granted, smaller(least, self.pending)), most)
+            }
         };
         self.gate.set_grant(now, grant);
     }
@@ -426,10 +435,11 @@ impl Host {
         let wants = slices && state.slice.is_short();
         self.granted += state.slice.add(now, cost.as_slots(), self.gate.service());
         self.pending += cost.as_slots();
+        let short = state.slice.is_short();
         let fits = state.slice.pending() <= state.slice.grant() && self.slices_fit();
         self.regrant(now);
         let ahead = fits && !self.queue.waits(flow);
-        let held_by = if ahead { HeldBy::Turn } else { self.held_by(vm) };
+        let held_by = if ahead { HeldBy::Turn } else { self.held_by(short) };
         let waiting = Waiting { token, io, submitted: now, held_by };
         if ahead {
             self.queue.push_ahead(now, flow, cost, waiting);
@@ -441,22 +451,28 @@ impl Host {
     /// The IO to send to the array now, if one may go. To be asked until it answers `None`,
     /// after every submission and completion, at every wake-up and tick.
     pub fn next_dispatch(&mut self, now: Instant) -> Option<Dispatch> {
+        let (flow, cost, waiting, overdue) = self.next(now)?;
+        Some(self.dispatch(now, flow, cost, waiting, overdue))
+    }
+
+    /// Takes the IO out of the queue that may go now, and says whether it is overdue.
+    #[inline]
+    fn next(&mut self, now: Instant) -> Option<(FlowId, Cost, Waiting, bool)> {
         let room = self.gate.admits_own();
-        if let Some((flow, cost, waiting, overdue)) = self.queue.pop_ahead(now, room) {
-            return Some(self.dispatch(now, flow, cost, waiting, overdue));
+        if let Some(ahead) = self.queue.pop_ahead(now, room) {
+            return Some(ahead);
         }
-        if let Some((flow, cost)) = self.queue.head() {
-            let head = &self.vms[flow.0];
-            let own = self.has_slices() && head.at_array + cost.as_slots() <= head.slice.grant();
-            if self.gate.admits(now, cost) || (own && room) {
-                let (flow, cost, waiting) = self.queue.pop(now)?;
-                return Some(self.dispatch(now, flow, cost, waiting, false));
-            }
+        let (slices, vms, gate) = (self.has_slices(), &self.vms, &mut self.gate);
+        let may = |flow: FlowId, cost: Cost| {
+            gate.admits(now, cost) || (room && slices && vms[flow.0].has_room(cost))
+        };
+        if let Some((flow, cost, waiting)) = self.queue.pop_if(now, may) {
+            return Some((flow, cost, waiting, false));
         }
         // Also where nobody waits for a turn: what was due is then forgotten, or `next_wakeup` would name a time that is past.
         let flow = self.queue.overdue(now)?;
         let (cost, waiting) = self.queue.pop_of(now, flow)?;
-        Some(self.dispatch(now, flow, cost, waiting, true))
+        Some((flow, cost, waiting, true))
     }
 
     /// Whether slices bound what may be outstanding.
@@ -470,18 +486,19 @@ impl Host {
         matches!(self.rule, Rule::Slices { most, .. } if self.granted <= most)
     }
 
-    /// Cause for which an IO of a VM waits for its turn now.
-    fn held_by(&self, vm: VmId) -> HeldBy {
+    /// Cause for which an IO of a VM waits for its turn now. `short`: the VM wants more than its slice.
+    fn held_by(&self, short: bool) -> HeldBy {
         match self.rule {
             Rule::Free => HeldBy::Turn,
             Rule::Window(_) => HeldBy::Window,
             Rule::Slices { most, .. } if self.granted >= FULL * most => HeldBy::Window,
-            Rule::Slices { .. } if self.vms[vm.0].slice.is_short() => HeldBy::Share,
+            Rule::Slices { .. } if short => HeldBy::Share,
             Rule::Slices { .. } => HeldBy::Turn,
         }
     }
 
     /// Counts an IO as outstanding.
+    #[inline]
     fn dispatch(
         &mut self,
         now: Instant,
@@ -526,7 +543,7 @@ impl Host {
         self.at_array.add(now, -slots);
         let vm = &mut self.vms[done.vm.0];
         vm.ios -= 1;
-        vm.at_array = (vm.at_array - slots).max(0.0);
+        vm.at_array = larger(vm.at_array - slots, 0.0);
         vm.done += slots;
         let removed = vm.removed;
         let wanted = vm.slice.is_short();
@@ -577,7 +594,7 @@ impl Host {
 
     /// Notices that it was not called for so long that it must have hung.
     fn notice(&mut self, now: Instant) {
-        if now.since(self.called).0 > self.period.0.saturating_mul(HUNG) {
+        if now.since(self.called) > self.hung_after {
             self.resumed = now;
         }
         self.called = now;
@@ -626,7 +643,7 @@ impl Host {
         self.meter.learn(self.governor.lines());
         report.wants = self.wants();
         if self.resumed < now {
-            self.period = elapsed;
+            self.hung_after = Span(elapsed.0.saturating_mul(HUNG));
         }
         self.charge_anew(now);
         self.share_out(now);

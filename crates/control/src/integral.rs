@@ -19,8 +19,10 @@ impl Integral {
 
     /// The quantity changes by so much.
     pub fn add(&mut self, now: Instant, change: f64) {
-        self.sum += self.value * now.since(self.since).secs();
-        self.since = self.since.max(now);
+        if now > self.since {
+            self.sum += self.value * now.since(self.since).secs();
+            self.since = now;
+        }
         self.value += change;
     }
 

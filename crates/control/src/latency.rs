@@ -222,7 +222,7 @@ impl Meter {
 
     /// Records one completed IO whose latency is that of the reference size.
     pub fn add_unscaled(&mut self, direction: Direction, size: Bytes, latency: Span) {
-        self.count(direction, 1, size, latency, 1.0);
+        self.count(direction, 1, size, latency, None);
     }
 
     /// Records completed IOs that were of about one size, by what they moved and took together:
@@ -234,14 +234,14 @@ impl Meter {
         }
     }
 
-    /// What scales the latency of an IO of this size to the reference.
-    fn factor(&self, direction: Direction, size: Bytes) -> f64 {
+    /// What scales the latency of an IO of this size to the reference, if anything does.
+    fn factor(&self, direction: Direction, size: Bytes) -> Option<f64> {
         let line = match self.model {
             SizeModel::Off => None,
             SizeModel::Fixed(line) => Some(line),
             SizeModel::Learned => self.lines[direction as usize],
         };
-        line.map_or(1.0, |line| line.factor(size, self.reference))
+        line.map(|line| line.factor(size, self.reference))
     }
 
     fn count(
@@ -250,7 +250,7 @@ impl Meter {
         ios: u64,
         bytes: Bytes,
         latency: Span,
-        factor: f64,
+        factor: Option<f64>,
     ) -> Span {
         let sample = match way {
             Direction::Read => &mut self.interval.reads,
@@ -259,7 +259,10 @@ impl Meter {
         sample.ios += ios;
         sample.bytes.0 += bytes.0;
         sample.latency += latency;
-        let scaled = if factor == 1.0 { latency } else { Span::from_secs(latency.secs() * factor) };
+        let scaled = match factor.filter(|factor| *factor != 1.0) {
+            Some(factor) => Span::from_secs(latency.secs() * factor),
+            None => latency,
+        };
         sample.scaled += scaled;
         let mean = |sum: u64| sum / ios.max(1);
         let moments = Moments::of(ios, Bytes(mean(bytes.0)), Span(mean(latency.0)));

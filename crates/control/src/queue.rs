@@ -32,6 +32,7 @@ pub struct Cost(u64);
 
 impl Cost {
     const UNIT: u64 = 1024;
+    const MOST: u64 = i64::MAX as u64;
 
     /// The cost of one slot.
     pub const ONE: Cost = Cost(Self::UNIT);
@@ -40,13 +41,14 @@ impl Cost {
     /// VM starve the others.
     #[must_use]
     pub fn slots(slots: f64) -> Cost {
-        Cost(((slots * Self::UNIT as f64) as u64).max(1))
+        Cost(((slots * Self::UNIT as f64) as u64).clamp(1, Self::MOST))
     }
 
     /// This cost in slots.
     #[must_use]
     pub fn as_slots(self) -> f64 {
-        self.0 as f64 / Self::UNIT as f64
+        // Signed, as that takes the processor a third of the time.
+        self.0 as i64 as f64 / Self::UNIT as f64
     }
 }
 
@@ -296,19 +298,26 @@ impl<T> FairQueue<T> {
         }
     }
 
-    /// What goes next: whose it is and what it costs.
-    #[must_use]
-    pub fn head(&self) -> Option<(FlowId, Cost)> {
-        let flow = self.heads.peek()?.flow();
-        self.flows[flow.0].waiting.front().map(|&(cost, _)| (flow, cost))
-    }
-
     /// Takes the item with the smallest start tag, of those that wait for their turn. O(log backlogged flows).
     pub fn pop(&mut self, now: Instant) -> Option<(FlowId, Cost, T)> {
-        let mut head = self.heads.peek_mut()?;
+        self.pop_if(now, |_, _| true)
+    }
+
+    /// The same, if it `may` go by whose it is and what it costs.
+    pub fn pop_if(
+        &mut self,
+        now: Instant,
+        may: impl FnOnce(FlowId, Cost) -> bool,
+    ) -> Option<(FlowId, Cost, T)> {
+        let head = self.heads.peek()?;
         let (start, id) = (head.start(), head.flow());
         let flow = &mut self.flows[id.0];
-        let (cost, item) = flow.waiting.pop_front()?;
+        let cost = flow.waiting.front()?.0;
+        if !may(id, cost) {
+            return None;
+        }
+        let mut head = self.heads.peek_mut()?;
+        let (_, item) = flow.waiting.pop_front()?;
         self.virtual_time = self.virtual_time.max(start);
         flow.finish = start + flow.tag_of(cost);
         flow.served = now;

@@ -15,7 +15,7 @@
 //! these sleep. So its slice is no more than its part of what the whole cluster may have outstanding,
 //! counted with all shares, or than twice the most that it was granted lately: what the law has seen.
 
-use crate::units::{Instant, Shares};
+use crate::units::{Instant, Shares, Span, larger};
 
 /// How many IOs a VM whose slice is less than one can have saved up: what clients ask for at random
 /// comes in small groups.
@@ -148,16 +148,16 @@ impl Slice {
         } else {
             self.slice
         };
-        self.most = self.most.max(self.grant);
+        self.most = larger(self.most, self.grant);
         self.grant - before
     }
 
     fn account(&mut self, now: Instant) {
         let dt = now.since(self.since);
-        if dt.0 == 0 {
+        if dt == Span::ZERO {
             return;
         }
-        let dt = dt.0 as f64;
+        let dt = dt.nanos();
         self.since = now;
         self.pending_sum += self.pending * dt;
         self.grant_sum += self.grant * dt;

@@ -174,6 +174,7 @@ impl Default for Slowness {
 
 impl Slowness {
     /// An IO that took so long.
+    #[inline(always)]
     pub fn add(&mut self, size: Bytes, latency: Span) {
         self.ios += 1;
         self.bytes = self.bytes.saturating_add(size.0);

@@ -58,6 +58,22 @@ impl Span {
         // what takes longest on that way.
         if self.0 == 0 { 0.0 } else { self.0 as f64 / 1e9 }
     }
+
+    /// This length in nanoseconds, if it is less than 292 years: a signed number is converted in a third of the
+    /// instructions that an unsigned one takes.
+    pub(crate) fn nanos(self) -> f64 {
+        self.0 as i64 as f64
+    }
+}
+
+/// The larger of two numbers, neither of which is NaN: one instruction, where [`f64::max`] takes six.
+pub(crate) fn larger(one: f64, other: f64) -> f64 {
+    if one > other { one } else { other }
+}
+
+/// The smaller of two numbers, neither of which is NaN.
+pub(crate) fn smaller(one: f64, other: f64) -> f64 {
+    if one < other { one } else { other }
 }
 
 impl Add for Span {
