@@ -77,7 +77,7 @@ impl Latencies {
 /// The step that a size falls into.
 fn step(ns: u64) -> usize {
     let units = ns >> UNIT;
-    let shift = (u64::BITS - units.leading_zeros()).saturating_sub(STEPS + 1);
+    let shift = u64::BITS - (units | 1 << STEPS).leading_zeros() - (STEPS + 1);
     ((shift << STEPS) as u64 + (units >> shift)) as usize
 }
 
