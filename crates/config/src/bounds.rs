@@ -59,7 +59,11 @@ pub(crate) fn check(settings: &ControlSettings) -> Result<(), ConfigError> {
         let value = held.as_secs_f64();
         return Err(ConfigError { parameter: "hold_max", must_be: HELD, value });
     }
-    // A setting of another mode than the one in force is not in the law's configuration, which is checked later.
+    // A setting of another mode or unit than the one in force is not in the law's configuration, which is checked later.
+    if settings.slot_size.is_some_and(|size| size.as_u64() == 0) {
+        let must_be = "above zero, at most 1GiB";
+        return Err(ConfigError { parameter: "slot_size", must_be, value: 0.0 });
+    }
     for (parameter, value, most, must_be) in [
         ("beta_per_share", settings.beta_per_share, MILLION, "above zero, at most 1000000"),
         ("epsilon", settings.epsilon, 1.0, "above 0, at most 1"),
@@ -97,6 +101,7 @@ mod tests {
             ("hold_periods = 4000000000", "hold_periods"),
             ("reference_size = \"1TiB\"", "reference_size"),
             ("fairness = \"bytes\"\nslot_size = \"2GiB\"", "slot_size"),
+            ("slot_size = \"0B\"", "slot_size"),
         ] {
             let settings: ControlSettings = toml::from_str(text).unwrap();
             let error = settings.resolve().unwrap_err();

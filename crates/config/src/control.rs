@@ -41,7 +41,10 @@ pub enum OutsiderSetting {
 
 /// Scaling of latencies to one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "must be \"off\", \"learned\", or { per_kib = \"20us\", fixed = \"4ms\" }"
+)]
 pub enum SizeModelSetting {
     /// A model by its name: `"off"` or `"learned"`.
     Named(NamedSizeModel),

@@ -182,31 +182,58 @@ impl Document {
     }
 }
 
-/// A parser's message about a value of a wrong type, in the words of the configuration. Other messages are returned unchanged.
+/// A parser's message about a value of a wrong type or beyond its bounds, in the words of the configuration. Other messages are returned unchanged.
 fn plainly(message: &str) -> String {
-    let parts =
-        message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "));
-    let Some((found, expected)) = parts else { return message.to_owned() };
-    let found = match found.split_once(' ') {
+    let wrong =
+        ["invalid type: ", "invalid value: "].iter().find_map(|start| message.strip_prefix(start));
+    match wrong.and_then(|rest| rest.rsplit_once(", expected ")) {
+        Some((found, expected)) => {
+            format!("must be {}, not {}", expected_plainly(expected), found_plainly(found))
+        }
+        // toml's own, for the names of an enum.
+        None if message == "wanted string or table" => "must be a text, in quotes".to_owned(),
+        None => message.to_owned(),
+    }
+}
+
+/// Name of a value that a parser has found.
+fn found_plainly(found: &str) -> String {
+    match found.split_once(' ') {
         Some(("string", text)) => format!("the text {text}"),
-        Some(("integer" | "boolean", value)) => value.replace('`', ""),
+        Some(("integer" | "boolean", value)) => {
+            let value = value.replace('`', "");
+            // What no parser has a type for comes with the type that it did not fit.
+            value.trim_end_matches(" as i128").trim_end_matches(" as u128").to_owned()
+        }
         Some(("floating", value)) => value.trim_start_matches("point ").replace('`', ""),
         _ if found == "sequence" => "a list".to_owned(),
         _ if found == "map" => "a table".to_owned(),
         _ => found.to_owned(),
-    };
-    let number =
-        |kind: &str| kind.len() <= 5 && kind[1..].parse::<u8>().is_ok() || kind.ends_with("size");
-    let expected = match expected {
+    }
+}
+
+/// Name of what a parser expects.
+fn expected_plainly(expected: &str) -> String {
+    let whole = |least: &str, most: u64| format!("a whole number from {least} to {most}");
+    let plain = match expected {
+        "u8" => return whole("0", u8::MAX.into()),
+        "u16" => return whole("0", u16::MAX.into()),
+        "u32" => return whole("0", u32::MAX.into()),
+        "i32" | "i64" | "isize" | "u64" | "usize" => "a whole number",
+        "f32" | "f64" => "a number",
         "a boolean" => "true or false",
         "a string" | "path string" => "a text, in quotes",
         "a sequence" => "a list",
         "a map" => "a table",
+        "a duration" => "a duration such as \"30ms\"",
+        // bytesize's words, of which the last are for a negative number.
+        "parsable string" | "integer overflow" | "an integer or string" => {
+            "a size such as \"8KiB\""
+        }
         kind if kind.starts_with("struct ") => "a table",
-        kind if kind.starts_with(['u', 'i', 'f']) && number(kind) => "a number",
         other => other,
     };
-    format!("must be {expected}, not {found}")
+    plain.to_owned()
 }
 
 #[cfg(test)]
@@ -238,15 +265,41 @@ mod tests {
     fn a_wrong_type_is_pointed_at() {
         let doc = Document::new("p.toml", "[[volume]]\nwindow = \"x\"\n");
         let error = doc.parse::<Conf>().unwrap_err().to_string();
-        assert_eq!(error, "p.toml:2:10: window = \"x\": must be a number, not the text \"x\"");
+        assert_eq!(
+            error,
+            "p.toml:2:10: window = \"x\": must be a whole number from 0 to 4294967295, not the text \"x\""
+        );
         for (message, plain) in [
             ("string \"yes\", expected a boolean", "must be true or false, not the text \"yes\""),
             ("integer `3`, expected a string", "must be a text, in quotes, not 3"),
-            ("floating point `3.5`, expected usize", "must be a number, not 3.5"),
+            ("floating point `3.5`, expected usize", "must be a whole number, not 3.5"),
             ("sequence, expected struct Http", "must be a table, not a list"),
-            ("map, expected a duration", "must be a duration, not a table"),
+            ("map, expected a duration", "must be a duration such as \"30ms\", not a table"),
         ] {
             assert_eq!(plainly(&format!("invalid type: {message}")), plain);
+        }
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_told_the_range() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Sizes {
+            #[allow(dead_code)]
+            size: bytesize::ByteSize,
+        }
+        let window = |value: &str| {
+            let doc = Document::new("p.toml", format!("[[volume]]\nwindow = {value}\n"));
+            doc.parse::<Conf>().unwrap_err().message
+        };
+        let whole = "must be a whole number from 0 to 4294967295, not";
+        for value in ["-3", "5000000000", "3.5", "18446744073709551615", "99999999999999999999"] {
+            assert_eq!(window(value), format!("{whole} {value}"));
+        }
+        for value in ["-1", "\"-1GiB\"", "\"8QiB\"", "\"x\"", "3.5"] {
+            let doc = Document::new("p.toml", format!("size = {value}\n"));
+            let message = doc.parse::<Sizes>().unwrap_err().message;
+            let text = if value.starts_with('"') { "the text " } else { "" };
+            assert_eq!(message, format!("must be a size such as \"8KiB\", not {text}{value}"));
         }
     }
 

@@ -137,8 +137,9 @@ impl<'de> Visitor<'de> for Written {
         if text == AUTO {
             return Ok(ThresholdSetting::Auto(AutoSetting::default()));
         }
-        let text = de::value::StrDeserializer::<E>::new(text);
-        humantime_serde::deserialize(text).map(ThresholdSetting::Fixed)
+        let duration = humantime_serde::deserialize(de::value::StrDeserializer::<E>::new(text));
+        let wrong = |_| E::invalid_value(de::Unexpected::Str(text), &self);
+        duration.map(ThresholdSetting::Fixed).map_err(wrong)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ThresholdSetting, A::Error> {
