@@ -11,7 +11,7 @@ use parda_agent::config::{Config, Listener, Place};
 use parda_nbd::uri::Address;
 
 use super::domain::{Disk, Domain, Source, same, unlike};
-use super::virsh::Virsh;
+use super::virsh::{Listed, Virsh};
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -70,8 +70,9 @@ struct Change {
 struct Served {
     path: PathBuf,
     nbd: Source,
-    /// Its clients need TLS.
-    tls: bool,
+    read_only: bool,
+    /// Reason why no domain can be made a client of it.
+    refused: Option<&'static str>,
 }
 
 /// A domain with another definition.
@@ -86,23 +87,28 @@ impl Attach {
     pub(super) fn run(&self) -> Result<(), Failure> {
         let delay = self.reconnect_delay;
         let virsh = Virsh { uri: &self.change.connect };
-        let everybody = virsh.read_all(&virsh.domains()?)?;
-        self.change.run(delay, |disk, served| {
+        let listed = virsh.domains()?;
+        let everybody = virsh.read_all(&listed)?;
+        self.change.run(&listed, delay, |disk, served| {
             let Source::Path { path, .. } = &disk.source else { return Ok(None) };
             let Some(found) = served.iter().find(|served| same(&served.path, path)) else {
                 return Ok(None);
             };
-            match (&disk.refused, found.tls) {
-                (Some(why), _) => Err(why.clone()),
-                (None, true) => {
-                    Err("its listener takes TLS alone, which libvirt has to be told of by hand"
-                        .to_owned())
-                }
-                (None, false) => alone(found, &everybody).map(|()| Some(found.nbd.clone())),
+            let read_only = found.read_only && !disk.read_only;
+            let refused =
+                disk.refused.as_deref().or(found.refused).or(read_only.then_some(READ_ONLY));
+            match refused {
+                Some(why) => Err(why.to_owned()),
+                None => alone(found, &everybody).map(|()| Some(found.nbd.clone())),
             }
         })
     }
 }
+
+const TLS: &str = "its listener takes TLS alone, which libvirt has to be told of by hand";
+const DRAINED: &str = "it has drain = true, and takes no new client";
+const RELATIVE: &str = "its listen is a relative path, and nothing says where the agent was started: write the whole path";
+const READ_ONLY: &str = "the agent serves it with read_only, and the domain writes to it: take read_only out, or give the domain's disk <readonly/>";
 
 /// Checks that no second disk, of any domain, writes to what the agent serves: QEMU's lock keeps two writers of an image apart, and an
 /// export has as many clients as come.
@@ -128,7 +134,8 @@ fn alone(served: &Served, domains: &[Domain]) -> Result<(), String> {
 
 impl Detach {
     pub(super) fn run(&self) -> Result<(), Failure> {
-        self.change.run(0, |disk, served| {
+        let listed = Virsh { uri: &self.change.connect }.domains()?;
+        self.change.run(&listed, 0, |disk, served| {
             let Some(found) = served.iter().find(|served| served.nbd == disk.source) else {
                 return Ok(None);
             };
@@ -147,16 +154,17 @@ impl Change {
     /// Changes disks of all domains to the source that `other` gives them. All is checked before anything is changed.
     fn run(
         &self,
+        listed: &[Listed],
         delay: u64,
         other: impl Fn(&Disk, &[Served]) -> Result<Option<Source>, String>,
     ) -> Result<(), Failure> {
         let served = served(&Config::read(&self.config)?);
         let virsh = Virsh { uri: &self.connect };
-        let (listed, persistent, saved) = (virsh.domains()?, virsh.persistent()?, virsh.saved()?);
+        let (persistent, saved) = (virsh.persistent()?, virsh.saved()?);
         let mut all: Vec<Changed> = Vec::new();
         for name in &self.domains {
             let refused = |why: &str| Err(Failure::usage(format!("domain {name}: {why}")));
-            let (Domain { uuid, .. }, before) = virsh.named(name, &listed)?;
+            let (Domain { uuid, .. }, before) = virsh.named(name, listed)?;
             if all.iter().any(|other| other.uuid == uuid) {
                 return refused("is named twice");
             }
@@ -281,24 +289,21 @@ fn served(config: &Config) -> Vec<Served> {
             let (Place::Path(path), None) = (&disk.place, &disk.region) else { return None };
             let export = disk.name.to_string();
             let listener = volume.listeners.iter().find(|listener| listener.address == disk.listen);
+            let relative = matches!(&disk.listen, Address::Unix(path) if path.is_relative());
+            let reasons = [
+                (listener.is_some_and(with_tls), TLS),
+                (disk.drain, DRAINED),
+                (relative, RELATIVE),
+            ];
             Some(Served {
                 path: path.clone(),
-                nbd: Source::Nbd { address: absolute(&disk.listen), export },
-                tls: listener.is_some_and(with_tls),
+                nbd: Source::Nbd { address: disk.listen.clone(), export },
+                read_only: disk.read_only,
+                refused: reasons.into_iter().find_map(|(is, why)| is.then_some(why)),
             })
         })
     });
     disks.collect()
-}
-
-/// The address as a program finds it that runs elsewhere.
-fn absolute(address: &Address) -> Address {
-    match address {
-        Address::Unix(path) => {
-            Address::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone()))
-        }
-        tcp @ Address::Tcp { .. } => tcp.clone(),
-    }
 }
 
 /// Writes a definition to a file that is not there yet, for its owner alone: it may have passwords.

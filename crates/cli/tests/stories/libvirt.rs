@@ -38,7 +38,8 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     let listed = libvirt(&["list"]).out;
     assert!(listed.contains(&format!("{dir}/vm1.img")), "{listed}");
     assert!(listed.contains("its image is qcow2"), "{listed}");
-    let tables = libvirt(&["toml", "--below", &dir, "--listen", "unix:a"]).out;
+    let socket = format!("unix:{dir}/a");
+    let tables = libvirt(&["toml", "--below", &dir, "--listen", &socket]).out;
     assert!(tables.contains("# domain off, vdb ") && tables.contains("is not served"), "{tables}");
     let head = config("a", "mode = \"off\"", &[]);
     stage.write("a.toml", format!("{head}{tables}"));
@@ -63,6 +64,18 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     refused(&["attach", "on"], "is not shut off");
     refused(&["attach", "nobody"], "nobody");
     refused(&["detach", "off"], "none of its disks is to be changed");
+
+    for (change, why) in
+        [("read_only = true", "serves it with read_only"), ("drain = true", "it has drain = true")]
+    {
+        let name = "name = \"off-vda\"\n";
+        stage
+            .write("a.toml", format!("{head}{tables}").replace(name, &format!("{name}{change}\n")));
+        refused(&["attach", "off"], why);
+    }
+    stage.write("a.toml", format!("{head}{tables}").replace(&socket, "unix:a"));
+    refused(&["attach", "off"], "its listen is a relative path");
+    stage.write("a.toml", format!("{head}{tables}"));
 
     // This libvirt forgets what it is told. That is found out, and the definition from before is kept.
     std::fs::create_dir(stage.path("kept")).unwrap();
@@ -126,7 +139,8 @@ fn a_domain_is_meant_by_its_whole_name_and_as_it_was_read() {
     assert!(["vm1.img", "vm2.img", "vm3.img"].iter().all(|of| all.out.contains(of)), "{}", all.err);
     let one = libvirt(&["list", "1"]).out;
     assert!(one.contains("vm1.img") && !one.contains("vm2.img"), "1 is a name, not an ID: {one}");
-    let tables = libvirt(&["toml", "--below", &dir, "--listen", "unix:a"]).out;
+    let socket = format!("unix:{dir}/a");
+    let tables = libvirt(&["toml", "--below", &dir, "--listen", &socket]).out;
     assert!(tables.contains("vm1.img") && !tables.contains("vm3.img"), "{tables}");
 
     let head = config("a", "mode = \"off\"", &[]);
@@ -194,7 +208,8 @@ fn a_domain_starts_with_its_disk_served_and_is_as_before_after_that() {
     stage.sparse("vm2.img", 1 << 20);
     stage.write("d.xml", DOMAIN.replace("DIR", &dir));
     let disks = [("d-vda", "vm1.img"), ("1-vda", "vm2.img")];
-    let _agent = stage.agent("a", &config("a", "mode = \"off\"", &disks));
+    let text = config("a", "mode = \"off\"", &disks);
+    let _agent = stage.agent("a", &text.replace("unix:a\"", &format!("unix:{dir}/a\"")));
     let program = format!("PARDA={PARDA}");
     stage.ok(&["env", &program, "unshare", "--mount", "sh", "-c", LIBVIRTD]);
     let text = |name: &str| String::from_utf8(stage.read(name)).unwrap();
