@@ -6,6 +6,7 @@ use clap::Args;
 use parda_api::{Event, Events as Answer, Severity};
 
 use crate::api::Agent;
+use crate::output::count;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -15,7 +16,7 @@ Examples:
   parda events --follow         and what happens
   parda events --follow --json | jq 'select(.severity == \"error\")'")]
 pub(crate) struct Events {
-    /// Go on, with what happens from now on
+    /// Go on, with what happens from now on, also over restarts of the agent
     #[arg(short, long)]
     follow: bool,
     /// Events at the beginning, the latest ones
@@ -35,6 +36,12 @@ impl Events {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let mut answer: Answer = self.agent.get(&format!("events?limit={}", self.last))?;
         loop {
+            if answer.lost > 0 {
+                eprintln!(
+                    "parda: {} are missing here: the agent keeps the last 1000",
+                    count(answer.lost, "event")
+                );
+            }
             for event in &answer.events {
                 if !output::tell(&self.line(event)?)? {
                     return Ok(());
@@ -43,13 +50,30 @@ impl Events {
             if !self.follow {
                 return Ok(());
             }
+            answer = self.next(&answer);
+        }
+    }
+
+    /// What has happened since, as soon as the agent answers.
+    fn next(&self, last: &Answer) -> Answer {
+        let after = last.events.last().map_or(last.last_id, |event| event.id);
+        let get = |after: u64| self.agent.get(&format!("events?after={after}&limit=1000"));
+        let mut told = false;
+        loop {
             std::thread::sleep(LOOK);
-            let after = answer.events.last().map_or(answer.last_id, |event| event.id);
-            let next: Answer = self.agent.get(&format!("events?after={after}&limit=1000"))?;
-            if next.started_ms != answer.started_ms && next.events.is_empty() {
-                answer = Answer { last_id: 0, ..next };
-            } else {
-                answer = next;
+            let next =
+                get(after).and_then(|next: Answer| match next.started_ms == last.started_ms {
+                    true => Ok(next),
+                    // Another run of the agent, with ids of its own.
+                    false => get(0),
+                });
+            match next {
+                Ok(next) => return next,
+                Err(failure) if !told => {
+                    eprintln!("parda: {}; goes on when the agent answers", failure.message);
+                    told = true;
+                }
+                Err(_) => {}
             }
         }
     }

@@ -199,10 +199,16 @@ fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
     for load in loads {
         load.finish();
     }
+    let follow = ["events", "--follow", "--last", "1", "-c", "a.toml"];
+    let follow = stage.start("follow", &[&[PARDA], &follow[..]].concat());
+    let told = || String::from_utf8(stage.read("follow.out")).unwrap();
+    until("the last event is told", || !told().is_empty());
     agent.stop();
+    until("the follower misses the agent", || follow.log().contains("goes on when"));
     let agent = stage.restart(&[], "a");
     let volume = agent.volume();
     assert_eq!((volume.disks[0].shares, volume.window_max), (3000, Some(4.0)));
+    until("the next run is told from its first event", || told().matches("serving").count() == 2);
     let said = parda(&["set", "vm1", "--reset", "shares"]);
     assert!(said.contains("shares = 1000 (before: 3000), the default"), "{said}");
     assert_eq!(agent.volume().disks[0].shares, 1000);
