@@ -2,7 +2,10 @@
 
 CARGO  ?= cargo
 PREFIX ?= /usr/local
-PARDA  := target/release/parda
+
+# Where cargo builds, and what the laboratory's guests are made of.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PARDA  := $(TARGET)/release/parda
 
 # Where the random clusters of the simulator's tests begin that each commit has of its own.
 hash := $(shell git rev-parse HEAD 2>/dev/null | cut -c 1-8)
@@ -13,9 +16,6 @@ TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-l
 	qemu-system-x86_64=qemu-system-x86 qemu-storage-daemon=qemu-system-common busybox=busybox-static mke2fs=e2fsprogs nbdfuse=libnbd-bin \
 	tgtd=tgt ip=iproute2 clang=clang llvm-strip=llvm wipefs=util-linux losetup=mount systemd-nspawn=systemd-container umoci=umoci chromium=chromium promtool=prometheus \
 	node=nodejs npm=npm etcd=etcd-server faketime=faketime virsh=libvirt-clients
-
-# Where cargo builds, and what the laboratory's guests are made of.
-TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 # Always of the whole workspace: some packages alone would have other features, and all of it be built again.
 TESTS := --workspace --locked --no-fail-fast
@@ -125,7 +125,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@tools/deps.sh $(TEST_DEPS) mkfs.xfs=xfsprogs mkfs.btrfs=btrfs-progs cryptsetup=cryptsetup-bin fdisk=fdisk
 	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm libvirtd=libvirt-daemon-system
 	@$(MAKE) --no-print-directory build
-	tools/manifests.sh
+	PARDA=$(PARDA) tools/manifests.sh
 	$(CARGO) test $(TESTS) --test stories -- packages libvirt --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test block --test exchange -- lost_writes silent_server tls foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
@@ -154,14 +154,14 @@ docs: ## The documentation as a site, target/book/html (mdBook)
 bench: bench-nbd ## Measures against other NBD servers and the simulator, two hours; docs/performance.md has a run
 	@tools/deps.sh valgrind=valgrind
 	$(CARGO) build --release --locked --quiet --package parda-sim --example speed
-	target/release/examples/speed
+	$(TARGET)/release/examples/speed
 	benches/instructions.sh
 
 # BENCH="--quick" for four minutes, BENCH="--only 'direct/unix'" for a part; benches/nbd/main.rs says what else.
 bench-nbd: build ## Measures against qemu-nbd, nbdkit, qemu-storage-daemon and a bare ring
 	@tools/deps.sh $(TEST_DEPS) qemu-storage-daemon=qemu-system-common
 	$(CARGO) build --release --locked --quiet --package parda-bench --examples
-	target/release/examples/matrix run --parda $(PARDA) $(BENCH)
+	$(TARGET)/release/examples/matrix run --parda $(PARDA) $(BENCH)
 
 bpf: ## The eBPF object of crates/steer, after a change of its source (clang, llvm-strip)
 	tools/bpf.sh
@@ -207,14 +207,14 @@ uninstall: ## Removes what `make install` installed; configuration, data and use
 	rm -rf $(SHARE)/parda
 
 deb: build ## A Debian package of it, and one of its symbols: target/packages
-	@tools/packages.sh deb
+	@PARDA=$(PARDA) tools/packages.sh deb
 
 rpm: build ## An RPM package of it: target/packages
-	@tools/packages.sh rpm
+	@PARDA=$(PARDA) tools/packages.sh rpm
 
 image: build ## A container image of it, as an OCI layout: target/image (umoci)
 	@tools/deps.sh umoci=umoci
-	@tools/image.sh
+	@PARDA=$(PARDA) tools/image.sh
 
 clean: ## Removes what was built
 	$(CARGO) clean

@@ -1,38 +1,79 @@
 #!/usr/bin/env bash
 # PostgreSQL beside a noisy neighbour on one emulated array, alone, without control and with it. Its data directory is on a disk that parda serves.
 # usage: tools/demo-postgres.sh PARDA OUT.tsv [SECONDS]
-# Needs root, as it mounts a file system. What it makes is in a temporary directory and ends with it. OUT.tsv has each second.
+# Needs root, as it mounts a file system. OUT.tsv has the transactions of each second. Exit status: 0 if control helped the database, 1 if not or if
+# anything failed, 130 if it was interrupted.
+#
+# All of it lives in namespaces of its own for processes and mounts: when it ends, however it ends, nothing is left.
 set -euo pipefail
 
-parda=$(readlink -f "${1:?the parda binary}")
-out=$(readlink -f "${2:?the file of the answer}")
-seconds=${3:-30}
-[ "$(id -u)" -eq 0 ] || { echo 'demo-postgres: mounting a file system needs root' >&2; exit 1; }
-pg=$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | sort -V | tail -n 1)
-[ -n "$pg" ] || { echo 'demo-postgres: no PostgreSQL below /usr/lib/postgresql: install postgresql' >&2; exit 1; }
+fail() {
+  echo "demo-postgres: $*" >&2
+  exit 1
+}
 
-dir=$(mktemp -d -t parda-postgres.XXXXXX)
-chmod 755 "$dir"
-pids=()
+[ $# -ge 2 ] || fail 'usage: tools/demo-postgres.sh PARDA OUT.tsv [SECONDS]'
+parda=$(readlink -f "$1")
+out=$(readlink -f "$2") || fail "$2: its directory is not there"
+seconds=${3:-30}
+
+# The newest PostgreSQL with a server.
+pg=$(ls -d /usr/lib/postgresql/*/bin 2> /dev/null | sort -V | tail -n 1)
+
+lacks() {
+  local program
+  [[ $seconds =~ ^[1-9][0-9]{0,3}$ ]] || echo "SECONDS is $seconds: a whole number from 1 to 9999"
+  [ -x "$parda" ] || echo "no program $parda: run make build"
+  [ "$(id -u)" -eq 0 ] || echo 'not root: mounting a file system needs it'
+  [ -x "$pg/initdb" ] || echo 'no PostgreSQL server below /usr/lib/postgresql: install postgresql'
+  id postgres > /dev/null 2>&1 || echo 'no user postgres: install postgresql'
+  for program in pgbench=postgresql nbdfuse=libnbd-bin nbdinfo=libnbd-bin fio=fio mkfs.ext4=e2fsprogs unshare=util-linux setpriv=util-linux; do
+    command -v "${program%=*}" > /dev/null || echo "no ${program%=*}: install ${program#*=}"
+  done
+  [ -c /dev/fuse ] || echo 'no /dev/fuse: load the module fuse; a container needs --device /dev/fuse'
+  [ -c /dev/loop-control ] || echo 'no /dev/loop-control: load the module loop; a container needs it as a device, and the devices /dev/loop*'
+}
+
+if [ -z "${PARDA_DEMO_DIR:-}" ]; then
+  lacking=$(lacks)
+  [ -z "$lacking" ] || fail "cannot run here:"$'\n'"$lacking"
+  PARDA_DEMO_DIR=$(mktemp -d -t parda-postgres.XXXXXX)
+  export PARDA_DEMO_DIR
+  trap 'rmdir "$PARDA_DEMO_DIR"' EXIT
+  trap 'kill -KILL $inside; wait $inside 2> /dev/null; exit 130' INT TERM
+  setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc -- "$0" "$@" &
+  inside=$!
+  wait $inside || exit 1
+  exit 0
+fi
+
+dir=$PARDA_DEMO_DIR
+mount -t tmpfs -o mode=0755 none "$dir"
+
+names=() pids=()
 as_postgres() { setpriv --reuid postgres --regid postgres --init-groups "$@"; }
 
-# In the order in which each rests on the next.
-clean() {
-  set +e
-  as_postgres "$pg/pg_ctl" -D "$dir/mnt/data" -m immediate stop > /dev/null 2>&1
-  mountpoint -q "$dir/mnt" && umount "$dir/mnt"
-  [ -e "$dir/disk" ] && umount --lazy "$dir/disk" 2> /dev/null
-  for ((i = ${#pids[@]} - 1; i >= 0; i--)); do kill "${pids[i]}" 2> /dev/null; wait "${pids[i]}" 2> /dev/null; done
-  rm -rf "$dir"
-}
-trap clean EXIT
-trap 'exit 130' INT TERM
-
-start() { # LOG COMMAND ...
+start() { # NAME COMMAND ...
   local log=$dir/$1.log
+  names+=("$1")
   shift
   "$@" > "$log" 2>&1 &
   pids+=($!)
+}
+
+# Ends with the last lines of all logs.
+give_up() {
+  echo "demo-postgres: $*; the last lines of the logs:" >&2
+  tail -n 3 "$dir"/*.log "$dir/run/log" >&2 2> /dev/null
+  exit 1
+}
+
+# Ends if a part has ended.
+all_run() {
+  local i
+  for i in "${!pids[@]}"; do
+    kill -0 "${pids[i]}" 2> /dev/null || give_up "${names[i]} ended while it was needed"
+  done
 }
 
 until_true() { # WHAT COMMAND ...
@@ -40,19 +81,31 @@ until_true() { # WHAT COMMAND ...
   shift
   for ((i = 0; i < 300; i++)); do
     "$@" > /dev/null 2>&1 && return
+    all_run
     sleep 0.1
   done
-  echo "demo-postgres: waited in vain for $what; logs:" >&2
-  tail -n 5 "$dir"/*.log >&2
-  exit 1
+  give_up "waited 30 s in vain for $what"
+}
+
+# Runs a command, and ends if it fails or a part ends meanwhile.
+do_it() { # NAME COMMAND ...
+  local name=$1 command
+  shift
+  "$@" < /dev/null > "$dir/$name.log" 2>&1 &
+  command=$!
+  while kill -0 $command 2> /dev/null; do
+    wait -n $command "${pids[@]}" || true
+    all_run
+  done
+  wait $command || give_up "$name failed"
 }
 
 uri() { echo "nbd+unix:///$1?socket=$dir/$2.sock"; }
 
-# Both agents. MODE and THRESHOLD are of the volume; the database may have an objective instead.
+# Both agents. MODE and THRESHOLD are of the volume; the database may have an objective besides.
 configure() { # MODE THRESHOLD [OBJECTIVE]
-  local host
-  for host in db batch; do
+  local host agent
+  for host in database batch; do
     cat > "$dir/$host.toml" << END
 host = "$host"
 status = "unix:$dir/$host.status"
@@ -66,72 +119,91 @@ file = "$(uri exchange array)"
 [[volume.disk]]
 name = "$host"
 path = "$(uri lun0 array)"
-offset = "$([ $host = db ] && echo 0 || echo 100)GiB"
-size = "$([ $host = db ] && echo 8 || echo 100)GiB"
+offset = "$([ $host = database ] && echo 0 || echo 100)GiB"
+size = "$([ $host = database ] && echo 8 || echo 100)GiB"
 listen = "unix:$dir/$host.sock"
 shares = 1000
 END
-    if [ $host = db ] && [ -n "${3:-}" ]; then echo "latency_target = \"$3\"" >> "$dir/$host.toml"; fi
+    if [ $host = database ] && [ -n "${3:-}" ]; then echo "latency_target = \"$3\"" >> "$dir/$host.toml"; fi
   done
-  for host in "${agents[@]:-}"; do [ -z "$host" ] || kill -HUP "$host"; done
+  for agent in "${agents[@]:-}"; do [ -z "$agent" ] || kill -HUP "$agent"; done
 }
 
-neighbour() {
-  fio --name=batch --ioengine=nbd --uri="$(uri batch batch)" --rw=randread --bs=8k --iodepth=64 --time_based --runtime=3600 > "$dir/fio.log" 2>&1 &
-  fio=$!
-  pids+=("$fio")
+# Reads of the neighbour since its agent started.
+batch_reads() {
+  "$parda" status --json - "$dir/batch.status" | tr -d ' \n' | grep -o '"reads":{"ios":[0-9]*' | grep -o '[0-9]*$'
 }
 
-# Transactions of three clients, each second.
+# Transactions of three clients, each second. The first ten seconds are the law's to settle.
 measure() { # NAME
-  echo "$1: $seconds s ..." >&2
-  as_postgres "$pg/pgbench" -h "$dir/run" -n -c 3 -j 1 -T "$((seconds + 10))" -P 1 bench > "$dir/out" 2> "$dir/progress"
-  # The first ten seconds are the law's to settle.
-  awk -v name="$1" '/^progress:/ && $2 > 10 { print name "\t" $2 - 10 "\t" $4 }' "$dir/progress" >> "$dir/tps.tsv"
+  local before after
+  echo "$1: $((seconds + 10)) s ..." >&2
+  before=$(batch_reads)
+  do_it pgbench as_postgres "$pg/pgbench" -h "$dir/run" -n -c 3 -j 1 -T "$((seconds + 10))" -P 1 bench
+  after=$(batch_reads)
+  awk -v name="$1" '/^progress:/ && $2 > 10 { print name "\t" $2 - 10 "\t" $4 }' "$dir/pgbench.log" >> "$dir/tps.tsv"
+  printf '%s\t%s\n' "$1" "$(((after - before) / (seconds + 10)))" >> "$dir/batch.tsv"
 }
 
+echo "PostgreSQL beside a noisy neighbour: about $(((4 * (seconds + 10) + 59) / 60 + 1)) minutes" >&2
 agents=()
 start array "$parda" array --preset drive-7200 --drives 4 --raid raid0 --listen "unix:$dir/array.sock"
 until_true 'the array' nbdinfo --size "$(uri lun0 array)"
 "$parda" exchange init "$(uri exchange array)" --volume array > /dev/null
 configure off 30ms
-for host in db batch; do
-  start "$host" "$parda" serve -c "$dir/$host.toml"
+for host in database batch; do
+  start "agent-$host" "$parda" serve -c "$dir/$host.toml"
   agents+=($!)
-  until_true "the agent of $host" test -S "$dir/$host.sock"
+  until_true "the agent of $host" nbdinfo --size "$(uri $host $host)"
 done
 
 : > "$dir/disk"
-start nbdfuse nbdfuse -C 1 "$dir/disk" "$(uri db db)"
+start nbdfuse nbdfuse -C 1 "$dir/disk" "$(uri database database)"
 until_true 'the disk as a file' test -s "$dir/disk"
-mkfs.ext4 -q -E nodiscard "$dir/disk"
+# All is written now: what ext4 leaves for later would load the array while it is measured.
+do_it mkfs mkfs.ext4 -q -N 4096 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$dir/disk"
 mkdir "$dir/mnt" "$dir/run"
-mount -o loop "$dir/disk" "$dir/mnt"
+mount -o loop "$dir/disk" "$dir/mnt" || give_up 'cannot mount the disk'
 chown postgres: "$dir/mnt" "$dir/run"
 rmdir "$dir/mnt/lost+found"
 echo 'makes a database ...' >&2
-as_postgres "$pg/initdb" -D "$dir/mnt/data" --no-sync > "$dir/initdb.log" 2>&1
-# Little memory: reads go to the disk.
-as_postgres "$pg/pg_ctl" -D "$dir/mnt/data" -l "$dir/run/log" -w start \
-  -o "-c listen_addresses= -c unix_socket_directories=$dir/run -c shared_buffers=8MB -c autovacuum=off" > /dev/null
-as_postgres "$pg/createdb" -h "$dir/run" bench
-as_postgres "$pg/pgbench" -h "$dir/run" -i -q -s 20 bench > "$dir/init.log" 2>&1
-echo 'checkpoint;' | as_postgres "$pg/psql" -h "$dir/run" -q bench
+do_it initdb as_postgres "$pg/initdb" -D "$dir/mnt/data" --no-sync
+do_it pg_ctl as_postgres "$pg/pg_ctl" -D "$dir/mnt/data" -l "$dir/run/log" -w start \
+  -o "-c listen_addresses= -c unix_socket_directories=$dir/run -c shared_buffers=8MB -c autovacuum=off"
+do_it createdb as_postgres "$pg/createdb" -h "$dir/run" bench
+do_it load as_postgres "$pg/pgbench" -h "$dir/run" -i -q -s 20 bench
+do_it checkpoint as_postgres "$pg/psql" -h "$dir/run" -q -c checkpoint bench
 
+without='beside the neighbour, no control'
 measure 'alone'
-neighbour
-measure 'beside the neighbour, no control'
+start neighbour fio --name=batch --ioengine=nbd --uri="$(uri batch batch)" --rw=randread --bs=8k --iodepth=64 --time_based --runtime=36000
+measure "$without"
 configure parda 30ms
 measure 'parda, threshold 30 ms'
 configure parda 30ms 12ms
 measure 'parda, target 12 ms for the database'
 
+cp "$dir/tps.tsv" "$out"
+# Without these the kernel's log would tell of IO errors.
+do_it stop as_postgres "$pg/pg_ctl" -D "$dir/mnt/data" -m fast stop
+kill "${pids[-1]}"
+umount "$dir/mnt"
 echo
-awk -F '\t' '
+awk -F '\t' -v without="$without" '
+  FILENAME ~ /batch/ { reads[$1] = $2; next }
   !($1 in n) { order[++kinds] = $1 }
   { n[$1]++; sum[$1] += $3 }
   END {
-    printf "%-40s %8s\n", "three clients of pgbench, TPC-B", "TPS"
-    for (i = 1; i <= kinds; i++) printf "%-40s %8.1f\n", order[i], sum[order[i]] / n[order[i]]
-  }' "$dir/tps.tsv"
-cp "$dir/tps.tsv" "$out"
+    for (kind in n) tps[kind] = sum[kind] / n[kind]
+    alone = tps["alone"]; noisy = tps[without]; some = tps[order[3]]; most = tps[order[4]]
+    printf "%-40s %8s %10s %12s\n", "three clients of pgbench, TPC-B", "TPS", "of alone", "batch IOPS"
+    for (i = 1; i <= kinds; i++)
+      printf "%-40s %8.1f %9.0f%% %12d\n", order[i], tps[order[i]], 100 * tps[order[i]] / alone, reads[order[i]]
+    printf "\nAlone, PostgreSQL commits %.0f transactions a second. Beside a batch job that keeps 64 reads waiting on another host, it keeps %.0f %% of that.\n", \
+      alone, 100 * noisy / alone
+    printf "With parda and a threshold of 30 ms on both hosts it commits %.1f times as many as without control, and %.1f times as many\n", some / noisy, most / noisy
+    printf "with a latency target of 12 ms for its disk. The batch job keeps %.0f %% and %.0f %% of its reads.\n", \
+      100 * reads[order[3]] / reads[without], 100 * reads[order[4]] / reads[without]
+    if (noisy > 0.7 * alone) { print "The neighbour did not slow the database: this run shows nothing of control." > "/dev/stderr"; exit 1 }
+    if (most < 1.3 * noisy) { print "Control did not help the database: 1.3 times as many is the least that this run accepts." > "/dev/stderr"; exit 1 }
+  }' "$dir/batch.tsv" "$dir/tps.tsv"

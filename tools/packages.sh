@@ -16,14 +16,15 @@ if [ ! -x target/tools/bin/$tool ] || ! grep -q "^\"$tool $version " target/tool
   cargo install --quiet --locked --root target/tools --target-dir target/tools/build --version "$version" "$tool"
 fi
 
+program=${PARDA:-target/release/parda}
 rm -rf target/package
-make --silent install-files DESTDIR=target/package PREFIX=/usr PARDA=target/release/parda
+make --silent install-files DESTDIR=target/package PREFIX=/usr PARDA="$program"
 gzip -9n target/package/usr/share/man/man1/*
 case $kind in
   deb) target/tools/bin/$tool --no-build --locked --package parda --output target/packages/ "$@" ;;
   rpm)
     # The tool does not strip.
-    install -D target/release/parda target/package/usr/bin/parda
+    install -D "$program" target/package/usr/bin/parda
     strip --strip-debug target/package/usr/bin/parda
     target/tools/bin/$tool --package crates/cli --output target/packages/ "$@"
     ls -t target/packages/parda-*.rpm | head -n 1
