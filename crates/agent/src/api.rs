@@ -40,10 +40,11 @@ pub(crate) struct Api {
 impl Api {
     /// Reads the file of tokens that the configuration names. If it cannot be read, the tokens stay as they are.
     pub(crate) fn read_tokens(&self, path: Option<&Path>) {
-        let tokens = match path.map(Tokens::read) {
-            None => Tokens::default(),
-            Some(Ok(tokens)) => tokens,
-            Some(Err(error)) => {
+        let read = path.map_or_else(|| Ok(Tokens::default()), Tokens::read);
+        self.views.show_tokens_fault(read.as_ref().err().cloned());
+        let tokens = match read {
+            Ok(tokens) => tokens,
+            Err(error) => {
                 return tracing::error!(
                     event = "tokens_unreadable",
                     "{error}; tokens are as before"

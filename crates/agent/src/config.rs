@@ -110,7 +110,7 @@ impl Config {
         apart::own_files(doc, &config.volumes)?;
         files::certificates(doc, &config.volumes)?;
         files::keys(doc, &config.volumes)?;
-        config.http.iter().try_for_each(|http| http::certificate(doc, http))?;
+        files::shown(doc, config.http.as_ref())?;
         files::tokens(doc, config.tokens.as_deref())?;
         // That of an exchange was read with the exchange.
         if let Some(policy) = config.policy.as_ref().filter(|policy| policy.is_apart) {

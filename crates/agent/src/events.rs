@@ -46,6 +46,10 @@ pub const KINDS: &[(&str, &str)] = &[
     ("server_back", "The NBD server behind a disk is back"),
     ("listener_down", "Nobody can connect at an address"),
     (
+        "listener_certificate",
+        "A listener's certificate that was read again cannot be used; the one from before is shown",
+    ),
+    (
         "shares_changed",
         "A disk's shares, burst or latency objective, or the shares of VMs, have changed",
     ),

@@ -114,7 +114,7 @@ pub(crate) fn lacking(status: &Status) -> String {
             let what = format!("volume {}: disk {} is {}", volume.name, disk.name, disk.state);
             say(&what, disk.fault.as_deref());
         }
-        for listener in &volume.listeners {
+        for listener in volume.listeners.iter().filter(|listener| !listener.is_bound) {
             if let Some(fault) = &listener.fault {
                 say(&format!("volume {}: {}", volume.name, listener.address), Some(fault));
             }

@@ -5,7 +5,7 @@ mod board;
 mod keeper;
 mod shared;
 
-use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -16,8 +16,8 @@ use parda_block::{
 };
 use parda_control::Bytes;
 use parda_nbd::uri::Address;
+use parda_tls::Acceptor;
 
-use crate::activation::Passed;
 use crate::config::{self, Disk, Listener, Place};
 use crate::file;
 use crate::start_error::StartError;
@@ -102,21 +102,23 @@ impl Served {
     }
 }
 
-fn listener(listener: &Listener, passed: &Passed) -> io::Result<ListenerConfig> {
-    let passed = passed.at(&listener.address)?;
+/// A listener with the TLS that it shows, and the socket that was passed for it.
+fn listener(
+    listener: &Listener,
+    acceptor: Option<Arc<Acceptor>>,
+    passed: Option<OwnedFd>,
+) -> ListenerConfig {
     if passed.is_some() {
         tracing::info!(address = %listener.address, "takes over the socket that was passed");
     }
-    Ok(ListenerConfig {
+    let required = listener.tls.as_ref().is_some_and(|tls| tls.required);
+    ListenerConfig {
         address: listener.address.clone(),
         access: listener.access,
-        tls: listener
-            .tls
-            .as_ref()
-            .map(|tls| ListenerTls { acceptor: Arc::clone(&tls.acceptor), required: tls.required }),
-        local_only: !listener.plain && !listener.tls.as_ref().is_some_and(|tls| tls.required),
+        tls: acceptor.map(|acceptor| ListenerTls { acceptor, required }),
+        local_only: !listener.plain && !required,
         passed,
-    })
+    }
 }
 
 fn disk(disk: &Disk) -> DiskConfig {

@@ -53,6 +53,9 @@ pub struct Status {
     /// Where metrics and the API are, in HTTP.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<HttpPlace>,
+    /// Reason why the file of the API's tokens cannot be read, if so. Those that were read last hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_fault: Option<String>,
     /// Volumes of the configuration, in its order.
     pub volumes: Vec<VolumeStatus>,
 }
@@ -322,11 +325,11 @@ pub struct ListenerStatus {
     pub address: String,
     /// Seconds since it is as it is.
     pub state_s: f64,
-    /// Reason why nobody can connect, if so. The address is tried again until they can.
+    /// Reason why nobody can connect, or, if it is open, why its certificate could not be read again. It is tried again until there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// Whether it is open. Only the agent itself asks, while it opens one.
-    #[serde(skip)]
+    /// Whether it is open.
+    #[serde(default)]
     pub is_bound: bool,
 }
 

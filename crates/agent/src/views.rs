@@ -29,14 +29,16 @@ pub(crate) struct Views {
     live: Arc<Live>,
     policy: Mutex<Option<parda_api::Policy>>,
     http: Mutex<Vec<HttpPlace>>,
+    tokens_fault: Mutex<Option<String>>,
     same_drives: Mutex<same_drives::Found>,
 }
 
 impl Views {
     pub(crate) fn new(host: HostName, live: Arc<Live>) -> Arc<Views> {
         let (volumes, policy) = (Mutex::default(), Mutex::default());
-        let (http, same_drives) = (Mutex::default(), Mutex::default());
-        Arc::new(Views { host, started: Instant::now(), volumes, live, policy, http, same_drives })
+        let (http, tokens_fault, same_drives) = Default::default();
+        let started = Instant::now();
+        Arc::new(Views { host, started, volumes, live, policy, http, tokens_fault, same_drives })
     }
 
     /// Shows these places of the HTTP server from now on.
@@ -47,6 +49,11 @@ impl Views {
     /// Places of the HTTP server, as they were shown last.
     pub(crate) fn http(&self) -> Vec<HttpPlace> {
         self.http.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shows from now on why the file of tokens cannot be read, if so.
+    pub(crate) fn show_tokens_fault(&self, fault: Option<String>) {
+        *self.tokens_fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     /// Sets the policy that the status shows, if the caller `may` still do so once it holds the lock.
@@ -108,6 +115,7 @@ impl Views {
             uptime_s: self.started.elapsed().as_secs_f64(),
             policy: self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             http: self.http(),
+            tokens_fault: self.tokens_fault.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             volumes: volumes.collect(),
         }
     }

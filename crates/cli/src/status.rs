@@ -91,6 +91,11 @@ fn table(recent: &Recent) -> String {
             text += &format!("HTTP at {address}: {until}; it is tried again. FAULT: {fault}\n");
         }
     }
+    if let Some(fault) = &status.tokens_fault {
+        text += &format!(
+            "HTTP tokens: those read last hold; SIGHUP reads the file again. FAULT: {fault}\n"
+        );
+    }
     for volume in &status.volumes {
         text += &format!("\n{}\n", headline(volume));
         text += &origins::lines(status, volume);
@@ -375,9 +380,13 @@ fn faults(volume: &VolumeStatus) -> String {
         text += &format!("  disk {}: {what}\n", disk.name);
     }
     for listener in &volume.listeners {
-        if let Some(fault) = &listener.fault {
-            text += &format!("  nobody can connect for {:.0} s: {fault}\n", listener.state_s);
-        }
+        let Some(fault) = &listener.fault else { continue };
+        text += &match listener.is_bound {
+            true => {
+                format!("  {}: {fault}; the certificate from before is shown\n", listener.address)
+            }
+            false => format!("  nobody can connect for {:.0} s: {fault}\n", listener.state_s),
+        };
     }
     text
 }

@@ -11,7 +11,7 @@ use crate::status::{DiskStatus, PeerStatus, SettingsFrom, Status, SteerStatus, V
 
 /// The state. `recent`: rates of a volume in the last second.
 pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
-    let Status { host, version, pid, uptime_s, policy, http, volumes } = status;
+    let Status { host, version, pid, uptime_s, policy, http, volumes, tokens_fault: _ } = status;
     let volumes = volumes.into_iter().map(|status| {
         let recent = recent(&status.name);
         volume(status, &recent)

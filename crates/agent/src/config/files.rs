@@ -1,19 +1,46 @@
-//! Files that a configuration names and that only `parda check` looks into: certificates for NBD servers,
-//! keys of exchanges, tokens. The HTTP server's are in `http`.
+//! Files that a configuration names and that only `parda check` looks into: certificates, keys of exchanges, tokens.
 
 use std::path::Path;
 
 use parda_config::{Document, Error};
 use parda_exchange::udp::{KeySource, Keys};
 
-use parda_tls::FileRole;
+use parda_tls::{Acceptor, FileRole, ServerFiles};
 
 use super::etcd::Etcd;
+use super::http::Http;
+use super::listener;
 use super::server_tls;
 use super::udp::Udp;
 use super::volume::Volume;
 use crate::file::{self, ServerTls};
 use crate::tokens::Tokens;
+
+/// Reads the certificates that clients are shown: those of disks, and of the HTTP server.
+pub(super) fn shown(doc: &Document, http: Option<&Http>) -> Result<(), Error> {
+    let file: file::File = doc.parse()?;
+    for (i, listener) in file.listener.iter().enumerate() {
+        if let Some(tls) = &listener.tls {
+            server(doc, &format!("listener.{i}.tls"), listener::files(tls))?;
+        }
+    }
+    match http.and_then(|http| http.tls.clone()) {
+        Some(files) => server(doc, "http.tls", files),
+        None => Ok(()),
+    }
+}
+
+/// Reads a server's certificate and its key, and points at the key of the configuration that named a file that is wrong.
+fn server(doc: &Document, table: &str, files: ServerFiles) -> Result<(), Error> {
+    Acceptor::new(files).map(drop).map_err(|error| {
+        let key = match error.role {
+            FileRole::Certificate => "certificate",
+            FileRole::Key => "key",
+            FileRole::Authorities => "clients",
+        };
+        doc.error(&format!("{table}.{key}"), error.message)
+    })
+}
 
 /// Reads the certificates for all servers. Only for who asks: one that has expired must not keep
 /// the other disks of a host from starting.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use parda_config::{Document, Error};
 use parda_nbd::uri::{Address, AddressError};
-use parda_tls::{Acceptor, FileRole, ServerFiles};
+use parda_tls::ServerFiles;
 
 use super::own;
 use super::volume::Volume;
@@ -57,19 +57,6 @@ fn check_tls(
     }
     let file::HttpTls { certificate, key, clients } = files.clone();
     Ok(ServerFiles { certificate, key, clients })
-}
-
-/// Reads the certificate and its key, and points at the key of the configuration that named a file that is wrong.
-pub(super) fn certificate(doc: &Document, http: &Http) -> Result<(), Error> {
-    let Some(files) = &http.tls else { return Ok(()) };
-    Acceptor::new(files.clone()).map(drop).map_err(|error| {
-        let key = match error.role {
-            FileRole::Certificate => "http.tls.certificate",
-            FileRole::Key => "http.tls.key",
-            FileRole::Authorities => "http.tls.clients",
-        };
-        doc.error(key, error.message)
-    })
 }
 
 /// Refuses the address of another socket of the agent.

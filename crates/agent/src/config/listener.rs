@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use parda_block::SocketAccess;
 use parda_config::{Document, Error};
 use parda_nbd::uri::{Address, AddressError};
-use parda_tls::{Acceptor, FileRole, ServerFiles};
+use parda_tls::ServerFiles;
 use uzers::{get_group_by_name, get_user_by_name};
 
 use super::volume::Volume;
@@ -29,21 +28,10 @@ pub struct Listener {
 /// TLS of a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tls {
-    /// Its certificate, and whose clients it takes, as they were when the file was checked.
-    pub acceptor: Arc<Acceptor>,
+    /// Its certificate, and whose clients it takes. What is in the files is the listener's to read: other listeners do not wait for it.
+    pub files: ServerFiles,
     /// Clients without TLS are turned away.
     pub required: bool,
-}
-
-impl Listener {
-    /// Uses the certificates of `new` from now on, if it reads the same files.
-    pub(crate) fn renew(&self, new: &Listener) {
-        if let (Some(ours), Some(theirs)) = (&self.tls, &new.tls)
-            && ours == theirs
-        {
-            ours.acceptor.renew(&theirs.acceptor);
-        }
-    }
 }
 
 /// Listeners of the file, and which of them disks have used.
@@ -114,7 +102,7 @@ fn check(wrong: &dyn Fn(&str, String) -> Error, file: &file::Listener) -> Result
     } else if file.plain {
         return Err(wrong("plain", "is for TCP: no other host reaches a unix socket".into()));
     }
-    let tls = file.tls.as_ref().map(|tls| check_tls(wrong, tls)).transpose()?;
+    let tls = file.tls.as_ref().map(|tls| Tls { files: files(tls), required: tls.required });
     let required = tls.as_ref().is_some_and(|tls| tls.required);
     if required && file.plain {
         return Err(wrong("plain", "contradicts tls, which is required unless it says not".into()));
@@ -141,24 +129,10 @@ fn check(wrong: &dyn Fn(&str, String) -> Error, file: &file::Listener) -> Result
     Ok(Listener { plain: file.plain && !address.is_local(), address, access, tls })
 }
 
-fn check_tls(
-    wrong: &dyn Fn(&str, String) -> Error,
-    file: &file::ListenerTls,
-) -> Result<Tls, Error> {
-    let files = ServerFiles {
-        certificate: file.certificate.clone(),
-        key: file.key.clone(),
-        clients: file.clients.clone(),
-    };
-    let acceptor = Acceptor::new(files).map_err(|e| {
-        let key = match e.role {
-            FileRole::Certificate => "tls.certificate",
-            FileRole::Key => "tls.key",
-            FileRole::Authorities => "tls.clients",
-        };
-        wrong(key, e.message)
-    })?;
-    Ok(Tls { acceptor: Arc::new(acceptor), required: file.required })
+/// Files of a listener's TLS.
+pub(super) fn files(tls: &file::ListenerTls) -> ServerFiles {
+    let file::ListenerTls { certificate, key, clients, .. } = tls.clone();
+    ServerFiles { certificate, key, clients }
 }
 
 /// Permission bits as chmod(1) takes them.
@@ -199,7 +173,7 @@ pub(super) fn warnings(volume: &Volume) -> impl Iterator<Item = String> {
                 let _ = write!(text, " {}", disk.name);
             }
         } else if !listener.address.is_local()
-            && listener.tls.as_ref().is_some_and(|tls| tls.acceptor.files().clients.is_none())
+            && listener.tls.as_ref().is_some_and(|tls| tls.files.clients.is_none())
         {
             text += "tls has no clients: whoever reaches this address can read and write";
         } else if listener.access.mode & 0o002 != 0 {

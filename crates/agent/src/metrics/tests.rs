@@ -115,6 +115,7 @@ fn a_status_without_volumes_is_a_document() {
         uptime_s: 1.5,
         policy: None,
         http: Vec::new(),
+        tokens_fault: None,
         volumes: Vec::new(),
     };
     assert_eq!(

@@ -15,6 +15,7 @@ use parda_block::{
     AddListenerError, AgentMemory, DiskId, Drained, Ended, Handle, OpenDisk, SpawnError,
 };
 use parda_nbd::uri::Address;
+use parda_tls::{Acceptor, FileError};
 
 use super::Shared;
 use super::addresses::{Addresses, Owner};
@@ -31,7 +32,8 @@ pub(super) enum Order {
     Stop(Duration, Sender<Option<Drained>>),
     Opened(Owner, Box<Result<OpenDisk, NotOpened>>),
     Removed(Owner),
-    Bound(Owner, Result<Address, AddListenerError>),
+    Bound(Owner, Result<(Address, Certificate), NotBound>),
+    Renewed(Owner, Result<(), FileError>),
     Unbound(Owner),
     Ended(u64, Ended),
 }
@@ -44,6 +46,19 @@ pub(super) enum NotOpened {
     Own(String, String),
     #[error(transparent)]
     Cannot(#[from] SpawnError),
+}
+
+/// TLS that a listener shows, if it has any.
+type Certificate = Option<Arc<Acceptor>>;
+
+/// Reason why nobody can connect at an address.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotBound {
+    /// The certificate, its key, or the CA of clients.
+    #[error("{0}: no TLS: {1}")]
+    Certificate(Address, FileError),
+    #[error(transparent)]
+    Cannot(#[from] AddListenerError),
 }
 
 pub(super) struct Keeper {
@@ -68,7 +83,9 @@ pub(super) struct Keeper {
     last_failure: Option<(String, Instant)>,
     started: Instant,
     disks: Vec<Member<Disk, DiskId>>,
-    listeners: Vec<Member<Listener, ()>>,
+    listeners: Vec<Member<Listener, Certificate>>,
+    /// When certificates that are shown are looked at.
+    certificates_due: Option<Instant>,
 }
 
 impl Keeper {
@@ -101,6 +118,7 @@ impl Keeper {
             started: Instant::now(),
             disks: Vec::new(),
             listeners: Vec::new(),
+            certificates_due: None,
         };
         keeper.reconcile();
         Ok(keeper)
@@ -121,6 +139,7 @@ impl Keeper {
                 .chain(self.listeners.iter().filter_map(|l| self.may_listen(l).then(|| l.due())?))
                 .filter(|_| self.ring.is_some())
                 .chain(self.restart_at)
+                .chain(self.certificates_due)
                 .min();
             let order = match due {
                 Some(at) => self.received.recv_timeout(at.saturating_duration_since(now)),
@@ -164,6 +183,7 @@ impl Keeper {
                 }
             }
             Order::Bound(owner, bound) => self.bound(owner, bound),
+            Order::Renewed(owner, renewed) => self.renewed(owner, renewed),
             Order::Unbound(owner) => {
                 self.addresses.release(owner);
                 if let Some(at) = self.listeners.iter().position(|l| l.owner == owner) {
@@ -192,6 +212,7 @@ impl Keeper {
             self.open_disks(now);
             self.bind_listeners(now);
         }
+        self.look_at_certificates(now);
     }
 
     fn show(&self) {
@@ -217,7 +238,7 @@ impl Keeper {
             address: member.config.address.to_string(),
             since: member.since,
             fault: member.fault.clone(),
-            is_bound: matches!(member.state, State::Open(())),
+            is_bound: matches!(member.state, State::Open(_)),
         });
         self.board.show(Shown {
             disks: disks.collect(),

@@ -126,7 +126,11 @@ fn everything_wrong_is_pointed_at() {
         ("slot = 3", "slot = 64", "parda.toml:13:8: slot = 64: must be from 0 to 63"),
         ("slots = 64", "slots = 0", "parda.toml:12:9: slots = 0: must be from 1 to"),
         ("shares = 1000", "shares = 0", "parda.toml:19:10: shares = 0: must be from 1 to"),
-        ("shares = 1000", "shares = -1", "parda.toml:19:10: shares = -1: must be a whole number from 0 to"),
+        (
+            "shares = 1000",
+            "shares = -1",
+            "parda.toml:19:10: shares = -1: must be a whole number from 0 to",
+        ),
         (
             "shares = 1000",
             "latency_target = \"11s\"",
@@ -263,11 +267,11 @@ fn everything_wrong_with_a_listener_is_pointed_at() {
 }
 
 #[test]
-fn tls_files_are_read_by_the_check() {
+fn tls_files_are_read_by_the_check_and_keep_no_agent_from_starting() {
     let exposed = GOOD.replace("unix:/run/parda/array-a.sock", "tcp:0.0.0.0:10809");
-    let listener = |lines: &str| {
-        check(&format!("{exposed}[[listener]]\naddress = \"tcp:0.0.0.0:10809\"\n{lines}\n"))
-    };
+    let text =
+        |lines: &str| format!("{exposed}[[listener]]\naddress = \"tcp:0.0.0.0:10809\"\n{lines}\n");
+    let listener = |lines: &str| check(&text(lines));
     let dir = tempfile::tempdir().unwrap();
     let (pem, key) = (dir.path().join("pem"), dir.path().join("key"));
     let identity = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -290,6 +294,12 @@ fn tls_files_are_read_by_the_check() {
             tls(pem, key, "clients = \"/dev/null\""),
             "31:11: clients = \"/dev/null\": is not a regular",
         ),
+    ] {
+        let message = Config::look_into(&Document::new("parda.toml", text(&lines))).unwrap_err();
+        assert!(message.to_string().starts_with(&format!("parda.toml:{error}")), "{message}");
+        assert!(listener(&lines).is_ok(), "{lines}");
+    }
+    for (lines, error) in [
         (tls(pem, key, "required = false"), "31:12: required = false: leaves clients without TLS"),
         (format!("plain = true\n{}", tls(pem, key, "")), "28:9: plain = true: contradicts tls"),
         (tls(pem, key, "requires = true"), "31:1: requires = true: unknown field"),

@@ -88,6 +88,14 @@ fn other_hosts_ask_with_tls_and_a_token() {
     assert_eq!(curl("/metrics", &bearer), "200");
     let status = stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
     assert!(status.contains("FAULT: pki/server-key.pem: "), "{status}");
+
+    // So are tokens.
+    stage.write("tokens", "ops owner 0123456789abcdef\n");
+    agent.process.signal(Signal::HUP);
+    agent.says("tokens are as before");
+    assert_eq!(curl("/metrics", &bearer), "200");
+    let status = stage.ok(&[PARDA, "status", "--since-start", "a.status"]);
+    assert!(status.contains("FAULT: tokens:1: the role must be"), "{status}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rcgen::{
 };
 use rustix::process::Signal;
 
-use crate::stage::{Agent, Stage, config, noise, until};
+use crate::stage::{Agent, PARDA, Stage, config, noise, until, uri};
 
 const OFF: &str = "mode = \"off\"";
 
@@ -171,9 +171,54 @@ fn certificates_are_read_again_on_sighup() {
             .unwrap();
     }
     served.agent.process.signal(Signal::HUP);
-    served.agent.says("in force");
-    stage.ok(&["nbdinfo", &served.uri("next")]);
+    until("the next certificate is shown", || {
+        stage.run(&["nbdinfo", &served.uri("next")]).status.success()
+    });
     stage.fails(&["nbdinfo", &served.uri("old")]);
     assert!(connected.wait().success(), "{}", connected.log());
     served.agent.stop();
+}
+
+/// One address of two has a certificate that has expired: it is the only one that is not served, and is served once the file is right.
+#[test]
+fn a_certificate_that_cannot_be_used_closes_its_address_alone() {
+    let (stage, ca) = (Stage::new(), Authority::new());
+    stage.sparse("data", 1 << 20);
+    stage.sparse("data2", 1 << 20);
+    ca.directory(&stage, "pki", true);
+    ca.issue_as(&stage.path("pki"), "server", &|params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("tcp:127.0.0.1:{port}");
+    let text = config("host", OFF, &[("vm1", "data"), ("vm2", "data2")]).replacen(
+        "unix:host\"",
+        &format!("{address}\""),
+        1,
+    );
+    let tls = "certificate = \"pki/server-cert.pem\"\nkey = \"pki/server-key.pem\"\n";
+    let text = format!("{text}[[listener]]\naddress = \"{address}\"\n[listener.tls]\n{tls}");
+    stage.write("host.toml", &text);
+    let wrong = stage.fails(&[PARDA, "check", "host.toml"]);
+    assert!(wrong.contains("certificate = ") && wrong.contains("expired"), "{wrong}");
+    let agent = stage.agent("host", &text);
+    agent.says("no TLS: pki/server-cert.pem: ");
+    stage.ok(&["nbdinfo", &uri("host", "vm2")]);
+    let status = || stage.ok(&[PARDA, "status", "--since-start", "host.status"]);
+    assert!(status().contains("nobody can connect for"), "{}", status());
+    // Live changes do not stumble over the file either.
+    stage.ok(&[PARDA, "set", "-c", "host.toml", "vm2", "shares=2000", "--temporary"]);
+
+    ca.issue(&stage.path("pki"), "server");
+    let secure =
+        format!("nbds://localhost:{port}/vm1?tls-certificates={}", stage.path("pki").display());
+    until("the address is served", || stage.run(&["nbdinfo", &secure]).status.success());
+    assert!(!status().contains("nobody can connect"), "{}", status());
+    stage.write("pki/server-key.pem", "no key");
+    agent.process.signal(Signal::HUP);
+    agent.says("the certificate from before is shown");
+    stage.ok(&["nbdinfo", &secure]);
+    assert!(status().contains("there is no private key in it"), "{}", status());
+    agent.stop();
 }
