@@ -93,7 +93,8 @@ impl Events {
         for (what, name) in
             [("volume", &event.volume), ("disk", &event.disk), ("host", &event.host)]
         {
-            if let Some(name) = name {
+            let told = |name: &String| event.message.contains(&format!("{what} {name}"));
+            if let Some(name) = name.as_ref().filter(|name| !told(name)) {
                 line += &format!("{what} {name}: ");
             }
         }

@@ -80,8 +80,10 @@ fn draw_until_told(
         terminal.draw(|frame| draw::draw(&mut screen, frame))?;
         let mut changed = false;
         while !changed {
-            if event::poll(KEYS)? {
-                changed = true;
+            // All that wait are taken before the next picture: a terminal sends them faster than it is drawn.
+            let mut within = KEYS;
+            while event::poll(within)? {
+                (changed, within) = (true, Duration::ZERO);
                 match event::read()? {
                     Event::Key(key)
                         if key.kind != KeyEventKind::Release && screen.press(key).is_break() =>

@@ -9,8 +9,12 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
 
-use super::rows::Column;
+use super::rows::{self, Column};
 use super::screen::{Input, Past, Screen, Subject};
+use crate::output::line;
+
+/// Least height of a terminal with charts above the table.
+const CHARTS_FROM: u16 = 14;
 
 /// Number of looks in the chart of a VM.
 const LATELY: u16 = 10;
@@ -30,27 +34,30 @@ const HELP: &str = "\
  latency at the array helps).";
 
 pub(super) fn draw(screen: &mut Screen, frame: &mut Frame<'_>) {
+    let all = screen.rows();
+    let charts = if frame.area().height < CHARTS_FROM { 0 } else { 4 };
     let [head, lines, table, foot] = Layout::vertical([
         Constraint::Length(3),
-        Constraint::Length(4),
+        Constraint::Length(charts),
         Constraint::Fill(1),
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(heading(screen)), head);
-    if let Some((volume, _, _)) = screen.volume()
+    frame.render_widget(Paragraph::new(heading(screen, &all)), head);
+    if charts > 0
+        && let Some((volume, _, _)) = screen.volume()
         && let Some(past) = screen.past(&volume.name)
     {
         lately(frame, lines, volume, past);
     }
-    rows(screen, frame, table);
+    rows(screen, &all, frame, table);
     frame.render_widget(footer(screen), foot);
     if screen.input == Input::Help {
         help(frame);
     }
 }
 
-fn heading(screen: &Screen) -> Vec<Line<'static>> {
+fn heading(screen: &Screen, rows: &[rows::Row]) -> Vec<Line<'static>> {
     let Some(recent) = screen.recent() else {
         return vec![Line::from("the first interval is not over yet")];
     };
@@ -76,16 +83,24 @@ fn heading(screen: &Screen) -> Vec<Line<'static>> {
             volume.latency_threshold_ms, volume.held
         )),
     ];
-    vec![Line::from(first), Line::from(second), trouble(screen, volume)]
+    let third = trouble(screen, volume).or_else(|| cut(screen, rows));
+    vec![Line::from(first), Line::from(second), third.unwrap_or_default()]
+}
+
+/// Name of the selected row, if it may be too long for its column.
+fn cut(screen: &Screen, rows: &[rows::Row]) -> Option<Line<'static>> {
+    let row = rows.get(screen.table.selected()?)?;
+    let room = usize::from(screen.subject.columns()[0].width);
+    (row.name.chars().count() > room).then(|| Line::from(line(&row.name)))
 }
 
 /// The first thing that is wrong, if anything is.
-fn trouble(screen: &Screen, volume: &VolumeStatus) -> Line<'static> {
+fn trouble(screen: &Screen, volume: &VolumeStatus) -> Option<Line<'static>> {
     let exchange = volume.exchange.as_ref();
     let fault = (screen.fault.clone())
         .or_else(|| volume.fault.clone())
         .or_else(|| exchange.and_then(|e| e.fault.clone()).map(|why| format!("exchange: {why}")));
-    fault.map_or_else(Line::default, |why| Line::from(why.red()))
+    fault.map(|why| Line::from(why.red()))
 }
 
 /// Latency, window and throughput at the last looks.
@@ -103,21 +118,20 @@ fn lately(frame: &mut Frame<'_>, area: Rect, volume: &VolumeStatus, past: &Past)
         let [top, rest] =
             Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
         frame.render_widget(Paragraph::new(title), top);
-        frame.render_widget(line(past, rest.width).style(colour), rest);
+        frame.render_widget(chart(past, rest.width).style(colour), rest);
     }
 }
 
 /// A chart of the newest values, as many as the width has room for.
-fn line(past: &VecDeque<Option<f64>>, width: u16) -> Sparkline<'static> {
+fn chart(past: &VecDeque<Option<f64>>, width: u16) -> Sparkline<'static> {
     let newest = past.iter().skip(past.len().saturating_sub(width.into()));
     // A sparkline has whole numbers.
     Sparkline::default().data(newest.map(|value| value.map(|value| (value * 100.0) as u64)))
 }
 
-fn rows(screen: &mut Screen, frame: &mut Frame<'_>, area: Rect) {
+fn rows(screen: &mut Screen, rows: &[rows::Row], frame: &mut Frame<'_>, area: Rect) {
     let subject = screen.subject;
     let columns = subject.columns();
-    let rows = screen.rows();
     let volume = screen.volume().map(|(volume, _, _)| volume.name.clone());
     let past = volume.and_then(|name| screen.past(&name)).cloned().unwrap_or_default();
     let header = columns.iter().enumerate().map(|(i, column)| {

@@ -131,6 +131,21 @@ fn an_agent_that_is_gone_is_said_and_the_last_picture_stays() {
 }
 
 #[test]
+fn a_low_terminal_has_rows_in_place_of_charts_and_a_long_name_is_told_in_full() {
+    let mut screen = screen();
+    let lines = shown(&mut screen, 40, 8);
+    assert!(lines[3].starts_with("VM") && lines[4].starts_with('b'), "{lines:#?}");
+    assert_eq!(lines[2], "");
+    let mut status = after(14.0);
+    status.volumes[0].disks[1].name = "one-of-many-with-a-common-beginning".to_owned();
+    let mut screen = Screen::new(status.clone());
+    status.uptime_s += 2.0;
+    screen.take(Ok(status));
+    press(&mut screen, "/many\n");
+    assert_eq!(shown(&mut screen, 80, 24)[2], "one-of-many-with-a-common-beginning");
+}
+
+#[test]
 fn no_size_of_the_terminal_is_too_small() {
     let mut screen = screen();
     for keys in ["", "h", "?"] {
