@@ -4,7 +4,8 @@
 # Needs root, as it mounts a file system. OUT.tsv has the transactions of each second. Exit status: 0 if control helped the database, 1 if not or if
 # anything failed, 130 if it was interrupted.
 #
-# All of it lives in namespaces of its own for processes and mounts: when it ends, however it ends, nothing is left.
+# All of it lives in namespaces of its own for processes and mounts: when it ends, however it ends, nothing is left (but an empty directory, if this
+# script itself was killed).
 set -euo pipefail
 
 fail() {
@@ -40,7 +41,7 @@ if [ -z "${PARDA_DEMO_DIR:-}" ]; then
   PARDA_DEMO_DIR=$(mktemp -d -t parda-postgres.XXXXXX)
   export PARDA_DEMO_DIR
   trap 'rmdir "$PARDA_DEMO_DIR"' EXIT
-  trap 'kill -KILL $inside; wait $inside 2> /dev/null; exit 130' INT TERM
+  trap 'kill -KILL $inside; wait $inside 2> /dev/null || exit 130' INT TERM
   setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc -- "$0" "$@" &
   inside=$!
   wait $inside || exit 1
