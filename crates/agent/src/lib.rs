@@ -108,6 +108,11 @@ pub enum ServeError {
         /// Error of the system.
         error: std::io::Error,
     },
+    /// An agent that runs has the status socket.
+    #[error(
+        "another agent answers at {0}, so nothing was started: `parda status {0}` shows it; each agent needs a status socket of its own"
+    )]
+    Runs(String),
     /// The configuration is wrong.
     #[error(transparent)]
     Configuration(#[from] parda_config::Error),
@@ -124,7 +129,7 @@ pub enum ServeError {
 /// remembers what happened.
 ///
 /// # Errors
-/// The configuration is wrong, none of the volumes starts, or the status socket cannot be bound.
+/// The configuration is wrong, none of the volumes starts, or the status socket cannot be bound or is that of an agent that runs.
 pub fn serve(path: &Path, file: Document, events: Recorder) -> Result<(), ServeError> {
     let passed = Passed::from_environment()?;
     let (live, config) = Live::start(file)?;

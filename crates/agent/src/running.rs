@@ -22,7 +22,7 @@ use crate::live::Live;
 use crate::manager::Manager;
 use crate::policy::{self, Follower};
 use crate::served::{Addresses, Shared};
-use crate::server::Server;
+use crate::server::{Server, is_served};
 use crate::start_error::StartError;
 use crate::status::{self, Detail, HttpPlace};
 use crate::views::{View, Views};
@@ -177,6 +177,10 @@ impl Agent {
 
     /// False if it was told to end meanwhile.
     fn start(&mut self) -> Result<bool, ServeError> {
+        // Before anything is touched: it would take the other's disks, addresses and place in the exchange as soon as they are free.
+        if let Some(socket) = self.config.status.as_ref().filter(|path| is_served(path)) {
+            return Err(ServeError::Runs(socket.display().to_string()));
+        }
         raise_descriptor_limit(&self.config);
         for warning in self.config.warnings() {
             tracing::warn!("{warning}");

@@ -73,6 +73,11 @@ pub(crate) fn bind(socket: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((UnixListener::from(listener), file))
 }
 
+/// Whether a process answers at this socket.
+pub(crate) fn is_served(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
+}
+
 /// Whether this is a socket, and nobody listens to it any more: left over from a process that was
 /// killed.
 fn is_abandoned(path: &Path) -> bool {

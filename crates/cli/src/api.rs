@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use parda_agent::config::Config;
 use parda_api::State;
 use parda_http::client::{AskError, Server, ask};
 use parda_nbd::uri::Address;
@@ -11,6 +10,7 @@ use parda_tls::{ClientFiles, Connector};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::asked::configuration;
 use crate::{Failure, output};
 
 /// Where the agent is.
@@ -36,7 +36,7 @@ impl Agent {
         if let Some(url) = &self.url {
             return self.at(url);
         }
-        let places = Config::read(&self.config)?.http_places();
+        let places = configuration(&self.config)?.http_places();
         let unix = places.iter().find(|place| matches!(place.address, Address::Unix(_)));
         match unix.or(places.first()).map(|place| (&place.address, &place.tls)) {
             Some((Address::Unix(path), _)) => Ok(Server::Unix(path.clone())),
@@ -105,7 +105,10 @@ impl Agent {
         let volumes: Vec<_> = state.volumes.iter().filter(has).map(|v| v.name.clone()).collect();
         match (&volumes[..], disk) {
             ([one], _) => Ok(one.clone()),
-            ([], Some(disk)) => Err(Failure::usage(format!("disk {disk:?}: no volume has one"))),
+            ([], Some(disk)) => {
+                let all = state.volumes.iter().flat_map(|v| &v.disks).map(|disk| disk.key.as_str());
+                Err(Failure::usage(format!("disk {disk:?}: no volume has one; {}", there_are(all))))
+            }
             _ => Err(Failure::usage(format!(
                 "--volume: name one of {}",
                 output::line(&volumes.join(", "))
@@ -138,6 +141,15 @@ impl Agent {
             Failure::new(format!("{server}: the answer is of another version: {error}"))
         })
     }
+}
+
+/// The first of the names that there are.
+fn there_are<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    const TOLD: usize = 20;
+    let (told, more): (Vec<_>, Vec<_>) = names.enumerate().partition(|(at, _)| *at < TOLD);
+    let told: Vec<_> = told.into_iter().map(|(_, name)| name).collect();
+    let more = if more.is_empty() { "" } else { ", … (parda status)" };
+    output::line(&format!("there are: {}{more}", told.join(", ")))
 }
 
 /// A part of a path, escaped.

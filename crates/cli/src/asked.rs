@@ -36,14 +36,37 @@ impl Asked {
 /// The status socket: `named`, or otherwise the `status` of a configuration.
 pub(crate) fn socket(named: Option<&Path>, config: &Path) -> Result<PathBuf, Failure> {
     if let Some(socket) = named {
+        if std::fs::metadata(socket).is_ok_and(|about| about.is_file()) {
+            let name = socket.display();
+            return Err(Failure::usage(format!(
+                "{name}: is no socket; a configuration is named by -c {name}"
+            )));
+        }
         return Ok(socket.to_owned());
     }
-    Config::read(config)?.status.ok_or_else(|| {
+    configuration(config)?.status.ok_or_else(|| {
         Failure::usage(format!(
             "{}: status: is missing: set status = \"unix:PATH\" and reload the agent",
             config.display()
         ))
     })
+}
+
+/// The agent's configuration. If there is none, the command says how to name one.
+pub(crate) fn configuration(path: &Path) -> Result<Config, Failure> {
+    is_there(path)?;
+    Ok(Config::read(path)?)
+}
+
+/// Checks that a file is there that -c names, or its default.
+pub(crate) fn is_there(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::usage(format!(
+            "{}: there is no such file: name the agent's configuration by -c FILE",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Asks an agent for its status.

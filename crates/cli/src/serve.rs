@@ -8,6 +8,7 @@ use parda_agent::config::{Config, Disk, Place, Steer, Vms, Volume, Work};
 use parda_agent::events::Recorder;
 use parda_config::Document;
 
+use crate::asked::is_there;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -31,6 +32,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(&self, events: Recorder) -> Result<(), Failure> {
         crate::log::log_panics();
+        is_there(&self.config)?;
         let file = Document::read(&self.config)?;
         parda_agent::serve(&self.config, file, events).map_err(|error| match error {
             ServeError::Configuration(error) => Failure::from(error),
@@ -42,11 +44,12 @@ impl Serve {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  parda check
   parda check parda.toml
   parda check parda.toml && systemctl reload parda")]
 pub(crate) struct Check {
     /// The agent's configuration file
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", default_value = "/etc/parda.toml")]
     config: PathBuf,
 }
 

@@ -173,15 +173,16 @@ fn unknown(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec
     let slices = matches!(view.holding, Holding::Slices { .. });
     let thresholds =
         slices && changes.iter().any(|change| matches!(change, Change::ThresholdMs(_)));
-    let held = Limit::of_vm(view, vm).is_held();
+    let limit = Limit::of_vm(view, vm);
+    let (held, works) = (limit.is_held(), limit != Limit::NothingDone);
     let small = held && vm.outstanding() < SMALL * vm.slots;
     let assumed = matches!(capacity, Capacity::Assumed { .. });
     let all = [
         (view.holding == Holding::Nothing, Unknown::NoControl),
         (vm.varies(), Unknown::DepthVaries),
-        (thresholds && assumed, Unknown::Capacity),
+        (works && thresholds && assumed, Unknown::Capacity),
         (view.peers.iter().any(|peer| peer.bounded == Bounded::Unsaid), Unknown::Peers),
-        (vm.iops * view.seconds < ENOUGH, Unknown::FewIos),
+        (works && vm.iops * view.seconds < ENOUGH, Unknown::FewIos),
         (small, Unknown::FewShares),
     ];
     all.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()

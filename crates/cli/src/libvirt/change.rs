@@ -12,6 +12,7 @@ use parda_nbd::uri::Address;
 
 use super::domain::{Disk, Domain, Source, same, unlike};
 use super::virsh::{Listed, Virsh};
+use crate::asked::configuration;
 use crate::{Failure, output};
 
 #[derive(Args)]
@@ -158,7 +159,7 @@ impl Change {
         delay: u64,
         other: impl Fn(&Disk, &[Served]) -> Result<Option<Source>, String>,
     ) -> Result<(), Failure> {
-        let served = served(&Config::read(&self.config)?);
+        let served = served(&configuration(&self.config)?);
         let virsh = Virsh { uri: &self.connect };
         let (persistent, saved) = (virsh.persistent()?, virsh.saved()?);
         let mut all: Vec<Changed> = Vec::new();

@@ -185,7 +185,7 @@ fn shares_changed_live_are_what_clients_get_and_outlive_the_agent() {
     // What is wrong is said as for the file, and changes nothing.
     let wrong = |line: &[&str]| stage.fails(&[&[PARDA, "set"], line, &["-c", "a.toml"]].concat());
     assert!(wrong(&["vm1", "shares=0"]).contains("shares = 0: must be from 1 to 1000000"));
-    assert!(wrong(&["vm3", "shares=1"]).contains("no volume has one"));
+    assert!(wrong(&["vm3", "shares=1"]).contains("no volume has one; there are: vm1, vm2"));
     assert!(wrong(&["vm1", "path=/etc/passwd"]).contains("cannot be changed while"));
     assert!(wrong(&["window_max=0"]).contains("must be at least window_min"));
     assert!(wrong(&["windwo_max=1"]).contains("unknown field `windwo_max`"));
