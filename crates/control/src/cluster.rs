@@ -303,7 +303,7 @@ impl Totals {
             Bounded::Slices => true,
             Bounded::Nothing | Bounded::Window => false,
         };
-        *load = load.plus(Load {
+        load.add(&Load {
             outstanding: report.outstanding,
             active: report.active,
             shares: f64::from(report.shares.0),
@@ -331,23 +331,27 @@ impl Totals {
 impl Load {
     /// Sums over the hosts of both.
     #[must_use]
-    pub fn plus(self, other: Load) -> Load {
-        Load {
-            outstanding: self.outstanding + other.outstanding,
-            active: self.active + other.active,
-            shares: self.shares + other.shares,
-            in_use: self.in_use || other.in_use,
-            limited: self.limited || other.limited,
-            wants: self.wants || other.wants,
-            rate: self.rate + other.rate,
-            bytes: self.bytes + other.bytes,
-            windows: self.windows + other.windows,
-            ballot: self.ballot.plus(other.ballot),
-            asked: self.asked.plus(other.asked),
-            saturated: self.saturated.plus(other.saturated),
-            slowest: self.slowest.or(other.slowest),
-            mute: self.mute || other.mute,
-        }
+    pub fn plus(mut self, other: Load) -> Load {
+        self.add(&other);
+        self
+    }
+
+    /// Adds other hosts. In place, as a period of n hosts adds n² reports.
+    fn add(&mut self, other: &Load) {
+        self.outstanding += other.outstanding;
+        self.active += other.active;
+        self.shares += other.shares;
+        self.in_use |= other.in_use;
+        self.limited |= other.limited;
+        self.wants |= other.wants;
+        self.rate += other.rate;
+        self.bytes += other.bytes;
+        self.windows += other.windows;
+        self.ballot.merge(&other.ballot);
+        self.asked = self.asked.plus(other.asked);
+        self.saturated = self.saturated.plus(other.saturated);
+        self.slowest = self.slowest.or(other.slowest);
+        self.mute |= other.mute;
     }
 
     /// What they had outstanding, and the slots of so many bytes that they completed per second. An

@@ -72,11 +72,15 @@ impl<T: Copy + Ord> Votes<T> {
     /// Counts the votes of both.
     #[must_use]
     pub fn plus(mut self, other: Votes<T>) -> Votes<T> {
-        if other.votes[0].is_none() {
-            return self;
-        }
-        other.votes.iter().flatten().for_each(|(value, votes)| self.add(*value, *votes));
+        self.merge(&other);
         self
+    }
+
+    /// Counts other votes as well.
+    fn merge(&mut self, other: &Votes<T>) {
+        // Values come first, and those that there are not after them.
+        let there = other.votes.iter().map_while(|vote| *vote);
+        there.for_each(|(value, votes)| self.add(value, votes));
     }
 
     /// The value that is in force. `None` without any.
@@ -122,13 +126,17 @@ impl Ballot {
 
     /// Counts the votes of both ballots.
     #[must_use]
-    pub fn plus(self, other: Ballot) -> Ballot {
-        Ballot {
-            slot_size: self.slot_size.plus(other.slot_size),
-            signal: self.signal.plus(other.signal),
-            proportional: self.proportional.plus(other.proportional),
-            threshold: self.threshold.plus(other.threshold),
-        }
+    pub fn plus(mut self, other: Ballot) -> Ballot {
+        self.merge(&other);
+        self
+    }
+
+    /// Counts the votes of another ballot as well.
+    pub(crate) fn merge(&mut self, other: &Ballot) {
+        self.slot_size.merge(&other.slot_size);
+        self.signal.merge(&other.signal);
+        self.proportional.merge(&other.proportional);
+        self.threshold.merge(&other.threshold);
     }
 
     /// What is in force, beside the threshold. `None` if nobody says.
