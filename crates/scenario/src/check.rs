@@ -22,8 +22,8 @@ use crate::many;
 use crate::metric::{Metric, Names};
 use crate::moves::Moves;
 use crate::scenario::{
-    Action, EXCHANGE, Host, HostId, MAX_HOSTS, Phase, Scenario, State, TimelineEvent, USUAL_SLOTS,
-    Vm, VmId, array_luns,
+    Action, EXCHANGE, Host, HostId, MAX_HOSTS, MAX_SLOTS, Phase, Scenario, State, TimelineEvent,
+    USUAL_SLOTS, Vm, VmId, array_luns,
 };
 
 /// Longest name of a host, in bytes: the room for it in a slot of the exchange.
@@ -91,12 +91,13 @@ impl Checker<'_> {
             let path = format!("host.{i}.count");
             self.ensure(host.count != Some(0), &path, "must be at least 1")?;
         }
+        let most = if self.transport == Transport::File { MAX_SLOTS } else { MAX_HOSTS };
         let mut starts = Vec::new();
         let mut hosts = Vec::new();
         for (place, host) in many::each(&file.host) {
-            if hosts.len() == MAX_HOSTS {
+            if hosts.len() == most {
                 let key = host.count.map_or("name", |_| "count");
-                let message = format!("is too many: there are at most {MAX_HOSTS} hosts");
+                let message = format!("is too many: there are at most {most} hosts");
                 return Err(self.error(&format!("host.{place}.{key}"), message));
             }
             let id = HostId(hosts.len());
@@ -209,10 +210,14 @@ impl Checker<'_> {
     }
 
     fn exchange_slots(&self, slots: Option<u32>, hosts: usize) -> Result<u32, Error> {
-        // `hosts` is at most MAX_HOSTS.
+        if self.transport != Transport::File {
+            // Nobody uses them: `slots` is refused there.
+            return Ok(USUAL_SLOTS as u32);
+        }
+        // `hosts` is at most MAX_SLOTS.
         let slots = slots.unwrap_or(hosts.max(USUAL_SLOTS) as u32);
-        let ok = (hosts..=MAX_HOSTS).contains(&(slots as usize));
-        let must = format!("must be from {hosts}, a slot for each host, to {MAX_HOSTS}");
+        let ok = (hosts..=MAX_SLOTS).contains(&(slots as usize));
+        let must = format!("must be from {hosts}, a slot for each host, to {MAX_SLOTS}");
         self.ensure(ok, "exchange.slots", &must)?;
         Ok(slots)
     }

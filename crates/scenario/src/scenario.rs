@@ -156,8 +156,11 @@ impl Action {
 /// Name of the exchange's LUN, which no VM may have.
 pub const EXCHANGE: &str = "exchange";
 
-/// Largest number of hosts: the largest number of slots of an exchange.
-pub const MAX_HOSTS: usize = 1024;
+/// Largest number of hosts that meet over a network.
+pub const MAX_HOSTS: usize = 4096;
+
+/// Largest number of slots of an exchange, and so of hosts that meet in a file.
+pub const MAX_SLOTS: usize = 1024;
 
 /// Default number of slots of the exchange, if there are no more hosts.
 pub(crate) const USUAL_SLOTS: usize = 64;

@@ -116,9 +116,8 @@ impl<'a> Cluster<'a> {
                 Flight::Exchange { host, life, visit } => {
                     self.meters.visited();
                     // What is written can be read, whether or not its writer looks.
-                    let agent = self.living(host, life);
-                    if let Some(message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
-                        self.slots.put(self.now, host, message);
+                    if self.living(host, life).is_some() {
+                        self.put(host, visit);
                     }
                     self.deliver(host, life, Delivery::Visited(visit, true))?;
                 }
@@ -406,12 +405,19 @@ impl<'a> Cluster<'a> {
 
     /// A visit to an exchange that is not on the array: it takes no time that the law could notice.
     fn network_visit(&mut self, host: HostId, visit: Visit) -> Result<(), Violation> {
-        let agent = self.nodes[host.0].agent.as_ref();
-        let sent = self.state.reaches_exchange(host) && self.state.host(host).hearing.writable;
-        if let Some(message) = agent.and_then(|agent| agent.rounds.writes(visit)).filter(|_| sent) {
-            self.slots.put(self.now, host, message);
+        if self.state.reaches_exchange(host) && self.state.host(host).hearing.writable {
+            self.put(host, visit);
         }
         self.visited(host, visit, true)
+    }
+
+    /// What this visit of a host that lives writes, if it writes, can be read from now on.
+    fn put(&mut self, host: HostId, visit: Visit) {
+        let agent = self.nodes[host.0].agent.as_ref();
+        if let Some(message) = agent.and_then(|agent| agent.rounds.writes(visit)) {
+            self.slots.put(self.now, host, message);
+            self.meters.published();
+        }
     }
 
     /// A visit to the exchange has ended, or was given up.

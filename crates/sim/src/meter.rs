@@ -23,6 +23,7 @@ pub(crate) fn instant(at: Duration) -> Instant {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) ios: u64,
+    pub(crate) bytes: u64,
     device: u128,
 }
 
@@ -33,6 +34,8 @@ pub(crate) struct Meters {
     /// What each host did since the last second.
     tallies: Vec<Tally>,
     ios: u64,
+    /// Messages of hosts that reached the exchange.
+    publications: u64,
 }
 
 #[derive(Debug)]
@@ -80,8 +83,9 @@ impl Mean {
 }
 
 impl Tally {
-    fn add(&mut self, device: Span) {
+    fn add(&mut self, bytes: u64, device: Span) {
         self.ios += 1;
+        self.bytes += bytes;
         self.device += u128::from(device.0);
     }
 
@@ -91,14 +95,18 @@ impl Tally {
     }
 
     pub(crate) fn plus(self, other: Tally) -> Tally {
-        Tally { ios: self.ios + other.ios, device: self.device + other.device }
+        Tally {
+            ios: self.ios + other.ios,
+            bytes: self.bytes + other.bytes,
+            device: self.device + other.device,
+        }
     }
 }
 
 impl Meters {
     pub(crate) fn new(scenario: &Scenario) -> Meters {
         let tallies = vec![Tally::default(); scenario.hosts.len()];
-        Meters { open: Vec::new(), tallies, ios: 0 }
+        Meters { open: Vec::new(), tallies, ios: 0, publications: 0 }
     }
 
     /// An IO is done.
@@ -108,7 +116,7 @@ impl Meters {
         // out. IOPS and latencies of VMs count them.
         let data = done.io.kind != IoKind::Discard;
         if data {
-            self.tallies[host.0].add(done.device);
+            self.tallies[host.0].add(done.io.bytes.0, done.device);
         }
         for phase in &mut self.open {
             let host = &mut phase.hosts[host.0];
@@ -117,11 +125,21 @@ impl Meters {
             vm.count.bytes += done.io.bytes.0;
             if data {
                 host.device.record(done.device);
-                vm.device.add(done.device);
+                vm.device.add(done.io.bytes.0, done.device);
             }
             vm.total.record(done.held + done.device);
             vm.held.record(done.held);
         }
+    }
+
+    /// A message of a host has reached the exchange.
+    pub(crate) fn published(&mut self) {
+        self.publications += 1;
+    }
+
+    /// How many messages of hosts have reached the exchange.
+    pub(crate) fn publications(&self) -> u64 {
+        self.publications
     }
 
     /// The array has done an IO of the exchange.

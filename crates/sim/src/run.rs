@@ -56,6 +56,8 @@ pub struct RunOutcome {
     pub series: Option<Series>,
     /// How many IOs of VMs were done.
     pub ios: u64,
+    /// How many messages of hosts reached the exchange.
+    pub publications: u64,
 }
 
 /// Runs a scenario and answers. The same scenario with the same seed gives the same answer.
@@ -89,6 +91,7 @@ pub fn run(
         answer: Answer::new(scenario, Engine::Sim, phases),
         series: run.series,
         ios: run.cluster.meters.ios(),
+        publications: run.cluster.meters.publications(),
     })
 }
 

@@ -32,6 +32,9 @@ pub struct HostSeries {
     pub device_latency_ms: Vec<Option<f64>>,
     /// IOs completed per second.
     pub iops: Vec<f64>,
+    /// Bytes of them.
+    #[serde(default)]
+    pub bytes_per_s: Vec<f64>,
     /// Load on the array that is not under control, as the host found it then. `None` while it is dead.
     #[serde(default)]
     pub outsider: Vec<Option<Found>>,
@@ -94,6 +97,7 @@ impl Series {
             host.latency_threshold_ms.push(agent.map(|a| a.threshold().secs() * 1e3));
             host.device_latency_ms.push(tally.device_ms());
             host.iops.push(tally.ios as f64);
+            host.bytes_per_s.push(tally.bytes as f64);
             host.outsider.push(agent.map(|agent| Found::of(agent.finding())));
         }
     }
@@ -113,6 +117,7 @@ mod tests {
             latency_threshold_ms: some.clone(),
             device_latency_ms: some,
             iops: vec![1.0, 0.0],
+            bytes_per_s: vec![4096.0, 0.0],
             outsider: vec![None, None],
         };
         for quantity in parda_scenario::plot::OVER_TIME {

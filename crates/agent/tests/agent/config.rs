@@ -46,6 +46,15 @@ fn a_good_file_means_what_it_says() {
 }
 
 #[test]
+fn the_ready_configurations_for_many_hosts_are_accepted() {
+    let page = include_str!("../../../docs/many-hosts.md");
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let configs: Vec<_> = blocks.map(|block| check(block).unwrap()).collect();
+    assert_eq!(configs.len(), 4);
+    assert!(configs.iter().all(|config| config.volumes[0].exchange.is_some()));
+}
+
+#[test]
 fn the_use_of_an_nbd_server_is_configured_and_checked() {
     let config = check(GOOD).unwrap();
     let nbd = |config: &Config| config.volumes[0].disks()[1].nbd;

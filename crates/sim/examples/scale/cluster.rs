@@ -1,0 +1,124 @@
+//! A cluster with a transport: when it has settled, how exact it is, and what it sends.
+
+use parda_config::Document;
+use parda_scenario::{PhaseAnswer, Scenario};
+use parda_sim::{Progress, SimOptions, run};
+
+use crate::Fallible;
+use crate::transport::{Traffic, Transport};
+
+/// Threshold of all hosts, in ms.
+const THRESHOLD: f64 = 30.0;
+
+/// Least length of a run, in seconds of its own time. The last half of a run is what accuracy is measured over.
+const SECONDS: u64 = 120;
+
+/// Least number of periods of a run.
+const PERIODS: u64 = 12;
+
+/// Length of a mean of the array's latency, in seconds, and how far from the threshold a settled one may be.
+const MEAN: usize = 5;
+const WITHIN: f64 = 0.1;
+
+pub(crate) fn table(transports: &[&Transport], sizes: &[u64]) -> Fallible<()> {
+    println!(
+        "| transport | hosts | period, s | latency settled, s | windows settled, s | periods | latency, ms | largest error of a window | fairness | \
+         a host sends, messages/s | kB/s | receives, messages/s | kB/s | all hosts, MB/s | ns per IO |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    );
+    for transport in transports {
+        for hosts in sizes.iter().filter(|hosts| **hosts <= transport.most) {
+            row(transport, *hosts)?;
+        }
+    }
+    Ok(())
+}
+
+/// A drive for eight hosts, one VM on each host, and every third VM with twice the shares of the others.
+fn scenario(transport: &Transport, hosts: u64, seconds: u64) -> Fallible<Scenario> {
+    let (drives, third, half) = ((hosts / 8).max(2), hosts / 3, seconds / 2);
+    let group = |name: &str, count: u64, shares: u64| {
+        format!(
+            "[[host]]\nname = \"{name}\"\ncount = {count}\n[[host.vm]]\nname = \"{name}-vm\"\nshares = {shares}\ndisk = \"4GiB\"\n\
+             workload = {{ size = \"16KiB\", read = 100, random = 100, outstanding = 16 }}\n"
+        )
+    };
+    let text = format!(
+        "name = \"scale\"\nduration = \"{seconds}s\"\n\
+         [array]\npreset = \"cx3-40-raid0\"\nraid = {{ drives = {drives} }}\nextent = \"16MiB\"\n\
+         controller = {{ io_cost = \"100ns\", link = \"100GB/s\" }}\n\
+         [exchange]\n{}\n[control]\nlatency_threshold = \"{THRESHOLD}ms\"\n\
+         [[phase]]\nname = \"all\"\nfrom = \"0s\"\nto = \"{seconds}s\"\n\
+         [[phase]]\nname = \"steady\"\nfrom = \"{half}s\"\nto = \"{seconds}s\"\n{}{}",
+        transport.keys,
+        group("a", hosts - third, 1000),
+        group("b", third, 2000),
+    );
+    Ok(Scenario::parse(&Document::new(transport.name, text))?)
+}
+
+/// At least [`PERIODS`] of the longest periods: hosts over etcd have the period of their number, and hosts over a file meet as often as a hundredth of
+/// the array's IOs allows.
+fn length(transport: &Transport, hosts: u64) -> u64 {
+    let period = match transport.name {
+        "etcd" => hosts * hosts / 20_000,
+        "file" => hosts / 20,
+        _ => 1,
+    };
+    SECONDS.max(PERIODS * period)
+}
+
+fn row(transport: &Transport, hosts: u64) -> Fallible<()> {
+    let seconds = length(transport, hosts);
+    let scenario = scenario(transport, hosts, seconds)?;
+    let mut latencies = Vec::new();
+    let began = cpu_time()?;
+    let see = |at: Progress| latencies.push(at.device_latency_ms.unwrap_or_default());
+    let outcome = run(&scenario, &SimOptions::default(), see)?;
+    let spent = cpu_time()? - began;
+    let [all, steady] = &outcome.answer.phases[..] else { return Err("two phases".into()) };
+    let rounds = outcome.publications as f64 / hosts as f64 / seconds as f64;
+    let windows = all.total.settled_s.unwrap_or_default();
+    let Traffic { sent, sent_bytes, received, received_bytes } = (transport.round)(hosts as f64);
+    let all_bytes = hosts as f64 * (sent_bytes + received_bytes);
+    println!(
+        "| {} | {hosts} | {:.1} | {} | {windows:.0} | {:.0} | {:.1} | {:.1} % | {:.4} | {:.2} | {:.1} | {:.2} | {:.1} | {:.2} | {:.0} |",
+        transport.name,
+        1.0 / rounds,
+        settled(&latencies),
+        windows * rounds,
+        steady.total.device_latency_ms.unwrap_or_default(),
+        100.0 * window_error(steady),
+        steady.total.fairness_slots.unwrap_or_default(),
+        sent * rounds,
+        sent_bytes * rounds / 1e3,
+        received * rounds,
+        received_bytes * rounds / 1e3,
+        all_bytes * rounds / 1e6,
+        spent * 1e9 / outcome.ios as f64,
+    );
+    Ok(())
+}
+
+/// The second from which on the array's latency stays at the threshold.
+fn settled(latencies: &[f64]) -> usize {
+    let mean = |ms: &[f64]| ms.iter().sum::<f64>() / ms.len() as f64;
+    let off = |ms: &[f64]| (mean(ms) / THRESHOLD - 1.0).abs() > WITHIN;
+    latencies.windows(MEAN).rposition(off).map_or(0, |last| last + MEAN)
+}
+
+/// Largest difference of a host's window per share from the mean of all hosts, as a part of it.
+fn window_error(phase: &PhaseAnswer) -> f64 {
+    let per_share = |host: &parda_scenario::HostAnswer| {
+        host.window.unwrap_or_default() / f64::from(host.shares.max(1))
+    };
+    let mean = phase.hosts.iter().map(per_share).sum::<f64>() / phase.hosts.len() as f64;
+    phase.hosts.iter().map(|host| (per_share(host) / mean - 1.0).abs()).fold(0.0, f64::max)
+}
+
+/// CPU time of this thread until now, in seconds.
+fn cpu_time() -> Fallible<f64> {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanoseconds: u64 = times.split(' ').next().unwrap_or_default().parse()?;
+    Ok(nanoseconds as f64 / 1e9)
+}

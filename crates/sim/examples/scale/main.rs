@@ -1,0 +1,40 @@
+//! Clusters of many hosts with each transport of the exchange, in simulation; as Markdown.
+//!
+//! ```sh
+//! cargo run --release -p parda-sim --example scale                    # all transports, 8 to 2,000 hosts
+//! cargo run --release -p parda-sim --example scale -- group 8 2000    # one transport, these numbers of hosts
+//! cargo run --release -p parda-sim --example scale -- round           # CPU time of a host's control round
+//! ```
+//!
+//! All of it takes a quarter of an hour of a core, most of it 1,000 and 2,000 hosts.
+#![allow(clippy::print_stdout, reason = "this is what it is for")]
+
+mod cluster;
+mod round;
+mod transport;
+
+use std::error::Error;
+
+use transport::TRANSPORTS;
+
+type Fallible<T> = Result<T, Box<dyn Error>>;
+
+/// Numbers of hosts.
+const SIZES: [u64; 6] = [8, 32, 100, 300, 1000, 2000];
+
+fn main() -> Fallible<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let name = arguments.first();
+    let sizes: Vec<u64> =
+        arguments.iter().skip(1).map(|size| size.parse()).collect::<Result<_, _>>()?;
+    let sizes = if sizes.is_empty() { SIZES.to_vec() } else { sizes };
+    if name.is_some_and(|name| name == "round") {
+        return round::table(&sizes);
+    }
+    let chosen: Vec<_> = TRANSPORTS.iter().filter(|t| name.is_none_or(|n| n == t.name)).collect();
+    if chosen.is_empty() {
+        let names = TRANSPORTS.map(|transport| transport.name).join(", ");
+        return Err(format!("no transport is called so; there are {names}").into());
+    }
+    cluster::table(&chosen, &sizes)
+}
