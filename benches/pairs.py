@@ -109,8 +109,9 @@ def interval(ratios):
 
 
 class Agent:
-    def __init__(self, parda, dir, name, data, direct, idle=0, more="", pin=None):
+    def __init__(self, parda, dir, name, data, direct, idle=0, more="", pin=None, host="bench", status=None):
         self.parda, self.data, self.direct, self.idle, self.dir = os.path.abspath(parda), data, direct, idle, dir
+        self.head = f'host = "{host}"\n' + (f'status = "unix:{status}"\n' if status else "")
         self.config, self.socket, self.log = (os.path.join(dir, f"{name}.{kind}") for kind in ("toml", "sock", "log"))
         for disk in range(idle):
             with open(os.path.join(dir, f"idle{disk}"), "wb") as file:
@@ -122,8 +123,7 @@ class Agent:
         until(lambda: self.said("started host") > 0)
 
     def write(self):
-        text = f"""host = "bench"
-[[volume]]
+        text = f"""{self.head}[[volume]]
 name = "bench"
 [volume.control]
 mode = "{self.mode}"
@@ -161,13 +161,17 @@ lock = "off"
     def load(self, load, seconds, mode):
         """IOPS, and CPU for each IO, up to a factor that is the same for all."""
         self.set_mode(mode)
+        before = self.cpu()
+        answer = self.answer(load, seconds)
+        return answer["iops"], (self.cpu() - before) / answer["iops"]
+
+    def answer(self, load, seconds):
+        """What a client measures."""
         uri = f"nbd+unix:///disk?socket={self.socket}"
         line = [self.parda, "bench", "nbd", uri, *load, "--time", f"{seconds * 1000:.0f}ms", "--warmup", "20ms", "--json", "-"]
         if "write" in load[1]:
             line.append(f"--allow-writes={uri}")
-        before = self.cpu()
-        answer = json.loads(subprocess.run(line, check=True, capture_output=True, preexec_fn=self.pin).stdout)
-        return answer["iops"], (self.cpu() - before) / answer["iops"]
+        return json.loads(subprocess.run(line, check=True, capture_output=True, preexec_fn=self.pin).stdout)
 
     def cpu(self):
         tasks = f"/proc/{self.process.pid}/task"
@@ -222,8 +226,8 @@ def pinned(cpu):
     return None if cpu is None else lambda: os.sched_setaffinity(0, {cpu})
 
 
-def until(true_now):
-    by = time.monotonic() + 20
+def until(true_now, seconds=20):
+    by = time.monotonic() + seconds
     while not true_now():
         if time.monotonic() > by:
             raise TimeoutError
