@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -221,6 +222,23 @@ fn an_interrupted_lab_leaves_nothing() {
     assert_eq!(status.code(), Some(1));
     assert_eq!(running.processes(), 0);
     assert_eq!(fs::read_dir(running.dir.path()).unwrap().count(), 0, "files are left");
+}
+
+#[test]
+#[ignore = "nightly: 80 s in real time; virtual time holds rolling-upgrade. PARDA_BEFORE: the program from before"]
+fn agents_of_a_program_from_before_are_replaced_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, starts) = (dir.path().join("before"), dir.path().join("starts"));
+    let before = std::env::var("PARDA_BEFORE");
+    let before = before.unwrap_or_else(|_| env!("CARGO_BIN_EXE_parda").to_owned());
+    let script = format!("#!/bin/sh\necho >> '{}'\nexec '{before}' \"$@\"\n", starts.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let scenario = scenarios().join("lab/rolling-upgrade.toml");
+    let output = lab().arg(scenario).arg("--before").arg(program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let starts = fs::read_to_string(starts).unwrap();
+    assert_eq!(starts.lines().count(), 4, "each host's first agent, and none of the second ones");
 }
 
 #[test]
