@@ -111,6 +111,10 @@ pub const KINDS: &[(&str, &str)] = &[
         "same_drives",
         "The latency of a volume follows the load on another: both seem to lie on the same drives",
     ),
+    (
+        "same_drives_no_more",
+        "Nothing says any more that two volumes lie on the same drives: the last hour does not show it",
+    ),
     ("held_too_long", "IOs went out of turn, as their disk had been held for hold_max"),
     ("device_lost", "A device cannot be steered"),
     ("device_back", "A device that was lost is steered again"),

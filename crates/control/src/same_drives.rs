@@ -3,7 +3,7 @@
 //! Latency of a volume follows its own load anyway, and loads of two volumes often change together. So what counts is how latency changes with
 //! the load on the other volume where its own load is the same: the partial correlation, of ranks, as single large changes prove nothing. Changes from
 //! one block of seconds to the next are compared, not levels, which drift together over a day by chance; and only those in which the other volume's
-//! load changes at all, as the rest is noise.
+//! load changes at all, as the rest is noise, and in which the size of the volume's own IOs stays, as latency follows that as well.
 
 use alloc::vec::Vec;
 
@@ -14,6 +14,8 @@ pub struct Look {
     pub latency: Option<f64>,
     /// Mean outstanding IOs of all hosts in the second.
     pub outstanding: f64,
+    /// Mean size of an IO in bytes. `None` without IO.
+    pub size: Option<f64>,
 }
 
 /// How the latency of one volume follows the load on the other.
@@ -35,6 +37,9 @@ const BLOCK: usize = 2;
 /// Least change of the other volume's load, as a part of its mean.
 const CHANGE: f64 = 0.1;
 
+/// Largest change of the size of the volume's own IOs, as a part of it.
+const SAME_SIZE: f64 = 0.25;
+
 /// Least mean load of the other volume, in IOs, that changes are a part of.
 const LEAST_LOAD: f64 = 0.5;
 
@@ -47,11 +52,26 @@ const LEAST_CORRELATION: f64 = 0.3;
 /// Least Fisher transform of the correlation, in standard errors. Of 100 pairs of volumes apart the largest was at 2.6.
 const LEAST_ERRORS: f64 = 5.0;
 
+/// Part of both that is enough for what was sure before.
+const STILL: f64 = 0.6;
+
 impl Follows {
     /// Whether chance is ruled out.
     #[must_use]
     pub fn is_sure(&self) -> bool {
-        self.correlation >= LEAST_CORRELATION && self.errors >= LEAST_ERRORS && self.rise > 0.0
+        self.exceeds(1.0)
+    }
+
+    /// Whether what was sure before still holds.
+    #[must_use]
+    pub fn still_holds(&self) -> bool {
+        self.exceeds(STILL)
+    }
+
+    fn exceeds(&self, part: f64) -> bool {
+        self.correlation >= part * LEAST_CORRELATION
+            && self.errors >= part * LEAST_ERRORS
+            && self.rise > 0.0
     }
 }
 
@@ -74,17 +94,33 @@ struct Change {
     other: f64,
 }
 
+/// Means over some seconds.
+#[derive(Clone, Copy)]
+struct Block {
+    latency: f64,
+    own: f64,
+    other: f64,
+    size: f64,
+}
+
+impl Block {
+    fn has_size_of(&self, other: &Block) -> bool {
+        (self.size - other.size).abs() <= SAME_SIZE * self.size.min(other.size)
+    }
+}
+
 fn follows(own: &[Look], other: &[Look]) -> Option<Follows> {
     let blocks = own.chunks_exact(BLOCK).zip(other.chunks_exact(BLOCK));
     let blocks: Vec<_> = blocks.map(block).collect();
-    let loads: Vec<f64> = blocks.iter().flatten().map(|(.., other)| *other).collect();
+    let loads: Vec<f64> = blocks.iter().flatten().map(|block| block.other).collect();
     let load = (loads.iter().sum::<f64>() / loads.len() as f64).max(LEAST_LOAD);
     let pairs = blocks.windows(2).filter_map(|pair| Some((pair[0]?, pair[1]?)));
-    let changes = pairs.map(|(before, now)| Change {
-        latency: now.0 - before.0,
-        slower: libm::log(now.0 / before.0),
-        own: now.1 - before.1,
-        other: now.2 - before.2,
+    let alike = pairs.filter(|(before, now)| now.has_size_of(before));
+    let changes = alike.map(|(before, now)| Change {
+        latency: now.latency - before.latency,
+        slower: libm::log(now.latency / before.latency),
+        own: now.own - before.own,
+        other: now.other - before.other,
     });
     let changes: Vec<_> = changes.filter(|change| change.other.abs() > CHANGE * load).collect();
     if changes.len() < LEAST_CHANGES {
@@ -102,12 +138,18 @@ fn follows(own: &[Look], other: &[Look]) -> Option<Follows> {
     })
 }
 
-/// Mean latency, own and other outstanding IOs of a block; `None` if there was none of the first in some second.
-fn block((own, other): (&[Look], &[Look])) -> Option<(f64, f64, f64)> {
+/// Means of a block; `None` if the volume had no IO in some second.
+fn block((own, other): (&[Look], &[Look])) -> Option<Block> {
     let mean =
         |looks: &[Look]| looks.iter().map(|look| look.outstanding).sum::<f64>() / BLOCK as f64;
     let latencies: Option<f64> = own.iter().map(|look| look.latency.filter(|l| *l > 0.0)).sum();
-    Some((latencies? / BLOCK as f64, mean(own), mean(other)))
+    let sizes: Option<f64> = own.iter().map(|look| look.size).sum();
+    Some(Block {
+        latency: latencies? / BLOCK as f64,
+        own: mean(own),
+        other: mean(other),
+        size: sizes? / BLOCK as f64,
+    })
 }
 
 /// Least squares: how latency changes with the other volume's load at the same own load.
@@ -173,12 +215,10 @@ mod tests {
         let load = |at: usize| if (at / 8).is_multiple_of(2) { 20.0 } else { 4.0 };
         let steady = |at: usize| 10.0 + (at * 7 % 13) as f64 / 10.0;
         let latency = |at| 1e-3 * (5.0 + own * steady(at) + other * load(at));
-        [
-            (0..seconds)
-                .map(|at| Look { latency: Some(latency(at)), outstanding: steady(at) })
-                .collect(),
-            (0..seconds).map(|at| Look { latency: None, outstanding: load(at) }).collect(),
-        ]
+        let one =
+            |at| Look { latency: Some(latency(at)), outstanding: steady(at), size: Some(16384.0) };
+        let two = |at| Look { outstanding: load(at), ..Look::default() };
+        [(0..seconds).map(one).collect(), (0..seconds).map(two).collect()]
     }
 
     #[test]
@@ -196,5 +236,19 @@ mod tests {
         assert!(!compare(&one, &other)[0].unwrap().is_sure());
         let [one, other] = looks(100, 0.5, 0.25);
         assert_eq!(compare(&one, &other), [None, None], "too few changes");
+    }
+
+    #[test]
+    fn latency_that_follows_the_size_of_ios_is_no_evidence() {
+        let [mut one, other] = looks(400, 0.5, 0.25);
+        for (own, other) in one.iter_mut().zip(&other) {
+            own.size = Some(4096.0 * other.outstanding);
+        }
+        assert_eq!(compare(&one, &other)[0], None, "no change at the same size");
+        // Sizes that vary a little, and not with the other load, hide nothing.
+        for (at, own) in one.iter_mut().enumerate() {
+            own.size = Some(16384.0 * (1.0 + (at * 5 % 7) as f64 / 70.0));
+        }
+        assert!(compare(&one, &other)[0].unwrap().is_sure());
     }
 }

@@ -16,13 +16,20 @@ const HOUR: usize = 3600;
 const LONGEST_PERIOD_S: f64 = 2.0;
 
 /// Looks at all volumes each second, and compares one pair of them.
-#[derive(Default)]
 pub(crate) struct Watch {
-    /// The last hour of each volume that can be compared.
+    /// Most seconds that are compared.
+    longest: usize,
+    /// The last seconds of each volume that can be compared.
     looks: BTreeMap<String, VecDeque<Look>>,
     /// Number of looks since the start.
     second: usize,
     found: Found,
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch { longest: HOUR, looks: BTreeMap::new(), second: 0, found: Found::default() }
+    }
 }
 
 impl Watch {
@@ -39,7 +46,7 @@ impl Watch {
         for volume in &compared {
             let looks = self.looks.entry(volume.name.clone()).or_default();
             looks.push_back(look(volume));
-            if looks.len() > HOUR {
+            if looks.len() > self.longest {
                 looks.pop_front();
             }
         }
@@ -62,14 +69,18 @@ impl Watch {
             looks.range(from..).copied().collect::<Vec<_>>()
         };
         let [forth, back] = compare(&last(a, b), &last(b, a));
-        let forth = self.take(&one.name, &other.name, forth);
-        let back = self.take(&other.name, &one.name, back);
+        let whole = a.len().min(b.len()) == self.longest;
+        let forth = self.take(&one.name, &other.name, forth, whole);
+        let back = self.take(&other.name, &one.name, back, whole);
         forth || back
     }
 
-    /// Takes in what was found of the latency of one volume and the load on another. What was sure once stays until the volumes
-    /// are of one pool, and is said once.
-    fn take(&mut self, volume: &str, load: &str, follows: Option<Follows>) -> bool {
+    /// Takes in what was found of the latency of one volume and the load on another. What was sure once is said once, and stays until the volumes
+    /// are of one pool or a whole hour has no evidence of it.
+    fn take(&mut self, volume: &str, load: &str, follows: Option<Follows>, whole: bool) -> bool {
+        if whole && !follows.as_ref().is_some_and(Follows::still_holds) {
+            return self.withdraw(volume, load);
+        }
         let Some(follows) = follows.filter(Follows::is_sure) else { return false };
         let found = self.found.entry(volume.to_owned()).or_default();
         let status = status(load, &follows);
@@ -89,6 +100,23 @@ impl Watch {
              (docs/pools.md)"
         );
         found.push(status);
+        true
+    }
+
+    /// Lets go of what the last hour does not show any more.
+    fn withdraw(&mut self, volume: &str, load: &str) -> bool {
+        let Some(found) = self.found.get_mut(volume) else { return false };
+        let Some(at) = found.iter().position(|known| known.volume == load) else { return false };
+        found.remove(at);
+        if found.is_empty() {
+            self.found.remove(volume);
+        }
+        tracing::info!(
+            volume,
+            other = load,
+            event = "same_drives_no_more",
+            "latency did not follow the load on volume {load} in the last hour: nothing says any more that both lie on the same drives"
+        );
         true
     }
 
@@ -138,14 +166,16 @@ fn pair(volumes: usize, turn: usize) -> Option<(usize, usize)> {
 fn look(volume: &VolumeStatus) -> Look {
     let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers);
     let hosts = peers.filter(|peer| peer.liveness == Liveness::Live).chain(&volume.own);
-    let (mut ios, mut waits, mut outstanding) = (0.0, 0.0, 0.0);
+    let (mut ios, mut waits, mut bytes, mut outstanding) = (0.0, 0.0, 0.0, 0.0);
     for host in hosts {
         let (iops, latency) = (host.iops.unwrap_or_default(), host.latency_ms.unwrap_or_default());
         ios += iops;
         waits += iops * latency / 1e3;
+        bytes += host.bytes_per_s.unwrap_or_default();
         outstanding += host.outstanding;
     }
-    Look { latency: (ios > 0.0).then(|| waits / ios), outstanding }
+    let of_an_io = |sum: f64| (ios > 0.0).then(|| sum / ios);
+    Look { latency: of_an_io(waits), outstanding, size: of_an_io(bytes) }
 }
 
 #[cfg(test)]
@@ -160,7 +190,7 @@ mod tests {
             "shares": 0, "active_shares": 0.0, "outstanding": outstanding, "held": 0, "connections": 0,
             "ticks": 0, "exchange": null, "disks": [],
             "own": { "host": "h", "liveness": "live", "age_s": 0.0, "window": null, "shares": 1,
-                     "latency_ms": latency_ms, "iops": 1000.0, "outstanding": outstanding },
+                     "latency_ms": latency_ms, "iops": 1000.0, "bytes_per_s": 8e6, "outstanding": outstanding },
         }))
         .unwrap()
     }
@@ -204,6 +234,17 @@ mod tests {
             found(&mut watch, 600, 0.5, [Some("p"), Some("p")]).is_empty()
                 && watch.found.is_empty()
         );
+    }
+
+    #[test]
+    fn what_was_found_is_withdrawn_when_an_hour_does_not_show_it() {
+        let mut watch = Watch { longest: 600, ..Watch::default() };
+        assert_eq!(found(&mut watch, 590, 0.5, [None, None]), ["a b"]);
+        found(&mut watch, 100, 0.0, [None, None]);
+        assert!(watch.found.contains_key("a"), "most of the time still shows it");
+        found(&mut watch, 600, 0.0, [None, None]);
+        assert!(watch.found.is_empty());
+        assert_eq!(found(&mut watch, 600, 0.5, [None, None]), ["a b"], "and may be found again");
     }
 
     #[test]

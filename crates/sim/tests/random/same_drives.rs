@@ -101,12 +101,15 @@ fn series(scenario: &Scenario) -> Vec<HostSeries> {
 /// What the hosts of a volume know of it.
 fn looks<'a>(hosts: impl Iterator<Item = &'a HostSeries> + Clone) -> Vec<Look> {
     let look = |at| {
-        let of = hosts
-            .clone()
-            .filter_map(|host| Some((host.iops[at], host.device_latency_ms[at]? / 1e3)));
-        let (ios, waits) =
-            of.fold((0.0, 0.0), |(ios, waits), (iops, l)| (ios + iops, waits + iops * l));
-        Look { latency: (ios > 0.0).then(|| waits / ios), outstanding: waits }
+        let of = hosts.clone().filter_map(|host| {
+            let ios = host.iops[at];
+            Some((ios, ios * host.device_latency_ms[at]? / 1e3, host.bytes_per_s[at]))
+        });
+        let (ios, waits, bytes) = of.fold((0.0, 0.0, 0.0), |(ios, waits, bytes), (i, w, b)| {
+            (ios + i, waits + w, bytes + b)
+        });
+        let of_an_io = |sum: f64| (ios > 0.0).then(|| sum / ios);
+        Look { latency: of_an_io(waits), outstanding: waits, size: of_an_io(bytes) }
     };
     (0..LONG as usize).map(look).collect()
 }
