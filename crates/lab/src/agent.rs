@@ -13,6 +13,7 @@ use parda_nbd::uri::{Address, Uri};
 use parda_scenario::scenario::{EXCHANGE, HostState};
 use parda_scenario::{HostId, Scenario};
 
+use crate::export_uri::export_uri;
 use crate::run_dir::RunDir;
 use crate::{guest_host, limits};
 
@@ -49,8 +50,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
     if host.kind.guest().is_some() {
         return guests(scenario, id, state);
     }
-    let on_array =
-        |export: &str| format!("nbd+unix:///{export}?socket={}", run_dir.array().display());
+    let on_array = |export: &str| export_uri(&run_dir.array(), export);
     let disks = host.vms.iter().zip(&state.vms).map(|(vm, state)| Disk {
         name: vm.name.clone(),
         // The array names an export after the first VM that has the disk.
@@ -70,7 +70,7 @@ pub fn configuration(scenario: &Scenario, id: HostId, state: &HostState, run_dir
         nbd: None,
     });
     let exchange = if limits::has_own_relay(scenario, id) {
-        format!("nbd+unix:///{EXCHANGE}?socket={}", run_dir.exchange(id).display())
+        export_uri(&run_dir.exchange(id), EXCHANGE)
     } else {
         on_array(EXCHANGE)
     };

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use crate::agent;
 use crate::array_control::{self, ArrayStatus, Request};
 use crate::error::LabError;
+use crate::export_uri::export_uri;
 use crate::fio;
 use crate::guest_host::{self, GuestHost};
 use crate::limits;
@@ -533,7 +534,7 @@ impl<'a> Cluster<'a> {
         }
         let outside = self.scenario.host(id.host).outside;
         let socket = if outside { self.run_dir.array() } else { self.run_dir.disks(id.host) };
-        let uri = format!("nbd+unix:///{}?socket={}", vm.name, socket.display());
+        let uri = export_uri(&socket, &vm.name);
         let mut command = Command::new("fio");
         command.args(told(JobTarget::Nbd(&uri))?);
         self.meeting.enter(id.host, &mut command);

@@ -9,6 +9,7 @@
 //! | [`cluster`] | the processes of a scenario: array, agents, clients |
 //! | [`process`] | a child that never outlives the laboratory |
 //! | [`agent`] | a host's agent: its configuration and its status |
+//! | `export_uri` | NBD URIs of exports at unix sockets |
 //! | [`fio`] | a VM's client |
 //! | [`guest`] | a machine with a kernel of its own |
 //! | [`guest_host`] | a guest as a host of a scenario |
@@ -29,6 +30,7 @@ pub mod cluster;
 mod dashboards;
 pub mod error;
 mod etcd;
+mod export_uri;
 pub mod fio;
 pub mod guest;
 pub mod guest_host;

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::error::GuestError;
 use super::wait::look_until;
+use crate::export_uri::export_uri;
 use crate::process::Process;
 
 /// Program that mounts the file.
@@ -52,7 +53,7 @@ impl ExportFile {
         std::fs::create_dir(export_file.mountpoint()).map_err(|e| wrong(e.to_string()))?;
         let mut nbdfuse = Command::new(NBDFUSE);
         nbdfuse.args(["-C", CONNECTIONS]).arg(export_file.path());
-        nbdfuse.arg(format!("nbd+unix:///{export}?socket={}", socket.display()));
+        nbdfuse.arg(export_uri(socket, export));
         let log = export_file.dir.path().join("log");
         // A killed nbdfuse would leave the mount behind, so it is asked to end.
         let server = Process::start_tidy(format!("{NBDFUSE} of {export}"), log, nbdfuse);

@@ -1,0 +1,36 @@
+//! NBD URIs of exports at unix sockets.
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// The URI of an export, with all that means something in a URI encoded: the directory for temporary files may have a space in its name.
+pub(crate) fn export_uri(socket: &Path, export: &str) -> String {
+    let mut uri = format!("nbd+unix:///{export}?socket=");
+    for byte in socket.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                uri.push(char::from(*byte));
+            }
+            // Writing to a text never fails.
+            _ => drop(write!(uri, "%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use parda_nbd::uri::{Address, Uri};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_with_a_space_or_an_ampersand_is_encoded() {
+        let socket = Path::new("/tmp/a b&é/x.sock");
+        let uri = export_uri(socket, "db");
+        assert_eq!(uri, "nbd+unix:///db?socket=/tmp/a%20b%26%C3%A9/x.sock");
+        let parsed: Uri = uri.parse().unwrap();
+        assert_eq!(parsed.address, Address::Unix(socket.to_owned()));
+    }
+}
