@@ -1,5 +1,5 @@
 //! The configuration file with random faults: whatever is in it, the check answers, and an error
-//! points into the file.
+//! points into the file. The same of policies in etcd.
 //!
 //! `PARDA_CONFIG_RUNS` says how many files are tried, `PARDA_SEED` which.
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fastrand::Rng;
 use parda_agent::config::Config;
 use parda_config::Document;
+use parda_policy::Stored;
+use parda_policy::check::check_volume;
 
 /// The manual, with its examples.
 const MANUAL: &str = include_str!("../../../../docs/configuration.md");
@@ -231,4 +233,80 @@ fn a_file_with_faults_is_answered_with_a_place() {
     }
     println!("{runs} files: {good} good, {pointed} faults with a place");
     assert!(pointed * 2 > runs, "most faults have a place");
+}
+
+/// A policy of a volume with every setting that a policy may have in some place, as etcd holds it.
+const POLICY: &str = r#"format = 1
+revision = 7
+[volume]
+name = "array-a"
+[volume.control]
+mode = "parda"
+latency_threshold = "30ms"
+period = "1s"
+window_max = 64
+outsider = "share"
+outsider_shares = 1500
+hold_max = "10s"
+[[volume.group]]
+name = "databases"
+vms = ["db-*", "sql?"]
+shares = 2000
+latency_target = "10ms"
+[[volume.vm]]
+name = "batch"
+shares = 200
+burst = 16
+"#;
+
+/// Whatever a key of etcd holds, the reader answers, and what it takes is the same when it is written and read again.
+#[test]
+fn a_policy_with_faults_is_refused_or_read_as_it_is_written() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let runs = number("PARDA_CONFIG_RUNS").unwrap_or(3_000);
+    let seed = number("PARDA_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("PARDA_SEED={seed} PARDA_CONFIG_RUNS={runs}");
+    let mut rng = Rng::with_seed(seed);
+    let others = [POLICY.to_owned(), EVERY_KEY.to_owned()];
+    let [mut good, mut refused, mut damaged] = [0u64; 3];
+    assert!(check_volume(&Stored::read(POLICY.as_bytes()).unwrap().volume).is_ok());
+    for run in 0..runs {
+        let mut text = POLICY.to_owned();
+        for _ in 0..rng.u8(1..4) {
+            mutate(&mut rng, &mut text, &others);
+        }
+        let mut bytes = text.into_bytes();
+        if rng.u8(..8) == 0 {
+            let at = rng.usize(..bytes.len());
+            bytes[at] = rng.u8(..);
+        }
+        let shown = || String::from_utf8_lossy(&bytes).into_owned();
+        let read = std::panic::catch_unwind(|| {
+            let stored = Stored::read(&bytes).ok()?;
+            let known = stored.volume.clone().known().0;
+            Some((check_volume(&known), stored))
+        });
+        let Ok(read) = read else { panic!("run {run} panicked on:\n{}", shown()) };
+        let Some((checked, stored)) = read else {
+            damaged += 1;
+            continue;
+        };
+        let written = stored.text().unwrap();
+        // By its text, as nan is not equal to itself.
+        let again = Stored::read(written.as_bytes()).map(|stored| stored.text().unwrap());
+        assert_eq!(again, Ok(written), "run {run}:\n{}", shown());
+        match checked {
+            Ok(()) => good += 1,
+            Err(why) => {
+                refused += 1;
+                assert!(
+                    !why.is_empty() && !why.contains('\n'),
+                    "run {run}: {why:?} for:\n{}",
+                    shown()
+                );
+            }
+        }
+    }
+    println!("{runs} policies: {good} good, {refused} refused, {damaged} damaged");
+    assert!(good.min(refused).min(damaged) * 20 > runs, "{good}, {refused}, {damaged}");
 }
