@@ -55,8 +55,22 @@ export interface SteeredVm {
   pending: number | null;
 }
 
+/** Load on the array that is not under control. */
+export interface Outsider {
+  state: "outsider" | "slower";
+  outstanding: number;
+  outstanding_least: number;
+  outstanding_most: number;
+  part: number;
+  latency_ms: number;
+  usual_ms: number;
+  periods: number;
+  factor: number;
+}
+
 export interface Volume {
   name: string;
+  pool: string | null;
   mode: string;
   fault: string | null;
   threshold: Threshold;
@@ -66,6 +80,7 @@ export interface Volume {
   window: number | null;
   window_max: number | null;
   outstanding: number | null;
+  outsider: Outsider | null;
   held: number | null;
   shares: number;
   iops: number | null;

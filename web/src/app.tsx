@@ -2,7 +2,7 @@
 
 import { useCallback, useState } from "preact/hooks";
 
-import { type Disk, type State, token, type Volume } from "./api";
+import { type Disk, type Outsider, type State, token, type Volume } from "./api";
 import { DiskDialog, Fact, VolumeDialog } from "./change";
 import { Charts } from "./charts";
 import { Disks } from "./disks";
@@ -132,6 +132,16 @@ function Pulse({ live }: { live: Live }) {
   );
 }
 
+/** What was found of load that is not under control, with what says so. */
+function load(found: Outsider): string {
+  const whole = (value: number) => value.toFixed(0);
+  const size = `${whole(found.outstanding)} IOs outstanding (${whole(found.outstanding_least)} to ${whole(found.outstanding_most)}), ${whole(100 * found.part)} % of all`;
+  const says = `IOs take ${number(found.latency_ms)} ms, and ${number(found.usual_ms)} ms were usual with as many outstanding, for ${found.periods} periods`;
+  return found.state === "outsider"
+    ? `Outsider: load that is not under control uses the array, with about ${size}. ${says}.`
+    : `Slower: the array is ${number(found.factor)} times slower, or an outsider uses it with about ${size}: nothing says which. ${says}.`;
+}
+
 function Summary({ volume, change }: { volume: Volume; change: () => void }) {
   const { threshold, exchange } = volume;
   const from = threshold.objective_of ? `for ${threshold.objective_of}` : threshold.from;
@@ -140,7 +150,7 @@ function Summary({ volume, change }: { volume: Volume; change: () => void }) {
     <section class="panel" aria-label="Now">
       <div class="bar">
         <h2>
-          {volume.name} <span class="tag">{volume.mode}</span>
+          {volume.name} <span class="tag">{volume.mode}</span> {volume.pool && <span class="tag">pool {volume.pool}</span>}
         </h2>
         <button type="button" onClick={change}>
           Change …
@@ -151,6 +161,7 @@ function Summary({ volume, change }: { volume: Volume; change: () => void }) {
           {fault}
         </p>
       ))}
+      {volume.outsider && <p class="bad">{load(volume.outsider)}</p>}
       <dl class="facts">
         <Fact name="latency of all hosts">{number(volume.latency_ms)} ms</Fact>
         <Fact name={`threshold, ${from}`}>{number(threshold.ms)} ms</Fact>

@@ -5,6 +5,7 @@
 //! | `state` | the present state: volumes, hosts, disks |
 //! | `history` | the last hour, second by second |
 //! | `events` | events: disks, hosts, settings, faults |
+//! | `outsider` | load on the array that is not under control |
 //! | `policy` | the policy that the host has read |
 //! | `change` | settings changed while the agent runs |
 //! | `disks` | disks added, removed and drained while the agent runs |
@@ -18,6 +19,7 @@ mod change;
 mod disks;
 mod events;
 mod history;
+mod outsider;
 mod policy;
 mod state;
 
@@ -25,6 +27,7 @@ pub use change::{Changed, ChangedSetting, DiskChange, Keep, VolumeChange};
 pub use disks::{DiskDone, Drain, Drained, DrainedDisk, NewDisk};
 pub use events::{Event, Events, EventsQuery, Severity};
 pub use history::{DiskHistory, History, HistoryQuery, HostHistory, VolumeHistory};
+pub use outsider::Outsider;
 pub use policy::{Policy, VolumePolicy};
 pub use state::{
     Disk, DiskLimits, Exchange, Host, HttpPlace, Limit, Role, State, Steer, SteeredVm, Threshold,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::outsider::Outsider;
 use crate::policy::Policy;
 
 /// State of the agent. Rates and means of disks and volumes are of the last whole second. Values of hosts, windows and latencies of
@@ -86,6 +87,9 @@ pub struct Volume {
     pub window_max: Option<f64>,
     /// Mean outstanding IOs at the array in the last period, in slots.
     pub outstanding: f64,
+    /// Load on the array that is not under control; `null` if there is none, or nothing is known.
+    #[serde(default)]
+    pub outsider: Option<Outsider>,
     /// IOs held in the host's queue now.
     pub held: u64,
     /// β of the law's last step, in slots.

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use parda_agent::status::{Status, VolumeStatus, disk_keys};
+use parda_agent::status::{OutsiderStatus, Status, VolumeStatus, disk_keys};
 use parda_explain::{Capacity, Change, Explanation};
 use parda_probe::{Point, ProbeDocument, Purpose};
 use serde::Serialize;
 
 use crate::asked::{ask, escaped, socket};
+use crate::status::outsider;
 use crate::{Failure, output};
 use look::Looks;
 
@@ -95,6 +96,9 @@ struct Answer<'a> {
     seconds: f64,
     threshold_ms: f64,
     latency_ms: Option<f64>,
+    /// Load on the array that is not under control.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outsider: Option<OutsiderStatus>,
     #[serde(flatten)]
     explanation: &'a Explanation,
 }
@@ -134,11 +138,16 @@ impl Explain {
                     seconds: view.seconds,
                     threshold_ms: view.threshold_ms,
                     latency_ms: view.latency_ms,
+                    outsider: looks.outsider(),
                     explanation: &found,
                 },
             );
         }
-        output::print(&words::of(&volume, &view, &found, self.asked(), &capacity))
+        let outsider = looks
+            .outsider()
+            .map_or(String::new(), |found| format!("\n{}\n", outsider::line(&found)));
+        let text = words::of(&volume, &view, &found, self.asked(), &capacity);
+        output::print(&format!("{text}{outsider}"))
     }
 
     /// The volume that has the VM.

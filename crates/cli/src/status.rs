@@ -3,6 +3,7 @@
 mod disks;
 mod exchange;
 mod origins;
+pub(crate) mod outsider;
 pub(crate) mod recent;
 mod steered;
 
@@ -13,12 +14,11 @@ use clap::Args;
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
-    DiskState, DiskStatus, HttpPlace, MemoryStatus, ObjectiveStatus, OutsiderStatus,
-    SameDrivesStatus, SlowestStatus, VolumeStatus,
+    DiskState, DiskStatus, HttpPlace, MemoryStatus, ObjectiveStatus, SameDrivesStatus,
+    SlowestStatus, VolumeStatus,
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
-use parda_control::outsider::State;
 
 use crate::asked::{Asked, ask, escaped};
 use crate::output::{align, count, plain};
@@ -103,7 +103,10 @@ fn table(recent: &Recent) -> String {
             text += &format!("{}\n", threshold(found));
         }
         text += &at_most(volume.window, volume.window_max, volume.held);
-        text += &volume.outsider.as_ref().map_or_else(String::new, others);
+        text += &volume
+            .outsider
+            .as_ref()
+            .map_or_else(String::new, |found| format!("  {}\n", outsider::line(found)));
         text += &volume.same_drives.iter().map(same_drives).collect::<String>();
         text += &agreed(volume);
         text += &faults(volume);
@@ -156,37 +159,6 @@ fn at_most(window: Option<f64>, most: Option<f64>, held: u64) -> String {
         ),
         _ => String::new(),
     }
-}
-
-/// Line on load that is not under control, with what says so.
-fn others(found: &OutsiderStatus) -> String {
-    let latency = format!(
-        "IOs of all hosts take {:.1} ms, and {:.1} ms were usual with as many outstanding, for {}",
-        found.latency_ms,
-        found.usual_ms,
-        count(found.periods.into(), "period"),
-    );
-    let size = format!(
-        "{:.0} IOs outstanding ({:.0} to {:.0}), {:.0} % of all",
-        found.outstanding,
-        found.outstanding_least,
-        found.outstanding_most,
-        100.0 * found.part
-    );
-    if found.state == State::Outsider {
-        let times = found.evidence.exp();
-        return format!(
-            "  OUTSIDER: load that is not under control uses the array, with about {size}; {latency}; {times:.0} times \
-             likelier than an array that is {:.2} times slower, by {}\n",
-            found.factor,
-            count(found.compared.into(), "period"),
-        );
-    }
-    format!(
-        "  SLOWER: the array is {:.2} times slower, or an outsider uses it with about {size}: \
-         nothing says which; {latency}\n",
-        found.factor
-    )
 }
 
 /// Line on a volume that seems to lie on the same drives.

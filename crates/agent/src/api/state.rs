@@ -1,13 +1,16 @@
 //! `/api/v1/state`, from the status and from the rates of the last second.
 
 use parda_api::{
-    self as api, Disk, DiskLimits, Exchange, Host, Limit, Role, Steer, SteeredVm, Threshold,
-    ThresholdFrom, ValueFrom, Volume,
+    self as api, Disk, DiskLimits, Exchange, Host, Limit, Outsider, Role, Steer, SteeredVm,
+    Threshold, ThresholdFrom, ValueFrom, Volume,
 };
+use parda_control::outsider::State;
 
 use crate::events::now_ms;
 use crate::history::{DiskRecent, Recent, disk_keys, rounded, vm_keys};
-use crate::status::{DiskStatus, PeerStatus, SettingsFrom, Status, SteerStatus, VolumeStatus};
+use crate::status::{
+    DiskStatus, OutsiderStatus, PeerStatus, SettingsFrom, Status, SteerStatus, VolumeStatus,
+};
 
 /// The state. `recent`: rates of a volume in the last second.
 pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::State {
@@ -63,6 +66,7 @@ fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
         window: short(status.window),
         window_max: status.window_max,
         outstanding: rounded(status.outstanding),
+        outsider: status.outsider.as_ref().map(outsider),
         held: status.held,
         beta: rounded(status.beta),
         shares: status.shares,
@@ -77,6 +81,22 @@ fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
             period_s: short(exchange.period_s),
             slowed: exchange.slowed,
         }),
+    }
+}
+
+fn outsider(found: &OutsiderStatus) -> Outsider {
+    Outsider {
+        state: if found.state == State::Outsider { "outsider" } else { "slower" }.to_owned(),
+        outstanding: rounded(found.outstanding),
+        outstanding_least: rounded(found.outstanding_least),
+        outstanding_most: rounded(found.outstanding_most),
+        part: rounded(found.part),
+        latency_ms: rounded(found.latency_ms),
+        usual_ms: rounded(found.usual_ms),
+        periods: found.periods,
+        factor: rounded(found.factor),
+        evidence: rounded(found.evidence),
+        compared: found.compared,
     }
 }
 

@@ -90,6 +90,10 @@ fn law() -> Vec<Family<VolumeStatus>> {
 /// Who else is on the drives.
 fn others() -> Vec<Family<VolumeStatus>> {
     vec![
+        gauge("volume_pool", "1 for the pool that the volume belongs to", |v| {
+            let pool = |pool: &String| (vec![("pool", pool.clone())], Value::Gauge(1.0));
+            v.pool.iter().map(pool).collect()
+        }),
         gauge(
             "volume_outsider",
             "1 for the state that is found: outsider, load that is not under control uses the array; slower, that or the array became slower",

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use parda_agent::latency::Latency;
-use parda_agent::status::{DiskStatus, HeldByStatus, PeerStatus, Status, VolumeStatus};
+use parda_agent::status::{
+    DiskStatus, HeldByStatus, OutsiderStatus, PeerStatus, Status, VolumeStatus,
+};
 use parda_control::{Bounded as Bounds, ModeName};
 use parda_exchange::Liveness;
 use parda_explain::{Bounded, HeldBy, Holding, Peer, View, Vm, spread};
@@ -78,6 +80,11 @@ impl Looks {
 
     fn last(&self) -> &VolumeStatus {
         &self.recent.status.volumes[self.volume]
+    }
+
+    /// Load on the array that is not under control, at the last look.
+    pub(crate) fn outsider(&self) -> Option<OutsiderStatus> {
+        self.last().outsider
     }
 
     /// Mean over the looks of what they know.

@@ -12,6 +12,7 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
 use super::rows::{self, Column};
 use super::screen::{Input, Past, Screen, Subject};
 use crate::output::line;
+use crate::status::outsider;
 
 /// Least height of a terminal with charts above the table.
 const CHARTS_FROM: u16 = 14;
@@ -75,8 +76,9 @@ fn heading(screen: &Screen, rows: &[rows::Row]) -> Vec<Line<'static>> {
     let which = if of > 1 { format!(" ({at} of {of}, Tab)") } else { String::new() };
     let latency = volume.cluster_latency_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}"));
     let over = volume.cluster_latency_ms.is_some_and(|ms| ms > 1.25 * volume.latency_threshold_ms);
+    let pool = volume.pool.as_ref().map_or(String::new(), |pool| format!(" of pool {pool}"));
     let second = vec![
-        Span::from(format!("{}{which}: {}, latency ", volume.name, volume.mode)),
+        Span::from(format!("{}{pool}{which}: {}, latency ", volume.name, volume.mode)),
         Span::styled(format!("{latency} ms"), if over { Style::new().red() } else { Style::new() }),
         Span::from(format!(
             " (threshold {:.1} ms), {} IOs held",
@@ -94,13 +96,15 @@ fn cut(screen: &Screen, rows: &[rows::Row]) -> Option<Line<'static>> {
     (row.name.chars().count() > room).then(|| Line::from(line(&row.name)))
 }
 
-/// The first thing that is wrong, if anything is.
+/// The first thing that is wrong, if anything is, or load that is not under control.
 fn trouble(screen: &Screen, volume: &VolumeStatus) -> Option<Line<'static>> {
     let exchange = volume.exchange.as_ref();
     let fault = (screen.fault.clone())
         .or_else(|| volume.fault.clone())
         .or_else(|| exchange.and_then(|e| e.fault.clone()).map(|why| format!("exchange: {why}")));
-    fault.map(|why| Line::from(why.red()))
+    let fault = fault.map(|why| Line::from(why.red()));
+    let seen = volume.outsider.as_ref();
+    fault.or_else(|| seen.map(|found| Line::from(outsider::short(found).yellow())))
 }
 
 /// Latency, window and throughput at the last looks.
