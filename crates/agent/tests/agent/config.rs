@@ -47,7 +47,7 @@ fn a_good_file_means_what_it_says() {
 
 #[test]
 fn the_ready_configurations_for_many_hosts_are_accepted() {
-    let page = include_str!("../../../docs/many-hosts.md");
+    let page = include_str!("../../../../docs/many-hosts.md");
     let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     let configs: Vec<_> = blocks.map(|block| check(block).unwrap()).collect();
     assert_eq!(configs.len(), 4);
