@@ -42,13 +42,11 @@ enum Phase {
     Handshake {
         handshake: Handshake,
         until: Instant,
+        /// Options that were answered.
+        options: u32,
     },
     /// The listener may go, and offer something else: the connection keeps what it agreed on.
-    Transmission {
-        disk: usize,
-        export: Rc<Export>,
-        session: Session,
-    },
+    Transmission { disk: usize, export: Rc<Export>, session: Session },
 }
 
 /// Whether the connection still takes requests.
@@ -72,6 +70,8 @@ enum Want {
     Memory,
     /// Its next turn: it has had its part of this one.
     Turn,
+    /// An answer that takes no turn in the fair queue.
+    Answer,
 }
 
 /// The payload of a write on its way in.
@@ -132,6 +132,8 @@ pub(crate) struct Conn {
     pub(crate) witness: Option<Witness>,
     /// It is on the volume's list of connections that have something to do.
     pub(crate) listed: bool,
+    /// It has waited for an answer, and may have one.
+    may_answer: bool,
 }
 
 impl Conn {
@@ -151,7 +153,7 @@ impl Conn {
             fd: Rc::new(fd),
             tls,
             listener,
-            phase: Phase::Handshake { handshake, until },
+            phase: Phase::Handshake { handshake, until, options: 0 },
             state: State::Open,
             want: Want::Requests,
             inbox: Inbox::new(&mut work.pool, batch::SMALL),
@@ -172,6 +174,7 @@ impl Conn {
             inbox_use: InboxUse::default(),
             witness: None,
             listed: false,
+            may_answer: false,
         }
     }
 

@@ -15,6 +15,7 @@
 //! `unsafe` is found in `ring.rs` and `buffer.rs` alone. Every operation owns what the kernel
 //! touches until it is done, whatever becomes of the connection meanwhile.
 
+mod answers;
 mod backend;
 mod batch;
 mod budget;
@@ -35,6 +36,7 @@ mod open_disk;
 mod pace;
 mod peer;
 mod progress;
+mod rate;
 mod ring;
 mod socket_file;
 mod spin;

@@ -16,6 +16,7 @@ use parda_control::Instant;
 
 use crate::config::Limits;
 use crate::peer::Peer;
+use crate::rate::Rate;
 
 /// Sockets that are accepted for each handshake that may begin. More tell clients apart from a flood
 /// sooner, and cost more.
@@ -23,37 +24,6 @@ const ACCEPTS: u64 = 4;
 
 /// After a pause so many are accepted in a row, so that a flood does not wake the thread for each.
 const IN_A_ROW: u64 = 16;
-
-/// Events at a rate, of which some may come at once after a time without any.
-///
-/// `due` is when the next event would be at the rate alone; it may be ahead of time by `slack`.
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    interval: u64,
-    slack: u64,
-    due: Instant,
-}
-
-impl Rate {
-    /// `at_once` events from the beginning.
-    fn new(per_second: u64, at_once: u64) -> Self {
-        let interval = 1_000_000_000 / per_second.max(1);
-        Self { interval, slack: interval * at_once.saturating_sub(1), due: Instant(0) }
-    }
-
-    /// From when on so many more are allowed in a row.
-    fn next(&self, in_a_row: u64) -> Instant {
-        Instant((self.due.0 + self.interval * (in_a_row - 1)).saturating_sub(self.slack))
-    }
-
-    fn allows(&self, now: Instant) -> bool {
-        self.next(1) <= now
-    }
-
-    fn count(&mut self, now: Instant) {
-        self.due = Instant(self.due.0.max(now.0) + self.interval);
-    }
-}
 
 /// Newcomers `T` that wait for their handshake to begin.
 #[derive(Debug)]

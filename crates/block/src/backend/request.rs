@@ -7,6 +7,7 @@ use slab::Slab;
 
 use super::failure::Failure;
 use super::file;
+use crate::answers::Answers;
 use crate::budget::Budget;
 use crate::buffer::{Buffer, Pool};
 use crate::losses::SyncId;
@@ -112,6 +113,7 @@ pub(crate) enum Body {
 pub(crate) struct Work {
     pub(crate) pool: Pool,
     pub(crate) budget: Budget,
+    pub(crate) answers: Answers,
     pub(crate) requests: Slab<Request>,
     /// Requests that a backend is done with, and how they ended.
     pub(crate) finished: Vec<(usize, Result<(), Failure>)>,

@@ -8,6 +8,9 @@ use super::{Conn, ConnError, Offer, Phase, State, Want};
 use crate::backend::Work;
 use crate::tls;
 
+/// Options that a handshake has answers to at once. Clients send three to ten.
+const OPTIONS_AT_ONCE: u32 = 16;
+
 impl Conn {
     /// Takes one option of the handshake; `false` if none was taken whole, or none may be
     /// taken in this turn.
@@ -16,15 +19,23 @@ impl Conn {
         offer: &Offer,
         work: &mut Work,
     ) -> Result<bool, ConnError> {
-        let Phase::Handshake { handshake, .. } = &mut self.phase else { return Ok(true) };
+        let Phase::Handshake { handshake, options, .. } = &self.phase else { return Ok(true) };
+        let many = *options >= OPTIONS_AT_ONCE;
         if handshake.starts_tls() {
             self.begin_tls(work)?;
             return Ok(false);
         }
+        if many && !self.inbox.bytes().is_empty() && !self.has_answer(work) {
+            return Ok(false);
+        }
+        let Phase::Handshake { handshake, options, .. } = &mut self.phase else { return Ok(true) };
         let input = self.inbox.bytes();
         match self.outbox.head(|out| handshake.advance(input, &offer.exports, out))? {
             Step::Incomplete => return Ok(false),
-            Step::Taken(n) => self.inbox.take(n),
+            Step::Taken(n) => {
+                self.inbox.take(n);
+                *options += 1;
+            }
             Step::Transmission { taken, export, session } => {
                 self.inbox.take(taken);
                 let disk = offer.disks[export];

@@ -29,7 +29,10 @@ impl Conn {
         arrivals: &mut Vec<Arrival>,
     ) -> Result<(), ConnError> {
         let (mut requests, mut bytes) = (0, 0);
-        while self.state == State::Open && !self.receiving && self.want != Want::Memory {
+        while self.state == State::Open
+            && !self.receiving
+            && !matches!(self.want, Want::Memory | Want::Answer)
+        {
             self.want = Want::Requests;
             if self.skip > 0 {
                 let n = self.skip.min(self.inbox.bytes().len());
@@ -64,6 +67,9 @@ impl Conn {
                     let event = session.request(self.inbox.bytes(), export)?;
                     let some = event.is_some();
                     if let Some(event) = event {
+                        if matches!(event, Incoming::Refused { .. }) && !self.has_answer(work) {
+                            break;
+                        }
                         self.inbox.take(session.request_len());
                         requests += 1;
                         bytes += self.take_event(session, event, work);
@@ -76,6 +82,21 @@ impl Conn {
             }
         }
         Ok(())
+    }
+
+    /// Whether it may have an answer now that takes no turn in the fair queue. If not, it waits for one.
+    pub(super) fn has_answer(&mut self, work: &mut Work) -> bool {
+        let has = std::mem::take(&mut self.may_answer) || work.answers.ask(self.key, self.serial);
+        if !has {
+            self.want = Want::Answer;
+        }
+        has
+    }
+
+    /// It has waited for an answer, and may have one.
+    pub(crate) fn may_answer(&mut self) {
+        self.may_answer = true;
+        self.want = Want::Requests;
     }
 
     /// Whether it has requests at hand that were left for the next turn.

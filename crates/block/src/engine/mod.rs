@@ -31,6 +31,7 @@ use slab::Slab;
 
 use self::copied::Copied;
 use self::newcomer::{Newcomer, Watch};
+use crate::answers::Answers;
 use crate::backend::claims::Claim;
 use crate::backend::disk_file::DiskFile;
 use crate::backend::map::Mapper;
@@ -88,6 +89,8 @@ enum Timer {
     Newcomers,
     /// Clients that wait for memory.
     Waiting,
+    /// Clients that wait for an answer which takes no turn in the fair queue.
+    Answers,
     /// Memory that nobody needs any more.
     Tidy,
 }
@@ -232,6 +235,7 @@ impl Engine {
             work: Work {
                 pool: Pool::new(parts.budget.capacity()),
                 budget: parts.budget,
+                answers: Answers::new(),
                 requests: Slab::new(),
                 finished: Vec::new(),
             },
@@ -634,6 +638,7 @@ impl Engine {
             }
         }
         self.watch_memory(now);
+        self.watch_answers();
     }
 
     fn timers(&mut self, now: Instant) {
@@ -646,6 +651,13 @@ impl Engine {
         }
         for key in std::mem::take(&mut self.unfinished) {
             if self.conns.contains(key) {
+                self.list(key);
+            }
+        }
+        self.work.answers.turn(now);
+        while let Some((key, serial)) = self.work.answers.next() {
+            if let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.serial == serial) {
+                conn.may_answer();
                 self.list(key);
             }
         }
@@ -669,6 +681,7 @@ impl Engine {
                     self.let_in(now);
                 }
                 Timer::Waiting => self.serve_waiting(now),
+                Timer::Answers => self.watch.answers = false,
                 Timer::Tidy => self.tidy(now),
             }
         }

@@ -16,6 +16,7 @@ pub(super) struct Newcomer {
 pub(super) struct Watch {
     pub(super) newcomers: bool,
     pub(super) waiting: bool,
+    pub(super) answers: bool,
     pub(super) tidy: bool,
     pub(super) pressure: Pressure,
 }

@@ -118,6 +118,16 @@ impl Engine {
         }
     }
 
+    /// Sees to it that clients which wait for an answer have it in time.
+    pub(super) fn watch_answers(&mut self) {
+        if !self.watch.answers
+            && let Some(at) = self.work.answers.next_at()
+        {
+            self.watch.answers = true;
+            self.timers.add(at, Timer::Answers);
+        }
+    }
+
     /// Looks at the clients that wait for memory, and at those that they wait for.
     pub(super) fn serve_waiting(&mut self, now: Instant) {
         self.watch.waiting = false;

@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parda_nbd::wire::{self, RequestHeader, command, command_flag};
 use parda_nbd::{Cookie, Errno, Extent, Op, client};
@@ -118,6 +118,38 @@ fn requests_that_cannot_be_are_refused_and_the_next_one_works() {
         assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![0; 4096]), "after {what}");
     }
     goes_on(&agent);
+    load.finish();
+    agent.stop();
+}
+
+/// No queue holds refusals back, so they have a rate: 4,096 at once, and then 1,000 a second.
+#[test]
+fn a_flood_of_refused_requests_leaves_the_thread_to_others() {
+    let stage = Stage::new();
+    let (agent, load) = begin(&stage);
+    let mut flood = connect(&stage);
+    flood.write_all(&handshake()).unwrap();
+    // The greeting; size and flags of the export.
+    flood.read_exact(&mut [0; 18 + 10]).unwrap();
+    let mut nothing = Vec::new();
+    client::put_request(&mut nothing, Cookie(1), read(0, 0));
+    let mut writer = flood.try_clone().unwrap();
+    let writer = std::thread::spawn(move || while writer.write_all(&nothing.repeat(64)).is_ok() {});
+    let begun = Instant::now();
+    flood.read_exact(&mut vec![0; 16 * (4096 + 1000)]).unwrap();
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(950), "{took:?}");
+    let mut other = Client::connect(&stage.path("host"), "vm1");
+    let header = RequestHeader {
+        flags: 0,
+        command: command::READ,
+        cookie: Cookie(2),
+        extent: Extent { offset: SIZE, len: 1 },
+    };
+    assert_eq!(other.refused(header, &[]), Errno::Inval, "it has its turn");
+    goes_on(&agent);
+    flood.shutdown(std::net::Shutdown::Both).unwrap();
+    writer.join().unwrap();
     load.finish();
     agent.stop();
 }

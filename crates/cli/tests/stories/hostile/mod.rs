@@ -28,7 +28,7 @@ const ROUNDS: usize = 6;
 
 /// Part of its throughput that a good client must keep: with small requests, and with large ones, for
 /// which it needs memory that others want. There is room for other tests that take the same processors: a client that is
-/// starved keeps nearly nothing, and `benches/flood.py` measures the part itself.
+/// starved keeps nearly nothing, and `benches/hostile.py` measures the part itself.
 const KEEPS: [f64; 2] = [0.5, 0.3];
 
 /// As it comes, but with memory for such a small place, and more connections for one process: all
