@@ -242,6 +242,22 @@ fn agents_of_a_program_from_before_are_replaced_one_by_one() {
 }
 
 #[test]
+#[ignore = "nightly: 200 s in real time; virtual time holds whom hosts call an outsider (crates/sim/tests/random)"]
+fn agents_say_that_load_comes_which_is_not_under_control() {
+    // A directory for temporary files that means something in a URI.
+    let dir = tempfile::Builder::new().prefix("with a space & more ").tempdir().unwrap();
+    let scenario = scenarios().join("lab/outsider.toml");
+    let output = lab().arg(scenario).arg("--keep-logs").env("TMPDIR", dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let runs = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let logs = runs.map(|run| fs::read_to_string(run.join("agent-kvm-01.log")).unwrap());
+    let log: String = logs.collect();
+    let says = |event: &str| log.matches(&format!("event=\"{event}\"")).count();
+    assert!(says("outsider_seen") + says("array_slower") > 0, "{log}");
+    assert!(says("outsider_gone") + says("array_as_usual") > 0, "{log}");
+}
+
+#[test]
 fn the_processes_of_a_killed_lab_die_with_it() {
     let mut running = Running::start();
     running.signal(Signal::KILL);

@@ -49,7 +49,7 @@ const LEAST_CHANGES: usize = 20;
 /// Least correlation that counts as evidence.
 const LEAST_CORRELATION: f64 = 0.3;
 
-/// Least Fisher transform of the correlation, in standard errors. Of 100 pairs of volumes apart the largest was at 2.6.
+/// Least Fisher transform of the correlation, in standard errors. Of 100 pairs of volumes apart the largest was at 2.8.
 const LEAST_ERRORS: f64 = 5.0;
 
 /// Part of both that is enough for what was sure before.
