@@ -130,7 +130,7 @@ mode = "{self.mode}"
 latency_threshold = "30ms"
 window_start = 1024
 window_max = 1024
-{self.more}
+{self.more.replace("{socket}", self.socket)}
 """
         disks = [("disk", self.data)] + [(f"idle{n}", os.path.join(self.dir, f"idle{n}")) for n in range(self.idle)]
         for name, path in disks:
