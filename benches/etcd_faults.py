@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """What failures of etcd cost the IO of an agent whose exchange is there: pairs of rounds, one with the failure and one without.
 
-A real etcd of three members, its data in memory; an agent that is under control serves a file with O_DIRECT to one client, and a second
+A real etcd of three members, its data in memory; an agent that is under control serves a file to one client, and a second
 agent is its peer in the exchange. A round with a failure begins 0.1 s before it. After each the cluster is mended, and the agents must hear each
 other again before the next round begins. Rounds come in turn, A B, B A, A B …, as in pairs.py; each pair gives one ratio, and the median of the
 ratios comes with its 95 % interval. The first row has no failure in either round: it shows what the machine does by itself.
+
+A cell is as in pairs.py. The p99 of a real disk (…/on) may differ twofold from round to round; the page cache (…/off) shows what the agent itself does.
 
 Agent and client share processor 0, the members of etcd have processor 1 (--no-pin: all have all), so that what etcd computes is not counted as
 what its failure costs.
@@ -103,7 +105,7 @@ class Host(Agent):
         urls = ", ".join(f'"{url}"' for url in etcd.urls)
         more = f'period = "{PERIOD}"\n[volume.exchange]\netcd = [{urls}]'
         self.status = os.path.join(dir, f"{name}.status")
-        super().__init__(options.parda, dir, name, data, "on", more=more, pin=cpu, host=name, status=self.status)
+        super().__init__(options.parda, dir, name, data, options.cell.split("/")[4], more=more, pin=cpu, host=name, status=self.status)
 
     def exchange(self):
         answer = subprocess.run([self.parda, "status", self.status, "--json", "-"], check=True, capture_output=True)

@@ -36,6 +36,11 @@ fn faults() {
     }
 }
 
+#[test]
+fn an_outsider_comes_and_goes() {
+    holds("lab/outsider.toml");
+}
+
 /// What kernels do in the laboratory, by the model of one: all that is there.
 #[test]
 fn guests() {
