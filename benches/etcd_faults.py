@@ -29,6 +29,7 @@ import urllib.request
 from pairs import Agent, data_file, interval, pinned, until
 
 MEMBERS, PERIOD, BEFORE = 3, "250ms", 0.1
+RATIOS = ["p99_us", "p50_us", "iops"]
 
 
 def main():
@@ -52,8 +53,10 @@ def main():
             until(lambda: all(agent.hears() for agent in agents), 30)
             print("| fault | pairs | p99 without it, ms | p99: with / without | p50: with / without | IOPS: with / without | periods that failed |")
             print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
-            for fault in options.only:
-                measure(fault, etcd, agents, options)
+            rows = {fault: measure(fault, etcd, agents, options) for fault in options.only}
+            faults = [row for fault, row in rows.items() if fault != "none"]
+            if len(faults) > 1:
+                show("all faults", *(sum(column, type(column[0])()) for column in zip(*faults)))
         finally:
             for agent in agents:
                 agent.end()
@@ -63,7 +66,7 @@ def main():
 def measure(fault, etcd, agents, options):
     operation, block, depth, connections, _ = options.cell.split("/")
     load = ["--op", operation, "--bs", block, "--depth", depth, "--connections", connections]
-    ratios, before, failed = {"p99_us": [], "p50_us": [], "iops": []}, [], 0
+    ratios, before, failed = [[] for _ in RATIOS], [], 0
     strike, mend = FAULTS[fault]
 
     def calm():
@@ -90,12 +93,18 @@ def measure(fault, etcd, agents, options):
             a, failures = struck()
         failed += failures
         before.append(b["p99_us"] / 1000)
-        for key in ratios:
-            ratios[key].append(a[key] / b[key])
+        for key, of in zip(RATIOS, ratios):
+            of.append(a[key] / b[key])
     if (failed == 0) != (fault == "none"):
         raise SystemExit(f"{fault}: {failed} periods without the exchange")
-    p99, p50, iops = (interval(ratios[key]) for key in ("p99_us", "p50_us", "iops"))
-    print(f"| {fault} | {options.pairs} | {statistics.median(before):.2f} | {p99} | {p50} | {iops} | {failed} |", flush=True)
+    row = (before, *ratios, failed)
+    show(fault, *row)
+    return row
+
+
+def show(fault, before, p99, p50, iops, failed):
+    p99, p50, iops = (interval(ratios) for ratios in (p99, p50, iops))
+    print(f"| {fault} | {len(before)} | {statistics.median(before):.2f} | {p99} | {p50} | {iops} | {failed} |", flush=True)
 
 
 class Host(Agent):
