@@ -115,6 +115,8 @@ pub const KINDS: &[(&str, &str)] = &[
         "same_drives_no_more",
         "Nothing says any more that two volumes lie on the same drives: the last hour does not show it",
     ),
+    ("log_lost", "Lines of the log cannot be written, for example as the disk is full"),
+    ("log_written", "The log can be written again: how many lines were lost"),
     ("held_too_long", "IOs went out of turn, as their disk had been held for hold_max"),
     ("device_lost", "A device cannot be steered"),
     ("device_back", "A device that was lost is steered again"),

@@ -2,12 +2,13 @@
 //!
 //! Threads that carry IO log too, so that no call may wait: lines go through a bounded queue to a
 //! thread that writes them. What does not fit in the queue is dropped and counted, and so is what
-//! one source says too often; the counts are logged as soon as they can be.
+//! one source says too often or cannot be written; the counts are logged as soon as they can be.
 
 mod escape;
 mod filter;
 mod limit;
 mod priority;
+mod unwritten;
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use escape::Escaping;
 pub(crate) use filter::DEFAULT;
 use limit::{Limit, Throttle};
 use priority::Prioritised;
+use unwritten::{Counting, Unwritten};
 
 /// The form of the log.
 #[derive(Clone, Copy, ValueEnum)]
@@ -56,11 +58,12 @@ pub(crate) struct Log {
 /// Starts the log. `filter`: a level, or what `EnvFilter` takes. It hides nothing from `events`.
 pub(crate) fn start(filter: &str, format: Format, events: &Recorder) -> Result<Log, String> {
     let filter = filter::parse(filter)?;
+    let unwritten = Arc::new(Unwritten::default());
     let (queue, writer) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUE)
         .thread_name("log")
-        .finish(std::io::stderr());
+        .finish(Counting::new(std::io::stderr(), Arc::clone(&unwritten)));
     let dropped = queue.error_counter();
     let colours = std::io::stderr().is_terminal();
     let limit = Arc::new(Limit::default());
@@ -85,6 +88,7 @@ pub(crate) fn start(filter: &str, format: Format, events: &Recorder) -> Result<L
         while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
             limit.report(Instant::now(), false);
             lost.report();
+            unwritten.report();
         }
         limit.report(Instant::now(), true);
         lost.report();

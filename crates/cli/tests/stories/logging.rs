@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::process::Signal;
 
+use crate::island::{ISLAND, Island};
 use crate::stage::{Agent, PARDA, Stage, config, until, uri};
 use parda_testkit::{Client, read};
 
@@ -89,6 +90,45 @@ fn an_agent_ends_though_nobody_reads_its_log() {
     while log.write(b"\n").is_ok() {}
     agent.process.signal(Signal::TERM);
     assert!(agent.process.wait().success());
+}
+
+/// Changes of settings are recorded by the log. On a full disk they are made all the same, and it is said that lines are lost.
+#[test]
+fn a_log_on_a_full_disk_keeps_no_change_from_being_made_and_says_what_it_lost() {
+    let stage = Stage::new();
+    let island = Island::new(&stage, "1m");
+    stage.sparse("data", 1 << 20);
+    let text = config("host", "mode = \"off\"", &[("vm1", "data")]);
+    stage.write("host.toml", format!("state = \"{ISLAND}/state\"\n{text}"));
+    let script = format!("exec \"$@\" 2>>{ISLAND}/log");
+    let agent =
+        stage.restart(&[&island.enter()[..], &["sh", "-c", &script, "sh"]].concat(), "host");
+    let log = || std::fs::read_to_string(island.path("log")).unwrap();
+    until("it is in the log", || log().contains("agent_started"));
+    let change =
+        |line: &[&str]| stage.parda(&[&["set", "vm1"], line, &["-c", "host.toml"]].concat());
+    let shares = || agent.volume().disks[0].shares;
+    let events = || stage.ok(&[PARDA, "events", "-c", "host.toml"]);
+
+    island.fill();
+    // The log's last page has room of its own.
+    let mut log_file = File::options().append(true).open(island.path("log")).unwrap();
+    while log_file.write(b"\n").is_ok() {}
+    let said = change(&["shares=2000"]);
+    assert!(!said.status.success() && said.err.contains("cannot be kept"), "{}", said.err);
+    assert_eq!(shares(), 1000, "what cannot be kept is refused");
+    let said = change(&["shares=3000", "--temporary"]);
+    assert!(said.status.success(), "{}", said.err);
+    assert_eq!(shares(), 3000);
+    until("the loss is said", || events().contains("lines of this log cannot be written"));
+    assert!(events().contains("shares = 3000 (before: 1000)"), "{}", events());
+
+    std::fs::remove_file(island.path("filler")).unwrap();
+    until("it is said that lines were lost", || log().contains("event=\"log_written\""));
+    assert!(!log().contains("shares = 3000"), "{}", log());
+    assert!(change(&["shares=2000"]).status.success());
+    until("it is in the log again", || log().contains("shares = 2000 (before: 3000)"));
+    agent.stop();
 }
 
 /// The journal takes the priority of a line from its beginning.
