@@ -92,6 +92,8 @@ fn threshold(text: &str) -> Result<Duration, String> {
 #[derive(Serialize)]
 struct Answer<'a> {
     volume: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<&'a str>,
     host: &'a str,
     seconds: f64,
     threshold_ms: f64,
@@ -114,7 +116,7 @@ impl Explain {
         if let Some(steer) = volume.steer.as_ref().filter(|_| volume.disks.is_empty()) {
             return words::steered(&self.vm, volume, steer, self.json);
         }
-        let volume = volume.name.clone();
+        let (volume, pool) = (volume.name.clone(), volume.pool.clone());
         let looks = Looks::take(first, &volume, self.over, look)?;
         let view = looks.view();
         if let Some(last) = last {
@@ -134,6 +136,7 @@ impl Explain {
                 "-".as_ref(),
                 &Answer {
                     volume: &volume,
+                    pool: pool.as_deref(),
                     host: &view.host,
                     seconds: view.seconds,
                     threshold_ms: view.threshold_ms,
@@ -146,7 +149,8 @@ impl Explain {
         let outsider = looks
             .outsider()
             .map_or(String::new(), |found| format!("\n{}\n", outsider::line(&found)));
-        let text = words::of(&volume, &view, &found, self.asked(), &capacity);
+        let of_pool = pool.map_or(String::new(), |pool| format!(" of pool {pool}"));
+        let text = words::of(&format!("{volume}{of_pool}"), &view, &found, self.asked(), &capacity);
         output::print(&format!("{text}{outsider}"))
     }
 

@@ -80,7 +80,7 @@ pub(super) fn of(
         );
     }
     if !found.others.is_empty() {
-        text += &format!("\n{}", rest(&found.others));
+        text += &format!("\n{}", rest(&found.others, &view.host));
     }
     if !found.predictions.is_empty() {
         text += &format!("\n{}", predictions(found, &asked));
@@ -177,14 +177,18 @@ fn doubled(found: &Explanation) -> String {
     format!("With {shares:.0} shares: about {:.0} IO/s{at}.", prediction.vm.iops)
 }
 
-/// Table of the other VMs and hosts.
-fn rest(others: &[Other]) -> String {
+/// Table of the other VMs and hosts. In a pool, each volume of this host is a host of its own there.
+fn rest(others: &[Other], host: &str) -> String {
+    let volume = |name: &str| Some(name.strip_prefix(host)?.strip_prefix('/')?.to_owned());
     let mut table = plain(["who had the rest", "shares", "outstanding", "part", "IO/s"]);
     for other in others {
         table.add_row([
             match &other.who {
                 Who::Vm(name) => format!("VM {name}"),
-                Who::Host(name) => format!("host {name}"),
+                Who::Host(name) => volume(name).map_or_else(
+                    || format!("host {name}"),
+                    |volume| format!("volume {volume} of this host"),
+                ),
             },
             format!("{:.0}", other.shares),
             format!("{:.1}", other.outstanding),

@@ -90,6 +90,18 @@ fn shares_hold_across_the_luns_of_a_pool() {
     assert!(says.contains("volume lun0 of pool array: mode parda"), "{says}");
     assert!(says.contains("b/lun1"), "{says}");
 
+    // Who has the rest of the pool: the other LUN of this host, and the other host.
+    let line = ["explain", "vm", "--volume", "lun0", "-c", "a.toml", "--over", "2s"];
+    let said = stage.parda(&line).out;
+    for what in [
+        "VM vm of volume lun0 of pool array,",
+        ": 50 % of all shares.",
+        "volume lun1 of this host  ",
+        "host b/lun1  ",
+    ] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+
     // A volume leaves the pool by a change of the file, and comes back.
     let alone =
         a(pool).replacen(pool, "", 1).replacen("file = \"exchange\"", "file = \"other\"", 1);
