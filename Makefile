@@ -126,7 +126,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@tools/deps.sh mmdebstrap=mmdebstrap rpm=rpm libvirtd=libvirt-daemon-system
 	@$(MAKE) --no-print-directory build
 	PARDA=$(PARDA) tools/manifests.sh
-	$(CARGO) test $(TESTS) --test stories -- packages libvirt --ignored
+	$(CARGO) test $(TESTS) --test stories -- packages libvirt alerts:: --ignored
 	PARDA_LONG=1 PARDA_ABORTS=10000 $(CARGO) test $(TESTS) --test block --test exchange -- lost_writes silent_server tls foreign
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test stories -- told_to_end
 	@$(MAKE) --no-print-directory kit

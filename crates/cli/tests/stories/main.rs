@@ -29,6 +29,7 @@
 //! | `hostile` | hundreds of clients that take all they can, in a bounded memory |
 //! | `restarted_backends` | NBD servers behind disks, restarted, stopped and continued |
 //! | `latency_targets` | disks with a latency objective |
+//! | `alerts` | each alert of the rules, fired by its fault and cleared by its mending |
 //! | `metrics` | metrics as Prometheus takes them; health; alerts and the dashboard |
 //! | `manager` | a service manager, and its watchdog |
 //! | `locks` | files that others have: QEMU, another agent, one that was killed |
@@ -59,6 +60,7 @@
 //! The rest is what they stand on.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod alerts;
 mod api;
 mod api_tls;
 mod array;
@@ -110,6 +112,7 @@ mod pages;
 mod policy;
 mod pools;
 mod probe;
+mod prometheus;
 mod proxmox;
 mod reload;
 mod restarted_backends;

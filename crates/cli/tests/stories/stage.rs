@@ -28,6 +28,15 @@ pub(crate) fn wait_for<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> 
     }
 }
 
+/// Waits until something is true that may take longer.
+pub(crate) fn until_within(patience: Duration, what: &str, true_now: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !true_now() {
+        assert!(started.elapsed() < patience, "waited {patience:?} in vain: {what}");
+        sleep(Duration::from_millis(250));
+    }
+}
+
 /// Waits until something is true.
 pub(crate) fn until(what: &str, mut true_now: impl FnMut() -> bool) {
     wait_for(what, || true_now().then_some(()));
