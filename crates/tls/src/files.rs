@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, ring};
@@ -301,13 +301,22 @@ fn in_force(
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(chain.iter().cloned());
     let algorithms = provider.signature_verification_algorithms.all;
-    match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &chain[1..], now, algorithms) {
-        Err(rustls::Error::InvalidCertificate(
-            error @ (CertificateError::Expired
-            | CertificateError::ExpiredContext { .. }
-            | CertificateError::NotValidYet
-            | CertificateError::NotValidYetContext { .. }),
-        )) => Err(error.to_string()),
+    let judged =
+        verify_server_cert_signed_by_trust_anchor(&parsed, &roots, &chain[1..], now, algorithms);
+    let Err(rustls::Error::InvalidCertificate(error)) = judged else { return Ok(()) };
+    match error {
+        CertificateError::ExpiredContext { not_after, .. } => {
+            Err(format!("the certificate has expired at {}", date(not_after)))
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => {
+            Err(format!("the certificate is not valid yet, but from {} on", date(not_before)))
+        }
+        CertificateError::Expired | CertificateError::NotValidYet => Err(error.to_string()),
         _ => Ok(()),
     }
+}
+
+/// A time of a certificate. Messages have no other time, so that the same fault has the same message whenever the file is read.
+fn date(at: UnixTime) -> humantime::Rfc3339Timestamp {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(at.as_secs()))
 }

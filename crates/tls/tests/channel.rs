@@ -40,9 +40,18 @@ impl Authority {
 
     /// A certificate and its key, valid from `from` to `to` in days from now.
     fn issue(&self, name: &str, from: i64, to: i64) -> (PathBuf, PathBuf) {
+        let day = |days: i64| OffsetDateTime::now_utc() + Duration::days(days);
+        self.issue_between(name, day(from), day(to))
+    }
+
+    fn issue_between(
+        &self,
+        name: &str,
+        from: OffsetDateTime,
+        to: OffsetDateTime,
+    ) -> (PathBuf, PathBuf) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.not_before = OffsetDateTime::now_utc() + Duration::days(from);
-        params.not_after = OffsetDateTime::now_utc() + Duration::days(to);
+        (params.not_before, params.not_after) = (from, to);
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().unwrap();
@@ -219,8 +228,8 @@ fn files_that_would_fail_every_handshake_are_named() {
     };
     for ((which, message), wanted, says) in [
         (error(&certificate, &other_key, None), FileRole::Key, "the key of another certificate"),
-        (error(&expired, &expired_key, None), FileRole::Certificate, "expired"),
-        (error(&future, &future_key, None), FileRole::Certificate, "not valid yet"),
+        (error(&expired, &expired_key, None), FileRole::Certificate, "has expired at 2"),
+        (error(&future, &future_key, None), FileRole::Certificate, "not valid yet, but from 2"),
         (error(&empty, &key, None), FileRole::Certificate, "there is no certificate in it"),
         (error(&key, &key, None), FileRole::Certificate, "there is no certificate in it"),
         (error(&certificate, &other, None), FileRole::Key, "there is no private key in it"),
@@ -231,6 +240,22 @@ fn files_that_would_fail_every_handshake_are_named() {
     ] {
         assert_eq!(which, wanted, "{message}");
         assert!(message.contains(says), "{says}: {message}");
+    }
+}
+
+/// An agent logs a fault once: its text has no time but the certificate's.
+#[test]
+fn the_message_on_an_expired_certificate_is_the_same_at_any_time() {
+    let ca = Authority::new();
+    for (from, to, says) in [
+        (2001, 2002, "the certificate has expired at 2002-01-01T00:00:00Z"),
+        (3000, 9999, "the certificate is not valid yet, but from 3000-01-01T00:00:00Z on"),
+    ] {
+        let year = |year| rcgen::date_time_ymd(year, 1, 1);
+        let (certificate, key) = ca.issue_between("x", year(from), year(to));
+        let files = ServerFiles { certificate: certificate.clone(), key, clients: None };
+        let said = Acceptor::new(files).unwrap_err().to_string();
+        assert_eq!(said, format!("{}: {says}", certificate.display()));
     }
 }
 
