@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parda_api::{Keep, ValueFrom};
-use parda_config::{Document, Error, VM_SETTINGS};
+use parda_config::{Document, Error, VM_SETTINGS, short};
 
 use crate::config::Config;
 use crate::wakeup::Takeover;
@@ -400,8 +400,8 @@ impl Found {
 /// An error as text without its place, which would be in a merged file that nobody sees.
 pub(crate) fn plain(error: &Error) -> String {
     match &error.value {
-        Some(value) => format!("{value}: {}", error.message),
-        None => error.message.clone(),
+        Some(value) => format!("{}: {}", short(value), short(&error.message)),
+        None => short(&error.message).into_owned(),
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parda_config::short;
 use parda_etcd::Lease;
 use parda_exchange::HostName;
 use parda_policy::hosts::RENEWAL;
@@ -231,7 +232,7 @@ impl Following {
                     event = "policy_unknown",
                     "policy revision {}: {} is not known to this version, and has no effect; the rest is in force",
                     head.revision,
-                    keys.join(", ")
+                    short(&keys.join(", "))
                 );
             }
         }
@@ -245,11 +246,11 @@ impl Following {
         match live.adopt(policy, &self.host.agent, || self.is_wanted()) {
             Ok(true) => {
                 if let Some(Head { revision, by, comment, .. }) = &head {
-                    let why = comment.as_ref().map(|comment| format!(": {comment}"));
+                    let why = comment.as_ref().map(|comment| format!(": {}", short(comment)));
                     let why = why.unwrap_or_default();
                     tracing::info!(
                         revision,
-                        by,
+                        by = &*short(by),
                         event = "policy_applied",
                         "policy is in force{why}"
                     );

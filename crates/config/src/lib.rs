@@ -6,6 +6,7 @@ mod bounds;
 mod changes;
 mod control;
 mod document;
+mod short;
 mod threshold;
 mod tunables;
 mod vm;
@@ -15,6 +16,7 @@ pub use control::{
     ControlSettings, Fairness, LineSetting, NamedSizeModel, Resolved, SizeModelSetting, UNITS,
 };
 pub use document::{Document, Error};
+pub use short::short;
 pub use threshold::{AutoSetting, IdleProbeSetting, ThresholdSetting};
 pub use tunables::{TUNABLES, Tunable};
 pub use vm::{VM_SETTINGS, wrong_burst, wrong_shares, wrong_target};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use parda_config::{
-    ControlSettings, Document, Error, UNITS, wrong_burst, wrong_shares, wrong_target,
+    ControlSettings, Document, Error, UNITS, short, wrong_burst, wrong_shares, wrong_target,
 };
 use serde::Deserialize;
 
@@ -92,9 +92,12 @@ pub fn check(doc: &Document) -> Result<Policy, Error> {
 pub fn check_volume(volume: &Volume) -> Result<(), String> {
     let policy = Policy { volume: vec![volume.clone()] };
     let text = policy.text().map_err(|error| error.to_string())?;
-    check(&Document::new("policy", text)).map(|_| ()).map_err(|error| match error.value {
-        Some(value) => format!("{value}: {}", error.message),
-        None => error.message,
+    check(&Document::new("policy", text)).map(|_| ()).map_err(|error| {
+        let message = short(&error.message);
+        match &error.value {
+            Some(value) => format!("{}: {message}", short(value)),
+            None => message.into_owned(),
+        }
     })
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use parda_config::short;
 use parda_etcd::revisions::MOST_WRITES;
 use parda_etcd::{Client, Entry, EtcdError, Fault, Keys, Lease, Settings, Write, segment};
 use serde::de::DeserializeOwned;
@@ -133,7 +134,7 @@ impl StoreError {
 fn now(head: Option<&Head>) -> String {
     match head {
         Some(Head { revision, by, .. }) => {
-            format!("revision {revision} was made meanwhile by {by}")
+            format!("revision {revision} was made meanwhile by {}", short(by))
         }
         None => "the policy was removed meanwhile".to_owned(),
     }
@@ -414,9 +415,10 @@ fn unwritable(error: &dyn std::fmt::Display) -> StoreError {
 
 fn json<T: DeserializeOwned>(entry: &Entry) -> Result<T, StoreError> {
     serde_json::from_slice(&entry.value).map_err(|error| StoreError::Value {
-        key: String::from_utf8_lossy(&entry.key).into_owned(),
+        key: short(&String::from_utf8_lossy(&entry.key)).into_owned(),
         message: format!(
-            "is not what parda writes there: {error}. Remove the key (etcdctl del), and apply a policy file"
+            "is not what parda writes there: {}. Remove the key (etcdctl del), and apply a policy file",
+            short(&error.to_string())
         ),
     })
 }

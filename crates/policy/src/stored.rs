@@ -1,5 +1,6 @@
 //! Values of the keys in etcd.
 
+use parda_config::short;
 use serde::{Deserialize, Serialize};
 
 use crate::changes::Change;
@@ -90,7 +91,8 @@ impl Stored {
             revision: u64,
         }
         let damaged = |error: &dyn std::fmt::Display| {
-            StoredFault::Damaged(error.to_string().trim().replace('\n', "; "))
+            let message = error.to_string();
+            StoredFault::Damaged(short(&message.trim().replace('\n', "; ")).into_owned())
         };
         let text = std::str::from_utf8(value).map_err(|error| damaged(&error))?;
         let Version { format, revision } = toml::from_str(text).map_err(|error| damaged(&error))?;
@@ -128,5 +130,13 @@ mod tests {
             );
         }
         assert!(Stored::read(b"\xff").is_err());
+    }
+
+    #[test]
+    fn a_message_quotes_a_part_of_a_long_value() {
+        let value = format!("format = \"{}\"", "x".repeat(100_000));
+        let fault = Stored::read(value.as_bytes()).unwrap_err().to_string();
+        assert!(fault.contains("format = ") && fault.ends_with('…'), "{fault}");
+        assert!(fault.chars().count() < 400, "{fault}");
     }
 }

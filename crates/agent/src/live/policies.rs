@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use parda_config::short;
 use parda_policy::check::check_volume;
 use parda_policy::stored::FORMAT;
 use parda_policy::{Head, Stored};
@@ -84,7 +85,7 @@ fn known(path: &Path, stored: Stored) -> Option<Stored> {
             event = "policy_unknown",
             "{}: {} is not known to this version, and has no effect; the rest is in force",
             path.display(),
-            unknown.join(", ")
+            short(&unknown.join(", "))
         );
     }
     Some(Stored { format, revision, volume })

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use parda_config::short;
 use parda_policy::{HostReport, InForce, VolumeReport};
 
 use super::Host;
@@ -80,7 +81,7 @@ pub(super) fn shown(
     });
     parda_api::Policy {
         revision: report.revision,
-        by: head.map(|head| head.by.clone()),
+        by: head.map(|head| short(&head.by).into_owned()),
         at_ms: head.map(|head| head.at_ms),
         fault: fault.cloned(),
         volumes: volumes.collect(),

@@ -2,6 +2,7 @@
 
 use parda_agent::status::{SettingsFrom, Status, VolumeStatus};
 use parda_api::ValueFrom;
+use parda_config::short;
 
 fn name(from: ValueFrom) -> &'static str {
     match from {
@@ -46,6 +47,7 @@ pub(super) fn lines(status: &Status, volume: &VolumeStatus) -> String {
         }
         if !policy.unknown.is_empty() {
             let unknown = policy.unknown.join(", ");
+            let unknown = short(&unknown);
             text += &format!("  policy: {unknown} UNKNOWN to this version, without effect\n");
         }
     }
