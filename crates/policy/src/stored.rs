@@ -4,11 +4,15 @@ use parda_config::short;
 use serde::{Deserialize, Serialize};
 
 use crate::changes::Change;
+use crate::check::MOST_BYTES;
 use crate::document::Volume;
 
 /// Format number of a volume's policy. A new setting does not raise it, as an older agent can ignore the setting. A key that changes
 /// what other keys mean, such as one that limits a group to some hosts, raises it.
 pub const FORMAT: u32 = 1;
+
+/// Most bytes of a value: a policy, and its format and revision.
+const MOST_VALUE: usize = MOST_BYTES + 64;
 
 /// The head: the latest revision, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +98,11 @@ impl Stored {
             let message = error.to_string();
             StoredFault::Damaged(short(&message.trim().replace('\n', "; ")).into_owned())
         };
+        if value.len() > MOST_VALUE {
+            let most = MOST_BYTES >> 10;
+            let message = format!("it has {} bytes, and a policy at most {most} KiB", value.len());
+            return Err(damaged(&message));
+        }
         let text = std::str::from_utf8(value).map_err(|error| damaged(&error))?;
         let Version { format, revision } = toml::from_str(text).map_err(|error| damaged(&error))?;
         if format == 0 {
@@ -130,6 +139,19 @@ mod tests {
             );
         }
         assert!(Stored::read(b"\xff").is_err());
+    }
+
+    #[test]
+    fn a_value_is_read_up_to_the_bound_of_a_policy() {
+        let volume = |bytes: usize| Volume { name: "x".repeat(bytes), ..Volume::default() };
+        let policy = |bytes| crate::document::Policy { volume: vec![volume(bytes)] };
+        let most = MOST_BYTES - policy(0).text().unwrap().len();
+        assert_eq!(policy(most).text().unwrap().len(), MOST_BYTES);
+        let stored = Stored::new(i64::MAX as u64, volume(most));
+        assert_eq!(Stored::read(stored.text().unwrap().as_bytes()), Ok(stored));
+        let large = Stored::new(1, volume(most + 64)).text().unwrap();
+        let fault = Stored::read(large.as_bytes()).unwrap_err().to_string();
+        assert!(fault.ends_with("bytes, and a policy at most 256 KiB"), "{fault}");
     }
 
     #[test]
