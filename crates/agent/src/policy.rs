@@ -118,7 +118,7 @@ struct Following {
     unknown: BTreeMap<String, Vec<String>>,
     /// Volumes whose policy cannot be read, with the reason.
     unreadable: BTreeMap<String, String>,
-    /// Fault of etcd that was logged last, until it is over.
+    /// Fault of the last round; the first one of several is logged.
     fault: Option<String>,
     published: Option<Published>,
     /// Policies in the file for the next start, or why they could not be written.
@@ -293,20 +293,19 @@ impl Following {
 
     /// Logs a fault of etcd once, and once its end.
     fn say(&mut self, error: Option<StoreError>) {
-        match (&self.fault, error) {
+        match (&self.fault, &error) {
             (None, Some(error)) => {
                 tracing::warn!(
                     event = "policy_unreachable",
                     "policy: {error}; what was read last stays in force"
                 );
-                self.fault = Some(error.to_string());
             }
             (Some(_), None) => {
                 tracing::info!(event = "policy_reachable", "policy: etcd can be read again");
-                self.fault = None;
             }
             _ => {}
         }
+        self.fault = error.map(|error| error.to_string());
     }
 
     fn report(&self) -> HostReport {

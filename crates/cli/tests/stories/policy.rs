@@ -347,6 +347,19 @@ fn damaged_values_are_named_with_the_way_out(site: &Site) {
     let said = site.refused(&["apply", "policy.toml"]).1;
     assert!(said.contains("is no policy") && said.contains("Remove its key"), "{said}");
     put(head, no_text);
+    let fault = |part: &str| {
+        until(part, || {
+            let fault = site.agents[0].status().policy.and_then(|policy| policy.fault);
+            fault.is_some_and(|fault| fault.contains(part) && fault.len() < 1000)
+        });
+    };
+    fault("expected value");
+    // An object without keys, and a revision that is a long text: the status names the present fault, and quotes a part of it.
+    put(head, "e30=");
+    fault("missing field");
+    put(head, &format!("eyAicmV2aXNpb24iOiAi{}In0=", "eHh4".repeat(30_000)));
+    fault("invalid type: string \"xxx");
+    put(head, no_text);
     let said = site.refused(&["apply", "policy.toml"]).1;
     assert!(said.contains("key /parda/policy/head") && said.contains("Remove the key"), "{said}");
     // The highest revision and time that there are, and a volume without settings.
