@@ -280,7 +280,10 @@ impl History {
                 false => output::print(&entry.policy),
             };
         }
-        let entries = store.history().map_err(failed)?;
+        let (entries, faults) = store.history().map_err(failed)?;
+        for fault in faults {
+            eprintln!("parda: {}", output::line(&fault.to_string()));
+        }
         if self.json {
             return output::json("-".as_ref(), &entries);
         }

@@ -325,11 +325,18 @@ impl Store {
         Ok((puts, gone.map(|volume| self.volume_key(&volume.name)).collect()))
     }
 
-    /// Revisions of the history, the latest first.
-    pub fn history(&mut self) -> Result<Vec<HistoryEntry>, StoreError> {
+    /// Revisions of the history, the latest first, and faults of keys that are none.
+    pub fn history(&mut self) -> Result<(Vec<HistoryEntry>, Vec<StoreError>), StoreError> {
         let prefix = self.key("history/");
         let found = self.client.list(&prefix, PAGE, self.limit)?;
-        found.iter().rev().map(json).collect()
+        let (mut entries, mut faults) = (Vec::new(), Vec::new());
+        for entry in found.iter().rev() {
+            match json(entry) {
+                Ok(entry) => entries.push(entry),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        Ok((entries, faults))
     }
 
     /// One revision, if the history still has it.

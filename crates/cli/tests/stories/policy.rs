@@ -372,6 +372,11 @@ fn damaged_values_are_named_with_the_way_out(site: &Site) {
     assert!(site.policy(&["get"]).contains("by x at 9999-12-31T23:59:59Z"));
     let said = site.refused(&["apply", "policy.toml"]).1;
     assert!(said.contains("has the highest revision there is"), "{said}");
+    // `note` below the history.
+    put("L3BhcmRhL3BvbGljeS9oaXN0b3J5L25vdGU=", no_text);
+    let history = site.stage.parda(&["policy", "history", "-c", "a.toml"]);
+    assert!(history.status.success() && history.out.contains("revision 2 by "), "{}", history.out);
+    assert!(history.err.contains("key /parda/policy/history/note: is not"), "{}", history.err);
 }
 
 /// An etcd that takes calls and never answers: `[policy]` is taken away while it is waited for.
