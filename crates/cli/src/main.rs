@@ -21,6 +21,7 @@ mod peers;
 mod policy;
 mod probe;
 mod reproduce;
+mod safe;
 mod serve;
 mod set;
 mod sim;

@@ -10,6 +10,7 @@ use parda_scenario::Answer;
 use serde::Serialize;
 
 use crate::Failure;
+use crate::safe::escaped;
 
 /// Prints an answer, without the blanks that tables have at the ends of lines, and without what a terminal obeys. A reader that stops reading
 /// (`| head`) is no error.
@@ -40,17 +41,6 @@ pub(crate) fn line(text: &str) -> String {
 /// The same with its line breaks.
 pub(crate) fn lines(text: &str) -> String {
     escaped(text, |c| c == '\n')
-}
-
-fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() && !stays(c) {
-            true => safe.extend(c.escape_default()),
-            false => safe.push(c),
-        }
-    }
-    safe
 }
 
 /// A number with the name of what is counted: `1 disk`, `2 disks`.

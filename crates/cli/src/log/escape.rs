@@ -1,10 +1,11 @@
 //! Keeping what others say from looking like a line of ours.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use tracing_appender::non_blocking::NonBlocking;
 use tracing_subscriber::fmt::MakeWriter;
+
+use crate::safe::escaped;
 
 /// Writes each event as one line: names and messages of clients, servers and files may hold any
 /// character, and a line break or an escape sequence among them must not reach the reader as such.
@@ -47,17 +48,7 @@ impl Write for Line<'_> {
 /// characters stay: those in names and messages are escaped by `tracing-subscriber` before.
 fn escape(event: &str, colours: bool) -> String {
     let body = event.strip_suffix('\n').unwrap_or(event);
-    let mut line = String::with_capacity(event.len());
-    for c in body.chars() {
-        if c.is_control() && !(colours && c == '\u{1b}') {
-            // Into a string: cannot fail.
-            let _ = write!(line, "{}", c.escape_default());
-        } else {
-            line.push(c);
-        }
-    }
-    line.push('\n');
-    line
+    escaped(body, |c| colours && c == '\u{1b}') + "\n"
 }
 
 #[cfg(test)]
@@ -71,6 +62,7 @@ mod tests {
             escape("a\nb\r\u{1b}[31m\u{9b}\0\n", false),
             "a\\nb\\r\\u{1b}[31m\\u{9b}\\u{0}\n"
         );
+        assert_eq!(escape("a\u{202e}b\n", false), "a\\u{202e}b\n");
         assert_eq!(escape("\u{1b}[31m\n\n", true), "\u{1b}[31m\\n\n");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
+use parda_config::short;
 use parda_policy::{
     Change, Head, HistoryEntry, HostReport, HostState, InForce, Policy, Presence, Snapshot, Volume,
     VolumeReport,
@@ -54,11 +55,12 @@ fn parts(read: &Snapshot) -> (Readable<'_>, Vec<(&str, String)>) {
 pub(super) fn headline(head: &Head) -> String {
     // Later years have five digits, which the format does not have.
     let at = UNIX_EPOCH + Duration::from_millis(head.at_ms.min(LAST_MS));
-    let comment = head.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
+    let comment =
+        head.comment.as_ref().map(|comment| format!(": {}", short(comment))).unwrap_or_default();
     let told = format!(
         "revision {} by {} at {}{comment}",
         head.revision,
-        head.by,
+        short(&head.by),
         humantime::format_rfc3339_seconds(at)
     );
     line(&told)
@@ -166,7 +168,8 @@ fn of_volume(report: &HostReport, volume: &VolumeReport) -> String {
         (Some(fault), Some(revision)) => format!("STILL AT REVISION {revision}: {fault}"),
     };
     if !volume.unknown.is_empty() {
-        text += &format!(", {} UNKNOWN to parda {}", volume.unknown.join(", "), report.version);
+        text +=
+            &format!(", {} UNKNOWN to parda {}", short(&volume.unknown.join(", ")), report.version);
     }
     let other = |of: &str, values: &std::collections::BTreeMap<String, InForce>| -> String {
         let differ = values.iter().filter(|(_, value)| value.from != "policy");
@@ -195,5 +198,9 @@ mod tests {
         };
         let shown = headline(&head);
         assert!(shown.ends_with(r"by x\u{1b}[31m at 9999-12-31T23:59:59Z"), "{shown}");
+        let long = "\u{202e}".to_owned() + &"x".repeat(1 << 20);
+        let shown = headline(&Head { by: long.clone(), comment: Some(long), ..head });
+        assert!(shown.contains(r"by \u{202e}xxx") && shown.contains(r": \u{202e}xxx"), "{shown}");
+        assert!(shown.len() < 1000, "{shown}");
     }
 }
