@@ -2,6 +2,7 @@
 
 mod change;
 mod domain;
+mod place;
 mod virsh;
 
 use clap::{Args, Subcommand};
@@ -12,7 +13,8 @@ use serde_json::json;
 use crate::output::{line, plain};
 use crate::{Failure, output};
 use change::{Attach, Detach};
-use domain::{Disk, Domain, Source, below};
+use domain::{Disk, Domain, Source};
+use place::below;
 use virsh::Virsh;
 
 #[derive(Subcommand)]

@@ -10,7 +10,8 @@ use clap::Args;
 use parda_agent::config::{Config, Listener, Place};
 use parda_nbd::uri::Address;
 
-use super::domain::{Disk, Domain, Source, same, unlike};
+use super::domain::{Disk, Domain, Source, unlike};
+use super::place::{same_file, same_server};
 use super::virsh::{Listed, Virsh};
 use crate::asked::configuration;
 use crate::{Failure, output};
@@ -76,6 +77,21 @@ struct Served {
     refused: Option<&'static str>,
 }
 
+impl Served {
+    /// Whether a domain's disk leads here, by a path or as a client. A client that names no export may be given this one.
+    fn is_of(&self, disk: &Disk) -> Result<bool, String> {
+        match (&disk.source, &self.nbd) {
+            (Source::Path { path, .. }, _) => same_file(&self.path, path),
+            (Source::Nbd { address, export }, Source::Nbd { address: listen, export: own })
+                if export == own || export.is_empty() =>
+            {
+                same_server(listen, address)
+            }
+            _ => Ok(false),
+        }
+    }
+}
+
 /// A domain with another definition.
 struct Changed<'a> {
     name: &'a str,
@@ -92,9 +108,10 @@ impl Attach {
         let everybody = virsh.read_all(&listed)?;
         self.change.run(&listed, delay, |disk, served| {
             let Source::Path { path, .. } = &disk.source else { return Ok(None) };
-            let Some(found) = served.iter().find(|served| same(&served.path, path)) else {
-                return Ok(None);
-            };
+            let found = served.iter().find_map(|served| {
+                same_file(&served.path, path).map(|same| same.then_some(served)).transpose()
+            });
+            let Some(found) = found.transpose()? else { return Ok(None) };
             let read_only = found.read_only && !disk.read_only;
             let refused =
                 disk.refused.as_deref().or(found.refused).or(read_only.then_some(READ_ONLY));
@@ -114,15 +131,16 @@ const READ_ONLY: &str = "the agent serves it with read_only, and the domain writ
 /// Checks that no second disk, of any domain, writes to what the agent serves: QEMU's lock keeps two writers of an image apart, and an
 /// export has as many clients as come.
 fn alone(served: &Served, domains: &[Domain]) -> Result<(), String> {
-    let uses = |disk: &&Disk| match &disk.source {
-        Source::Path { path, .. } => same(&served.path, path),
-        source => *source == served.nbd,
-    };
-    let of = |domain: &Domain, disk: &Disk| format!("{} of domain {}", disk.target, domain.name);
-    let users = domains.iter().flat_map(|domain| {
-        domain.disks.iter().filter(uses).map(move |disk| (of(domain, disk), disk.read_only))
-    });
-    let users: Vec<(String, bool)> = users.collect();
+    let mut users = Vec::new();
+    for (domain, disk) in domains.iter().flat_map(|d| d.disks.iter().map(move |disk| (d, disk))) {
+        let name = format!("{} of domain {}", disk.target, domain.name);
+        let uses = served.is_of(disk).map_err(|why| {
+            format!("whether {name} has the same image is not known, and the agent would let both write at once: {why}")
+        })?;
+        if uses {
+            users.push((name, disk.read_only));
+        }
+    }
     if users.len() < 2 || users.iter().all(|(_, read_only)| *read_only) {
         return Ok(());
     }

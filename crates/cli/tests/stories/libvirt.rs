@@ -87,12 +87,34 @@ fn disks_of_domains_are_listed_written_and_changed_if_that_is_safe() {
     let kept = std::fs::read_to_string(kept).unwrap();
     assert!(kept.contains("vm1.img") && kept.contains("not-to-be-lost"), "{kept}");
 
-    // Two domains of one image, which QEMU's lock kept apart.
-    stage.write("twins.xml", NODE.replace("DIR", &dir).replace("vm2.img", "vm1.img"));
-    let twins = format!("test://{dir}/twins.xml");
-    let done = stage.run(&[PARDA, "libvirt", "attach", "off", "-c", "a.toml", "--connect", &twins]);
-    let why = "vda of domain on and vda of domain off have one image";
-    assert!(!done.status.success() && done.err.contains(why), "{}", done.err);
+    // Two domains of one image, which QEMU's lock kept apart, by other paths to it and to the agent.
+    std::fs::hard_link(stage.path("vm1.img"), stage.path("hard.img")).unwrap();
+    std::os::unix::fs::symlink(".", stage.path("link")).unwrap();
+    let vm2 = "<disk type='file'><source file='DIR/vm2.img'/>";
+    let file = |name: &str| vm2.replace("vm2.img", name);
+    let client = |host: &str| {
+        let source = "<disk type='network'><source protocol='nbd' name='off-vda'><host ";
+        format!("{source}{host}/></source>")
+    };
+    let tcp = "tcp:127.0.0.1:10809";
+    let one_image = "vda of domain on and vda of domain off have one image";
+    for (listen, twin, why) in [
+        (&*socket, file("vm1.img"), one_image),
+        (&socket, file("hard.img"), one_image),
+        (&socket, client("transport='unix' socket='DIR/a'"), one_image),
+        (&socket, client("transport='unix' socket='DIR/link/kept/../a'"), one_image),
+        (&socket, client("transport='unix' socket='DIR/none/../a'"), "is not known"),
+        (tcp, client("name='localhost' port='10809'"), one_image),
+        (tcp, client("name='::1'"), one_image),
+        (tcp, client("name='a..b'"), "the address of a..b is not known"),
+    ] {
+        stage.write("a.toml", format!("{head}{tables}").replace(&socket, listen));
+        stage.write("twins.xml", NODE.replace(vm2, &twin).replace("DIR", &dir));
+        let twins = format!("test://{dir}/twins.xml");
+        let attach = [PARDA, "libvirt", "attach", "off", "-c", "a.toml", "--connect", &twins];
+        let done = stage.run(&attach);
+        assert!(!done.status.success() && done.err.contains(why), "{twin}: {}", done.err);
+    }
 }
 
 /// Domains with odd names: an ID of another one, and a carriage return at the end.
