@@ -40,14 +40,26 @@ impl Capacity {
         }
     }
 
-    /// Smallest and largest likely [`Capacity::ratio`]. Both are that ratio if the curve was measured.
+    /// Whether the curve says anything of a step from one latency to another: neither is near or below the service time. A service time
+    /// that is assumed has to be below the latency of now by its uncertainty as well.
+    #[must_use]
+    pub(crate) fn reaches(&self, to_ms: f64, from_ms: f64) -> bool {
+        match self {
+            Capacity::Assumed { service_ms } => {
+                (1.0 + UNCERTAINTY) * service_ms < from_ms && *service_ms < (1.0 - LEAST) * to_ms
+            }
+            Capacity::Probed { .. } => self.service_ms() < to_ms.min(from_ms),
+        }
+    }
+
+    /// Smallest and largest likely [`Capacity::ratio`], which lies between them. Both are that ratio if the curve was measured.
     #[must_use]
     pub fn range(&self, to_ms: f64, from_ms: f64) -> (f64, f64) {
         match self {
             Capacity::Assumed { service_ms } => {
                 let of = |part: f64| straight(part * service_ms, to_ms, from_ms);
-                let (a, b) = (of(1.0 - UNCERTAINTY), of(1.0 + UNCERTAINTY));
-                (a.min(b), a.max(b))
+                let (a, b, ratio) = (of(1.0 - UNCERTAINTY), of(1.0 + UNCERTAINTY), of(1.0));
+                (a.min(b).min(ratio), a.max(b).max(ratio))
             }
             Capacity::Probed { .. } => {
                 let ratio = self.ratio(to_ms, from_ms);
@@ -94,6 +106,17 @@ mod tests {
         assert!(low < ratio && ratio < high && high < 1.0, "{low} {high}");
         assert!(array.ratio(60.0, 30.0) > 1.0);
         assert_eq!(array.ratio(3.0, 3.0), 1.0);
+    }
+
+    #[test]
+    fn a_ratio_lies_within_its_range_however_near_the_service_time_is() {
+        for service_ms in (1..30).map(f64::from) {
+            let array = Capacity::Assumed { service_ms };
+            for (to, from) in [(15.0, 30.0), (16.0, 16.5), (60.0, 30.0)] {
+                let (ratio, (low, high)) = (array.ratio(to, from), array.range(to, from));
+                assert!(low <= ratio && ratio <= high, "{service_ms}: {low} {ratio} {high}");
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
 use crate::limit::Limit;
-use crate::predict::{Change, Prediction, predict};
+use crate::predict::{Change, Prediction, Unpredicted, predict, unmet};
 use crate::spent::{Spent, spent};
 use crate::view::{Bounded, Holding, View, Vm};
 
@@ -31,6 +31,8 @@ pub struct Explanation {
     pub others: Vec<Other>,
     /// Predicted effects of changes.
     pub predictions: Vec<Prediction>,
+    /// Changes whose effects are not predicted, as an assumption is not met.
+    pub unpredicted: Vec<Unpredicted>,
     /// Quantities that are not known, or known badly.
     pub unknown: Vec<Unknown>,
 }
@@ -112,6 +114,9 @@ impl Explanation {
             Capacity::Probed { .. } => Some(capacity.service_ms()),
         };
         let predictions = changes.iter().filter_map(|c| predict(view, name, *c, capacity));
+        let predictions: Vec<Prediction> = predictions.collect();
+        let unpredicted: Vec<Unpredicted> = unpredicted(view, vm, changes, capacity);
+        let told: Vec<Change> = predictions.iter().map(|prediction| prediction.change).collect();
         Some(Explanation {
             varies: vm.varies(),
             pending: vm.pending(),
@@ -121,11 +126,20 @@ impl Explanation {
             entitled: entitled(view, vm),
             limit: Limit::of_vm(view, vm),
             others: others(view, name, part),
-            predictions: predictions.collect(),
-            unknown: unknown(view, vm, changes, capacity),
+            predictions,
+            unpredicted,
+            unknown: unknown(view, vm, &told, capacity),
             vm: vm.clone(),
         })
     }
+}
+
+fn unpredicted(view: &View, vm: &Vm, changes: &[Change], capacity: &Capacity) -> Vec<Unpredicted> {
+    let works = vm.iops > 0.0 && matches!(view.holding, Holding::Slices { .. });
+    let of = |change: &Change| {
+        unmet(view, *change, capacity).map(|why| Unpredicted { change: *change, why })
+    };
+    changes.iter().filter(|_| works).filter_map(of).collect()
 }
 
 fn entitled(view: &View, vm: &Vm) -> Option<Entitled> {

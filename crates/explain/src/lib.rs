@@ -28,7 +28,7 @@ mod view;
 pub use capacity::Capacity;
 pub use explanation::{Entitled, Explanation, Other, Unknown, Who};
 pub use limit::{HELD, Limit};
-pub use predict::{Change, Outcome, Prediction, predict};
+pub use predict::{Change, Outcome, Prediction, Unmet, Unpredicted, predict};
 pub use score::{Record, Score, score};
 pub use spent::{Cause, Spent};
 pub use view::{Bounded, HeldBy, Holding, Peer, View, Vm, spread};

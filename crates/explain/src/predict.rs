@@ -43,10 +43,46 @@ pub struct Prediction {
     pub limit: Limit,
 }
 
+/// A change whose effect is not predicted, as an assumption of the prediction is not met.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Unpredicted {
+    /// The change whose effect was asked for.
+    pub change: Change,
+    /// The assumption that is not met.
+    pub why: Unmet,
+}
+
+/// Assumption of a prediction that is not met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unmet {
+    /// The array's latency is at the threshold in force: it is far above, whatever the windows are.
+    LatencyFarAbove,
+    /// The array's service time is below both thresholds: it is near or above one of them.
+    ServiceTime,
+}
+
+/// Latency, in thresholds, from which on the threshold is taken not to bound it.
+const FAR: f64 = 2.0;
+
+/// The assumption of a prediction that this view does not meet. Shares have none.
+#[must_use]
+pub(crate) fn unmet(view: &View, change: Change, capacity: &Capacity) -> Option<Unmet> {
+    let Change::ThresholdMs(to) = change else { return None };
+    let step = Step::between(view, to);
+    if step.to_ms == step.from_ms {
+        return None;
+    }
+    if view.latency_ms.is_some_and(|ms| ms > FAR * view.threshold_ms) {
+        return Some(Unmet::LatencyFarAbove);
+    }
+    (!capacity.reaches(step.to_ms, step.from_ms)).then_some(Unmet::ServiceTime)
+}
+
 /// Predicts the effect of a change on the VM of this name.
 ///
 /// `None` if the view has no such VM, if it did no IO, or if no law holds IOs back on this host. `None` for a threshold if windows
-/// do not follow from slices ([`Holding::Window`]).
+/// do not follow from slices ([`Holding::Window`]), or if an assumption is not met ([`Unmet`]).
 #[must_use]
 pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> Option<Prediction> {
     let index = view.vms.iter().position(|vm| vm.name == name)?;
@@ -56,7 +92,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         Change::Shares(_) => view.holding != Holding::Nothing,
         Change::ThresholdMs(_) => matches!(view.holding, Holding::Slices { .. }),
     };
-    if !did || !follows {
+    if !did || !follows || unmet(view, change, capacity).is_some() {
         return None;
     }
     let mut after = Cluster::of(view);

@@ -2,7 +2,7 @@
 
 use parda_explain::{
     Bounded, Capacity, Cause, Change, Explanation, HeldBy, Holding, Limit, Peer, Record, Unknown,
-    View, Vm, Who, predict, score,
+    Unmet, View, Vm, Who, predict, score,
 };
 
 /// A service time of 7.1 ms, as drives have it.
@@ -189,4 +189,38 @@ fn windows_that_no_threshold_moves_are_predicted_for_shares_alone() {
     let [more] = found.predictions[..] else { panic!("{:?}", found.predictions) };
     assert!((more.vm.iops / found.vm.iops - 1.5).abs() < 0.02, "{more:?}");
     assert_eq!(found.unknown, []);
+}
+
+#[test]
+fn a_threshold_that_does_not_bound_the_latency_predicts_nothing() {
+    // Two hosts with 32 IOs each, an outsider with 64: three times the threshold, and 95 % of IOs take longer than it.
+    let mut view = trial();
+    view.vms = vec![vm("batch", 1000.0, 32.0, 27.0)];
+    let changes = [Change::Shares(2000.0), Change::ThresholdMs(15.0), Change::ThresholdMs(60.0)];
+    let slow = Capacity::Assumed { service_ms: 60.0 };
+    for (latency_ms, capacity, why) in [
+        (90.0, &slow, Unmet::LatencyFarAbove),
+        (90.0, &DRIVES, Unmet::LatencyFarAbove),
+        (50.0, &slow, Unmet::ServiceTime),
+    ] {
+        view.latency_ms = Some(latency_ms);
+        let found = Explanation::of(&view, "batch", &changes, capacity).unwrap();
+        let none: Vec<_> = found.unpredicted.iter().map(|none| (none.change, none.why)).collect();
+        assert_eq!(none, [(changes[1], why), (changes[2], why)]);
+        let [shares] = found.predictions[..] else { panic!("{:?}", found.predictions) };
+        assert_eq!(shares.change, changes[0]);
+        assert!(!found.unknown.contains(&Unknown::Capacity), "{:?}", found.unknown);
+    }
+    // A threshold below the service time is out of reach, a higher one is not.
+    view.latency_ms = Some(30.0);
+    let near = Capacity::Assumed { service_ms: 16.0 };
+    let found = Explanation::of(&view, "batch", &changes, &near).unwrap();
+    let none: Vec<_> = found.unpredicted.iter().map(|none| none.change).collect();
+    assert_eq!(none, [changes[1]]);
+    assert_eq!(found.predictions.len(), 2);
+    // Nobody is held: a higher threshold changes nothing, which needs no assumption.
+    let mut idle = trial();
+    idle.latency_ms = Some(5.0);
+    idle.peers[0].bounded = Bounded::Nothing;
+    assert!(predict(&idle, "db", Change::ThresholdMs(60.0), &slow).is_some());
 }

@@ -2,7 +2,8 @@
 
 use parda_agent::status::{SteerStatus, VolumeStatus};
 use parda_explain::{
-    Capacity, Cause, Change, Explanation, Holding, Limit, Other, Prediction, Unknown, View, Who,
+    Capacity, Cause, Change, Explanation, Holding, Limit, Other, Prediction, Unknown, Unmet,
+    Unpredicted, View, Who,
 };
 
 use crate::output::{align, plain};
@@ -84,6 +85,9 @@ pub(super) fn of(
     }
     if !found.predictions.is_empty() {
         text += &format!("\n{}", predictions(found, &asked));
+    }
+    for none in &found.unpredicted {
+        text += &unpredicted(view, none, &asked, capacity);
     }
     let unknown = found.unknown.iter().map(|what| unknown(*what, capacity));
     text + &unknown.map(|line| format!("{line}\n")).collect::<String>()
@@ -204,14 +208,10 @@ fn predictions(found: &Explanation, asked: &[Change]) -> String {
         plain(["what would change", "IO/s", "an IO takes", "IO/s of all others", "limited by"]);
     for prediction in &found.predictions {
         let Prediction { change: what, vm, others, range, limit } = prediction;
-        let mark = if asked.contains(what) { " (asked)" } else { "" };
         let range = range
             .map_or(String::new(), |(low, high)| format!(" ({} to {})", change(low), change(high)));
         table.add_row([
-            match what {
-                Change::Shares(shares) => format!("{shares:.0} shares{mark}"),
-                Change::ThresholdMs(to) => format!("threshold {}{mark}", ms(*to)),
-            },
+            named(*what, asked),
             format!("about {:.0}", vm.iops),
             vm.latency_ms.map_or("unknown".to_owned(), ms),
             others.map_or("-".to_owned(), |ratio| change(ratio) + &range),
@@ -219,6 +219,34 @@ fn predictions(found: &Explanation, asked: &[Change]) -> String {
         ]);
     }
     format!("{}\n", align(table))
+}
+
+fn named(what: Change, asked: &[Change]) -> String {
+    let mark = if asked.contains(&what) { " (asked)" } else { "" };
+    match what {
+        Change::Shares(shares) => format!("{shares:.0} shares{mark}"),
+        Change::ThresholdMs(to) => format!("threshold {}{mark}", ms(to)),
+    }
+}
+
+/// Line on a change that has no prediction, and why.
+fn unpredicted(view: &View, none: &Unpredicted, asked: &[Change], capacity: &Capacity) -> String {
+    let why = match none.why {
+        Unmet::LatencyFarAbove => format!(
+            "the array's latency of {} is more than twice the threshold of {}, which does not bound it now",
+            ms(view.latency_ms.unwrap_or_default()),
+            ms(view.threshold_ms)
+        ),
+        Unmet::ServiceTime => format!(
+            "the array's service time, {} {}, is too near to one of the thresholds, or above it",
+            match capacity {
+                Capacity::Assumed { .. } => "assumed as",
+                Capacity::Probed { .. } => "probed as",
+            },
+            ms(capacity.service_ms())
+        ),
+    };
+    format!("No prediction for {}: {why}.\n", named(none.change, asked))
 }
 
 fn unknown(what: Unknown, capacity: &Capacity) -> String {
