@@ -23,7 +23,7 @@ pub struct VolumeChange {
     #[serde(default)]
     pub keep: Option<Keep>,
     /// New values by key: texts, numbers or booleans, as in the configuration.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "crate::settings::read")]
     pub settings: Map<String, Value>,
 }
 
@@ -34,7 +34,7 @@ pub struct DiskChange {
     #[serde(default)]
     pub keep: Option<Keep>,
     /// New values by key, as in the configuration.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "crate::settings::read")]
     pub settings: Map<String, Value>,
 }
 

@@ -14,7 +14,7 @@ pub struct NewDisk {
     #[serde(default)]
     pub keep: Option<Keep>,
     /// The keys of `[[volume.disk]]`: `name`, `path`, `listen`, `shares` …
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "crate::settings::read")]
     pub disk: Map<String, Value>,
 }
 

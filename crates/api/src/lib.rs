@@ -21,6 +21,7 @@ mod events;
 mod history;
 mod outsider;
 mod policy;
+mod settings;
 mod state;
 
 pub use change::{Changed, ChangedSetting, DiskChange, Keep, VolumeChange};
