@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 use parda_api::{DiskDone, ValueFrom};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::api::{Agent, segment};
-use crate::set::setting;
+use crate::set::once;
 use crate::{Failure, output};
 
 #[derive(Subcommand)]
@@ -77,8 +77,7 @@ impl Disk {
 
 impl Add {
     fn run(&self) -> Result<(), Failure> {
-        let settings = self.settings.iter().map(|text| setting(text));
-        let mut body = settings.collect::<Result<Map<_, _>, _>>()?;
+        let mut body = once(self.settings.iter().map(String::as_str))?;
         body.insert("name".to_owned(), self.disk.as_str().into());
         if self.common.temporary {
             body.insert("keep".to_owned(), "until_restart".into());

@@ -53,7 +53,7 @@ impl Set {
             disk => (disk.as_deref(), None),
         };
         let settings = first.into_iter().chain(self.settings.iter().map(String::as_str));
-        let settings = settings.map(setting).collect::<Result<Map<_, _>, _>>()?;
+        let settings = once(settings)?;
         let volume = self.agent.volume_of(self.volume.as_deref(), disk)?;
         let mut path = format!("volumes/{}", segment(&volume));
         if let Some(disk) = disk {
@@ -82,8 +82,23 @@ impl Set {
     }
 }
 
+/// Settings by their keys, each of which is named once.
+pub(crate) fn once<'a>(
+    texts: impl Iterator<Item = &'a str>,
+) -> Result<Map<String, Value>, Failure> {
+    let mut settings = Map::new();
+    for text in texts {
+        let (key, value) = setting(text)?;
+        if settings.contains_key(&key) {
+            return Err(Failure::usage(format!("{text}: {key} is set twice: give it one value")));
+        }
+        settings.insert(key, value);
+    }
+    Ok(settings)
+}
+
 /// A setting as the API takes it: numbers and truths as such, all else as text.
-pub(crate) fn setting(text: &str) -> Result<(String, Value), Failure> {
+fn setting(text: &str) -> Result<(String, Value), Failure> {
     let Some((key, value)) = text.split_once('=') else {
         return Err(Failure::usage(format!("{text}: must be KEY=VALUE")));
     };
@@ -138,5 +153,13 @@ mod tests {
         assert_eq!(sent("a=true"), serde_json::json!(true));
         assert_eq!(sent("mode=[1]"), serde_json::json!("[1]"));
         assert!(setting("shares").is_err());
+    }
+
+    #[test]
+    fn a_setting_that_is_named_twice_is_refused() {
+        let sent = |texts: &[&str]| once(texts.iter().copied()).map(|settings| settings.len());
+        assert_eq!(sent(&["shares=5", "burst=1"]).ok(), Some(2));
+        let refused = sent(&["shares=5", "burst=1", "shares=3000"]).err().unwrap();
+        assert!(refused.message.starts_with("shares=3000: shares is set twice"));
     }
 }
