@@ -70,7 +70,8 @@ fn a_long_message_is_cut_between_characters() {
 fn the_table_has_every_kind_that_is_logged_and_the_page_has_the_table() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut logged = std::collections::BTreeSet::new();
-    let mut folders = vec![root.join("crates/agent/src"), root.join("crates/block/src")];
+    let logs = ["crates/agent/src", "crates/block/src", "crates/cli/src/log"];
+    let mut folders = logs.map(|folder| root.join(folder)).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
