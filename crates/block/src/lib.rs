@@ -12,7 +12,7 @@
 //!    └────────────── replies, one vectored send ◄───┘
 //! ```
 //!
-//! `unsafe` is found in `ring.rs` and `buffer.rs` alone. Every operation owns what the kernel
+//! `unsafe` is found in `ring.rs`, `buffer.rs` and `backend/loops.rs` alone. Every operation owns what the kernel
 //! touches until it is done, whatever becomes of the connection meanwhile.
 
 mod answers;

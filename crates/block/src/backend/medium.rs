@@ -13,10 +13,13 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use parda_nbd::uri::{Address, Uri};
 use rustix::fs::{self, FileType, Stat, major, minor};
+
+use super::loops::{self, Behind};
 
 /// How many layers of partitions and loop devices are looked through.
 const MOST_LAYERS: usize = 8;
@@ -69,7 +72,15 @@ impl Medium {
         fs::stat(path).map_or_else(|_| Medium::Name(named(path)), |stat| Medium::of(&stat))
     }
 
-    /// Path of the file behind a loop device, or behind a partition of one.
+    /// What is behind an open loop device, or behind an open partition of one.
+    pub(crate) fn behind(device: impl AsFd) -> io::Result<Medium> {
+        Ok(match Behind::of(device)? {
+            Behind { device, inode, number: 0 } => Medium::File { device, inode },
+            Behind { number, .. } => Medium::Device(number),
+        })
+    }
+
+    /// Path of the file behind a loop device, or behind a partition of one, as the kernel has it: another file may be there.
     pub(crate) fn file_behind(&self) -> Option<PathBuf> {
         let dir = self.in_sysfs()?;
         // The directory of a partition is in that of its disk.
@@ -172,7 +183,8 @@ fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
     if let Ok(file) = read(&dir.join("loop/backing_file")) {
         let start = read(&dir.join("loop/offset")).ok()?.parse().ok()?;
         let range = within(range, start, sectors(&dir.join("size"))?);
-        return Some(Stretch { medium: Medium::at(Path::new(&file)), range });
+        let medium = behind(number, &dir).unwrap_or_else(|_| Medium::at(Path::new(&file)));
+        return Some(Stretch { medium, range });
     }
     let holders = dir.join("holders").read_dir().ok()?;
     holders.flatten().find_map(|holder| {
@@ -181,6 +193,15 @@ fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
         uuid.starts_with("mpath-")
             .then(|| Stretch { medium: Medium::Device(number), range: range.clone() })
     })
+}
+
+/// What is behind a loop device, whatever has its name by now. Fails if the device cannot be opened.
+fn behind(number: u64, dir: &Path) -> io::Result<Medium> {
+    let device = loops::open(&Path::new("/dev").join(dir.file_name().unwrap_or_default()))?;
+    if Medium::of(&fs::fstat(&device)?) != Medium::Device(number) {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Medium::behind(device)
 }
 
 /// A range of something that begins at `start` of what is below it and is `len` long.
@@ -282,5 +303,19 @@ mod tests {
         assert!(!of_device.meets(&path(&file, Some(196_608..1 << 20))));
         assert!(path(device.path(), Some(4096..8192)).meets(&path(&file, Some(69632..69633))));
         assert!(!path(device.path(), Some(4096..8192)).meets(&path(&file, Some(65536..69632))));
+    }
+
+    #[test]
+    fn a_loop_device_is_its_file_whatever_has_the_name_of_it_by_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("img"), dir.path().join("link"));
+        fs::write(&file, vec![0; 1 << 20]).unwrap();
+        fs::hard_link(&file, &link).unwrap();
+        let Some(device) = LoopDevice::new(&file, &[]) else { return };
+        fs::remove_file(&file).unwrap();
+        let another = dir.path().join("img (deleted)");
+        fs::write(&another, vec![0; 1 << 20]).unwrap();
+        assert!(path(device.path(), None).meets(&path(&link, None)));
+        assert!(!path(device.path(), None).meets(&path(&another, None)));
     }
 }

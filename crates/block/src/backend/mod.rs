@@ -6,6 +6,7 @@ pub(crate) mod connect;
 pub(crate) mod disk_file;
 mod failure;
 pub(crate) mod file;
+mod loops;
 pub(crate) mod map;
 pub(crate) mod medium;
 pub(crate) mod memory;

@@ -12,6 +12,7 @@ use rustix::fs::{self, Mode, OFlags};
 
 use super::locks::{self, Locks};
 use crate::backend::claims::{Claim, Claims};
+use crate::backend::loops;
 use crate::backend::medium::{Medium, Stretch};
 use crate::backend::{Lock, OpenError};
 
@@ -102,7 +103,7 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     claims.check(&stretch, read_only, path.display())?;
     let others: Vec<Arc<Claim>> = claims.all().collect();
     let locks = take_hold(fd, &medium, wanted, &others, in_time)?;
-    let behind = hold_behind(&medium, wanted, &others, in_time).inspect_err(|_| {
+    let behind = hold_behind(fd, &medium, wanted, &others, in_time).inspect_err(|_| {
         // The next attempt begins without locks.
         let _ = locks::release_all(fd);
     })?;
@@ -167,35 +168,57 @@ fn take_hold(
     Ok(locks)
 }
 
-/// The same on the file behind a loop device, which others may open by its own name.
+/// The same on what is behind a loop device, down to the file below all: others may open each by its own name. The
+/// kernel refuses circles.
 fn hold_behind(
+    fd: &OwnedFd,
     device: &Medium,
     wanted: &Wanted<'_>,
     others: &[Arc<Claim>],
     in_time: bool,
-) -> Result<Option<Held>, Obstacle> {
-    let &Wanted { disk, lock, .. } = wanted;
-    let Some(path) = device.file_behind().filter(|_| lock != Lock::Off) else { return Ok(None) };
-    let untold = |error: &dyn std::error::Error| {
-        let (file, error) = (path.display(), error.to_string());
-        tracing::warn!(disk, %file, error, "others who open the file behind the loop device are not noticed");
-        Ok(None)
-    };
-    let careful = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let fd = match fs::open(&path, careful, Mode::empty()) {
-        Ok(fd) => fd,
-        Err(error) => return untold(&error),
-    };
-    let medium = match fs::fstat(&fd) {
-        Ok(stat) => Medium::of(&stat),
-        Err(error) => return untold(&error),
-    };
-    let range = wanted.range.clone();
-    match take_hold(&fd, &medium, &Wanted { path: &path, range, ..*wanted }, others, in_time) {
-        Ok(locks) => Ok(Some(Held { medium, lock, locks, fd, exclusive: None })),
-        Err(Obstacle::Error(error @ OpenError::NoLocks { .. })) => untold(&error),
-        Err(obstacle) => Err(obstacle),
+) -> Result<Vec<Held>, Obstacle> {
+    let mut held: Vec<Held> = Vec::new();
+    if wanted.lock == Lock::Off {
+        return Ok(held);
     }
+    loop {
+        let (above, at) = held.last().map_or((device, fd), |held| (&held.medium, &held.fd));
+        let Some(path) = above.file_behind() else { return Ok(held) };
+        let (fd, medium) = match open_behind(at, &path) {
+            Ok(open) => open,
+            Err(error) => return Ok(untold(wanted, &path, &error, held)),
+        };
+        let (lock, range) = (wanted.lock, wanted.range.clone());
+        match take_hold(&fd, &medium, &Wanted { path: &path, range, ..*wanted }, others, in_time) {
+            Ok(locks) => held.push(Held { medium, lock, locks, fd, exclusive: None }),
+            Err(Obstacle::Error(error @ OpenError::NoLocks { .. })) => {
+                return Ok(untold(wanted, &path, &error, held));
+            }
+            Err(obstacle) => return Err(obstacle),
+        }
+    }
+}
+
+/// Opens what is behind a loop device by the path that the kernel has for it, unless something else is there.
+fn open_behind(device: &OwnedFd, path: &Path) -> io::Result<(OwnedFd, Medium)> {
+    let fd = loops::open(path)?;
+    let medium = Medium::of(&fs::fstat(&fd)?);
+    if medium != Medium::behind(device)? {
+        return Err(io::Error::other("another file has its name now"));
+    }
+    Ok((fd, medium))
+}
+
+/// Says that a file behind a loop device has no locks; those above it have.
+fn untold(
+    wanted: &Wanted<'_>,
+    path: &Path,
+    error: &dyn std::error::Error,
+    held: Vec<Held>,
+) -> Vec<Held> {
+    let (disk, file, error) = (wanted.disk, path.display(), error.to_string());
+    tracing::warn!(disk, %file, error, "others who open the file behind the loop device are not noticed");
+    held
 }
 
 /// Takes locks that no other program's contradict. Our own disks on the same file have locks too,

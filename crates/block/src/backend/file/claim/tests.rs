@@ -147,3 +147,39 @@ fn the_file_behind_a_loop_device_is_locked_as_well() {
     drop(them);
     claim(&a, &of_device(0..4096), now).unwrap();
 }
+
+#[test]
+fn each_device_and_the_file_behind_a_loop_device_on_a_loop_device_are_locked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let Some(lower) = LoopDevice::new(&path, &[]) else { return };
+    let Some(upper) = LoopDevice::new(lower.path(), &[]) else { return };
+    let of_upper = Wanted { path: upper.path(), ..all("loop", false, Lock::On) };
+    for below in [lower.path(), &path] {
+        let (a, b) = (open(upper.path()), open(below));
+        let served = claim(&a, &of_upper, Duration::ZERO).unwrap();
+        assert!(Locks::of(true, false).obstacle(&b).unwrap().is_some(), "{}", below.display());
+        drop((served, a, b));
+        let (a, them) = (open(upper.path()), foreign(below, false, false, false));
+        let error = claim(&a, &of_upper, Duration::ZERO).unwrap_err();
+        assert!(matches!(&error, OpenError::InUse { path, .. } if path == below), "{error}");
+        drop((them, a));
+    }
+}
+
+#[test]
+fn a_file_that_has_the_name_of_the_one_behind_a_loop_device_is_let_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("img");
+    std::fs::write(&path, vec![0; 1 << 20]).unwrap();
+    let Some(device) = LoopDevice::new(&path, &[]) else { return };
+    std::fs::remove_file(&path).unwrap();
+    // As sysfs calls what was deleted.
+    let another = dir.path().join("img (deleted)");
+    std::fs::write(&another, vec![0; 1 << 20]).unwrap();
+    let a = open(device.path());
+    let of_device = Wanted { path: device.path(), ..all("loop", false, Lock::On) };
+    let _served = claim(&a, &of_device, Duration::ZERO).unwrap();
+    assert_eq!(Locks::of(true, false).obstacle(open(&another)).unwrap(), None);
+}
