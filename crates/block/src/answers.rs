@@ -11,10 +11,10 @@ use parda_control::Instant;
 
 use crate::rate::Rate;
 
-const PER_SECOND: u64 = 1000;
+const PER_SECOND: u64 = 5_000;
 
 /// Answers at once after a time without any.
-const AT_ONCE: u64 = 4096;
+const AT_ONCE: u64 = 16_384;
 
 /// So many of those that wait go on in a row, so that they do not wake the thread for each.
 const IN_A_ROW: u64 = 16;
@@ -36,6 +36,11 @@ impl Answers {
     /// A turn of the volume's thread begins.
     pub(crate) fn turn(&mut self, now: Instant) {
         self.now = now;
+    }
+
+    /// When the turn of the volume's thread began.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
     }
 
     /// Whether a connection may have an answer now. If not, it waits, and [`Answers::next`] has it.
@@ -69,7 +74,8 @@ impl Answers {
 mod tests {
     use super::*;
 
-    const MS: u64 = 1_000_000;
+    /// The time of one answer.
+    const STEP: u64 = 1_000_000_000 / PER_SECOND;
 
     #[test]
     fn a_flood_has_the_rate_and_all_have_their_turn() {
@@ -77,13 +83,13 @@ mod tests {
         let mut given = [0u64; 3];
         // Two that always ask, and from the fifth second on a third one.
         let mut asks = vec![0, 1];
-        for ms in 0..10_000 {
-            answers.turn(Instant(ms * MS));
+        for step in 0..10 * PER_SECOND {
+            answers.turn(Instant(step * STEP));
             while let Some((key, _)) = answers.next() {
                 given[key] += 1;
                 asks.push(key);
             }
-            if ms == 5_000 {
+            if step == 5 * PER_SECOND {
                 asks.push(2);
             }
             // Each asks again as soon as it has its answer.
@@ -96,7 +102,7 @@ mod tests {
         }
         let in_all = AT_ONCE + 10 * PER_SECOND;
         assert!((in_all - 2..=in_all + 2).contains(&given.iter().sum()), "{given:?}");
-        assert!((1_660..=1_670).contains(&given[2]), "a third of the last five seconds: {given:?}");
+        assert!((8_330..=8_340).contains(&given[2]), "a third of the last five seconds: {given:?}");
     }
 
     #[test]
@@ -104,8 +110,8 @@ mod tests {
         let mut answers = Answers::new();
         while answers.ask(0, 7) {}
         assert_eq!(answers.next(), None);
-        assert_eq!(answers.next_at(), Some(Instant(16 * MS)));
-        answers.turn(Instant(16 * MS));
+        assert_eq!(answers.next_at(), Some(Instant(IN_A_ROW * STEP)));
+        answers.turn(Instant(IN_A_ROW * STEP));
         assert_eq!(answers.next(), Some((0, 7)));
         assert_eq!(answers.next_at(), None);
     }

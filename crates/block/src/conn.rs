@@ -23,6 +23,9 @@ use crate::losses::Witness;
 use crate::progress::{ClientState, Progress};
 use crate::tls::ListenerTls;
 
+/// How often a handshake that waits for an answer is looked at.
+const WAITS: Span = Span::from_millis(1000);
+
 /// Offer of a listener: exports, and the disk that each of them is.
 #[derive(Default)]
 pub(crate) struct Offer {
@@ -134,6 +137,8 @@ pub(crate) struct Conn {
     pub(crate) listed: bool,
     /// It has waited for an answer, and may have one.
     may_answer: bool,
+    /// Since when it waits for an answer.
+    waits_since: Option<Instant>,
 }
 
 impl Conn {
@@ -175,6 +180,7 @@ impl Conn {
             witness: None,
             listed: false,
             may_answer: false,
+            waits_since: None,
         }
     }
 
@@ -182,6 +188,10 @@ impl Conn {
     pub(crate) fn look(&mut self, now: Instant, patience: Span) -> Result<ClientState, ConnError> {
         match self.phase {
             _ if self.state == State::Dead => Ok(ClientState::Settled),
+            // The time that it waits for an answer is not the client's: `may_answer` adds it.
+            Phase::Handshake { .. } if self.waits_since.is_some() => {
+                Ok(ClientState::LookAgain(now + WAITS))
+            }
             Phase::Handshake { until, .. } if now >= until => Err(ConnError::Slow),
             Phase::Handshake { until, .. } => Ok(ClientState::LookAgain(until)),
             Phase::Transmission { .. } => match self.progress.judge(now, patience) {

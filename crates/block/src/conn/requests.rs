@@ -1,5 +1,6 @@
 //! Requests out of what was received, within the limits.
 
+use parda_control::Instant;
 use parda_nbd::server::{Incoming, Session};
 use parda_nbd::{Cookie, Op};
 
@@ -89,12 +90,18 @@ impl Conn {
         let has = std::mem::take(&mut self.may_answer) || work.answers.ask(self.key, self.serial);
         if !has {
             self.want = Want::Answer;
+            self.waits_since = Some(work.answers.now());
         }
         has
     }
 
-    /// It has waited for an answer, and may have one.
-    pub(crate) fn may_answer(&mut self) {
+    /// It has waited for an answer, and may have one. A handshake has as much more time.
+    pub(crate) fn may_answer(&mut self, now: Instant) {
+        if let (Some(since), Phase::Handshake { until, .. }) =
+            (self.waits_since.take(), &mut self.phase)
+        {
+            *until = *until + now.since(since);
+        }
         self.may_answer = true;
         self.want = Want::Requests;
     }

@@ -657,7 +657,7 @@ impl Engine {
         self.work.answers.turn(now);
         while let Some((key, serial)) = self.work.answers.next() {
             if let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.serial == serial) {
-                conn.may_answer();
+                conn.may_answer(now);
                 self.list(key);
             }
         }

@@ -1,4 +1,4 @@
-//! A flood of handshakes has its rate, and nobody else waits for it.
+//! A flood of handshakes has its rate, and nobody else waits for it. Nor is anybody dropped who waits.
 use crate::common;
 
 use std::io::{Read, Write};
@@ -80,4 +80,44 @@ fn a_flood_has_its_rate_and_another_peer_and_who_is_served_do_not_wait_for_it() 
     assert!(let_in > AT_ONCE, "the flood was none");
     let turned_away = volume.stats().unwrap().dropped.turned_away;
     assert!(turned_away > 0, "nobody had to be turned away");
+}
+
+/// What a client is to wait for is not taken for slowness of its own.
+#[test]
+fn a_handshake_lasts_longer_by_what_it_waits_for_its_turn_to_be_answered() {
+    const CLIENTS: usize = 8;
+    const OPTIONS: usize = 4000;
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("s");
+    let disks = vec![disk("vm1", BackendConfig::Memory { size: Bytes(1 << 20) }, &socket)];
+    let mut config = common::config(disks);
+    // They have 16,384 answers at once, and the others in 3 s.
+    config.limits = Limits { handshake_timeout: Duration::from_secs(1), ..Limits::default() };
+    let volume = Volume::spawn(config).unwrap();
+    let mut hello = 3u32.to_be_bytes().to_vec();
+    for _ in 0..OPTIONS {
+        wire::put_option(&mut hello, 99, b"");
+    }
+    wire::put_option(&mut hello, wire::option::EXPORT_NAME, b"vm1");
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut stream = UnixStream::connect(&socket).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.write_all(&hello).unwrap();
+                stream.read_exact(&mut [0; wire::GREETING_LEN]).unwrap();
+                for _ in 0..OPTIONS {
+                    let mut header = [0; wire::OPTION_REPLY_HEADER_LEN];
+                    stream.read_exact(&mut header).unwrap();
+                    let [.., a, b, c, d] = header;
+                    let len = u32::from_be_bytes([a, b, c, d]) as usize;
+                    stream.read_exact(&mut vec![0; len]).unwrap();
+                }
+                stream.read_exact(&mut [0; wire::EXPORT_NAME_REPLY_LEN]).unwrap();
+            });
+        }
+    });
+    assert!(began.elapsed() > Duration::from_secs(1), "nobody had to wait");
+    assert_eq!(volume.stats().unwrap().dropped.handshake, 0);
 }

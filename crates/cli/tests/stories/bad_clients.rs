@@ -122,7 +122,7 @@ fn requests_that_cannot_be_are_refused_and_the_next_one_works() {
     agent.stop();
 }
 
-/// No queue holds refusals back, so they have a rate: 4,096 at once, and then 1,000 a second.
+/// No queue holds refusals back, so they have a rate: 16,384 at once, and then 5,000 a second.
 #[test]
 fn a_flood_of_refused_requests_leaves_the_thread_to_others() {
     let stage = Stage::new();
@@ -136,7 +136,7 @@ fn a_flood_of_refused_requests_leaves_the_thread_to_others() {
     let mut writer = flood.try_clone().unwrap();
     let writer = std::thread::spawn(move || while writer.write_all(&nothing.repeat(64)).is_ok() {});
     let begun = Instant::now();
-    flood.read_exact(&mut vec![0; 16 * (4096 + 1000)]).unwrap();
+    flood.read_exact(&mut vec![0; 16 * (16_384 + 5_000)]).unwrap();
     let took = begun.elapsed();
     assert!(took > Duration::from_millis(950), "{took:?}");
     let mut other = Client::connect(&stage.path("host"), "vm1");
