@@ -26,7 +26,7 @@ REAL := --test stories --test guests --test lab
 # Tests that simulate for minutes.
 SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
 
-.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit waiting real stories guests laboratory simulated doctests fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
+.PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -68,7 +68,11 @@ test: ## What CI runs: lint, all tests but those that repeat what a faster one p
 	@$(MAKE) --no-print-directory kit
 	$(CARGO) test $(TESTS) --tests --no-run
 	$(CARGO) test $(TESTS) $(REAL) $(SIMULATED) --no-run
-	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory lint fuzz simulated doctests" "$(MAKE) --no-print-directory waiting"
+	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory computing" "$(MAKE) --no-print-directory waiting"
+
+# Each of the three has times in which it uses one processor only.
+computing: lint
+	@$(MAKE) --no-print-directory -j3 --output-sync=target fuzz simulated doctests
 
 waiting:
 	@tools/beside.sh "$(MAKE) --no-print-directory unit guests -k" "$(MAKE) --no-print-directory stories"; beside=$$?; \

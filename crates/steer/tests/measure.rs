@@ -151,8 +151,11 @@ fn what_was_there_before_anybody_looked_is_seen_as_it_is() {
 /// 1 % of a core at 10,000 IOs a second, in ns for each.
 const AT_MOST: f64 = 1000.0;
 
+/// An IO comes, is issued, and is done.
+const RUNS: std::ops::Range<f64> = 2.9..3.9;
+
 /// IOs at 10,000 a second on a disk: ns of all programs for each, and how often they run for it.
-/// The least of some rounds: what else the machine does only makes it longer.
+/// The least of some rounds: what else the machine does only makes it longer, and programs run for IOs of other disks as well.
 fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> (f64, f64) {
     let mut fio = disk.load(&["--rw=randread", "--bs=4k", "--iodepth=16", "--rate_iops=10000"]);
     let mut round = || {
@@ -167,11 +170,11 @@ fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> (f64, f64) {
     };
     let mut best = round();
     for _ in 0..10 {
-        if best.0 < AT_MOST {
+        if best.0 < AT_MOST && best.1 < RUNS.end {
             break;
         }
         let next = round();
-        best = if next.0 < best.0 { next } else { best };
+        best = (best.0.min(next.0), best.1.min(next.1));
     }
     stage::end(&mut fio);
     best
@@ -190,7 +193,7 @@ fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_oth
     let (watched, runs) = cost(&mut meter, &disk);
     let (elsewhere, _) = cost(&mut meter, &other);
     println!("{watched:.0} ns for each IO in {runs:.2} runs; {elsewhere:.0} ns if of no interest");
-    assert!((2.9..3.9).contains(&runs), "an IO comes, is issued, and is done: {runs} runs");
+    assert!(RUNS.contains(&runs), "an IO comes, is issued, and is done: {runs} runs");
     // Nearly all of what IOs of no interest take is the statistics' own: an empty program has as much.
     let net = watched - elsewhere;
     // Twice that: the same program takes 740 to 1020 ns, as the machine of the day has it.
