@@ -32,7 +32,7 @@ pub struct HostSeries {
     pub device_latency_ms: Vec<Option<f64>>,
     /// IOs completed per second.
     pub iops: Vec<f64>,
-    /// Bytes of them.
+    /// Bytes per second of the IOs completed.
     #[serde(default)]
     pub bytes_per_s: Vec<f64>,
     /// Load on the array that is not under control, as the host found it then. `None` while it is dead.

@@ -19,7 +19,7 @@ use transport::TRANSPORTS;
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
-/// Numbers of hosts.
+/// Hosts of the clusters that are tried if none are named.
 const SIZES: [u64; 6] = [8, 32, 100, 300, 1000, 2000];
 
 fn main() -> Fallible<()> {

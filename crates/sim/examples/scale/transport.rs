@@ -3,7 +3,7 @@
 /// Bytes of the headers of IPv4 and UDP.
 const HEADERS: f64 = 28.0;
 
-/// A transport.
+/// A transport of the exchange, with the hosts that it takes and the traffic that a round costs.
 pub(crate) struct Transport {
     pub(crate) name: &'static str,
     /// Keys of `[exchange]`.

@@ -1,4 +1,4 @@
-//! Whole clusters.
+//! Whole clusters in virtual time: scenarios, events, traces, guests, and the automatic threshold.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod auto;
