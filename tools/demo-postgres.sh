@@ -187,8 +187,9 @@ measure 'parda, target 12 ms for the database'
 cp "$dir/tps.tsv" "$out"
 # Without these the kernel's log would tell of IO errors.
 do_it stop as_postgres "$pg/pg_ctl" -D "$dir/mnt/data" -m fast stop
+# A server that has stopped may hold its last files for a moment.
+until_true 'the file system to be free' umount "$dir/mnt"
 kill "${pids[-1]}"
-umount "$dir/mnt"
 echo
 awk -F '\t' -v without="$without" '
   FILENAME ~ /batch/ { reads[$1] = $2; next }
