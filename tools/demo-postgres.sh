@@ -181,8 +181,9 @@ start neighbour fio --name=batch --ioengine=nbd --uri="$(uri batch batch)" --rw=
 measure "$without"
 configure parda 30ms
 measure 'parda, threshold 30 ms'
-configure parda 30ms 12ms
-measure 'parda, target 12 ms for the database'
+# Most of the database's IOs are writes that the array's cache takes: at a threshold of 30 ms their mean is 4 to 5 ms.
+configure parda 30ms 3ms
+measure 'parda, target 3 ms for the database'
 
 cp "$dir/tps.tsv" "$out"
 # Without these the kernel's log would tell of IO errors.
@@ -204,7 +205,7 @@ awk -F '\t' -v without="$without" '
     printf "\nAlone, PostgreSQL commits %.0f transactions a second. Beside a batch job that keeps 64 reads waiting on another host, it keeps %.0f %% of that.\n", \
       alone, 100 * noisy / alone
     printf "With parda and a threshold of 30 ms on both hosts it commits %.1f times as many as without control, and %.1f times as many\n", some / noisy, most / noisy
-    printf "with a latency target of 12 ms for its disk. The batch job keeps %.0f %% and %.0f %% of its reads.\n", \
+    printf "with a latency target of 3 ms for its disk. The batch job keeps %.0f %% and %.0f %% of its reads.\n", \
       100 * reads[order[3]] / reads[without], 100 * reads[order[4]] / reads[without]
     if (noisy > 0.7 * alone) { print "The neighbour did not slow the database: this run shows nothing of control." > "/dev/stderr"; exit 1 }
     if (most < 1.3 * noisy) { print "Control did not help the database: 1.3 times as many is the least that this run accepts." > "/dev/stderr"; exit 1 }
