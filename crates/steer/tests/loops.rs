@@ -2,16 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod slow;
-#[allow(dead_code, reason = "others stand on it, too")]
-mod stage;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use parda_steer::steering::{SteerError, Steering, SteeringEvent};
+use parda_testkit::disk::until;
 use slow::SlowDisk;
-use stage::until;
 
 const LOOK: Duration = Duration::from_millis(600);
 

@@ -1,16 +1,14 @@
 //! What is measured of real devices, against what is known of them.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-mod stage;
-
 use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
 use parda_control::latency::Direction;
 use parda_steer::measure::{self, Choice, Measure, Method, Reading, Watched};
+use parda_testkit::disk::{self, Disk};
 use serde_json::Value;
-use stage::Disk;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -60,7 +58,7 @@ fn assert_counted(seen: u64, ios: u64) {
 
 #[test]
 fn a_known_delay_is_measured_by_direction_and_size_with_ebpf_and_by_littles_law() {
-    let _alone = stage::alone();
+    let _alone = disk::alone();
     let Some(disk) = Disk::slow(60 * MS, 40 * MS) else { return };
     let mut meters =
         [Choice::Ebpf, Choice::Little].map(|c| measure::open(&watched(&disk), c).unwrap());
@@ -95,7 +93,7 @@ fn a_known_delay_is_measured_by_direction_and_size_with_ebpf_and_by_littles_law(
 
 #[test]
 fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer() {
-    let _alone = stage::alone();
+    let _alone = disk::alone();
     let Some(mut disk) = Disk::slow(40 * MS, 40 * MS) else { return };
     disk.set("nr_requests", "4");
     let mut meter = measure::open(&watched(&disk), Choice::Ebpf).unwrap();
@@ -103,12 +101,12 @@ fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer
     let asking = ["--ioengine=io_uring", "--rw=randread", "--iodepth=16", "--bs=4k"];
     let mut fio = disk.load(&asking);
     std::thread::sleep(500 * MS);
-    stage::end(&mut fio);
+    disk::end(&mut fio);
     let waiting = ["--ioengine=psync", "--rw=randread", "--numjobs=16", "--bs=8k"];
     let mut fio = disk.load(&waiting);
     std::thread::sleep(500 * MS);
     let reading = over(&mut *meter, 1500 * MS);
-    stage::end(&mut fio);
+    disk::end(&mut fio);
     // A little less on a busy machine, where some of the readers are still waking up.
     assert!((3.2..4.01).contains(&reading.outstanding), "outstanding: {}", reading.outstanding);
     assert!((14.0..16.1).contains(&reading.pending), "pending: {}", reading.pending);
@@ -125,25 +123,27 @@ fn what_waits_for_a_place_in_the_queue_is_pending_and_takes_the_device_no_longer
 
 #[test]
 fn what_was_there_before_anybody_looked_is_seen_as_it_is() {
-    let _alone = stage::alone();
+    let _alone = disk::alone();
     let Some(mut disk) = Disk::slow(40 * MS, 40 * MS) else { return };
     // All of them at the device, some that wait for a request, and some that have one but no turn.
     // (The driver keeps its four places when an elevator comes.)
-    for (elevator, requests) in [("none", "127"), ("none", "4"), ("mq-deadline", "128")] {
+    let cases = [("none", "127", 8.0), ("none", "4", 4.0), ("mq-deadline", "128", 4.0)];
+    for (elevator, requests, places) in cases {
         disk.set("scheduler", elevator);
         disk.set("nr_requests", requests);
-        let mut fio = disk.load(&["--ioengine=psync", "--rw=randread", "--numjobs=8", "--bs=4k"]);
-        let mut meters =
-            [Choice::Auto, Choice::Little].map(|c| measure::open(&watched(&disk), c).unwrap());
+        // First of all on a busy machine, so that readers wait for the disk and not for a processor.
+        let readers = ["--ioengine=psync", "--rw=randread", "--numjobs=8", "--bs=4k", "--nice=-20"];
+        let mut fio = disk.load(&readers);
+        let mut meter = measure::open(&watched(&disk), Choice::Auto).unwrap();
         std::thread::sleep(300 * MS);
-        meters.iter_mut().for_each(|m| drop(m.read().unwrap()));
-        std::thread::sleep(1000 * MS);
-        let [ebpf, little] = [0, 1].map(|i| meters[i].read().unwrap());
-        stage::end(&mut fio);
+        let ebpf = over(&mut *meter, 1000 * MS);
+        disk::end(&mut fio);
         let case = format!("{requests} requests, {elevator}");
         println!("{case}: {} outstanding, {} pending", ebpf.outstanding, ebpf.pending);
         assert_eq!(ebpf.method, Method::Ebpf);
-        near(&format!("outstanding, {case}"), ebpf.outstanding, little.outstanding, 0.05);
+        // A little less than what there is room for: a reader takes a moment to send the next one.
+        let at_device = 0.85 * places..1.01 * places;
+        assert!(at_device.contains(&ebpf.outstanding), "{case}: {} outstanding", ebpf.outstanding);
         assert!((6.0..8.02).contains(&ebpf.pending), "{case}: {} pending", ebpf.pending);
     }
 }
@@ -176,13 +176,13 @@ fn cost(meter: &mut measure::Ebpf, disk: &Disk) -> (f64, f64) {
         let next = round();
         best = (best.0.min(next.0), best.1.min(next.1));
     }
-    stage::end(&mut fio);
+    disk::end(&mut fio);
     best
 }
 
 #[test]
 fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_others_next_to_none() {
-    let _alone = stage::alone();
+    let _alone = disk::alone();
     let (Some(disk), Some(other)) = (Disk::fast(), Disk::fast()) else { return };
     let _statistics = aya::sys::enable_stats(aya::sys::Stats::RunTime).unwrap();
     let mut meter = measure::Ebpf::open(&watched(&disk)).unwrap();
@@ -213,7 +213,7 @@ fn ten_thousand_ios_a_second_cost_a_hundredth_of_a_core_at_most_and_those_of_oth
 
 #[test]
 fn a_device_that_is_watched_no_more_leaves_nothing_outstanding_behind() {
-    let _alone = stage::alone();
+    let _alone = disk::alone();
     let (Some(disk), Some(other)) = (Disk::slow(40 * MS, 40 * MS), Disk::fast()) else { return };
     for choice in [Choice::Ebpf, Choice::Little] {
         let mut meter = measure::open(&watched(&disk), choice).unwrap();
@@ -228,7 +228,7 @@ fn a_device_that_is_watched_no_more_leaves_nothing_outstanding_behind() {
         meter.watch(&watched(&disk)).unwrap();
         std::thread::sleep(200 * MS);
         let busy = over(&mut *meter, 600 * MS);
-        stage::end(&mut fio);
+        disk::end(&mut fio);
         assert!((2.0..4.1).contains(&busy.outstanding), "{choice:?}: {}", busy.outstanding);
         near("pending, where nothing waits", busy.pending, busy.outstanding, 0.3);
     }

@@ -8,6 +8,7 @@
 //! What tests of several crates need. Nothing but tests imports it.
 
 mod client;
+pub mod disk;
 mod etcd;
 mod loop_device;
 

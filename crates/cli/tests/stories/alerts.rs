@@ -12,10 +12,10 @@ use std::time::Duration;
 use parda_testkit::{Client, Etcd, read};
 use rustix::process::Signal;
 
-use crate::disks::Disk;
 use crate::metrics::{free_port, with_metrics};
 use crate::prometheus::Prometheus;
 use crate::stage::{Agent, Load, PARDA, Stage, config, until, uri};
+use parda_testkit::disk::Disk;
 
 /// A host with metrics at a port, in the exchange `exchange`.
 fn host(name: &str, control: &str, disks: &[(&str, &str)], port: u16) -> String {

@@ -8,9 +8,9 @@ use parda_control::Source;
 use parda_exchange::Liveness;
 use rustix::process::Signal;
 
-use crate::disks::skipped;
 use crate::exchange_udp::Cluster;
 use crate::stage::{Agent, Stage, until};
+use parda_testkit::disk::skipped;
 
 /// libfaketime, which changes the wall clock of one process. Its monotonic clock stays.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use crate::disks::skipped;
 use crate::stage::{PARDA, Stage, until};
+use parda_testkit::disk::skipped;
 
 #[test]
 fn an_image_made_without_a_daemon_serves_as_a_user_without_privileges() {

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
-use crate::disks::skipped;
 use crate::stage::Stage;
+use parda_testkit::disk::skipped;
 
 /// What each script begins with.
 const PRELUDE: &str = r#"

@@ -73,9 +73,6 @@ mod clients;
 mod clocks;
 mod crash;
 mod dashboard;
-#[allow(dead_code, reason = "the tests of the crate that it belongs to use the rest")]
-#[path = "../../../steer/tests/stage/mod.rs"]
-mod disks;
 mod durability;
 mod exchange_etcd;
 mod exchange_fallback;

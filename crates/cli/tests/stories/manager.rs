@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use parda_testkit::{Client, read};
 use rustix::process::Signal;
 
-use crate::disks::{Disk, end};
 use crate::fuse::FuseFile;
 use crate::stage::{Agent, Process, Stage, config, until, uri};
+use parda_testkit::disk::{Disk, end};
 
 /// What the agent may be without a sign of life, in the environment's spelling.
 const WATCHDOG: &str = "WATCHDOG_USEC=400000";

@@ -9,8 +9,8 @@ use parda_agent::latency::Latency;
 use parda_agent::status::SteerStatus;
 use rustix::process::Signal;
 
-use crate::disks::{Disk, end};
 use crate::stage::{Agent, PARDA, Stage, config, until, uri, wait_for};
+use parda_testkit::disk::{Disk, end};
 
 /// A steered volume's configuration.
 fn steered(host: &str, control: &str, disk: &Disk, more: &str) -> String {

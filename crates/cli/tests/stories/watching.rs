@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::disks::{Disk, end};
 use crate::stage::PARDA;
+use parda_testkit::disk::{Disk, end};
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -10,9 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parda_steer::{Device, Journal};
+use parda_testkit::disk::{Disk, end, until};
 use tempfile::TempDir;
-
-use crate::stage::{Disk, end, until};
 
 /// What it stands on goes last.
 pub(crate) struct SlowDisk {

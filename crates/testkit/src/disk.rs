@@ -1,5 +1,5 @@
 //! Block devices whose latency is known: loop devices, on a file whose every read and write takes a
-//! set time (nbdkit's delay filter, as a file by nbdfuse), or on a file in memory.
+//! set time (nbdkit's delay filter, as a file by nbdfuse), or on a file in memory; and fio on them.
 
 #![allow(clippy::print_stdout, reason = "what is skipped is said")]
 
@@ -11,9 +11,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A loop device, for as long as it lives.
-pub(crate) struct Disk {
-    pub(crate) device: PathBuf,
+/// A loop device, detached when dropped.
+#[derive(Debug)]
+pub struct Disk {
+    /// Path of the loop device.
+    pub device: PathBuf,
     /// What was in its files before, to be put back: the kernel keeps loop devices.
     before: Vec<(PathBuf, String)>,
     mounted: Option<PathBuf>,
@@ -21,14 +23,14 @@ pub(crate) struct Disk {
     _dir: TempDir,
 }
 
-/// One test at a time: they measure time.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
+/// Lets one test of a program run at a time: those that measure time.
+pub fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why it cannot be had here; printed, so that nobody takes it for a test that ran.
-pub(crate) fn skipped(why: &str) {
+/// Prints why a test cannot run here, so that nobody takes it for one that ran.
+pub fn skipped(why: &str) {
     println!("SKIPPED: {why}");
 }
 
@@ -65,8 +67,9 @@ fn attach_as(device: &Path, file: &Path) {
 }
 
 impl Disk {
-    /// `read` and `write`: how long each takes. `None`, said aloud, where it cannot be.
-    pub(crate) fn slow(read: Duration, write: Duration) -> Option<Disk> {
+    /// A disk whose reads and writes take these times. `None`, with a line that says so, where the system makes no loop devices.
+    #[must_use]
+    pub fn slow(read: Duration, write: Duration) -> Option<Disk> {
         if !possible() {
             return None;
         }
@@ -82,9 +85,9 @@ impl Disk {
         Some(Disk::on_nbd(dir, servers, &format!("nbd+unix:///?socket={}", socket.display())))
     }
 
-    /// On an NBD server's export, at most some ten IOs at a time.
-    #[allow(dead_code, reason = "not every test that stands on this wants one")]
-    pub(crate) fn of_nbd(uri: &str) -> Option<Disk> {
+    /// A disk on an export of an NBD server, which gets some ten IOs at a time at most.
+    #[must_use]
+    pub fn of_nbd(uri: &str) -> Option<Disk> {
         possible().then(|| Disk::on_nbd(tempfile::tempdir().unwrap(), Vec::new(), uri))
     }
 
@@ -99,8 +102,9 @@ impl Disk {
         Disk { device, before: Vec::new(), mounted: Some(mounted), servers, _dir: dir }
     }
 
-    /// As fast as memory.
-    pub(crate) fn fast() -> Option<Disk> {
+    /// A disk in memory.
+    #[must_use]
+    pub fn fast() -> Option<Disk> {
         possible().then(|| Disk::in_memory(None))
     }
 
@@ -122,23 +126,22 @@ impl Disk {
         Path::new("/sys/block").join(self.device.file_name().unwrap())
     }
 
-    /// How many IOs it has done, by the kernel's own count.
-    #[allow(dead_code, reason = "not every test that stands on this wants it")]
-    pub(crate) fn completed(&self) -> u64 {
+    /// Number of completed IOs, by the kernel's own count.
+    #[must_use]
+    pub fn completed(&self) -> u64 {
         let stat = std::fs::read_to_string(self.dir().join("stat")).unwrap();
         let fields: Vec<u64> = stat.split_whitespace().map(|n| n.parse().unwrap()).collect();
         fields[0] + fields[4]
     }
 
-    /// The same under a number that nobody else is given while it is away.
-    #[allow(dead_code, reason = "not every test that stands on this wants one")]
-    pub(crate) fn numbered(number: u32) -> Option<Disk> {
+    /// A disk in memory under this number, `/dev/loopN`, which nobody else is given while the disk is away.
+    #[must_use]
+    pub fn numbered(number: u32) -> Option<Disk> {
         possible().then(|| Disk::in_memory(Some(PathBuf::from(format!("/dev/loop{number}")))))
     }
 
-    /// Takes the device away; whoever has it open keeps it. Returns what was behind it.
-    #[allow(dead_code, reason = "not every test that stands on this wants it")]
-    pub(crate) fn take_away(&mut self) -> PathBuf {
+    /// Takes the device away; whoever has it open keeps it. Returns the file that was behind it.
+    pub fn take_away(&mut self) -> PathBuf {
         let status = Command::new("losetup").arg("-d").arg(&self.device).status().unwrap();
         assert!(status.success(), "losetup -d");
         let gone = || std::fs::read_to_string(self.dir().join("size")).unwrap().trim() == "0";
@@ -147,29 +150,29 @@ impl Disk {
     }
 
     /// Puts a file behind the device again.
-    #[allow(dead_code, reason = "not every test that stands on this wants it")]
-    pub(crate) fn bring_back(&mut self, file: &Path) {
+    pub fn bring_back(&mut self, file: &Path) {
         attach_as(&self.device, file);
     }
 
-    /// Writes to a file of its queue.
-    #[allow(dead_code, reason = "not every test that stands on this wants it")]
-    pub(crate) fn set(&mut self, file: &str, value: &str) {
+    /// Writes to a file of its queue, in sysfs. What was there is put back when the disk is dropped.
+    pub fn set(&mut self, file: &str, value: &str) {
         let path = self.dir().join("queue").join(file);
         self.before.push((path.clone(), std::fs::read_to_string(&path).unwrap()));
         std::fs::write(&path, value).unwrap();
     }
 
-    /// A load that goes on until it is ended; it has begun when this returns.
-    pub(crate) fn load(&self, options: &[&str]) -> Child {
+    /// A load that goes on until [`end`]; it has begun when this returns.
+    #[must_use]
+    pub fn load(&self, options: &[&str]) -> Child {
         let before = self.completed();
         let fio = self.fio(&[options, &["--runtime=600", "--time_based"]].concat());
         until("fio has begun", || self.completed() > before + 20);
         fio
     }
 
-    /// fio on it, until it has done what it is told to.
-    pub(crate) fn fio(&self, options: &[&str]) -> Child {
+    /// fio on the disk, until it has done what `options` tell it to.
+    #[must_use]
+    pub fn fio(&self, options: &[&str]) -> Child {
         child(
             Command::new("fio")
                 .args(["--name=load", "--direct=1", "--ioengine=libaio"])
@@ -230,7 +233,8 @@ fn child(command: &mut Command) -> Child {
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()))
 }
 
-pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
+/// Waits until something is so, for half a minute at most.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is() {
         assert!(Instant::now() < deadline, "not within half a minute: {what}");
@@ -238,8 +242,8 @@ pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// Ends a load that would go on.
-pub(crate) fn end(fio: &mut Child) {
+/// Ends a load of [`Disk::load`].
+pub fn end(fio: &mut Child) {
     let _ = fio.kill();
     let _ = fio.wait();
 }
