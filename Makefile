@@ -21,10 +21,13 @@ TEST_DEPS := $(DEMO_DEPS) qemu-img=qemu-utils nbdinfo=libnbd-bin nbdsh=python3-l
 TESTS := --workspace --locked --no-fail-fast
 
 # Tests that keep real time for minutes. Stories wait more than they compute: four at a time.
-REAL := --test stories --test guests --test lab
+REAL := stories guests lab
 
 # Tests that simulate for minutes.
-SIMULATED := --test studies --test random --test papers --test accuracy --test elling --test reading
+SIMULATED := studies random papers accuracy elling reading
+
+# Test programs run without cargo, whose lock lint and doctests hold while they build. `make test` has built them all before (BUILT=1).
+RUN := tools/programs.py run $(if $(BUILT),--built)
 
 .PHONY: help build web bpf guest kit demo demo-live demo-postgres test check lint unit computing waiting real stories guests laboratory simulated doctests fuzz nightly reproduce docs bench install install-program install-files uninstall deb rpm image clean
 
@@ -66,13 +69,12 @@ demo-live: ## The same with a web dashboard for each host, until Ctrl-C
 test: ## What CI runs: lint, all tests but those that repeat what a faster one proves (make nightly), fuzzing for seconds
 	@tools/deps.sh $(TEST_DEPS)
 	@$(MAKE) --no-print-directory kit
-	$(CARGO) test $(TESTS) --tests --no-run
-	$(CARGO) test $(TESTS) $(REAL) $(SIMULATED) --no-run
-	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory computing" "$(MAKE) --no-print-directory waiting"
+	tools/programs.py build
+	@tools/beside.sh "nice -n 19 $(MAKE) --no-print-directory computing BUILT=1" "$(MAKE) --no-print-directory waiting BUILT=1"
 
-# Each of the three has times in which it uses one processor only.
-computing: lint
-	@$(MAKE) --no-print-directory -j3 --output-sync=target fuzz simulated doctests
+# Each of them has times in which it uses one processor only.
+computing:
+	@$(MAKE) --no-print-directory -j4 --output-sync=target lint fuzz simulated doctests
 
 waiting:
 	@tools/beside.sh "$(MAKE) --no-print-directory unit guests -k" "$(MAKE) --no-print-directory stories"; beside=$$?; \
@@ -84,7 +86,7 @@ check: ## Seconds: format, circles, prose; clippy, and unit tests of the crates 
 lint: ## Format, clippy, documentation, licences, circles of files, prose, and that the core is free of the standard library
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --quiet --workspace $(REAL) $(SIMULATED) --locked -- -D warnings
+	$(CARGO) clippy --quiet --workspace $(addprefix --test ,$(REAL) $(SIMULATED)) --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) build --quiet --manifest-path tools/bare/Cargo.toml --target-dir target/bare
 	tools/deny.sh
@@ -94,22 +96,22 @@ lint: ## Format, clippy, documentation, licences, circles of files, prose, and t
 
 unit: ## Unit, property, cluster and conformance tests
 	@tools/deps.sh $(TEST_DEPS)
-	$(CARGO) test $(TESTS) --tests
+	$(RUN)
 
 real: stories guests laboratory ## Stories with real clients, guests, scenarios in real time
 
 stories:
 	@tools/deps.sh $(TEST_DEPS)
 	@tools/web.sh tests
-	$(CARGO) test $(TESTS) --test stories -- --test-threads=4
+	$(RUN) stories -- --test-threads=4
 
 guests: kit
 	@tools/deps.sh $(TEST_DEPS)
-	$(CARGO) test $(TESTS) --test guests
+	$(RUN) guests
 
 laboratory:
 	@tools/deps.sh $(TEST_DEPS)
-	$(CARGO) test $(TESTS) --test lab
+	$(RUN) lab
 
 # Guests are for x86_64 only.
 kit:
@@ -120,7 +122,7 @@ doctests: ## The examples in the documentation of the crates
 
 simulated: ## Studies of the law, random clusters, the papers' figures, the probe against the model
 	@echo "this commit's random clusters begin at PARDA_COMMIT_SEED=$(PARDA_COMMIT_SEED)"
-	$(CARGO) test $(TESTS) $(SIMULATED)
+	$(RUN) $(SIMULATED)
 
 fuzz: ## Every parser, a short while each
 	tools/fuzz.sh 3

@@ -6,8 +6,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "${1:-}" = --runs ]; then
   runs_in_all=${2:?tools/fuzz.sh --runs needs a number}
-  # libFuzzer itself, which cargo builds without optimisation: it takes 10 s more to build, and most of each run.
-  export CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }-O2"
 else
   seconds=${1:-15}
 fi
@@ -17,6 +15,14 @@ if ! cargo +nightly --version >/dev/null 2>&1; then
   exit 0
 fi
 cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz
+
+# libFuzzer itself: clang's, if it is installed. Else cargo builds it, optimised where that is most of the time.
+libfuzzer=$(clang --print-file-name="libclang_rt.fuzzer-$(uname -m).a" 2>/dev/null || true)
+if [ -f "$libfuzzer" ]; then
+  export CUSTOM_LIBFUZZER_PATH=$libfuzzer
+elif [ -n "${runs_in_all:-}" ]; then
+  export CXXFLAGS="${CXXFLAGS:+$CXXFLAGS }-O2"
+fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
