@@ -91,8 +91,8 @@ pub(crate) fn claim(
     }
 }
 
-/// `in_time`: there is time to wait for another agent that shares the file. It may be one that was
-/// killed, whose locks are the same.
+/// `in_time`: there is time to wait for another agent that shares the file. That agent may have been killed, and
+/// the locks be what it left.
 fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Claim>, Obstacle> {
     let &Wanted { disk, path, ref range, read_only, lock, cached } = wanted;
     let system = |source: io::Error| OpenError::Open { path: path.into(), source };
@@ -102,8 +102,9 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     let mut claims = Claims::lock();
     claims.check(&stretch, read_only, path.display())?;
     let others: Vec<Arc<Claim>> = claims.all().collect();
-    let locks = take_hold(fd, &medium, wanted, &others, in_time)?;
-    let behind = hold_behind(fd, &medium, wanted, &others, in_time).inspect_err(|_| {
+    let attempt = Attempt { others: &others, in_time };
+    let locks = attempt.hold(fd, &medium, wanted)?;
+    let behind = attempt.hold_behind(fd, &medium, wanted).inspect_err(|_| {
         // The next attempt begins without locks.
         let _ = locks::release_all(fd);
     })?;
@@ -137,64 +138,69 @@ fn on<'a>(
     all.filter(move |(_, held)| held.medium == *medium)
 }
 
-/// Takes a disk's locks on an open file.
-fn take_hold(
-    fd: &OwnedFd,
-    medium: &Medium,
-    wanted: &Wanted<'_>,
-    others: &[Arc<Claim>],
+/// One attempt to take all locks of a disk.
+struct Attempt<'a> {
+    /// Claims of the other disks of this process.
+    others: &'a [Arc<Claim>],
+    /// There is time to wait for another agent, and to try again.
     in_time: bool,
-) -> Result<Locks, Obstacle> {
-    let &Wanted { disk, path, read_only, lock, .. } = wanted;
-    if let Some((other, _)) = on(medium, others).find(|(_, held)| held.lock != lock) {
-        return Err(OpenError::Locks { path: path.into(), other: other.clone() }.into());
-    }
-    if lock == Lock::Off {
-        return Ok(Locks::default());
-    }
-    let ours: Vec<&Held> = on(medium, others).map(|(_, held)| held).collect();
-    let locks = Locks::of(read_only, lock == Lock::Shared);
-    take_locks(fd, locks, &ours, path)?;
-    let agent =
-        lock == Lock::Shared && ours.is_empty() && locks::an_agent_has_it(fd).is_ok_and(|yes| yes);
-    if agent && in_time {
-        let system = |source| OpenError::Open { path: path.into(), source };
-        locks::release_all(fd).map_err(system)?;
-        return Err(Obstacle::Agent("shares it"));
-    }
-    if agent {
-        tracing::warn!(disk, path = %path.display(), "another agent shares it");
-    }
-    Ok(locks)
 }
 
-/// The same on what is behind a loop device, down to the file below all: others may open each by its own name. The
-/// kernel refuses circles.
-fn hold_behind(
-    fd: &OwnedFd,
-    device: &Medium,
-    wanted: &Wanted<'_>,
-    others: &[Arc<Claim>],
-    in_time: bool,
-) -> Result<Vec<Held>, Obstacle> {
-    let mut held: Vec<Held> = Vec::new();
-    if wanted.lock == Lock::Off {
-        return Ok(held);
+impl Attempt<'_> {
+    /// Takes a disk's locks on an open file.
+    fn hold(&self, fd: &OwnedFd, medium: &Medium, wanted: &Wanted<'_>) -> Result<Locks, Obstacle> {
+        let &Wanted { disk, path, read_only, lock, .. } = wanted;
+        let others = self.others;
+        if let Some((other, _)) = on(medium, others).find(|(_, held)| held.lock != lock) {
+            return Err(OpenError::Locks { path: path.into(), other: other.clone() }.into());
+        }
+        if lock == Lock::Off {
+            return Ok(Locks::default());
+        }
+        let ours: Vec<&Held> = on(medium, others).map(|(_, held)| held).collect();
+        let locks = Locks::of(read_only, lock == Lock::Shared);
+        take_locks(fd, locks, &ours, path)?;
+        let agent = lock == Lock::Shared
+            && ours.is_empty()
+            && locks::an_agent_has_it(fd).is_ok_and(|yes| yes);
+        if agent && self.in_time {
+            let system = |source| OpenError::Open { path: path.into(), source };
+            locks::release_all(fd).map_err(system)?;
+            return Err(Obstacle::Agent("shares it"));
+        }
+        if agent {
+            tracing::warn!(disk, path = %path.display(), "another agent shares it");
+        }
+        Ok(locks)
     }
-    loop {
-        let (above, at) = held.last().map_or((device, fd), |held| (&held.medium, &held.fd));
-        let Some(path) = above.file_behind() else { return Ok(held) };
-        let (fd, medium) = match open_behind(at, &path) {
-            Ok(open) => open,
-            Err(error) => return Ok(untold(wanted, &path, &error, held)),
-        };
-        let (lock, range) = (wanted.lock, wanted.range.clone());
-        match take_hold(&fd, &medium, &Wanted { path: &path, range, ..*wanted }, others, in_time) {
-            Ok(locks) => held.push(Held { medium, lock, locks, fd, exclusive: None }),
-            Err(Obstacle::Error(error @ OpenError::NoLocks { .. })) => {
-                return Ok(untold(wanted, &path, &error, held));
+
+    /// The same on what is behind a loop device, down to the file below all: others may open each by its own name. The
+    /// kernel refuses circles.
+    fn hold_behind(
+        &self,
+        fd: &OwnedFd,
+        device: &Medium,
+        wanted: &Wanted<'_>,
+    ) -> Result<Vec<Held>, Obstacle> {
+        let mut held: Vec<Held> = Vec::new();
+        if wanted.lock == Lock::Off {
+            return Ok(held);
+        }
+        loop {
+            let (above, at) = held.last().map_or((device, fd), |held| (&held.medium, &held.fd));
+            let Some(path) = above.file_behind() else { return Ok(held) };
+            let (fd, medium) = match open_behind(at, &path) {
+                Ok(open) => open,
+                Err(error) => return Ok(untold(wanted, &path, &error, held)),
+            };
+            let (lock, range) = (wanted.lock, wanted.range.clone());
+            match self.hold(&fd, &medium, &Wanted { path: &path, range, ..*wanted }) {
+                Ok(locks) => held.push(Held { medium, lock, locks, fd, exclusive: None }),
+                Err(Obstacle::Error(error @ OpenError::NoLocks { .. })) => {
+                    return Ok(untold(wanted, &path, &error, held));
+                }
+                Err(obstacle) => return Err(obstacle),
             }
-            Err(obstacle) => return Err(obstacle),
         }
     }
 }
