@@ -11,6 +11,7 @@ use parda_nbd::uri::Address;
 use parda_tls::{Acceptor, FileError};
 
 use crate::config::Http;
+use crate::safe::escaped;
 use crate::server::bind;
 use crate::status::{DiskState, Status};
 
@@ -98,9 +99,7 @@ pub(crate) fn lacking(status: &Status) -> String {
     // Names and messages of others may hold line breaks.
     let mut say = |what: &str, fault: Option<&str>| {
         let fault = fault.map_or(String::new(), |fault| format!(": {fault}"));
-        let control =
-            |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
-        text.extend(what.chars().chain(fault.chars()).map(control));
+        text.push_str(&escaped(&format!("{what}{fault}"), |_| false));
         text.push('\n');
     };
     for volume in &status.volumes {

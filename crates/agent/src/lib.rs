@@ -31,6 +31,7 @@
 //! | [`live`] | settings that are changed while the agent runs |
 //! | `policy` | settings that live in etcd for all hosts: read, put in force, read back |
 //! | `tokens` | who may ask the API over TCP |
+//! | `safe` | text of others without what a terminal obeys |
 //! | `views` | the volumes as other threads see them |
 //! | `manager` | readiness, state and signs of life for the service manager |
 //! | [`metrics`] | the status as OpenMetrics text |
@@ -66,6 +67,7 @@ pub mod outlook;
 mod outsider;
 mod policy;
 mod running;
+mod safe;
 mod same_drives;
 mod served;
 pub mod server;
@@ -87,6 +89,7 @@ use std::path::{Path, PathBuf};
 
 use parda_config::Document;
 
+pub use safe::escaped;
 pub use start_error::StartError;
 pub use steered::SteerError;
 
@@ -124,8 +127,8 @@ pub enum ServeError {
     System(#[from] std::io::Error),
 }
 
-/// Runs an agent by a configuration file that was read, until SIGTERM or SIGINT. `path` is read again on SIGHUP. What of its disks,
-/// listeners and exchanges cannot be opened is tried again until it can. `events` is the layer of the process' log that
+/// Runs an agent by a configuration file that was read, until SIGTERM or SIGINT. `path` is read again on SIGHUP. A disk, listener or
+/// exchange that cannot be opened is tried again until it is open. `events` is the layer of the process' log that
 /// remembers what happened.
 ///
 /// # Errors

@@ -21,7 +21,6 @@ mod peers;
 mod policy;
 mod probe;
 mod reproduce;
-mod safe;
 mod serve;
 mod set;
 mod sim;

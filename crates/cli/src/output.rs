@@ -4,13 +4,13 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
+use parda_agent::escaped;
 use parda_report::table;
 use parda_report::table::missed;
 use parda_scenario::Answer;
 use serde::Serialize;
 
 use crate::Failure;
-use crate::safe::escaped;
 
 /// Prints an answer, without the blanks that tables have at the ends of lines, and without what a terminal obeys. A reader that stops reading
 /// (`| head`) is no error.

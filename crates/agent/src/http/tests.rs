@@ -18,11 +18,11 @@ fn what_is_not_served_is_named() {
         "source": "local", "window": null, "beta": 0.0, "shares": 0, "active_shares": 0.0,
         "outstanding": 0.0, "held": 0, "connections": 0, "ticks": 0, "exchange": null, "disks": [],
         "fault": "no such file",
-        "listeners": [{ "address": "unix:s", "state_s": 1.0, "fault": "in\nuse" }],
+        "listeners": [{ "address": "unix:s", "state_s": 1.0, "fault": "in\nuse\u{202e}" }],
     });
     status.volumes.push(serde_json::from_value(volume).unwrap());
     assert_eq!(
         lacking(&status),
-        "volume array does not run: no such file\nvolume array: unix:s: in\\nuse\n"
+        "volume array does not run: no such file\nvolume array: unix:s: in\\nuse\\u{202e}\n"
     );
 }

@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
+use parda_agent::escaped;
 use tracing_appender::non_blocking::NonBlocking;
 use tracing_subscriber::fmt::MakeWriter;
-
-use crate::safe::escaped;
 
 /// Writes each event as one line: names and messages of clients, servers and files may hold any
 /// character, and a line break or an escape sequence among them must not reach the reader as such.

@@ -1,7 +1,9 @@
-//! Text of others without what a terminal obeys.
+//! Text of others (names, messages, answers of servers) without what a terminal obeys.
 
-/// The text with control characters escaped, and those that change the direction or the line of what follows. `stays` are left as they are.
-pub(crate) fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
+/// The text with each control character escaped as Rust writes it (`\n`, `\u{1b}`), and each character that changes the direction or the line
+/// of the text after it. Characters for which `stays` is true are left as they are.
+#[must_use]
+pub fn escaped(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match is_obeyed(c) && !stays(c) {
