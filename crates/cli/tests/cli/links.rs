@@ -80,3 +80,31 @@ fn every_page_of_docs_is_in_the_index() {
     missing.retain(|n| n.ends_with(".md") && n != "README.md" && !listed.contains(n.as_str()));
     assert!(missing.is_empty(), "not in docs/README.md: {missing:?}");
 }
+
+/// Files and folders of the repository that a page names in code font, such as `crates/agent/src/lib.rs`.
+fn named(prose: &str) -> Vec<&str> {
+    const TOP: [&str; 8] =
+        ["benches", "contrib", "crates", "docs", "fuzz", "scenarios", "tools", "web"];
+    let mut code: Vec<&str> = prose.split('`').skip(1).step_by(2).collect();
+    code.retain(|name| name.split_once('/').is_some_and(|(top, _)| TOP.contains(&top)));
+    code.retain(|name| !name.contains([' ', '*', '{', '\n']) && !name.contains("NAME"));
+    code.into_iter().map(|name| name.split_once(':').map_or(name, |(file, _)| file)).collect()
+}
+
+#[test]
+fn every_file_that_a_page_names_is_there() {
+    let mut dead = Vec::new();
+    let mut found = 0;
+    // The changelog names files that are gone.
+    for page in pages().into_iter().filter(|page| !page.ends_with("CHANGELOG.md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        for file in named(&prose(&text)) {
+            found += 1;
+            if !root().join(file).exists() {
+                dead.push(format!("{}: {file}", page.file_name().unwrap().display()));
+            }
+        }
+    }
+    assert!(found >= 100, "{found}");
+    assert!(dead.is_empty(), "{dead:#?}");
+}

@@ -55,6 +55,29 @@ fn the_table_of_rooms_is_what_the_manifests_say() {
     assert_eq!(table, manifests, "ARCHITECTURE.md on the left, the manifests on the right");
 }
 
+/// Text of all source files below a folder.
+fn source(folder: &Path) -> String {
+    let read = |path: PathBuf| match path.is_dir() {
+        true => source(&path),
+        false => fs::read_to_string(path).unwrap(),
+    };
+    fs::read_dir(folder).unwrap().map(|entry| read(entry.unwrap().path())).collect()
+}
+
+#[test]
+fn crates_that_read_a_clock_are_named() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, list) = page.split_once("Crates that read a clock: ").unwrap();
+    let named: BTreeSet<String> =
+        list.split('.').next().unwrap().split(", ").map(str::to_owned).collect();
+    let reads = |name: &String| {
+        let source = source(&root().join("crates").join(name).join("src"));
+        ["Instant::now", "SystemTime::now"].iter().any(|call| source.contains(call))
+    };
+    let found: BTreeSet<String> = manifests().into_keys().filter(reads).collect();
+    assert_eq!(named, found, "ARCHITECTURE.md on the left, the sources on the right");
+}
+
 /// Everything that a crate imports, directly or through others.
 fn reach(of: &str, imports: &Imports) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
