@@ -1,16 +1,15 @@
-//! A set of stripes that is gone over in the order of their places, round and round, as an elevator
-//! goes.
+//! A set of stripes that is taken from in the order of their places, round and round (C-SCAN, a one-way elevator).
 
 use alloc::vec::Vec;
 
-/// Stripes by number, as a bitmap with a summary above it, so that gaps are crossed 4,096 stripes at
-/// a step. It grows with the highest number put in.
+/// Set of stripe numbers: a bitmap, and a summary with one bit for each word of it, so that a search crosses 4,096 absent stripes in a
+/// step. Its size is that of the highest number put in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sweep {
     words: Vec<u64>,
-    /// A bit for each word that has any.
+    /// One bit for each word of the bitmap: whether the word is not zero.
     summary: Vec<u64>,
-    /// Where it goes on.
+    /// Stripe at which the next search begins.
     at: u64,
 }
 
@@ -25,8 +24,7 @@ impl Sweep {
         self.summary[word / 64] |= 1 << (word % 64);
     }
 
-    /// Takes out the next stripe that `may` go. Those that may not are passed over: they are looked
-    /// at again in the next round.
+    /// Takes out the next stripe for which `may` is true. Others are passed over, and come again in the next round.
     pub(super) fn take(&mut self, may: impl Fn(u64) -> bool) -> Option<u64> {
         let ahead = self.find(self.at, u64::MAX, &may);
         let stripe = ahead.or_else(|| self.find(0, self.at, &may))?;
@@ -39,7 +37,7 @@ impl Sweep {
         Some(stripe)
     }
 
-    /// The first from `from` on, and before `to`.
+    /// The first stripe in `from..to` for which `may` is true.
     fn find(&self, from: u64, to: u64, may: impl Fn(u64) -> bool) -> Option<u64> {
         let mut from = from;
         loop {
@@ -67,7 +65,7 @@ impl Sweep {
     }
 }
 
-/// The word of a stripe, and its bit there.
+/// Index of a stripe's word in the bitmap, and its bit there.
 fn split(stripe: u64) -> (usize, u64) {
     ((stripe / 64) as usize, 1 << (stripe % 64))
 }
@@ -79,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// It gives what a sorted set gives that is looked through from the start.
+        /// The same stripes in the same order as from a sorted set.
         #[test]
         fn goes_round_as_a_sorted_set_does(
             steps in prop::collection::vec(

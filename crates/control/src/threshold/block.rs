@@ -1,9 +1,9 @@
-//! What was seen at one threshold, and what two of them together say of the curve.
+//! Sums of observations at one threshold, and the slope of throughput over outstanding IOs between two thresholds.
 
 use super::history::Pair;
 use super::observation::Observation;
 
-/// Periods at one threshold.
+/// Sums over the periods of one class at one threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Block {
     pub(super) periods: f64,
@@ -19,23 +19,21 @@ pub(super) struct Block {
     reads: f64,
 }
 
-/// No period says how fast the array is more exactly than to this part of it, whatever a few that
-/// happen to be alike pretend.
+/// Least relative deviation that is assumed of the throughput of a period. A few periods may be more alike by chance.
 const LEAST_NOISE: f64 = 0.003;
 
-/// The fewest periods that are compared.
+/// Fewest periods of a block that is compared.
 pub(super) const FEW: f64 = 6.0;
-/// The fewest IOs in a block that is compared.
+/// Fewest IOs of a block that is compared.
 pub(super) const FEW_IOS: f64 = 200.0;
 
-/// Throughput at one threshold that has a larger relative deviation is that of two arrays.
+/// Relative deviation of throughput at one threshold above which the array has changed within the block.
 const MIXED: f64 = 0.16;
 
-/// Older periods count half from here on.
+/// Number of periods from which on all sums are halved, so that older periods count less.
 const LONG: f64 = 48.0;
 
-/// By how much two blocks may differ in what was asked of the array and still be compared: the mean
-/// size relative, the part that reads absolute.
+/// Largest difference of workload between blocks that are compared: of the mean size, relative, and of the fraction of reads, absolute.
 const SAME_MIX: f64 = 0.1;
 
 impl Block {
@@ -69,7 +67,7 @@ impl Block {
         self.reads += seen.reads;
     }
 
-    /// Whether it says something.
+    /// Whether it has enough periods and IOs to be compared.
     pub(super) fn enough(&self) -> bool {
         self.periods >= FEW && self.ios >= FEW_IOS
     }
@@ -81,12 +79,12 @@ impl Block {
         (mean, libm::sqrt(spread).max(LEAST_NOISE))
     }
 
-    /// Mean IO/s of all hosts, just added up.
+    /// Mean IO/s of all hosts together.
     pub(super) fn total(&self) -> f64 {
         self.total / self.periods
     }
 
-    /// The same, with the throughput of all hosts in place of that of those who want more.
+    /// The block with the throughput of all hosts in place of that of the backlogged ones.
     pub(super) fn in_total(&self) -> Block {
         let scale = if self.x > 0.0 { self.total / self.x } else { 1.0 };
         Block { x: self.x * scale, xx: self.xx * scale * scale, xn: self.xn * scale, ..*self }
@@ -99,12 +97,12 @@ impl Block {
         self.enough() && self.rate().1 > MIXED.max(chance)
     }
 
-    /// How far its mean outstanding IOs are from another one's, as a part of these.
+    /// Difference of mean outstanding IOs from another block, as a fraction of the other's.
     pub(super) fn apart(&self, other: &Block) -> f64 {
         ((self.n / self.periods) / (other.n / other.periods) - 1.0).abs()
     }
 
-    /// Whether the same was asked of the array as in another block.
+    /// Whether the workload is that of another block, within [`SAME_MIX`].
     pub(super) fn same_mix(&self, other: &Block) -> bool {
         let mean = |block: &Block| (block.size / block.periods, block.reads / block.periods);
         let ((size, reads), (others_size, others_reads)) = (mean(self), mean(other));
@@ -128,9 +126,8 @@ impl Block {
     }
 }
 
-/// By what part throughput grows where the outstanding IOs grow by a part of their own: the slope of
-/// the curve of throughput over outstanding IOs, both in relative terms. 1 where nothing waits for
-/// anything, 0 where all that is added only waits.
+/// Slope of throughput over outstanding IOs, both relative: 0.5 means that 10 % more outstanding IOs bring 5 % more throughput. It is 1
+/// where no IO waits for another, and 0 where additional IOs only wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slope {
     /// The slope.
@@ -140,9 +137,8 @@ pub struct Slope {
 }
 
 impl Slope {
-    /// Over what was seen at two thresholds, each class about its own mean. What is outstanding is
-    /// known exactly and was set beforehand, so that least squares are right; latencies are not, as
-    /// whatever slows the array by chance raises them.
+    /// Least squares over the pairs, each class about its own mean. The regressor is outstanding IOs, which are set and known exactly.
+    /// Latency would not do: whatever slows the array by chance raises it.
     pub(super) fn over(pairs: &[Pair]) -> Slope {
         let (mut sxx, mut snn, mut sxn, mut count) = (0.0, f64::MIN_POSITIVE, 0.0, 0.0);
         for pair in pairs {
@@ -156,8 +152,8 @@ impl Slope {
         let value = sxn / snn;
         let free = (count - 1.0 - pairs.len() as f64).max(1.0);
         let noise = ((sxx - value * sxn).max(0.0) / free).max(LEAST_NOISE * LEAST_NOISE);
-        // Few periods do not know their own noise (about what Student's t makes of two deviations), and
-        // what slows an array by chance lasts for more than one of them.
+        // The deviation of few periods is uncertain (about the factor of Student's t at two deviations), and neighbouring periods
+        // are correlated: what slows an array by chance lasts for more than one.
         let few = 1.25 + 4.0 / free;
         Slope { value, error: few * libm::sqrt(noise / snn) }
     }

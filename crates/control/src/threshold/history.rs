@@ -1,4 +1,4 @@
-//! What was seen at each threshold since the last drift, by who wanted more.
+//! Observations at each threshold since the last drift, by class: which hosts were backlogged.
 
 use alloc::vec::Vec;
 
@@ -8,16 +8,16 @@ use super::block::{Block, FEW, FEW_IOS};
 use super::observation::Observation;
 use super::step::Threshold;
 
-/// For how many periods what was seen at a threshold is kept.
+/// Periods for which observations at a threshold are kept after the last one.
 const KEPT: u64 = 1200;
 
-/// For so many pairs of a threshold and a class, the latest.
+/// Largest number of levels that are kept: the latest ones.
 const MOST: usize = 96;
 
-/// Hosts that want no more count if they have this part of what is outstanding.
+/// Part of the outstanding IOs from which hosts that are not backlogged count.
 const LIGHT: f64 = 0.02;
 
-/// Which periods are alike: in these the same hosts want more, for the same part of the time.
+/// Class of periods that can be compared: the same hosts are backlogged, for the same part of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class {
     who: u64,
@@ -25,7 +25,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// Nobody wants more.
+    /// No host is backlogged.
     const CONTENT: Class = Class { who: 0, used: 0 };
 
     pub(super) fn of(seen: &Observation) -> Class {
@@ -33,14 +33,15 @@ impl Class {
     }
 }
 
-/// What was seen, by threshold and class.
+/// Observations by threshold and class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     all: Vec<Level>,
-    /// Periods counted.
+    /// Periods since the start.
     clock: u64,
 }
 
+/// Observations of one class at one threshold.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     threshold: Threshold,
@@ -49,7 +50,7 @@ struct Level {
     /// this class. All levels of a class have the same, so that their rates compare.
     light: f64,
     block: Block,
-    /// In which period it was seen last.
+    /// Period of the last observation, by `clock`.
     last: u64,
 }
 
@@ -59,41 +60,40 @@ impl Level {
     }
 }
 
-/// What was seen of one class at two thresholds.
+/// Observations of one class at two thresholds: that of a try, and the one before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) class: Class,
-    /// Where a try began, and perhaps one step to the other side of it.
+    /// The threshold where the try began, with the one on its other side if that is known.
     pub(super) base: Block,
-    /// Only where it began.
+    /// The threshold where the try began, alone.
     pub(super) from: Block,
-    /// Number of periods at the threshold that is tried.
+    /// The threshold of the try.
     pub(super) block: Block,
-    /// At one of the two all have what they want, so that what is outstanding may move by less than the
-    /// threshold.
+    /// At one of the two no host is backlogged, so that the outstanding IOs may move by less than the threshold.
     pub(super) content: bool,
 }
 
 impl History {
-    /// Another period.
+    /// Counts a period.
     pub(super) fn tick(&mut self) {
         self.clock += 1;
     }
 
-    /// What is known of a threshold in a class.
+    /// Observations of a class at a threshold.
     pub(super) fn at(&self, threshold: Threshold, class: Class) -> Option<Block> {
         let mut of = self.all.iter().filter(|level| level.class == class);
         of.find(|level| level.is(threshold)).map(|level| level.block)
     }
 
-    /// The throughput of a period, as blocks have it: of those who want more, and of all others by
-    /// their part of what is outstanding. Moving a threshold at the others' cost so brings nothing.
+    /// Throughput of a period as blocks have it, in IO/s: the geometric mean of that of the backlogged hosts and that of the others,
+    /// weighted by outstanding IOs. So nothing is gained by a threshold that takes throughput from the others.
     pub(super) fn rate(&self, seen: &Observation) -> f64 {
         let known = self.all.iter().find(|level| level.class == Class::of(seen));
         mixed_rate(seen, known.map_or_else(|| light(seen), |level| level.light))
     }
 
-    /// Takes in what was seen at a threshold, and forgets what was seen long ago elsewhere.
+    /// Adds an observation at a threshold, and forgets levels that are too old. Returns the block with the observation.
     pub(super) fn add(&mut self, threshold: Threshold, seen: &Observation) -> Block {
         let (clock, class) = (self.clock, Class::of(seen));
         self.all.retain(|level| clock - level.last <= KEPT);
@@ -116,7 +116,7 @@ impl History {
         level.block
     }
 
-    /// Whether so much is known of a threshold that a try can be compared with it.
+    /// Whether there are enough observations at a threshold to compare a try with.
     pub(super) fn enough(&self, threshold: Threshold) -> bool {
         let of = self.all.iter().filter(|level| level.is(threshold) && level.block.periods >= 2.0);
         let (periods, ios) = of.fold((0.0, 0.0), |(periods, ios), level| {
@@ -125,8 +125,8 @@ impl History {
         periods >= FEW && ios >= FEW_IOS
     }
 
-    /// What is to be compared of `threshold` and `from`, and of `beyond`, on the other side of `from`: all
-    /// classes that were seen at both.
+    /// Pairs of observations at `from` and `threshold`, one for each class that was seen at both. Observations at `beyond`, on the other
+    /// side of `from`, are added to the base.
     pub(super) fn pairs(
         &self,
         from: Threshold,
@@ -150,8 +150,7 @@ impl History {
         self.beyond_all_wishes(from, threshold).map_or(pairs, |pair| alloc::vec![pair])
     }
 
-    /// What is to be compared if at one of two thresholds all have what they want: what all have
-    /// together.
+    /// The pair to compare if no host is backlogged at one of two thresholds: throughput of all hosts together.
     fn beyond_all_wishes(&self, from: Threshold, threshold: Threshold) -> Option<Pair> {
         let longest = |threshold: Threshold| {
             let of = self.all.iter().filter(|level| level.is(threshold));
@@ -166,7 +165,7 @@ impl History {
         (all_content && both).then_some(pair)
     }
 
-    /// By what part `rate` at a threshold is below the best that was seen of the same classes at any.
+    /// Fraction by which `rate` at a threshold is below the best that was seen of the same classes at any threshold.
     pub(super) fn loss(&self, threshold: Threshold, rate: fn(&Block) -> f64) -> f64 {
         let (mut lost, mut periods) = (0.0, 0.0);
         for here in self.all.iter().filter(|level| level.is(threshold)) {
@@ -183,21 +182,23 @@ impl History {
         if periods > 0.0 { 1.0 - exp(-lost / periods) } else { 0.0 }
     }
 
-    /// Forgets what was seen at a threshold.
+    /// Forgets the observations at a threshold.
     pub(super) fn drop(&mut self, threshold: Threshold) {
         self.all.retain(|level| !level.is(threshold));
     }
 
-    /// Forgets all.
+    /// Forgets all observations.
     pub(super) fn clear(&mut self) {
         self.all.clear();
     }
 }
 
+/// Weight of the hosts that are not backlogged.
 fn light(seen: &Observation) -> f64 {
     if seen.light < LIGHT || seen.light_rate <= 0.0 { 0.0 } else { seen.light }
 }
 
+/// Geometric mean of the throughput of backlogged hosts and of others, which have the weight `light`.
 fn mixed_rate(seen: &Observation, light: f64) -> f64 {
     if light <= 0.0 || seen.rate <= 0.0 {
         return seen.rate;

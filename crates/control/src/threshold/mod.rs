@@ -36,13 +36,13 @@ pub struct Estimate {
     pub leads: bool,
     /// Current step of the search, or the reason why the threshold does not move.
     pub why: Why,
-    /// Between which thresholds the knee is, as far as it has been tried since the last drift.
+    /// Bounds of the knee, as far as thresholds were tried since the last drift.
     pub knee: Knee,
-    /// By what part throughput changes with latency, as last measured.
+    /// Slope of throughput over outstanding IOs, as last measured.
     pub slope: Option<Slope>,
-    /// By what part the throughput at the threshold changed when it last did so by itself.
+    /// Relative change of throughput at the last drift.
     pub drift: Option<f64>,
-    /// How often it did.
+    /// Number of drifts.
     pub drifts: u32,
     /// The last move, and how many periods ago it was.
     pub last: Option<(Move, u64)>,
@@ -60,7 +60,7 @@ pub struct Learner {
     auto: Auto,
     threshold: Threshold,
     search: Search,
-    /// Where it goes, if it is told and does not search.
+    /// Threshold to go to, if the threshold is given and not searched for.
     goal: Option<Span>,
     heard: u32,
     leads: bool,

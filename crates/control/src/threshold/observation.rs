@@ -1,37 +1,37 @@
 //! Means of one period over all hosts, from which the search learns.
 
-/// What all hosts together did in a period, by what they publish.
+/// Sums and means of a period over all hosts, from their reports. A host is *governed* if a law sets its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// IO/s of the hosts that want more than they have, as a mean that nobody's gain makes up for
-    /// another's loss in ([`crate::backlog::Backlog::rate`]).
+    /// IO/s of the backlogged hosts, as a mean in which the gain of one does not make up for the loss of another
+    /// ([`crate::backlog::Backlog::rate`]).
     pub rate: f64,
-    /// IO/s of all hosts whose windows a law governs, just added up.
+    /// IO/s of all governed hosts, added up.
     pub total: f64,
-    /// IO/s of all others that are heard.
+    /// IO/s of all hosts that are heard and not backlogged.
     pub light_rate: f64,
-    /// What part of all that is outstanding is theirs.
+    /// Fraction of all outstanding IOs that belongs to the hosts of `light_rate`.
     pub light: f64,
-    /// Which hosts want more: only periods with the same ones are compared.
+    /// Hash of the set of backlogged hosts. Only periods with the same set are compared.
     pub who: u64,
-    /// What part of their shares they used, in eighths: all, if they wanted more all the time.
+    /// Part of their shares that the backlogged hosts used, in eighths: 8 if they were backlogged all the time.
     pub used: u8,
-    /// IOs that the latency is a mean of.
+    /// Number of IOs over which `latency` is the mean.
     pub ios: f64,
     /// Mean device latency, in seconds.
     pub latency: f64,
-    /// How many times the mean over all IOs that is, as the slowest VM counts ([`crate::slowest`]).
+    /// Quotient of `latency` and the mean over all IOs: above 1 where the slowest VM counts ([`crate::slowest`]).
     pub beyond: f64,
     /// Σ outstanding of the governed hosts, in slots.
     pub outstanding: f64,
-    /// Σ of their windows.
+    /// Σ windows of the governed hosts, in slots.
     pub windows: f64,
-    /// Whether any of them came near to using its own.
+    /// Whether any governed host nearly used its window.
     pub in_use: bool,
-    /// What they may have outstanding however high the latency.
+    /// Slots that the governed hosts may have outstanding however high the latency is.
     pub least: f64,
     /// Mean size of an IO, in bytes.
     pub size: f64,
-    /// What part of the IOs reads, from 0 to 1.
+    /// Fraction of the IOs that are reads.
     pub reads: f64,
 }

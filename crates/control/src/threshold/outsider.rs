@@ -1,14 +1,13 @@
-//! Whether throughput that fell by itself has gone to a host outside control.
+//! Telling an outsider from a slower array after throughput fell at an unchanged threshold.
 //!
-//! A host that always has Q outstanding, and is not heard, looks like an array that became slower: at
-//! the same latency less is outstanding, and more latency brings more. But what it takes is known: of
-//! T IO/s in all, at a latency L, it has Q / L. So throughput at any threshold above follows from what it was before the
-//! fall and after it, and drives that have become slower are well below that a few steps higher.
+//! An outsider that always has Q IOs outstanding looks like an array that became slower: at the same latency the hosts have fewer IOs
+//! outstanding, and a higher threshold brings them more. But an outsider's throughput is known: Q / L at a latency L. So throughput
+//! at each higher threshold follows from that before and after the fall. Drives that became slower stay well below it.
 
 use super::history::Class;
 use super::step::Threshold;
 
-/// Throughput at one threshold, before it fell by itself and after.
+/// A fall of throughput at one threshold: throughput before and after, in IO/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fall {
     class: Class,
@@ -36,8 +35,8 @@ impl Fall {
         self.class == class
     }
 
-    /// Whether `rate` at `threshold` is what a host outside control would leave. `None` as
-    /// long as that cannot be told.
+    /// Whether `rate` at `threshold` is the throughput that an outsider would leave. `None` at thresholds where an outsider
+    /// and slower drives leave the same.
     pub(super) fn is_outsiders(&self, threshold: Threshold, rate: f64) -> Option<bool> {
         if threshold.secs() < HIGHER * self.threshold.secs() {
             return None;

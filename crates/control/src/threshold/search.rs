@@ -1,5 +1,8 @@
-//! How the host that leads looks for the knee: it tries a threshold one step away, and stays there
-//! if that is worth it.
+//! Search of the leader for the knee. It tries a threshold one step away, compares throughput and outstanding IOs with those of
+//! the threshold before, and keeps the better one.
+//!
+//! A *try* is the time at a new threshold until it is judged. A *drift* is a change of throughput at an unchanged threshold. The
+//! *slope* is the growth of throughput over the growth of outstanding IOs, both relative ([`Slope`]).
 
 use super::block::{Block, FEW, FEW_IOS, Slope};
 use super::history::{Class, History, Pair};
@@ -8,146 +11,146 @@ use super::outsider::Fall;
 use super::step::{Auto, Knee, Step, Threshold};
 use super::why::{Move, Why};
 
-/// A higher threshold is worth it if 10 % more outstanding IOs bring at least 1.3 % more throughput.
+/// Least slope at which a higher threshold is kept: 10 % more outstanding IOs bring 1.3 % more throughput.
 const WORTH: f64 = 0.13;
-/// A lower one is if 10 % less outstanding IOs cost at most 0.7 %. Between the two nothing moves.
+/// Largest slope at which a lower threshold is kept: 10 % fewer outstanding IOs cost 0.7 % of the throughput. Between
+/// [`WORTHLESS`] and [`WORTH`] the threshold stays.
 const WORTHLESS: f64 = 0.07;
-/// Largest loss at which a lower threshold is still taken, as a fraction of the best throughput that was seen at
-/// any threshold: of the hosts that want more, and of all hosts together.
+/// Largest loss at which a lower threshold is kept, as a fraction of the best throughput seen at any threshold. It bounds the
+/// loss of the backlogged hosts and that of all hosts together.
 const LOSS: f64 = 0.05;
-/// Largest loss of all hosts together at which a higher threshold is still taken. From one that has come to lose more
-/// than [`LOSS`] a lower threshold is taken that loses less, whatever it costs those who want more.
+/// Largest loss of all hosts together at which a higher threshold is kept. Where the threshold in force loses more than
+/// [`LOSS`], a lower one that loses less is kept, whatever it costs the backlogged hosts.
 const LOSS_BY_RISING: f64 = 0.03;
-/// After a drift, in the direction that it points in, it is enough to be on the right side of these.
+/// Slopes in place of [`WORTH`] and [`WORTHLESS`] after a drift, for a step in the direction to which the drift points.
 const LIKELY_UP: f64 = 0.12;
 const LIKELY_DOWN: f64 = 0.10;
-/// By how many standard errors a slope must be off these to be believed before [`ENOUGH`] periods.
-/// Fewer do in the direction that a drift points in.
+/// Standard errors between a slope and its bound from which the slope is believed before [`ENOUGH`] periods: in general, and
+/// in the direction to which a drift points.
 const SURE: f64 = 2.0;
 const SURE_AFTER_DRIFT: f64 = 1.5;
-/// After these it is believed if its standard error is at most this.
+/// Largest standard error of a slope that is believed after [`ENOUGH`] periods.
 const CLEAR: f64 = 0.05;
-/// So steep a curve may be an array that has changed during the try: it says nothing of the way back.
+/// Slope from which the array may have changed during the try. It is no reason against a step back.
 const STEEP: f64 = 0.5;
 
-/// Periods after a move that the windows take to follow, and the other hosts to hear of it.
+/// Periods after a move in which the other hosts hear of it and windows follow. Nothing is compared in them.
 const SETTLE: u32 = 3;
-/// After so many periods of a try what does not look worth it is given up, and what a drift makes
-/// likely is believed. After so many what is not clear is given up, too. What was seen is kept for the next try.
+/// Periods of a try after which a step that does not look worth it is given up, and one to which a drift points is believed
+/// ([`UNLIKELY`]); and after which an unclear step is given up ([`ENOUGH`]). Observations are kept for the next try.
 const UNLIKELY: u32 = 8;
 const ENOUGH: u32 = 24;
-/// After so many in which nothing compares, or in which it is not clear, a try is given up.
+/// Periods after which any try is given up, counting those that cannot be compared.
 const LONGEST_TRY: u32 = 150;
-/// What part of a step the outstanding IOs must have moved by.
+/// Part of a step by which the outstanding IOs must have moved for a comparison.
 const FOLLOWED: f64 = 0.4;
-/// A higher threshold that moves no outstanding IOs says nothing: the slowest VM may begin to count as the
-/// threshold rises, and take back what the mean over all IOs would be given. So a try goes on by so many steps more.
+/// Further steps up of a try in which the outstanding IOs do not move. As the threshold rises the slowest VM may begin to
+/// count, and hold the windows where they were.
 const FURTHER: u32 = 3;
-/// Where the slowest VM counts for more than this.
+/// Factor of the slowest VM on the latency ([`Observation::beyond`]) from which [`FURTHER`] steps are made.
 const BEYOND: f64 = 1.05;
-/// Throughput that falls by so much while the windows still settle: a lower threshold is beyond
-/// what the array can do.
+/// Fall of throughput, as a fraction, while windows settle, from which a lower threshold is given up at once: the array cannot
+/// meet it.
 const COLLAPSE: f64 = 0.15;
 
-/// Throughput that differs by so much, and by so many standard deviations, in so many periods
-/// running, is another array's: its capacity, or what is asked of it, has changed.
+/// Deviation of throughput that is a drift: as a fraction, in standard deviations, and in periods running. The capacity of the
+/// array or its workload has changed.
 const DRIFT: f64 = 0.08;
 const DRIFT_DEVIATIONS: f64 = 4.0;
 const DRIFT_PERIODS: u32 = 3;
 
-/// How long it rests when neither direction is worth it, in periods: twice as long each time that
-/// nothing had changed.
+/// Periods of rest when neither direction is worth it: the first time, and at most. Each rest without a change in between is twice
+/// as long as the one before.
 const REST: u32 = 60;
 const LONGEST_REST: u32 = 480;
 
-/// Periods running in which something else is wrong before it counts.
+/// Periods running of a [`Kind`] other than `Held` before it has an effect.
 const PATIENCE: u32 = 5;
 
-/// Latencies further from the threshold than this factor are no latencies at it.
+/// Largest factor between latency and threshold at which the latency counts as held at the threshold.
 const AT: f64 = 1.2;
 /// Quotient of threshold and latency from which a period counts as light load.
 const NEAR: f64 = 1.5;
-/// Windows that are used to this part bound the hosts.
+/// Part of the windows in use from which windows bound the hosts.
 const USED: f64 = 0.4;
-/// Windows that grow by less than this in a period stand.
+/// Growth of windows in a period below which they stand still.
 const STANDS: f64 = 1.02;
 
-/// Periods running of which none is like the one before, after which it says so.
+/// Periods running, each of another class than the one before, after which the search reports [`Why::Restless`].
 const RESTLESS: u32 = 30;
 
-/// What a period says.
+/// Relation of threshold, latency and windows in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The threshold holds the array.
+    /// Latency is at the threshold.
     Held,
-    /// The hosts ask for too little.
+    /// Light load: the hosts ask for too little to reach the threshold.
     Light,
-    /// The latency is not at the threshold: the windows are on their way, or something else loads
-    /// the array.
+    /// Latency is not at the threshold: windows are still changing, or an outsider loads the array.
     Elsewhere,
-    /// The windows are at their most, and the latency is below the threshold.
+    /// Windows are at their maximum, and latency is below the threshold.
     Unbound,
-    /// The windows are at their least, and the latency is above it.
+    /// Windows are at their minimum, and latency is above the threshold.
     Squeezed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// It stays, and gathers what to compare the next try with.
+    /// The threshold stays. Observations are gathered to compare the next try with. `rest`: periods before that try.
     Stays { rest: u32 },
-    /// It tries the threshold one step from `from`, for so many periods that compare by now, of so
-    /// many in all.
+    /// A try, one step from `from`. `periods`: those so far that can be compared; `all`: all of them; `further`: steps beyond the
+    /// first ([`FURTHER`]).
     Tries { from: Threshold, step: Step, periods: u32, all: u32, further: u32 },
-    /// On its way back to where a try of several steps began.
+    /// The way back, one step a period, to where a try of several steps began.
     Returns { to: Threshold },
 }
 
-/// The search.
+/// State of the search.
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     phase: Phase,
-    /// What is seen at thresholds.
+    /// Observations by threshold.
     history: History,
-    /// Periods to skip until a move is through.
+    /// Periods that are still skipped after a move.
     settle: u32,
-    /// The way of the next try.
+    /// Direction of the next try.
     next_step: Step,
-    /// What is known not to be worth it from here.
+    /// Directions that were found not to be worth it from the threshold in force.
     no_up: bool,
     no_down: bool,
     next_rest: u32,
-    /// What kind of period there was last, and how many running.
+    /// Kind of the last period, and number of such periods running.
     running: (Kind, u32),
-    /// IOs in these periods.
+    /// IOs in the periods that `running` counts.
     running_ios: f64,
     windows: f64,
-    /// How much the slowest VM counts for.
+    /// Factor of the slowest VM on the latency.
     beyond: f64,
-    /// Who wanted more in the last period.
+    /// Class of the last period: which hosts were backlogged.
     class: Option<Class>,
-    /// Periods running in which that was not who wanted more in the one before.
+    /// Periods running, each of another class than the one before.
     restless: u32,
-    /// When throughput last fell by itself.
+    /// Last fall of throughput at an unchanged threshold.
     fall: Option<Fall>,
-    /// And whether that is taken for a host outside control.
+    /// Whether `fall` is attributed to an outsider.
     outsider: bool,
-    /// Periods running with another throughput: below zero for a lower one.
+    /// Periods running with a deviating throughput; negative for a lower one.
     strikes: i32,
-    /// Sum of how far it was off in these.
+    /// Sum of the relative deviations in the periods that `strikes` counts.
     struck: f64,
-    /// The way that the last drift points, until something is found not to be worth it.
+    /// Direction to which the last drift points. `None` once a try was given up.
     likely: Option<Step>,
     pub(super) slope: Option<Slope>,
-    /// Between which thresholds the knee is, as far as tried.
+    /// Bounds of the knee, as far as thresholds were tried.
     pub(super) knee: Knee,
-    /// How much the throughput differed when it last drifted, relative, and how often it did.
+    /// Relative deviation of throughput at the last drift, and the number of drifts.
     pub(super) drift: Option<f64>,
     pub(super) drifts: u32,
     pub(super) why: Why,
 }
 
 impl Search {
-    /// `known`: the threshold is known to be good, from a probe or from before. It then rests first.
+    /// A new search. `known`: the threshold comes from a probe or an earlier search, so that the search rests first.
     pub(super) fn new(known: bool) -> Search {
         Search {
             phase: Phase::Stays { rest: if known { REST } else { 0 } },
@@ -176,7 +179,7 @@ impl Search {
         }
     }
 
-    /// Takes in a period at `threshold`. Answers with a move, if one is to be made.
+    /// Takes in a period at `threshold`. Returns the move to make, if any.
     pub(super) fn period(
         &mut self,
         auto: &Auto,
@@ -192,8 +195,7 @@ impl Search {
         }
         let settled = self.settle == 0;
         self.settle = self.settle.saturating_sub(1);
-        // Of a period in which others want more than in the one before, what is said belongs to
-        // neither: windows, latency and throughput are on their way.
+        // In the first period of another class windows, latency and throughput are still changing: it is counted for neither.
         let class = Class::of(seen);
         if self.class.replace(class) != Some(class) {
             self.running = (Kind::Light, 0);
@@ -247,11 +249,11 @@ impl Search {
         if (threshold / AT..threshold * AT).contains(&seen.latency) {
             return Kind::Held;
         }
-        // With light load the latency says nothing about the threshold.
+        // Under light load latency is independent of the threshold.
         if NEAR * seen.latency < threshold { Kind::Light } else { Kind::Elsewhere }
     }
 
-    /// A lower threshold that the array cannot do takes most of the throughput with it at once.
+    /// Whether throughput collapses in a try of a lower threshold: the array cannot meet it.
     fn collapses(&self, seen: &Observation, kind: Kind) -> bool {
         let Phase::Tries { from, step: Step::Down, .. } = self.phase else { return false };
         let Some(base) = self.history.at(from, Class::of(seen)) else { return false };
@@ -268,7 +270,7 @@ impl Search {
         let block = self.history.add(threshold, seen);
         if block.mixed() {
             let off = self.history.rate(seen) / block.rate().0 - 1.0;
-            // Where it tried something, what was seen there says nothing of being there.
+            // The array changed during these periods, so a try is given up without a judgement.
             let back = self.back(auto, threshold, Why::Mix);
             self.drifted(off, None);
             self.why = if back.is_some() { Why::Mix } else { self.why };
@@ -308,7 +310,7 @@ impl Search {
         self.give_up(auto, threshold)
     }
 
-    /// Whether the throughput is no longer what it was at this threshold.
+    /// Whether throughput deviates from what was observed at this threshold before. Counts strikes, and makes them a drift.
     fn drifts_away(&mut self, threshold: Threshold, seen: &Observation) -> bool {
         let class = Class::of(seen);
         let Some(block) = self.history.at(threshold, class).filter(Block::enough) else {
@@ -333,19 +335,19 @@ impl Search {
         true
     }
 
-    /// The array, or what is asked of it, has changed.
+    /// Takes note of a drift: all observations are forgotten, and the next try goes where the drift points.
     fn drifted(&mut self, off: f64, fall: Option<Fall>) {
         self.drift = Some(off);
         self.drifts += 1;
         self.forget();
         self.fall = fall;
         self.settle = SETTLE;
-        // An array that does less takes longer for each IO.
+        // A slower array needs more latency for the same number of outstanding IOs.
         self.next_step = if off < 0.0 { Step::Up } else { Step::Down };
         self.likely = Some(self.next_step);
     }
 
-    /// What was learned is no longer so.
+    /// Forgets all observations and conclusions.
     fn forget(&mut self) {
         self.phase = Phase::Stays { rest: 0 };
         self.history.clear();
@@ -357,7 +359,7 @@ impl Search {
         self.why = Why::Gathers;
     }
 
-    /// Tries a step from here, if there is one to try.
+    /// Begins a try of a direction that is not ruled out. If both are, begins to rest.
     fn try_next(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
         for step in [self.next_step, self.next_step.back()] {
             let known = match step {
@@ -373,7 +375,7 @@ impl Search {
             self.why = Why::Tries(step);
             return Some(Move { from: threshold, to, why: self.why });
         }
-        // Neither is worth it, or is within bounds.
+        // Neither direction is worth it and within bounds.
         self.phase = Phase::Stays { rest: self.next_rest };
         self.next_rest = (2 * self.next_rest).min(LONGEST_REST);
         (self.no_up, self.no_down) = (false, false);
@@ -393,7 +395,7 @@ impl Search {
         }
     }
 
-    /// Whether what was tried is worth it.
+    /// Judges a try: keeps its threshold, gives it up, or waits for more periods.
     fn judge(
         &mut self,
         auto: &Auto,
@@ -412,7 +414,7 @@ impl Search {
         let apart = pairs.iter().map(|pair| pair.block.periods * pair.block.apart(&pair.from));
         let bound = pairs.iter().all(|pair| !pair.content);
         if bound && apart.sum::<f64>() < FOLLOWED * auto.step * weights.sum::<f64>() {
-            // The windows have not followed yet: windows that bounded nobody have a long way to go.
+            // The outstanding IOs have not followed yet: windows that bounded nobody must first shrink until they do.
             self.history.drop(threshold);
             let to = auto.next(threshold, Step::Up);
             let more = further < FURTHER && periods >= UNLIKELY && self.beyond > BEYOND;
@@ -423,7 +425,7 @@ impl Search {
             }
             return if late { self.give_up(auto, threshold) } else { None };
         }
-        // What is known of the other side makes the slope surer, and one of the threshold in question.
+        // Observations on the other side of `from` make the slope more exact.
         let slope = Slope::over(pairs);
         self.slope = Some(slope);
         let likely = self.likely == Some(step);
@@ -434,15 +436,14 @@ impl Search {
             (false, Step::Down) => (WORTHLESS, SURE),
         };
         let sure = (slope.value - bar).abs() > much * slope.error;
-        // Nor must all steps together cost much: neither what those who want more have for their
-        // shares, nor what all have.
+        // All steps together must not cost much either: neither the backlogged hosts, nor all hosts together.
         let of_all = self.history.loss(threshold, Block::total);
         let dear = if up {
             of_all > LOSS_BY_RISING
         } else {
             of_all.max(self.history.loss(threshold, |block| block.rate().0)) > LOSS
         };
-        // The loss may show only when windows have come to where a higher threshold lets them go.
+        // A loss at the higher threshold may show only later, when windows have grown as far as it lets them.
         let above = self.history.loss(from, Block::total);
         let saved = !up && above > LOSS && of_all < above;
         let promising = saved || (slope.value > bar) == up && !dear;
@@ -456,7 +457,7 @@ impl Search {
             self.outsider = true;
             return self.leave_to_the_outsider(auto, threshold);
         }
-        // What is known of the way back: it was not worth being there.
+        // The threshold before was worse, so a step back to it is ruled out.
         (self.no_up, self.no_down) = (!up, up && slope.value < STEEP);
         (self.next_step, self.next_rest) = (step, REST);
         match step {
@@ -466,7 +467,7 @@ impl Search {
         self.try_next(auto, threshold)
     }
 
-    /// Whether throughput that fell by itself comes back as it would from a host outside control.
+    /// Whether the throughput that fell returns with the threshold as it does beside an outsider.
     fn is_an_outsiders(&self, threshold: Threshold, pairs: &[Pair]) -> bool {
         let Some(fall) = self.fall else { return false };
         let pair = pairs.iter().find(|pair| fall.is_of(pair.class));
@@ -478,7 +479,7 @@ impl Search {
             && self.fall.is_some_and(|fall| threshold.secs() > 1.001 * fall.threshold().secs())
     }
 
-    /// Back to where throughput fell, step by step, and to stay there until it changes again.
+    /// Returns step by step to the threshold at which throughput fell, and stays there until throughput changes again.
     fn leave_to_the_outsider(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
         let to = auto.towards(threshold, self.fall?.threshold().min(threshold));
         self.phase = Phase::Stays { rest: 0 };
@@ -488,7 +489,7 @@ impl Search {
         (to != threshold).then_some(Move { from: threshold, to, why: Why::Outsider })
     }
 
-    /// What was tried is not worth it: back, and the other way next.
+    /// Ends a try that is not worth it: goes back, and next tries the other direction.
     fn give_up(&mut self, auto: &Auto, threshold: Threshold) -> Option<Move> {
         let Phase::Tries { from, step, .. } = self.phase else { return None };
         let tried = Some(auto.next(from, step));
@@ -500,13 +501,13 @@ impl Search {
         self.back(auto, threshold, Why::NotWorth)
     }
 
-    /// Nothing can be learned now: back to where it was, if it tried something.
+    /// Ends a try that cannot be judged now, for the reason `why`.
     fn abandon(&mut self, auto: &Auto, threshold: Threshold, why: Why) -> Option<Move> {
         self.why = why;
         self.back(auto, threshold, why)
     }
 
-    /// Where it was before a try, and with what was seen there.
+    /// Returns to the threshold before the try, if there is one. Its observations are kept.
     fn back(&mut self, auto: &Auto, threshold: Threshold, why: Why) -> Option<Move> {
         let Phase::Tries { from, .. } = self.phase else { return None };
         self.strikes = 0;
@@ -514,7 +515,7 @@ impl Search {
         self.go_back(auto, threshold, from, why)
     }
 
-    /// To where a try began, by one step in a period.
+    /// Goes one step back towards `from`, where a try began.
     fn go_back(
         &mut self,
         auto: &Auto,
@@ -530,7 +531,7 @@ impl Search {
         (to != threshold).then_some(Move { from: threshold, to, why })
     }
 
-    /// A step that needs no comparison.
+    /// Moves one step without a comparison, and forgets all observations.
     fn step(&mut self, auto: &Auto, threshold: Threshold, step: Step, why: Why) -> Option<Move> {
         self.forget();
         self.why = why;

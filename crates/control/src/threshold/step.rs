@@ -4,12 +4,12 @@ use crate::units::Span;
 
 /// A threshold in seconds.
 ///
-/// Not a [`Span`], whose whole nanoseconds would let a step up and the step back end beside where they began.
+/// Not a [`Span`]: with whole nanoseconds a step up and the step back would not end exactly where they began.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Threshold(f64);
 
 impl Threshold {
-    /// A threshold of so many seconds.
+    /// A threshold from seconds.
     #[must_use]
     pub fn from_secs(secs: f64) -> Threshold {
         Threshold(secs)
@@ -27,7 +27,7 @@ impl Threshold {
         Span::from_secs(self.0)
     }
 
-    /// Multiple of another threshold that this one is.
+    /// Quotient of this threshold and another.
     pub(super) fn over(self, other: Threshold) -> f64 {
         self.0 / other.0
     }
@@ -38,7 +38,7 @@ impl Threshold {
     }
 }
 
-/// Way of a step of the threshold.
+/// Direction of a step of the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// To a higher threshold.
@@ -48,7 +48,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The other way.
+    /// The other direction.
     #[must_use]
     pub fn back(self) -> Step {
         match self {
@@ -57,7 +57,7 @@ impl Step {
         }
     }
 
-    /// Whether this way leads up.
+    /// Whether the step leads to a higher threshold.
     #[must_use]
     pub fn is_up(self) -> bool {
         self == Step::Up
@@ -76,13 +76,13 @@ pub struct Knee {
 /// Settings of the search for the threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Auto {
-    /// The threshold to begin at, where somebody knows one: an operator, or a probe.
+    /// Threshold to begin with, if one is known from an operator or a probe.
     pub start: Option<Span>,
     /// Lower bound of the threshold.
     pub at_least: Span,
     /// Upper bound of the threshold.
     pub at_most: Span,
-    /// By what part it moves at most in one period, such as 0.2.
+    /// Largest relative change in one period, such as 0.2.
     pub step: f64,
 }
 
@@ -112,7 +112,7 @@ impl Auto {
         }))
     }
 
-    /// As far from `threshold` towards `goal` as one step goes.
+    /// `threshold` moved towards `goal` by one step at most.
     pub(super) fn towards(&self, threshold: Threshold, goal: Threshold) -> Threshold {
         let (secs, goal) = (threshold.0, self.clamp(goal).0);
         Threshold(goal.clamp(secs / (1.0 + self.step), secs * (1.0 + self.step)))

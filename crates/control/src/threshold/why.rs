@@ -2,52 +2,51 @@
 
 use super::step::{Step, Threshold};
 
-/// What the threshold is doing, and why.
+/// State of an automatic threshold, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Too little is known yet to try something.
+    /// It gathers observations before a try.
     Gathers,
     /// It tries the next step up or down.
     Tries(Step),
-    /// Neither up nor down was worth it: it looks again after so many periods with load.
+    /// Neither a higher nor a lower threshold was worth it. The next try comes after `periods` periods with load.
     Rests {
-        /// How many.
+        /// Number of periods.
         periods: u32,
     },
-    /// What was tried was not worth it.
+    /// The last try was not worth it.
     NotWorth,
-    /// The hosts ask for too little: the latency then says nothing of the knee.
+    /// The hosts ask for too little: latency under light load is independent of the knee.
     Light,
     /// The latency is not at the threshold.
     Elsewhere,
-    /// The windows are at their most and the latency stays below: the threshold bounds nobody.
+    /// Windows are at their maximum, and latency stays below the threshold, which so bounds nobody.
     Unbound,
-    /// The windows are at their least and the latency stays above: no window can meet it.
+    /// Windows are at their minimum, and latency stays above the threshold: no window can meet it.
     Squeezed,
-    /// What is asked of the array changed while it tried.
+    /// The workload of the array changed during a try.
     Mix,
-    /// Other hosts want more in each period: there is nothing to compare.
+    /// Other hosts are backlogged in each period: no two periods can be compared.
     Restless,
-    /// Throughput fell by itself, and a higher threshold brings back as much of it as it would from
-    /// a host outside control.
+    /// Throughput fell at an unchanged threshold, and returns with a higher one as it does beside an outsider.
     Outsider,
     /// It is as high as an outsider makes it, by the operator's choice ([`crate::outsider::Answer`]).
     Beside,
-    /// Throughput is worth more, but the threshold is at its most.
+    /// A higher threshold would be worth it, but the threshold is at its upper bound.
     AtMost,
-    /// It has just started, and first hears what the others have.
+    /// The agent has just started, and waits to hear the thresholds of the others.
     Joins,
-    /// It takes the threshold of the host that leads.
+    /// The threshold is that of the leader.
     Follows,
-    /// Another host has a number: this one goes there.
+    /// Another host has a number configured: the threshold moves there.
     Pinned,
-    /// A live host does not say what its threshold is: its version is older.
+    /// A live host publishes no threshold: its version is older.
     Unsaid,
     /// The exchange is silent.
     Silent,
-    /// The objective of a VM is in force in its place.
+    /// A latency objective of a VM is in force in its place.
     Objective,
-    /// No window follows from it: the mode is not `parda`, or the latency is one's own only.
+    /// No window depends on it: the mode is not `parda`, or estimation is `local`.
     Idle,
 }
 
