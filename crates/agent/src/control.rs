@@ -57,7 +57,7 @@ pub(crate) struct Control {
     settings: settings::Watch,
     /// Messages about load that is not under control, so that each is logged once.
     outsiders: outsider::Watch,
-    /// For how many periods the window was at its least and the latency still too high.
+    /// Number of periods running with the window at its minimum and the latency above the threshold.
     squeezed: u32,
     orders: Receiver<Order>,
     shown: Arc<Mutex<Shown>>,

@@ -7,12 +7,12 @@ use parda_exchange::Liveness;
 use crate::status::{DiskStatus, PeerStatus, SlowVmStatus, SlowestStatus};
 
 impl SlowVmStatus {
-    /// Of a VM, if it had IOs.
+    /// The status of a VM. `None` if it had no IOs.
     pub(crate) fn new(slowest: &Slowest) -> Option<SlowVmStatus> {
         (slowest.vms > 0).then(|| SlowVmStatus::of_host(slowest))
     }
 
-    /// Of the slowest of a host's VMs. Nothing counts where none had IOs.
+    /// The status of a host's slowest VM. Its excess is 0 if no VM had IOs.
     pub(crate) fn of_host(slowest: &Slowest) -> SlowVmStatus {
         SlowVmStatus { latency_ms: slowest.latency.secs() * 1e3, excess: slowest.excess }
     }

@@ -20,8 +20,7 @@ pub struct ThresholdStatus {
     pub knee_above_ms: Option<f64>,
     /// Upper bound of the knee, in milliseconds.
     pub knee_below_ms: Option<f64>,
-    /// By what part throughput grows where outstanding IOs grow by a part of their own, as last
-    /// tried: 0 beyond the knee.
+    /// Slope of throughput over outstanding IOs, both relative, as last tried: 0 beyond the knee.
     pub slope: Option<f64>,
     /// Standard error of `slope`.
     pub slope_error: Option<f64>,

@@ -16,7 +16,7 @@ const PER_SECOND: u64 = 5_000;
 /// Answers at once after a time without any.
 const AT_ONCE: u64 = 16_384;
 
-/// So many of those that wait go on in a row, so that they do not wake the thread for each.
+/// Answers in a row that waiting connections may send, so that they do not wake the thread for each.
 const IN_A_ROW: u64 = 16;
 
 /// Connections that wait, by key and serial number.

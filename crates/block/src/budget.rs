@@ -133,7 +133,7 @@ pub struct TooLittleMemory {
 struct Party {
     peer: Peer,
     connections: usize,
-    /// Of the shared part, spare memory included.
+    /// Bytes of the shared part, spare memory included.
     shared: usize,
     /// The first turn in which it may have the reserve.
     turn: u64,
@@ -470,7 +470,7 @@ impl Budget {
         }
     }
 
-    /// So much of the shared part is free again.
+    /// Takes back `bytes` of the shared part that a connection had.
     fn returned(&mut self, key: usize, bytes: usize) {
         self.parties[self.accounts[key].party].shared -= bytes;
         self.shared -= bytes;

@@ -27,7 +27,7 @@ pub struct OpenDisk {
     /// Where holes can be looked for; nowhere behind an NBD server, which is asked instead.
     pub(crate) place: Option<DiskFile>,
     pub(crate) sizing: Sizing,
-    /// Of what others could open as well.
+    /// Claim on the file, device or export that holds the data, if others could open it as well.
     pub(crate) claim: Option<Arc<Claim>>,
 }
 

@@ -12,7 +12,7 @@ use crate::{Failure, output};
 pub(crate) enum Disk {
     /// Serve one more disk
     Add(Add),
-    /// Serve a disk no more, and leave its data as it is
+    /// Stop serving a disk; its data stays as it is
     Remove(Remove),
 }
 
@@ -21,7 +21,7 @@ pub(crate) enum Disk {
 Examples:
   parda disk add vm9 path=/mnt/array-a/vm9.img listen=unix:/run/parda/array-a.sock shares=500
   parda disk add vm9 path=/dev/vg/vm9 listen=tcp:127.0.0.1:10809 read_only=true --temporary
-  parda disk add vm1                                 one of the configuration that was removed
+  parda disk add vm1                                 a disk of the configuration that was removed
 
 The disk is checked as those of the configuration are, and opened at once. If it cannot be opened, it is not added. Over TCP it
 takes a token with the role admin, as a disk names a file of the host.")]
@@ -29,7 +29,7 @@ pub(crate) struct Add {
     /// Name of the disk
     #[arg(value_name = "NAME")]
     disk: String,
-    /// Keys of [[volume.disk]]: path and listen, and what else it has
+    /// Keys of [[volume.disk]]: path, listen, and any other of its keys
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]

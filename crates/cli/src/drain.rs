@@ -9,21 +9,21 @@ use serde_json::json;
 use crate::api::{Agent, segment};
 use crate::{Failure, output};
 
-/// Time between two questions whether clients are still connected.
+/// Time between two looks whether clients are still connected.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// After what time the agent shows what it was told.
+/// Time after which the status of the agent has a change.
 const SHOWN: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  parda drain --wait 60s                  all disks of the only volume; done when nobody is connected
+  parda drain --wait 60s                  all disks of the only volume; ends when no client is connected
   parda drain vm1                         one disk
   parda drain --undo                      new connections are taken again
 
-Connections that exist go on, until their clients close them: move the VMs away, or shut them down. What they
-do not use of the array the others have. Steered devices cannot be drained: who opens one does not ask parda.")]
+Existing connections go on until their clients close them: move the VMs away, or shut them down. The part of the array
+that they no longer use goes to the others. Steered devices cannot be drained: VMs open them without parda.")]
 pub(crate) struct Drain {
     /// Name of the disk. None: all disks of the volume
     #[arg(value_name = "VM")]
@@ -34,10 +34,10 @@ pub(crate) struct Drain {
     /// Take new connections again
     #[arg(long, conflicts_with_all = ["wait", "temporary"])]
     undo: bool,
-    /// Wait until nobody is connected, and fail after this time
+    /// Wait until no client is connected, and fail after this time
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
-    /// Until the agent ends, and not kept in its state file
+    /// Drain until the agent ends: do not keep it in the state file
     #[arg(long)]
     temporary: bool,
     /// Write the disks and their clients as JSON

@@ -12,24 +12,24 @@ use crate::{Failure, output};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  parda events                  what happened, the last hundred
-  parda events --follow         and what happens
+  parda events                  the last hundred events
+  parda events --follow         the same, and new events as they happen
   parda events --follow --json | jq 'select(.severity == \"error\")'")]
 pub(crate) struct Events {
-    /// Go on, with what happens from now on, also over restarts of the agent
+    /// Write new events as they happen, also over restarts of the agent
     #[arg(short, long)]
     follow: bool,
-    /// Events at the beginning, the latest ones
+    /// Number of past events to write, the latest ones
     #[arg(long, value_name = "COUNT", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=1000))]
     last: u32,
-    /// Write each as JSON, one a line
+    /// Write each event as JSON, one a line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     agent: Agent,
 }
 
-/// How often it is looked for new ones.
+/// Time between two looks for new events.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Events {

@@ -140,7 +140,7 @@ enum Command {
     Disk(disk::Disk),
     /// Take no new connections, before an upgrade or a removal
     Drain(drain::Drain),
-    /// Show what happened at an agent, and what happens
+    /// Show the events of an agent, and new ones as they happen
     Events(events::Events),
     /// Show the hosts of all volumes, as an agent hears them
     Peers(peers::Peers),

@@ -151,9 +151,9 @@ pub struct Thresholds {
     /// The number that is in force among those that have one ([`crate::settings`]). Filled in by the
     /// [`Governor`](crate::governor::Governor), which counts the votes.
     pub pinned: Option<Span>,
-    /// Of the first one that finds it by itself, if it comes before this host: that one leads.
+    /// Threshold of the leader, if another host leads: the first one, before this host, that finds it while working.
     pub leader: Option<Span>,
-    /// Of the first one that finds it by itself, wherever it comes.
+    /// Threshold of the first other host that finds it while working, before or after this host.
     pub anyone: Option<Span>,
     /// What this host's own run before found, if the exchange still has it.
     pub before: Option<Span>,

@@ -14,7 +14,7 @@ pub struct Config {
     pub law: LawConfig,
     /// How latencies are scaled to one size.
     pub size_model: SizeModel,
-    /// That size: 4 KB in SPEED'08, 8 KB in FAST '09.
+    /// Size to which `size_model` scales: 4 KB in SPEED'08, 8 KB in FAST '09.
     pub reference_size: Bytes,
     /// The IO size that one slot of the window stands for (SPEED'08 §2): shares then divide bytes/s.
     /// `None`: one slot for each IO, shares divide outstanding IOs.

@@ -32,7 +32,7 @@ pub struct Change {
 }
 
 impl Forecast {
-    /// Of a period. `vms`: what each has at the array, and what it would use of its slice.
+    /// The forecast of a period. `vms`: for each VM its outstanding IOs, and the part of its slice that it would use.
     pub(crate) fn new(
         elapsed: Span,
         latency: Span,

@@ -11,7 +11,7 @@ pub struct Integral {
 }
 
 impl Integral {
-    /// Of zero, so far.
+    /// An integral over a value that is zero so far.
     #[must_use]
     pub fn new(now: Instant) -> Integral {
         Integral { value: 0.0, sum: 0.0, since: now }

@@ -181,7 +181,7 @@ pub struct Meter {
     model: SizeModel,
     reference: Bytes,
     interval: Interval,
-    /// Of reads and of writes, with [`SizeModel::Learned`].
+    /// Lines of reads and of writes, with [`SizeModel::Learned`].
     lines: [Option<Line>; 2],
 }
 

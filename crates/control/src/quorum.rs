@@ -27,7 +27,7 @@ const FORGOTTEN: u32 = 3600;
 pub struct Quorum {
     /// Shares of all hosts that are known to be, this one among them. `None` before any was heard.
     known: Option<f64>,
-    /// For how many periods this host has been apart from the cluster, or heard nothing.
+    /// Number of periods since when this host has been apart from the cluster, or heard nothing.
     apart: u32,
     /// One's own latency over the cluster's, and over how many periods.
     ratio: f64,
@@ -66,7 +66,7 @@ impl Quorum {
         self.known.is_some()
     }
 
-    /// For how many periods the host has been apart from the cluster; 0 if it is not.
+    /// Number of periods since when the host has been apart from the cluster; 0 if it is not.
     #[must_use]
     pub fn apart(&self) -> u32 {
         self.apart
@@ -117,7 +117,7 @@ mod tests {
         View::Peers(Totals { governed, missing, ..Totals::default() })
     }
 
-    /// For how many periods it is apart after each of these.
+    /// Number of periods apart after each of the views.
     fn apart<const N: usize>(own: f64, views: [View; N]) -> [u32; N] {
         let mut quorum = Quorum::default();
         views.map(|view| {

@@ -84,13 +84,13 @@ pub fn compare(one: &[Look], other: &[Look]) -> [Option<Follows>; 2] {
 
 /// Change from one block to the next.
 struct Change {
-    /// Of latency in seconds.
+    /// Difference of latency, in seconds.
     latency: f64,
-    /// Of the logarithm of latency.
+    /// Difference of the logarithm of latency.
     slower: f64,
-    /// Of the volume's own outstanding IOs.
+    /// Difference of the volume's own outstanding IOs.
     own: f64,
-    /// Of the other volume's.
+    /// Difference of the other volume's outstanding IOs.
     other: f64,
 }
 

@@ -106,7 +106,7 @@ pub struct Ballot {
     pub signal: Votes<Signal>,
     /// Votes on [`Settings::proportional`].
     pub proportional: Votes<Proportional>,
-    /// Of the numbers that operators gave as thresholds.
+    /// Votes on the threshold, of hosts that have a number configured.
     pub threshold: Votes<Span>,
 }
 

@@ -48,7 +48,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of `ios` IOs that are alike.
+    /// Moments of `ios` IOs of one size and latency.
     #[must_use]
     pub fn of(ios: u64, size: Bytes, latency: Span) -> Moments {
         let (size, ios) = (kib(size.0), ios as f64);
@@ -76,7 +76,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Of one host's IOs of one direction. Nothing if it does not say its moments.
+    /// Sums over a host's IOs of one direction. Zero if the host publishes no moments: its version is older.
     #[must_use]
     pub fn of(ios: u64, bytes: Bytes, latency: Span, moments: Moments) -> Sums {
         if moments.squares <= 0.0 {
@@ -97,7 +97,7 @@ impl Sums {
         }
     }
 
-    /// So many times as much.
+    /// The sums, multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Sums {
         Sums {

@@ -75,7 +75,7 @@ pub struct Wanted {
 }
 
 impl Slice {
-    /// Of a VM that has nothing pending.
+    /// The slice of a VM that has nothing pending.
     #[must_use]
     pub fn new(now: Instant, shares: Shares, burst: f64, bounds: SliceBounds) -> Slice {
         let mut slice = Slice {

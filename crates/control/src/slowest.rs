@@ -70,14 +70,14 @@ pub struct Slowest {
 }
 
 impl Slowest {
-    /// Of two classes of one VM.
+    /// The slower one of two classes of a VM.
     #[must_use]
     pub fn of_vm(classes: [Slowest; 2]) -> Slowest {
         let [one, other] = classes;
         Slowest { vms: one.vms.max(other.vms), ..one.or(other) }
     }
 
-    /// Of two VMs, or two hosts.
+    /// The slower one of two VMs or hosts, with the number of VMs of both.
     #[must_use]
     pub fn or(self, other: Slowest) -> Slowest {
         let slower = if other.excess > self.excess { other } else { self };
@@ -85,7 +85,7 @@ impl Slowest {
     }
 }
 
-/// What classes are measured by in a period.
+/// Numbers by which the classes of a period are judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// Latency threshold in force.
@@ -97,30 +97,30 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// By how many standard errors the largest of the means of all VMs is likely to be off.
+    /// Standard errors by which the largest of the means of all VMs is likely to be off.
     fn errors(&self) -> f64 {
         libm::sqrt(3.5 * libm::log(f64::from(self.vms.max(4))))
     }
 }
 
-/// The latency that the law holds at the threshold, in seconds: the mean over all IOs, or so many times that as
-/// the slowest class says.
+/// The latency that the law holds at the threshold, in seconds: the mean over all IOs, times `excess` where that is above 1, within
+/// bounds.
 #[must_use]
 pub fn with_mean(mean: f64, excess: f64, threshold: Span) -> f64 {
     mean.max((mean * excess).min(AT_ONCE * threshold.secs()))
 }
 
-/// Sums over IOs of a class.
+/// Sums over the IOs of a class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     ios: f64,
-    /// Of their latencies, in seconds.
+    /// Σ latency, in seconds.
     latency: f64,
-    /// Of the squares of these.
+    /// Σ latency², in s².
     squares: f64,
-    /// Of the mean over all IOs, in their periods.
+    /// Σ mean latency over all IOs of the IO's period, in seconds.
     mean: f64,
-    /// Of the rate of IOs in their periods, per second.
+    /// Σ rate of the class in the IO's period, in IO/s.
     rate: f64,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Agent {
     pub(crate) rounds: Rounds,
     enforcer: Enforcer,
     queue: Queue,
-    /// Of each VM, by which it queues.
+    /// For each VM, the settings by which its IOs are queued.
     shares: Vec<VmConfig>,
     /// For each VM, the last run of its client.
     runs: Vec<Run>,

@@ -27,7 +27,7 @@ pub(crate) struct Slots {
     used: (u32, Option<u32>),
     /// Each host's.
     held: Vec<Slot<Arc<Message>>>,
-    /// For how long what was written over may still be read.
+    /// Time for which a reader may still get a message that was written over.
     keep: Span,
 }
 

@@ -24,7 +24,7 @@ struct Queue {
     beyond: usize,
 }
 
-/// What the laboratory has under way of an export that is a file there.
+/// Largest number of IOs that the laboratory has under way on an export that is a file.
 const OF_A_FILE: usize = 10;
 
 fn queue(disk: GuestDisk) -> Queue {
@@ -65,7 +65,7 @@ struct Vm {
 pub(crate) struct Kernel {
     host: KernelHost,
     disk: Queue,
-    /// What its depth is where the law sets none.
+    /// Depth where the law sets none.
     by_hand: u32,
     depth: u32,
     ticked: Instant,

@@ -18,21 +18,21 @@ use crate::series::Series;
 /// How a run is made.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SimOptions {
-    /// Of which runs to keep how they went, second by second.
+    /// Runs whose course is kept, second by second.
     pub series: Keep,
     /// How hosts queue the IOs of their VMs.
     pub queue: Queue,
 }
 
-/// Of which runs of a study something is kept.
+/// Runs of a study whose course is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// Of none.
+    /// None.
     #[default]
     Nothing,
-    /// Of those that the study has plots over time of.
+    /// Runs that the study plots over time.
     Plotted,
-    /// Of all.
+    /// All runs.
     All,
 }
 

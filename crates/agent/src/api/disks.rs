@@ -115,7 +115,7 @@ impl Api {
         let disks = self.volume(volume)?.disks;
         if disks.is_empty() {
             let message = format!(
-                "volume {volume:?}: has no disks to drain: who opens a steered device does not ask parda"
+                "volume {volume:?}: has no disks to drain: VMs open a steered device without parda"
             );
             return Err(Refusal::Invalid(message));
         }

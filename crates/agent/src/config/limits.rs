@@ -73,7 +73,7 @@ pub(super) fn check_agent(
     }
 }
 
-/// So many bytes of memory, if a host can have them.
+/// The value as a number of bytes, checked to be from `least` to 1 TiB.
 fn within(value: ByteSize, least: usize) -> Result<usize, String> {
     match usize::try_from(value.as_u64()) {
         Ok(bytes) if bytes >= least && value.as_u64() <= MOST_MEMORY => Ok(bytes),

@@ -246,7 +246,7 @@ impl PeerStatus {
         }
     }
 
-    /// By what a host reports.
+    /// The status of a peer, from its report.
     pub(crate) fn of(
         host: &HostName,
         liveness: Liveness,

@@ -29,11 +29,11 @@ pub struct FlashParams {
     pub read: Nanos,
     /// How long a unit takes to program a page.
     pub program: Nanos,
-    /// After how many programmed pages a unit stops to collect garbage.
+    /// Number of programmed pages after which a unit stops to collect garbage.
     pub collect_after: u32,
-    /// For how long it stops then.
+    /// Time for which the unit then stops.
     pub collect: Nanos,
-    /// How much written data waits to be programmed; it survives a power cut.
+    /// Bytes of written data that may wait to be programmed. They survive a power cut.
     pub write_buffer: Bytes,
     /// How many requests the drive takes at a time. What comes beyond waits, first come, first
     /// served.

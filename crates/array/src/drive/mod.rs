@@ -93,7 +93,7 @@ impl Drive {
         }
     }
 
-    /// To be called at each of the times it gave, once.
+    /// Ends the request that is due. To be called once at each time that the drive returned.
     pub(crate) fn finish(&mut self, now: Nanos) -> Served {
         match self {
             Drive::Disk(disk) => disk.finish(now),

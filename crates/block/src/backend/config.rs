@@ -89,7 +89,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// From where to where it is.
+    /// Range of bytes of the region.
     pub(crate) fn bytes(self) -> Range<u64> {
         self.offset.0..self.offset.0.saturating_add(self.len.0)
     }

@@ -57,13 +57,13 @@ struct Change {
     /// The agent's configuration, which names the disks
     #[arg(short, long, value_name = "FILE", default_value = "/etc/parda.toml")]
     config: PathBuf,
-    /// Define the domains anew. Without it nothing is changed
+    /// Make the change. Without this option nothing is changed
     #[arg(long)]
     apply: bool,
-    /// Also domains that run: the change is for their next start
+    /// Change domains that run as well: the change counts from their next start
     #[arg(long)]
     running: bool,
-    /// Directory for the definitions from before; who may write to it can exchange them
+    /// Directory for copies of the definitions before the change. Whoever may write to it can replace them
     #[arg(long, value_name = "DIR", default_value = ".")]
     backup: PathBuf,
 }

@@ -31,8 +31,9 @@ fn write_while(journal: &mut Journal, socket: &Path, happens: impl FnOnce()) {
     });
 }
 
+/// The kernel keeps every write that it has completed, flushed or not, so this does not test flushes: the power cuts below do.
 #[test]
-fn an_agent_that_is_killed_loses_nothing_durable_of_a_file() {
+fn a_file_keeps_its_promises_when_its_agent_is_killed() {
     let stage = Stage::new();
     stage.sparse("data", (BLOCKS * BLOCK as usize) as u64);
     let text = config("host", OFF, &[("vm1", "data")]);

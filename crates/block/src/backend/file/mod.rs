@@ -204,11 +204,11 @@ pub(crate) struct File {
     /// Its writes to the page cache are done by a thread, from the first one on. Nothing in it: no
     /// thread could be had.
     writer: Option<OnceCell<Option<Writer>>>,
-    /// Where the disk begins in it.
+    /// Byte of the file at which the disk begins.
     base: u64,
     /// Alignment of reads and writes, in bytes; 1 in the page cache.
     align: u32,
-    /// And what is allocated and freed.
+    /// Alignment of ranges that are allocated or freed, in bytes.
     allocates: u32,
     /// Alignment of the blocks that `exclusion` guards, in bytes; 1 if it guards nothing.
     guarded: u32,

@@ -25,11 +25,11 @@ pub(crate) enum Side {
 /// A request, cut at the borders of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// Where the block begins in which the request begins, if it begins inside.
+    /// Start of the block in which the request begins. `None` if the request begins at the start of a block.
     head: Option<u64>,
-    /// And the same of its end. None if that is the block of the head.
+    /// Start of the block in which the request ends. `None` if the request ends at the end of a block, or in the block of `head`.
     tail: Option<u64>,
-    /// The whole blocks; may be empty.
+    /// The whole blocks between both; may be empty.
     pub(super) middle: Extent,
 }
 
