@@ -18,6 +18,7 @@ use crate::file;
 use crate::threshold::Probed;
 use listener::Listeners;
 use place::{REGION_ALIGNMENT, place};
+use places::Places;
 
 pub(crate) mod apart;
 mod etcd;
@@ -32,6 +33,7 @@ mod meeting;
 mod nbd;
 pub(crate) mod own;
 mod place;
+mod places;
 mod policy;
 mod pool;
 mod server_tls;
@@ -146,11 +148,12 @@ impl Config {
                 check_volume(doc, &host, &format!("volume.{i}"), volume, &mut unique)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        apart::exchanges(doc, &volumes)?;
+        let places = Places::look(&volumes);
+        apart::exchanges(doc, &volumes, &places)?;
         apart::addresses(doc, &volumes)?;
         meeting::pools(doc, &volumes)?;
         unique.described.all_are_used(doc)?;
-        apart::disks(doc, &volumes)?;
+        apart::disks(doc, &volumes, &places)?;
         let status = status.transpose()?;
         apart::own_sockets(doc, status.as_deref(), &volumes)?;
         let disks = volumes.iter().flat_map(Volume::disks);
@@ -178,6 +181,12 @@ impl Config {
         let beside =
             |status: &PathBuf| Http { address: Address::Unix(own::api_beside(status)), tls: None };
         self.http.iter().cloned().chain(self.status.as_ref().map(beside)).collect()
+    }
+
+    /// Notes on data that is not there, or does not answer. No error: a volume may be mounted after the agent has started.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        places::missing(&self.volumes)
     }
 
     /// Warnings about settings that are allowed.

@@ -17,6 +17,7 @@
 //! | `control` | the control thread |
 //! | `shown` | result of its last tick |
 //! | `start_error` | why a volume does not start |
+//! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
 //! | `enforcer` | what holds a volume's IOs to its window |
 //! | `served` | a volume whose disks are served: its ring |
@@ -65,6 +66,7 @@ pub mod metrics;
 mod objective;
 pub mod outlook;
 mod outsider;
+mod patience;
 mod policy;
 mod running;
 mod safe;

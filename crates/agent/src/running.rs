@@ -21,7 +21,7 @@ use crate::http::HttpServer;
 use crate::live::Live;
 use crate::manager::Manager;
 use crate::policy::{self, Follower};
-use crate::served::{Addresses, Shared};
+use crate::served::{Addresses, Opens, Shared};
 use crate::server::{Server, is_served};
 use crate::start_error::StartError;
 use crate::status::{self, Detail, HttpPlace};
@@ -117,7 +117,12 @@ impl Agent {
             path: path.to_owned(),
             me,
             config,
-            shared: Shared { passed: Arc::new(passed), addresses: Addresses::default(), memory },
+            shared: Shared {
+                passed: Arc::new(passed),
+                addresses: Addresses::default(),
+                opens: Opens::default(),
+                memory,
+            },
             events,
             waits,
             volumes: Vec::new(),
@@ -359,9 +364,12 @@ impl Agent {
         let again = self.reading.take();
         match read {
             Ok(new) => {
+                // Looks at files.
+                let outside = self.manager.pulse().outside();
                 for warning in new.warnings() {
                     tracing::warn!("{warning}");
                 }
+                drop(outside);
                 self.take_over(*new, Why::Reloaded);
                 if let Some(follower) = &self.follower {
                     follower.reload();

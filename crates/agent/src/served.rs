@@ -3,6 +3,7 @@
 mod addresses;
 mod board;
 mod keeper;
+mod opens;
 mod shared;
 
 use std::os::fd::OwnedFd;
@@ -26,6 +27,7 @@ use crate::status::{Detail, VolumeStatus};
 pub(crate) use addresses::Addresses;
 use board::Board;
 use keeper::{Keeper, Order};
+pub(crate) use opens::Opens;
 pub(crate) use shared::Shared;
 
 /// A volume that is served. Its keeper, a thread, opens and closes what the configuration names.

@@ -44,6 +44,15 @@ impl OpenDisk {
     /// # Errors
     /// It cannot be opened, or the region is not within it.
     pub fn open(config: DiskConfig) -> Result<OpenDisk, SpawnError> {
+        OpenDisk::open_watched(config, &|| ())
+    }
+
+    /// As [`OpenDisk::open`]. While IO that another agent has left is waited for, `answered` is called as often as the file
+    /// system has answered: who hears nothing for long knows that it hangs.
+    ///
+    /// # Errors
+    /// It cannot be opened, or the region is not within it.
+    pub fn open_watched(config: DiskConfig, answered: &dyn Fn()) -> Result<OpenDisk, SpawnError> {
         let fail =
             |source: OpenError| SpawnError::Backend { disk: config.export.to_string(), source };
         let (opened, whole, claim) = match &config.backend {
@@ -56,6 +65,7 @@ impl OpenDisk {
                     raw: *raw,
                     read_only: config.read_only,
                     region: config.region,
+                    answered,
                 };
                 let opened = file::open(&options).map_err(fail)?;
                 let (geometry, claim) = (opened.geometry, Arc::clone(&opened.claim));
@@ -72,7 +82,7 @@ impl OpenDisk {
                 let place = format!("{} at {}", uri.export, uri.address);
                 claims.check(&stretch, config.read_only, place).map_err(fail)?;
                 let disk = config.export.as_str();
-                let claim = claims.add(disk, stretch, config.read_only, Vec::new());
+                let claim = claims.add(disk, stretch, config.read_only);
                 drop(claims);
                 let opened = connect::open(uri, *options, config.read_only).map_err(fail)?;
                 let geometry = opened.geometry;

@@ -34,7 +34,7 @@ impl Volume {
     }
 
     /// As [`Volume::spawn`]. `ended` is called on the volume's thread when that ends, however it
-    /// does: nothing of the volume is left then, unless [`Ended::Broken`] says so.
+    /// does: nothing of the volume is left then, unless [`Ended::Broken`] says so, or a file system does not answer to a close.
     ///
     /// # Errors
     /// The first thing that is not possible; nothing is left behind then.
@@ -192,7 +192,7 @@ impl Handle {
 
     /// Takes no more requests of a disk, answers those in flight for up to `within`, closes its
     /// connections and then its backend. Returns when that is done, which may be later: what the
-    /// kernel has of its file is waited for. `false` if there is no such disk.
+    /// kernel has of its file is waited for, and a file system that does not answer to the close. `false` if there is no such disk.
     ///
     /// # Errors
     /// If the volume has ended.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use parda_agent::ServeError;
-use parda_agent::config::{Config, Disk, Place, Steer, Vms, Volume, Work};
+use parda_agent::config::{Config, Disk, Steer, Vms, Work};
 use parda_agent::events::Recorder;
 use parda_config::Document;
 
@@ -73,7 +73,7 @@ impl Check {
             };
         }
         let mut notes = config.warnings();
-        notes.extend(missing(&config));
+        notes.extend(config.missing());
         // Not an error: disks are served without it, and an agent that is restarted must start.
         notes.extend(config.volumes.iter().filter_map(parda_agent::exchange::examine));
         notes.extend(parda_agent::live::examine(file)?);
@@ -81,15 +81,6 @@ impl Check {
         text.extend(notes.iter().map(|note| format!("\n  note: {}", output::line(note))));
         output::print(&text)
     }
-}
-
-/// Notes on data that is not there. No error: a volume may be mounted after the agent has started.
-fn missing(config: &Config) -> impl Iterator<Item = String> {
-    config.volumes.iter().flat_map(Volume::disks).filter_map(|disk| {
-        let Place::Path(path) = &disk.place else { return None };
-        let error = std::fs::metadata(path).err()?;
-        Some(format!("{}: {}: {error}: the agent waits for it", disk.name, path.display()))
-    })
 }
 
 fn served(volume: &str, disks: &[Disk], exchange: &str) -> String {

@@ -37,18 +37,13 @@ impl Api {
             layers.temporary.forget(volume, &name);
             Ok(())
         };
-        // A look at the disk's data takes as long as its file system does, so it happens before this change has the turn.
+        // A look at the disk's data may wait for its file system, so it happens before this change has the turn.
         let mut trial = self.live.in_force().layers;
         edit(&mut trial)?;
         let trial = trial.merged().map_err(|error| Refusal::Invalid(plain(&error)))?;
         let disk = find(&trial, volume, &name)?;
-        if let Some(image) = apart::image(&disk) {
-            return Err(Refusal::Invalid(format!("path = {}: {image}", disk.place)));
-        }
         let own = trial.volumes.iter().find(|other| other.name == volume);
-        if let Some(fault) =
-            own.and_then(|volume| volume.own.fault(&disk.place, disk.region.as_ref()))
-        {
+        if let Some(Err(fault)) = own.map(|volume| apart::look_into(volume, &disk)) {
             return Err(Refusal::Invalid(format!("path = {}: {fault}", disk.place)));
         }
         let _turn = self.live.turn();

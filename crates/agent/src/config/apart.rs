@@ -4,29 +4,31 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use parda_block::{Image, Stretch};
 use parda_config::{Document, Error};
 
-use super::exchange::Slots;
 use super::meeting::are_one_pool;
-use super::own;
-use super::place::{Place, REGION_ALIGNMENT, stretch};
+use super::own::{self, Own};
+use super::place::Place;
+use super::places::{self, Places};
 use super::volume::{Disk, Volume};
+use crate::patience;
 
 /// Checks every exchange against every disk and against every other exchange, over all volumes.
-pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let exchanges: Vec<(usize, &str, Stretch)> = (volumes.iter().enumerate())
-        .filter_map(|(i, volume)| {
-            let exchange = volume.exchange.as_ref()?;
-            Some((i, exchange.file_key(), written(exchange.slots()?)))
-        })
-        .collect();
+pub(super) fn exchanges(doc: &Document, volumes: &[Volume], places: &Places) -> Result<(), Error> {
+    let exchanges: Vec<(usize, &str, &Stretch)> =
+        (volumes.iter().zip(&places.exchanges).enumerate())
+            .filter_map(|(i, (volume, place))| {
+                Some((i, volume.exchange.as_ref()?.file_key(), place.as_ref()?))
+            })
+            .collect();
     for (n, (i, key, exchange)) in exchanges.iter().enumerate() {
         let wrong = |message: String| doc.error(&format!("volume.{i}.{key}"), message);
-        for volume in volumes {
-            for disk in volume.disks() {
-                if exchange.meets(&stretch(&disk.place, disk.region.clone())) {
+        for (volume, places) in volumes.iter().zip(&places.disks) {
+            for (disk, place) in volume.disks().iter().zip(places) {
+                if exchange.meets(place) {
                     return Err(wrong(format!(
                         "is where the disk {} of volume {} has its data ({}): an exchange needs a \
                          file, device or region of its own",
@@ -35,7 +37,7 @@ pub(super) fn exchanges(doc: &Document, volumes: &[Volume]) -> Result<(), Error>
                 }
             }
         }
-        let taken = |(other, _, place): &&(usize, &str, Stretch)| {
+        let taken = |(other, _, place): &&(usize, &str, &Stretch)| {
             exchange.meets(place) && !are_one_pool(&volumes[*i], &volumes[*other])
         };
         if let Some((other, ..)) = exchanges[..n].iter().find(taken) {
@@ -81,13 +83,15 @@ fn collide(one: SocketAddr, other: SocketAddr) -> bool {
 }
 
 /// Checks every disk against every other, over all volumes.
-pub(super) fn disks(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    let disks: Vec<_> = (volumes.iter().enumerate())
-        .flat_map(|(i, volume)| volume.disks().iter().enumerate().map(move |(j, d)| (i, j, d)))
-        .map(|(i, j, disk)| (i, j, disk, stretch(&disk.place, disk.region.clone())))
+pub(super) fn disks(doc: &Document, volumes: &[Volume], places: &Places) -> Result<(), Error> {
+    let disks: Vec<_> = (volumes.iter().zip(&places.disks).enumerate())
+        .flat_map(|(i, (volume, places))| {
+            let disks = volume.disks().iter().zip(places).enumerate();
+            disks.map(move |(j, (disk, place))| (i, j, disk, place))
+        })
         .collect();
     for (n, (i, j, disk, stretch)) in disks.iter().enumerate() {
-        let overlaps = |(.., other, there): &&(usize, usize, &Disk, Stretch)| {
+        let overlaps = |(.., other, there): &&(usize, usize, &Disk, &Stretch)| {
             !(disk.read_only && other.read_only) && stretch.meets(there)
         };
         if let Some((other, _, name, _)) = disks[..n].iter().find(overlaps) {
@@ -109,18 +113,45 @@ pub(super) fn disks(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
 /// Checks that no disk is an image of a format that would be served as if it were data. Only for
 /// who asks: a guest can write such a header itself, and must not stop other disks by it.
 pub(super) fn images(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    for (i, volume) in volumes.iter().enumerate() {
-        for (j, disk) in volume.disks().iter().enumerate() {
-            if let Some(image) = image(disk) {
-                return Err(doc.error(&format!("volume.{i}.disk.{j}.path"), image.to_string()));
-            }
-        }
+    let wrong = of_each_disk(volumes, |_, disk| Some(image(disk)?.to_string()));
+    wrong.map_or(Ok(()), |(key, image)| Err(doc.error(&key, image)))
+}
+
+/// The first fault of a disk, with the key of its path. A disk whose file system does not answer has none.
+fn of_each_disk(
+    volumes: &[Volume],
+    fault: impl Fn(&Own, &Disk) -> Option<String> + Clone + Send + 'static,
+) -> Option<(String, String)> {
+    let disks = volumes.iter().enumerate().flat_map(|(i, volume)| {
+        let disks = volume.disks().iter().enumerate();
+        disks.map(move |(j, disk)| (format!("volume.{i}.disk.{j}.path"), volume, disk))
+    });
+    let (keys, questions): (Vec<String>, Vec<_>) = disks
+        .map(|(key, volume, disk)| {
+            let (fault, own, asked) = (fault.clone(), Arc::clone(&volume.own), disk.clone());
+            (key, places::question(&disk.place, move || fault(&own, &asked)))
+        })
+        .unzip();
+    let faults = patience::ask(questions).into_iter().map(Option::flatten);
+    keys.into_iter().zip(faults).find_map(|(key, fault)| Some((key, fault?)))
+}
+
+/// Fault of a disk that is to be added, if its file system answers: it is an image of another format, or the agent's own.
+pub(crate) fn look_into(volume: &Volume, disk: &Disk) -> Result<(), String> {
+    let (own, asked) = (Arc::clone(&volume.own), disk.clone());
+    let question = places::question(&disk.place, move || {
+        let image = image(&asked).map(|image| image.to_string());
+        image.or_else(|| own.fault(&asked.place, asked.region.as_ref()))
+    });
+    match patience::ask_one(question) {
+        Some(None) => Ok(()),
+        Some(Some(fault)) => Err(fault),
+        None => Err("does not answer".to_owned()),
     }
-    Ok(())
 }
 
 /// The format that a disk is an image of, if it would be served as if it were data.
-pub(crate) fn image(disk: &Disk) -> Option<Image> {
+fn image(disk: &Disk) -> Option<Image> {
     let Place::Path(path) = &disk.place else { return None };
     let begins = disk.region.as_ref().is_none_or(|region| region.start == 0);
     if disk.raw || !begins {
@@ -129,27 +160,10 @@ pub(crate) fn image(disk: &Disk) -> Option<Image> {
     Image::at(path, disk.name.as_str(), disk.read_only)
 }
 
-/// Bytes that an exchange may write to: all of a file that is its own, or as much of a device as it
-/// needs.
-fn written(exchange: &Slots) -> Stretch {
-    let file = matches!(&exchange.place, Place::Path(path) if path.is_file());
-    let range = (!file || exchange.offset.is_some()).then(|| {
-        let start = exchange.offset.unwrap_or(0);
-        start..start.saturating_add(u64::from(exchange.slots.get() + 1) * REGION_ALIGNMENT)
-    });
-    stretch(&exchange.place, range)
-}
-
 /// Checks that no disk has its data in what is the agent's own. Only for who asks: the other disks of a host start.
 pub(super) fn own_files(doc: &Document, volumes: &[Volume]) -> Result<(), Error> {
-    for (i, volume) in volumes.iter().enumerate() {
-        for (j, disk) in volume.disks().iter().enumerate() {
-            if let Some(fault) = volume.own.fault(&disk.place, disk.region.as_ref()) {
-                return Err(doc.error(&format!("volume.{i}.disk.{j}.path"), fault));
-            }
-        }
-    }
-    Ok(())
+    let wrong = of_each_disk(volumes, |own, disk| own.fault(&disk.place, disk.region.as_ref()));
+    wrong.map_or(Ok(()), |(key, fault)| Err(doc.error(&key, fault)))
 }
 
 /// Refuses disks that listen at a socket of the agent itself.

@@ -1,5 +1,6 @@
 //! Whether a member of etcd on this host has its data where a volume under control is.
 
+use std::fs::metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -8,6 +9,7 @@ use parda_etcd::Endpoint;
 use super::exchange::Exchange;
 use super::place::Place;
 use super::volume::{Volume, Work};
+use crate::patience::{self, Question};
 
 /// Where Debian's etcd has its data.
 const DATA_DIR: &str = "/var/lib/etcd";
@@ -24,7 +26,7 @@ pub(super) fn warnings(volumes: &[Volume]) -> Vec<String> {
             None if local => Path::new(DATA_DIR),
             None => continue,
         };
-        let Ok(meta) = std::fs::metadata(data) else { continue };
+        let Ok(meta) = metadata(data) else { continue };
         let under = volumes.iter().find_map(|volume| Some((volume, place_at(volume, meta.dev())?)));
         if let Some((controlled, place)) = under {
             warnings.push(format!(
@@ -51,11 +53,17 @@ fn place_at(volume: &Volume, device: u64) -> Option<String> {
             })
             .collect(),
     };
-    let there = paths.into_iter().find(|path| {
-        std::fs::metadata(path).is_ok_and(|meta| match meta.file_type().is_block_device() {
-            true => meta.rdev() == device,
-            false => meta.dev() == device,
-        })
-    });
-    there.map(|path| path.display().to_string())
+    let is_there = |path: &Path| {
+        let path = path.to_owned();
+        move || {
+            metadata(path).is_ok_and(|meta| match meta.file_type().is_block_device() {
+                true => meta.rdev() == device,
+                false => meta.dev() == device,
+            })
+        }
+    };
+    let questions = paths.iter().map(|path| Question::new(path, is_there(path)));
+    let answers = patience::ask(questions.collect());
+    let there = paths.into_iter().zip(answers).find(|(_, is_there)| *is_there == Some(true));
+    there.map(|(path, _)| path.display().to_string())
 }

@@ -1,6 +1,7 @@
 //! Keeps what a volume serves as the configuration says: opens its disks and listeners, tries again
 //! what cannot be opened, brings disks and listeners in and out when the configuration changes, and
-//! starts the ring again after a panic. All that can block is done on threads of its own.
+//! starts the ring again after a panic. All that can block is done on threads of its own: a disk whose file system does not answer is tried,
+//! for now, after [`crate::patience::PATIENCE`].
 
 mod disks;
 mod listeners;
@@ -20,6 +21,7 @@ use parda_tls::{Acceptor, FileError};
 use super::Shared;
 use super::addresses::{Addresses, Owner};
 use super::board::{Board, Shown, ShownDisk, ShownListener};
+use super::opens::{Opens, Ticket};
 use crate::activation::Passed;
 use crate::config::{self, Disk, Listener};
 use crate::status::DiskState;
@@ -30,7 +32,7 @@ pub(super) enum Order {
     /// Serve this from now on.
     Want(Box<config::Volume>),
     Stop(Duration, Sender<Option<Drained>>),
-    Opened(Owner, Box<Result<OpenDisk, NotOpened>>),
+    Opened(Owner, Box<Result<OpenDisk, NotOpened>>, Ticket),
     Removed(Owner),
     Bound(Owner, Result<(Address, Certificate), NotBound>),
     Renewed(Owner, Result<(), FileError>),
@@ -66,6 +68,7 @@ pub(super) struct Keeper {
     pub(super) board: Board,
     pub(super) addresses: Addresses,
     pub(super) passed: Arc<Passed>,
+    pub(super) opens: Opens,
     memory: AgentMemory,
     pub(super) orders: Sender<Order>,
     pub(super) received: Receiver<Order>,
@@ -96,7 +99,7 @@ impl Keeper {
         (orders, received): (Sender<Order>, Receiver<Order>),
         settled: Box<dyn FnOnce() + Send>,
     ) -> Result<Keeper, SpawnError> {
-        let Shared { addresses, passed, memory } = shared;
+        let Shared { addresses, passed, opens, memory } = shared;
         let ring = spawn(&wanted, &memory, 0, &orders)?;
         board.set_ring(Some(Arc::clone(&ring)));
         let mut keeper = Keeper {
@@ -104,6 +107,7 @@ impl Keeper {
             board,
             addresses,
             passed,
+            opens,
             memory,
             orders,
             received,
@@ -172,7 +176,7 @@ impl Keeper {
                 self.wanted = config::Volume { limits, ..*wanted };
                 self.reconcile();
             }
-            Order::Opened(owner, opened) => self.opened(owner, *opened),
+            Order::Opened(owner, opened, ticket) => self.opened(owner, *opened, ticket),
             Order::Removed(owner) => {
                 if let Some(at) = self.disks.iter().position(|disk| disk.owner == owner) {
                     let disk = self.disks.remove(at).config;
@@ -208,6 +212,7 @@ impl Keeper {
         if self.restart_at.is_some_and(|at| now >= at) {
             self.restart(now);
         }
+        self.watch_openings();
         if self.ring.is_some() {
             self.open_disks(now);
             self.bind_listeners(now);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parda_block::AgentMemory;
 
 use super::addresses::Addresses;
+use super::opens::Opens;
 use crate::activation::Passed;
 
 /// Resources that the volumes of an agent share.
@@ -13,4 +14,5 @@ pub(crate) struct Shared {
     pub(crate) memory: AgentMemory,
     pub(crate) passed: Arc<Passed>,
     pub(crate) addresses: Addresses,
+    pub(crate) opens: Opens,
 }

@@ -9,6 +9,7 @@ mod turns;
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use parda_nbd::Extent;
@@ -48,12 +49,29 @@ pub(crate) struct Mapper {
     /// The thread has a question that it has not answered.
     asked: bool,
     waiting: Turns<Question>,
+    at: Arc<At>,
+}
+
+/// Which file is being looked at, and the number of the look.
+#[derive(Debug, Default)]
+struct At(Mutex<(u64, Option<DiskId>)>);
+
+impl At {
+    fn lock(&self) -> MutexGuard<'_, (u64, Option<DiskId>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, disk: Option<DiskId>) {
+        let mut at = self.lock();
+        *at = (at.0 + 1, disk);
+    }
 }
 
 impl Mapper {
     /// One that answers by mail.
     pub(crate) fn new(mailer: Mailer) -> Self {
-        Self { mailer, jobs: None, asked: false, waiting: Turns::default() }
+        let (waiting, at) = (Turns::default(), Arc::default());
+        Self { mailer, jobs: None, asked: false, waiting, at }
     }
 
     /// Asks for the status of a range, on behalf of `peer`; [`Command::Mapped`] brings the answer
@@ -96,10 +114,18 @@ impl Mapper {
         self.submit(Job::Look(files))
     }
 
+    /// Number of the look that is under way, and its disk, if one is.
+    pub(crate) fn looks_at(&self) -> (u64, Option<DiskId>) {
+        *self.at.lock()
+    }
+
     fn submit(&mut self, job: Job) -> Result<(), Failure> {
         let jobs = match &self.jobs {
             Some(jobs) => jobs,
-            None => self.jobs.insert(start(self.mailer.clone()).map_err(no_thread)?),
+            None => {
+                let started = start(self.mailer.clone(), Arc::clone(&self.at));
+                self.jobs.insert(started.map_err(no_thread)?)
+            }
         };
         jobs.send(job).map_err(no_thread)
     }
@@ -110,15 +136,15 @@ fn no_thread(error: impl std::fmt::Display) -> Failure {
     Failure::new(parda_nbd::Errno::NoMem, message)
 }
 
-fn start(mailer: Mailer) -> io::Result<Sender<Job>> {
+fn start(mailer: Mailer, at: Arc<At>) -> io::Result<Sender<Job>> {
     let (sender, jobs) = channel();
-    let work = move || run(&jobs, &mailer);
+    let work = move || run(&jobs, &mailer, &at);
     std::thread::Builder::new().name("parda-map".into()).spawn(work)?;
     Ok(sender)
 }
 
 /// Works until the volume is gone.
-fn run(jobs: &Receiver<Job>, mailer: &Mailer) {
+fn run(jobs: &Receiver<Job>, mailer: &Mailer, at: &At) {
     while let Ok(job) = jobs.recv() {
         let answer = match job {
             Job::Status(Question { key, place, extent, one }) => {
@@ -127,8 +153,13 @@ fn run(jobs: &Receiver<Job>, mailer: &Mailer) {
                 Command::Mapped { key, extents }
             }
             Job::Look(files) => {
-                let looks = files.iter().filter_map(|(disk, place)| Some((*disk, place.look()?)));
-                Command::Looked(looks.collect())
+                let looks = files.iter().map(|(disk, place)| {
+                    at.set(Some(*disk));
+                    (*disk, place.look())
+                });
+                let looks = looks.collect();
+                at.set(None);
+                Command::Looked(looks)
             }
         };
         if !mailer.send(answer) {

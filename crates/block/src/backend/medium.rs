@@ -50,11 +50,13 @@ pub(crate) enum Server {
     Tcp { host: String, port: u16 },
 }
 
-/// A stretch of bytes and what holds it.
+/// A stretch of bytes and what holds it. To make one asks file systems and the kernel; to compare two asks nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
     medium: Medium,
     range: Range<u64>,
+    /// The device with the file system of a file.
+    carrier: Option<Box<Stretch>>,
 }
 
 impl Medium {
@@ -104,16 +106,38 @@ impl Medium {
 impl Stretch {
     /// A range of what holds it, or of what is below that.
     pub(crate) fn new(medium: Medium, range: Range<u64>) -> Stretch {
-        match medium {
+        let mut stretch = match medium {
             Medium::Device(number) => resolve(number, range),
-            medium => Stretch { medium, range },
+            medium => Stretch::bare(medium, range),
+        };
+        // What has no device behind it (NFS, FUSE) has a number without a major one.
+        if let Medium::File { device, .. } = stretch.medium
+            && major(device) != 0
+        {
+            stretch.carrier = Some(Box::new(resolve(device, 0..u64::MAX)));
         }
+        stretch
+    }
+
+    fn bare(medium: Medium, range: Range<u64>) -> Stretch {
+        Stretch { medium, range, carrier: None }
+    }
+
+    /// Open file, device or NBD server that holds it, below all layers.
+    pub(crate) fn medium(&self) -> &Medium {
+        &self.medium
     }
 
     /// A range of what a path leads to; without a range, all of it.
     #[must_use]
     pub fn of_path(path: &Path, range: Option<Range<u64>>) -> Stretch {
         Stretch::new(Medium::at(path), range.unwrap_or(0..u64::MAX))
+    }
+
+    /// A range of what a path leads to, by its name alone: its file system does not answer.
+    #[must_use]
+    pub fn named(path: &Path, range: Option<Range<u64>>) -> Stretch {
+        Stretch::bare(Medium::Name(absolute(path)), range.unwrap_or(0..u64::MAX))
     }
 
     /// A range of an NBD export; without a range, all of it.
@@ -133,13 +157,12 @@ impl Stretch {
 
     /// Whether this is a device with the file system of that file.
     fn carries(&self, other: &Stretch) -> bool {
-        let (Medium::Device(_), Medium::File { device, .. }) = (&self.medium, &other.medium) else {
+        let (Medium::Device(_), Some(carrier)) = (&self.medium, &other.carrier) else {
             return false;
         };
-        let below = resolve(*device, 0..u64::MAX);
-        below.medium == self.medium
-            && self.range.start < below.range.end
-            && below.range.start < self.range.end
+        carrier.medium == self.medium
+            && self.range.start < carrier.range.end
+            && carrier.range.start < self.range.end
     }
 }
 
@@ -150,9 +173,13 @@ fn server(address: &Address) -> Server {
     }
 }
 
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// One spelling for all names of what is not there: its directory as it is, if that is there.
 fn named(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let absolute = absolute(path);
     match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
         (Some(Ok(directory)), Some(name)) => directory.join(name),
         _ => absolute,
@@ -161,7 +188,7 @@ fn named(path: &Path) -> PathBuf {
 
 /// Looks through partitions, loop devices and paths of multipath devices to what is below them.
 fn resolve(number: u64, range: Range<u64>) -> Stretch {
-    let mut at = Stretch { medium: Medium::Device(number), range };
+    let mut at = Stretch::bare(Medium::Device(number), range);
     for _ in 0..MOST_LAYERS {
         let Medium::Device(number) = at.medium else { break };
         match below(number, &at.range) {
@@ -178,20 +205,19 @@ fn below(number: u64, range: &Range<u64>) -> Option<Stretch> {
     if dir.join("partition").exists() {
         let (start, len) = (sectors(&dir.join("start"))?, sectors(&dir.join("size"))?);
         let disk = device_number(&dir.parent()?.join("dev"))?;
-        return Some(Stretch { medium: Medium::Device(disk), range: within(range, start, len) });
+        return Some(Stretch::bare(Medium::Device(disk), within(range, start, len)));
     }
     if let Ok(file) = read(&dir.join("loop/backing_file")) {
         let start = read(&dir.join("loop/offset")).ok()?.parse().ok()?;
         let range = within(range, start, sectors(&dir.join("size"))?);
         let medium = behind(number, &dir).unwrap_or_else(|_| Medium::at(Path::new(&file)));
-        return Some(Stretch { medium, range });
+        return Some(Stretch::bare(medium, range));
     }
     let holders = dir.join("holders").read_dir().ok()?;
     holders.flatten().find_map(|holder| {
         let uuid = read(&holder.path().join("dm/uuid")).ok()?;
         let number = device_number(&holder.path().join("dev"))?;
-        uuid.starts_with("mpath-")
-            .then(|| Stretch { medium: Medium::Device(number), range: range.clone() })
+        uuid.starts_with("mpath-").then(|| Stretch::bare(Medium::Device(number), range.clone()))
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parda_control::{Instant, Span};
 
-use super::Engine;
+use super::{Engine, closing};
 use crate::backend::Backend;
 use crate::ended::{Drained, Ended};
 
@@ -21,6 +21,7 @@ impl Engine {
             // For as long as this process lives, as what is in flight may still change the disks.
             self.disks.iter_mut().for_each(|(_, disk)| std::mem::forget(disk.claim.take()));
         }
+        closing::close_all(self.disks.drain());
         how
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parda_control::{Instant, Span, VmConfig};
 use parda_nbd::uri::Address;
 
+use super::closing::Remains;
 use super::{Disk, Engine, Leaving, Listener};
 use crate::backend::Backend;
 use crate::backend::file::File;
@@ -69,6 +70,7 @@ impl Engine {
             listen: config.listen,
             vm_id: self.host.add_vm(now, config.vm),
             base: base.0,
+            is_silent: false,
             stats: VmStats { page_cache: opened.is_cached(), ..VmStats::default() },
             losses: Losses::default(),
             away: Arc::default(),
@@ -149,13 +151,15 @@ impl Engine {
                 Backend::Nbd(up) => up.is_idle(),
             };
             if idle && self.clients_of(key).is_empty() {
-                // Closes the backend before anybody hears of it.
-                let Disk { backend, leaving, claim, .. } = self.disks.remove(key);
+                let mut disk = self.disks.remove(key);
                 self.leaving.retain(|other| *other != key);
-                drop((backend, claim));
-                if let Some(leaving) = leaving {
-                    let _ = leaving.gone.send(());
-                }
+                let leaving = disk.leaving.take();
+                // Closes the backend before anybody hears of it.
+                Remains::of(disk).close(move || {
+                    if let Some(leaving) = leaving {
+                        let _ = leaving.gone.send(());
+                    }
+                });
             }
         }
     }

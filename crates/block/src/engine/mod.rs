@@ -5,6 +5,7 @@
 //! submits all other operations together, up to 32 for each call of `io_uring_enter`. So the number of
 //! system calls depends on the connections of a turn, and hardly on its IOs.
 
+mod closing;
 mod copied;
 mod ending;
 mod mail;
@@ -112,6 +113,8 @@ struct Disk {
     sizing: Sizing,
     /// Where the disk begins on its backend, in bytes.
     base: u64,
+    /// Its file system did not answer to a look at the file, and still does not.
+    is_silent: bool,
     stats: VmStats,
     losses: Losses<Answer>,
     /// Why the server behind it was not found, at the last attempt. Those who look for it end when
@@ -207,6 +210,8 @@ pub(crate) struct Engine {
     mapper: Mapper,
     /// The mapper was asked to look at the files and has not answered.
     looking: bool,
+    /// The look that was under way at the end of the last period.
+    looked_at: (u64, Option<DiskId>),
     bell: Rc<OwnedFd>,
     /// Connections that have something to do this turn.
     listed: Vec<usize>,
@@ -257,6 +262,7 @@ impl Engine {
             mailbox: parts.mailbox,
             mapper: Mapper::new(parts.mailer.clone()),
             looking: false,
+            looked_at: (0, None),
             mailer: parts.mailer,
             listed: Vec::new(),
             arrivals: Vec::new(),

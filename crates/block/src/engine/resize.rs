@@ -6,16 +6,26 @@
 use super::Engine;
 use crate::backend::Backend;
 use crate::backend::disk_file::{DiskFile, Look};
+use crate::backend::map::Mapper;
 use crate::disk_id::DiskId;
 
 impl Engine {
     /// Has files and devices looked at, beside the ring. Once at a time: a file system that does not
-    /// answer is not asked again until it does.
+    /// answer is not asked again until it does, and another thread goes on with the files of others.
     pub(super) fn look_at_files(&mut self) {
+        let at = self.mapper.looks_at();
         if self.looking {
-            return;
+            let hangs = std::mem::replace(&mut self.looked_at, at) == at;
+            let Some(disk) = at.1.filter(|_| hangs) else { return };
+            if let Some(key) = self.key_of(disk) {
+                self.disks[key].is_silent = true;
+            }
+            // The thread ends when it has its answer.
+            self.mapper = Mapper::new(self.mailer.clone());
         }
+        self.looked_at = at;
         let files = self.disks.iter().filter_map(|(_, disk)| match disk.backend {
+            Backend::File(_) if disk.is_silent => None,
             Backend::File(_) => Some((disk.id, disk.place.clone()?)),
             Backend::Memory(_) | Backend::Nbd(_) => None,
         });
@@ -24,9 +34,11 @@ impl Engine {
     }
 
     /// Takes note of what has become of a disk's file.
-    pub(super) fn looked(&mut self, id: DiskId, look: Look) {
-        self.sized(id, look.size);
+    pub(super) fn looked(&mut self, id: DiskId, look: Option<Look>) {
         let Some(key) = self.key_of(id) else { return };
+        self.disks[key].is_silent = false;
+        let Some(look) = look else { return };
+        self.sized(id, look.size);
         let (volume, disk) = (&self.name, &mut self.disks[key]);
         if std::mem::replace(&mut disk.stats.replaced, look.replaced) == look.replaced {
             return;

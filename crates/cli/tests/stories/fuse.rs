@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::stage::{Process, Stage, until};
 
 /// A file that is an export of nbdkit; unmounted when dropped.
 pub(crate) struct FuseFile {
     path: PathBuf,
     // Dropped, and so killed, in this order.
-    _nbdfuse: Process,
+    nbdfuse: Process,
     nbdkit: Process,
 }
 
@@ -27,12 +29,33 @@ impl FuseFile {
         let line = ["nbdfuse", "-C", "8", &file, &uri];
         let fuse = stage.start(&format!("{name}.nbdfuse"), &line);
         until("nbdfuse has the file", || path.metadata().is_ok_and(|m| m.len() > 0));
-        FuseFile { path, _nbdfuse: fuse, nbdkit: server }
+        FuseFile { path, nbdfuse: fuse, nbdkit: server }
     }
 
     /// What the file's content comes from.
     pub(crate) fn server(&self) -> &Process {
         &self.nbdkit
+    }
+
+    /// The file system: no call to the file is answered by another.
+    pub(crate) fn file_system(&self) -> &Process {
+        &self.nbdfuse
+    }
+}
+
+/// A server that answers nothing, and goes on when this is dropped.
+pub(crate) struct Halted<'a>(&'a Process);
+
+impl Halted<'_> {
+    pub(crate) fn new(server: &Process) -> Halted<'_> {
+        server.signal(Signal::STOP);
+        Halted(server)
+    }
+}
+
+impl Drop for Halted<'_> {
+    fn drop(&mut self) {
+        self.0.signal(Signal::CONT);
     }
 }
 

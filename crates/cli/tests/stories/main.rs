@@ -44,6 +44,7 @@
 //! | `packages` | Debian and RPM packages on a machine of their own |
 //! | `service` | installed, and run by systemd |
 //! | `settings` | hosts that were told different things |
+//! | `silent_files` | file systems that do not answer, at the start, on a reload, and when a disk is removed |
 //! | `soak` | a long time under load, with reloads and kills |
 //! | `status` | rates of now, and what limits each disk |
 //! | `steering` | devices whose queue is steered, alone and beside hosts that serve |
@@ -115,6 +116,7 @@ mod reload;
 mod restarted_backends;
 mod service;
 mod settings;
+mod silent_files;
 mod soak;
 mod stage;
 mod status;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use parda_testkit::{Client, read};
 use rustix::process::Signal;
 
-use crate::fuse::FuseFile;
-use crate::stage::{Agent, Process, Stage, config, until, uri};
+use crate::fuse::{FuseFile, Halted};
+use crate::stage::{Agent, Stage, config, until, uri};
 use parda_testkit::disk::{Disk, end};
 
 /// What the agent may be without a sign of life, in the environment's spelling.
@@ -114,22 +114,6 @@ fn a_service_manager_is_told_when_the_agent_serves_reloads_and_ends() {
     agent.process.signal(Signal::TERM);
     manager.hears("STOPPING=1");
     assert!(agent.process.wait().success());
-}
-
-/// A server that answers nothing, and goes on when this is dropped.
-struct Halted<'a>(&'a Process);
-
-impl Halted<'_> {
-    fn new(server: &Process) -> Halted<'_> {
-        server.signal(Signal::STOP);
-        Halted(server)
-    }
-}
-
-impl Drop for Halted<'_> {
-    fn drop(&mut self) {
-        self.0.signal(Signal::CONT);
-    }
 }
 
 /// A thread that is stopped, and goes on when this is dropped. To be dropped on the thread that made it.

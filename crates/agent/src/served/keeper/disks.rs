@@ -6,12 +6,16 @@ use std::time::{Duration, Instant};
 use parda_block::{DiskId, OpenDisk, OpenError, SpawnError, Stopped};
 
 use super::member::{Member, State};
-use super::{Keeper, NotOpened, Order, Owner, apart};
-use crate::config::Disk;
+use super::{Keeper, NotOpened, Order, Owner, Ticket, apart};
+use crate::config::{Disk, Place};
+use crate::patience::PATIENCE;
 use crate::served::offered_at;
 
 /// How long a disk that is removed answers what is in flight.
 const DRAIN: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether a place is still being opened for another disk.
+const LOOK: Duration = Duration::from_millis(20);
 
 impl Keeper {
     /// Brings disks in and out so that they are those that are wanted.
@@ -100,19 +104,37 @@ impl Keeper {
     /// ([`OpenError::Overlap`]) as well as other programs.
     pub(super) fn open_disks(&mut self, now: Instant) {
         for member in &mut self.disks {
-            if member.due().is_none_or(|at| now < at) {
+            if !matches!(member.state, State::Waiting(at) if now >= at) {
                 continue;
             }
-            let owner = member.owner;
+            let (owner, disk) = (member.owner, member.config.clone());
+            let ticket = match self.opens.begin(&disk) {
+                Ok(ticket) => ticket,
+                // A disk that was removed is still being opened there, or one that reads there too.
+                Err(heard) if heard.is_silent() => {
+                    member.must_wait(silent(&disk));
+                    continue;
+                }
+                Err(_) => {
+                    member.state = State::Waiting(now + LOOK);
+                    continue;
+                }
+            };
             member.state = State::Opening;
-            let (disk, own) = (member.config.clone(), Arc::clone(&self.wanted.own));
-            let orders = self.orders.clone();
+            // The time that it takes to connect to a server is bounded as it is.
+            member.heard = matches!(disk.place, Place::Path(_)).then(|| ticket.heard.clone());
+            let (own, orders) = (Arc::clone(&self.wanted.own), self.orders.clone());
             let begun = apart("open", move || {
                 let opened = match own.fault(&disk.place, disk.region.as_ref()) {
                     Some(fault) => Err(NotOpened::Own(disk.name.to_string(), fault)),
-                    None => OpenDisk::open(crate::served::disk(&disk)).map_err(NotOpened::from),
+                    None => {
+                        let answered = || ticket.heard.now();
+                        OpenDisk::open_watched(crate::served::disk(&disk), &answered)
+                            .map_err(NotOpened::from)
+                    }
                 };
-                let _ = orders.send(Order::Opened(owner, Box::new(opened)));
+                // A keeper that has ended takes nothing: it is closed here.
+                let _ = orders.send(Order::Opened(owner, Box::new(opened), ticket));
             });
             if !begun {
                 member.failed("there is no thread to open it".to_owned());
@@ -120,13 +142,37 @@ impl Keeper {
         }
     }
 
-    pub(super) fn opened(&mut self, owner: Owner, opened: Result<OpenDisk, NotOpened>) {
+    /// Says of which disks the file systems do not answer. They count as tried, and are served when they answer.
+    pub(super) fn watch_openings(&mut self) {
+        let volume = &self.wanted.name;
+        for member in &mut self.disks {
+            if member.falls_silent(silent) {
+                let (disk, why) = (&member.config.name, silent(&member.config));
+                tracing::error!(
+                    volume, %disk, event = "disk_down",
+                    "cannot be served: {why} since {PATIENCE:?}; it is served when it answers"
+                );
+            }
+        }
+    }
+
+    pub(super) fn opened(
+        &mut self,
+        owner: Owner,
+        opened: Result<OpenDisk, NotOpened>,
+        ticket: Ticket,
+    ) {
         let volume = &self.wanted.name;
         let member = self.disks.iter_mut().find(|disk| disk.owner == owner);
-        let Some(member) = member else {
-            // It was removed meanwhile.
-            return drop(opened);
+        let (Some(member), Some(ring)) = (member, &self.ring) else {
+            // It was removed meanwhile, or is opened again with the next ring. To close it may take long.
+            if let Some(member) = self.disks.iter_mut().find(|disk| disk.owner == owner) {
+                member.failed(Stopped.to_string());
+            }
+            apart("close", move || drop((opened, ticket)));
+            return;
         };
+        member.heard = None;
         let disk = member.config.clone();
         let open = match opened {
             Ok(open) => open,
@@ -153,8 +199,7 @@ impl Keeper {
             }
         };
         // What it was opened with may have changed since.
-        let added = self.ring.as_ref().ok_or(Stopped).and_then(|ring| {
-            let id = ring.add_disk(open)?;
+        let added = ring.add_disk(open).and_then(|id| {
             ring.set_vm(id, disk.vm)?;
             ring.set_listen(id, offered_at(&disk))?;
             Ok(id)
@@ -171,6 +216,10 @@ impl Keeper {
             Err(error) => drop(member.failed(error.to_string())),
         }
     }
+}
+
+fn silent(disk: &Disk) -> String {
+    format!("{}: its file system does not answer", disk.place)
 }
 
 /// The disk of that name, at that listener if several have the name.

@@ -31,6 +31,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) lock: Lock,
     /// It goes through the page cache.
     pub(crate) cached: bool,
+    /// Called as often as the file system has answered, while an agent is waited for.
+    pub(crate) answered: &'a dyn Fn(),
 }
 
 /// How a disk keeps other programs from its file. The locks stay as long as the kernel has requests.
@@ -88,20 +90,26 @@ pub(crate) fn claim(
             );
         }
         std::thread::sleep(PAUSE);
+        (wanted.answered)();
     }
 }
 
 /// `in_time`: there is time to wait for another agent that shares the file. That agent may have been killed, and
 /// the locks be what it left.
 fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Claim>, Obstacle> {
-    let &Wanted { disk, path, ref range, read_only, lock, cached } = wanted;
+    let &Wanted { disk, path, ref range, read_only, lock, cached, .. } = wanted;
     let system = |source: io::Error| OpenError::Open { path: path.into(), source };
     let stat = fs::fstat(fd).map_err(|e| system(e.into()))?;
     let medium = Medium::of(&stat);
     let stretch = Stretch::new(medium.clone(), range.clone());
+    let turn = Claims::lock().turn(&stretch);
+    let _turn = turn.take();
     let mut claims = Claims::lock();
     claims.check(&stretch, read_only, path.display())?;
-    let others: Vec<Arc<Claim>> = claims.all().collect();
+    let others = claims.beside(&stretch);
+    // Not had any more if what follows fails.
+    let claim = claims.add(disk, stretch, read_only);
+    drop(claims);
     let attempt = Attempt { others: &others, in_time };
     let locks = attempt.hold(fd, &medium, wanted)?;
     let behind = attempt.hold_behind(fd, &medium, wanted).inspect_err(|_| {
@@ -125,8 +133,8 @@ fn try_claim(fd: &OwnedFd, wanted: &Wanted<'_>, in_time: bool) -> Result<Arc<Cla
     let exclusive = exclusive.filter(|_| !cached);
     let fd = fd.try_clone().map_err(system)?;
     let held = Held { medium, lock, locks, fd, exclusive };
-    let held = [held].into_iter().chain(behind).collect();
-    Ok(claims.add(disk, stretch, read_only, held))
+    claim.holds([held].into_iter().chain(behind).collect());
+    Ok(claim)
 }
 
 /// What the disks of this process hold on that file or device, with their names.
@@ -134,7 +142,7 @@ fn on<'a>(
     medium: &'a Medium,
     claims: &'a [Arc<Claim>],
 ) -> impl Iterator<Item = (&'a String, &'a Held)> {
-    let all = claims.iter().flat_map(|claim| claim.held.iter().map(|held| (&claim.disk, held)));
+    let all = claims.iter().flat_map(|claim| claim.held().iter().map(|held| (&claim.disk, held)));
     all.filter(move |(_, held)| held.medium == *medium)
 }
 

@@ -61,11 +61,13 @@ pub(crate) struct Options<'a> {
     pub(crate) raw: bool,
     pub(crate) read_only: bool,
     pub(crate) region: Option<Region>,
+    /// Called as often as the file system has answered, while another agent is waited for.
+    pub(crate) answered: &'a dyn Fn(),
 }
 
 /// Opens a file or block device, and keeps others from it.
 pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
-    let &Options { disk, path, direct, lock, raw, read_only, region } = options;
+    let &Options { disk, path, direct, lock, raw, read_only, region, answered } = options;
     let fail = |e: rustix::io::Errno| OpenError::Open { path: path.into(), source: e.into() };
     let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR };
     // A FIFO or a tape must not hold up the start.
@@ -88,6 +90,7 @@ pub(crate) fn open(options: &Options<'_>) -> Result<Opened, OpenError> {
         read_only,
         lock,
         cached: direct == Direct::Off,
+        answered,
     };
     let claim = claim::claim(&fd, &wanted, LOCK_WAIT)?;
 
@@ -221,7 +224,16 @@ pub(crate) struct File {
     zeroes_fast: bool,
 }
 
+/// What is left of a file that is served no more, closed when it is dropped. Its descriptor is not there while the ring has a request of it.
+pub(crate) type FileRemains = (Option<OwnedFd>, Option<Writer>);
+
 impl File {
+    /// What is to be closed, by whatever thread.
+    pub(crate) fn into_remains(self) -> FileRemains {
+        let writer = self.writer.and_then(OnceCell::into_inner).flatten();
+        (Rc::into_inner(self.fd), writer)
+    }
+
     pub(crate) fn new(opened: Opened, base: Bytes) -> Self {
         let cached = opened.is_cached();
         let Opened { fd, dsync, writer, kind, allocates, geometry, .. } = opened;

@@ -11,6 +11,7 @@ fn options(path: &Path) -> Options<'_> {
         raw: false,
         read_only: false,
         region: None,
+        answered: &|| (),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File as StdFile;
 use parda_testkit::LoopDevice;
 
 fn wanted(disk: &str, range: Range<u64>, read_only: bool, lock: Lock) -> Wanted<'_> {
-    Wanted { disk, path: Path::new("img"), range, read_only, lock, cached: false }
+    Wanted { disk, path: Path::new("img"), range, read_only, lock, cached: false, answered: &|| () }
 }
 
 fn open(path: &Path) -> OwnedFd {
@@ -113,6 +113,23 @@ fn what_a_killed_agent_left_under_way_is_waited_for() {
     let fd = open(&path);
     claim(&fd, &all("vm1", false, Lock::On), Duration::from_secs(60)).unwrap();
     assert!(Instant::now() >= freed.join().unwrap());
+}
+
+#[test]
+fn a_file_whose_locks_hang_keeps_nobody_from_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let [hangs, other] = ["hangs", "other"].map(|name| dir.path().join(name));
+    [&hangs, &other].iter().for_each(|path| std::fs::write(path, [0; 4096]).unwrap());
+    let turn = Claims::lock().turn(&Stretch::of_path(&hangs, None));
+    let taken = turn.take();
+    let fd = open(&hangs);
+    let waits = std::thread::spawn(move || {
+        claim(&fd, &all("hangs", false, Lock::On), Duration::ZERO).map(drop)
+    });
+    claim(&open(&other), &all("other", false, Lock::On), Duration::ZERO).unwrap();
+    assert!(!waits.is_finished());
+    drop(taken);
+    waits.join().unwrap().unwrap();
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! Where disks and exchanges have their data, as far as their file systems answer.
+
+use std::fs::metadata;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use parda_block::Stretch;
+use parda_nbd::uri::{Address, Uri};
+
+use super::exchange::{Exchange, Slots};
+use super::place::{Place, REGION_ALIGNMENT, stretch};
+use super::volume::Volume;
+use crate::patience::{self, Question};
+
+/// Bytes of all disks and exchanges of a configuration. Those of which the file system does not answer are there by their names: who
+/// opens them compares what was opened.
+pub(super) struct Places {
+    /// Of each volume, its disks.
+    pub(super) disks: Vec<Vec<Stretch>>,
+    /// Of each volume, the slots where its hosts meet, if they do.
+    pub(super) exchanges: Vec<Option<Stretch>>,
+}
+
+impl Places {
+    /// Looks at all of them. Waits for a file system that does not answer for a bounded time, and only once until it has answered.
+    pub(super) fn look(volumes: &[Volume]) -> Places {
+        let disks = || volumes.iter().map(Volume::disks);
+        let exchanges = || volumes.iter().map(|v| v.exchange.as_ref().and_then(Exchange::slots));
+        let of_disks = disks().flatten().map(|disk| {
+            let (place, region) = (disk.place.clone(), disk.region.clone());
+            question(&disk.place, move || stretch(&place, region))
+        });
+        let of_exchanges = exchanges().flatten().map(|slots| {
+            let asked = slots.clone();
+            question(&slots.place, move || written(&asked))
+        });
+        let mut answers = patience::ask(of_disks.chain(of_exchanges).collect()).into_iter();
+        let mut next = |place: &Place, range: Option<Range<u64>>| {
+            answers.next().flatten().unwrap_or_else(|| unseen(place, range))
+        };
+        let mut all = |of: &[super::Disk]| -> Vec<Stretch> {
+            of.iter().map(|disk| next(&disk.place, disk.region.clone())).collect()
+        };
+        let disks = disks().map(&mut all).collect();
+        let exchanges = exchanges().map(|slots| slots.map(|slots| next(&slots.place, None)));
+        Places { disks, exchanges: exchanges.collect() }
+    }
+}
+
+/// Question about a place.
+pub(super) fn question<T>(place: &Place, ask: impl FnOnce() -> T + Send + 'static) -> Question<T> {
+    let path = match place {
+        Place::Path(path) | Place::Nbd(Uri { address: Address::Unix(path), .. }) => path,
+        // The name of a host is not looked up.
+        Place::Nbd(_) => Path::new(""),
+    };
+    Question::new(path, ask)
+}
+
+/// Notes on disks whose data is not there, or does not answer.
+pub(super) fn missing(volumes: &[Volume]) -> Vec<String> {
+    let disks = volumes.iter().flat_map(Volume::disks);
+    let paths = disks.filter_map(|disk| match &disk.place {
+        Place::Path(path) => Some((&disk.name, path)),
+        Place::Nbd(_) => None,
+    });
+    let paths: Vec<_> = paths.collect();
+    let questions = paths.iter().map(|(_, path)| {
+        let asked = (*path).clone();
+        Question::new(path, move || metadata(asked).err().map(|error| error.to_string()))
+    });
+    let answers = patience::ask(questions.collect());
+    let faults = paths.into_iter().zip(answers).filter_map(|((name, path), answer)| {
+        let fault = answer.unwrap_or_else(|| Some("does not answer".to_owned()))?;
+        Some(format!("{name}: {}: {fault}: the agent waits for it", path.display()))
+    });
+    faults.collect()
+}
+
+/// Bytes of a place, by its name.
+fn unseen(place: &Place, range: Option<Range<u64>>) -> Stretch {
+    match place {
+        Place::Path(path) => Stretch::named(path, range),
+        Place::Nbd(_) => Stretch::named(&PathBuf::from(place.to_string()), range),
+    }
+}
+
+/// Bytes that an exchange may write to: all of a file that is its own, or as much of a device as it
+/// needs.
+fn written(exchange: &Slots) -> Stretch {
+    let file = matches!(&exchange.place, Place::Path(path) if path.is_file());
+    let range = (!file || exchange.offset.is_some()).then(|| {
+        let start = exchange.offset.unwrap_or(0);
+        start..start.saturating_add(u64::from(exchange.slots.get() + 1) * REGION_ALIGNMENT)
+    });
+    stretch(&exchange.place, range)
+}
