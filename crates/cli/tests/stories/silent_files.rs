@@ -16,7 +16,9 @@ const SIZE: u64 = 1 << 20;
 fn config(disks: &[(&str, &str)]) -> String {
     let mut text = "host = \"host\"\nstatus = \"unix:host.status\"\n".to_owned();
     for (volume, disks) in [("a", &[("good", "data")][..]), ("b", disks)] {
-        text += &format!("[[volume]]\nname = \"{volume}\"\n[volume.control]\nmode = \"off\"\n");
+        text += &format!(
+            "[[volume]]\nname = \"{volume}\"\n[volume.control]\nmode = \"off\"\nperiod = \"100ms\"\n"
+        );
         if volume == "b" {
             text += "[volume.exchange]\nfile = \"slots\"\n";
         }
@@ -132,6 +134,10 @@ fn a_disk_is_removed_though_its_file_system_does_not_answer_and_the_others_go_on
     reads(&stage, "b", "far");
     let mut near = Client::connect(&stage.path("b"), "near");
     let halted = Halted::new(file.file_system());
+    // The look at the files of the volume hangs at one of them, and not at all.
+    let data = std::fs::File::options().write(true).open(stage.path("data2")).unwrap();
+    data.set_len(2 * SIZE).unwrap();
+    agent.says("the disk has grown");
     // To close the file asks the file system.
     reload(&stage, &agent, &config(&[("near", "data2")]));
     until("it is closed by a thread", || has_thread(&agent, "parda-close"));
