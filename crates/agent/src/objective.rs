@@ -11,7 +11,7 @@ impl TargetStatus {
         TargetStatus {
             target_ms: ms(standing.target.secs()),
             asks_ms: standing.asks.map(|asks| ms(asks.secs())),
-            device_ms: standing.seen.map(|seen| ms(seen.device)),
+            device_ms: standing.seen.map(|seen| ms(seen.device)).filter(|device| *device > 0.0),
             held_ms: standing.seen.map(|seen| ms(seen.held)),
             short_of_shares: standing.seen.is_some_and(|seen| seen.short),
         }

@@ -641,7 +641,7 @@ impl Host {
         };
         let mut report = self.governor.tick(measured, view);
         self.meter.learn(self.governor.lines());
-        report.wants = self.wants();
+        report.wants = self.wants(now);
         if self.resumed < now {
             self.hung_after = Span(elapsed.0.saturating_mul(HUNG));
         }
@@ -652,13 +652,15 @@ impl Host {
 
     /// Ends the period of each objective. Answers the lowest threshold that is asked for, and the IOs of
     /// the VMs that have objectives.
-    fn wants(&mut self) -> Wants {
+    fn wants(&mut self, now: Instant) -> Wants {
         let (latency, least) = (self.governor.latency(), self.config().law.min_ios);
         let own = self.governor.own_threshold();
         let mut wants = Wants::default();
         let vms = self.vms.iter_mut().filter(|(_, vm)| !vm.removed);
-        for objective in vms.filter_map(|(_, vm)| vm.objective.as_deref_mut()) {
-            let Some(ios) = objective.roll(latency, least) else { continue };
+        for (id, objective) in vms.filter_map(|(id, vm)| Some((id, vm.objective.as_deref_mut()?))) {
+            let oldest = self.queue.oldest(FlowId(id));
+            let waits = oldest.map_or(Span::ZERO, |oldest| now.since(oldest.submitted));
+            let Some(ios) = objective.roll(latency, least, waits) else { continue };
             wants.ios += ios;
             let asks = objective.asks(own);
             wants.asks = strictest(wants.asks, asks);

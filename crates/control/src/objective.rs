@@ -29,6 +29,9 @@ const STAYS: u32 = 10;
 const SOON: u32 = 60;
 /// Largest number of periods that a VM is waited for.
 const STAYS_MOST: u32 = 160;
+/// Periods in a row with few IOs, held for longer than the objective, from which on a VM is short of shares: held for so long that it
+/// cannot do more.
+const STARVES: u32 = 3;
 
 /// Threshold that a host asks for on behalf of its VMs, and its floor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,13 +64,15 @@ pub struct Objective {
     ios: u64,
     device: f64,
     held: f64,
+    /// Periods in a row with few IOs, held for longer than the objective.
+    starved: u32,
     last: Option<Seen>,
 }
 
-/// What a VM with an objective saw in its last period with IO.
+/// What a VM with an objective saw in its last period with IO, or with IOs that are held.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Mean time at the array, in seconds.
+    /// Mean time at the array, in seconds. Zero: no IO was done yet.
     pub device: f64,
     /// Mean time held in the host's queue, in seconds.
     pub held: f64,
@@ -101,6 +106,7 @@ impl Objective {
             ios: 0,
             device: 0.0,
             held: 0.0,
+            starved: 0,
             last: None,
         }
     }
@@ -119,15 +125,18 @@ impl Objective {
     }
 
     /// Ends a period. `latency`: of the cluster in that period, in seconds. `least`: fewer IOs than this
-    /// do not make it active. Gives how many it did, if it is active.
-    pub fn roll(&mut self, latency: Option<f64>, least: u32) -> Option<u64> {
+    /// do not make it active. `waits`: for how long its oldest held IO has been held. Gives how many it did, if it is active.
+    pub fn roll(&mut self, latency: Option<f64>, least: u32, waits: Span) -> Option<u64> {
         let ios = core::mem::take(&mut self.ios);
         let (device, held) = (core::mem::take(&mut self.device), core::mem::take(&mut self.held));
         if ios < u64::from(least.max(1)) {
             self.idle = self.idle.saturating_add(1);
             self.active &= self.idle <= self.stays;
+            let mean = (ios > 0).then(|| (device / ios as f64, held / ios as f64));
+            self.starve(mean, waits.secs());
             return self.active.then_some(ios);
         }
+        self.starved = 0;
         if !self.active {
             let soon = self.idle <= self.stays.saturating_add(SOON);
             self.stays = if soon { (2 * self.stays).min(STAYS_MOST) } else { STAYS };
@@ -138,10 +147,33 @@ impl Objective {
             let now = (device / latency).clamp(1.0 / RATIO, RATIO);
             self.ratio = Some(self.ratio.map_or(now, |ratio| ratio + NEW * (now - ratio)));
         }
-        let short = held > HELD * self.target && held + device > self.target;
+        let short = self.misses(device, held);
         self.lift = if short { self.lift * LIFT } else { (self.lift * FADE).max(1.0) };
         self.last = Some(Seen { device, held, short });
         Some(ios)
+    }
+
+    /// Whether IOs with these mean times, in seconds, miss the objective as they are held.
+    fn misses(&self, device: f64, held: f64) -> bool {
+        held > HELD * self.target && held + device > self.target
+    }
+
+    /// Ends a period with few IOs. `mean`: their times at the array and held, in seconds.
+    fn starve(&mut self, mean: Option<(f64, f64)>, waits: f64) {
+        let missed = mean.is_some_and(|(device, held)| self.misses(device, held));
+        if !missed && waits <= self.target {
+            self.starved = 0;
+            if let Some(last) = &mut self.last {
+                last.short = false;
+            }
+            return;
+        }
+        self.starved = self.starved.saturating_add(1);
+        if self.starved >= STARVES {
+            let known = self.last.map_or(0.0, |last| last.device);
+            let (device, held) = mean.unwrap_or((known, 0.0));
+            self.last = Some(Seen { device, held: held.max(waits), short: true });
+        }
     }
 
     /// The threshold that the objective asks for, if it is active. `own`: the volume's own threshold, the
@@ -236,12 +268,12 @@ mod tests {
     /// A period in which a VM did 100 IOs that took so long, in ms, at an array of that latency.
     fn period(vm: &mut Objective, held: u64, device: u64, cluster: f64) -> Option<f64> {
         (0..100).for_each(|_| vm.add(Span::from_millis(held), Span::from_millis(device)));
-        vm.roll(Some(cluster * 1e-3), 4);
+        vm.roll(Some(cluster * 1e-3), 4, Span::ZERO);
         vm.asks(OWN).map(|asks| asks.secs() * 1e3)
     }
 
     fn idle(vm: &mut Objective, periods: u32) -> bool {
-        (0..periods).for_each(|_| _ = vm.roll(None, 4));
+        (0..periods).for_each(|_| _ = vm.roll(None, 4, Span::ZERO));
         vm.asks(OWN).is_some()
     }
 
@@ -300,9 +332,29 @@ mod tests {
         let mut vm = Objective::new(Span::from_millis(10));
         for _ in 0..100 {
             vm.add(Span::ZERO, Span::from_millis(30));
-            vm.roll(Some(0.03), 4);
+            vm.roll(Some(0.03), 4, Span::ZERO);
             assert_eq!(vm.asks(OWN), None);
         }
+    }
+
+    #[test]
+    fn few_ios_as_they_are_held_are_a_miss_and_few_ios_as_few_come_are_none() {
+        let mut vm = Objective::new(Span::from_millis(10));
+        let short = |vm: &Objective| vm.standing(OWN).seen.is_some_and(|seen| seen.short);
+        let mut roll = |ios: u64, held: u64, waits: u64| {
+            (0..ios).for_each(|_| vm.add(Span::from_millis(held), Span::from_millis(5)));
+            vm.roll(Some(0.005), 4, Span::from_millis(waits));
+            short(&vm)
+        };
+        assert!(!roll(0, 0, 0) && !roll(1, 2, 8) && !roll(1, 0, 0), "few come");
+        // No IO is done at all: the one that waits says so.
+        assert!(!roll(0, 0, 500) && !roll(0, 0, 1500) && roll(0, 0, 2500));
+        assert!(roll(1, 3000, 3) && roll(0, 0, 500));
+        assert!(!roll(0, 0, 0), "it stopped");
+        assert!(!roll(1, 900, 0) && !roll(1, 900, 0) && !roll(0, 0, 0), "two by chance");
+        assert!(!roll(3, 90, 0) && !roll(3, 90, 0) && roll(3, 90, 0));
+        assert!(!roll(50, 0, 0), "it is held no more");
+        assert!(roll(50, 30, 30) && !roll(0, 0, 0), "held, and then it stopped");
     }
 
     #[test]
