@@ -61,7 +61,7 @@ pub struct Http {
 #[serde(deny_unknown_fields)]
 pub struct Policy {
     /// How often it is looked for a change.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub period: Option<Duration>,
     /// URLs of members of an etcd cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,7 +216,7 @@ pub struct Exchange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
     /// Where it begins, for a region of a larger device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub offset: Option<ByteSize>,
     /// `ADDRESS:PORT` of this host, or of a multicast group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -269,7 +269,7 @@ pub struct Fallback {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
     /// Where it begins, for a region of a larger device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub offset: Option<ByteSize>,
 }
 
@@ -311,7 +311,7 @@ pub struct Disk {
     #[serde(default)]
     pub burst: f64,
     /// Latency objective: largest mean time of its IOs, held and at the array.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub latency_target: Option<Duration>,
     /// Whether the export refuses writes. Default: false.
     #[serde(default)]
@@ -329,10 +329,10 @@ pub struct Disk {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
     /// Where the disk begins in `path`, for a region of a larger device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub offset: Option<ByteSize>,
     /// The disk's size, if less than all of `path` from `offset` on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub size: Option<ByteSize>,
     /// How the NBD server behind it is used, if `path` is an NBD URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -347,10 +347,10 @@ pub struct Nbd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
     /// How long IOs wait for a lost server before they fail.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub hold: Option<Duration>,
     /// How long a request may take before its connection is given up.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub timeout: Option<Duration>,
     /// Its certificates, if its URI begins with `nbds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

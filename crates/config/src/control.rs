@@ -67,10 +67,10 @@ pub enum NamedSizeModel {
 #[serde(deny_unknown_fields)]
 pub struct LineSetting {
     /// Slope m, in time for each KiB.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::quantity")]
     pub per_kib: Duration,
     /// Constant C: latency of an IO without bytes.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::quantity")]
     pub fixed: Duration,
 }
 
@@ -83,7 +83,7 @@ pub struct ControlSettings {
     pub mode: Option<ModeName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_threshold: Option<ThresholdSetting>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub period: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_min: Option<f64>,
@@ -107,27 +107,27 @@ pub struct ControlSettings {
     pub signal: Option<Signal>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_model: Option<SizeModelSetting>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub reference_size: Option<ByteSize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub slot_size: Option<ByteSize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proportional: Option<Proportional>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub latency_target_min: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ios: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_periods: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub hold_max: Option<Duration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outsider: Option<OutsiderSetting>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outsider_shares: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub outsider_at_most: Option<Duration>,
 }
 

@@ -111,6 +111,10 @@ impl Document {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         toml::from_str(&self.text).map_err(|e| {
             let message = plainly(&e.message().trim().replace('\n', "; "));
+            let message = match e.span() {
+                Some(span) => of_date(message, &self.text[span]),
+                None => message,
+            };
             match e.span() {
                 Some(span) => Error {
                     value: Some(self.line_of(&span)),
@@ -139,12 +143,15 @@ impl Document {
         let mut found = Some(DeValue::Table(root.into_inner()));
         let mut last = "";
         for &key in keys {
-            last = key;
             found = match found.take() {
-                Some(DeValue::Table(mut table)) => table.remove(key).map(|value| {
-                    span = Some(value.span());
-                    Spanned::into_inner(value)
-                }),
+                Some(DeValue::Table(mut table)) => {
+                    // A value in a list is named by its list.
+                    last = key;
+                    table.remove(key).map(|value| {
+                        span = Some(value.span());
+                        Spanned::into_inner(value)
+                    })
+                }
                 Some(DeValue::Array(array)) => {
                     key.parse::<usize>().ok().and_then(|i| array.into_iter().nth(i)).map(|value| {
                         span = Some(value.span());
@@ -196,6 +203,16 @@ fn plainly(message: &str) -> String {
     }
 }
 
+/// The message about a value of a wrong type, if that is a date: the parser takes a date for a table or for its own type.
+fn of_date(message: String, value: &str) -> String {
+    match message.rsplit_once(", not ") {
+        Some((must_be, _)) if value.parse::<toml::value::Datetime>().is_ok() => {
+            format!("{must_be}, not the date {value}")
+        }
+        _ => message,
+    }
+}
+
 /// Name of a value that a parser has found.
 fn found_plainly(found: &str) -> String {
     match found.split_once(' ') {
@@ -226,10 +243,6 @@ fn expected_plainly(expected: &str) -> String {
         "a sequence" => "a list",
         "a map" => "a table",
         "a duration" => "a duration such as \"30ms\"",
-        // bytesize's words, of which the last are for a negative number.
-        "parsable string" | "integer overflow" | "an integer or string" => {
-            "a size such as \"8KiB\""
-        }
         kind if kind.starts_with("struct ") => "a table",
         other => other,
     };
@@ -285,6 +298,7 @@ mod tests {
         #[derive(Debug, serde::Deserialize)]
         struct Sizes {
             #[allow(dead_code)]
+            #[serde(with = "crate::quantity")]
             size: bytesize::ByteSize,
         }
         let window = |value: &str| {
@@ -295,11 +309,18 @@ mod tests {
         for value in ["-3", "5000000000", "3.5", "18446744073709551615", "99999999999999999999"] {
             assert_eq!(window(value), format!("{whole} {value}"));
         }
-        for value in ["-1", "\"-1GiB\"", "\"8QiB\"", "\"x\"", "3.5"] {
+        for value in
+            ["-1", "8192", "0x10", "\"-1GiB\"", "\"8QiB\"", "\"x\"", "\"1\"", "3.5", "1979-05-27"]
+        {
             let doc = Document::new("p.toml", format!("size = {value}\n"));
             let message = doc.parse::<Sizes>().unwrap_err().message;
-            let text = if value.starts_with('"') { "the text " } else { "" };
-            assert_eq!(message, format!("must be a size such as \"8KiB\", not {text}{value}"));
+            let found = match value {
+                "0x10" => "16".to_owned(),
+                text if text.starts_with('"') => format!("the text {text}"),
+                date if date.contains("-05-") => format!("the date {date}"),
+                number => number.to_owned(),
+            };
+            assert_eq!(message, format!("must be a size such as \"8KiB\", not {found}"));
         }
     }
 
@@ -308,6 +329,9 @@ mod tests {
         let doc = Document::new("p.toml", "[[volume]]\nwindow = 1\n[[volume]]\n\nwindow = 2\n");
         let error = doc.error("volume.1.window", "too small").to_string();
         assert_eq!(error, "p.toml:5:10: window = 2: too small");
+        let doc = Document::new("p.toml", "peers = [\"a\",\n  \"b\"]\n");
+        let error = doc.error("peers.1", "is not an address").to_string();
+        assert_eq!(error, "p.toml:2:3: peers = \"b\": is not an address");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod bounds;
 mod changes;
 mod control;
 mod document;
+pub mod quantity;
 mod short;
 mod threshold;
 mod tunables;

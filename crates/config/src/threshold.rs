@@ -8,6 +8,8 @@ use parda_control::{Auto, ConfigError, Span, check_bounds};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::quantity::Quantity as _;
+
 /// Value of the key `latency_threshold`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ThresholdSetting {
@@ -25,13 +27,13 @@ pub struct AutoSetting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<PathBuf>,
     /// Threshold at which the search begins otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub start: Option<Duration>,
     /// Smallest threshold that is tried.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub at_least: Option<Duration>,
     /// Largest threshold that is tried.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::quantity")]
     pub at_most: Option<Duration>,
     /// Largest change of the threshold in one period, as a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,7 +111,7 @@ impl ThresholdSetting {
 impl Serialize for ThresholdSetting {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            ThresholdSetting::Fixed(duration) => humantime_serde::serialize(duration, to),
+            ThresholdSetting::Fixed(duration) => duration.write(to),
             ThresholdSetting::Auto(auto) if *auto == AutoSetting::default() => {
                 to.serialize_str(AUTO)
             }
@@ -137,14 +139,18 @@ impl<'de> Visitor<'de> for Written {
         if text == AUTO {
             return Ok(ThresholdSetting::Auto(AutoSetting::default()));
         }
-        let duration = humantime_serde::deserialize(de::value::StrDeserializer::<E>::new(text));
         let wrong = |_| E::invalid_value(de::Unexpected::Str(text), &self);
-        duration.map(ThresholdSetting::Fixed).map_err(wrong)
+        Duration::of::<E>(text).map(ThresholdSetting::Fixed).map_err(wrong)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ThresholdSetting, A::Error> {
-        let map = de::value::MapAccessDeserializer::new(map);
-        AutoSetting::deserialize(map).map(ThresholdSetting::Auto)
+        let auto = AutoSetting::deserialize(de::value::MapAccessDeserializer::new(map))?;
+        if auto == AutoSetting::default() {
+            return Err(de::Error::custom(
+                "is an empty table: \"auto\" finds it with the defaults",
+            ));
+        }
+        Ok(ThresholdSetting::Auto(auto))
     }
 }
 

@@ -39,7 +39,7 @@ struct GroupFile {
     vms: Vec<String>,
     shares: Option<u32>,
     burst: Option<f64>,
-    #[serde(default, with = "humantime_serde")]
+    #[serde(default, with = "parda_config::quantity")]
     latency_target: Option<Duration>,
 }
 
@@ -49,7 +49,7 @@ struct VmFile {
     name: String,
     shares: Option<u32>,
     burst: Option<f64>,
-    #[serde(default, with = "humantime_serde")]
+    #[serde(default, with = "parda_config::quantity")]
     latency_target: Option<Duration>,
 }
 

@@ -96,7 +96,7 @@ pub struct ExchangeSettings {
     /// [`Scenario::exchange_slots`]: crate::Scenario::exchange_slots
     pub slots: Option<u32>,
     /// Age of what a read returns: see [`Hearing::delay`].
-    #[serde(default, with = "humantime_serde")]
+    #[serde(default, with = "parda_config::quantity")]
     pub delay: Option<Duration>,
     /// Fraction of visits that fail: see [`Hearing::loss`]. A percentage.
     pub loss: Option<Amount>,

@@ -21,7 +21,7 @@ pub(crate) struct File {
     pub description: Option<String>,
     #[serde(default = "default_seed")]
     pub seed: u64,
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "parda_config::quantity")]
     pub duration: Duration,
     pub array: ArraySettings,
     #[serde(default)]
@@ -79,6 +79,7 @@ pub(crate) enum Kind {
 pub(crate) struct Guest {
     #[serde(default)]
     pub disk: GuestDisk,
+    #[serde(default, with = "parda_config::quantity")]
     pub memory: Option<ByteSize>,
     pub queue_depth: Option<u32>,
 }
@@ -90,22 +91,23 @@ pub(crate) struct Vm {
     pub shares: Option<u32>,
     #[serde(default)]
     pub burst: f64,
-    #[serde(default, with = "humantime_serde")]
+    #[serde(default, with = "parda_config::quantity")]
     pub latency_target: Option<Duration>,
+    #[serde(default, with = "parda_config::quantity")]
     pub disk: Option<ByteSize>,
     /// Name of the VM whose disk this VM shares, in place of `disk`.
     pub same_disk_as: Option<String>,
     pub workload: WorkloadKeys,
-    #[serde(default, with = "humantime_serde")]
+    #[serde(default, with = "parda_config::quantity")]
     pub start: Option<Duration>,
-    #[serde(default, with = "humantime_serde")]
+    #[serde(default, with = "parda_config::quantity")]
     pub stop: Option<Duration>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventEntry {
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "parda_config::quantity")]
     pub at: Duration,
     pub vm: Option<String>,
     pub host: Option<String>,
@@ -145,9 +147,9 @@ pub(crate) enum Verb {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Phase {
     pub name: String,
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "parda_config::quantity")]
     pub from: Duration,
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "parda_config::quantity")]
     pub to: Duration,
 }
 

@@ -13,6 +13,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, expecting = "a workload: a table")]
 #[allow(missing_docs, reason = "docs/workloads.md describes each key")]
 pub struct WorkloadKeys {
+    #[serde(default, with = "parda_config::quantity")]
     pub size: Option<ByteSize>,
     pub sizes: Option<BTreeMap<String, Amount>>,
     pub read: Option<Amount>,
@@ -22,9 +23,9 @@ pub struct WorkloadKeys {
     pub hot: Option<HotKeys>,
     pub outstanding: Option<u32>,
     pub rate: Option<f64>,
-    #[serde(default, with = "humantime_serde")]
+    #[serde(default, with = "parda_config::quantity")]
     pub on: Option<Duration>,
-    #[serde(default, with = "humantime_serde")]
+    #[serde(default, with = "parda_config::quantity")]
     pub off: Option<Duration>,
     pub fio: Option<PathBuf>,
     pub job: Option<String>,

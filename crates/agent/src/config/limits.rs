@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct AgentLimits {
     /// Bytes of memory in the buffers of all volumes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub memory: Option<ByteSize>,
 }
 
@@ -21,7 +21,7 @@ pub struct AgentLimits {
 #[serde(deny_unknown_fields)]
 pub struct VolumeLimits {
     /// Bytes of memory in the buffers of the volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub memory: Option<ByteSize>,
     /// Clients that have chosen a disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,16 +36,16 @@ pub struct VolumeLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes_per_second: Option<usize>,
     /// Bytes of memory in the buffers of one client.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub memory_per_connection: Option<ByteSize>,
     /// Requests of one client in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection: Option<usize>,
     /// How long a handshake may take.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub handshake_timeout: Option<Duration>,
     /// How long a client may hold up its own requests and replies.
-    #[serde(default, skip_serializing_if = "Option::is_none", with = "humantime_serde")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "parda_config::quantity")]
     pub progress_timeout: Option<Duration>,
 }
 

@@ -1,0 +1,166 @@
+//! Durations and sizes as documents write them: texts with units. For a key of such a type: `#[serde(with = "parda_config::quantity")]`.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
+use serde::{Serialize as _, Serializer};
+
+const DURATION: &str = "a duration such as \"30ms\"";
+const SIZE: &str = "a size such as \"8KiB\"";
+
+/// Type of a key that has a unit.
+pub trait Quantity: Sized {
+    /// Description of what is expected, for messages.
+    const EXPECTED: &str;
+
+    /// Value of a text.
+    ///
+    /// # Errors
+    /// The text is no such quantity, has no unit, or is beyond what can be counted.
+    fn of<E: Error>(text: &str) -> Result<Self, E>;
+
+    /// Writes it as a text.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
+
+    /// Value of a key that is null. `None` where the key needs a value.
+    #[must_use]
+    fn absent() -> Option<Self> {
+        None
+    }
+}
+
+impl Quantity for Duration {
+    const EXPECTED: &str = DURATION;
+
+    fn of<E: Error>(text: &str) -> Result<Duration, E> {
+        let wrong = || E::invalid_value(Unexpected::Str(text), &DURATION);
+        // The parser ignores blanks, those within a number, too, and takes a zero without unit.
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let ends = |word: &str| !word.ends_with(char::is_alphabetic);
+        let begins = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+        let in_number = |pair: &[&str]| ends(pair[0]) && begins(pair[1]);
+        if words.last().is_none_or(|word| ends(word)) || words.windows(2).any(in_number) {
+            return Err(wrong());
+        }
+        humantime::parse_duration(text).map_err(|_| wrong())
+    }
+
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&humantime::format_duration(*self))
+    }
+}
+
+impl Quantity for ByteSize {
+    const EXPECTED: &str = SIZE;
+
+    fn of<E: Error>(text: &str) -> Result<ByteSize, E> {
+        let wrong = || E::invalid_value(Unexpected::Str(text), &SIZE);
+        if !text.ends_with(char::is_alphabetic) {
+            return Err(wrong());
+        }
+        match text.parse() {
+            // The parser takes what is larger for the largest number.
+            Ok(ByteSize(u64::MAX)) => Err(E::custom("must be below 16EiB, 2^64 bytes")),
+            Ok(size) => Ok(size),
+            Err(_) => Err(wrong()),
+        }
+    }
+
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.serialize(to)
+    }
+}
+
+impl<T: Quantity> Quantity for Option<T> {
+    const EXPECTED: &str = T::EXPECTED;
+
+    fn of<E: Error>(text: &str) -> Result<Option<T>, E> {
+        T::of(text).map(Some)
+    }
+
+    fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Some(value) => value.write(to),
+            None => to.serialize_none(),
+        }
+    }
+
+    fn absent() -> Option<Option<T>> {
+        Some(None)
+    }
+}
+
+/// Writes a value as a text.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn serialize<T: Quantity, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    value.write(to)
+}
+
+/// Reads a value.
+///
+/// # Errors
+/// The value is not a text that [`Quantity::of`] takes.
+pub fn deserialize<'de, D: Deserializer<'de>, T: Quantity>(from: D) -> Result<T, D::Error> {
+    from.deserialize_any(Written(PhantomData))
+}
+
+struct Written<T>(PhantomData<T>);
+
+impl<T: Quantity> Visitor<'_> for Written<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::EXPECTED)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        T::of(text)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<T, E> {
+        T::absent().ok_or_else(|| E::invalid_type(Unexpected::Unit, &self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Wrong = serde::de::value::Error;
+
+    #[test]
+    fn a_duration_has_units_and_no_blank_in_a_number() {
+        let of = |text: &str| Duration::of::<Wrong>(text).ok().map(|time| time.as_micros());
+        for (text, micros) in
+            [("30ms", 30_000), ("1.5s", 1_500_000), ("1s 30ms", 1_030_000), ("2 s", 2_000_000)]
+        {
+            assert_eq!(of(text), Some(micros), "{text}");
+        }
+        for text in ["5 0ms", "1. 5s", "1s 5 0ms", "30", "0", "", " ", "0x10", "ms", "-1s", "{}"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_a_unit_and_can_be_counted() {
+        let of = |text: &str| ByteSize::of::<Wrong>(text).map(|size| size.as_u64());
+        for (text, bytes) in [("8KiB", 8192), ("8.0 KiB", 8192), ("1.5KiB", 1536), ("0B", 0)] {
+            assert_eq!(of(text), Ok(bytes), "{text}");
+        }
+        for text in ["1", "0", "", "0x10", "KiB", "-1KiB", "8QiB", "1 2KiB"] {
+            assert!(of(text).unwrap_err().to_string().contains("such as \"8KiB\""), "{text}");
+        }
+        for text in ["16EiB", "99999999EiB", "18446744073709551615B"] {
+            assert!(of(text).unwrap_err().to_string().contains("below 16EiB"), "{text}");
+        }
+        assert!(of("15EiB").is_ok());
+    }
+}
