@@ -39,9 +39,10 @@ pub struct Exposition {
 impl Exposition {
     /// The status as text. Samples of disks are kept for the next one.
     pub fn text(&mut self, mut status: Status) -> String {
+        let per_share = status.volumes.iter().map(volume::per_share).collect();
         let disks: Vec<_> = status.volumes.iter_mut().flat_map(disks).collect();
         let mut registry = Registry::with_prefix(PREFIX);
-        registry.register_collector(Box::new(Snapshot(status)));
+        registry.register_collector(Box::new(Snapshot { status, per_share }));
         let mut text = String::new();
         written(encode_registry(&mut text, &registry));
         self.disks.write(&mut text, disks.into_iter());
@@ -81,6 +82,7 @@ pub fn families() -> Vec<Described> {
     let mut all = Vec::new();
     list(&agent(), &mut all);
     list(&volume::families(), &mut all);
+    list(&volume::share_families(), &mut all);
     list(&exchange::families(), &mut all);
     list(&exchange::peer_families(), &mut all);
     list(&steer::families(), &mut all);
@@ -98,16 +100,23 @@ fn list<T>(families: &[Family<T>], all: &mut Vec<Described>) {
     }
 }
 
-/// Status of all but its disks.
+/// Status of all but its disks, and the part of a share in the window of each volume.
 #[derive(Debug)]
-struct Snapshot(Status);
+struct Snapshot {
+    status: Status,
+    per_share: Vec<Option<f64>>,
+}
 
 impl Collector for Snapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> fmt::Result {
-        let status = &self.0;
+        let Snapshot { status, per_share } = self;
         write(&mut to, &agent(), &[Labelled(Vec::new(), status)])?;
         let volumes: Vec<_> = status.volumes.iter().map(|v| Labelled(of(v), v)).collect();
         write(&mut to, &volume::families(), &volumes)?;
+        let shares = status.volumes.iter().zip(per_share);
+        let shares: Vec<_> =
+            shares.filter_map(|(v, s)| Some(Labelled(of(v), s.as_ref()?))).collect();
+        write(&mut to, &volume::share_families(), &shares)?;
         let exchanges = status.volumes.iter().filter_map(|v| Some((v, v.exchange.as_ref()?)));
         let exchanges: Vec<_> = exchanges.map(|(v, e)| Labelled(of(v), e)).collect();
         write(&mut to, &exchange::families(), &exchanges)?;

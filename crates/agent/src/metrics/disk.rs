@@ -27,6 +27,7 @@ pub(super) struct Counted {
     listen: String,
     up: bool,
     shares: u32,
+    burst: f64,
     reads: Counter,
     writes: Counter,
     others: u64,
@@ -46,6 +47,7 @@ impl DiskNow {
             volume: Arc::clone(volume),
             up: disk.state == DiskState::Serving && disk.fault.is_none(),
             shares: disk.shares,
+            burst: disk.burst,
             reads: disk.reads,
             writes: disk.writes,
             others: disk.others,
@@ -81,6 +83,11 @@ pub(super) fn families() -> Vec<Family<DiskNow>> {
             one(u8::from(d.counted.up))
         }),
         gauge("disk_shares", "Shares of the disk", |d| one(d.counted.shares)),
+        gauge(
+            "disk_burst_ios",
+            "IOs that the disk may gather while idle and spend ahead of its neighbours",
+            |d| one(d.counted.burst),
+        ),
         counter(
             "disk_ios",
             "Requests completed; op is read, write or other (flush, trim, zeroes)",

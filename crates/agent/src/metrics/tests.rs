@@ -66,7 +66,31 @@ fn no_series_stands_twice() {
     for name in series.map(|line| line.rsplit_once(' ').unwrap().0) {
         assert!(seen.insert(name), "{name} stands twice");
     }
-    assert!(seen.iter().filter(|name| name.contains("listen=\"unix:b\"")).count() == 52);
+    assert!(seen.iter().filter(|name| name.contains("listen=\"unix:b\"")).count() == 53);
+}
+
+#[test]
+fn the_law_and_the_parts_of_disks_are_seen() {
+    let mut status = twins();
+    let own = serde_json::json!({
+        "host": "h", "liveness": "live", "age_s": 0.0, "window": 8.0, "shares": 1000, "latency_ms": 25.0, "bounded": "slices",
+    });
+    let volume = &mut status.volumes[0];
+    volume.own = Some(serde_json::from_value(own).unwrap());
+    (volume.beta, volume.disks[0].burst) = (0.5, 16.0);
+    // One that has just woken up.
+    (volume.disks[0].slice, volume.disks[1].slice) = (Some(2.0), Some(8.0));
+    let text = Exposition::default().text(status);
+    for line in [
+        "parda_volume_own_latency_seconds{volume=\"array\"} 0.025",
+        "parda_volume_beta_ios{volume=\"array\"} 0.5",
+        "parda_volume_limited_by{volume=\"array\",limit=\"nothing\"} 0.0",
+        "parda_volume_limited_by{volume=\"array\",limit=\"slices\"} 1.0",
+        "parda_volume_window_per_share_ios{volume=\"array\"} 0.008",
+        "parda_disk_burst_ios{volume=\"array\",disk=\"vm\",listen=\"unix:a\"} 16.0",
+    ] {
+        assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Families of a volume. Label: `volume`.
 
-use parda_control::Source;
 use parda_control::outsider::State;
+use parda_control::{Bounded, Source};
 
 use super::table::{
     Family, Value, bytes, count, counter, counts, gauge, gauges, maybe, ms, one, seconds,
@@ -9,13 +9,15 @@ use super::table::{
 use crate::status::VolumeStatus;
 
 pub(super) fn families() -> Vec<Family<VolumeStatus>> {
-    let mut all = law();
+    let mut all = state();
+    all.extend(latency());
+    all.extend(law());
     all.extend(others());
     all.extend(clients());
     all
 }
 
-fn law() -> Vec<Family<VolumeStatus>> {
+fn state() -> Vec<Family<VolumeStatus>> {
     vec![
         gauge(
             "volume_up",
@@ -40,6 +42,11 @@ fn law() -> Vec<Family<VolumeStatus>> {
                 vec![(vec![("from", from.to_owned())], Value::Gauge(1.0))]
             },
         ),
+    ]
+}
+
+fn latency() -> Vec<Family<VolumeStatus>> {
+    vec![
         seconds("volume_latency", "Device latency that the window rests on", |v| {
             ms(v.cluster_latency_ms)
         }),
@@ -54,12 +61,35 @@ fn law() -> Vec<Family<VolumeStatus>> {
                 })
             },
         ),
+        seconds(
+            "volume_own_latency",
+            "Mean device latency of this host's IOs in the last period",
+            |v| ms(v.own.as_ref().and_then(|own| own.latency_ms)),
+        ),
+    ]
+}
+
+fn law() -> Vec<Family<VolumeStatus>> {
+    vec![
         gauge("volume_window_ios", "Window: IOs that the host may have outstanding", |v| {
             maybe(v.window)
         }),
         gauge("volume_window_max_ios", "Largest window that the law may set", |v| {
             maybe(v.window_max)
         }),
+        gauge("volume_beta_ios", "Constant term β of the equation of the window", |v| one(v.beta)),
+        gauge(
+            "volume_limited_by",
+            "1 for what limits the host: nothing, the slices of its VMs, or its largest window",
+            |v| {
+                let bounded = v.own.as_ref().map(|own| own.bounded);
+                let is = |bound| f64::from(u8::from(bounded == Some(bound)));
+                match bounded {
+                    None | Some(Bounded::Unsaid) => Vec::new(),
+                    Some(_) => gauges("limit", LIMITS.map(|(name, bound)| (name, is(bound)))),
+                }
+            },
+        ),
         gauge(
             "volume_outstanding_ios",
             "Mean outstanding IOs at the array in the last period",
@@ -103,9 +133,14 @@ fn others() -> Vec<Family<VolumeStatus>> {
                 gauges("state", [("outsider", is(State::Outsider)), ("slower", is(State::Slower))])
             },
         ),
-        gauge("volume_outsider_ios", "Outstanding IOs of that outsider, as estimated", |v| {
-            maybe(v.outsider.map(|found| found.outstanding))
-        }),
+        gauge(
+            "volume_outsider_ios",
+            "Outstanding IOs of an outsider that is found, as estimated",
+            |v| {
+                let seen = v.outsider.filter(|found| found.state == State::Outsider);
+                maybe(seen.map(|found| found.outstanding))
+            },
+        ),
         gauge(
             "volume_same_drives",
             "Volumes not of its pool whose load its latency follows, as on the same drives",
@@ -113,6 +148,22 @@ fn others() -> Vec<Family<VolumeStatus>> {
         ),
     ]
 }
+
+/// The part of a share in the window: [`per_share`].
+pub(super) fn share_families() -> Vec<Family<f64>> {
+    let help = "Slice of a disk for each of its shares: IOs that the disk may have outstanding";
+    vec![gauge("volume_window_per_share_ios", help, |per_share| one(*per_share))]
+}
+
+/// The slice of a disk for each of its shares. A disk that has just woken up has less for a while.
+pub(super) fn per_share(volume: &VolumeStatus) -> Option<f64> {
+    let slices = volume.disks.iter().filter_map(|disk| Some(disk.slice? / f64::from(disk.shares)));
+    slices.reduce(f64::max)
+}
+
+/// Limits of a host, by their names.
+const LIMITS: [(&str, Bounded); 3] =
+    [("nothing", Bounded::Nothing), ("slices", Bounded::Slices), ("window", Bounded::Window)];
 
 /// Sources of the latency, by their names in the status.
 const SOURCES: [(&str, Source); 3] =
