@@ -66,43 +66,46 @@ impl Watch {
     /// Logs a finding once, and once its end.
     pub(crate) fn look(&mut self, volume: &str, finding: &Finding) {
         let Some(state) = self.news(finding) else { return };
-        let Finding { latency, usual, periods, outstanding, within, part, .. } = *finding;
-        let Finding { factor, evidence, compared, .. } = *finding;
-        let (latency_ms, usual_ms) = (latency * 1e3, usual * 1e3);
+        let Finding { periods, within, compared, .. } = *finding;
+        let [latency_ms, usual_ms] =
+            [finding.latency, finding.usual].map(|secs| format!("{:.1}", secs * 1e3));
+        let [outstanding, least, most, evidence] =
+            [finding.outstanding, within.0, within.1, finding.evidence].map(|n| format!("{n:.1}"));
+        let [part, factor] = [finding.part, finding.factor].map(|n| format!("{n:.2}"));
         match state {
             State::Outsider => tracing::warn!(
                 volume,
-                outstanding,
-                at_least = within.0,
-                at_most = within.1,
-                part,
-                latency_ms,
-                usual_ms,
-                evidence,
+                %outstanding,
+                at_least = %least,
+                at_most = %most,
+                %part,
+                %latency_ms,
+                %usual_ms,
+                %evidence,
                 compared,
                 event = "outsider_seen",
                 "an outsider, load that is not under control, uses the array. parda status shows how much"
             ),
             State::Slower => tracing::info!(
                 volume,
-                factor,
-                outstanding,
-                latency_ms,
-                usual_ms,
+                %factor,
+                %outstanding,
+                %latency_ms,
+                %usual_ms,
                 periods,
-                evidence,
+                %evidence,
                 event = "array_slower",
                 "the array became slower, or an outsider, load that is not under control, uses it: nothing says which"
             ),
             State::Usual if self.said == State::Outsider => tracing::info!(
                 volume,
-                latency_ms,
+                %latency_ms,
                 event = "outsider_gone",
                 "no outsider is seen any more on the array"
             ),
             State::Usual => tracing::info!(
                 volume,
-                latency_ms,
+                %latency_ms,
                 event = "array_as_usual",
                 "the array serves IOs as fast again as it did"
             ),

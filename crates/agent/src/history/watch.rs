@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use parda_exchange::Liveness;
 
+use super::quantity::rounded;
 use crate::status::{DiskStatus, PeerStatus, VolumeStatus};
 
 /// Looks without an IO out of turn after which such an IO is logged again.
@@ -35,7 +36,7 @@ impl Watch {
         match (&self.objective, &objective) {
             (before, Some(of)) if before.as_ref() != Some(of) => tracing::info!(
                 volume = name,
-                threshold_ms = volume.latency_threshold_ms,
+                threshold_ms = rounded(volume.latency_threshold_ms),
                 event = "objective_in_force",
                 "the latency objective of {of} is in force"
             ),
