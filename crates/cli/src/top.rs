@@ -1,6 +1,7 @@
 //! `parda top`: the status of an agent as a live table.
 
 mod draw;
+mod fit;
 mod rows;
 mod screen;
 

@@ -9,16 +9,14 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
 
-use super::rows::{self, Column};
-use super::screen::{Input, Past, Screen, Subject};
+use super::fit;
+use super::rows::{self, Column, LATELY};
+use super::screen::{Input, Past, Screen};
 use crate::output::line;
 use crate::status::outsider;
 
-/// Least height of a terminal with charts above the table.
-const CHARTS_FROM: u16 = 14;
-
-/// Number of looks in the chart of a VM.
-const LATELY: u16 = 10;
+/// Least width and height of a terminal with charts above the table.
+const CHARTS_FROM: (u16, u16) = (48, 14);
 
 const HELP: &str = "\
  q         quit
@@ -36,15 +34,24 @@ const HELP: &str = "\
 
 pub(super) fn draw(screen: &mut Screen, frame: &mut Frame<'_>) {
     let all = screen.rows();
-    let charts = if frame.area().height < CHARTS_FROM { 0 } else { 4 };
+    let Rect { width, height, .. } = frame.area();
+    let charts = if width < CHARTS_FROM.0 || height < CHARTS_FROM.1 { 0 } else { 4 };
+    // A low terminal has rows of the table first.
+    let (above, below) = match height {
+        0..=2 => (0, 0),
+        3 => (0, 1),
+        4..=7 => (1, 1),
+        _ => (3, 1),
+    };
     let [head, lines, table, foot] = Layout::vertical([
-        Constraint::Length(3),
+        Constraint::Length(above),
         Constraint::Length(charts),
         Constraint::Fill(1),
-        Constraint::Length(1),
+        Constraint::Length(below),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(heading(screen, &all)), head);
+    let heading = heading(screen, &all, head).into_iter().map(|line| fit::line(line, width));
+    frame.render_widget(Paragraph::new(heading.collect::<Vec<_>>()), head);
     if charts > 0
         && let Some((volume, _, _)) = screen.volume()
         && let Some(past) = screen.past(&volume.name)
@@ -52,13 +59,13 @@ pub(super) fn draw(screen: &mut Screen, frame: &mut Frame<'_>) {
         lately(frame, lines, volume, past);
     }
     rows(screen, &all, frame, table);
-    frame.render_widget(footer(screen), foot);
+    frame.render_widget(fit::line(footer(screen), width), foot);
     if screen.input == Input::Help {
         help(frame);
     }
 }
 
-fn heading(screen: &Screen, rows: &[rows::Row]) -> Vec<Line<'static>> {
+fn heading(screen: &Screen, rows: &[rows::Row], area: Rect) -> Vec<Line<'static>> {
     let Some(recent) = screen.recent() else {
         return vec![Line::from("the first interval is not over yet")];
     };
@@ -85,15 +92,20 @@ fn heading(screen: &Screen, rows: &[rows::Row]) -> Vec<Line<'static>> {
             volume.latency_threshold_ms, volume.held
         )),
     ];
-    let third = trouble(screen, volume).or_else(|| cut(screen, rows));
+    let trouble = trouble(screen, volume);
+    if area.height < 3 {
+        return vec![trouble.unwrap_or_else(|| Line::from(second))];
+    }
+    let third = trouble.or_else(|| cut(screen, rows, area.width));
     vec![Line::from(first), Line::from(second), third.unwrap_or_default()]
 }
 
-/// Name of the selected row, if it may be too long for its column.
-fn cut(screen: &Screen, rows: &[rows::Row]) -> Option<Line<'static>> {
+/// Name of the selected row, if it is cut in its column.
+fn cut(screen: &Screen, rows: &[rows::Row], width: u16) -> Option<Line<'static>> {
     let row = rows.get(screen.table.selected()?)?;
-    let room = usize::from(screen.subject.columns()[0].width);
-    (row.name.chars().count() > room).then(|| Line::from(line(&row.name)))
+    let (_, room) = screen.columns(width);
+    let name = Line::from(line(&row.name));
+    (name.width() > usize::from(room)).then_some(name)
 }
 
 /// The first thing that is wrong, if anything is, or load that is not under control.
@@ -134,47 +146,39 @@ fn chart(past: &VecDeque<Option<f64>>, width: u16) -> Sparkline<'static> {
 }
 
 fn rows(screen: &mut Screen, rows: &[rows::Row], frame: &mut Frame<'_>, area: Rect) {
-    let subject = screen.subject;
-    let columns = subject.columns();
+    let columns = screen.subject.columns();
+    let (kept, first) = screen.columns(area.width);
+    let widths: Vec<u16> =
+        kept.iter().map(|&i| if i == 0 { first } else { columns[i].width }).collect();
     let volume = screen.volume().map(|(volume, _, _)| volume.name.clone());
     let past = volume.and_then(|name| screen.past(&name)).cloned().unwrap_or_default();
-    let header = columns.iter().enumerate().map(|(i, column)| {
+    let shown = || kept.iter().zip(&widths);
+    let header = shown().map(|(&i, &width)| {
         let mark = match (i == screen.sorted_by, screen.descending) {
             (false, _) => "",
             (true, true) => "▾",
             (true, false) => "▴",
         };
-        aligned(column, format!("{}{mark}", column.title)).bold()
+        let title = fit::line(format!("{}{mark}", columns[i].title), width);
+        aligned(&columns[i], title).bold()
     });
-    let header: Vec<_> = match subject {
-        Subject::Vms => header.chain([Cell::from("lately")]).collect(),
-        Subject::Hosts => header.collect(),
-    };
     let body = rows.iter().map(|row| {
-        let cells = columns.iter().zip(&row.cells).map(|(c, cell)| aligned(c, cell.shown()));
-        let cells: Vec<_> = match subject {
-            Subject::Vms => cells.chain([Cell::from(bars(past.vms.get(&row.name)))]).collect(),
-            Subject::Hosts => cells.collect(),
-        };
+        let cells = shown().map(|(&i, &width)| match row.cells.get(i) {
+            Some(cell) => aligned(&columns[i], cell.shown(width)),
+            None => Cell::from(bars(past.vms.get(&row.name))),
+        });
         Row::new(cells).style(if row.alarm { Style::new().red() } else { Style::new() })
     });
-    let widths = columns.iter().map(|column| Constraint::Length(column.width));
-    let mut widths: Vec<_> = widths.collect();
-    // Names take what room there is.
-    widths[0] = Constraint::Min(columns[0].width);
-    if subject == Subject::Vms {
-        widths.push(Constraint::Length(LATELY));
-    }
-    let table = Table::new(body, widths)
+    let table = Table::new(body, widths.iter().map(|width| Constraint::Length(*width)))
         .header(Row::new(header).style(Style::new().reversed()))
         .column_spacing(1)
         .row_highlight_style(Style::new().reversed());
     frame.render_stateful_widget(table, area, &mut screen.table);
 }
 
-fn aligned(column: &Column, text: String) -> Cell<'static> {
+fn aligned(column: &Column, text: Line<'static>) -> Cell<'static> {
     let alignment = if column.numeric { Alignment::Right } else { Alignment::Left };
-    Cell::from(Line::from(text).alignment(alignment))
+    Cell::from(text.alignment(alignment))
 }
 
 /// A chart of a VM's IO/s in characters, scaled to its own maximum.
@@ -190,16 +194,15 @@ fn bars(past: Option<&VecDeque<Option<f64>>>) -> String {
     newest.iter().map(bar).collect()
 }
 
-fn footer(screen: &Screen) -> Paragraph<'static> {
-    let line = match screen.input {
+fn footer(screen: &Screen) -> Line<'static> {
+    match screen.input {
         Input::Filter => Line::from(format!("filter: {}_", screen.filter)).yellow(),
         _ if !screen.filter.is_empty() => {
             Line::from(format!("filter \"{}\" (Esc drops it)  ? help  q quit", screen.filter))
                 .yellow()
         }
         _ => Line::from("? help  q quit  < > sort  r reverse  / filter  h hosts  Tab volume").dim(),
-    };
-    Paragraph::new(line)
+    }
 }
 
 fn help(frame: &mut Frame<'_>) {

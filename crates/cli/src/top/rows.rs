@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use parda_agent::status::{DiskState, VolumeStatus};
 use parda_api::Limit;
 use parda_exchange::Liveness;
+use ratatui::text::Line;
 
+use super::fit;
 use crate::status::recent::Recent;
 
 /// A value in a column.
@@ -35,11 +37,12 @@ impl Cell {
         if descending { order.reverse() } else { order }
     }
 
-    pub(super) fn shown(&self) -> String {
+    /// Its text, at most so wide.
+    pub(super) fn shown(&self, width: u16) -> Line<'static> {
         match self {
-            Cell::Text(text) => text.clone(),
-            Cell::Number(value, digits) => format!("{value:.digits$}"),
-            Cell::Unknown => "-".to_owned(),
+            Cell::Text(text) => fit::line(text.clone(), width),
+            Cell::Number(value, digits) => fit::number(*value, *digits, width).into(),
+            Cell::Unknown => Line::from("-"),
         }
     }
 }
@@ -59,17 +62,24 @@ const fn number(title: &'static str, width: u16) -> Column {
     Column { title, width, numeric: true }
 }
 
-/// Columns of the table of VMs. With the chart of the last ten looks the table is 80 characters wide.
-pub(super) const VMS: [Column; 8] = [
+/// Columns of the table of VMs: 80 characters. The last one has a chart of the last looks, and no values to sort by.
+pub(super) const VMS: [Column; 9] = [
     text("VM", 12),
-    number("shares", 6),
+    number("shares", 7),
     number("IO/s", 7),
     number("MiB/s", 6),
     number("array", 6),
     number("held", 6),
-    number("outst", 5),
+    number("outst", 6),
     text("limited by", 14),
+    text("lately", LATELY),
 ];
+
+/// Number of looks in the chart of a VM.
+pub(super) const LATELY: u16 = 8;
+
+/// Columns of the table of VMs in the order in which a narrow terminal leaves them out.
+pub(super) const VMS_DROP: [usize; 7] = [8, 7, 1, 3, 6, 5, 4];
 
 /// Columns of the table of hosts.
 pub(super) const HOSTS: [Column; 6] = [
@@ -80,6 +90,9 @@ pub(super) const HOSTS: [Column; 6] = [
     number("window", 8),
     number("latency", 8),
 ];
+
+/// The same for the table of hosts.
+pub(super) const HOSTS_DROP: [usize; 4] = [2, 3, 5, 1];
 
 /// A VM or a host.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,6 +7,7 @@ use parda_agent::status::{Status, VolumeStatus};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::widgets::TableState;
 
+use super::fit;
 use super::rows::{self, Column, Row};
 use crate::status::recent::Recent;
 
@@ -25,6 +26,14 @@ impl Subject {
         match self {
             Subject::Vms => &rows::VMS,
             Subject::Hosts => &rows::HOSTS,
+        }
+    }
+
+    /// Number of columns that can be sorted by.
+    fn sortable(self) -> usize {
+        match self {
+            Subject::Vms => rows::VMS.len() - 1,
+            Subject::Hosts => rows::HOSTS.len(),
         }
     }
 }
@@ -120,6 +129,15 @@ impl Screen {
         self.past.get(volume)
     }
 
+    /// Columns that fit into a width, and the width of the first of them.
+    pub(super) fn columns(&self, width: u16) -> (Vec<usize>, u16) {
+        let drops: &[usize] = match self.subject {
+            Subject::Vms => &rows::VMS_DROP,
+            Subject::Hosts => &rows::HOSTS_DROP,
+        };
+        fit::columns(self.subject.columns(), drops, self.sorted_by, width)
+    }
+
     /// Rows of the table, filtered and sorted.
     pub(super) fn rows(&self) -> Vec<Row> {
         let (Some(recent), Some((volume, _, _))) = (&self.recent, self.volume()) else {
@@ -198,9 +216,9 @@ impl Screen {
     }
 
     fn sort_by(&mut self, step: isize) {
-        let columns = self.subject.columns();
-        let by = (self.sorted_by as isize + step).rem_euclid(columns.len() as isize) as usize;
-        (self.sorted_by, self.descending) = (by, columns[by].numeric);
+        let columns = self.subject.sortable() as isize;
+        let by = (self.sorted_by as isize + step).rem_euclid(columns) as usize;
+        (self.sorted_by, self.descending) = (by, self.subject.columns()[by].numeric);
     }
 
     fn next_volume(&mut self) {

@@ -135,6 +135,7 @@ fn a_low_terminal_has_rows_in_place_of_charts_and_a_long_name_is_told_in_full() 
     let mut screen = screen();
     let lines = shown(&mut screen, 40, 8);
     assert!(lines[3].starts_with("VM") && lines[4].starts_with('b'), "{lines:#?}");
+    assert_eq!(lines[1], "san (1 of 2, Tab): parda, latency 29.5 …");
     assert_eq!(lines[2], "");
     let mut status = after(14.0);
     status.volumes[0].disks[1].name = "one-of-many-with-a-common-beginning".to_owned();
@@ -143,6 +144,37 @@ fn a_low_terminal_has_rows_in_place_of_charts_and_a_long_name_is_told_in_full() 
     screen.take(Ok(status));
     press(&mut screen, "/many\n");
     assert_eq!(shown(&mut screen, 80, 24)[2], "one-of-many-with-a-common-beginning");
+}
+
+#[test]
+fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
+    let [first, second] = [12.0, 14.0].map(|seconds| {
+        let mut status = after(seconds);
+        status.volumes[0].disks[1].name = "数据库-of-the-shop".to_owned();
+        status
+    });
+    let mut screen = Screen::new(first);
+    screen.take(Ok(second));
+    let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines = shown(&mut screen, 60, 8);
+    assert_eq!(words(&lines[3]), "VM shares IO/s▾ MiB/s array held outst");
+    let lines = shown(&mut screen, 20, 5);
+    assert_eq!(lines[0], "san (1 of 2, Tab): …");
+    assert_eq!(words(&lines[1]), "VM IO/s▾");
+    // A character of two columns leaves the second one empty.
+    assert!(lines[2].starts_with("数 据 库 -of-t…") && lines[2].ends_with(" 3000"), "{lines:#?}");
+    assert!(lines[3].starts_with('a') && lines[3].ends_with(" 1000"), "{lines:#?}");
+    assert_eq!(lines[4], "? help  q quit  < >…");
+    // The column that is sorted by is always there.
+    press(&mut screen, "<");
+    assert_eq!(words(&shown(&mut screen, 20, 5)[1]), "VM shares▾ IO/s");
+    press(&mut screen, ">h");
+    assert_eq!(words(&shown(&mut screen, 30, 5)[1]), "host▴ window");
+    // What is wrong comes first.
+    screen.take(Err("nobody listens".to_owned()));
+    assert_eq!(shown(&mut screen, 20, 4)[0], "nobody listens");
+    let lines = shown(&mut screen, 20, 3);
+    assert!(lines[0].starts_with("host") && lines[1].starts_with("kvm-01"), "{lines:#?}");
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! What fits into a terminal: columns, lines and numbers.
+
+use ratatui::text::{Line, Span};
+
+use super::rows::Column;
+
+/// A line that is at most so wide. If something is cut, the line ends with `…`.
+pub(super) fn line(line: impl Into<Line<'static>>, width: u16) -> Line<'static> {
+    let (line, width) = (line.into(), usize::from(width));
+    if line.width() <= width {
+        return line;
+    }
+    let mut room = width.saturating_sub(1);
+    let mut spans = Vec::new();
+    for span in line.spans {
+        let (mut kept, mut whole) = (String::new(), true);
+        for c in span.content.chars() {
+            let wide = Span::raw(c.to_string()).width();
+            whole = wide <= room;
+            if !whole {
+                break;
+            }
+            room -= wide;
+            kept.push(c);
+        }
+        spans.push(Span::styled(kept, span.style));
+        if !whole {
+            break;
+        }
+    }
+    spans.push(Span::from("…"));
+    Line { spans, style: line.style, alignment: line.alignment }
+}
+
+/// A number in at most so many characters: with so many digits behind the point, or with none, or in thousands, millions …
+pub(super) fn number(value: f64, digits: usize, width: u16) -> String {
+    let fits = |text: &String| text.len() <= usize::from(width);
+    let exact = [format!("{value:.digits$}"), format!("{value:.0}")];
+    let units = [(1e3, 'k'), (1e6, 'M'), (1e9, 'G'), (1e12, 'T')];
+    let about = units.map(|(unit, name)| format!("{:.0}{name}", value / unit));
+    exact.into_iter().chain(about).find(fits).unwrap_or_else(|| format!("{value:.0e}"))
+}
+
+/// Indices of the columns that fit into a width, in their order, and the width of the first of them, which takes what room there is. `drops`:
+/// columns in the order in which they are left out, but for the one that is sorted by.
+pub(super) fn columns(
+    all: &[Column],
+    drops: &[usize],
+    sorted_by: usize,
+    width: u16,
+) -> (Vec<usize>, u16) {
+    let mut kept: Vec<usize> = (0..all.len()).collect();
+    // Of all columns but the first, with the blanks between them.
+    let others = |kept: &[usize]| -> u16 { kept[1..].iter().map(|i| all[*i].width + 1).sum() };
+    for drop in drops.iter().filter(|drop| **drop != sorted_by) {
+        if others(&kept) + all[0].width <= width {
+            break;
+        }
+        kept.retain(|column| column != drop);
+    }
+    let first = width.saturating_sub(others(&kept)).max(1);
+    (kept, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_cut_says_so_and_is_no_wider() {
+        let cut = |text: &str, width| line(text.to_owned(), width).to_string();
+        assert_eq!(cut("vm-12", 5), "vm-12");
+        assert_eq!(cut("vm-123", 5), "vm-1…");
+        // Characters of two columns each.
+        assert_eq!(cut("数据库甲", 8), "数据库甲");
+        assert_eq!(cut("数据库甲", 7), "数据库…");
+        assert_eq!(cut("数据库甲", 6), "数据…");
+        assert_eq!(cut("abc", 1), "…");
+        let two = Line::from(vec![Span::from("ab"), Span::from("cd")]);
+        assert_eq!(line(two, 3).to_string(), "ab…");
+    }
+
+    #[test]
+    fn a_number_keeps_its_leading_digits() {
+        let texts = [12.34, 1234.5, 123_456.0, 1_234_567.0, 5e9].map(|n| number(n, 1, 5));
+        assert_eq!(texts, ["12.3", "1234", "123k", "1235k", "5000M"].map(str::to_owned));
+        assert_eq!(number(1e18, 0, 4), "1e18");
+    }
+}
