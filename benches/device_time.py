@@ -2,7 +2,7 @@
 """Device latency as the law has it, beside the kernel's own for the same IOs.
 
 Serves a file with O_DIRECT and a window that never binds, loads it with `parda bench nbd`, and compares the mean of the
-agent's histogram of device latencies (`parda status --json`) with what /proc/diskstats counts for the disk, per IO. What
+agent's histogram of device latencies (`parda status --json - --histograms`) with what /proc/diskstats counts for the disk, per IO. What
 the volume's thread spent waiting for a processor is taken from its schedstat. The machine should do nothing else.
 
   benches/device_time.py target/release/parda [DIR, default /var/tmp]
@@ -69,7 +69,7 @@ direct = "on"
         subprocess.run([parda, "bench", "nbd", uri, "--op", op, "--depth", str(depth), "--warmup", "0s",
                         "--time", f"{SECONDS}s", "--json", answer, *allow], check=True, stdout=subprocess.DEVNULL)
         after, waited_after = diskstats(disk, op), run_delay(server.pid)
-        said = subprocess.run([parda, "status", status, "--json", "-"], check=True, stdout=subprocess.PIPE).stdout
+        said = subprocess.run([parda, "status", status, "--json", "-", "--histograms"], check=True, stdout=subprocess.PIPE).stdout
         buckets = json.loads(said)["volumes"][0]["disks"][0]["device"]["buckets"]
         ios = sum(count for _, count in buckets)
         law = sum(ns * count for ns, count in buckets) / ios / 1000

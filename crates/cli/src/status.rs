@@ -2,6 +2,7 @@
 
 mod disks;
 mod exchange;
+mod minute;
 mod origins;
 pub(crate) mod outsider;
 pub(crate) mod recent;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use parda_agent::latency::{Latency, Summary};
 use parda_agent::outlook::ForecastStatus;
 use parda_agent::settings::SettingsStatus;
 use parda_agent::status::{
@@ -19,6 +21,8 @@ use parda_agent::status::{
 };
 use parda_agent::threshold::ThresholdStatus;
 use parda_control::Proportional;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 
 use crate::asked::{Asked, ask, escaped};
 use crate::output::{align, count, plain};
@@ -30,6 +34,7 @@ use recent::Recent;
 Examples:
   parda status                              the agent of /etc/parda.toml, over the last second
   parda status -c vms.toml --over 10s
+  parda status --minute                     besides, means over the last minute: VMs, this host, other hosts
   parda status /run/parda/status.sock --json - | jq '.volumes[0].window'")]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -40,9 +45,15 @@ pub(crate) struct Status {
     /// Show rates and latencies since the agent started
     #[arg(long, conflicts_with = "over")]
     since_start: bool,
+    /// Show means over the last minute as well, from the agent's history
+    #[arg(long)]
+    minute: bool,
     /// Write the agent's whole state as JSON to a file, - for standard output. Counters are those since the start
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["over", "since_start"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["over", "since_start", "minute"])]
     json: Option<PathBuf>,
+    /// Write whole histograms of latencies into that JSON, in place of their summaries
+    #[arg(long, requires = "json")]
+    histograms: bool,
 }
 
 impl Status {
@@ -50,7 +61,13 @@ impl Status {
         let socket = self.agent.socket()?;
         let first = ask(&socket)?;
         if let Some(out) = &self.json {
-            return output::json(out, &first);
+            if self.histograms {
+                return output::json(out, &first);
+            }
+            let wrong = |e| Failure::new(format!("cannot write the status as JSON: {e}"));
+            let mut value = serde_json::to_value(&first).map_err(wrong)?;
+            summarize(&mut value);
+            return output::json(out, &value);
         }
         let recent = if self.since_start {
             Recent::since_start(escaped(first)?)
@@ -58,7 +75,31 @@ impl Status {
             std::thread::sleep(self.over);
             Recent::between(&escaped(first)?, escaped(ask(&socket)?)?)
         };
-        output::print(&table(&recent))
+        let mut text = table(&recent);
+        if self.minute {
+            for volume in &recent.status.volumes {
+                let history = minute::history(&socket, &volume.name)?;
+                let lines = minute::lines(&recent.status.host, &history);
+                text += &format!("\nvolume {}, over the last minute\n{lines}", volume.name);
+            }
+        }
+        output::print(&text)
+    }
+}
+
+/// Puts the number of IOs and a summary in the place of each histogram.
+fn summarize(value: &mut Value) {
+    let histogram = value.get("buckets").and_then(|_| Latency::deserialize(&*value).ok());
+    match (histogram, &mut *value) {
+        (Some(latency), value) => {
+            let Summary { mean, stddev, p50, p99, max } = latency.summary();
+            *value = json!({
+                "ios": latency.count(), "mean_ms": mean, "stddev_ms": stddev, "p50_ms": p50, "p99_ms": p99, "max_ms": max,
+            });
+        }
+        (None, Value::Array(values)) => values.iter_mut().for_each(summarize),
+        (None, Value::Object(values)) => values.values_mut().for_each(summarize),
+        _ => {}
     }
 }
 

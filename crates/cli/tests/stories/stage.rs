@@ -314,7 +314,7 @@ impl Agent {
     /// What `parda status` says.
     pub(crate) fn status(&self) -> Status {
         let mut command = Command::new(PARDA);
-        command.args(["status", &self.status, "--json", "-"]);
+        command.args(["status", &self.status, "--json", "-", "--histograms"]);
         let who = format!("status-{}", fastrand::u64(..));
         let mut process = Process::start(&self.dir, &who, command);
         let status = process.wait();

@@ -26,6 +26,17 @@ fn each_disk_has_its_rates_of_now_and_what_limits_it() {
     assert!(line(&now, "deep").ends_with("its slice"), "{now}");
     assert!(line(&now, "idle").ends_with("nothing done"), "{now}");
 
+    until("the last minute has a second of it", || {
+        let said = stage.ok(&[PARDA, "status", "-c", "a.toml", "--over", "100ms", "--minute"]);
+        let minute = said.split("volume array, over the last minute").nth(1).unwrap();
+        assert!(minute.contains("host a"), "{said}");
+        let ios = line(minute, "deep").split_whitespace().nth(1);
+        ios.and_then(|ios| ios.parse().ok()).is_some_and(|ios: f64| ios > 1.0)
+    });
+    let json = stage.ok(&[PARDA, "status", "a.status", "--json", "-"]);
+    assert!(json.len() < 8 << 10 && json.contains("\"p99_ms\""), "{} bytes: {json}", json.len());
+    assert!(!json.contains("buckets"), "{json}");
+
     stage.write("a.toml", config("a", "mode = \"static\"\nwindow_max = 64", &disks));
     agent.process.signal(rustix::process::Signal::HUP);
     until("the client's depth is the limit", || {
