@@ -150,6 +150,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 impl Nbd {
     fn run(&self) -> Result<(), Failure> {
         let plan = self.plan()?;
+        output::check([&self.json])?;
         let measured = parda_bench::run(&plan).map_err(|error| match error {
             BenchError::Plan(error) => Failure::usage(error.to_string()),
             error => Failure::new(error.to_string()),

@@ -85,7 +85,14 @@ impl Add {
         let volume = self.common.agent.volume_of(self.common.volume.as_deref(), None)?;
         let path = format!("volumes/{}/disks", segment(&volume));
         let done: DiskDone = self.common.agent.ask("POST", &path, Some(&Value::Object(body)))?;
-        self.common.tell(&done)
+        let how = match done.from {
+            ValueFrom::Configuration | ValueFrom::Default | ValueFrom::Policy => {
+                "as the configuration says"
+            }
+            ValueFrom::Live => "until the agent ends",
+            ValueFrom::State => "kept in the state file",
+        };
+        self.common.tell(&done, how)
     }
 }
 
@@ -96,24 +103,26 @@ impl Remove {
         let keep = if *temporary { "?keep=until_restart" } else { "" };
         let path = format!("volumes/{}/disks/{}{keep}", segment(&volume), segment(&self.disk));
         let done: DiskDone = agent.ask("DELETE", &path, None)?;
-        self.common.tell(&done)
+        let again = format!("parda disk add {} serves it again", self.disk);
+        let how = match done.from {
+            ValueFrom::Configuration | ValueFrom::Default | ValueFrom::Policy => {
+                "as it was added: the configuration has no such disk".to_owned()
+            }
+            ValueFrom::Live => format!("until the agent ends; {again}"),
+            ValueFrom::State => format!("kept in the state file; {again}"),
+        };
+        self.common.tell(&done, &how)
     }
 }
 
 impl Common {
-    fn tell(&self, done: &DiskDone) -> Result<(), Failure> {
+    /// Prints what was done. `how`: for how long, and the way back.
+    fn tell(&self, done: &DiskDone, how: &str) -> Result<(), Failure> {
         if self.json {
             return output::json("-".as_ref(), done);
         }
-        let from = match done.from {
-            ValueFrom::Configuration | ValueFrom::Default | ValueFrom::Policy => {
-                "as the configuration says"
-            }
-            ValueFrom::Live => "until the agent ends",
-            ValueFrom::State => "kept in the state file",
-        };
         let state = done.state.as_deref().unwrap_or("removed");
-        let told = format!("volume {}, disk {}: {state}, {from}", done.volume, done.disk);
+        let told = format!("volume {}, disk {}: {state}, {how}", done.volume, done.disk);
         output::print(&output::line(&told))
     }
 }

@@ -1,7 +1,8 @@
 //! `parda lab`.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -85,9 +86,11 @@ impl Lab {
             let message = "--live keeps one variant until Ctrl-C: name it with --variant";
             return Err(Failure::usage(message.to_owned()));
         }
+        self.before.as_deref().map_or(Ok(()), is_parda)?;
         if self.check {
             return output::print(&format!("{}: good", self.scenario.display()));
         }
+        output::check([&self.json])?;
         let interrupt = Arc::new(AtomicBool::new(false));
         for signal in [SIGHUP, SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupt))
@@ -135,6 +138,17 @@ impl Lab {
         let transport: Setting =
             format!("exchange.transport={}", value.get_name()).parse().map_err(wrong)?;
         with_settings(&document, &[transport]).map_err(wrong)
+    }
+}
+
+/// Checks that a program is a parda, by its answer to `--version`.
+fn is_parda(program: &Path) -> Result<(), Failure> {
+    let wrong = |why: String| Failure::usage(format!("--before {}: {why}", program.display()));
+    let answer = Command::new(program).arg("--version").stdin(Stdio::null()).output();
+    let answer = answer.map_err(|e| wrong(format!("cannot be run: {e}")))?;
+    match answer.stdout.starts_with(b"parda ") {
+        true => Ok(()),
+        false => Err(wrong("is no parda: --version says something else".to_owned())),
     }
 }
 

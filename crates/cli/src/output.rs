@@ -1,7 +1,8 @@
 //! Answers go to standard output, everything else to standard error.
 
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use comfy_table::{CellAlignment, Table, presets};
 use parda_agent::escaped;
@@ -63,6 +64,30 @@ pub(crate) fn align(mut table: Table) -> Table {
     table
 }
 
+/// Checks that these files can be written, before the work whose answer goes there. A file that is not there is left so.
+pub(crate) fn check<'a>(
+    files: impl IntoIterator<Item = &'a Option<PathBuf>>,
+) -> Result<(), Failure> {
+    for to in files.into_iter().flatten().filter(|to| to.as_os_str() != "-") {
+        writable(to).map_err(|e| Failure::new(format!("cannot write {}: {e}", to.display())))?;
+    }
+    Ok(())
+}
+
+fn writable(to: &Path) -> std::io::Result<()> {
+    match (std::fs::metadata(to), std::fs::symlink_metadata(to)) {
+        // Neither a pipe, whose reader would take the check for the answer, nor what a link without a target leads to.
+        (Ok(about), _) if about.is_file() || about.is_dir() => {
+            OpenOptions::new().append(true).open(to).map(drop)
+        }
+        (Err(_), Err(_)) => {
+            OpenOptions::new().write(true).create_new(true).open(to)?;
+            std::fs::remove_file(to)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes a text to a file, or to standard output for `-`. Returns whether it went to standard output.
 pub(crate) fn write(to: &Path, text: &str) -> Result<bool, Failure> {
     if to.as_os_str() == "-" {
@@ -106,6 +131,20 @@ mod tests {
     fn a_name_forges_no_line_and_no_command_of_a_terminal() {
         assert_eq!(line("é\n\u{1b}[2J\u{9b}"), "é\\n\\u{1b}[2J\\u{9b}");
         assert_eq!(lines("a\nb\r\u{1b}[2J"), "a\nb\\r\\u{1b}[2J");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_found_before_the_work() {
+        let dir = tempfile::tempdir().unwrap();
+        let says = |name: &str| check(&[Some(dir.path().join(name))]).err().map(|f| f.message);
+        std::fs::write(dir.path().join("old"), "as it was").unwrap();
+        assert_eq!((says("new"), says("old")), (None, None));
+        assert!(!dir.path().join("new").exists());
+        assert_eq!(std::fs::read_to_string(dir.path().join("old")).unwrap(), "as it was");
+        for wrong in ["no/where", "old/x", ""] {
+            assert!(says(wrong).unwrap().starts_with("cannot write "), "{wrong}");
+        }
+        assert!(check(&[Some("-".into()), Some("/dev/null".into()), None]).is_ok());
     }
 
     #[test]

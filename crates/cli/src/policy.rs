@@ -14,6 +14,7 @@ use parda_policy::{
 use serde::Serialize;
 use toml::Value;
 
+use crate::set::different;
 use crate::{Failure, output};
 use cluster::Cluster;
 
@@ -199,6 +200,8 @@ impl Set {
                 "nothing to set: parda policy set --volume V --vm VM shares=2000",
             ));
         }
+        let all: Vec<&str> = self.settings.iter().chain(&self.unset).map(String::as_str).collect();
+        different(&all)?;
         let of = match (&self.group, &self.vm) {
             (Some(group), _) => Scope::Group(group.clone()),
             (None, Some(vm)) => Scope::Vm(vm.clone()),

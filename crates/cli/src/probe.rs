@@ -165,6 +165,7 @@ impl Probe {
             let message = format!("--time {time}: must be at least {least}: one load takes 2 s");
             return Err(Failure::usage(message));
         }
+        output::check([&self.json, &self.csv, &self.page, &self.fio])?;
         let writes = match &self.allow_writes {
             None => Writes::No,
             Some(None) => Writes::Allowed,

@@ -52,6 +52,7 @@ impl Reproduce {
             Some(folder) => in_folder(folder),
         };
         let studies = studies.map_err(|e| Failure::usage(e.to_string()))?;
+        output::check([&self.json])?;
         let bar = Bar::new(&studies);
         let jobs = self.jobs.map_or_else(cores, usize::from);
         let drawn = self.report.is_some() || self.page.is_some();

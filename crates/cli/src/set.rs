@@ -1,5 +1,7 @@
 //! `parda set`.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use parda_api::{Changed, ValueFrom};
 use serde_json::{Map, Value};
@@ -16,16 +18,20 @@ Examples:
   parda set --volume array latency_threshold=20ms    a setting of the volume's law
   parda set vm1 --reset shares                       what the configuration says
   parda set vm1 --reset-all
+  parda set --disk a=b shares=2000                   a disk with = in its name
 
 The change is checked as the configuration is, and the answer has the values in force. No connection closes.
 Over TCP it takes --url http://ADDRESS:PORT and --token-file with a token of the role write.")]
 pub(crate) struct Set {
     /// Name of the disk. None: the volume's own settings, as in [volume.control]
     #[arg(value_name = "VM")]
-    disk: Option<String>,
+    vm: Option<String>,
     /// New values
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
+    /// Name of the disk, for a name with = in it
+    #[arg(long, value_name = "NAME")]
+    disk: Option<String>,
     /// Name of the volume, if there are several
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
@@ -47,10 +53,11 @@ pub(crate) struct Set {
 
 impl Set {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        // Without a disk the first argument is a setting as well.
-        let (disk, first) = match &self.disk {
-            Some(text) if text.contains('=') => (None, Some(text.as_str())),
-            disk => (disk.as_deref(), None),
+        // Without a disk, or with one that --disk names, the first argument is a setting as well.
+        let (disk, first) = match (&self.vm, &self.disk) {
+            (vm, Some(disk)) => (Some(disk.as_str()), vm.as_deref()),
+            (Some(text), None) if text.contains('=') => (None, Some(text.as_str())),
+            (vm, None) => (vm.as_deref(), None),
         };
         let settings = first.into_iter().chain(self.settings.iter().map(String::as_str));
         let settings = once(settings)?;
@@ -86,15 +93,21 @@ impl Set {
 pub(crate) fn once<'a>(
     texts: impl Iterator<Item = &'a str>,
 ) -> Result<Map<String, Value>, Failure> {
-    let mut settings = Map::new();
+    let texts: Vec<&str> = texts.collect();
+    different(&texts)?;
+    texts.into_iter().map(setting).collect()
+}
+
+/// Checks that no two settings have one key.
+pub(crate) fn different(texts: &[&str]) -> Result<(), Failure> {
+    let mut keys = BTreeSet::new();
     for text in texts {
-        let (key, value) = setting(text)?;
-        if settings.contains_key(&key) {
+        let key = text.split_once('=').map_or(*text, |(key, _)| key);
+        if !keys.insert(key) {
             return Err(Failure::usage(format!("{text}: {key} is set twice: give it one value")));
         }
-        settings.insert(key, value);
     }
-    Ok(settings)
+    Ok(())
 }
 
 /// A setting as the API takes it: numbers and truths as such, all else as text.
@@ -161,5 +174,7 @@ mod tests {
         assert_eq!(sent(&["shares=5", "burst=1"]).ok(), Some(2));
         let refused = sent(&["shares=5", "burst=1", "shares=3000"]).err().unwrap();
         assert!(refused.message.starts_with("shares=3000: shares is set twice"));
+        assert!(different(&["shares=5", "burst"]).is_ok());
+        assert!(different(&["shares=5", "shares"]).is_err(), "set, and unset");
     }
 }

@@ -76,6 +76,7 @@ impl Sim {
         // Better now than after all the work.
         let failed = |e: WriteError| Failure::new(e.to_string());
         self.plot.as_deref().map_or(Ok(()), folder).map_err(failed)?;
+        output::check([&self.json, &self.series])?;
         let kept = match (&self.series, &self.plot) {
             (Some(_), _) => Keep::All,
             (None, Some(_)) => Keep::Plotted,

@@ -31,6 +31,7 @@ use crate::options::LabOptions;
 use crate::process::Process;
 use crate::relay::{End, Relay};
 use crate::run_dir::RunDir;
+use crate::temporary;
 use parda_scenario::scenario::EXCHANGE;
 
 /// Time for a process to become ready. It is ample even in a guest on a busy machine.
@@ -92,9 +93,7 @@ impl<'a> Cluster<'a> {
     pub fn start(scenario: &'a Scenario, options: &'a LabOptions) -> Result<Self, LabError> {
         limits::check(scenario, options.addresses)?;
         fio::check()?;
-        let root = std::env::temp_dir();
-        let dir = tempfile::Builder::new().prefix("parda-lab-").tempdir_in(&root);
-        let dir = dir.map_err(|source| LabError::Write { path: root, source })?;
+        let dir = temporary::directory("parda-lab-").map_err(LabError::Temporary)?;
         let run_dir = RunDir::new(dir.path());
         if let Some(live) = &options.live {
             let path = run_dir.tokens();

@@ -60,6 +60,9 @@ pub enum LabError {
         /// The failure to write it.
         source: io::Error,
     },
+    /// There is no place for the files of the run.
+    #[error(transparent)]
+    Temporary(io::Error),
     /// A process cannot be started.
     #[error("cannot start {who}: {source}")]
     Start {

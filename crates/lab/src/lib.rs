@@ -21,6 +21,7 @@
 //! | `meeting` | how the hosts of a run meet: what agents are told, and what faults do |
 //! | [`meter`] | the answer of a phase, computed from the agents' counters |
 //! | [`LabOptions`], [`RunDir`] | options and directory of a run |
+//! | `temporary` | directories for temporary files |
 //! | [`error`] | errors of a run |
 
 pub mod agent;
@@ -43,6 +44,7 @@ pub mod process;
 pub mod relay;
 pub mod run;
 mod run_dir;
+mod temporary;
 
 pub use array_server::{ArrayOptions, Data, run_array};
 pub use dashboards::Dashboards;

@@ -318,7 +318,10 @@ fn may_overwrite_export(
         return Err(Why::ReadOnly);
     }
     // A sparse file with the export's size and ends, as `wipefs` reads files only.
-    let copy = tempfile::NamedTempFile::new()?;
+    let copy = tempfile::NamedTempFile::new().map_err(|error| {
+        let message = format!("no temporary file: {error}. TMPDIR names another place");
+        io::Error::new(error.kind(), message)
+    })?;
     copy.as_file().set_len(agreed.size)?;
     let nbd = |error: &dyn ToString| Why::Nbd(error.to_string());
     let mut ends = guard::unmarked(agreed.size, &mut |at, buffer| {

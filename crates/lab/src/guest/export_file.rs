@@ -15,6 +15,7 @@ use super::error::GuestError;
 use super::wait::look_until;
 use crate::export_uri::export_uri;
 use crate::process::Process;
+use crate::temporary;
 
 /// Program that mounts the file.
 const NBDFUSE: &str = "nbdfuse";
@@ -47,7 +48,7 @@ impl ExportFile {
     /// nbdfuse, FUSE or the export is missing, or the server does not answer.
     pub fn mount(socket: &Path, export: &str) -> Result<ExportFile, GuestError> {
         let wrong = |what: String| GuestError::Helper { program: NBDFUSE, package: PACKAGE, what };
-        let dir = tempfile::Builder::new().prefix("parda-export-").tempdir();
+        let dir = temporary::directory("parda-export-");
         let dir = dir.map_err(|e| wrong(e.to_string()))?;
         let mut export_file = ExportFile { server: None, dir };
         std::fs::create_dir(export_file.mountpoint()).map_err(|e| wrong(e.to_string()))?;

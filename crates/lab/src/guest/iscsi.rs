@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::error::GuestError;
 use super::wait::look_until;
 use crate::process::Process;
+use crate::temporary;
 
 /// The server, and the program that configures it.
 const TGTD: &str = "tgtd";
@@ -47,7 +48,7 @@ impl IscsiTarget {
     /// tgt is missing, does not start, or refuses the file.
     pub fn serve(file: &Path, serial: &str) -> Result<IscsiTarget, GuestError> {
         let failed = |e: io::Error| wrong(e.to_string());
-        let dir = tempfile::Builder::new().prefix("parda-iscsi-").tempdir().map_err(failed)?;
+        let dir = temporary::directory("parda-iscsi-").map_err(failed)?;
         let port = free_port().map_err(failed)?;
         let mut tgtd = command(TGTD, dir.path());
         // In the foreground, the server ends with the laboratory.

@@ -40,6 +40,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::process::Process;
+use crate::temporary;
 pub use error::GuestError;
 pub use export_file::ExportFile;
 pub use iscsi::IscsiTarget;
@@ -140,7 +141,7 @@ impl Guest {
 
     fn new(config: GuestConfig, kit: &Kit) -> Result<Guest, GuestError> {
         let failed = |source| GuestError::Io { name: config.name.clone(), source };
-        let dir = tempfile::Builder::new().prefix("parda-guest-").tempdir().map_err(failed)?;
+        let dir = temporary::directory("parda-guest-").map_err(failed)?;
         Ok(Guest { config, kit: kit.clone(), running: None, dir })
     }
 
