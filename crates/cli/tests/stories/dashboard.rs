@@ -4,8 +4,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::array::{Array, Delays};
-use crate::stage::{Agent, Stage, config, until, uri};
+use crate::metrics::get;
+use crate::stage::{Agent, Stage, config, until, uri, wait_for};
 
 const TESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/test");
 
@@ -25,6 +28,25 @@ fn ratio(agent: &Agent) -> f64 {
     until("both have read on", || ios().iter().zip(&before).all(|(now, then)| now - then > 100));
     let after = ios();
     (after[0] - before[0]) as f64 / (after[1] - before[1]) as f64
+}
+
+/// IOs of the first disk for each of the second, in two seconds that begin ten periods of 100 ms after the last change.
+fn ratio_after_ten_periods(port: u16) -> f64 {
+    let answer =
+        |path: &str| -> Value { serde_json::from_str(&get(port, path).unwrap().1).unwrap() };
+    let events = answer("/api/v1/events?limit=1000");
+    let mut changes = events["events"].as_array().unwrap().iter().rev();
+    let change = changes.find(|event| event["kind"] == "live_change").unwrap();
+    let from = change["at_ms"].as_u64().unwrap() + 1000;
+    wait_for("two seconds pass", || {
+        let history = answer("/api/v1/history?volume=array&seconds=60");
+        let skip = from.saturating_sub(history["start_ms"].as_u64()?).div_ceil(1000) as usize;
+        let ios = |disk: &str| -> Option<f64> {
+            let each = history["disks"][disk]["iops"].as_array()?.get(skip..skip + 2)?;
+            each.iter().map(Value::as_f64).sum()
+        };
+        Some(ios("vm1")? / ios("vm2")?)
+    })
 }
 
 #[test]
@@ -55,6 +77,8 @@ fn shares_changed_on_the_page_are_what_clients_get_and_survive_a_restart() {
     assert_eq!(agent.volume().disks[0].shares, 3000);
     let three = ratio(&agent);
     assert!((2.0..4.2).contains(&three), "three to one, and {three}");
+    let three = ratio_after_ten_periods(port);
+    assert!((2.0..4.2).contains(&three), "ten periods later three to one, and {three}");
     assert!(!agent.process.log().contains(token), "a secret in the log");
     for load in loads {
         load.finish();
