@@ -8,6 +8,7 @@ all threads of the agent, by their schedstat.
 
   benches/pairs.py target/release/parda control             control on, over off: one agent that reloads
   benches/pairs.py target/release/parda idle-disks          1,000 idle disks beside the busy one, over none
+  benches/pairs.py target/release/parda scrapes --seconds 1 a scrape of /metrics in each round beside 1,000 idle disks, over none
   benches/pairs.py target/release/parda build OTHER         this build, over the other one
   benches/pairs.py target/release/parda lever NAME          the bare ring with a lever (benches/bare), over without
 
@@ -25,6 +26,7 @@ import socket
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 
 SIZE, IDLE_DISKS = 256 << 20, 1000
@@ -33,7 +35,7 @@ SIZE, IDLE_DISKS = 256 << 20, 1000
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("parda", help="the program")
-    options.add_argument("what", choices=["control", "idle-disks", "build", "lever"])
+    options.add_argument("what", choices=["control", "idle-disks", "scrapes", "build", "lever"])
     options.add_argument("other", nargs="?", help="the program to compare with, or the lever, such as fixed-files")
     options.add_argument("--pairs", type=int, default=60)
     options.add_argument("--seconds", type=float, default=0.15, help="length of a round")
@@ -68,7 +70,7 @@ def measure(dir, data, cell, options):
     operation, block, depth, connections, direct = cell.split("/")
     agents = start(dir, data, cell, options)
     load = ["--op", operation, "--bs", block, "--depth", depth, "--connections", connections]
-    first = lambda: agents[0].load(load, options.seconds, "parda")
+    first = lambda: agents[0].load(load, options.seconds, "parda", options.what == "scrapes")
     second = lambda: agents[-1].load(load, options.seconds, "off" if options.what == "control" else "parda")
     try:
         first(), second()
@@ -93,6 +95,8 @@ def start(dir, data, cell, options):
         return [Bare(options, dir, name, data, cell, more) for name, more in (("with", [f"--{options.other}"]), ("without", []))]
     if options.what == "control":
         return [Agent(options.parda, dir, "both", data, direct, pin=options.pin)]
+    if options.what == "scrapes":
+        return [Agent(options.parda, dir, "both", data, direct, IDLE_DISKS, pin=options.pin, http=True)]
     idle = IDLE_DISKS if options.what == "idle-disks" else 0
     other = options.other or options.parda
     return [
@@ -109,13 +113,15 @@ def interval(ratios):
 
 
 class Agent:
-    def __init__(self, parda, dir, name, data, direct, idle=0, more="", pin=None, host="bench", status=None):
+    def __init__(self, parda, dir, name, data, direct, idle=0, more="", pin=None, host="bench", status=None, http=False):
         self.parda, self.data, self.direct, self.idle, self.dir = os.path.abspath(parda), data, direct, idle, dir
         self.head = f'host = "{host}"\n' + (f'status = "unix:{status}"\n' if status else "")
         self.config, self.socket, self.log = (os.path.join(dir, f"{name}.{kind}") for kind in ("toml", "sock", "log"))
         for disk in range(idle):
             with open(os.path.join(dir, f"idle{disk}"), "wb") as file:
                 file.truncate(1 << 20)
+        self.http = os.path.join(dir, f"{name}.http")
+        self.head += f'http = {{ address = "unix:{self.http}" }}\n' if http else ""
         self.mode, self.more, self.pin = "parda", more, pinned(pin)
         self.write()
         with open(self.log, "wb") as log:
@@ -158,11 +164,25 @@ lock = "off"
         with open(self.log) as log:
             return log.read().count(what)
 
-    def load(self, load, seconds, mode):
+    def scrape(self):
+        with socket.socket(socket.AF_UNIX) as stream:
+            stream.connect(self.http)
+            stream.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            size = 0
+            while part := stream.recv(1 << 20):
+                size += len(part)
+        assert size > 1 << 20, "an answer with all disks"
+
+    def load(self, load, seconds, mode, scrapes=False):
         """IOPS, and CPU for each IO, up to a factor that is the same for all."""
         self.set_mode(mode)
         before = self.cpu()
+        scrape = threading.Thread(target=self.scrape)
+        if scrapes:
+            scrape.start()
         answer = self.answer(load, seconds)
+        if scrapes:
+            scrape.join()
         return answer["iops"], (self.cpu() - before) / answer["iops"]
 
     def answer(self, load, seconds):
@@ -206,7 +226,7 @@ class Bare:
         else:
             until(lambda: os.path.exists(self.socket))
 
-    def load(self, load, seconds, mode):
+    def load(self, load, seconds, mode, scrapes=False):
         line = [self.parda, "bench", "nbd", self.uri, *load, "--time", f"{seconds * 1000:.0f}ms", "--warmup", "20ms", "--json", "-"]
         if "write" in load[1]:
             line.append(f"--allow-writes={self.uri}")
