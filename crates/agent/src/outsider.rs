@@ -38,9 +38,15 @@ pub struct OutsiderStatus {
 }
 
 impl OutsiderStatus {
-    /// `None` while latency is as usual, or too little is known of the array.
+    /// `None` while latency is as usual or little above it, or too little is known of the array.
     pub(crate) fn new(finding: &Finding) -> Option<OutsiderStatus> {
-        (finding.state >= State::Slower).then_some(OutsiderStatus {
+        let shown = match finding.state {
+            State::Outsider => true,
+            // Factors near 1 come and go.
+            State::Slower => finding.factor >= SLOWER_BY,
+            State::Usual | State::Unknown => false,
+        };
+        shown.then_some(OutsiderStatus {
             state: finding.state,
             latency_ms: finding.latency * 1e3,
             usual_ms: finding.usual * 1e3,
@@ -165,6 +171,9 @@ mod tests {
     fn the_status_has_what_is_not_usual() {
         let finding = Finding { state: State::Usual, ..Finding::default() };
         assert_eq!(OutsiderStatus::new(&finding), None);
+        let slower = |factor| Finding { state: State::Slower, factor, ..Finding::default() };
+        assert_eq!(OutsiderStatus::new(&slower(1.05)), None);
+        assert!(OutsiderStatus::new(&slower(1.3)).is_some());
         let finding = Finding {
             state: State::Outsider,
             latency: 0.040,
