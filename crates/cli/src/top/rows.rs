@@ -157,7 +157,7 @@ pub(super) fn hosts(recent: &Recent, volume: &VolumeStatus) -> Vec<Row> {
             Cell::Unknown,
             Cell::Number(f64::from(volume.shares), 0),
             Cell::maybe(volume.window, 2),
-            Cell::Unknown,
+            Cell::maybe(volume.own.as_ref().and_then(|own| own.latency_ms), 1),
         ],
     };
     let peers = volume.exchange.iter().flat_map(|exchange| &exchange.peers).map(|peer| Row {
