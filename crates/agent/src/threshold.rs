@@ -113,7 +113,7 @@ impl Probed {
 
 /// Warning about thresholds of other hosts that conflict with this host's.
 pub(crate) fn concern(finds: bool, others: &Totals) -> Option<&'static str> {
-    let (pinned, others) = (others.governed.ballot.threshold.winner(), &others.thresholds);
+    let (pinned, others) = (others.ballot.threshold.winner(), &others.thresholds);
     match (finds, pinned, others.anyone) {
         (true, Some(_), _) => Some(
             "a live host has a number for latency_threshold: this one goes there and finds none of \
@@ -189,7 +189,7 @@ mod tests {
         let (none, ms) = (Totals::default(), parda_control::Span::from_millis);
         assert_eq!([concern(true, &none), concern(false, &none)], [None; 2]);
         let mut pinned = none;
-        pinned.governed.ballot.threshold.add(ms(30), 1000);
+        pinned.ballot.threshold.add(ms(30), 1000);
         assert_eq!(concern(false, &pinned), None);
         assert!(concern(true, &pinned).is_some_and(|c| c.contains("goes there")));
         let said = |thresholds| Totals { thresholds, ..none };

@@ -30,30 +30,29 @@ pub struct Backlog {
 const PARTS: f64 = 8.0;
 
 impl Backlog {
-    /// Adds a host's report: to the backlog, or to the light load.
-    pub(crate) fn add(&mut self, report: &Report) {
+    /// Of one host's report: backlogged, or light load.
+    pub(crate) fn of(report: &Report) -> Backlog {
         let all = report.interval.reads.plus(report.interval.writes);
-        let secs = report.elapsed.secs();
+        let (secs, outstanding) = (report.elapsed.secs(), report.outstanding);
         if !report.wants() || report.governed != Governed::Yes || secs <= 0.0 {
-            self.light_rate += if secs > 0.0 { all.ios as f64 / secs } else { 0.0 };
-            self.light_outstanding += report.outstanding;
-            return;
+            let light_rate = if secs > 0.0 { all.ios as f64 / secs } else { 0.0 };
+            return Backlog { light_rate, light_outstanding: outstanding, ..Backlog::default() };
         }
         let shares = f64::from(report.shares.0);
-        self.shares += shares;
-        self.outstanding += report.outstanding;
-        self.active += report.active.min(shares);
-        // The mean of 1 / (n + 1) is 1 / n, for numbers that chance draws.
-        self.slowness += shares * shares * secs / (all.ios as f64 + 1.0);
+        Backlog {
+            shares,
+            outstanding,
+            active: report.active.min(shares),
+            // The mean of 1 / (n + 1) is 1 / n, for numbers that chance draws.
+            slowness: shares * shares * secs / (all.ios as f64 + 1.0),
+            ..Backlog::default()
+        }
     }
 
-    /// Takes in which host this is, by a number drawn from its name.
-    pub fn hear(&mut self, report: &Report, name: u64) {
-        if report.governed == Governed::Yes && report.wants() {
-            // Numbers of names that differ in one bit must not add up to those of others.
-            self.who =
-                self.who.wrapping_add(name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
-        }
+    /// Takes in which host is backlogged, by a number drawn from its name.
+    pub(crate) fn name(&mut self, name: u64) {
+        // Numbers of names that differ in one bit must not add up to those of others.
+        self.who = self.who.wrapping_add(name.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
     }
 
     /// Sums over the hosts of two backlogs.
@@ -105,9 +104,7 @@ mod tests {
     }
 
     fn of(reports: &[Report]) -> Backlog {
-        let mut backlog = Backlog::default();
-        reports.iter().for_each(|report| backlog.add(report));
-        backlog
+        reports.iter().map(Backlog::of).fold(Backlog::default(), Backlog::plus)
     }
 
     #[test]

@@ -162,22 +162,32 @@ pub struct Thresholds {
 }
 
 impl Thresholds {
-    /// Takes in what a host says. To be called in the order of their ranks; `ahead`: it comes before
-    /// this host.
-    pub fn hear(&mut self, report: &Report, ahead: bool) {
-        if report.governed != Governed::Yes {
+    /// Takes in what a host says. `ahead`: it comes before this host.
+    fn take(&mut self, governed: Governed, tuning: Tuning, threshold: Span, ahead: bool) {
+        if governed != Governed::Yes {
             return;
         }
-        match report.tuning {
+        match tuning {
             Tuning::Unsaid => self.unsaid = true,
-            Tuning::Auto => {
-                self.anyone.get_or_insert(report.threshold);
-                if ahead {
-                    self.leader.get_or_insert(report.threshold);
-                }
-            }
+            Tuning::Auto => self.take_found(threshold, ahead),
             // Numbers are voted for.
             Tuning::Pinned | Tuning::Joining => {}
+        }
+    }
+
+    /// Takes in a threshold that a host found by itself.
+    fn take_found(&mut self, threshold: Span, ahead: bool) {
+        self.anyone.get_or_insert(threshold);
+        if ahead {
+            self.leader.get_or_insert(threshold);
+        }
+    }
+
+    /// Takes in what hosts say that come one after another.
+    fn take_all(&mut self, others: &Thresholds, ahead: bool) {
+        self.unsaid |= others.unsaid;
+        if let Some(found) = others.anyone {
+            self.take_found(found, ahead);
         }
     }
 }
@@ -204,6 +214,10 @@ pub struct Totals {
     pub governed: Load,
     /// What those have that observe.
     pub observing: Load,
+    /// What the governed hosts say of settings that all must have alike.
+    pub ballot: Ballot,
+    /// What those say that observe.
+    pub observing_ballot: Ballot,
     /// How well those are served that want more.
     pub backlog: Backlog,
     /// The longest interval that one of them speaks of.
@@ -236,8 +250,6 @@ pub struct Load {
     pub bytes: f64,
     /// Σ of their windows, in slots.
     pub windows: f64,
-    /// What they say of settings that all must have alike.
-    pub ballot: Ballot,
     /// What they ask for on behalf of VMs with a latency objective.
     pub asked: Asked,
     /// What their VMs do that could use more than their slices.
@@ -288,32 +300,84 @@ impl Totals {
 
     /// Adds the report of a host.
     pub fn add(&mut self, report: &Report) {
-        let flows = report.interval.per_second(report.elapsed);
-        self.flows = self.flows.plus(flows);
-        self.backlog.add(report);
-        self.longest = self.longest.max(report.elapsed);
-        let load = match report.governed {
+        self.add_part(&Part::of(report));
+    }
+
+    /// Takes in another host, with what it says of thresholds and its place in the backlog. To be called in the order of
+    /// their ranks; `name`: a number that stands for the host, `ahead`: it comes before this one.
+    pub fn hear(&mut self, part: &Part, name: u64, ahead: bool) {
+        self.add_part(part);
+        self.thresholds.take(part.governed, part.tuning, part.threshold, ahead);
+        if part.backlogged {
+            self.backlog.name(name);
+        }
+    }
+
+    /// Takes in hosts that were heard together, in the order of their ranks. `ahead`: all of them come before this host.
+    pub fn hear_all(&mut self, hosts: &Totals, ahead: bool) {
+        self.flows = self.flows.plus(hosts.flows);
+        self.backlog = self.backlog.plus(hosts.backlog);
+        self.longest = self.longest.max(hosts.longest);
+        self.governed.add(&hosts.governed);
+        self.observing.add(&hosts.observing);
+        self.ballot.merge(&hosts.ballot);
+        self.observing_ballot.merge(&hosts.observing_ballot);
+        self.missing += hosts.missing;
+        self.thresholds.take_all(&hosts.thresholds, ahead);
+    }
+
+    fn add_part(&mut self, part: &Part) {
+        self.flows = self.flows.plus(part.flows);
+        self.backlog = self.backlog.plus(part.backlog);
+        self.longest = self.longest.max(part.elapsed);
+        let (load, ballot) = match part.governed {
             Governed::No => return,
-            Governed::Yes => &mut self.governed,
-            Governed::Observes => &mut self.observing,
+            Governed::Yes => (&mut self.governed, &mut self.ballot),
+            Governed::Observes => (&mut self.observing, &mut self.observing_ballot),
         };
+        load.add(&part.load);
+        ballot.add(part.settings, part.number(), part.shares);
+    }
+}
+
+/// What a report adds to [`Totals`]. In a large cluster each report is added by all hosts, and what has to be divided for
+/// that is divided once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    flows: Flows,
+    backlog: Backlog,
+    elapsed: Span,
+    load: Load,
+    settings: Option<Settings>,
+    threshold: Span,
+    shares: Shares,
+    governed: Governed,
+    tuning: Tuning,
+    backlogged: bool,
+}
+
+impl Part {
+    /// The part of the host that says this.
+    #[must_use]
+    pub fn of(report: &Report) -> Part {
+        let flows = report.interval.per_second(report.elapsed);
         let in_use = report.in_use();
         let limited = match report.bounded {
             Bounded::Unsaid => in_use,
             Bounded::Slices => true,
             Bounded::Nothing | Bounded::Window => false,
         };
-        load.add(&Load {
+        let all = flows.all();
+        let load = Load {
             outstanding: report.outstanding,
             active: report.active,
             shares: f64::from(report.shares.0),
             in_use,
             limited,
             wants: report.wants(),
-            rate: flows.all().ios,
-            bytes: flows.all().bytes,
+            rate: all.ios,
+            bytes: all.bytes,
             windows: report.window.0,
-            ballot: Ballot::default(),
             asked: Asked {
                 least: report.wants.asks,
                 floor: report.wants.floor,
@@ -323,8 +387,30 @@ impl Totals {
             saturated: report.saturated,
             slowest: report.slowest.unwrap_or_default(),
             mute: report.slowest.is_none(),
-        });
-        report.vote(&mut load.ballot);
+        };
+        Part {
+            flows,
+            backlog: Backlog::of(report),
+            elapsed: report.elapsed,
+            load,
+            settings: report.settings,
+            threshold: report.threshold,
+            shares: report.shares,
+            governed: report.governed,
+            tuning: report.tuning,
+            backlogged: report.governed == Governed::Yes && report.wants(),
+        }
+    }
+
+    /// Shares of the host, if a law governs it or it observes one: what is missing where the host has fallen silent.
+    #[must_use]
+    pub fn counted(&self) -> Option<f64> {
+        (self.governed != Governed::No).then_some(self.load.shares)
+    }
+
+    /// The threshold, if an operator gave it as a number.
+    fn number(&self) -> Option<Span> {
+        Some(self.threshold).filter(|_| self.tuning == Tuning::Pinned)
     }
 }
 
@@ -347,7 +433,6 @@ impl Load {
         self.rate += other.rate;
         self.bytes += other.bytes;
         self.windows += other.windows;
-        self.ballot.merge(&other.ballot);
         self.asked = self.asked.plus(other.asked);
         self.saturated = self.saturated.plus(other.saturated);
         self.slowest = self.slowest.or(other.slowest);

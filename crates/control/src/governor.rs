@@ -286,10 +286,10 @@ impl Governor {
         let source = self.listen(shares, &view);
         self.shares = Shares(vms.iter().map(|vm| vm.shares.0).fold(0, u32::saturating_add));
         if let (View::Peers(peers), Source::Cluster) = (&view, source) {
-            self.others = peers.governed.ballot;
+            self.others = peers.ballot;
             self.asked = peers.governed.asked;
             if self.observes() {
-                self.others = self.others.plus(peers.observing.ballot);
+                self.others = self.others.plus(peers.observing_ballot);
                 self.asked = self.asked.plus(peers.observing.asked);
             }
         } else if self.quorum.apart() > self.config.law.hold_periods {

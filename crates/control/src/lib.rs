@@ -77,7 +77,9 @@ pub mod units;
 #[cfg(test)]
 mod testing;
 
-pub use cluster::{Bounded, Governed, Load, Report, Source, Thresholds, Totals, Tuning, View};
+pub use cluster::{
+    Bounded, Governed, Load, Part, Report, Source, Thresholds, Totals, Tuning, View,
+};
 pub use config::{Config, ConfigError, check_bounds};
 pub use depth::{Depth, DepthBounds};
 pub use forecast::{Forecast, Outlook};

@@ -29,6 +29,24 @@ impl Default for Freshness {
     }
 }
 
+impl Freshness {
+    /// How alive a host looks whose mark has been the same for `age`, if it promises a change every `period`. `moved`: the
+    /// mark has been seen to change.
+    #[must_use]
+    pub fn liveness(self, age: Span, period: Span, moved: bool) -> Liveness {
+        let after = |periods: u32| age > Span(period.0.saturating_mul(periods.into()));
+        if after(self.gone_after) {
+            Liveness::Gone
+        } else if after(self.stale_after) {
+            Liveness::Stale
+        } else if moved {
+            Liveness::Live
+        } else {
+            Liveness::Unproven
+        }
+    }
+}
+
 /// How alive a host looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -88,16 +106,7 @@ impl<Mark: PartialEq> Watch<Mark> {
 
     /// How alive it looks to `freshness`, if it promises a change every `period`.
     pub(crate) fn liveness(&self, now: Instant, period: Span, freshness: Freshness) -> Liveness {
-        let after = |periods: u32| self.age(now) > Span(period.0.saturating_mul(periods.into()));
-        if after(freshness.gone_after) {
-            Liveness::Gone
-        } else if after(freshness.stale_after) {
-            Liveness::Stale
-        } else if self.moved {
-            Liveness::Live
-        } else {
-            Liveness::Unproven
-        }
+        freshness.liveness(self.age(now), period, self.moved)
     }
 }
 

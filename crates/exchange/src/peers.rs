@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parda_control::{Governed, Instant, Span, Totals, Tuning};
+use parda_control::{Instant, Part, Span, Totals, Tuning};
 
 use crate::freshness::{Freshness, Liveness, Watch};
 use crate::identity::{HostId, Incarnation, Sequence};
@@ -150,36 +150,64 @@ impl Peers {
         1 + self.all(now).filter(|peer| !away(peer)).count()
     }
 
-    /// Sum of the last reports of all live hosts, the law's input. `None` while hosts are unproven and none is
-    /// live: records are seen, and none of them has yet changed. `None` also when as many publications of this host
-    /// have failed as make it stale for the others: a host that is not heard is no part of what they take for the cluster.
+    /// Sum of the last reports of all live hosts, the law's input. `None` as with [`Sum::totals`], and also when as many
+    /// publications of this host have failed as make it stale for the others: a host that is not heard is no part of
+    /// what they take for the cluster.
     #[must_use]
     pub fn totals(&self, now: Instant) -> Option<Totals> {
-        if self.unheard >= self.freshness.stale_after {
-            return None;
+        let mut sum = self.sum()?;
+        for peer in self.all(now) {
+            let Message { from, body, .. } = peer.message;
+            sum.add(from.host.id(), peer.liveness, &Part::of(&body.report));
         }
+        sum.totals()
+    }
+
+    /// A sum to which no host is added yet. `None` while this host is not heard.
+    #[must_use]
+    pub fn sum(&self) -> Option<Sum> {
         let mut totals = Totals::default();
         totals.thresholds.before = self.before;
-        let (mut live, mut unproven) = (false, false);
-        for peer in self.all(now) {
-            match peer.liveness {
-                Liveness::Live => {
-                    let ahead = peer.message.from.host.id() < self.me;
-                    totals.add(&peer.message.body.report);
-                    totals.thresholds.hear(&peer.message.body.report, ahead);
-                    totals.backlog.hear(&peer.message.body.report, peer.message.from.host.id().0);
-                    live = true;
-                }
-                Liveness::Unproven => unproven = true,
-                // A silent host may be dead or cut off: its shares count as missing.
-                Liveness::Stale if peer.message.body.report.governed != Governed::No => {
-                    totals.missing += f64::from(peer.message.body.report.shares.0);
-                }
-                // Hosts that are gone, have left, or that no law governs do not count.
-                Liveness::Stale | Liveness::Gone | Liveness::Left => {}
+        let heard = self.unheard < self.freshness.stale_after;
+        heard.then_some(Sum { me: self.me, totals, live: false, unproven: false })
+    }
+}
+
+/// Sum of what the other hosts said last, added up in the order of their ids.
+#[derive(Debug)]
+pub struct Sum {
+    me: HostId,
+    totals: Totals,
+    live: bool,
+    unproven: bool,
+}
+
+impl Sum {
+    /// Adds a host.
+    pub fn add(&mut self, host: HostId, liveness: Liveness, said: &Part) {
+        match liveness {
+            Liveness::Live => {
+                self.totals.hear(said, host.0, host < self.me);
+                self.live = true;
             }
+            Liveness::Unproven => self.unproven = true,
+            // A silent host may be dead or cut off: its shares count as missing.
+            Liveness::Stale => self.totals.missing += said.counted().unwrap_or_default(),
+            // Hosts that are gone or have left do not count.
+            Liveness::Gone | Liveness::Left => {}
         }
-        (live || !unproven).then_some(totals)
+    }
+
+    /// Adds live hosts that come one after another, all before this host or all after it.
+    pub fn add_live(&mut self, first: HostId, hosts: &Totals) {
+        self.totals.hear_all(hosts, first < self.me);
+        self.live = true;
+    }
+
+    /// The sum. `None` while hosts are unproven and none is live: records are seen, and none of them has yet changed.
+    #[must_use]
+    pub fn totals(self) -> Option<Totals> {
+        (self.live || !self.unproven).then_some(self.totals)
     }
 }
 
@@ -276,9 +304,8 @@ mod tests {
         assert_eq!(peers.totals(at(0)), None);
         peers.observe(at(1), &[message(identity("a", 1), 2), message(identity("b", 1), 1)]);
         let report = message(identity("a", 1), 2).body.report;
-        let mut one = Totals::of([&report]);
-        one.thresholds.hear(&report, identity("a", 1).host.id() < peers.me);
-        one.backlog.hear(&report, identity("a", 1).host.id().0);
+        let (mut one, a) = (Totals::default(), identity("a", 1).host.id());
+        one.hear(&Part::of(&report), a.0, a < peers.me);
         assert_eq!(peers.totals(at(1)), Some(one));
     }
 

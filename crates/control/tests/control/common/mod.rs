@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use parda_control::{
-    Bytes, Config, Dispatch, Estimate, Host, Instant, Io, IoId, IoKind, Outcome, Outlook, Report,
-    Shares, Span, Totals, View, VmConfig, VmId,
+    Bytes, Config, Dispatch, Estimate, Host, Instant, Io, IoId, IoKind, Outcome, Outlook, Part,
+    Report, Shares, Span, Totals, View, VmConfig, VmId,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -282,9 +282,7 @@ impl Cluster {
         let mut peers = Totals::default();
         for (other, h) in self.hosts.iter().enumerate() {
             if let Some(report) = h.report.filter(|_| other != host && !h.silent) {
-                peers.add(&report);
-                peers.thresholds.hear(&report, other < host);
-                peers.backlog.hear(&report, other as u64 + 1);
+                peers.hear(&Part::of(&report), other as u64 + 1, other < host);
             }
         }
         let now = self.now;
