@@ -58,8 +58,8 @@ pub(crate) struct Agent {
     ios: Slab<Pending>,
     /// Slots at the array, by our own books.
     at_array: f64,
-    /// When it is going to be woken up.
-    wakes: Option<Instant>,
+    /// When it is going to be woken up: two or three times, as the same one is asked for again and again.
+    wakes: Vec<Instant>,
     beta: f64,
     finding: Finding,
 }
@@ -114,7 +114,7 @@ impl Agent {
             runs: host.vms.iter().map(|_| Run::default()).collect(),
             ios: Slab::new(),
             at_array: 0.0,
-            wakes: None,
+            wakes: Vec::new(),
             beta: 0.0,
             finding: Finding::default(),
         })
@@ -209,12 +209,15 @@ impl Agent {
     /// When to be woken up, if that is not known already.
     pub(crate) fn wake(&mut self) -> Option<Instant> {
         let at = self.enforcer.next_wakeup()?;
-        let before = self.wakes.replace(at);
-        (before != Some(at)).then_some(at)
+        let known = self.wakes.contains(&at);
+        if !known {
+            self.wakes.push(at);
+        }
+        (!known).then_some(at)
     }
 
     pub(crate) fn woken(&mut self, now: Instant) {
-        self.wakes = self.wakes.filter(|at| *at != now);
+        self.wakes.retain(|at| *at != now);
     }
 
     /// Lets the law tick with what the exchange shows.
