@@ -27,15 +27,33 @@ pub(crate) struct Tally {
     device: u128,
 }
 
+/// So many IOs of a host are counted in its phases at a time. Latencies of a large cluster do not fit the processor's caches, and
+/// so are fetched once for all of these.
+const AT_ONCE: usize = 64;
+
 /// The meters of all hosts.
 #[derive(Debug)]
 pub(crate) struct Meters {
     open: Vec<PhaseMeter>,
+    /// What each host has done that is not counted in the open phases yet.
+    recent: Vec<Vec<Recent>>,
     /// What each host did since the last second.
     tallies: Vec<Tally>,
     ios: u64,
     /// Messages of hosts that reached the exchange.
     publications: u64,
+}
+
+/// An IO that is done.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    vm: usize,
+    bytes: u64,
+    held: Span,
+    device: Span,
+    /// It moved data: the device time of a trim depends on the length of its range. Device latencies leave trims out,
+    /// and IOPS and latencies of VMs count them.
+    data: bool,
 }
 
 #[derive(Debug)]
@@ -106,29 +124,34 @@ impl Tally {
 impl Meters {
     pub(crate) fn new(scenario: &Scenario) -> Meters {
         let tallies = vec![Tally::default(); scenario.hosts.len()];
-        Meters { open: Vec::new(), tallies, ios: 0, publications: 0 }
+        let recent = scenario.hosts.iter().map(|_| Vec::new()).collect();
+        Meters { open: Vec::new(), recent, tallies, ios: 0, publications: 0 }
     }
 
     /// An IO is done.
     pub(crate) fn record(&mut self, host: HostId, done: &Completed) {
         self.ios += 1;
-        // The device time of a trim depends on the length of its range: device latencies of hosts leave trims
-        // out. IOPS and latencies of VMs count them.
+        let (bytes, device, held) = (done.io.bytes.0, done.device, done.held);
         let data = done.io.kind != IoKind::Discard;
         if data {
-            self.tallies[host.0].add(done.io.bytes.0, done.device);
+            self.tallies[host.0].add(bytes, device);
         }
-        for phase in &mut self.open {
-            let host = &mut phase.hosts[host.0];
-            let vm = &mut host.vms[done.vm.0];
-            vm.count.ios += 1;
-            vm.count.bytes += done.io.bytes.0;
-            if data {
-                host.device.record(done.device);
-                vm.device.add(done.io.bytes.0, done.device);
-            }
-            vm.total.record(done.held + done.device);
-            vm.held.record(done.held);
+        if self.open.is_empty() {
+            return;
+        }
+        let recent = &mut self.recent[host.0];
+        recent.push(Recent { vm: done.vm.0, bytes, held, device, data });
+        if recent.len() >= AT_ONCE {
+            self.open.iter_mut().for_each(|phase| phase.hosts[host.0].count_all(recent));
+            recent.clear();
+        }
+    }
+
+    /// Counts what is not counted yet, as phases begin or end.
+    fn settle(&mut self) {
+        for (host, recent) in self.recent.iter_mut().enumerate() {
+            self.open.iter_mut().for_each(|phase| phase.hosts[host].count_all(recent));
+            recent.clear();
         }
     }
 
@@ -171,6 +194,7 @@ impl Meters {
         scenario: &Scenario,
         agents: impl Iterator<Item = Option<&'a Agent>>,
     ) {
+        self.settle();
         let host = |(host, agent): (&parda_scenario::Host, Option<&Agent>)| {
             let lived = agent.map(|agent| agent.lived(now)).unwrap_or_default();
             let vm = |index| VmMeter {
@@ -200,6 +224,7 @@ impl Meters {
         scenario: &Scenario,
         agents: impl Iterator<Item = Option<&'a Agent>>,
     ) -> Result<Option<PhaseAnswer>, Violation> {
+        self.settle();
         let Some(index) = self.open.iter().position(|open| open.phase == *phase) else {
             return Ok(None);
         };
@@ -257,6 +282,20 @@ fn little(
 }
 
 impl HostMeter {
+    fn count_all(&mut self, recent: &[Recent]) {
+        for Recent { vm, bytes, held, device, data } in recent {
+            let vm = &mut self.vms[*vm];
+            vm.count.ios += 1;
+            vm.count.bytes += bytes;
+            if *data {
+                self.device.record(*device);
+                vm.device.add(*bytes, *device);
+            }
+            vm.total.record(*held + *device);
+            vm.held.record(*held);
+        }
+    }
+
     fn count(self, from: Instant, span: Span) -> HostCount {
         let vm = |vm: VmMeter| VmCount {
             latency_ms: vm.total.distribution(),
