@@ -75,12 +75,16 @@ enum Transport {
 
 impl Lab {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let study = Study::parse(&self.document()?)?;
+        let document = self.document()?;
+        let study = Study::parse(&document)?;
         let study = variants(study, &self.scenario, &self.variant)?;
         let addresses = if self.netns { Addresses::Namespaces } else { Addresses::Loopback };
         for run in &study.runs {
-            let wrong = |e| Failure::usage(format!("{}: {e}", self.scenario.display()));
-            parda_lab::limits::check(&run.scenario, addresses).map_err(wrong)?;
+            parda_lab::limits::check(&run.scenario, addresses).map_err(|refusal| {
+                let there = refusal.paths.iter().find(|path| document.has(path));
+                let path = there.or(refusal.paths.first()).map_or("", String::as_str);
+                Failure::usage(document.error(path, refusal.to_string()).to_string())
+            })?;
         }
         if self.live && study.runs.len() > 1 {
             let message = "--live keeps one variant until Ctrl-C: name it with --variant";

@@ -319,7 +319,10 @@ fn what_only_the_simulator_can_do_is_refused_before_anything_starts() {
         let output = lab().arg(&file).args(check).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains("exchange.delay is beyond the laboratory"), "{error}");
+        let line = 1 + demo[..demo.find("[array]").unwrap()].matches('\n').count() + 1;
+        let says =
+            format!("late.toml:{line}:9: delay = \"2s\": exchange.delay is beyond the laboratory");
+        assert!(error.contains(&says), "{error}");
     }
 }
 

@@ -132,6 +132,18 @@ impl Document {
         self.error_at(&path.split('.').collect::<Vec<_>>(), message)
     }
 
+    /// Whether there is a value at a path of keys and indices.
+    #[must_use]
+    pub fn has(&self, path: &str) -> bool {
+        let root = self.text.parse().map(toml::Value::Table);
+        let below = |value: toml::Value, key: &str| match value {
+            toml::Value::Table(mut table) => table.remove(key),
+            toml::Value::Array(array) => array.into_iter().nth(key.parse().ok()?),
+            _ => None,
+        };
+        root.ok().and_then(|root| path.split('.').try_fold(root, below)).is_some()
+    }
+
     /// [`error`](Self::error) for keys that may themselves have dots in them.
     #[must_use]
     pub fn error_at(&self, keys: &[&str], message: impl Into<String>) -> Error {

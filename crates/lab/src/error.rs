@@ -8,6 +8,28 @@ use std::time::Duration;
 use crate::guest::GuestError;
 use crate::network::NetworkError;
 
+/// A part of a scenario that the laboratory cannot do.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refusal {
+    /// Paths in the document at which it may stand, such as `host.2.exchange.delay`: the first one that is there counts.
+    pub paths: Vec<String>,
+    /// What it is.
+    pub error: Box<LabError>,
+}
+
+impl Refusal {
+    pub(crate) fn new(paths: impl Into<Vec<String>>, error: LabError) -> Refusal {
+        Refusal { paths: paths.into(), error: Box::new(error) }
+    }
+}
+
+impl From<Refusal> for LabError {
+    fn from(refusal: Refusal) -> LabError {
+        *refusal.error
+    }
+}
+
 /// Reason why a run has no answer. Errors of processes name their logs, which are kept.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {

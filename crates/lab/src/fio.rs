@@ -7,7 +7,7 @@ use parda_scenario::{Scenario, Vm, VmId, client_seed};
 use parda_workload::fio::{Job, JobTarget, UnsupportedByFio};
 use parda_workload::{ClientLoad, Demand, Workload};
 
-use crate::error::LabError;
+use crate::error::{LabError, Refusal};
 
 /// Checks that fio is installed and has an NBD engine.
 ///
@@ -23,12 +23,16 @@ pub fn check() -> Result<(), LabError> {
 ///
 /// # Errors
 /// The first VM whose workload fio does not support.
-pub fn can_do(scenario: &Scenario) -> Result<(), LabError> {
-    scenario.vm_ids().try_for_each(|(_, vm)| match &vm.load {
-        ClientLoad::Drawn(workload) => can_draw(workload, &vm.name),
-        ClientLoad::Replayed(_) => {
-            Err(LabError::OnlySimulated(format!("`trace`, of {},", vm.name)))
+pub fn can_do(scenario: &Scenario) -> Result<(), Refusal> {
+    scenario.vm_ids().try_for_each(|(id, vm)| {
+        let path = format!("{}.vm.{}.workload", scenario.host(id.host).path, id.index);
+        match &vm.load {
+            ClientLoad::Drawn(workload) => can_draw(workload, &vm.name),
+            ClientLoad::Replayed(_) => {
+                Err(LabError::OnlySimulated(format!("`trace`, of {},", vm.name)))
+            }
         }
+        .map_err(|error| Refusal::new([path], error))
     })
 }
 

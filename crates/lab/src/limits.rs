@@ -4,63 +4,72 @@
 use std::collections::BTreeSet;
 
 use parda_scenario::exchange::{ExchangeSettings, Hearing, Transport};
-use parda_scenario::{Action, HostId, Scenario};
+use parda_scenario::{Action, Host, HostId, Scenario};
 
-use crate::error::LabError;
+use crate::error::{LabError, Refusal};
 use crate::fio;
 use crate::network::Addresses;
 
 /// Checks that the laboratory can run a scenario with hosts at such addresses.
 ///
 /// # Errors
-/// It cannot; the error names the feature.
-pub fn check(scenario: &Scenario, addresses: Addresses) -> Result<(), LabError> {
+/// It cannot; the error names the feature, and where in the document it may stand.
+pub fn check(scenario: &Scenario, addresses: Addresses) -> Result<(), Refusal> {
     fio::can_do(scenario)?;
     let elsewhere = scenario.transport != Transport::File || addresses == Addresses::Namespaces;
-    if let Some((_, guest)) = scenario.present().find(|(_, host)| host.kind.guest().is_some())
-        && elsewhere
-    {
-        let what = format!(
-            "a network between hosts (`exchange.transport`, --netns) with {}, a guest,",
-            guest.name
-        );
-        return Err(LabError::OnlySimulated(what));
+    for (id, guest) in scenario.present().filter(|(_, host)| host.kind.guest().is_some()) {
+        check_guest(scenario, id, guest, elsewhere)?;
     }
-    scenario.present().filter(|(_, host)| host.kind.guest().is_some()).try_for_each(
-        |(id, guest)| {
-            if has_own_relay(scenario, id) {
-                let what =
-                    format!("`exchange.reachable` or `exchange.side` of {}, a guest,", guest.name);
-                return Err(LabError::OnlySimulated(what));
-            }
-            let luns = |id: HostId| scenario.host(id).vms.iter().map(|vm| vm.lun);
-            let others = scenario.present().filter(|(other, _)| *other != id);
-            if others.flat_map(|(other, _)| luns(other)).any(|lun| luns(id).any(|l| l == lun)) {
-                let what = format!("{}, a guest whose disk is another host's, too,", guest.name);
-                return Err(LabError::OnlySimulated(what));
-            }
-            Ok(())
-        },
-    )?;
-    let faults = |(id, _)| settings(scenario, id).find_map(fault_of_packets);
-    let Some(what) = scenario.present().find_map(faults) else { return Ok(()) };
+    let faults = |(id, _)| settings(scenario, id).find_map(|found| fault_of_packets(&found));
+    let Some((what, paths)) = scenario.present().find_map(faults) else { return Ok(()) };
     match (scenario.transport, addresses) {
         (Transport::Udp, _) | (Transport::Etcd { .. }, Addresses::Namespaces) => Ok(()),
-        (Transport::Etcd { .. }, Addresses::Loopback) => Err(LabError::Needs {
-            what: format!("{what} over etcd"),
-            needs: "--netns: on loopback a connection can only be cut",
-        }),
-        (Transport::File, _) => Err(LabError::OnlySimulated(what.to_owned())),
+        (Transport::Etcd { .. }, Addresses::Loopback) => {
+            let what = format!("{what} over etcd");
+            let needs = "--netns: on loopback a connection can only be cut";
+            Err(Refusal::new(paths, LabError::Needs { what, needs }))
+        }
+        (Transport::File, _) => Err(Refusal::new(paths, LabError::OnlySimulated(what))),
     }
+}
+
+fn check_guest(
+    scenario: &Scenario,
+    id: HostId,
+    guest: &Host,
+    elsewhere: bool,
+) -> Result<(), Refusal> {
+    let name = &guest.name;
+    let only_simulated = |paths, what| Err(Refusal::new(paths, LabError::OnlySimulated(what)));
+    if elsewhere {
+        let what = format!(
+            "a network between hosts (`exchange.transport`, --netns) with {name}, a guest,"
+        );
+        return only_simulated(vec![format!("{}.kind", guest.path)], what);
+    }
+    if let Some(cut) = settings(scenario, id).find(|found| cuts_off(found.settings)) {
+        let what = format!("`exchange.reachable` or `exchange.side` of {name}, a guest,");
+        let keys = ["reachable", "side"];
+        return only_simulated(keys.iter().flat_map(|key| cut.paths(key)).collect(), what);
+    }
+    let luns = |id: HostId| scenario.host(id).vms.iter().map(|vm| vm.lun);
+    let others = scenario.present().filter(|(other, _)| *other != id);
+    if others.flat_map(|(other, _)| luns(other)).any(|lun| luns(id).any(|l| l == lun)) {
+        let what = format!("{name}, a guest whose disk is another host's, too,");
+        return only_simulated(vec![format!("{}.kind", guest.path)], what);
+    }
+    Ok(())
 }
 
 /// Whether the host is ever cut off from the exchange, or on a side of its own.
 #[must_use]
 pub fn has_own_relay(scenario: &Scenario, id: HostId) -> bool {
-    settings(scenario, id).any(|settings| {
-        let hearing = settings.hearing();
-        !hearing.reachable || hearing.side != Hearing::default().side
-    })
+    settings(scenario, id).any(|found| cuts_off(found.settings))
+}
+
+fn cuts_off(settings: &ExchangeSettings) -> bool {
+    let hearing = settings.hearing();
+    !hearing.reachable || hearing.side != Hearing::default().side
 }
 
 /// Sides of a partition of an exchange on the array, without the one on which all hosts begin.
@@ -70,28 +79,45 @@ pub fn sides(scenario: &Scenario) -> Vec<String> {
         return Vec::new();
     }
     let all = scenario.present().flat_map(|(id, _)| settings(scenario, id));
-    let sides: BTreeSet<String> = all.map(|settings| settings.hearing().side).collect();
+    let sides: BTreeSet<String> = all.map(|found| found.settings.hearing().side).collect();
     sides.into_iter().filter(|side| *side != Hearing::default().side).collect()
 }
 
-/// All settings of the exchange that a host ever has.
-fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = &ExchangeSettings> {
-    let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
-        Action::SetExchange(host, settings) if *host == id => Some(&**settings),
-        _ => None,
-    });
-    std::iter::once(&scenario.host(id).exchange).chain(changes)
+/// Settings of the exchange that a host has at a time, with the path of the entry that they are from.
+struct Found<'a> {
+    settings: &'a ExchangeSettings,
+    path: &'a str,
 }
 
-/// The first of these settings that concerns single packets, or visits to a simulated exchange.
-fn fault_of_packets(settings: &ExchangeSettings) -> Option<&'static str> {
-    let (hearing, usual) = (settings.hearing(), Hearing::default());
+impl Found<'_> {
+    /// Where in the document this key may stand.
+    fn paths(&self, key: &str) -> Vec<String> {
+        vec![format!("{}.exchange.{key}", self.path), format!("exchange.{key}")]
+    }
+}
+
+/// All settings of the exchange that a host ever has.
+fn settings(scenario: &Scenario, id: HostId) -> impl Iterator<Item = Found<'_>> {
+    let changes = scenario.timeline.iter().filter_map(move |event| match &event.action {
+        Action::SetExchange(host, settings) if *host == id => {
+            Some(Found { settings, path: &event.path })
+        }
+        _ => None,
+    });
+    let Host { exchange, path, .. } = scenario.host(id);
+    std::iter::once(Found { settings: exchange, path }).chain(changes)
+}
+
+/// The first of these settings that concerns single packets, or visits to a simulated exchange, and where it may stand.
+fn fault_of_packets(found: &Found<'_>) -> Option<(String, Vec<String>)> {
+    let (hearing, usual) = (found.settings.hearing(), Hearing::default());
     let beyond = [
-        (hearing.delay != usual.delay, "exchange.delay"),
-        (hearing.loss != usual.loss, "exchange.loss"),
-        (hearing.writable != usual.writable, "exchange.writable"),
+        (hearing.delay != usual.delay, "delay"),
+        (hearing.loss != usual.loss, "loss"),
+        (hearing.writable != usual.writable, "writable"),
     ];
-    beyond.into_iter().find(|(is, _)| *is).map(|(_, what)| what)
+    let (_, key) = beyond.into_iter().find(|(is, _)| *is)?;
+    Some((format!("exchange.{key}"), found.paths(key)))
 }
 
 #[cfg(test)]

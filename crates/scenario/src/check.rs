@@ -266,7 +266,7 @@ impl Checker<'_> {
             Present::Only(names) => names.contains(&host.name),
         };
         let (name, outside) = (host.name.clone(), host.outside);
-        Ok(Host { name, present, kind, outside, control, exchange, vms })
+        Ok(Host { name, path, present, kind, outside, control, exchange, vms })
     }
 
     fn vm(
@@ -306,10 +306,11 @@ impl Checker<'_> {
         }
 
         let start = vm.start.unwrap_or(Duration::ZERO);
-        starts.push((TimelineEvent { at: start, action: Action::StartVm(id) }, at("start")));
+        let event = |at, action| TimelineEvent { at, action, path: path.to_owned() };
+        starts.push((event(start, Action::StartVm(id)), at("start")));
         if let Some(stop) = vm.stop {
             self.ensure(stop > start, &at("stop"), "must be after start")?;
-            starts.push((TimelineEvent { at: stop, action: Action::StopVm(id) }, at("stop")));
+            starts.push((event(stop, Action::StopVm(id)), at("stop")));
         }
         let target = vm.latency_target;
         if let Some(message) = target.and_then(parda_config::wrong_target) {

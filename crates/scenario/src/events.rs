@@ -125,7 +125,9 @@ impl Checker<'_> {
             }
             _ => return Err(not_one()),
         };
-        Ok(actions.into_iter().map(|action| TimelineEvent { at: event.at, action }).collect())
+        let path = format!("event.{index}");
+        let placed = |action| TimelineEvent { at: event.at, action, path: path.clone() };
+        Ok(actions.into_iter().map(placed).collect())
     }
 
     pub(crate) fn known<T: Copy>(

@@ -51,6 +51,8 @@ pub struct Scenario {
 pub struct Host {
     /// Name, unique among hosts.
     pub name: String,
+    /// Path of the host's entry in the document, such as `host.2`, for errors.
+    pub path: String,
     /// Whether the host is present. A host that a variant leaves out keeps its disks on the array and
     /// does nothing.
     pub present: bool,
@@ -107,6 +109,8 @@ pub struct TimelineEvent {
     pub at: Duration,
     /// The action to apply.
     pub action: Action,
+    /// Path of the entry in the document that asks for it, such as `event.2`, for errors.
+    pub path: String,
 }
 
 /// A change to a VM, a host, the exchange or the array.
