@@ -1,8 +1,11 @@
 //! A cluster with a transport: when it has settled, how exact it is, and what it sends.
 
+use std::fmt;
+
 use parda_config::Document;
 use parda_scenario::{PhaseAnswer, Scenario};
 use parda_sim::{Progress, SimOptions, run};
+use serde::{Deserialize, Serialize};
 
 use crate::Fallible;
 use crate::transport::{Traffic, Transport};
@@ -20,18 +23,46 @@ const PERIODS: u64 = 12;
 const MEAN: usize = 5;
 const WITHIN: f64 = 0.1;
 
-pub(crate) fn table(transports: &[&Transport], sizes: &[u64]) -> Fallible<()> {
-    println!(
-        "| transport | hosts | period, s | latency settled, s | windows settled, s | periods | latency, ms | largest error of a window | fairness | \
-         a host sends, messages/s | kB/s | receives, messages/s | kB/s | all hosts, MB/s | ns per IO |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    );
+/// A cluster's answer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) transport: String,
+    pub(crate) hosts: u64,
+    /// Mean time between two messages of a host, in seconds.
+    period_s: f64,
+    /// Seconds until the array's latency stays at the threshold, and until windows stay what they are.
+    pub(crate) latency_settled_s: f64,
+    pub(crate) windows_settled_s: f64,
+    /// Over the last half of the run.
+    latency_ms: f64,
+    window_error: f64,
+    fairness: f64,
+    /// Of a host, per second.
+    sent: f64,
+    pub(crate) sent_bytes: f64,
+    received: f64,
+    pub(crate) received_bytes: f64,
+    /// CPU time of the simulation.
+    ns_per_io: f64,
+}
+
+const HEAD: &str = "\
+| transport | hosts | period, s | latency settled, s | windows settled, s | periods | latency, ms | largest error of a window | fairness | \
+a host sends, messages/s | kB/s | receives, messages/s | kB/s | all hosts, MB/s | ns per IO |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+
+/// Runs the clusters, and prints each as a row of a table.
+pub(crate) fn rows(transports: &[&Transport], sizes: &[u64]) -> Fallible<Vec<Row>> {
+    println!("{HEAD}");
+    let mut rows = Vec::new();
     for transport in transports {
         for hosts in sizes.iter().filter(|hosts| **hosts <= transport.most) {
-            row(transport, *hosts)?;
+            let row = row(transport, *hosts)?;
+            println!("{row}");
+            rows.push(row);
         }
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// A drive for eight hosts, one VM on each host, and every third VM with twice the shares of the others.
@@ -68,7 +99,7 @@ fn length(transport: &Transport, hosts: u64) -> u64 {
     SECONDS.max(PERIODS * period)
 }
 
-fn row(transport: &Transport, hosts: u64) -> Fallible<()> {
+fn row(transport: &Transport, hosts: u64) -> Fallible<Row> {
     let seconds = length(transport, hosts);
     let scenario = scenario(transport, hosts, seconds)?;
     let mut latencies = Vec::new();
@@ -78,26 +109,47 @@ fn row(transport: &Transport, hosts: u64) -> Fallible<()> {
     let spent = cpu_time()? - began;
     let [all, steady] = &outcome.answer.phases[..] else { return Err("two phases".into()) };
     let rounds = outcome.publications as f64 / hosts as f64 / seconds as f64;
-    let windows = all.total.settled_s.unwrap_or_default();
     let Traffic { sent, sent_bytes, received, received_bytes } = (transport.round)(hosts as f64);
-    let all_bytes = hosts as f64 * (sent_bytes + received_bytes);
-    println!(
-        "| {} | {hosts} | {:.1} | {} | {windows:.0} | {:.0} | {:.1} | {:.1} % | {:.4} | {:.2} | {:.1} | {:.2} | {:.1} | {:.2} | {:.0} |",
-        transport.name,
-        1.0 / rounds,
-        settled(&latencies),
-        windows * rounds,
-        steady.total.device_latency_ms.unwrap_or_default(),
-        100.0 * window_error(steady),
-        steady.total.fairness_slots.unwrap_or_default(),
-        sent * rounds,
-        sent_bytes * rounds / 1e3,
-        received * rounds,
-        received_bytes * rounds / 1e3,
-        all_bytes * rounds / 1e6,
-        spent * 1e9 / outcome.ios as f64,
-    );
-    Ok(())
+    Ok(Row {
+        transport: transport.name.to_owned(),
+        hosts,
+        period_s: 1.0 / rounds,
+        latency_settled_s: settled(&latencies) as f64,
+        windows_settled_s: all.total.settled_s.unwrap_or_default(),
+        latency_ms: steady.total.device_latency_ms.unwrap_or_default(),
+        window_error: window_error(steady),
+        fairness: steady.total.fairness_slots.unwrap_or_default(),
+        sent: sent * rounds,
+        sent_bytes: sent_bytes * rounds,
+        received: received * rounds,
+        received_bytes: received_bytes * rounds,
+        ns_per_io: spent * 1e9 / outcome.ios as f64,
+    })
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all_bytes = self.hosts as f64 * (self.sent_bytes + self.received_bytes);
+        write!(
+            f,
+            "| {} | {} | {:.1} | {:.0} | {:.0} | {:.0} | {:.1} | {:.1} % | {:.4} | {:.2} | {:.1} | {:.2} | {:.1} | {:.2} | {:.0} |",
+            self.transport,
+            self.hosts,
+            self.period_s,
+            self.latency_settled_s,
+            self.windows_settled_s,
+            self.windows_settled_s / self.period_s,
+            self.latency_ms,
+            100.0 * self.window_error,
+            self.fairness,
+            self.sent,
+            self.sent_bytes / 1e3,
+            self.received,
+            self.received_bytes / 1e3,
+            all_bytes / 1e6,
+            self.ns_per_io,
+        )
+    }
 }
 
 /// The second from which on the array's latency stays at the threshold.

@@ -3,13 +3,16 @@
 //! ```sh
 //! cargo run --release -p parda-sim --example scale                    # all transports, 8 to 2,000 hosts
 //! cargo run --release -p parda-sim --example scale -- group 8 2000    # one transport, these numbers of hosts
+//! cargo run --release -p parda-sim --example scale -- --json scale.json           # and the same as JSON
+//! cargo run --release -p parda-sim --example scale -- plot scale.json scale.svg   # a picture of that
 //! cargo run --release -p parda-sim --example scale -- round           # CPU time of a host's control round
 //! ```
 //!
-//! All of it takes a quarter of an hour of a core, most of it 1,000 and 2,000 hosts.
+//! All of it takes ten minutes of a core, most of it 1,000 and 2,000 hosts over etcd, which need an hour of their own time.
 #![allow(clippy::print_stdout, reason = "this is what it is for")]
 
 mod cluster;
+mod picture;
 mod round;
 mod transport;
 
@@ -23,7 +26,18 @@ type Fallible<T> = Result<T, Box<dyn Error>>;
 const SIZES: [u64; 6] = [8, 32, 100, 300, 1000, 2000];
 
 fn main() -> Fallible<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [command, from, to] = &arguments[..]
+        && command == "plot"
+    {
+        return picture::draw(from, to);
+    }
+    let json = arguments.iter().position(|argument| argument == "--json");
+    let json = match json.map(|at| arguments.drain(at..).collect::<Vec<_>>()).as_deref() {
+        None => None,
+        Some([_, file]) => Some(file.clone()),
+        Some(_) => return Err("--json needs one file, as the last argument".into()),
+    };
     let name = arguments.first();
     let sizes: Vec<u64> =
         arguments.iter().skip(1).map(|size| size.parse()).collect::<Result<_, _>>()?;
@@ -36,5 +50,10 @@ fn main() -> Fallible<()> {
         let names = TRANSPORTS.map(|transport| transport.name).join(", ");
         return Err(format!("no transport is called so; there are {names}").into());
     }
-    cluster::table(&chosen, &sizes)
+    let rows = cluster::rows(&chosen, &sizes)?;
+    if let Some(file) = json {
+        std::fs::write(&file, serde_json::to_string_pretty(&rows)?)
+            .map_err(|e| format!("{file}: {e}"))?;
+    }
+    Ok(())
 }
