@@ -138,6 +138,7 @@ nightly: ## What takes hours: all guests and scenarios in real time, 500 kills a
 	@$(MAKE) --no-print-directory kit
 	PARDA_LONG=1 $(CARGO) test $(TESTS) --test guests -- --include-ignored --skip two_vms_of_a_virtio_disk
 	$(CARGO) test $(TESTS) --test lab -- --include-ignored
+	tools/upgrade.sh
 	PARDA_CRASH_ROUNDS=500 PARDA_SOAK_SECONDS=1800 $(CARGO) test $(TESTS) --test stories -- durability soak --nocapture
 	PARDA_CONFIG_RUNS=10000000 $(CARGO) test $(TESTS) --test agent -- mutated
 	PARDA_FLEETS=2000 $(CARGO) test --release --locked --workspace --test random -- thousands_of_fleets --ignored --nocapture

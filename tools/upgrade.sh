@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Replaces agents of an older revision by those of this one, one after another, under load: the story
+# `agents_of_a_program_from_before_are_replaced_one_by_one`, with a real program from before.
+#
+#     tools/upgrade.sh [REVISION]        # the last tag before HEAD if not given, and without tags HEAD~50
+#
+# The revision is built in a worktree that is removed again, in the target directory of this one, so that what both depend on is
+# built once. What is not committed is part of the new side only. Without the revision in the repository (a shallow clone) it fails and says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+default() { git describe --tags --abbrev=0 HEAD^ 2>/dev/null || echo HEAD~50; }
+revision=${1:-$(default)}
+commit=$(git rev-parse --verify --quiet "$revision^{commit}") || {
+  echo "upgrade: there is no revision $revision here: name one, or fetch it (git fetch --unshallow --tags)" >&2
+  exit 1
+}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} CARGO_INCREMENTAL=0
+tree=$(mktemp -d)
+trap 'git worktree remove --force "$tree"; rm -f "$CARGO_TARGET_DIR/parda-before"' EXIT
+git worktree add --quiet --detach "$tree" "$commit"
+echo "upgrade: from $(git log -1 --format='%h, %cs: %s' "$commit")"
+(cd "$tree" && cargo build --locked --quiet --workspace --bin parda)
+cp "$CARGO_TARGET_DIR/debug/parda" "$CARGO_TARGET_DIR/parda-before"
+PARDA_BEFORE=$CARGO_TARGET_DIR/parda-before cargo test --workspace --locked --quiet --test lab -- \
+  agents_of_a_program_from_before --include-ignored
