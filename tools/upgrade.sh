@@ -4,8 +4,9 @@
 #
 #     tools/upgrade.sh [REVISION]        # the last tag before HEAD if not given, and without tags HEAD~50
 #
-# The revision is built in a worktree that is removed again, in the target directory of this one, so that what both depend on is
-# built once. What is not committed is part of the new side only. Without the revision in the repository (a shallow clone) it fails and says so.
+# The revision is built in a worktree that is removed again. UPGRADE_TARGET is where cargo builds it: target/before unless set, which is
+# kept. It must not be that of this tree: cargo takes crates of one name and version in both for the same. Without the revision in
+# the repository (a shallow clone) it fails and says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,12 +16,11 @@ commit=$(git rev-parse --verify --quiet "$revision^{commit}") || {
   echo "upgrade: there is no revision $revision here: name one, or fetch it (git fetch --unshallow --tags)" >&2
   exit 1
 }
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} CARGO_INCREMENTAL=0
+export CARGO_INCREMENTAL=0
+before=$(realpath -m "${UPGRADE_TARGET:-target/before}")
 tree=$(mktemp -d)
-trap 'git worktree remove --force "$tree"; rm -f "$CARGO_TARGET_DIR/parda-before"' EXIT
+trap 'git worktree remove --force "$tree"' EXIT
 git worktree add --quiet --detach "$tree" "$commit"
 echo "upgrade: from $(git log -1 --format='%h, %cs: %s' "$commit")"
-(cd "$tree" && cargo build --locked --quiet --workspace --bin parda)
-cp "$CARGO_TARGET_DIR/debug/parda" "$CARGO_TARGET_DIR/parda-before"
-PARDA_BEFORE=$CARGO_TARGET_DIR/parda-before cargo test --workspace --locked --quiet --test lab -- \
-  agents_of_a_program_from_before --include-ignored
+(cd "$tree" && CARGO_TARGET_DIR=$before cargo build --locked --quiet --package parda)
+PARDA_BEFORE=$before/debug/parda cargo test --workspace --locked --quiet --test lab -- agents_of_a_program_from_before --include-ignored
