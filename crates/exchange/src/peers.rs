@@ -183,7 +183,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds a host.
+    /// Adds what a host said, by its liveness.
     pub fn add(&mut self, host: HostId, liveness: Liveness, said: &Part) {
         match liveness {
             Liveness::Live => {

@@ -14,7 +14,7 @@ use crate::network::NetworkError;
 pub struct Refusal {
     /// Paths in the document at which it may stand, such as `host.2.exchange.delay`: the first one that is there counts.
     pub paths: Vec<String>,
-    /// What it is.
+    /// What the laboratory cannot do.
     pub error: Box<LabError>,
 }
 

@@ -71,7 +71,7 @@ struct Block {
     /// The latest first message, and the earliest last one.
     newest: Instant,
     oldest: Instant,
-    /// The least period.
+    /// The least period of these hosts.
     period: Span,
     leaving: bool,
     /// A host has said something since this was added up.

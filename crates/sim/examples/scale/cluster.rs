@@ -23,7 +23,7 @@ const PERIODS: u64 = 12;
 const MEAN: usize = 5;
 const WITHIN: f64 = 0.1;
 
-/// A cluster's answer.
+/// Answer of a cluster's run, with its traffic.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) transport: String,
