@@ -104,7 +104,7 @@ pub fn serialize<T: Quantity, S: Serializer>(value: &T, to: S) -> Result<S::Ok, 
     value.write(to)
 }
 
-/// Reads a value.
+/// Reads a value from its text, or null.
 ///
 /// # Errors
 /// The value is not a text that [`Quantity::of`] takes.
