@@ -45,8 +45,8 @@ pub(crate) enum Command {
     Reconnected { disk: DiskId, lane: usize, connected: Connected },
     /// Extents of the range of this BLOCK_STATUS request.
     Mapped { key: usize, extents: Result<Vec<Descriptor>, Failure> },
-    /// State of the files behind these disks, as far as it is to be had.
-    Looked(Vec<(DiskId, Option<Look>)>),
+    /// State of the files behind these disks, as far as it is to be had, and the number of the look.
+    Looked { number: u64, looks: Vec<(DiskId, Option<Look>)> },
     /// Answer what is in flight, then end, at the latest after this long.
     Shutdown { within: Duration },
 }

@@ -37,8 +37,8 @@ struct Question {
 enum Job {
     /// The answer to a request.
     Status(Question),
-    /// State of the files behind these disks.
-    Look(Vec<(DiskId, DiskFile)>),
+    /// State of the files behind these disks, and the number of the look.
+    Look(u64, Vec<(DiskId, DiskFile)>),
 }
 
 /// Asks file systems what may take time. Its thread starts with the first question. Each disk has one of
@@ -52,7 +52,7 @@ pub(crate) struct Mapper {
     at: Arc<At>,
 }
 
-/// Which file is being looked at, and the number of the look.
+/// How many files have been looked at, and the disk of the one that is being looked at.
 #[derive(Debug, Default)]
 struct At(Mutex<(u64, Option<DiskId>)>);
 
@@ -109,12 +109,16 @@ impl Mapper {
         }
     }
 
-    /// Looks at files; [`Command::Looked`] brings the answer.
-    pub(crate) fn look(&mut self, files: Vec<(DiskId, DiskFile)>) -> Result<(), Failure> {
-        self.submit(Job::Look(files))
+    /// Looks at files; [`Command::Looked`] brings the answer with the number of the look.
+    pub(crate) fn look(
+        &mut self,
+        number: u64,
+        files: Vec<(DiskId, DiskFile)>,
+    ) -> Result<(), Failure> {
+        self.submit(Job::Look(number, files))
     }
 
-    /// Number of the look that is under way, and its disk, if one is.
+    /// How many files have been looked at, and the disk of the one that is being looked at, if one is.
     pub(crate) fn looks_at(&self) -> (u64, Option<DiskId>) {
         *self.at.lock()
     }
@@ -152,14 +156,14 @@ fn run(jobs: &Receiver<Job>, mailer: &Mailer, at: &At) {
                 let extents = status(&place, extent, one, || Instant::now() < until);
                 Command::Mapped { key, extents }
             }
-            Job::Look(files) => {
+            Job::Look(number, files) => {
                 let looks = files.iter().map(|(disk, place)| {
                     at.set(Some(*disk));
                     (*disk, place.look())
                 });
                 let looks = looks.collect();
                 at.set(None);
-                Command::Looked(looks)
+                Command::Looked { number, looks }
             }
         };
         if !mailer.send(answer) {

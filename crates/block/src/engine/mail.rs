@@ -56,10 +56,7 @@ impl Engine {
                 self.disks[request.disk].mapper.answered(&mut self.work.finished);
                 self.data_done(now, key, outcome);
             }
-            Command::Looked(looks) => {
-                self.looking = false;
-                looks.into_iter().for_each(|(disk, look)| self.looked(disk, look));
-            }
+            Command::Looked { number, looks } => self.looked(number, looks),
             Command::Shutdown { within } => self.stop(now, within),
         }
     }

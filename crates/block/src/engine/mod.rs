@@ -210,7 +210,9 @@ pub(crate) struct Engine {
     mapper: Mapper,
     /// The mapper was asked to look at the files and has not answered.
     looking: bool,
-    /// The look that was under way at the end of the last period.
+    /// Number of the newest look at the files.
+    look: u64,
+    /// Where the look was at the end of the last period.
     looked_at: (u64, Option<DiskId>),
     bell: Rc<OwnedFd>,
     /// Connections that have something to do this turn.
@@ -262,6 +264,7 @@ impl Engine {
             mailbox: parts.mailbox,
             mapper: Mapper::new(parts.mailer.clone()),
             looking: false,
+            look: 0,
             looked_at: (0, None),
             mailer: parts.mailer,
             listed: Vec::new(),

@@ -30,15 +30,27 @@ impl Engine {
             Backend::Memory(_) | Backend::Nbd(_) => None,
         });
         let files: Vec<(DiskId, DiskFile)> = files.collect();
-        self.looking = !files.is_empty() && self.mapper.look(files).is_ok();
+        self.look += 1;
+        self.looking = !files.is_empty() && self.mapper.look(self.look, files).is_ok();
     }
 
-    /// Takes note of what has become of a disk's file.
-    pub(super) fn looked(&mut self, id: DiskId, look: Option<Look>) {
-        let Some(key) = self.key_of(id) else { return };
-        self.disks[key].is_silent = false;
-        let Some(look) = look else { return };
-        self.sized(id, look.size);
+    /// Takes note of what a look has found. One that another has replaced began before it: its file systems answer
+    /// again, and what it saw is old.
+    pub(super) fn looked(&mut self, number: u64, looks: Vec<(DiskId, Option<Look>)>) {
+        let is_newest = number == self.look;
+        self.looking &= !is_newest;
+        for (id, look) in looks {
+            let Some(key) = self.key_of(id) else { continue };
+            self.disks[key].is_silent = false;
+            if let Some(look) = look.filter(|_| is_newest) {
+                self.sized(id, look.size);
+                self.placed(key, &look);
+            }
+        }
+    }
+
+    /// Takes note of whether a path still leads to what is served.
+    fn placed(&mut self, key: usize, look: &Look) {
         let (volume, disk) = (&self.name, &mut self.disks[key]);
         if std::mem::replace(&mut disk.stats.replaced, look.replaced) == look.replaced {
             return;

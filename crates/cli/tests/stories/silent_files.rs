@@ -152,6 +152,8 @@ fn a_disk_is_removed_though_its_file_system_does_not_answer_and_the_others_go_on
         volumes[1].disks.iter().all(|disk| disk.state == DiskState::Serving)
     });
     stage.ok(&["nbdinfo", &uri("b", "far")]);
+    // The look that hung had seen the other file before it grew.
+    assert!(!agent.process.log().contains("the disk has shrunk"), "{}", agent.process.log());
     agent.stop();
 }
 
