@@ -321,13 +321,10 @@ mod tests {
         for value in ["-3", "5000000000", "3.5", "18446744073709551615", "99999999999999999999"] {
             assert_eq!(window(value), format!("{whole} {value}"));
         }
-        for value in
-            ["-1", "8192", "0x10", "\"-1GiB\"", "\"8QiB\"", "\"x\"", "\"1\"", "3.5", "1979-05-27"]
-        {
+        for value in ["-1", "\"0x10\"", "\"-1GiB\"", "\"8QiB\"", "\"x\"", "3.5", "1979-05-27"] {
             let doc = Document::new("p.toml", format!("size = {value}\n"));
             let message = doc.parse::<Sizes>().unwrap_err().message;
             let found = match value {
-                "0x10" => "16".to_owned(),
                 text if text.starts_with('"') => format!("the text {text}"),
                 date if date.contains("-05-") => format!("the date {date}"),
                 number => number.to_owned(),

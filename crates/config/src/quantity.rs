@@ -1,4 +1,4 @@
-//! Durations and sizes as documents write them: texts with units. For a key of such a type: `#[serde(with = "parda_config::quantity")]`.
+//! Durations and sizes as documents write them: texts with units, or bytes as plain numbers. For a key of such a type: `#[serde(with = "parda_config::quantity")]`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,6 +28,14 @@ pub trait Quantity: Sized {
     /// Those of the serializer.
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error>;
 
+    /// Value of a number without unit.
+    ///
+    /// # Errors
+    /// The quantity has units.
+    fn plain<E: Error>(number: u64) -> Result<Self, E> {
+        Err(E::invalid_type(Unexpected::Unsigned(number), &Self::EXPECTED))
+    }
+
     /// Value of a key that is null. `None` where the key needs a value.
     #[must_use]
     fn absent() -> Option<Self> {
@@ -43,7 +51,7 @@ impl Quantity for Duration {
         // The parser ignores blanks, those within a number, too, and takes a zero without unit.
         let words: Vec<&str> = text.split_whitespace().collect();
         let ends = |word: &str| !word.ends_with(char::is_alphabetic);
-        let begins = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+        let begins = |word: &str| word.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         let in_number = |pair: &[&str]| ends(pair[0]) && begins(pair[1]);
         if words.last().is_none_or(|word| ends(word)) || words.windows(2).any(in_number) {
             return Err(wrong());
@@ -61,15 +69,16 @@ impl Quantity for ByteSize {
 
     fn of<E: Error>(text: &str) -> Result<ByteSize, E> {
         let wrong = || E::invalid_value(Unexpected::Str(text), &SIZE);
-        if !text.ends_with(char::is_alphabetic) {
-            return Err(wrong());
-        }
         match text.parse() {
             // The parser takes what is larger for the largest number.
             Ok(ByteSize(u64::MAX)) => Err(E::custom("must be below 16EiB, 2^64 bytes")),
             Ok(size) => Ok(size),
             Err(_) => Err(wrong()),
         }
+    }
+
+    fn plain<E: Error>(bytes: u64) -> Result<ByteSize, E> {
+        Ok(ByteSize(bytes))
     }
 
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -82,6 +91,10 @@ impl<T: Quantity> Quantity for Option<T> {
 
     fn of<E: Error>(text: &str) -> Result<Option<T>, E> {
         T::of(text).map(Some)
+    }
+
+    fn plain<E: Error>(number: u64) -> Result<Option<T>, E> {
+        T::plain(number).map(Some)
     }
 
     fn write<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -125,6 +138,15 @@ impl<T: Quantity> Visitor<'_> for Written<T> {
         T::of(text)
     }
 
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        T::plain(number)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        let wrong = |_| E::invalid_value(Unexpected::Signed(number), &self);
+        u64::try_from(number).map_err(wrong).and_then(T::plain)
+    }
+
     fn visit_unit<E: Error>(self) -> Result<T, E> {
         T::absent().ok_or_else(|| E::invalid_type(Unexpected::Unit, &self))
     }
@@ -144,18 +166,22 @@ mod tests {
         {
             assert_eq!(of(text), Some(micros), "{text}");
         }
-        for text in ["5 0ms", "1. 5s", "1s 5 0ms", "30", "0", "", " ", "0x10", "ms", "-1s", "{}"] {
+        for text in
+            ["5 0ms", "1. 5s", "2 .5s", "1s 5 0ms", "30", "0", "", " ", "0x10", "ms", "-1s", "{}"]
+        {
             assert_eq!(of(text), None, "{text}");
         }
     }
 
     #[test]
-    fn a_size_has_a_unit_and_can_be_counted() {
+    fn a_size_is_in_bytes_without_a_unit_and_can_be_counted() {
         let of = |text: &str| ByteSize::of::<Wrong>(text).map(|size| size.as_u64());
-        for (text, bytes) in [("8KiB", 8192), ("8.0 KiB", 8192), ("1.5KiB", 1536), ("0B", 0)] {
+        for (text, bytes) in
+            [("8KiB", 8192), ("8.0 KiB", 8192), ("1.5KiB", 1536), ("0B", 0), ("8192", 8192)]
+        {
             assert_eq!(of(text), Ok(bytes), "{text}");
         }
-        for text in ["1", "0", "", "0x10", "KiB", "-1KiB", "8QiB", "1 2KiB"] {
+        for text in ["", "0x10", "KiB", "-1KiB", "8QiB", "1 2KiB"] {
             assert!(of(text).unwrap_err().to_string().contains("such as \"8KiB\""), "{text}");
         }
         for text in ["16EiB", "99999999EiB", "18446744073709551615B"] {
