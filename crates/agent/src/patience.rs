@@ -2,12 +2,13 @@
 //!
 //! A call to a file cannot be taken back: where a server of NFS or FUSE does not answer, it hangs. All questions of a caller are asked on one
 //! thread. If they take long, each path that is left gets a thread of its own, so that the caller has all answers that there are after
-//! [`PATIENCE`]. A path that hangs is not asked again before its call has come back: it has one thread, however often it is asked about.
+//! [`PATIENCE`]. A path that hangs is not asked again before its call has come back: it has one thread, however often it is asked about. Who
+//! asks about other paths meanwhile does not wait for it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a file system may take to answer before the agent goes on without its answer.
@@ -25,16 +26,24 @@ impl<T> Question<T> {
     }
 }
 
-/// Questions about one path, each with its number.
-type Asked<T> = (PathBuf, Vec<(usize, Question<T>)>);
+/// Questions about one path, each with its number, and the mark that they are being asked.
+type Asked<T> = (Mark, Vec<(usize, Question<T>)>);
+
+type ByPath<T> = BTreeMap<PathBuf, Vec<(usize, Question<T>)>>;
 
 type Queue<T> = Arc<Mutex<VecDeque<Asked<T>>>>;
 
-/// Paths that are being asked about, since when.
-static UNANSWERED: Mutex<BTreeMap<PathBuf, Instant>> = Mutex::new(BTreeMap::new());
+/// A path that is being asked about.
+struct Unanswered {
+    since: Instant,
+    /// Who asked has gone on without the answer: nobody else waits for it.
+    is_silent: bool,
+}
 
-/// Held by the caller whose questions are asked: who comes next knows which paths hang.
-static TURN: Mutex<()> = Mutex::new(());
+static UNANSWERED: Mutex<BTreeMap<PathBuf, Unanswered>> = Mutex::new(BTreeMap::new());
+
+/// Something was answered, or has become silent.
+static NEWS: Condvar = Condvar::new();
 
 fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -55,46 +64,96 @@ fn ask_within<T: Send + 'static>(
     patience: Duration,
 ) -> Vec<Option<T>> {
     let mut answers: Vec<Option<T>> = questions.iter().map(|_| None).collect();
-    let _turn = locked(&TURN);
-    let mut by_path: BTreeMap<PathBuf, Vec<(usize, Question<T>)>> = BTreeMap::new();
+    let until = Instant::now() + patience;
+    let mut rest: ByPath<T> = BTreeMap::new();
     for (number, question) in questions.into_iter().enumerate() {
-        by_path.entry(question.path.clone()).or_default().push((number, question));
+        rest.entry(question.path.clone()).or_default().push((number, question));
     }
-    by_path.retain(|path, _| !locked(&UNANSWERED).contains_key(path));
-    let paths: Vec<PathBuf> = by_path.keys().cloned().collect();
-    let numbers = by_path.values().flatten().map(|(number, _)| *number);
+    while !rest.is_empty() {
+        let (free, asked) = mark(rest);
+        if !free.is_empty() {
+            ask_free(free, until, patience, &mut answers);
+        }
+        rest = wait_for(asked, until);
+    }
+    answers
+}
+
+/// Marks those paths that nobody asks about. The others come back; but those that are silent do not.
+fn mark<T>(paths: ByPath<T>) -> (VecDeque<Asked<T>>, ByPath<T>) {
+    let mut unanswered = locked(&UNANSWERED);
+    let (mut free, mut asked) = (VecDeque::new(), BTreeMap::new());
+    for (path, questions) in paths {
+        match unanswered.get(&path) {
+            None => {
+                unanswered
+                    .insert(path.clone(), Unanswered { since: Instant::now(), is_silent: false });
+                free.push_back((Mark(path), questions));
+            }
+            Some(other) if other.is_silent => {}
+            Some(_) => drop(asked.insert(path, questions)),
+        }
+    }
+    (free, asked)
+}
+
+/// Waits until nobody else asks about these paths any more. Those that are answered come back.
+fn wait_for<T>(mut paths: ByPath<T>, until: Instant) -> ByPath<T> {
+    let mut unanswered = locked(&UNANSWERED);
+    loop {
+        let is_asked = |path| unanswered.get(path).is_some_and(|other| !other.is_silent);
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || !paths.keys().any(is_asked) {
+            paths.retain(|path, _| !unanswered.contains_key(path));
+            return paths;
+        }
+        unanswered = NEWS.wait_timeout(unanswered, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// Asks what nobody else asks.
+fn ask_free<T: Send + 'static>(
+    free: VecDeque<Asked<T>>,
+    until: Instant,
+    patience: Duration,
+    answers: &mut [Option<T>],
+) {
+    let paths: Vec<PathBuf> = free.iter().map(|(mark, _)| mark.0.clone()).collect();
+    let numbers = free.iter().flat_map(|(_, questions)| questions).map(|(number, _)| *number);
     let mut awaited: BTreeSet<usize> = numbers.collect();
-    let queue: Queue<T> = Arc::new(Mutex::new(by_path.into_iter().collect()));
+    let queue: Queue<T> = Arc::new(Mutex::new(free));
     let (told, is_told) = channel();
-    let begun = Instant::now();
-    let mut until = begun + patience / 10;
+    let mut next = Instant::now() + patience / 10;
+    let until = until.max(next);
     let mut on_time = true;
-    if !awaited.is_empty() {
-        start(&queue, &told);
-    }
+    start(&queue, &told);
     while !awaited.is_empty() {
-        match is_told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match is_told.recv_timeout(next.saturating_duration_since(Instant::now())) {
             Ok((number, answer)) => {
                 answers[number] = Some(answer);
                 awaited.remove(&number);
             }
             Err(RecvTimeoutError::Timeout) if on_time => {
                 on_time = false;
-                until = begun + patience;
+                next = until;
                 let rest = locked(&queue).len();
                 (0..rest).for_each(|_| start(&queue, &told));
             }
             Err(_) => break,
         }
     }
-    if !awaited.is_empty() {
-        let unanswered = locked(&UNANSWERED);
-        // Later calls do not ask about them, so that this is said once.
-        for path in paths.iter().filter(|path| unanswered.contains_key(*path)) {
+    if awaited.is_empty() {
+        return;
+    }
+    let mut unanswered = locked(&UNANSWERED);
+    for path in &paths {
+        if let Some(unanswered) = unanswered.get_mut(path) {
+            // Later calls do not ask about it, so that this is said once.
             tracing::warn!(path = %path.display(), "does not answer within {patience:?}");
+            unanswered.is_silent = true;
         }
     }
-    answers
+    NEWS.notify_all();
 }
 
 /// Starts a thread that asks until nothing is left to be asked.
@@ -102,11 +161,10 @@ fn start<T: Send + 'static>(queue: &Queue<T>, told: &Sender<(usize, T)>) {
     let (queue, told) = (Arc::clone(queue), told.clone());
     let work = move || {
         loop {
-            let Some((path, questions)) = locked(&queue).pop_front() else { return };
-            let asked = Unanswered::new(path);
+            let Some((mark, questions)) = locked(&queue).pop_front() else { return };
             let answers: Vec<_> = questions.into_iter().map(|(n, q)| (n, (q.ask)())).collect();
             // Before anybody hears of them, and asks again.
-            drop(asked);
+            drop(mark);
             // Who asked may have gone on without.
             answers.into_iter().for_each(|answer| drop(told.send(answer)));
         }
@@ -116,20 +174,15 @@ fn start<T: Send + 'static>(queue: &Queue<T>, told: &Sender<(usize, T)>) {
     }
 }
 
-/// A path that is being asked about, until this is dropped.
-struct Unanswered(PathBuf);
+/// Mark that a path is being asked about, until this is dropped.
+struct Mark(PathBuf);
 
-impl Unanswered {
-    fn new(path: PathBuf) -> Self {
-        locked(&UNANSWERED).insert(path.clone(), Instant::now());
-        Unanswered(path)
-    }
-}
-
-impl Drop for Unanswered {
+impl Drop for Mark {
     fn drop(&mut self) {
-        let since = locked(&UNANSWERED).remove(&self.0);
-        if let Some(after) = since.map(|since| since.elapsed()).filter(|after| *after >= PATIENCE) {
+        let answered = locked(&UNANSWERED).remove(&self.0);
+        NEWS.notify_all();
+        if let Some(answered) = answered.filter(|answered| answered.is_silent) {
+            let after = answered.since.elapsed();
             tracing::info!(path = %self.0.display(), ?after, "has answered");
         }
     }
@@ -178,5 +231,32 @@ mod tests {
         assert!(answers[..50].iter().all(Option::is_none));
         assert_eq!(answers[50], Some(1));
         drop(hangs);
+    }
+
+    #[test]
+    fn nobody_waits_for_what_others_ask_and_who_asks_the_same_has_its_answer_too() {
+        let (slow, answers) = hanging("test/same/a");
+        let first = std::thread::spawn(move || ask_within(vec![slow], LONG));
+        while !locked(&UNANSWERED).contains_key(Path::new("test/same/a")) {
+            std::thread::yield_now();
+        }
+        // Another path has no turn to wait for.
+        assert_eq!(ask_within(vec![answered("test/same/b")], LONG), [Some(1)]);
+        let asked = vec![answered("test/same/a"), answered("test/same/b")];
+        let same = std::thread::spawn(move || ask_within(asked, LONG));
+        answers.send(7).unwrap();
+        assert_eq!(first.join().unwrap(), [Some(7)]);
+        assert_eq!(same.join().unwrap(), [Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn what_falls_silent_is_silent_to_all_who_wait_for_it() {
+        let (hangs, _answers) = hanging("test/silent");
+        let first = std::thread::spawn(|| ask_within(vec![hangs], Duration::from_millis(500)));
+        while !locked(&UNANSWERED).contains_key(Path::new("test/silent")) {
+            std::thread::yield_now();
+        }
+        assert_eq!(ask_within(vec![answered("test/silent")], LONG), [None]);
+        assert_eq!(first.join().unwrap(), [None]);
     }
 }
