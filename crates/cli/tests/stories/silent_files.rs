@@ -1,7 +1,5 @@
 //! File systems that do not answer: what is on them waits, and nothing else does.
 
-use std::path::Path;
-
 use parda_agent::status::{DiskState, DiskStatus};
 use parda_testkit::{Client, read};
 use rustix::process::Signal;
@@ -62,12 +60,17 @@ fn reads(stage: &Stage, listener: &str, name: &str) {
     assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![0; 4096]), "{name}");
 }
 
+/// Number of an agent's threads of these names.
+fn threads(agent: &Agent, names: &[&str]) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", agent.process.pid())).unwrap();
+    let found =
+        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    found.filter(|name| names.contains(&name.trim())).count()
+}
+
 /// Threads of an agent that open disks or look at their files.
 fn asking(agent: &Agent) -> usize {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", agent.process.pid())).unwrap();
-    let names =
-        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| ["open", "look"].contains(&name.trim())).count()
+    threads(agent, &["open", "look"])
 }
 
 #[test]
@@ -130,17 +133,22 @@ fn a_disk_is_removed_though_its_file_system_does_not_answer_and_the_others_go_on
     }
     let file = FuseFile::new(&stage, "bad", &["memory", "1M"]);
     let both = config(&[("near", "data2"), ("far", "bad")]);
-    let agent = stage.agent("host", &both);
+    let agent = stage.agent("host", &config(&[("near", "data2")]));
+    reads(&stage, "b", "near");
+    reload(&stage, &agent, &both);
+    until("both are served", || serves(&agent, "far"));
     reads(&stage, "b", "far");
     let mut near = Client::connect(&stage.path("b"), "near");
     let halted = Halted::new(file.file_system());
-    // The look at the files of the volume hangs at one of them, and not at all.
+    // The look at the files of the volume hangs at one of them, and another goes on with the other. The first
+    // volume has one as well.
+    until("a second thread looks", || threads(&agent, &["parda-map"]) == 3);
     let data = std::fs::File::options().write(true).open(stage.path("data2")).unwrap();
     data.set_len(2 * SIZE).unwrap();
     agent.says("the disk has grown");
     // To close the file asks the file system.
     reload(&stage, &agent, &config(&[("near", "data2")]));
-    until("it is closed by a thread", || has_thread(&agent, "parda-close"));
+    until("it is closed by a thread", || threads(&agent, &["parda-close"]) == 1);
     assert_eq!(near.call(read(0, 4096), &[]), Ok(vec![0; 4096]));
     assert_eq!(disk(&agent, "far").state, DiskState::Leaving);
     // Wanted again, it waits for its own end.
@@ -155,11 +163,4 @@ fn a_disk_is_removed_though_its_file_system_does_not_answer_and_the_others_go_on
     // The look that hung had seen the other file before it grew.
     assert!(!agent.process.log().contains("the disk has shrunk"), "{}", agent.process.log());
     agent.stop();
-}
-
-fn has_thread(agent: &Agent, name: &str) -> bool {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", agent.process.pid())).unwrap();
-    let is =
-        |task: &Path| std::fs::read_to_string(task.join("comm")).is_ok_and(|n| n.trim() == name);
-    tasks.flatten().any(|task| is(&task.path()))
 }
