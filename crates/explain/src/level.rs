@@ -76,6 +76,11 @@ impl Cluster {
         own + self.peers.iter().map(|peer| peer.at(level)).sum::<f64>()
     }
 
+    /// Slots of all hosts if nothing but their largest windows and what their VMs want bounds them.
+    pub(crate) fn most(&self) -> f64 {
+        self.all_at(HIGH)
+    }
+
     /// The level at which all hosts together have `slots`; the highest level, if they want fewer than that.
     pub(crate) fn level(&self, slots: f64) -> f64 {
         search(|level| self.all_at(level) - slots)

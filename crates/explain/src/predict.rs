@@ -103,6 +103,7 @@ pub fn predict(view: &View, name: &str, change: Change, capacity: &Capacity) -> 
         Change::ThresholdMs(ms) => step = Step::between(view, ms),
     }
     let slots = before.all_at(1.0);
+    step = step.within(after.most() / slots, capacity);
     let total = |throughput: f64| slots * throughput * step.to_ms / step.from_ms;
     let ratio = capacity.ratio(step.to_ms, step.from_ms);
     let others = |throughput: f64| {
@@ -155,6 +156,20 @@ impl Step {
             Some(ms) if !contended => Step { from_ms: ms, to_ms: threshold_ms.min(ms) },
             _ => Step { from_ms: view.threshold_ms, to_ms: threshold_ms },
         }
+    }
+
+    /// As far up as all VMs bring the latency with what they want and may have: `most` times the slots of now.
+    fn within(self, most: f64, capacity: &Capacity) -> Step {
+        let has = |to_ms: f64| capacity.ratio(to_ms, self.from_ms) * to_ms / self.from_ms;
+        if self.to_ms <= self.from_ms || has(self.to_ms) <= most {
+            return self;
+        }
+        let (mut low, mut high) = (self.from_ms, self.to_ms);
+        for _ in 0..60 {
+            let middle = f64::midpoint(low, high);
+            if has(middle) <= most { low = middle } else { high = middle }
+        }
+        Step { to_ms: low, ..self }
     }
 
     /// Device latency after the step: the wait at the array changes as it does for all IOs, the service time does not.

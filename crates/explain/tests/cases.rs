@@ -135,6 +135,22 @@ fn a_full_window_divides_between_the_vms_of_its_host_alone() {
 }
 
 #[test]
+fn a_threshold_that_the_largest_window_does_not_let_latency_reach_changes_nothing() {
+    let mut view = trial();
+    view.holding = Holding::Slices { window_max: Some(54.0) };
+    view.vms = vec![vm("deep", 1000.0, 200.0, 54.0)];
+    view.peers.clear();
+    let now = view.vms[0].iops;
+    let higher = predict(&view, "deep", Change::ThresholdMs(100.0), &DRIVES).unwrap();
+    assert!((higher.vm.iops / now - 1.0).abs() < 0.01, "{higher:?}");
+    assert_eq!(higher.limit, Limit::WindowMax);
+    // With room for more than that it has more IOs outstanding, at an array that does more of them.
+    view.holding = Holding::Slices { window_max: Some(256.0) };
+    let higher = predict(&view, "deep", Change::ThresholdMs(100.0), &DRIVES).unwrap();
+    assert!(higher.vm.iops > 1.1 * now, "{higher:?}");
+}
+
+#[test]
 fn who_sends_at_times_of_its_own_is_promised_no_gain() {
     let mut view = trial();
     view.vms[0].spread = Some(1.0);
