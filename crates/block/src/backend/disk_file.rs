@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustix::fs::{self, SeekFrom};
 use rustix::io::Errno;
@@ -31,11 +31,25 @@ impl DiskFile {
         Self { path: Some(path.into()), ..self }
     }
 
+    /// The same for a look at some later time, which does not keep the file open until then.
+    pub(crate) fn to_be_looked_at(&self) -> ToBeLookedAt {
+        ToBeLookedAt { fd: Arc::downgrade(&self.fd), path: self.path.clone() }
+    }
+}
+
+/// File of a disk that waits to be looked at. It may be closed meanwhile: one before it may hang.
+pub(crate) struct ToBeLookedAt {
+    fd: Weak<OwnedFd>,
+    path: Option<Arc<Path>>,
+}
+
+impl ToBeLookedAt {
     /// What has become of the file; `None` if that is not to be had, and nothing is known to have
     /// changed.
     pub(super) fn look(&self) -> Option<Look> {
-        let size = fs::seek(&self.fd, SeekFrom::End(0)).ok()?;
-        let opened = Medium::of(&fs::fstat(&self.fd).ok()?);
+        let fd = self.fd.upgrade()?;
+        let size = fs::seek(&fd, SeekFrom::End(0)).ok()?;
+        let opened = Medium::of(&fs::fstat(&fd).ok()?);
         let is_another = |path: &Arc<Path>| match fs::stat(&**path) {
             Ok(stat) => Medium::of(&stat) != opened,
             Err(error) => error == Errno::NOENT,

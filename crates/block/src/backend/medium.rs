@@ -22,7 +22,7 @@ use rustix::fs::{self, FileType, Stat, major, minor};
 use super::loops::{self, Behind};
 
 /// How many layers of partitions and loop devices are looked through.
-const MOST_LAYERS: usize = 8;
+const MOST_LAYERS: usize = 64;
 
 /// The size of a sector in sysfs, whatever the device's own is.
 const SECTOR: u64 = 512;

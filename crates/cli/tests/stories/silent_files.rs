@@ -164,3 +164,29 @@ fn a_disk_is_removed_though_its_file_system_does_not_answer_and_the_others_go_on
     assert!(!agent.process.log().contains("the disk has shrunk"), "{}", agent.process.log());
     agent.stop();
 }
+
+#[test]
+fn an_agent_that_ends_beside_a_look_that_hangs_leaves_the_other_disks_to_the_next() {
+    let stage = Stage::new();
+    for name in ["data", "data2"] {
+        stage.sparse(name, SIZE);
+    }
+    let file = FuseFile::new(&stage, "bad", &["memory", "1M"]);
+    let near = config(&[("near", "data2")]);
+    // It is looked at after `far`, which is opened first.
+    let agent = stage.agent("host", &config(&[("far", "bad")]));
+    until("the first is served", || serves(&agent, "far"));
+    reload(&stage, &agent, &config(&[("far", "bad"), ("near", "data2")]));
+    until("both are served", || serves(&agent, "near"));
+    let halted = Halted::new(file.file_system());
+    until("a second thread looks", || threads(&agent, &["parda-map"]) == 3);
+    agent.process.signal(Signal::TERM);
+    agent.says("stopped");
+    // The process stays until its last call is answered.
+    let next = stage.agent("next", &near.replace("host.status", "next.status"));
+    until("the next one serves them", || serves(&next, "good") && serves(&next, "near"));
+    reads(&stage, "b", "near");
+    drop(halted);
+    next.stop();
+    drop(agent);
+}
