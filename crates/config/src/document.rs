@@ -218,10 +218,10 @@ fn plainly(message: &str) -> String {
 /// The message about a value of a wrong type, if that is a date: the parser takes a date for a table or for its own type.
 fn of_date(message: String, value: &str) -> String {
     match message.rsplit_once(", not ") {
-        Some((must_be, _)) if value.parse::<toml::value::Datetime>().is_ok() => {
-            format!("{must_be}, not the date {value}")
-        }
-        _ => message,
+        _ if value.parse::<toml::value::Datetime>().is_err() => message,
+        Some((must_be, _)) => format!("{must_be}, not the date {value}"),
+        // What may be a table is read as one, and the first key of a date is the parser's own.
+        None => format!("must not be the date {value}: write a text in quotes, or a table"),
     }
 }
 

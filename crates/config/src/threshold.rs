@@ -207,6 +207,10 @@ mod tests {
         for (value, wrong) in [
             ("30", "p.toml:1:21: latency_threshold = 30: must be a duration such"),
             ("\"30\"", "p.toml:1:21: latency_threshold = \"30\": "),
+            (
+                "1979-05-27",
+                "p.toml:1:21: latency_threshold = 1979-05-27: must not be the date 1979-05-27: write",
+            ),
             ("\"automatic\"", "p.toml:1:21: latency_threshold = \"automatic\": "),
             (
                 "{ begin = \"3ms\" }",
