@@ -7,7 +7,7 @@ use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
+use ratatui::widgets::{Block, Cell, Clear, Padding, Paragraph, Row, Sparkline, Table};
 
 use super::fit;
 use super::rows::{self, Column, LATELY};
@@ -19,18 +19,18 @@ use crate::status::outsider;
 const CHARTS_FROM: (u16, u16) = (48, 14);
 
 const HELP: &str = "\
- q         quit
- up down   move; also PgUp, PgDn, Home, End
- < >       sort by the previous or next column; also left and right
- r         reverse the order
- /         filter by name; Enter keeps it, Esc drops it
- h         switch between VMs and hosts
- Tab       next volume
- space     pause, and go on
+q         quit
+up down   move; also PgUp, PgDn, Home, End
+< >       sort by the previous or next column; also left and right
+r         reverse the order
+/         filter by name; Enter keeps it, Esc drops it
+h         switch between VMs and hosts
+Tab       next volume
+space     pause, and go on
 
- array, held, latency: means in milliseconds. outst: outstanding IOs.
- limited by: its slice (more shares help), or its own depth (only lower
- latency at the array helps).";
+array, held, latency: means in milliseconds. outst: outstanding IOs.
+limited by: its slice (more shares help), or its own depth (only lower
+latency at the array helps).";
 
 pub(super) fn draw(screen: &mut Screen, frame: &mut Frame<'_>) {
     let all = screen.rows();
@@ -148,8 +148,10 @@ fn chart(past: &VecDeque<Option<f64>>, width: u16) -> Sparkline<'static> {
 fn rows(screen: &mut Screen, rows: &[rows::Row], frame: &mut Frame<'_>, area: Rect) {
     let columns = screen.subject.columns();
     let (kept, first) = screen.columns(area.width);
-    let widths: Vec<u16> =
-        kept.iter().map(|&i| if i == 0 { first } else { columns[i].width }).collect();
+    // In a very narrow terminal even the column that is sorted by has less than its width.
+    let others = area.width.saturating_sub(first + 1).max(1);
+    let width = |&i: &usize| if i == 0 { first } else { columns[i].width.min(others) };
+    let widths: Vec<u16> = kept.iter().map(width).collect();
     let volume = screen.volume().map(|(volume, _, _)| volume.name.clone());
     let past = volume.and_then(|name| screen.past(&name)).cloned().unwrap_or_default();
     let shown = || kept.iter().zip(&widths);
@@ -214,8 +216,15 @@ fn help(frame: &mut Frame<'_>) {
     let [area] = Layout::horizontal([Constraint::Length(74)])
         .flex(ratatui::layout::Flex::Center)
         .areas(area);
+    let block = Block::bordered().title(" keys ").padding(Padding::horizontal(1));
+    let Rect { width, height, .. } = block.inner(area);
+    let mut lines: Vec<Line<'_>> = HELP.lines().map(|line| fit::line(line, width)).collect();
+    if lines.len() > height.into() {
+        lines.truncate(height.into());
+        lines.last_mut().into_iter().for_each(|last| *last = Line::from("…"));
+    }
     frame.render_widget(Clear, area);
-    frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), area);
+    frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@ use ratatui::text::{Line, Span};
 
 use super::rows::Column;
 
+/// Least width of the first column.
+const LEAST: u16 = 4;
+
 /// A line that is at most so wide. If something is cut, the line ends with `…`.
 pub(super) fn line(line: impl Into<Line<'static>>, width: u16) -> Line<'static> {
     let (line, width) = (line.into(), usize::from(width));
@@ -42,7 +45,8 @@ pub(super) fn number(value: f64, digits: usize, width: u16) -> String {
 }
 
 /// Indices of the columns that fit into a width, in their order, and the width of the first of them, which takes what room there is. `drops`:
-/// columns in the order in which they are left out, but for the one that is sorted by.
+/// columns in the order in which they are left out, but for the one that is sorted by, which alone stays beside the first one where that
+/// had less than [`LEAST`].
 pub(super) fn columns(
     all: &[Column],
     drops: &[usize],
@@ -58,7 +62,10 @@ pub(super) fn columns(
         }
         kept.retain(|column| column != drop);
     }
-    let first = width.saturating_sub(others(&kept)).max(1);
+    if width < others(&kept) + LEAST {
+        kept.retain(|column| [0, sorted_by].contains(column));
+    }
+    let first = width.saturating_sub(others(&kept)).max(LEAST.min(width));
     (kept, first)
 }
 

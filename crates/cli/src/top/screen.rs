@@ -238,7 +238,7 @@ impl Past {
             .iter()
             .map(|disk| (disk.name.as_str(), recent.rate(disk.reads.ios + disk.writes.ios)))
             .collect();
-        push(&mut self.iops, Some(vms.iter().map(|(_, iops)| iops).sum()));
+        push(&mut self.iops, Some(vms.iter().fold(0.0, |all, (_, iops)| all + iops)));
         self.vms.retain(|name, _| vms.iter().any(|(vm, _)| vm == name));
         for (name, iops) in vms {
             push(self.vms.entry(name.to_owned()).or_default(), Some(iops));

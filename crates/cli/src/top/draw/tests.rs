@@ -168,13 +168,46 @@ fn a_narrow_terminal_has_fewer_columns_and_whole_numbers() {
     // The column that is sorted by is always there.
     press(&mut screen, "<");
     assert_eq!(words(&shown(&mut screen, 20, 5)[1]), "VM shares▾ IO/s");
-    press(&mut screen, ">h");
+    // One that is wide leaves the name what room there is, and is cut visibly in the end.
+    press(&mut screen, "<<");
+    let lines = shown(&mut screen, 20, 5);
+    assert_eq!(words(&lines[1]), "VM limited by▴");
+    assert!(lines.contains(&"a     its slice".to_owned()), "{lines:#?}");
+    assert_eq!(shown(&mut screen, 10, 5)[1], "VM   limi…");
+    press(&mut screen, "h");
     assert_eq!(words(&shown(&mut screen, 30, 5)[1]), "host▴ window");
     // What is wrong comes first.
     screen.take(Err("nobody listens".to_owned()));
     assert_eq!(shown(&mut screen, 20, 4)[0], "nobody listens");
     let lines = shown(&mut screen, 20, 3);
     assert!(lines[0].starts_with("host") && lines[1].starts_with("kvm-01"), "{lines:#?}");
+}
+
+#[test]
+fn a_volume_without_disks_does_nothing() {
+    let [first, second] = [10.0, 12.0].map(|seconds| {
+        let mut status = after(seconds);
+        status.volumes[0].disks.clear();
+        status
+    });
+    let mut screen = Screen::new(first);
+    screen.take(Ok(second));
+    let lines = shown(&mut screen, 80, 24);
+    assert!(lines[3].contains("IO/s 0.0"), "{lines:#?}");
+}
+
+#[test]
+fn help_begins_its_lines_alike_and_says_what_is_cut() {
+    let mut screen = screen();
+    press(&mut screen, "?");
+    let lines = shown(&mut screen, 80, 24);
+    let inside = |line: &String| line.split('│').nth(1).map(|text| text.trim_end().to_owned());
+    let inside = |lines: &[String]| lines.iter().filter_map(inside).collect::<Vec<_>>();
+    let whole = inside(&lines);
+    assert_eq!(whole[..2], [" q         quit", " up down   move; also PgUp, PgDn, Home, End"]);
+    assert!(whole.iter().any(|line| line.ends_with("(only lower")), "{lines:#?}");
+    let low = inside(&shown(&mut screen, 24, 6));
+    assert_eq!(low, [" q         quit", " up down   move; als…", " < >       sort by t…", " …"]);
 }
 
 #[test]
