@@ -10,9 +10,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use parda_config::Document;
+use parda_lab::error::Refusal;
 use parda_lab::{Addresses, Dashboards, LabOptions, Progress};
 use parda_scenario::set::{SetError, Setting, with_settings};
-use parda_scenario::{Engine, Scenario, Study};
+use parda_scenario::{Engine, Run, Scenario, Study};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::sim::variants;
@@ -80,11 +81,8 @@ impl Lab {
         let study = variants(study, &self.scenario, &self.variant)?;
         let addresses = if self.netns { Addresses::Namespaces } else { Addresses::Loopback };
         for run in &study.runs {
-            parda_lab::limits::check(&run.scenario, addresses).map_err(|refusal| {
-                let there = refusal.paths.iter().find(|path| document.has(path));
-                let path = there.or(refusal.paths.first()).map_or("", String::as_str);
-                Failure::usage(document.error(path, refusal.to_string()).to_string())
-            })?;
+            parda_lab::limits::check(&run.scenario, addresses)
+                .map_err(|refusal| Failure::usage(placed(&document, run, &refusal).to_string()))?;
         }
         if self.live && study.runs.len() > 1 {
             let message = "--live keeps one variant until Ctrl-C: name it with --variant";
@@ -143,6 +141,20 @@ impl Lab {
             format!("exchange.transport={}", value.get_name()).parse().map_err(wrong)?;
         with_settings(&document, &[transport]).map_err(wrong)
     }
+}
+
+/// A refusal of a run, at the first of its places that the run's variant or the document sets.
+fn placed(document: &Document, run: &Run, refusal: &Refusal) -> parda_config::Error {
+    let set = refusal.paths.iter().find_map(|path| {
+        let file = || document.has(path).then(|| path.split('.').collect());
+        run.place_of(path).or_else(file)
+    });
+    let nowhere = || refusal.paths.first().map_or_else(Vec::new, |path| path.split('.').collect());
+    let message = match &run.variant {
+        Some(variant) => format!("in variant {variant}: {refusal}"),
+        None => refusal.to_string(),
+    };
+    document.error_at(&set.unwrap_or_else(nowhere), message)
 }
 
 /// Checks that a program is a parda, by its answer to `--version`.
@@ -208,5 +220,42 @@ impl Bar {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Refusal of the first run that the laboratory cannot do.
+    fn refused(more: &str) -> String {
+        let text = format!(
+            "name = \"t\"\nduration = \"9s\"\n[array]\npreset = \"cx3-40-raid5-vms\"\n\
+             [[host]]\nname = \"a\"\nexchange = {{ delay = \"0s\" }}\n[[host.vm]]\nname = \"db\"\nshares = 1\ndisk = \"1GiB\"\n\
+             workload = {{ size = \"4KiB\", read = 100, random = 100, outstanding = 8 }}\n\
+             [[phase]]\nname = \"p\"\nfrom = \"1s\"\nto = \"2s\"\n{more}"
+        );
+        let document = Document::new("t.toml", text);
+        let study = Study::parse(&document).unwrap();
+        let refusal = |run: &Run| {
+            let refusal = parda_lab::limits::check(&run.scenario, Addresses::Loopback).err()?;
+            Some(placed(&document, run, &refusal).to_string())
+        };
+        study.runs.iter().find_map(refusal).unwrap()
+    }
+
+    #[test]
+    fn what_a_variant_sets_is_refused_at_its_own_line() {
+        let says = "exchange.delay is beyond the laboratory: parda sim can do it";
+        assert_eq!(
+            refused(
+                "[[variant]]\nname = \"near\"\n[[variant]]\nname = \"far\"\nset = { host.0.exchange.delay = \"1s\" }\n"
+            ),
+            format!("t.toml:21:33: delay = \"1s\": in variant far: {says}")
+        );
+        assert_eq!(
+            refused("[[sweep]]\nkey = \"host.*.exchange.delay\"\nvalues = [\"0s\", \"2s\"]\n"),
+            format!("t.toml:19:17: values = \"2s\": in variant delay=2s: {says}")
+        );
     }
 }

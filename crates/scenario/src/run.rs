@@ -11,6 +11,8 @@ pub struct Run {
     pub variant: Option<String>,
     /// Differences from the file: keys and values as text, in the order in which they are set.
     pub settings: Vec<(String, String)>,
+    /// Location of each setting in the document, as keys.
+    pub(crate) places: Vec<Vec<String>>,
     /// The scenario with the variant's settings.
     pub scenario: Scenario,
 }
@@ -21,6 +23,19 @@ impl Run {
         self.variant.as_deref().is_some_and(|own| {
             own.strip_prefix(variant).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
         })
+    }
+
+    /// Location in the document, as keys, of the setting of the variant that gives the value at a path.
+    #[must_use]
+    pub fn place_of(&self, path: &str) -> Option<Vec<&str>> {
+        let is = |key: &str| {
+            let mut keys = key.split('.').zip(path.split('.'));
+            key.split('.').count() == path.split('.').count()
+                && keys.all(|(key, part)| key == "*" || key == part)
+        };
+        // Of several settings of one value, the last is in force.
+        let at = self.settings.iter().rposition(|(key, _)| is(key))?;
+        Some(self.places[at].iter().map(String::as_str).collect())
     }
 
     /// Names of the hosts that are present.

@@ -88,13 +88,13 @@ impl Study {
         let base = check(document, &file, Present::All, sources)?;
         let variations = variations(document, &file, more)?;
         let runs: Vec<Run> = if variations.is_empty() {
-            vec![Run { variant: None, settings: Vec::new(), scenario: base }]
+            vec![Run { variant: None, settings: Vec::new(), places: Vec::new(), scenario: base }]
         } else {
             let run = |variation: Variation| {
                 let scenario = variation.scenario(document, sources)?;
-                let Variation { name, settings, .. } = variation;
+                let Variation { name, settings, places, .. } = variation;
                 let settings = settings.iter().map(|s| (s.path().to_owned(), s.text())).collect();
-                Ok(Run { variant: Some(name), settings, scenario })
+                Ok(Run { variant: Some(name), settings, places, scenario })
             };
             variations.into_iter().map(run).collect::<Result<_, Error>>()?
         };

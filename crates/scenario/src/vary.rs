@@ -22,7 +22,7 @@ pub(crate) struct Variation {
     pub(crate) name: String,
     pub(crate) settings: Vec<Setting>,
     /// Location of each setting in the document, as keys.
-    places: Vec<Vec<String>>,
+    pub(crate) places: Vec<Vec<String>>,
     hosts: Option<BTreeSet<String>>,
     /// Location of the variant in the document, as keys.
     place: Vec<String>,
