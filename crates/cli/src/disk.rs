@@ -2,10 +2,10 @@
 
 use clap::{Args, Subcommand};
 use parda_api::{DiskDone, ValueFrom};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::api::{Agent, segment};
-use crate::set::once;
+use crate::set::{once, temporarily};
 use crate::{Failure, output};
 
 #[derive(Subcommand)]
@@ -77,11 +77,7 @@ impl Disk {
 
 impl Add {
     fn run(&self) -> Result<(), Failure> {
-        let mut body = once(self.settings.iter().map(String::as_str))?;
-        body.insert("name".to_owned(), self.disk.as_str().into());
-        if self.common.temporary {
-            body.insert("keep".to_owned(), "until_restart".into());
-        }
+        let body = self.body()?;
         let volume = self.common.agent.volume_of(self.common.volume.as_deref(), None)?;
         let path = format!("volumes/{}/disks", segment(&volume));
         let done: DiskDone = self.common.agent.ask("POST", &path, Some(&Value::Object(body)))?;
@@ -93,6 +89,21 @@ impl Add {
             ValueFrom::State => "kept in the state file",
         };
         self.common.tell(&done, how)
+    }
+
+    /// The disk as the API takes it.
+    fn body(&self) -> Result<Map<String, Value>, Failure> {
+        let mut body = once(self.settings.iter().map(String::as_str))?;
+        if let Some(name) = body.insert("name".to_owned(), self.disk.as_str().into()) {
+            return Err(Failure::usage(format!(
+                "name = {name}: the first argument, {:?}, is the disk's name: leave one out",
+                self.disk
+            )));
+        }
+        if self.common.temporary {
+            temporarily(&mut body)?;
+        }
+        Ok(body)
     }
 }
 
@@ -124,5 +135,43 @@ impl Common {
         let state = done.state.as_deref().unwrap_or("removed");
         let told = format!("volume {}, disk {}: {state}, {how}", done.volume, done.disk);
         output::print(&output::line(&told))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        add: Add,
+    }
+
+    fn body(arguments: &str) -> Result<Value, String> {
+        let command = Command::parse_from(arguments.split(' '));
+        command.add.body().map(Value::Object).map_err(|failure| {
+            assert_eq!(failure.code, 2);
+            failure.message
+        })
+    }
+
+    #[test]
+    fn no_argument_of_a_new_disk_is_left_out() {
+        assert_eq!(
+            body("add vm9 shares=5 keep=state").unwrap(),
+            serde_json::json!({ "name": "vm9", "shares": 5, "keep": "state" })
+        );
+        assert_eq!(body("add vm9 --temporary").unwrap()["keep"], "until_restart");
+        assert_eq!(
+            body("add vm9 name=vm8 shares=5").unwrap_err(),
+            "name = \"vm8\": the first argument, \"vm9\", is the disk's name: leave one out"
+        );
+        assert_eq!(
+            body("add vm9 keep=state --temporary").unwrap_err(),
+            "keep: is set by --temporary as well: leave one out"
+        );
     }
 }

@@ -19,6 +19,7 @@ Examples:
   parda set vm1 --reset shares                       what the configuration says
   parda set vm1 --reset-all
   parda set --disk a=b shares=2000                   a disk with = in its name
+  parda set --disk a=b --reset-all
 
 The change is checked as the configuration is, and the answer has the values in force. No connection closes.
 Over TCP it takes --url http://ADDRESS:PORT and --token-file with a token of the role write.")]
@@ -60,7 +61,11 @@ impl Set {
             (vm, None) => (vm.as_deref(), None),
         };
         let settings = first.into_iter().chain(self.settings.iter().map(String::as_str));
-        let settings = once(settings)?;
+        let mut settings = once(settings)?;
+        self.check(first)?;
+        if self.temporary && !settings.is_empty() {
+            temporarily(&mut settings)?;
+        }
         let volume = self.agent.volume_of(self.volume.as_deref(), disk)?;
         let mut path = format!("volumes/{}", segment(&volume));
         if let Some(disk) = disk {
@@ -74,18 +79,38 @@ impl Set {
             (None, false) if settings.is_empty() => {
                 return Err(Failure::usage("nothing to set: parda set vm1 shares=2000"));
             }
-            (None, false) => {
-                let mut body = settings;
-                if self.temporary {
-                    body.insert("keep".to_owned(), "until_restart".into());
-                }
-                self.agent.ask("PATCH", &path, Some(&Value::Object(body)))?
-            }
+            (None, false) => self.agent.ask("PATCH", &path, Some(&Value::Object(settings)))?,
         };
         if self.json {
             return output::json("-".as_ref(), &changed);
         }
         output::print(&told(&changed))
+    }
+
+    /// Refuses a setting beside a reset, which would have no effect. `first`: the first argument, if it is a setting.
+    fn check(&self, first: Option<&str>) -> Result<(), Failure> {
+        let reset = match (&self.reset, self.reset_all) {
+            (Some(key), _) => format!("--reset {key}"),
+            (None, true) => "--reset-all".to_owned(),
+            (None, false) => return Ok(()),
+        };
+        match (first, &self.disk) {
+            (None, _) => Ok(()),
+            (Some(text), Some(_)) => {
+                Err(Failure::usage(format!("{text}: cannot be set with {reset}: leave one out")))
+            }
+            (Some(text), None) => Err(Failure::usage(format!(
+                "{text}: cannot be set with {reset}: leave one out; if it is the name of a disk: --disk {text}"
+            ))),
+        }
+    }
+}
+
+/// Has a change last until the agent ends.
+pub(crate) fn temporarily(body: &mut Map<String, Value>) -> Result<(), Failure> {
+    match body.insert("keep".to_owned(), "until_restart".into()) {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage("keep: is set by --temporary as well: leave one out")),
     }
 }
 
@@ -166,6 +191,48 @@ mod tests {
         assert_eq!(sent("a=true"), serde_json::json!(true));
         assert_eq!(sent("mode=[1]"), serde_json::json!("[1]"));
         assert!(setting("shares").is_err());
+    }
+
+    /// Refusal of a command that no agent is asked for.
+    fn refused(arguments: &[&str]) -> String {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            set: Set,
+        }
+        let arguments = [&["set", "--url", "http://127.0.0.1:1", "--volume", "san"], arguments];
+        let command: Command = clap::Parser::try_parse_from(arguments.concat()).unwrap();
+        let failure = command.set.run().err().unwrap();
+        assert_eq!(failure.code, 2, "{}", failure.message);
+        failure.message
+    }
+
+    #[test]
+    fn a_setting_beside_a_reset_is_refused() {
+        for reset in [&["--reset", "latency_threshold"][..], &["--reset-all"]] {
+            let beside = |more: &[&str]| refused(&[more, reset].concat());
+            let reset = reset.join(" ");
+            assert_eq!(
+                beside(&["a=b"]),
+                format!(
+                    "a=b: cannot be set with {reset}: leave one out; if it is the name of a disk: --disk a=b"
+                )
+            );
+            assert_eq!(
+                beside(&["shares=5", "--disk", "vm1"]),
+                format!("shares=5: cannot be set with {reset}: leave one out")
+            );
+        }
+    }
+
+    #[test]
+    fn a_change_is_kept_in_one_place() {
+        for keep in ["keep=state", "keep=until_restart"] {
+            assert_eq!(
+                refused(&["vm1", "shares=5", keep, "--temporary"]),
+                "keep: is set by --temporary as well: leave one out"
+            );
+        }
     }
 
     #[test]
