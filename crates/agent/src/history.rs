@@ -100,7 +100,7 @@ impl Kept {
         );
         for (key, disk) in keys.into_iter().zip(&now.disks) {
             let Some(did) = self.recent.disks.get(&key) else { continue };
-            let slice = disk.slice.filter(|_| did.device_ms.is_some());
+            let slice = now.at_most(disk).filter(|_| did.device_ms.is_some());
             self.disks.entry(key).or_default().push(
                 second,
                 [

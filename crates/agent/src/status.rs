@@ -153,6 +153,14 @@ pub struct VolumeStatus {
     pub steer: Option<SteerStatus>,
 }
 
+impl VolumeStatus {
+    /// Slots that a disk may have outstanding now: its slice, at most the window. None where nothing bounds each disk.
+    #[must_use]
+    pub fn at_most(&self, disk: &DiskStatus) -> Option<f64> {
+        disk.slice.map(|slice| slice.min(self.window.unwrap_or(f64::INFINITY)))
+    }
+}
+
 /// A failure that is over.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PastFailure {
@@ -378,7 +386,8 @@ pub struct DiskStatus {
     /// IOs that it may gather while idle and spend ahead of its neighbours.
     #[serde(default)]
     pub burst: f64,
-    /// IOs that it may have outstanding, in slots. None where nothing bounds each disk.
+    /// The disk's slice by its shares, in slots. The window bounds it as well ([`VolumeStatus::at_most`]). None where nothing
+    /// bounds each disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slice: Option<f64>,
     /// Whether clients find it.

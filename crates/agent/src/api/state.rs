@@ -32,7 +32,9 @@ pub(super) fn state(status: Status, recent: impl Fn(&str) -> Recent) -> api::Sta
     }
 }
 
-fn volume(status: VolumeStatus, recent: &Recent) -> Volume {
+fn volume(mut status: VolumeStatus, recent: &Recent) -> Volume {
+    let most: Vec<_> = status.disks.iter().map(|disk| status.at_most(disk)).collect();
+    status.disks.iter_mut().zip(most).for_each(|(disk, most)| disk.slice = most);
     let told = origin(&status.settings_from, "latency_threshold");
     let threshold = Threshold {
         ms: rounded(status.latency_threshold_ms),

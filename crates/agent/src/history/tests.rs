@@ -8,7 +8,7 @@ use super::*;
 fn look(reads: u64, liveness: &str) -> Status {
     let volume = json!({
         "name": "array", "mode": "parda", "latency_threshold_ms": 30.0,
-        "cluster_latency_ms": 12.0, "source": "cluster", "window": 8.0, "beta": 0.0,
+        "cluster_latency_ms": 12.0, "source": "cluster", "window": 2.0, "beta": 0.0,
         "shares": 0, "active_shares": 0.0, "outstanding": 4.0, "held": 3, "connections": 0,
         "ticks": 0,
         "exchange": {
@@ -17,7 +17,7 @@ fn look(reads: u64, liveness: &str) -> Status {
                         "shares": 1, "latency_ms": 11.0, "iops": 500.0 }],
         },
         "disks": [{
-            "name": "vm", "shares": 1000, "slice": 2.0, "errors": 0, "others": 0,
+            "name": "vm", "shares": 1000, "slice": 12.0, "errors": 0, "others": 0,
             "reads": { "ios": reads, "bytes": reads * 4096 },
             "writes": { "ios": 0, "bytes": 0 }, "time_at_device_s": reads as f64 * 1e-3,
             "held": { "buckets": [] }, "device": { "buckets": [] }, "total": { "buckets": [] },
@@ -62,7 +62,7 @@ fn each_second_is_told_and_what_is_not_known_is_null() {
         "a look after two seconds, if it were one"
     );
     assert_eq!(disk.device_ms[9 - late], None);
-    assert_eq!(disk.slice[8 - late..10 - late], [Some(2.0), None]);
+    assert_eq!(disk.slice[8 - late..10 - late], [Some(2.0), None], "no more than the window");
     let near = disk.outstanding[8 - late].unwrap();
     assert!((near - 0.1).abs() < 1e-3, "100 IO/s of a millisecond are {near}");
     assert_eq!(told.volume.window[4 - late], None);

@@ -30,7 +30,7 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
             format!("{:.0}", recent.rate(disk.writes.ios)),
             format!("{:.1}", recent.mib(disk.reads.bytes + disk.writes.bytes)),
             format!("{:.1}", recent.at_a_time(&disk.device)),
-            disk.slice.map_or("-".to_owned(), |slice| format!("{slice:.1}")),
+            volume.at_most(disk).map_or("-".to_owned(), |slice| format!("{slice:.1}")),
             format!("{:.2}", device.mean),
             format!("{:.2}", device.p99),
             format!("{:.2}", held.mean),
@@ -52,4 +52,25 @@ pub(super) fn lines(recent: &Recent, volume: &VolumeStatus) -> String {
         text += &format!("  disk {}: {failed} FAILED at the array since the start\n", disk.name);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::recent::tests::after;
+
+    #[test]
+    fn a_slice_is_shown_as_no_more_than_the_window() {
+        let slice = |slice, window| {
+            let mut recent = Recent::between(&after(1, 10.0, 1000), after(1, 12.0, 5000));
+            let mut volume = recent.status.volumes.remove(0);
+            (volume.disks[0].slice, volume.window) = (slice, window);
+            let text = lines(&recent, &volume);
+            let row = text.lines().find(|line| line.contains("its own depth")).unwrap();
+            row.split_whitespace().nth(6).unwrap().to_owned()
+        };
+        assert_eq!(slice(Some(3600.0), Some(64.0)), "64.0");
+        assert_eq!(slice(Some(12.0), Some(64.0)), "12.0");
+        assert_eq!(slice(None, None), "-");
+    }
 }

@@ -103,11 +103,11 @@ fn subtract(now: Counter, before: Counter) -> Counter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// An agent after so many seconds, whose only disk has done reads of 4 KiB that took a millisecond each.
-    fn after(pid: u32, seconds: f64, reads: u64) -> Status {
+    pub(in crate::status) fn after(pid: u32, seconds: f64, reads: u64) -> Status {
         let buckets = if reads == 0 { Vec::new() } else { vec![(1_000_000, reads)] };
         let latency = serde_json::json!({ "buckets": buckets });
         serde_json::from_value(serde_json::json!({
