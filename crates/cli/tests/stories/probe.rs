@@ -176,15 +176,20 @@ fn an_export_of_an_array_is_what_the_model_of_it_is() {
 fn who_interrupts_it_has_what_was_measured_until_then() {
     let stage = Stage::new();
     stage.write("file", noise(64 * MIB));
-    let line = [PARDA, "probe", "file", "--time", "2m", "--json", "probe.json"];
-    let mut process = stage.start("probe", &line);
-    sleep(Duration::from_secs(4));
-    process.signal(Signal::INT);
-    let status = process.wait();
-    assert_eq!(status.code(), Some(130), "{}", process.log());
-    let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
-    assert_eq!(found.end, End::Aborted);
-    assert!(!found.points.is_empty());
+    let interrupted_after = |seconds| {
+        let line = [PARDA, "probe", "file", "--time", "2m", "--json", "probe.json"];
+        let mut process = stage.start("probe", &line);
+        sleep(Duration::from_secs(seconds));
+        process.signal(Signal::INT);
+        let status = process.wait();
+        assert_eq!(status.code(), Some(130), "{}", process.log());
+        let found = document(&String::from_utf8(stage.read("probe.json")).unwrap());
+        assert_eq!(found.end, End::Aborted);
+        found.points
+    };
+    // A machine that has other things to do measures its first load later.
+    let has_points = [4, 16, 40].into_iter().any(|seconds| !interrupted_after(seconds).is_empty());
+    assert!(has_points);
 }
 
 /// A write cache of 2.5 GB is not full in half a minute.
