@@ -17,6 +17,7 @@
 //! | `control` | the control thread |
 //! | `shown` | result of its last tick |
 //! | `start_error` | why a volume does not start |
+//! | `locked` | mutexes that outlive a panic |
 //! | `patience` | questions to file systems, of which none is waited for without a bound |
 //! | [`exchange`] | the exchange that a configuration names: opened, or only looked at |
 //! | `enforcer` | what holds a volume's IOs to its window |
@@ -61,6 +62,7 @@ mod http;
 mod idle_probe;
 pub mod latency;
 pub mod live;
+mod locked;
 mod manager;
 pub mod metrics;
 mod objective;

@@ -11,12 +11,13 @@ mod state_file;
 mod target;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use parda_api::{Keep, ValueFrom};
 use parda_config::{Document, Error, VM_SETTINGS, short};
 
 use crate::config::Config;
+use crate::locked::locked;
 use crate::wakeup::Takeover;
 pub(crate) use origins::Origins;
 pub(crate) use overlay::{DRAIN, Overlay, Shape};
@@ -433,7 +434,7 @@ impl Live {
 
     /// The turn to change something. Others wait until it is dropped.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.turn)
     }
 
     /// Takes over layers, and layers in force. Policies that were refused stay so.
@@ -503,10 +504,6 @@ impl Live {
             config
         }));
     }
-}
-
-fn locked<T>(layers: &Mutex<T>) -> MutexGuard<'_, T> {
-    layers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::locked::locked;
 
 /// How long a file system may take to answer before the agent goes on without its answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
@@ -44,10 +46,6 @@ static UNANSWERED: Mutex<BTreeMap<PathBuf, Unanswered>> = Mutex::new(BTreeMap::n
 
 /// Something was answered, or has become silent.
 static NEWS: Condvar = Condvar::new();
-
-fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Asks all questions. `None` for those of which the file system does not answer.
 pub(crate) fn ask<T: Send + 'static>(questions: Vec<Question<T>>) -> Vec<Option<T>> {

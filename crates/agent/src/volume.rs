@@ -1,7 +1,7 @@
 //! One volume of a running agent: its enforcer, its control thread, and what it says of itself.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use parda_exchange::Identity;
 use crate::config::{self, Work};
 use crate::control::{Control, Order};
 use crate::enforcer::Enforcer;
+use crate::locked::locked;
 use crate::served::Shared;
 use crate::shown::Shown;
 use crate::start_error::StartError;
@@ -154,10 +155,6 @@ impl Volume {
     fn config(&self) -> Arc<config::Volume> {
         Arc::clone(&locked(&self.config))
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start_control(

@@ -1,13 +1,14 @@
 //! State of a served volume's disks and listeners, for the status.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use parda_block::{DiskId, Handle, VmStats};
 use parda_control::{ModeName, VmConfig};
 
 use crate::config;
+use crate::locked::locked;
 use crate::outlook::OutlookStatus;
 use crate::settings::SettingsStatus;
 use crate::status::{
@@ -65,10 +66,6 @@ impl Shown {
 pub(super) struct Board {
     ring: Arc<Mutex<Option<Arc<Handle>>>>,
     shown: Arc<Mutex<Arc<Shown>>>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Board {

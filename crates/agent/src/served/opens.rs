@@ -2,10 +2,11 @@
 //! each disk, and what answers late is used or closed before it is opened again.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::config::{Disk, Place};
+use crate::locked::locked;
 use crate::patience::PATIENCE;
 
 /// When a file system that is being asked has answered last.
@@ -67,8 +68,4 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         locked(&self.opens.0).retain(|other| !Arc::ptr_eq(&other.heard.0, &self.heard.0));
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
