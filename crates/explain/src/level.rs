@@ -115,7 +115,7 @@ const LOW: f64 = 1e-6;
 const HIGH: f64 = 1e6;
 
 /// The level at which `over`, a function that never falls, is zero, by bisection; [`HIGH`], if it is negative everywhere.
-fn search(over: impl Fn(f64) -> f64) -> f64 {
+pub(crate) fn search(over: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (LOW, HIGH);
     if over(high) <= 1e-9 {
         return high;

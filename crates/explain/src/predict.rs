@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
-use crate::level::Cluster;
+use crate::level::{Cluster, search};
 use crate::limit::{HELD, Limit};
 use crate::view::{Bounded, Holding, View};
 
@@ -164,12 +164,8 @@ impl Step {
         if self.to_ms <= self.from_ms || has(self.to_ms) <= most {
             return self;
         }
-        let (mut low, mut high) = (self.from_ms, self.to_ms);
-        for _ in 0..60 {
-            let middle = f64::midpoint(low, high);
-            if has(middle) <= most { low = middle } else { high = middle }
-        }
-        Step { to_ms: low, ..self }
+        let times = search(|times| has(times * self.from_ms) - most);
+        Step { to_ms: (times * self.from_ms).clamp(self.from_ms, self.to_ms), ..self }
     }
 
     /// Device latency after the step: the wait at the array changes as it does for all IOs, the service time does not.
