@@ -27,7 +27,7 @@ pub struct SimOptions {
 /// Runs of a study whose course is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// None.
+    /// The course of no run is kept.
     #[default]
     Nothing,
     /// Runs that the study plots over time.

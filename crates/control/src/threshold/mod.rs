@@ -42,11 +42,11 @@ pub struct Estimate {
     pub slope: Option<Slope>,
     /// Relative change of throughput at the last drift.
     pub drift: Option<f64>,
-    /// Number of drifts.
+    /// Drifts of the array since the search began.
     pub drifts: u32,
     /// The last move, and how many periods ago it was.
     pub last: Option<(Move, u64)>,
-    /// How many there were.
+    /// Moves of the threshold since the search began.
     pub moves: u64,
 }
 

@@ -109,7 +109,7 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     phase: Phase,
-    /// Observations by threshold.
+    /// Observations of the thresholds that were tried, forgotten at a drift.
     history: History,
     /// Periods that are still skipped after a move.
     settle: u32,

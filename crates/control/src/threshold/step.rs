@@ -48,7 +48,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The other direction.
+    /// The step that undoes this one.
     #[must_use]
     pub fn back(self) -> Step {
         match self {

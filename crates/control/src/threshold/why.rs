@@ -11,7 +11,7 @@ pub enum Why {
     Tries(Step),
     /// Neither a higher nor a lower threshold was worth it. The next try comes after `periods` periods with load.
     Rests {
-        /// Number of periods.
+        /// Periods with load before the next try.
         periods: u32,
     },
     /// The last try was not worth it.
