@@ -101,8 +101,8 @@ fn what_is_in_flight_is_never_above_the_window_and_the_window_changes_under_load
     let mut fio = load(&disk, &["--iodepth=32"]);
     until("it is measured", || steer(&agent).reads.ios > 100);
     assert_eq!(most_in_flight(&disk), 6);
-    let volume = agent.volume();
-    assert!((volume.outstanding - 6.0).abs() < 0.5, "{}", volume.outstanding);
+    // A load that has no processor for a while leaves a period with less.
+    until("the window is used", || (agent.volume().outstanding - 6.0).abs() < 0.5);
 
     stage.write("host.toml", text.replace("window_max = 6", "window_max = 9"));
     agent.process.signal(Signal::HUP);
