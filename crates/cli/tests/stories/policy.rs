@@ -395,16 +395,9 @@ fn a_policy_that_is_taken_away_during_a_call_says_nothing_more() {
     agent.process.signal(Signal::HUP);
     agent.says("reload_applied");
     drop((call, silent));
-    until("the call has ended", || !threads(&agent).contains(&"parda-policy\n".to_owned()));
+    until("the call has ended", || agent.threads(&["parda-policy"]) == 0);
     assert!(agent.status().policy.is_none());
     let log = agent.process.log();
     assert!(!log.contains("policy_unreachable"), "{log}");
     agent.stop();
-}
-
-/// Names of an agent's threads.
-fn threads(agent: &Agent) -> Vec<String> {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", agent.process.pid())).unwrap();
-    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
-    names.filter_map(Result::ok).collect()
 }

@@ -60,17 +60,9 @@ fn reads(stage: &Stage, listener: &str, name: &str) {
     assert_eq!(client.call(read(0, 4096), &[]), Ok(vec![0; 4096]), "{name}");
 }
 
-/// Number of an agent's threads of these names.
-fn threads(agent: &Agent, names: &[&str]) -> usize {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", agent.process.pid())).unwrap();
-    let found =
-        tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    found.filter(|name| names.contains(&name.trim())).count()
-}
-
 /// Threads of an agent that open disks or look at their files.
 fn asking(agent: &Agent) -> usize {
-    threads(agent, &["open", "look"])
+    agent.threads(&["open", "look"])
 }
 
 #[test]
@@ -142,13 +134,13 @@ fn a_disk_is_removed_though_its_file_system_does_not_answer_and_the_others_go_on
     let halted = Halted::new(file.file_system());
     // The look at the files of the volume hangs at one of them, and another goes on with the other. The first
     // volume has one as well.
-    until("a second thread looks", || threads(&agent, &["parda-map"]) == 3);
+    until("a second thread looks", || agent.threads(&["parda-map"]) == 3);
     let data = std::fs::File::options().write(true).open(stage.path("data2")).unwrap();
     data.set_len(2 * SIZE).unwrap();
     agent.says("the disk has grown");
     // To close the file asks the file system.
     reload(&stage, &agent, &config(&[("near", "data2")]));
-    until("it is closed by a thread", || threads(&agent, &["parda-close"]) == 1);
+    until("it is closed by a thread", || agent.threads(&["parda-close"]) == 1);
     assert_eq!(near.call(read(0, 4096), &[]), Ok(vec![0; 4096]));
     assert_eq!(disk(&agent, "far").state, DiskState::Leaving);
     // Wanted again, it waits for its own end.
@@ -179,7 +171,7 @@ fn an_agent_that_ends_beside_a_look_that_hangs_leaves_the_other_disks_to_the_nex
     reload(&stage, &agent, &config(&[("far", "bad"), ("near", "data2")]));
     until("both are served", || serves(&agent, "near"));
     let halted = Halted::new(file.file_system());
-    until("a second thread looks", || threads(&agent, &["parda-map"]) == 3);
+    until("a second thread looks", || agent.threads(&["parda-map"]) == 3);
     agent.process.signal(Signal::TERM);
     agent.says("stopped");
     // The process stays until its last call is answered.

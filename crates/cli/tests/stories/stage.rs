@@ -339,6 +339,15 @@ impl Agent {
         let status = self.process.wait();
         assert!(status.success(), "the agent ended with {status}");
     }
+
+    /// Number of its threads of these names.
+    pub(crate) fn threads(&self, names: &[&str]) -> usize {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.pid())).unwrap();
+        let found = tasks
+            .flatten()
+            .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        found.filter(|name| names.contains(&name.trim())).count()
+    }
 }
 
 /// A running fio, with its log in the stage.
