@@ -32,6 +32,7 @@ def main():
     options.add_argument("--dir", default="/var/tmp")
     options.add_argument("--cell", default="randread/4k/16/1/on")
     options.add_argument("--limit", type=int, default=250, help="handshakes per second")
+    options.add_argument("--mode", choices=["parda", "off"], default="parda", help="with control (a window that does not bind at first), or without")
     options.add_argument("--pin", action="store_true", help="the client and its agent on processor 0, all others on 1")
     options = options.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir) as dir:
@@ -70,7 +71,7 @@ lock = "off"
 
     def round():
         before, began = agent.cpu(), time.monotonic()
-        iops = agent.load(load, options.seconds, "parda")[0]
+        iops = agent.load(load, options.seconds, options.mode)[0]
         return iops, (agent.cpu() - before) / (time.monotonic() - began) / 1e9
 
     def attacked(victim):
