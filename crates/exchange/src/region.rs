@@ -194,6 +194,11 @@ pub enum RegionFault {
     /// A directory, FIFO or the like.
     #[error("it is neither a regular file nor a block device")]
     NotAFile,
+    /// A disk, as its locks say.
+    #[error(
+        "it is in use as a disk: another program, or a disk of this agent, {0}. Not read, not written"
+    )]
+    InUse(&'static str),
     /// A symbolic link to something else than a block device, or not below /dev.
     #[error(
         "it is a symbolic link to {}: links are followed only below /dev, to block devices. Name the \

@@ -1,4 +1,4 @@
-//! Locks on a file or device, those that QEMU takes.
+//! Locks on a disk's file or device, those that QEMU takes.
 //!
 //! QEMU, qemu-img, qemu-nbd and qemu-storage-daemon lock single bytes of an image (block/file-posix.c):
 //! byte 100 + *p* is locked by who uses permission *p*, byte 200 + *p* by who does not share it. All
@@ -15,11 +15,11 @@ use nix::fcntl::{FcntlArg, fcntl};
 
 /// Bytes that are locked, as a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Locks {
+pub struct Locks {
     /// Permissions in use: byte 100 + bit.
-    pub(crate) uses: u8,
+    pub uses: u8,
     /// Permissions that nobody else may use: byte 200 + bit.
-    pub(crate) denies: u8,
+    pub denies: u8,
 }
 
 /// `BLK_PERM_CONSISTENT_READ` of QEMU: to read what does not change by itself.
@@ -37,23 +37,36 @@ const PARDA: i64 = 400;
 
 impl Locks {
     /// Locks that a disk needs. `shared`: others may write at the same time.
-    pub(crate) fn of(read_only: bool, shared: bool) -> Self {
+    #[must_use]
+    pub fn of(read_only: bool, shared: bool) -> Self {
         Self {
             uses: if read_only { READ } else { READ | WRITE },
             denies: if shared { RESIZE } else { WRITE | RESIZE },
         }
     }
 
-    pub(crate) fn or(self, other: Self) -> Self {
+    /// Locks of an exchange, which many hosts write and make longer. None is in the way of another exchange; those of every
+    /// disk are, shared disks included.
+    #[must_use]
+    pub fn of_exchange() -> Self {
+        Self { uses: READ | WRITE | RESIZE, denies: 0 }
+    }
+
+    /// All of both.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
         Self { uses: self.uses | other.uses, denies: self.denies | other.denies }
     }
 
     /// Those that `other` has not.
-    pub(crate) fn without(self, other: Self) -> Self {
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
         Self { uses: self.uses & !other.uses, denies: self.denies & !other.denies }
     }
 
-    pub(crate) fn is_empty(self) -> bool {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
         self == Self::default()
     }
 
@@ -63,24 +76,36 @@ impl Locks {
         bits(self.uses, USES).chain(bits(self.denies, DENIES))
     }
 
-    /// Takes these locks beside those that `fd` has. Fails where a file system has no locks.
-    pub(crate) fn take(self, fd: impl AsFd) -> io::Result<()> {
+    /// Takes these locks beside those that `fd` has.
+    ///
+    /// # Errors
+    /// The file system has no locks.
+    pub fn take(self, fd: impl AsFd) -> io::Result<()> {
         set(&fd, PARDA, libc::F_RDLCK)?;
         self.take_as_qemu(fd)
     }
 
     /// Takes these locks and does not say that it is an agent who does.
-    pub(crate) fn take_as_qemu(self, fd: impl AsFd) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The file system has no locks.
+    pub fn take_as_qemu(self, fd: impl AsFd) -> io::Result<()> {
         self.bytes().try_for_each(|byte| set(&fd, byte, libc::F_RDLCK))
     }
 
     /// Gives these locks up.
-    pub(crate) fn release(self, fd: impl AsFd) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The file system has no locks.
+    pub fn release(self, fd: impl AsFd) -> io::Result<()> {
         self.bytes().try_for_each(|byte| set(&fd, byte, libc::F_UNLCK))
     }
 
-    /// Locks of another open file that are in the way of these.
-    pub(crate) fn obstacle(self, fd: impl AsFd) -> io::Result<Option<&'static str>> {
+    /// Locks of another open file that are in the way of these: what whoever has them does. `None` if nothing is.
+    ///
+    /// # Errors
+    /// The file system has no locks.
+    pub fn obstacle(self, fd: impl AsFd) -> io::Result<Option<&'static str>> {
         let opposite = Self { uses: self.denies, denies: self.uses };
         for byte in opposite.bytes() {
             if is_locked(&fd, byte)? {
@@ -97,13 +122,19 @@ impl Locks {
 }
 
 /// Gives up all locks of this open file.
-pub(crate) fn release_all(fd: impl AsFd) -> io::Result<()> {
+///
+/// # Errors
+/// The file system has no locks.
+pub fn release_all(fd: impl AsFd) -> io::Result<()> {
     Locks { uses: 0xff, denies: 0xff }.release(&fd)?;
     set(fd, PARDA, libc::F_UNLCK)
 }
 
 /// Whether an agent, alive or killed, has another open file of this inode.
-pub(crate) fn an_agent_has_it(fd: impl AsFd) -> io::Result<bool> {
+///
+/// # Errors
+/// The file system has no locks.
+pub fn an_agent_has_it(fd: impl AsFd) -> io::Result<bool> {
     is_locked(fd, PARDA)
 }
 

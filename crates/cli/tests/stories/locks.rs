@@ -224,6 +224,11 @@ fn an_image_of_another_format_is_refused_and_served_as_it_is_said() {
     refused(&stage, "", "img is a vpc image");
     stage.agent("host", &one("host", "format = \"raw\"\n")).stop();
 
+    std::fs::remove_file(stage.path("img")).unwrap();
+    stage.exchange("img", 64);
+    refused(&stage, "", "img is an exchange, where hosts meet");
+
+    std::fs::remove_file(stage.path("img")).unwrap();
     stage.ok(&["qemu-img", "create", "-f", "qcow2", "img", "16M"]);
     refused(&stage, "", "img is a qcow2 image");
     let advice = stage

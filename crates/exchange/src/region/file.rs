@@ -55,6 +55,10 @@ impl FileRegion {
     fn try_read(&mut self, slots: SlotCount) -> Result<Image, RegionFault> {
         self.opened = None;
         let mut opened = Opened::open(&self.path, Access::Write)?;
+        // Locks are of whole devices: beside a region there may be disks.
+        if self.offset.is_none() {
+            opened.share()?;
+        }
         let (start, needed) = (self.start(), self.slots.place_bytes());
         let found = opened.size().saturating_sub(start);
         if found < needed && !self.grows(&opened) {
@@ -99,6 +103,8 @@ impl Region for FileRegion {
 
 #[cfg(test)]
 mod tests {
+    use parda_locks::Locks;
+
     use super::*;
 
     fn region(path: &Path, offset: Option<u64>, slots: u32) -> FileRegion {
@@ -151,6 +157,32 @@ mod tests {
         region.write(SlotIndex(2), &filled(8)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), [1; 100]);
         assert_eq!(std::fs::read(dir.path().join("old")).unwrap()[3 * 4096], 8);
+    }
+
+    #[test]
+    fn what_is_in_use_as_a_disk_is_not_written_and_is_no_disk_while_it_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("exchange");
+        std::fs::write(&path, []).unwrap();
+        let (mut one, mut two) = (region(&path, None, 4), region(&path, None, 4));
+        for shared in [false, true] {
+            let disk = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+            let locks = Locks::of(false, shared);
+            // Exchanges are not in the way of one another.
+            one.read().unwrap();
+            two.read().unwrap();
+            assert!(locks.obstacle(&disk).unwrap().is_some());
+            one.write(SlotIndex(1), &filled(7)).unwrap();
+            assert!(locks.obstacle(&disk).unwrap().is_some());
+            two.close();
+            assert_eq!(locks.obstacle(&disk).unwrap(), None);
+            locks.take(&disk).unwrap();
+            let fault = put(&mut one, 1, 8).unwrap_err();
+            assert!(matches!(fault, RegionFault::InUse(_)), "{fault}");
+            // Where it is a region of a device, others are disks there.
+            put(&mut region(&path, Some(0), 1), 0, 9).unwrap();
+            assert_eq!(std::fs::read(&path).unwrap()[2 * 4096], 7);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use parda_control::Bytes;
+use parda_locks::Locks;
 use rustix::fs::{self, Advice, FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -129,6 +130,14 @@ impl Opened {
             // Not every file system has locks.
             Ok(()) | Err(_) => true,
         }
+    }
+
+    /// Takes the locks of an exchange, until the file is closed. Fails if it is in use as a disk.
+    pub(crate) fn share(&self) -> Result<(), RegionFault> {
+        let locks = Locks::of_exchange();
+        // Not every file system has locks.
+        let looked = locks.take(&self.fd).and_then(|()| locks.obstacle(&self.fd));
+        looked.unwrap_or_default().map_or(Ok(()), |what| Err(RegionFault::InUse(what)))
     }
 
     /// Waits until all that was written is on the medium.

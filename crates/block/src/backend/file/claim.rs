@@ -1,4 +1,4 @@
-//! Who else has a file or device: other programs, which are told by locks ([`super::locks`]), and the
+//! Who else has a file or device: other programs, which are told by locks ([`parda_locks`]), and the
 //! other disks of this process ([`crate::backend::claims`]).
 
 use std::io;
@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parda_locks::{self as locks, Locks};
 use rustix::fs::{self, Mode, OFlags};
 
-use super::locks::{self, Locks};
 use crate::backend::claims::{Claim, Claims};
 use crate::backend::loops;
 use crate::backend::medium::{Medium, Stretch};

@@ -24,7 +24,11 @@ const BEGINNINGS: &[(&str, usize, &[u8])] = &[
     ("vpc", 0, b"conectix"),
     ("parallels", 0, b"WithoutFreeSpace"),
     ("parallels", 0, b"WithouFreSpacExt"),
+    (EXCHANGE, 0, b"PARDAXCH"),
 ];
+
+/// The place where the hosts of a volume meet (docs/exchange-format.md).
+const EXCHANGE: &str = "exchange";
 
 /// How a VHD of fixed size ends: with the footer that others begin with, 512 bytes long.
 const VHD_FOOTER: &[u8] = b"conectix";
@@ -43,6 +47,13 @@ impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, format, disk, read_only } = self;
         let path = path.display();
+        if *format == EXCHANGE {
+            return write!(
+                f,
+                "{path} is an exchange, where hosts meet: a guest would write over it, and they over the guest's \
+                 data. If it is none any more, clear its first 4096 bytes, or set format = \"raw\" for this disk"
+            );
+        }
         let (on, writable) = if *read_only { ("on", "off") } else { ("off", "on") };
         write!(
             f,

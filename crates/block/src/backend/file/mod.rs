@@ -2,7 +2,6 @@
 
 pub(crate) mod claim;
 pub(crate) mod format;
-mod locks;
 mod step;
 pub(crate) mod unaligned;
 
