@@ -196,7 +196,8 @@ pub enum RegionFault {
     NotAFile,
     /// A disk, as its locks say.
     #[error(
-        "it is in use as a disk: another program, or a disk of this agent, {0}. Not read, not written"
+        "it is in use as a disk: another program, or a disk of this agent, {0}. It is neither read nor written. If it \
+         is a region of that file, set its `offset`"
     )]
     InUse(&'static str),
     /// A symbolic link to something else than a block device, or not below /dev.

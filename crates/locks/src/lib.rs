@@ -45,11 +45,20 @@ impl Locks {
         }
     }
 
-    /// Locks of an exchange, which many hosts write and make longer. None is in the way of another exchange; those of every
-    /// disk are, shared disks included.
+    /// Locks of an exchange. Every disk of an agent has locks against it; other exchanges do not.
     #[must_use]
     pub fn of_exchange() -> Self {
-        Self { uses: READ | WRITE | RESIZE, denies: 0 }
+        Self { uses: RESIZE, denies: 0 }
+    }
+
+    /// Use as a disk of a file that this open file has as an exchange ([`Locks::of_exchange`]): what the disk does. `None` if
+    /// it is no disk.
+    ///
+    /// # Errors
+    /// The file system has no locks.
+    pub fn disk_on_exchange(fd: impl AsFd) -> io::Result<Option<&'static str>> {
+        // Exchanges write and do not say so: whoever says it is a disk.
+        Self { uses: RESIZE, denies: WRITE }.obstacle(fd)
     }
 
     /// All of both.

@@ -134,9 +134,9 @@ impl Opened {
 
     /// Takes the locks of an exchange, until the file is closed. Fails if it is in use as a disk.
     pub(crate) fn share(&self) -> Result<(), RegionFault> {
-        let locks = Locks::of_exchange();
         // Not every file system has locks.
-        let looked = locks.take(&self.fd).and_then(|()| locks.obstacle(&self.fd));
+        let taken = Locks::of_exchange().take(&self.fd);
+        let looked = taken.and_then(|()| Locks::disk_on_exchange(&self.fd));
         looked.unwrap_or_default().map_or(Ok(()), |what| Err(RegionFault::InUse(what)))
     }
 
