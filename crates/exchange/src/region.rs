@@ -196,10 +196,11 @@ pub enum RegionFault {
     NotAFile,
     /// A disk, as its locks say.
     #[error(
-        "it is in use as a disk: another program, or a disk of this agent, {0}. It is neither read nor written. If it \
-         is a region of that file, set its `offset`"
+        "an agent or QEMU has it open as a disk and writes to it: it is neither read nor written here. Where NBD clients \
+         have this exchange from QEMU, let this host have it by the same URI; where it is a region of that file, set its \
+         `offset`"
     )]
-    InUse(&'static str),
+    InUse,
     /// A symbolic link to something else than a block device, or not below /dev.
     #[error(
         "it is a symbolic link to {}: links are followed only below /dev, to block devices. Name the \

@@ -51,14 +51,13 @@ impl Locks {
         Self { uses: RESIZE, denies: 0 }
     }
 
-    /// Use as a disk of a file that this open file has as an exchange ([`Locks::of_exchange`]): what the disk does. `None` if
-    /// it is no disk.
+    /// Whether a disk that is written has the file of this open file. Exchanges write and do not say so, and who only reads,
+    /// as for a backup, is in nobody's way.
     ///
     /// # Errors
     /// The file system has no locks.
-    pub fn disk_on_exchange(fd: impl AsFd) -> io::Result<Option<&'static str>> {
-        // Exchanges write and do not say so: whoever says it is a disk.
-        Self { uses: RESIZE, denies: WRITE }.obstacle(fd)
+    pub fn is_written_disk(fd: impl AsFd) -> io::Result<bool> {
+        Ok(Self { uses: 0, denies: WRITE }.obstacle(fd)?.is_some())
     }
 
     /// All of both.

@@ -136,8 +136,8 @@ impl Opened {
     pub(crate) fn share(&self) -> Result<(), RegionFault> {
         // Not every file system has locks.
         let taken = Locks::of_exchange().take(&self.fd);
-        let looked = taken.and_then(|()| Locks::disk_on_exchange(&self.fd));
-        looked.unwrap_or_default().map_or(Ok(()), |what| Err(RegionFault::InUse(what)))
+        let looked = taken.and_then(|()| Locks::is_written_disk(&self.fd));
+        if looked.unwrap_or_default() { Err(RegionFault::InUse) } else { Ok(()) }
     }
 
     /// Waits until all that was written is on the medium.
